@@ -1,0 +1,157 @@
+"""What every fabric and every launcher is: the types the rest of rocelab is written against.
+
+A fabric is where a study runs: nodes joined by links. A launcher starts programs on its nodes. Both can be
+replaced by a fake (`rocelab.launch.fake`), so this file imports nothing and decides nothing about how a node
+is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+
+class FabricError(Exception):
+    """A fabric could not be built, found or entered. The text is for a person and says what to do."""
+
+
+class LaunchError(Exception):
+    """A program could not be started on a node, or its node went away. The text is for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkProfile:
+    """One kind of link between the nodes of a fabric; all profiles of a fabric exist at the same time.
+
+    A `direct` link joins exactly two nodes by a virtual cable; a `bridge` joins any number through a switch.
+    With `rate_mbps` (10^6 bit/s on the wire, Ethernet framing included) both directions of every cable are
+    shaped. `queue_bytes` is the buffer in front of a shaped cable and `burst_bytes` what may leave it at
+    once; None takes the default that `docs/fabrics.md` explains.
+    """
+
+    id: str
+    kind: Literal["direct", "bridge"]
+    mtu_bytes: int = 1500
+    rate_mbps: float | None = None
+    queue_bytes: int | None = None
+    burst_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. The mappings are keyed by link id, in the order of the fabric's links."""
+
+    name: str
+    index: int
+    addresses: Mapping[str, str]
+    addresses6: Mapping[str, str]
+    interfaces: Mapping[str, str]
+    #: The process that holds the node, as seen from where rocelab runs; 0 for a fake.
+    pid: int
+
+
+class Fabric(Protocol):
+    """A set of nodes that exists until `close`, or until the process that made it ends, however it ends."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def nodes(self) -> tuple[Node, ...]: ...
+
+    @property
+    def links(self) -> tuple[LinkProfile, ...]: ...
+
+    def close(self) -> None:
+        """End every process of the fabric and remove it. Does nothing the second time."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Entrance(Protocol):
+    """A fabric whose nodes can be entered: passes a request and open files to the keeper of a node."""
+
+    def request(self, node: Node, message: Mapping[str, object], files: Sequence[int]) -> None:
+        """Hand `message` and duplicates of the file descriptors `files` to the node; FabricError if it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended.
+
+    `exit_status` is negative for a signal (-9: killed), as in subprocess. CPU seconds are those of the program
+    and everything it started.
+    """
+
+    exit_status: int
+    stdout: str
+    stderr: str
+    wall_s: float
+    cpu_user_s: float
+    cpu_system_s: float
+    timed_out: bool = False
+    #: What rocelab itself did to the program and why (time limit, too much output); None if it ended by itself.
+    stopped_because: str | None = field(default=None)
+
+    @property
+    def cpu_s(self) -> float:
+        """User and system seconds together."""
+        return self.cpu_user_s + self.cpu_system_s
+
+
+class Running(Protocol):
+    """A program that was started on a node."""
+
+    @property
+    def pid(self) -> int:
+        """The program's pid as its node sees it."""
+
+    def poll(self) -> Finished | None:
+        """The result if the program has ended, else None. Never blocks."""
+
+    def wait(self, timeout_s: float) -> Finished:
+        """Wait for the end; after `timeout_s` seconds stop the program with everything it started.
+
+        The result then has `timed_out` set and the output so far. May be called again: the result is kept.
+        """
+
+    def stop(self) -> Finished:
+        """End the program with everything it started (SIGTERM, then SIGKILL) and return what it left."""
+
+    def output(self) -> tuple[str, str]:
+        """Standard output and standard error so far."""
+
+
+class Launcher(Protocol):
+    """Starts programs on the nodes of one fabric."""
+
+    def start(
+        self,
+        node: Node,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cpu: int | None = None,
+        log: Path | None = None,
+    ) -> Running:
+        """Start `argv` on `node` and return once it is executing.
+
+        `env` is added to rocelab's own environment. `cpu` pins the program to that core. When the program has
+        ended, its command line, output, exit status and CPU time are appended to the file `log`, so the two
+        ends of one measurement may share a log. Raises LaunchError (for example: no such program).
+        """
+
+    def wait_until_listening(
+        self, node: Node, running: Running, port: int, *, protocol: Literal["tcp", "udp"] = "tcp", timeout_s: float = 10.0
+    ) -> None:
+        """Return as soon as `port` is open on `node`; LaunchError if `running` ends first or time runs out."""

@@ -1,0 +1,163 @@
+"""A fabric and a launcher that start nothing: for tests of whatever runs programs on nodes.
+
+    launcher = FakeLauncher(lambda start: Outcome(stdout="latency 1.5"))
+    running = launcher.start(fabric.nodes[0], ["ib_send_lat"])
+    launcher.starts            # every start asked for, in order
+
+The answer function sees each start and says how that program ends, so a test plays a hang, a crash, a missing
+tool (raise LaunchError) or a good run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from rocelab.fabric.base import Finished, LaunchError, LinkProfile, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One program that a test subject asked for."""
+
+    node: Node
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cpu: int | None
+    log: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a fake program ends. `hangs`: only when it is stopped."""
+
+    exit_status: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    wall_s: float = 0.1
+    cpu_user_s: float = 0.05
+    cpu_system_s: float = 0.05
+    hangs: bool = False
+    listens: bool = True
+
+
+@dataclass
+class FakeFabric:
+    """Nodes without processes. Notes whether it was closed."""
+
+    links: tuple[LinkProfile, ...]
+    node_count: int = 2
+    name: str = "fake"
+    closed: bool = False
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(
+            Node(
+                name=f"node{index}",
+                index=index,
+                addresses={link.id: f"10.80.{at}.{index + 1}" for at, link in enumerate(self.links)},
+                addresses6={link.id: f"fd52:6f63:{at:x}::{index + 1:x}" for at, link in enumerate(self.links)},
+                interfaces={link.id: f"eth{at}" for at, link in enumerate(self.links)},
+                pid=0,
+            )
+            for index in range(self.node_count)
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class FakeRunning:
+    """A program that has already decided how it ends."""
+
+    def __init__(self, start: Start, outcome: Outcome) -> None:
+        self.start = start
+        self.outcome = outcome
+        self.pid = 1000
+        self.stopped = False
+        self.finished: Finished | None = None
+
+    def poll(self) -> Finished | None:
+        if self.finished is None and not self.outcome.hangs:
+            self.finished = self._finish(timed_out=False)
+        return self.finished
+
+    def wait(self, timeout_s: float) -> Finished:
+        if self.finished is None:
+            self.finished = self._finish(timed_out=self.outcome.hangs, limit_s=timeout_s)
+        return self.finished
+
+    def stop(self) -> Finished:
+        self.stopped = True
+        if self.finished is None:
+            self.finished = self._finish(timed_out=False)
+        return self.finished
+
+    def output(self) -> tuple[str, str]:
+        return self.outcome.stdout, self.outcome.stderr
+
+    def _finish(self, *, timed_out: bool, limit_s: float | None = None) -> Finished:
+        outcome = self.outcome
+        because = f"time limit of {limit_s:g} s" if timed_out else "stop was asked for" if self.stopped else None
+        finished = Finished(
+            exit_status=-15 if outcome.hangs else outcome.exit_status,
+            stdout=outcome.stdout,
+            stderr=outcome.stderr,
+            wall_s=limit_s if timed_out and limit_s is not None else outcome.wall_s,
+            cpu_user_s=outcome.cpu_user_s,
+            cpu_system_s=outcome.cpu_system_s,
+            timed_out=timed_out,
+            stopped_because=because,
+        )
+        if self.start.log is not None:
+            with self.start.log.open("a", encoding="utf-8") as log:
+                log.write(f"{self.start.node.name}$ {' '.join(self.start.argv)}\n{outcome.stdout}{outcome.stderr}")
+        return finished
+
+
+@dataclass
+class FakeLauncher:
+    """Answers every start with what `answer` says; keeps the starts in order and what is still running."""
+
+    answer: Callable[[Start], Outcome] = field(default=lambda start: Outcome())
+    starts: list[Start] = field(default_factory=list)
+    running: list[FakeRunning] = field(default_factory=list)
+
+    def start(
+        self,
+        node: Node,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cpu: int | None = None,
+        log: Path | None = None,
+    ) -> FakeRunning:
+        start = Start(node, tuple(argv), dict(env or {}), cpu, log)
+        self.starts.append(start)
+        running = FakeRunning(start, self.answer(start))
+        self.running.append(running)
+        return running
+
+    def wait_until_listening(
+        self,
+        node: Node,
+        running: object,
+        port: int,
+        *,
+        protocol: Literal["tcp", "udp"] = "tcp",
+        timeout_s: float = 10.0,
+    ) -> None:
+        if isinstance(running, FakeRunning) and not running.outcome.listens:
+            raise LaunchError(f"{node.name}: nothing listened on {protocol} port {port} within {timeout_s:g} s")
