@@ -1,1 +1,38 @@
-//! udp
+//! UDP sockets at full speed, one file per kernel feature. Plain data in ([`Transmit`]), plain data out ([`RecvMeta`]).
+//!
+//! This crate knows IP and UDP and nothing of what is inside the datagrams.
+#![doc = include_str!("../README.md")]
+
+mod address;
+mod buffer;
+mod busy;
+mod capabilities;
+mod control;
+mod drops;
+mod ecn;
+mod error;
+mod gro;
+mod gso;
+mod interfaces;
+mod mmsg;
+mod pmtu;
+mod receive;
+mod send;
+mod socket;
+mod sockopt;
+mod wait;
+mod wakeup;
+
+pub use address::Destination;
+pub use busy::BusyPoll;
+pub use capabilities::Capabilities;
+pub use error::SendError;
+pub use gso::MAX_TRANSMIT_BYTES;
+pub use interfaces::{Interface, InterfaceAddress, interfaces};
+pub use mmsg::{RecvBatch, SentMany};
+pub use pmtu::path_mtu_bytes;
+pub use receive::{RecvBuffer, RecvMeta};
+pub use send::{Piece, Sent, Transmit};
+pub use socket::{Options, Socket};
+pub use wait::{Event, Interest, Waiter, set_timer_slack_ns};
+pub use wakeup::Wakeup;

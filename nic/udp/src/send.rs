@@ -1,0 +1,225 @@
+//! Sending: one datagram, or one GSO batch of them, to one destination.
+
+use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+
+use libc::{c_int, c_void, iovec, msghdr};
+
+use crate::control::{ControlBuffer, ControlWriter};
+use crate::error::{classify, errno};
+use crate::gso::Segments;
+use crate::{Destination, SendError, Socket, ecn, gso};
+
+/// Memory to be sent. The kernel gathers a datagram from several, so that headers and payload need not stand together.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Piece<'a> {
+    raw: iovec,
+    memory: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: a Piece is a pointer and a length that only the kernel follows, and reading is all that it does.
+unsafe impl Send for Piece<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Piece<'_> {}
+
+impl<'a> Piece<'a> {
+    /// Memory that Rust knows.
+    pub fn new(memory: &'a [u8]) -> Self {
+        Self {
+            raw: iovec {
+                iov_base: memory.as_ptr().cast_mut().cast::<c_void>(),
+                iov_len: memory.len(),
+            },
+            memory: PhantomData,
+        }
+    }
+
+    /// Any memory. It need not exist: where it is not mapped or not readable, [`Socket::send`] returns [`SendError::Fault`].
+    ///
+    /// # Safety
+    ///
+    /// What is there when the send happens goes out on the network, so it must be the caller's to give away. It may change
+    /// meanwhile (the kernel copies it, and sends one state or another of every byte), but no `&mut` to it may be in use.
+    pub unsafe fn from_raw(address: *const u8, length_bytes: usize) -> Self {
+        Self {
+            raw: iovec {
+                iov_base: address.cast_mut().cast::<c_void>(),
+                iov_len: length_bytes,
+            },
+            memory: PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.raw.iov_len
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One send.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit<'a> {
+    /// Where to.
+    pub destination: &'a Destination,
+    /// Cut the bytes into datagrams of this length, the last one possibly shorter, at most
+    /// [`max_gso_segments`](crate::Capabilities) of them. None: all of it is one datagram. Not 0.
+    pub segment_size: Option<u16>,
+    /// Type of service or traffic class; ECN is its lower two bits. Free where it is the socket's own ([`Options`](crate::Options)).
+    pub tos: u8,
+    /// The bytes, at most [`MAX_TRANSMIT_BYTES`](crate::MAX_TRANSMIT_BYTES) and 1024 pieces (UIO_MAXIOV of linux/uio.h).
+    pub iov: &'a [Piece<'a>],
+}
+
+/// What became of a send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Bytes that were dealt with, in order: sent or lost. Less than asked for only without GSO, where the send buffer filled up
+    /// between two segments; what follows can be sent later.
+    pub bytes: usize,
+    /// The errno of a datagram that the kernel refused in a way that counts as loss; see [`SendError`].
+    pub lost: Option<c_int>,
+}
+
+impl Socket {
+    /// Sends a datagram, or a batch of them.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`] for the policy. Nothing was sent, except that without GSO the segments before the one that failed with
+    /// [`SendError::Fault`] were.
+    ///
+    /// # Panics
+    ///
+    /// If `segment_size` is 0.
+    pub fn send(&self, transmit: &Transmit<'_>) -> Result<Sent, SendError> {
+        let length: usize = transmit.iov.iter().map(Piece::len).sum();
+        let segment_size = transmit
+            .segment_size
+            .filter(|&size| length > usize::from(size));
+        if segment_size.is_some() && !self.gso.load(Ordering::Relaxed) {
+            return self.send_segments(transmit);
+        }
+        match self.send_message(transmit, raw_pieces(transmit.iov), segment_size) {
+            Ok(()) => Ok(Sent {
+                bytes: length,
+                lost: None,
+            }),
+            Err(libc::EIO | libc::EINVAL) if segment_size.is_some() => {
+                self.send_refused_batch(transmit)
+            }
+            Err(errno) => settle(errno, length),
+        }
+    }
+
+    /// A batch was refused. EIO and EINVAL can mean that something on the path cannot do GSO (no checksum offload before Linux
+    /// 6.11, IPsec), but also that the segments exceed the MTU (EINVAL before Linux 6.14) or a fault that has nothing to do with
+    /// it; only if the segments pass one by one was it GSO.
+    #[cold]
+    fn send_refused_batch(&self, transmit: &Transmit<'_>) -> Result<Sent, SendError> {
+        let sent = self.send_segments(transmit)?;
+        if sent.lost.is_none() {
+            self.gso.store(false, Ordering::Relaxed);
+        }
+        Ok(sent)
+    }
+
+    /// Sends a batch one segment at a time.
+    fn send_segments(&self, transmit: &Transmit<'_>) -> Result<Sent, SendError> {
+        let size = usize::from(transmit.segment_size.unwrap_or(u16::MAX));
+        let mut segments = Segments::new(raw_pieces(transmit.iov), size);
+        let mut segment = Vec::with_capacity(transmit.iov.len().min(8));
+        let mut sent = Sent::default();
+        while let Some(length) = segments.next_into(&mut segment) {
+            let outcome = match self.send_message(transmit, &segment, None) {
+                Ok(()) => Ok(Sent {
+                    bytes: length,
+                    lost: None,
+                }),
+                Err(errno) => settle(errno, length),
+            };
+            match outcome {
+                Ok(one) => {
+                    sent.bytes += one.bytes;
+                    sent.lost = sent.lost.or(one.lost);
+                }
+                Err(SendError::WouldBlock) if sent.bytes > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// One sendmsg; the error is its errno.
+    #[inline]
+    fn send_message(
+        &self,
+        transmit: &Transmit<'_>,
+        iov: &[iovec],
+        segment_size: Option<u16>,
+    ) -> Result<(), c_int> {
+        let mut control = ControlBuffer::new();
+        let message = self.message(transmit, iov, segment_size, &mut control);
+        loop {
+            // SAFETY: the message points at the destination, the iovecs and the control buffer, which live here; what the iovecs
+            // point at is the kernel's to check (Piece::from_raw). MSG_NOSIGNAL is not needed for datagrams.
+            if unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) } >= 0 {
+                return Ok(());
+            }
+            match errno() {
+                libc::EINTR => {}
+                errno => return Err(errno),
+            }
+        }
+    }
+
+    /// The kernel's form of a transmit. It points at its arguments.
+    #[inline]
+    pub(crate) fn message(
+        &self,
+        transmit: &Transmit<'_>,
+        iov: &[iovec],
+        segment_size: Option<u16>,
+        control: &mut ControlBuffer,
+    ) -> msghdr {
+        // SAFETY: all zeros is a valid msghdr.
+        let mut message: msghdr = unsafe { std::mem::zeroed() };
+        // sendmsg writes to neither.
+        message.msg_name = transmit.destination.as_ptr().cast_mut();
+        message.msg_namelen = transmit.destination.length();
+        message.msg_iov = iov.as_ptr().cast_mut();
+        message.msg_iovlen = iov.len() as _;
+        let mut writer = ControlWriter::new(control);
+        if let Some(size) = segment_size {
+            gso::write(&mut writer, size);
+        }
+        if transmit.tos != self.tos {
+            ecn::write(&mut writer, self.ipv6, transmit.tos);
+        }
+        writer.attach(&mut message);
+        message
+    }
+}
+
+/// Applies the error policy to a datagram of `length` bytes.
+pub(crate) fn settle(errno: c_int, length: usize) -> Result<Sent, SendError> {
+    match classify(errno) {
+        Some(error) => Err(error),
+        None => Ok(Sent {
+            bytes: length,
+            lost: Some(errno),
+        }),
+    }
+}
+
+/// The pieces as the kernel wants them.
+pub(crate) fn raw_pieces<'a>(pieces: &'a [Piece<'_>]) -> &'a [iovec] {
+    // SAFETY: Piece is a transparent wrapper of iovec.
+    unsafe { std::slice::from_raw_parts(pieces.as_ptr().cast::<iovec>(), pieces.len()) }
+}

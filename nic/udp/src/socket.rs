@@ -1,0 +1,215 @@
+//! The socket: made, bound and set up once. Sending and receiving are in send.rs, receive.rs and mmsg.rs.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{
+    IPPROTO_IPV6, IPV6_V6ONLY, SO_BINDTODEVICE, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK,
+    SOL_SOCKET, c_int,
+};
+
+use crate::address::{Destination, RawAddress, canonical};
+use crate::{BusyPoll, Capabilities, buffer, busy, drops, ecn, gro, gso, pmtu, sockopt};
+
+/// What a socket should be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Wanted receive buffer; see [`Socket::receive_buffer_bytes`] for what was got.
+    pub receive_buffer_bytes: usize,
+    /// Wanted send buffer; see [`Socket::send_buffer_bytes`].
+    pub send_buffer_bytes: usize,
+    /// Use GSO if the kernel has it.
+    pub gso: bool,
+    /// Use GRO if the kernel has it.
+    pub gro: bool,
+    /// Type of service of the datagrams. A [`Transmit`](crate::Transmit) with another one costs a control message.
+    pub tos: u8,
+    /// Ask for the type of service of received datagrams, a control message each.
+    pub receive_tos: bool,
+    /// Busy polling; None leaves the system's setting (net.core.busy_read).
+    pub busy_poll: Option<BusyPoll>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            receive_buffer_bytes: 16 << 20,
+            send_buffer_bytes: 4 << 20,
+            gso: true,
+            gro: true,
+            tos: 0,
+            receive_tos: true,
+            busy_poll: None,
+        }
+    }
+}
+
+/// A non-blocking, unconnected UDP socket whose IP headers are known in advance: DF set, IPv4 ID 0 (k for the k-th segment, counted
+/// from 0, where a GSO batch is cut).
+///
+/// All methods take `&self`, so that threads can share it; two threads that send at once each send whole batches.
+#[derive(Debug)]
+pub struct Socket {
+    pub(crate) fd: OwnedFd,
+    pub(crate) ipv6: bool,
+    pub(crate) tos: u8,
+    pub(crate) max_gso_segments: usize,
+    /// Turned off for good by the first batch that the kernel refuses to cut.
+    pub(crate) gso: AtomicBool,
+    gro: bool,
+    receive_tos: bool,
+    local: SocketAddr,
+    receive_buffer_bytes: usize,
+    send_buffer_bytes: usize,
+}
+
+impl Socket {
+    /// Makes a socket and binds it, exclusively: SO_REUSEADDR and SO_REUSEPORT stay off, so that a port is whose bind succeeds.
+    /// An IPv6 link-local address needs its scope. The UDP checksum is left to the kernel (on for IPv4 and IPv6; usually computed by
+    /// the device or, over veth and loopback, by nobody), because GSO refuses sockets without it. ICMP errors are not asked for
+    /// (IP_RECVERR stays off): an unconnected socket then never reports them.
+    ///
+    /// # Errors
+    ///
+    /// EADDRINUSE: the port is taken, try another. EADDRNOTAVAIL: no address of this host (or, IPv6, still tentative). EMFILE, ENFILE,
+    /// ENOBUFS, EACCES as in socket(2) and bind(2).
+    pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
+        let address = canonical(address);
+        let ipv6 = address.is_ipv6();
+        let owned = open(ipv6)?;
+        let fd = owned.as_fd();
+        if ipv6 {
+            sockopt::set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1 as c_int)?;
+        }
+        pmtu::forbid_fragments(fd, ipv6)?;
+        if options.tos != 0 {
+            ecn::set_default(fd, ipv6, options.tos)?;
+        }
+        let receive_buffer_bytes = buffer::set_receive_buffer(fd, options.receive_buffer_bytes)?;
+        let send_buffer_bytes = buffer::set_send_buffer(fd, options.send_buffer_bytes)?;
+        if let Some(busy_poll) = options.busy_poll {
+            busy::set(fd, busy_poll)?;
+        }
+        let max_gso_segments = if options.gso { gso::probe(fd) } else { 0 };
+        // Before bind, so that not even the first datagram comes without.
+        let gro = options.gro && gro::enable(fd);
+        let receive_tos = options.receive_tos && ecn::enable_receive(fd, ipv6);
+        bind_fd(fd, address)?;
+        let local = local_address(fd)?;
+        Ok(Self {
+            ipv6,
+            tos: options.tos,
+            max_gso_segments: if max_gso_segments == 0 {
+                64
+            } else {
+                max_gso_segments
+            },
+            gso: AtomicBool::new(max_gso_segments > 0),
+            gro,
+            receive_tos,
+            local,
+            receive_buffer_bytes,
+            send_buffer_bytes,
+            fd: owned,
+        })
+    }
+
+    /// Binds the socket to one interface, by name (SO_BINDTODEVICE, socket(7); unprivileged since Linux 5.7).
+    pub fn bind_to_device(&self, name: &str) -> io::Result<()> {
+        // SAFETY: pointer and length describe the name; the kernel takes it with or without a final zero.
+        let status = unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                SOL_SOCKET,
+                SO_BINDTODEVICE,
+                name.as_ptr().cast(),
+                name.len() as libc::socklen_t,
+            )
+        };
+        if status == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// The address that the socket is bound to, with the port that the kernel chose if 0 was asked for.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What the socket can do now.
+    pub fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            gso: self.gso.load(Ordering::Relaxed),
+            max_gso_segments: self.max_gso_segments,
+            gro: self.gro,
+            tos: self.receive_tos,
+        }
+    }
+
+    /// Bytes of the receive buffer, in the kernel's accounting: twice what was granted, and a small datagram costs it 768 bytes or
+    /// more.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes
+    }
+
+    /// Bytes of the send buffer, in the kernel's accounting.
+    pub fn send_buffer_bytes(&self) -> usize {
+        self.send_buffer_bytes
+    }
+
+    /// Datagrams dropped so far because the receive buffer was full.
+    pub fn receive_drops(&self) -> io::Result<u32> {
+        drops::receive_drops(self.fd.as_fd())
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+fn open(ipv6: bool) -> io::Result<OwnedFd> {
+    let family = if ipv6 { libc::AF_INET6 } else { libc::AF_INET };
+    // SAFETY: plain integers; a descriptor that is not negative is ours.
+    unsafe {
+        match libc::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+fn bind_fd(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    let raw = Destination::new(address);
+    // SAFETY: pointer and length describe `raw`.
+    let status = unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), raw.length()) };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let mut raw = RawAddress::empty();
+    let mut length = RawAddress::CAPACITY;
+    // SAFETY: the kernel writes at most `length` bytes into `raw`.
+    let status =
+        unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut raw).cast(), &raw mut length) };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    raw.to_socket_addr()
+        .ok_or_else(|| io::Error::other("getsockname: neither an IPv4 nor an IPv6 address"))
+}

@@ -1,0 +1,282 @@
+//! Waiting for sockets and wakeups, with a time limit in nanoseconds: epoll(7).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, c_int, epoll_event, timespec};
+
+use crate::error::errno;
+
+/// Events per wait; the others come with the next one.
+const EVENTS: usize = 16;
+
+/// What of a descriptor to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest(u32);
+
+impl Interest {
+    /// Nothing: the descriptor stays registered but wakes nobody.
+    pub const NONE: Self = Self(0);
+    /// Something to receive.
+    pub const READ: Self = Self(EPOLLIN as u32);
+    /// Room to send.
+    pub const WRITE: Self = Self(EPOLLOUT as u32);
+    /// Either.
+    pub const READ_WRITE: Self = Self(EPOLLIN as u32 | EPOLLOUT as u32);
+}
+
+/// A descriptor that is ready.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Event(epoll_event);
+
+impl Event {
+    /// What [`Waiter::add`] was told.
+    pub fn token(&self) -> u64 {
+        self.0.u64
+    }
+
+    /// There is something to receive, or an error that a receive will tell.
+    pub fn readable(&self) -> bool {
+        self.0.events & (EPOLLIN | EPOLLERR | EPOLLHUP) as u32 != 0
+    }
+
+    /// There is room to send, or an error that a send will tell.
+    pub fn writable(&self) -> bool {
+        self.0.events & (EPOLLOUT | EPOLLERR | EPOLLHUP) as u32 != 0
+    }
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let events = self.0.events;
+        write!(f, "Event(token {}, events {events:#x})", self.token())
+    }
+}
+
+/// Waits for any of several descriptors. Level triggered: what was not dealt with is told again.
+#[derive(Debug)]
+pub struct Waiter {
+    fd: OwnedFd,
+    events: [MaybeUninit<Event>; EVENTS],
+}
+
+impl Waiter {
+    /// Makes an epoll descriptor (epoll_create1(2), Linux 2.6.27).
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: plain integers; a descriptor that is not negative is ours.
+        let fd = unsafe {
+            match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
+                -1 => return Err(io::Error::last_os_error()),
+                fd => OwnedFd::from_raw_fd(fd),
+            }
+        };
+        Ok(Self {
+            fd,
+            events: [MaybeUninit::uninit(); EVENTS],
+        })
+    }
+
+    /// Waits for `fd` too; its events carry `token`. Closing the descriptor removes it.
+    ///
+    /// # Errors
+    ///
+    /// EEXIST if it is there already, and the others of epoll_ctl(2).
+    pub fn add(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
+    }
+
+    /// Changes what of `fd` to wait for. May be called while another thread waits.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT if it is not there.
+    pub fn modify(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+    }
+
+    /// Waits for `fd` no longer.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT if it is not there.
+    pub fn remove(&self, fd: &impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::NONE)
+    }
+
+    fn control(
+        &self,
+        operation: c_int,
+        fd: &impl AsFd,
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let mut event = epoll_event {
+            events: interest.0,
+            u64: token,
+        };
+        // SAFETY: the event lives until the call returns.
+        let status = unsafe {
+            libc::epoll_ctl(
+                self.fd.as_raw_fd(),
+                operation,
+                fd.as_fd().as_raw_fd(),
+                &raw mut event,
+            )
+        };
+        if status == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Waits until a descriptor is ready or the time is up; None waits for ever, 0 only looks. Returns what is ready: nothing when
+    /// the time is up, and also when a signal came (the caller's loop looks at its clock anyway).
+    ///
+    /// It may return late by the thread's timer slack, 50 us unless [`set_timer_slack_ns`] was called. Before Linux 5.11 the time
+    /// is rounded up to a millisecond.
+    ///
+    /// # Errors
+    ///
+    /// Those of epoll_wait(2) that are a program's fault.
+    pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<&[Event]> {
+        let ready = match epoll_pwait2(self.fd.as_raw_fd(), &mut self.events, timeout_ns) {
+            Ok(ready) => ready,
+            Err(libc::EINTR) => 0,
+            Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
+        };
+        // SAFETY: the kernel wrote the first `ready` events, and Event is a transparent wrapper.
+        Ok(unsafe { std::slice::from_raw_parts(self.events.as_ptr().cast::<Event>(), ready) })
+    }
+}
+
+/// epoll_pwait2 (Linux 5.11), or epoll_wait where the kernel or a seccomp filter does not know it. Called by number, because glibc
+/// before 2.35 has no function for it.
+fn epoll_pwait2(
+    epoll: c_int,
+    events: &mut [MaybeUninit<Event>],
+    timeout_ns: Option<u64>,
+) -> Result<usize, c_int> {
+    static MISSING: AtomicBool = AtomicBool::new(false);
+    if !MISSING.load(Ordering::Relaxed) {
+        let limit = timeout_ns.map(|ns| timespec {
+            tv_sec: (ns / 1_000_000_000).min(i32::MAX as u64) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
+        let limit_ptr = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the kernel writes at most events.len() events; the time lives until the call returns; no signal mask.
+        let ready = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                epoll,
+                events.as_mut_ptr(),
+                events.len() as c_int,
+                limit_ptr,
+                ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        match (ready, if ready < 0 { errno() } else { 0 }) {
+            // Old container runtimes answer EPERM for system calls that they do not know.
+            (_, libc::ENOSYS | libc::EPERM) => MISSING.store(true, Ordering::Relaxed),
+            (_, 0) => return Ok(ready as usize),
+            (_, errno) => return Err(errno),
+        }
+    }
+    epoll_wait(epoll, events, timeout_ns)
+}
+
+fn epoll_wait(
+    epoll: c_int,
+    events: &mut [MaybeUninit<Event>],
+    timeout_ns: Option<u64>,
+) -> Result<usize, c_int> {
+    // Rounded up: a caller that wakes before its deadline would only wait again.
+    let timeout_ms = timeout_ns.map_or(-1, |ns| {
+        c_int::try_from(ns.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    });
+    // SAFETY: the kernel writes at most events.len() events, and Event is a transparent wrapper of epoll_event.
+    let ready = unsafe {
+        libc::epoll_wait(
+            epoll,
+            events.as_mut_ptr().cast(),
+            events.len() as c_int,
+            timeout_ms,
+        )
+    };
+    usize::try_from(ready).map_err(|_| errno())
+}
+
+/// Sets how late the calling thread's timers may be (prctl(2) PR_SET_TIMERSLACK, Linux 2.6.28; at least 1). A thread that waits for
+/// timeouts of microseconds wants this once.
+pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
+    // 0 would mean the default.
+    let slack = libc::c_ulong::from(slack_ns.max(1));
+    // SAFETY: plain integers.
+    let status = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack, 0, 0, 0) };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Wakeup;
+    use std::time::Instant;
+
+    #[test]
+    fn the_time_limit_is_kept_to_the_microsecond() {
+        set_timer_slack_ns(1).unwrap();
+        let mut waiter = Waiter::new().unwrap();
+        // The shortest of several: a busy machine may be late, but never early.
+        let mut shortest_ns = u128::MAX;
+        for _ in 0..20 {
+            let start = Instant::now();
+            assert!(waiter.wait(Some(200_000)).unwrap().is_empty());
+            let elapsed_ns = start.elapsed().as_nanos();
+            assert!(elapsed_ns >= 200_000, "{elapsed_ns} ns");
+            shortest_ns = shortest_ns.min(elapsed_ns);
+        }
+        assert!(
+            shortest_ns < 900_000,
+            "rounded up to milliseconds: {shortest_ns} ns"
+        );
+    }
+
+    #[test]
+    fn the_fallback_rounds_up() {
+        let epoll = Waiter::new().unwrap();
+        let mut events = [MaybeUninit::uninit(); 1];
+        let start = Instant::now();
+        assert_eq!(
+            epoll_wait(epoll.fd.as_raw_fd(), &mut events, Some(1_200_000)),
+            Ok(0)
+        );
+        assert!(start.elapsed().as_nanos() >= 1_200_000);
+    }
+
+    #[test]
+    fn interest_decides_what_is_told() {
+        let wakeup = Wakeup::new().unwrap();
+        let mut waiter = Waiter::new().unwrap();
+        waiter.add(&wakeup, 7, Interest::NONE).unwrap();
+        wakeup.arm();
+        wakeup.signal();
+        assert!(waiter.wait(Some(0)).unwrap().is_empty());
+        waiter.modify(&wakeup, 8, Interest::READ_WRITE).unwrap();
+        let events = waiter.wait(None).unwrap();
+        assert_eq!(events.len(), 1);
+        assert!(events[0].token() == 8 && events[0].readable() && events[0].writable());
+        waiter.remove(&wakeup).unwrap();
+        assert!(waiter.wait(Some(0)).unwrap().is_empty());
+        let error = waiter.remove(&wakeup).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    }
+}
