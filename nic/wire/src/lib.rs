@@ -20,6 +20,7 @@ mod deth;
 mod error;
 mod gid;
 mod header;
+pub mod icrc;
 mod ieth;
 mod immediate;
 mod mtu;
