@@ -1,0 +1,344 @@
+"""Samples and the folder of a run: what every benchmark writes and every report reads.
+
+A run folder holds ``run.json`` (what was asked for, where and with what), ``study.toml`` (a verbatim
+copy of the study), ``samples.ndjson`` (one :class:`Sample` a line, written as it is measured), ``logs/``
+and ``report/``. pandas, polars and DuckDB read ``samples.ndjson`` as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
+
+import pydantic
+
+SCHEMA_VERSION = 1
+"""Version of the sample format. It changes when a field changes its meaning, not when one is added."""
+
+ParamValue = str | int | float | bool
+RunStatus = Literal["running", "complete", "incomplete", "interrupted"]
+"""``incomplete``: it ended, and some steps failed. ``running`` of a run that nobody runs: it crashed."""
+
+_RUN_FILE = "run.json"
+_STUDY_FILE = "study.toml"
+_SAMPLES_FILE = "samples.ndjson"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class ResultsError(Exception):
+    """A run folder or a sample that cannot be used; the text says which, where and what to do."""
+
+
+class StepKey(NamedTuple):
+    """Identifies one step of a plan: the samples of all its metrics share it."""
+
+    link: str
+    interconnect: str
+    level: str
+    test: str
+    variant: str
+    size_bytes: int | None
+    repetition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measured value, not an average over repetitions. A failed step is one sample without value."""
+
+    study: str
+    run: str
+    fabric: str
+    link: str
+    """Link profile id, such as ``direct`` or ``ethernet-1g``."""
+    interconnect: str
+    level: str
+    test: str
+    variant: str
+    """What exactly was run: ``send``, ``write``, ``read`` or ``blocking``, ``busy-poll``."""
+    size_bytes: int | None
+    params: Mapping[str, ParamValue]
+    """Everything else that was chosen or noted; never a part of the step's identity."""
+    metric: str
+    unit: str
+    statistic: str
+    """How the tool made this value from its iterations: ``median``, ``mean``, ``p99``, ..."""
+    value: float | None
+    """Finite, in ``unit``; None if and only if the step failed."""
+    repetition: int
+    ok: bool
+    """The run passed its own correctness check."""
+    error: str | None
+    """For a person: why it failed."""
+    tool: str
+    tool_version: str
+    command: str
+    started_at: str
+    """ISO 8601, UTC."""
+    duration_s: float
+    log: str | None
+    """Path inside the run folder of the raw output of both ends."""
+    order: int
+    """Position in the interleaved order that was executed."""
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if self.ok and (self.value is None or not math.isfinite(self.value)):
+            raise ResultsError(f"a sample that is ok needs a finite value, got {self.value!r} ({self.key})")
+        if not self.ok and (self.value is not None or not self.error):
+            raise ResultsError(f"a failed sample has no value and says why in 'error' ({self.key})")
+
+    @property
+    def key(self) -> StepKey:
+        """The step this sample belongs to."""
+        return StepKey(
+            self.link, self.interconnect, self.level, self.test, self.variant, self.size_bytes, self.repetition
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInfo:
+    """A link profile as it was built."""
+
+    id: str
+    kind: str
+    mtu_bytes: int
+    rate_mbps: float | None = None
+    """Shaped to this rate in 10^6 bit/s; None: as fast as the machine moves packets."""
+    queue_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where and with what a run was made. Unknown values are None and are shown as unknown."""
+
+    machine: str
+    """Architecture and, where it is known, the kind of machine: ``x86_64 (KVM guest)``."""
+    cpu_model: str
+    cores: int
+    memory_bytes: int
+    kernel: str
+    distribution: str
+    command: str
+    """The rocelab command line."""
+    rocelab_version: str
+    python_version: str
+    urxe_version: str | None = None
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+    tools: Mapping[str, str] = field(default_factory=dict)
+    """Benchmark program (or its package) to version."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know: busy cores, missing privileges, a governor that is not 'performance'."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """The content of ``run.json``."""
+
+    id: str
+    study: str
+    title: str
+    fabric: str
+    status: RunStatus
+    started_at: str
+    seed: int
+    repetitions: int
+    links: tuple[LinkInfo, ...]
+    provenance: Provenance
+    planned_steps: int
+    claims: tuple[str, ...] = ()
+    ended_at: str | None = None
+    schema_version: int = SCHEMA_VERSION
+
+    def link(self, link_id: str) -> LinkInfo | None:
+        """The link profile with this id, if the run has it."""
+        return next((link for link in self.links if link.id == link_id), None)
+
+
+_SAMPLE = pydantic.TypeAdapter(Sample)
+_RUN_INFO = pydantic.TypeAdapter(RunInfo)
+_Parsed = TypeVar("_Parsed", Sample, RunInfo)
+
+
+def sample_schema() -> dict[str, Any]:
+    """The JSON schema of one line of ``samples.ndjson``; committed as ``schemas/sample.v1.json``."""
+    schema = _SAMPLE.json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = f"rocelab sample, version {SCHEMA_VERSION}"
+    return schema
+
+
+def parse_sample(line: str | bytes) -> Sample:
+    """Reads one line; raises :class:`ResultsError` that names the field which is wrong."""
+    return _parse(_SAMPLE, line)
+
+
+def _parse(adapter: pydantic.TypeAdapter[_Parsed], text: str | bytes) -> _Parsed:
+    # Fields we do not know are passed over: a newer writer may add some without a new version.
+    try:
+        parsed = adapter.validate_json(text, strict=True)
+    except pydantic.ValidationError as error:
+        _check_version(_version_of(text))
+        problems = (
+            f"{'.'.join(str(part) for part in detail['loc']) or 'the whole'}: {detail['msg']}"
+            for detail in error.errors()
+        )
+        raise ResultsError("; ".join(problems)) from None
+    _check_version(parsed.schema_version)
+    return parsed
+
+
+def _check_version(version: int | None) -> None:
+    if version is not None and version > SCHEMA_VERSION:
+        raise ResultsError(
+            f"written in format version {version}, and this rocelab reads up to {SCHEMA_VERSION}: use a newer one"
+        )
+
+
+def _version_of(text: str | bytes) -> int | None:
+    try:
+        raw = json.loads(text)
+    except ValueError:
+        return None
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    return version if isinstance(version, int) else None
+
+
+def _sample_line(sample: Sample) -> bytes:
+    text = json.dumps(_SAMPLE.dump_python(sample, mode="json"), ensure_ascii=False, allow_nan=False)
+    return text.encode() + b"\n"
+
+
+class RunStore:
+    """The folder of one run. One process writes it; any number may read it meanwhile."""
+
+    def __init__(self, path: Path, info: RunInfo) -> None:
+        """Use :meth:`create` or :meth:`open`."""
+        self.path = path
+        self.info = info
+        self._fd: int | None = None
+
+    @classmethod
+    def create(cls, root: Path, info: RunInfo, study_text: str) -> Self:
+        """Makes ``root/<run id>/``; fails if it is there already."""
+        if not _RUN_ID.fullmatch(info.id):
+            raise ResultsError(f"run id {info.id!r}: letters, digits, '.', '_' and '-' only")
+        path = root / info.id
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            raise ResultsError(f"{path} is there already; a run never overwrites another") from None
+        (path / "logs").mkdir()
+        (path / _STUDY_FILE).write_text(study_text, encoding="utf-8")
+        (path / _SAMPLES_FILE).touch()
+        store = cls(path, info)
+        store._write_info()
+        return store
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Opens a run folder for reading, or for going on with it."""
+        try:
+            text = (path / _RUN_FILE).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            raise ResultsError(f"{path} is not a run folder: it has no {_RUN_FILE}") from None
+        try:
+            return cls(path, _parse(_RUN_INFO, text))
+        except ResultsError as error:
+            raise ResultsError(f"{path / _RUN_FILE}: {error}") from None
+
+    @property
+    def logs(self) -> Path:
+        """Where the raw output of the programs goes."""
+        return self.path / "logs"
+
+    @property
+    def report(self) -> Path:
+        """Where the report goes; made by whoever writes it."""
+        return self.path / "report"
+
+    def study_text(self) -> str:
+        """The study as it was run."""
+        return (self.path / _STUDY_FILE).read_text(encoding="utf-8")
+
+    def append(self, *samples: Sample) -> None:
+        """Writes all samples of a step in one go, so that a crash leaves all of them or none."""
+        if self._fd is None:
+            self._fd = self._open_for_append()
+        data = b"".join(map(_sample_line, samples))
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+    def close(self) -> None:
+        """Closes the samples file; appending opens it again."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def set_status(self, status: RunStatus, *, ended_at: str | None = None) -> None:
+        """Records how far the run got."""
+        if status not in get_args(RunStatus):
+            raise ResultsError(f"status {status!r}: one of {', '.join(get_args(RunStatus))}")
+        self.info = dataclasses.replace(self.info, status=status, ended_at=ended_at)
+        self._write_info()
+
+    def samples(self) -> list[Sample]:
+        """Every sample that was written, in order. A last line cut short by a crash is left out."""
+        return list(self._read())
+
+    def current_samples(self) -> list[Sample]:
+        """Like :meth:`samples`, but of a step that was repeated by a resume only the last attempt."""
+        last_order: dict[StepKey, int] = {}
+        every = self.samples()
+        for sample in every:
+            last_order[sample.key] = sample.order
+        return [sample for sample in every if sample.order == last_order[sample.key]]
+
+    def done_keys(self) -> set[StepKey]:
+        """The steps whose last attempt succeeded: what a resume need not repeat."""
+        done: dict[StepKey, bool] = {}
+        for sample in self.current_samples():
+            done[sample.key] = done.get(sample.key, True) and sample.ok
+        return {key for key, ok in done.items() if ok}
+
+    def next_order(self) -> int:
+        """The ``order`` of the next step, larger than every one so far."""
+        return max((sample.order for sample in self._read()), default=-1) + 1
+
+    def _read(self) -> Iterator[Sample]:
+        path = self.path / _SAMPLES_FILE
+        lines = path.read_bytes().split(b"\n")
+        # What follows the last newline is empty, or the line a crash cut short.
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                yield parse_sample(line)
+            except ResultsError as error:
+                raise ResultsError(f"{path}, line {number}: {error}") from None
+
+    def _open_for_append(self) -> int:
+        fd = os.open(self.path / _SAMPLES_FILE, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        content = os.pread(fd, os.fstat(fd).st_size, 0)
+        # Going on behind half a line would spoil the next sample too.
+        os.ftruncate(fd, content.rfind(b"\n") + 1)
+        return fd
+
+    def _write_info(self) -> None:
+        data = _RUN_INFO.dump_python(self.info, mode="json")
+        temporary = self.path / (_RUN_FILE + ".new")
+        temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.replace(self.path / _RUN_FILE)
+
+
+def list_runs(root: Path) -> list[RunStore]:
+    """The runs below ``root``, oldest first; folders that are not runs are passed over."""
+    if not root.is_dir():
+        return []
+    stores = [RunStore.open(path) for path in root.iterdir() if (path / _RUN_FILE).is_file()]
+    return sorted(stores, key=lambda store: (store.info.started_at, store.info.id))
