@@ -39,29 +39,13 @@ impl Extensions {
     /// The extension headers that packets with this opcode have (IBTA vol 1, table 38).
     #[inline]
     pub const fn of(opcode: Opcode) -> Self {
-        let Opcode::Queue {
-            transport,
-            operation,
-        } = opcode
-        else {
-            return Self(0);
-        };
-        let service = match transport {
-            Transport::Rc | Transport::Uc => Self(0),
-            Transport::Ud => Self::DETH,
-            Transport::Xrc => Self::XRCETH.only_if(operation.is_request()),
-        };
-        Self(
-            service.0
-                | Self::RETH.only_if(operation.has_reth()).0
-                | Self::ATOMIC.only_if(operation.is_atomic()).0
-                | Self::AETH.only_if(operation.has_aeth()).0
-                | Self::ATOMIC_ACK
-                    .only_if(matches!(operation, Operation::AtomicAcknowledge))
-                    .0
-                | Self::IMMEDIATE.only_if(operation.has_immediate()).0
-                | Self::IETH.only_if(operation.has_invalidate()).0,
-        )
+        match opcode {
+            Opcode::Queue {
+                transport,
+                operation,
+            } => Self(BY_OPCODE[(transport as u8 | operation.code()) as usize]),
+            Opcode::Cnp => Self(0),
+        }
     }
 
     /// Whether all of `other` are in this set.
@@ -73,19 +57,46 @@ impl Extensions {
     /// Their length on the wire, bytes.
     #[inline]
     pub const fn len_bytes(self) -> usize {
-        let mut len = 0;
-        let mut at = 0;
-        while at < LENGTHS.len() {
-            len += LENGTHS[at] * (self.0 >> at & 1) as usize;
-            at += 1;
-        }
-        len
+        let [low, high] = &LEN_BY_NIBBLE;
+        (low[(self.0 & 15) as usize] + high[(self.0 >> 4) as usize]) as usize
     }
 
     #[inline]
     const fn only_if(self, condition: bool) -> Self {
         if condition { self } else { Self(0) }
     }
+}
+
+/// The extension headers of every opcode byte, so that the hot path looks them up.
+static BY_OPCODE: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut row = 0;
+    while row < Transport::ALL.len() * Operation::ALL.len() {
+        let transport = Transport::ALL[row / Operation::ALL.len()];
+        let operation = Operation::ALL[row % Operation::ALL.len()];
+        table[(transport as u8 | operation.code()) as usize] = extensions(transport, operation).0;
+        row += 1;
+    }
+    table
+};
+
+const fn extensions(transport: Transport, operation: Operation) -> Extensions {
+    let service = match transport {
+        Transport::Rc | Transport::Uc => Extensions(0),
+        Transport::Ud => Extensions::DETH,
+        Transport::Xrc => Extensions::XRCETH.only_if(operation.is_request()),
+    };
+    Extensions(
+        service.0
+            | Extensions::RETH.only_if(operation.has_reth()).0
+            | Extensions::ATOMIC.only_if(operation.is_atomic()).0
+            | Extensions::AETH.only_if(operation.has_aeth()).0
+            | Extensions::ATOMIC_ACK
+                .only_if(matches!(operation, Operation::AtomicAcknowledge))
+                .0
+            | Extensions::IMMEDIATE.only_if(operation.has_immediate()).0
+            | Extensions::IETH.only_if(operation.has_invalidate()).0,
+    )
 }
 
 /// Lengths in the order of the bits of [`Extensions`], which is the order on the wire.
@@ -99,6 +110,20 @@ const LENGTHS: [usize; 8] = [
     Immediate::LEN,
     Ieth::LEN,
 ];
+
+/// The summed lengths of every subset of the first four, and of the last four, extension headers.
+static LEN_BY_NIBBLE: [[u8; 16]; 2] = {
+    let mut table = [[0; 16]; 2];
+    let mut at = 0;
+    while at < 2 * 16 * 4 {
+        let (half, subset, bit) = (at / 64, at / 4 % 16, at % 4);
+        if subset >> bit & 1 != 0 {
+            table[half][subset] += LENGTHS[4 * half + bit] as u8;
+        }
+        at += 1;
+    }
+    table
+};
 
 /// What precedes the payload: the base transport header and the extension headers that its opcode calls for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,12 +197,13 @@ impl Header {
                 operation,
             });
         }
-        if self.extensions() != Extensions::of(self.bth.opcode) {
+        let extensions = self.extensions();
+        if extensions != Extensions::of(self.bth.opcode) {
             return Err(EmitError::WrongExtensions {
                 opcode: self.bth.opcode.code(),
             });
         }
-        let len = self.wire_len();
+        let len = Bth::LEN + extensions.len_bytes();
         if out.len() < len {
             return Err(EmitError::BufferTooShort {
                 needed: len,
@@ -186,6 +212,9 @@ impl Header {
         }
         let mut rest = out;
         put(&mut rest, &self.bth.emit(pad_len(payload_len)));
+        if extensions == Extensions::default() {
+            return Ok(len);
+        }
         if let Some(deth) = &self.deth {
             put(&mut rest, &deth.emit());
         }

@@ -28,6 +28,30 @@
 //! A CRC is linear, so what the IP and UDP headers contribute is computed once per flow, and the fields that differ from
 //! packet to packet (lengths, IPv4 ID, the masked BTH byte) are added by a few table lookups. The bytes of the packet
 //! itself then go through the CRC unmodified, in as many pieces as they come in.
+//!
+//! Measured with rustc 1.95 on a Xeon with VPCLMULQDQ (2 vCPUs, best of 9 runs), one update from one state to the next, ns:
+//!
+//! | bytes | crc32fast 1.5.4 | crc-fast 1.10.0, digest kept | crc-fast 1.10.0, new digest |
+//! |---:|---:|---:|---:|
+//! | 12 | 7 | 20 | 27 |
+//! | 20 | 9 | 19 | 27 |
+//! | 64 | 12 | 27 | 37 |
+//! | 512 | 23 | 78 | 85 |
+//! | 1024 | 29 | 81 | 88 |
+//! | 4096 | 52 (78 GB/s) | 104 | 113 |
+//! | 65536 | 740 (89 GB/s) | 799 | 808 |
+//!
+//! so it is crc32fast, which also is smaller by fifty thousand lines of tables. It uses 512-bit VPCLMULQDQ from 2 KB, 256-bit from
+//! 256 B, PCLMULQDQ from 16 B, and tables below. It detects the CPU's features only with its `std` feature: turn on this
+//! crate's `std` in the final program. Whole operations on independent packets (they overlap), ns:
+//!
+//! | payload bytes | ICRC of a packet in one piece | header, then payload | [`verify4`] | [`verify4`] finding the ID |
+//! |---:|---:|---:|---:|---:|
+//! | 4 | 6 | 13 | 7 | 29 |
+//! | 64 | 9 | 14 | 11 | 34 |
+//! | 512 | 16 (33 GB/s) | 18 | 17 | 40 |
+//! | 1024 | 25 | 26 | 25 | 47 |
+//! | 4096 | 52 (79 GB/s) | 54 | 54 | 91 |
 
 mod flow4;
 mod flow6;
