@@ -69,7 +69,7 @@ pub struct Transmit<'a> {
     /// Where to.
     pub destination: &'a Destination,
     /// Cut the bytes into datagrams of this length, the last one possibly shorter, at most
-    /// [`max_gso_segments`](crate::Capabilities) of them. None: all of it is one datagram. Not 0.
+    /// [`max_gso_segments`](crate::Capabilities) of them with one system call. None: all of it is one datagram. Not 0.
     pub segment_size: Option<u16>,
     /// Type of service or traffic class; ECN is its lower two bits. Free where it is the socket's own ([`Options`](crate::Options)).
     pub tos: u8,
@@ -111,20 +111,28 @@ impl Socket {
                 bytes: length,
                 lost: None,
             }),
-            Err(libc::EIO | libc::EINVAL) if segment_size.is_some() => {
-                self.send_refused_batch(transmit)
-            }
-            Err(errno) => settle(errno, length),
+
+            Err(errno) => match (errno, segment_size) {
+                (libc::EIO | libc::EINVAL, Some(size)) => {
+                    self.send_refused_batch(transmit, length.div_ceil(usize::from(size)))
+                }
+                _ => settle(errno, length),
+            },
         }
     }
 
-    /// A batch was refused. EIO and EINVAL can mean that something on the path cannot do GSO (no checksum offload before Linux
-    /// 6.11, IPsec), but also that the segments exceed the MTU (EINVAL before Linux 6.14) or a fault that has nothing to do with
-    /// it; only if the segments pass one by one was it GSO.
+    /// A batch was refused. EIO and EINVAL can mean that something on the path cannot do GSO (no
+    /// checksum offload before Linux 6.11, IPsec), but also that the segments are too many or exceed
+    /// the MTU (EINVAL before Linux 6.14), or a fault that has nothing to do with it; only if a
+    /// batch of permitted size passes one by one was it GSO.
     #[cold]
-    fn send_refused_batch(&self, transmit: &Transmit<'_>) -> Result<Sent, SendError> {
+    fn send_refused_batch(
+        &self,
+        transmit: &Transmit<'_>,
+        segments: usize,
+    ) -> Result<Sent, SendError> {
         let sent = self.send_segments(transmit)?;
-        if sent.lost.is_none() {
+        if sent.lost.is_none() && segments <= self.max_gso_segments {
             self.gso.store(false, Ordering::Relaxed);
         }
         Ok(sent)
