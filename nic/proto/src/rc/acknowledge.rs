@@ -1,0 +1,243 @@
+//! What a responder owes its peer: acknowledgements, NAKs, READ responses and atomic responses, and
+//! in which order and how soon they go out.
+//!
+//! Responses leave in PSN order: READ and atomic responses first, then one NAK or one ACK, which
+//! stands for all requests before it. An ACK may wait a little, so that it can travel with the
+//! program's own reply and so that a burst of messages needs only one.
+
+use alloc::collections::VecDeque;
+
+use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
+
+use super::requester::Connection;
+use crate::memory::{Memory, RemoteAccess, RemoteRange};
+use crate::time::Instant;
+use crate::verbs::{Payload, Transmit};
+
+/// An ACK waits at most this long for company. Well below the probe interval of the requester.
+const HOLD_NS: u64 = 50_000;
+/// An ACK does not wait when this many packets asked for it.
+const HOLD_PACKETS: u32 = 4;
+/// Credits are not used: "unlimited" (the AETH encoding 0x1f).
+const CREDITS_UNLIMITED: u8 = 0x1f;
+
+/// How eager to send acknowledgements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckMode {
+    /// Only those that may not wait.
+    Hold,
+    /// All that are owed.
+    Flush,
+}
+
+/// A READ being answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadJob {
+    pub(crate) first: Psn,
+    pub(crate) range: RemoteRange,
+    pub(crate) packets: u32,
+    pub(crate) sent: u32,
+    pub(crate) msn: u32,
+}
+
+/// A response that has to be sent in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reply {
+    Read(ReadJob),
+    Atomic { psn: Psn, original: u64, msn: u32 },
+}
+
+impl Reply {
+    const fn first(&self) -> Psn {
+        match self {
+            Self::Read(job) => job.first,
+            Self::Atomic { psn, .. } => *psn,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Acknowledger {
+    replies: VecDeque<Reply>,
+    nak: Option<(Psn, Syndrome)>,
+    /// Since when an ACK is owed.
+    owed_since: Option<Instant>,
+    owed_packets: u32,
+    urgent: bool,
+}
+
+/// What became of [`Acknowledger::poll_transmit`].
+pub(crate) enum Polled {
+    Nothing,
+    Packet(Transmit<'static>),
+    /// A READ's range may no longer be read.
+    ReadRefused(Psn),
+}
+
+impl Acknowledger {
+    /// An ACK is owed for a request that asked for one.
+    pub(crate) fn owe(&mut self, now: Instant) {
+        self.owed_since.get_or_insert(now);
+        self.owed_packets += 1;
+    }
+
+    /// An ACK is owed at once: the peer is sending again.
+    pub(crate) fn owe_urgently(&mut self, now: Instant) {
+        self.owe(now);
+        self.urgent = true;
+    }
+
+    pub(crate) fn set_nak(&mut self, psn: Psn, syndrome: Syndrome) {
+        self.nak = Some((psn, syndrome));
+    }
+
+    pub(crate) fn pending_replies(&self) -> usize {
+        self.replies.len()
+    }
+
+    pub(crate) fn push_reply(&mut self, reply: Reply) {
+        self.replies.push_back(reply);
+    }
+
+    /// Forgets replies from `psn` on: the peer asks for them anew.
+    pub(crate) fn forget_replies_from(&mut self, psn: Psn) {
+        self.replies.retain(|reply| reply.first().is_before(psn));
+    }
+
+    /// Forgets everything but a NAK.
+    pub(crate) fn clear_all_but_nak(&mut self) {
+        let nak = self.nak.take();
+        *self = Self {
+            nak,
+            ..Self::default()
+        };
+    }
+
+    /// Whether a NAK waits to be sent.
+    pub(crate) const fn has_nak(&self) -> bool {
+        self.nak.is_some()
+    }
+
+    /// Whether anything is owed.
+    pub(crate) fn owes(&self) -> bool {
+        !self.replies.is_empty() || self.nak.is_some() || self.owed_since.is_some()
+    }
+
+    /// When a held ACK must go.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.owed_since.map(|since| since.after(HOLD_NS))
+    }
+
+    fn ack_may_go(&self, now: Instant, mode: AckMode) -> bool {
+        let Some(since) = self.owed_since else {
+            return false;
+        };
+        mode == AckMode::Flush
+            || self.urgent
+            || self.owed_packets >= HOLD_PACKETS
+            || since.after(HOLD_NS) <= now
+    }
+
+    /// The next packet owed. `expected` and `msn` are the responder's.
+    pub(crate) fn poll_transmit<M: Memory>(
+        &mut self,
+        now: Instant,
+        mode: AckMode,
+        connection: &Connection,
+        expected: Psn,
+        msn: u32,
+        memory: &M,
+    ) -> Polled {
+        if let Some(reply) = self.replies.front_mut() {
+            return match reply {
+                Reply::Read(job) => {
+                    if memory
+                        .check_remote(connection.pd, job.range, RemoteAccess::Read)
+                        .is_err()
+                        && job.range.len != 0
+                    {
+                        return Polled::ReadRefused(job.first.add(job.sent));
+                    }
+                    let packet = read_response(job, connection);
+                    if job.sent == job.packets {
+                        self.replies.pop_front();
+                    }
+                    Polled::Packet(packet)
+                }
+                Reply::Atomic { psn, original, msn } => {
+                    let mut header = connection.header(Operation::AtomicAcknowledge, *psn);
+                    header.aeth = Some(aeth_ack(*msn));
+                    header.atomic_ack = Some(AtomicAckEth {
+                        original: *original,
+                    });
+                    self.replies.pop_front();
+                    Polled::Packet(Transmit {
+                        header,
+                        payload: Payload::Empty,
+                    })
+                }
+            };
+        }
+        let (psn, syndrome) = match self.nak.take() {
+            Some(nak) => nak,
+            None if self.ack_may_go(now, mode) => (
+                expected.sub(1),
+                Syndrome::Ack {
+                    credits: CREDITS_UNLIMITED,
+                },
+            ),
+            None => return Polled::Nothing,
+        };
+        self.owed_since = None;
+        self.owed_packets = 0;
+        self.urgent = false;
+        let mut header = connection.header(Operation::Acknowledge, psn);
+        header.aeth = Some(Aeth { syndrome, msn });
+        Polled::Packet(Transmit {
+            header,
+            payload: Payload::Empty,
+        })
+    }
+}
+
+/// The next packet of a READ's answer.
+fn read_response(job: &mut ReadJob, connection: &Connection) -> Transmit<'static> {
+    let is_first = job.sent == 0;
+    let is_last = job.sent + 1 == job.packets;
+    let operation = match (is_first, is_last) {
+        (true, true) => Operation::ReadResponseOnly,
+        (true, false) => Operation::ReadResponseFirst,
+        (false, true) => Operation::ReadResponseLast,
+        (false, false) => Operation::ReadResponseMiddle,
+    };
+    let mut header = connection.header(operation, job.first.add(job.sent));
+    if operation != Operation::ReadResponseMiddle {
+        header.aeth = Some(aeth_ack(job.msn));
+    }
+    let offset = job.sent * connection.mtu_bytes;
+    let len = (job.range.len - offset).min(connection.mtu_bytes);
+    job.sent += 1;
+    let payload = if len == 0 {
+        Payload::Empty
+    } else {
+        Payload::Remote {
+            rkey: job.range.rkey,
+            va: job.range.va + u64::from(offset),
+            len,
+        }
+    };
+    Transmit { header, payload }
+}
+
+const fn aeth_ack(msn: u32) -> Aeth {
+    Aeth {
+        syndrome: Syndrome::Ack {
+            credits: CREDITS_UNLIMITED,
+        },
+        msn,
+    }
+}
+
+/// The NAK for a packet that arrived too early.
+pub(crate) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);

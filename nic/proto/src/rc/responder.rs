@@ -1,0 +1,595 @@
+//! The responder of a reliable connection: executes the peer's requests in PSN order, exactly once
+//! (IBTA 9.7).
+
+use alloc::collections::VecDeque;
+
+use urxe_wire::{NakCode, Operation, Packet, Psn, Reth, Syndrome};
+
+use super::acknowledge::{AckMode, Acknowledger, Polled, ReadJob, Reply, SEQUENCE_ERROR};
+use super::inbound::{Inbound, ReceiveQueue};
+use super::requester::Connection;
+use crate::memory::{AccessError, AtomicOp, Memory, RemoteAccess, RemoteRange, scatter};
+use crate::qp::{Outbox, QpEvent, QpStats};
+use crate::time::Instant;
+use crate::verbs::{Completion, CompletionKind, Transmit, WcStatus};
+
+/// Results of atomics kept for repetition, at least. The specification asks for as many as
+/// `max_dest_rd_atomic`.
+const ATOMIC_LOG_MIN: usize = 16;
+
+/// Limits and rights that `modify` sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResponderLimits {
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) max_dest_rd_atomic: u8,
+    pub(crate) allow_write: bool,
+    pub(crate) allow_read: bool,
+    pub(crate) allow_atomic: bool,
+}
+
+/// Why a request cannot be executed, and what the peer is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// No receive request is posted.
+    NotReady,
+    /// The peer broke a rule.
+    Invalid,
+    /// The peer may not do that to this memory.
+    Access,
+    /// The message does not fit the receive request.
+    TooLong,
+    /// The receive request's own memory cannot be used.
+    OwnMemory,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Responder {
+    expected: Psn,
+    msn: u32,
+    limits: ResponderLimits,
+    inbound: Inbound,
+    acknowledger: Acknowledger,
+    /// A NAK was sent for `expected`; the packets after it are dropped in silence.
+    gap_reported: bool,
+    atomic_log: VecDeque<(Psn, u64)>,
+    established: bool,
+}
+
+type Handled = Result<(), Refusal>;
+
+impl Responder {
+    pub(crate) fn new(expected: Psn, limits: ResponderLimits) -> Self {
+        Self {
+            expected,
+            msn: 0,
+            limits,
+            inbound: Inbound::Idle,
+            acknowledger: Acknowledger::default(),
+            gap_reported: false,
+            atomic_log: VecDeque::new(),
+            established: false,
+        }
+    }
+
+    pub(crate) fn configure(&mut self, limits: ResponderLimits) {
+        self.limits = limits;
+    }
+
+    pub(crate) const fn expected_psn(&self) -> Psn {
+        self.expected
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.acknowledger.deadline()
+    }
+
+    pub(crate) fn owes(&self) -> bool {
+        self.acknowledger.owes()
+    }
+
+    pub(crate) const fn has_nak(&self) -> bool {
+        self.acknowledger.has_nak()
+    }
+
+    /// The next response to send.
+    pub(crate) fn poll_transmit<M: Memory>(
+        &mut self,
+        now: Instant,
+        mode: AckMode,
+        connection: &Connection,
+        memory: &M,
+        out: &mut Outbox,
+    ) -> Option<Transmit<'static>> {
+        let polled =
+            self.acknowledger
+                .poll_transmit(now, mode, connection, self.expected, self.msn, memory);
+        match polled {
+            Polled::Nothing => None,
+            Polled::Packet(transmit) => Some(transmit),
+            Polled::ReadRefused(psn) => {
+                self.refuse(psn, NakCode::RemoteAccessError, QpEvent::AccessError, out);
+                self.poll_transmit(now, mode, connection, memory, out)
+            }
+        }
+    }
+
+    /// A request packet of the peer.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the pieces of a queue pair, borrowed apart"
+    )]
+    pub(crate) fn handle_request<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        receives: &mut ReceiveQueue,
+        memory: &mut M,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        let psn = packet.header.bth.psn;
+        if psn.is_before(self.expected) {
+            stats.duplicate_request += 1;
+            self.handle_duplicate(now, connection, packet, memory);
+            return;
+        }
+        if psn.is_after(self.expected) {
+            stats.out_of_sequence += 1;
+            if !self.gap_reported {
+                self.gap_reported = true;
+                self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
+            }
+            return;
+        }
+        if !self.established {
+            self.established = true;
+            out.events.push_back(QpEvent::CommunicationEstablished);
+        }
+        match self.execute(connection, packet, receives, memory, out) {
+            Ok(()) => {
+                self.gap_reported = false;
+                if packet.header.bth.ack_request {
+                    self.acknowledger.owe(now);
+                }
+            }
+            Err(refusal) => self.handle_refusal(psn, refusal, connection, receives, out, stats),
+        }
+    }
+
+    fn execute<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        receives: &mut ReceiveQueue,
+        memory: &mut M,
+        out: &mut Outbox,
+    ) -> Handled {
+        let operation = packet
+            .header
+            .bth
+            .opcode
+            .operation()
+            .ok_or(Refusal::Invalid)?;
+        self.check_sequence(operation)?;
+        check_payload_length(
+            operation,
+            packet.payload.len(),
+            connection.mtu_bytes as usize,
+        )?;
+        if operation.is_send() {
+            self.handle_send(connection, operation, packet, receives, memory, out)
+        } else if operation.is_write() {
+            self.handle_write(connection, operation, packet, receives, memory, out)
+        } else if operation == Operation::ReadRequest {
+            self.handle_read(connection, packet, memory)
+        } else {
+            self.handle_atomic(connection, operation, packet, memory)
+        }
+    }
+
+    /// Whether `operation` may come next: a message is not interleaved with another.
+    fn check_sequence(&self, operation: Operation) -> Handled {
+        let fits = match &self.inbound {
+            Inbound::Idle => operation.is_request() && operation.starts_message(),
+            Inbound::Send { .. } => operation.is_send() && !operation.starts_message(),
+            Inbound::Write { .. } => operation.is_write() && !operation.starts_message(),
+        };
+        if fits { Ok(()) } else { Err(Refusal::Invalid) }
+    }
+
+    // ---- SEND --------------------------------------------------------------------------------
+
+    fn handle_send<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        operation: Operation,
+        packet: &Packet<'_>,
+        receives: &mut ReceiveQueue,
+        memory: &mut M,
+        out: &mut Outbox,
+    ) -> Handled {
+        if operation.starts_message() {
+            let wqe = receives.pop_front().ok_or(Refusal::NotReady)?;
+            self.inbound = Inbound::Send { wqe, received: 0 };
+        }
+        let Inbound::Send { wqe, received } = &mut self.inbound else {
+            return Err(Refusal::Invalid);
+        };
+        let end = u64::from(*received) + packet.payload.len() as u64;
+        if end > wqe.capacity {
+            return Err(Refusal::TooLong);
+        }
+        scatter(memory, connection.pd, &wqe.sges, *received, packet.payload)
+            .map_err(|_| Refusal::OwnMemory)?;
+        *received = u32::try_from(end).map_err(|_| Refusal::TooLong)?;
+        if let Some(ieth) = packet.header.ieth {
+            memory
+                .invalidate(connection.pd, ieth.rkey)
+                .map_err(|_| Refusal::Access)?;
+        }
+        self.expected = self.expected.next();
+        if operation.ends_message() {
+            self.finish_send(connection, packet, out);
+        }
+        Ok(())
+    }
+
+    fn finish_send(&mut self, connection: &Connection, packet: &Packet<'_>, out: &mut Outbox) {
+        self.msn = next_msn(self.msn);
+        if let Inbound::Send { wqe, received } = core::mem::take(&mut self.inbound) {
+            out.completions.push_back(Completion {
+                byte_len: received,
+                immediate: packet.header.immediate,
+                invalidated_rkey: packet.header.ieth.map(|ieth| ieth.rkey),
+                solicited: packet.header.bth.solicited,
+                ..wqe.completion(connection.qp, WcStatus::Success)
+            });
+        }
+    }
+
+    // ---- RDMA WRITE --------------------------------------------------------------------------
+
+    fn handle_write<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        operation: Operation,
+        packet: &Packet<'_>,
+        receives: &mut ReceiveQueue,
+        memory: &mut M,
+        out: &mut Outbox,
+    ) -> Handled {
+        let (rkey, va, left, length) = match (packet.header.reth, &self.inbound) {
+            (Some(reth), Inbound::Idle) => {
+                self.check_write_target(connection, reth, memory)?;
+                (reth.rkey, reth.va, reth.len, reth.len)
+            }
+            (
+                None,
+                Inbound::Write {
+                    rkey,
+                    va,
+                    left,
+                    length,
+                },
+            ) => (*rkey, *va, *left, *length),
+            _ => return Err(Refusal::Invalid),
+        };
+        let len = u32::try_from(packet.payload.len()).map_err(|_| Refusal::Invalid)?;
+        // The last packet brings exactly what is missing, the others leave something.
+        if len > left || operation.ends_message() != (len == left) {
+            return Err(Refusal::Invalid);
+        }
+        if operation.has_immediate() && receives.is_empty() {
+            return Err(Refusal::NotReady);
+        }
+        if len > 0 {
+            let range = RemoteRange { rkey, va, len };
+            memory
+                .write_remote(connection.pd, range, packet.payload)
+                .map_err(|_| Refusal::Access)?;
+        }
+        self.expected = self.expected.next();
+        if operation.ends_message() {
+            self.inbound = Inbound::Idle;
+            self.msn = next_msn(self.msn);
+            self.finish_write_imm(connection, packet, length, receives, out);
+        } else {
+            let va = va.wrapping_add(u64::from(len));
+            self.inbound = Inbound::Write {
+                rkey,
+                va,
+                left: left - len,
+                length,
+            };
+        }
+        Ok(())
+    }
+
+    /// Checks the whole target before the first byte is placed. Of a message without data neither key
+    /// nor address are looked at (IBTA 9.7, and programs rely on it to flush a connection).
+    fn check_write_target<M: Memory>(
+        &self,
+        connection: &Connection,
+        reth: Reth,
+        memory: &M,
+    ) -> Handled {
+        if !self.limits.allow_write {
+            return Err(Refusal::Invalid);
+        }
+        if reth.len == 0 {
+            return Ok(());
+        }
+        memory
+            .check_remote(connection.pd, range_of(reth), RemoteAccess::Write)
+            .map_err(|_| Refusal::Access)
+    }
+
+    fn finish_write_imm(
+        &self,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        length: u32,
+        receives: &mut ReceiveQueue,
+        out: &mut Outbox,
+    ) {
+        let Some(immediate) = packet.header.immediate else {
+            return;
+        };
+        if let Some(wqe) = receives.pop_front() {
+            out.completions.push_back(Completion {
+                kind: CompletionKind::RecvWriteImm,
+                byte_len: length,
+                immediate: Some(immediate),
+                solicited: packet.header.bth.solicited,
+                ..wqe.completion(connection.qp, WcStatus::Success)
+            });
+        }
+    }
+
+    // ---- RDMA READ and atomics ---------------------------------------------------------------
+
+    fn handle_read<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        memory: &M,
+    ) -> Handled {
+        let reth = packet.header.reth.ok_or(Refusal::Invalid)?;
+        if !self.limits.allow_read || !self.has_room_for_reply() {
+            return Err(Refusal::Invalid);
+        }
+        self.check_read_source(connection, reth, memory)?;
+        self.msn = next_msn(self.msn);
+        let job = read_job(reth, self.expected, self.msn, connection.mtu_bytes);
+        self.expected = self.expected.add(job.packets);
+        self.acknowledger.push_reply(Reply::Read(job));
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "reads beside check_write_target")]
+    fn check_read_source<M: Memory>(
+        &self,
+        connection: &Connection,
+        reth: Reth,
+        memory: &M,
+    ) -> Handled {
+        if reth.len == 0 {
+            return Ok(());
+        }
+        memory
+            .check_remote(connection.pd, range_of(reth), RemoteAccess::Read)
+            .map_err(|_| Refusal::Access)
+    }
+
+    /// The peer promised not to have more READs and atomics outstanding than `max_dest_rd_atomic`.
+    fn has_room_for_reply(&self) -> bool {
+        self.acknowledger.pending_replies() < usize::from(self.limits.max_dest_rd_atomic)
+    }
+
+    fn handle_atomic<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        operation: Operation,
+        packet: &Packet<'_>,
+        memory: &mut M,
+    ) -> Handled {
+        let request = packet.header.atomic.ok_or(Refusal::Invalid)?;
+        if !self.limits.allow_atomic || !self.has_room_for_reply() {
+            return Err(Refusal::Invalid);
+        }
+        let op = if operation == Operation::CompareSwap {
+            AtomicOp::CompareSwap {
+                compare: request.compare,
+                swap: request.swap_or_add,
+            }
+        } else {
+            AtomicOp::FetchAdd {
+                add: request.swap_or_add,
+            }
+        };
+        let original = memory
+            .atomic(connection.pd, request.rkey, request.va, op)
+            .map_err(|error| {
+                // An address that is not a multiple of 8 breaks a rule (IBTA 9.4).
+                if error == AccessError::Misaligned {
+                    Refusal::Invalid
+                } else {
+                    Refusal::Access
+                }
+            })?;
+        self.msn = next_msn(self.msn);
+        let psn = self.expected;
+        self.expected = psn.next();
+        let log_len = ATOMIC_LOG_MIN.max(usize::from(self.limits.max_dest_rd_atomic));
+        if self.atomic_log.len() == log_len {
+            self.atomic_log.pop_front();
+        }
+        self.atomic_log.push_back((psn, original));
+        self.acknowledger.push_reply(Reply::Atomic {
+            psn,
+            original,
+            msn: self.msn,
+        });
+        Ok(())
+    }
+
+    // ---- duplicates and refusals -------------------------------------------------------------
+
+    /// A request that was executed before: SEND and WRITE are only acknowledged, READ is answered
+    /// anew, an atomic from the log (IBTA 9.7.5).
+    fn handle_duplicate<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        memory: &M,
+    ) {
+        let psn = packet.header.bth.psn;
+        match packet.header.bth.opcode.operation() {
+            Some(Operation::ReadRequest) => {
+                let Some(reth) = packet.header.reth else {
+                    return;
+                };
+                let job = read_job(reth, psn, self.msn, connection.mtu_bytes);
+                let is_old = !psn.add(job.packets).is_after(self.expected);
+                if is_old && self.check_read_source(connection, reth, memory).is_ok() {
+                    self.acknowledger.forget_replies_from(psn);
+                    self.acknowledger.push_reply(Reply::Read(job));
+                }
+            }
+            Some(Operation::CompareSwap | Operation::FetchAdd) => {
+                let logged = self
+                    .atomic_log
+                    .iter()
+                    .find(|(logged, _)| *logged == psn)
+                    .copied();
+                if let Some((psn, original)) = logged {
+                    self.acknowledger.forget_replies_from(psn);
+                    self.acknowledger.push_reply(Reply::Atomic {
+                        psn,
+                        original,
+                        msn: self.msn,
+                    });
+                }
+            }
+            _ => self.acknowledger.owe_urgently(now),
+        }
+    }
+
+    fn handle_refusal(
+        &mut self,
+        psn: Psn,
+        refusal: Refusal,
+        connection: &Connection,
+        receives: &mut ReceiveQueue,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        let (code, event) = match refusal {
+            Refusal::NotReady => {
+                stats.rnr_nak_sent += 1;
+                self.gap_reported = true;
+                let syndrome = Syndrome::RnrNak {
+                    timer: self.limits.min_rnr_timer,
+                };
+                self.acknowledger.set_nak(psn, syndrome);
+                return;
+            }
+            Refusal::Invalid => (NakCode::InvalidRequest, QpEvent::RequestError),
+            Refusal::Access => (NakCode::RemoteAccessError, QpEvent::AccessError),
+            Refusal::TooLong => {
+                self.fail_receive(connection, WcStatus::LocalLength, receives, out);
+                (NakCode::InvalidRequest, QpEvent::Fatal)
+            }
+            Refusal::OwnMemory => {
+                self.fail_receive(connection, WcStatus::LocalProtection, receives, out);
+                (NakCode::RemoteOperationalError, QpEvent::Fatal)
+            }
+        };
+        self.refuse(psn, code, event, out);
+    }
+
+    /// Tells the peer and goes to the error state.
+    fn refuse(&mut self, psn: Psn, code: NakCode, event: QpEvent, out: &mut Outbox) {
+        self.acknowledger.clear_all_but_nak();
+        self.acknowledger.set_nak(psn, Syndrome::Nak(code));
+        out.events.push_back(event);
+        out.enter_error = true;
+    }
+
+    fn fail_receive(
+        &mut self,
+        connection: &Connection,
+        status: WcStatus,
+        receives: &mut ReceiveQueue,
+        out: &mut Outbox,
+    ) {
+        let wqe = match core::mem::take(&mut self.inbound) {
+            Inbound::Send { wqe, .. } => Some(wqe),
+            _ => receives.pop_front(),
+        };
+        if let Some(wqe) = wqe {
+            out.completions
+                .push_back(wqe.completion(connection.qp, status));
+        }
+    }
+
+    /// Completes the message that is arriving and all receives as flushed. A NAK stays owed.
+    pub(crate) fn flush(
+        &mut self,
+        connection: &Connection,
+        receives: &mut ReceiveQueue,
+        out: &mut Outbox,
+    ) {
+        if let Inbound::Send { wqe, .. } = core::mem::take(&mut self.inbound) {
+            out.completions
+                .push_back(wqe.completion(connection.qp, WcStatus::WrFlush));
+        }
+        while let Some(wqe) = receives.pop_front() {
+            out.completions
+                .push_back(wqe.completion(connection.qp, WcStatus::WrFlush));
+        }
+        self.acknowledger.clear_all_but_nak();
+    }
+}
+
+fn range_of(reth: Reth) -> RemoteRange {
+    RemoteRange {
+        rkey: reth.rkey,
+        va: reth.va,
+        len: reth.len,
+    }
+}
+
+fn read_job(reth: Reth, first: Psn, msn: u32, mtu_bytes: u32) -> ReadJob {
+    let packets = reth.len.div_ceil(mtu_bytes).max(1);
+    ReadJob {
+        first,
+        range: range_of(reth),
+        packets,
+        sent: 0,
+        msn,
+    }
+}
+
+/// The message sequence number has 24 bits.
+const fn next_msn(msn: u32) -> u32 {
+    (msn + 1) & 0x00ff_ffff
+}
+
+/// First and middle packets are full; last ones carry something; only ones at most one MTU (IBTA
+/// 9.7).
+fn check_payload_length(operation: Operation, len: usize, mtu: usize) -> Handled {
+    let fits = if !operation.carries_payload() {
+        len == 0
+    } else if operation.is_only() {
+        len <= mtu
+    } else if operation.is_last() {
+        (1..=mtu).contains(&len)
+    } else {
+        len == mtu
+    };
+    if fits { Ok(()) } else { Err(Refusal::Invalid) }
+}

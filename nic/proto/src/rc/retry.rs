@@ -1,0 +1,243 @@
+//! When to send again, and when to give up.
+//!
+//! Two clocks run while packets are unacknowledged. The *transport timeout* is the one the program
+//! set (`timeout`, `retry_cnt`): each time it passes without progress one retry is used up (IBTA
+//! 9.7.6.1.3). The *probe* is ours: after a few measured round trips of silence the oldest
+//! packets are sent again, at no cost in retries, because the usual timeout of 67 ms is a thousand
+//! round trips of a local network. It backs off by doubling (RFC 6298, sections 2 and 5.5).
+
+use crate::time::{Instant, earliest};
+
+/// Least probe interval: above the time a responder may hold an acknowledgement back.
+const PROBE_MIN_NS: u64 = 2_000_000;
+/// Probe interval while no round trip was measured.
+const PROBE_INITIAL_NS: u64 = 20_000_000;
+/// Longest probe interval.
+const PROBE_MAX_NS: u64 = 2_000_000_000;
+/// RNR retry count that means "for ever".
+const RNR_RETRY_INFINITE: u8 = 7;
+
+/// What a passed deadline means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// Send again; this costs no retry.
+    Probe,
+    /// Send again; a retry was used up.
+    Timeout,
+    /// The retries are used up.
+    GiveUp,
+}
+
+/// The clocks and counters of one requester.
+#[derive(Clone, Debug)]
+pub(crate) struct Retry {
+    timeout_ns: Option<u64>,
+    retry_count: u8,
+    retries_left: u8,
+    rnr_retry: u8,
+    rnr_left: u8,
+    /// When the silence began; `None` when nothing is in flight.
+    silent_since: Option<Instant>,
+    timeout_from: Instant,
+    backoff: u32,
+    smoothed_ns: Option<u64>,
+    variation_ns: u64,
+}
+
+impl Retry {
+    pub(crate) fn new(timeout_ns: Option<u64>, retry_count: u8, rnr_retry: u8) -> Self {
+        Self {
+            timeout_ns,
+            retry_count,
+            retries_left: retry_count,
+            rnr_retry,
+            rnr_left: rnr_retry,
+            silent_since: None,
+            timeout_from: Instant::default(),
+            backoff: 0,
+            smoothed_ns: None,
+            variation_ns: 0,
+        }
+    }
+
+    /// Takes new limits from `modify`, keeping what was measured.
+    pub(crate) fn configure(&mut self, timeout_ns: Option<u64>, retry_count: u8, rnr_retry: u8) {
+        self.timeout_ns = timeout_ns;
+        self.retry_count = retry_count;
+        self.retries_left = retry_count;
+        self.rnr_retry = rnr_retry;
+        self.rnr_left = rnr_retry;
+    }
+
+    /// A packet that expects an answer was sent.
+    pub(crate) fn handle_sent(&mut self, now: Instant) {
+        if self.silent_since.is_none() {
+            self.silent_since = Some(now);
+            self.timeout_from = now;
+        }
+    }
+
+    /// The peer acknowledged something new. `in_flight` says whether more is outstanding.
+    pub(crate) fn handle_progress(&mut self, now: Instant, in_flight: bool) {
+        self.retries_left = self.retry_count;
+        self.rnr_left = self.rnr_retry;
+        self.backoff = 0;
+        self.silent_since = in_flight.then_some(now);
+        self.timeout_from = now;
+    }
+
+    /// The peer answered without progress (a NAK): the silence is broken, the retries are not reset.
+    pub(crate) fn handle_answer(&mut self, now: Instant) {
+        if self.silent_since.is_some() {
+            self.silent_since = Some(now);
+        }
+    }
+
+    /// The peer is not ready until `until`. False when the RNR retries are used up.
+    pub(crate) fn handle_rnr(&mut self, until: Instant) -> bool {
+        if self.rnr_retry != RNR_RETRY_INFINITE {
+            if self.rnr_left == 0 {
+                return false;
+            }
+            self.rnr_left -= 1;
+        }
+        self.retries_left = self.retry_count;
+        self.backoff = 0;
+        self.silent_since = Some(until);
+        self.timeout_from = until;
+        true
+    }
+
+    /// A round trip was measured (RFC 6298, section 2).
+    pub(crate) fn handle_round_trip(&mut self, nanos: u64) {
+        match self.smoothed_ns {
+            None => {
+                self.smoothed_ns = Some(nanos);
+                self.variation_ns = nanos / 2;
+            }
+            Some(smoothed) => {
+                self.variation_ns = (3 * self.variation_ns + smoothed.abs_diff(nanos)) / 4;
+                self.smoothed_ns = Some((7 * smoothed + nanos) / 8);
+            }
+        }
+    }
+
+    fn probe_interval_ns(&self) -> u64 {
+        let base = self.smoothed_ns.map_or(PROBE_INITIAL_NS, |smoothed| {
+            PROBE_MIN_NS.max(smoothed + 4 * self.variation_ns + PROBE_MIN_NS / 2)
+        });
+        (base << self.backoff.min(12)).min(PROBE_MAX_NS)
+    }
+
+    fn probe_at(&self) -> Option<Instant> {
+        self.silent_since
+            .map(|since| since.after(self.probe_interval_ns()))
+    }
+
+    fn timeout_at(&self) -> Option<Instant> {
+        self.silent_since?;
+        self.timeout_ns
+            .map(|timeout| self.timeout_from.after(timeout))
+    }
+
+    /// When [`Self::expire`] wants to be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        earliest(self.probe_at(), self.timeout_at())
+    }
+
+    /// Looks at the clocks at `now`.
+    pub(crate) fn expire(&mut self, now: Instant) -> Option<Expired> {
+        if self.timeout_at().is_some_and(|at| at <= now) {
+            self.timeout_from = now;
+            self.silent_since = Some(now);
+            if self.retries_left == 0 {
+                return Some(Expired::GiveUp);
+            }
+            self.retries_left -= 1;
+            return Some(Expired::Timeout);
+        }
+        if self.probe_at().is_some_and(|at| at <= now) {
+            self.backoff += 1;
+            self.silent_since = Some(now);
+            return Some(Expired::Probe);
+        }
+        None
+    }
+
+    /// A NAK that brings no progress uses up a retry. False when there are none left.
+    pub(crate) fn use_retry(&mut self) -> bool {
+        if self.retries_left == 0 {
+            return false;
+        }
+        self.retries_left -= 1;
+        true
+    }
+
+    /// Stops the clocks.
+    pub(crate) fn stop(&mut self) {
+        self.silent_since = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * MS)
+    }
+
+    #[test]
+    fn nothing_in_flight_has_no_deadline() {
+        assert_eq!(Retry::new(Some(67 * MS), 7, 7).deadline(), None);
+    }
+
+    #[test]
+    fn gives_up_after_the_retries_and_not_before() {
+        let mut retry = Retry::new(Some(10 * MS), 2, 7);
+        retry.handle_sent(at(0));
+        let mut seen = [0, 0, 0];
+        let mut now = at(0);
+        while seen[2] == 0 {
+            now = retry.deadline().expect("a packet is in flight");
+            match retry.expire(now) {
+                Some(Expired::Probe) => seen[0] += 1,
+                Some(Expired::Timeout) => seen[1] += 1,
+                Some(Expired::GiveUp) => seen[2] += 1,
+                None => panic!("a deadline that does nothing"),
+            }
+        }
+        assert_eq!(seen[1], 2);
+        assert_eq!(now, at(30), "timeout * (retry_cnt + 1)");
+    }
+
+    #[test]
+    fn a_timeout_of_zero_probes_for_ever() {
+        let mut retry = Retry::new(None, 0, 7);
+        retry.handle_sent(at(0));
+        for _ in 0..100 {
+            let now = retry.deadline().unwrap();
+            assert_eq!(retry.expire(now), Some(Expired::Probe));
+        }
+    }
+
+    #[test]
+    fn measured_round_trips_shorten_the_probe() {
+        let mut retry = Retry::new(None, 7, 7);
+        retry.handle_sent(at(0));
+        let before = retry.deadline().unwrap();
+        retry.handle_round_trip(20_000);
+        assert!(retry.deadline().unwrap() < before);
+    }
+
+    #[test]
+    fn rnr_retries_end_unless_infinite() {
+        let mut retry = Retry::new(None, 7, 1);
+        assert!(retry.handle_rnr(at(1)));
+        assert!(!retry.handle_rnr(at(2)));
+        let mut forever = Retry::new(None, 7, 7);
+        assert!((0..100).all(|_| forever.handle_rnr(at(1))));
+    }
+}

@@ -1,0 +1,166 @@
+//! The send queue: work requests from post to completion, oldest first.
+
+use alloc::collections::VecDeque;
+
+use smallvec::SmallVec;
+use urxe_wire::Psn;
+
+use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, Sge, WcStatus};
+
+/// Data of a work request while it is queued. The sizes keep the common cases free of allocation.
+#[derive(Clone, Debug)]
+pub(crate) enum WqeData {
+    Sges(SmallVec<[Sge; 3]>),
+    Inline(SmallVec<[u8; 48]>),
+}
+
+/// A queued send work request.
+#[derive(Clone, Debug)]
+pub(crate) struct Wqe {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) data: WqeData,
+    /// Message length in bytes.
+    pub(crate) length: u32,
+    pub(crate) signaled: bool,
+    pub(crate) solicited: bool,
+    pub(crate) fence: bool,
+    /// First PSN, once started.
+    pub(crate) first: Psn,
+    /// PSNs that the message takes, for a fetch those of its responses. Zero until started.
+    pub(crate) packets: u32,
+}
+
+impl Wqe {
+    pub(crate) fn new(request: &SendRequest<'_>, length: u32) -> Self {
+        let data = match request.data {
+            SendData::Sges(sges) => WqeData::Sges(SmallVec::from_slice(sges)),
+            SendData::Inline(bytes) => WqeData::Inline(SmallVec::from_slice(bytes)),
+        };
+        Self {
+            wr_id: request.wr_id,
+            op: request.op,
+            data,
+            length,
+            signaled: request.signaled,
+            solicited: request.solicited,
+            fence: request.fence,
+            first: Psn::new(0),
+            packets: 0,
+        }
+    }
+
+    pub(crate) const fn is_started(&self) -> bool {
+        self.packets != 0
+    }
+
+    /// One past the last PSN.
+    pub(crate) fn end(&self) -> Psn {
+        self.first.add(self.packets)
+    }
+
+    /// Gives the message its PSNs.
+    pub(crate) fn start(&mut self, first: Psn, mtu_bytes: u32) {
+        self.first = first;
+        self.packets = if self.op.is_atomic() {
+            1
+        } else {
+            self.length.div_ceil(mtu_bytes).max(1)
+        };
+    }
+
+    /// Bytes carried by the packet at `offset` packets.
+    pub(crate) fn packet_len(&self, offset: u32, mtu_bytes: u32) -> u32 {
+        (self.length - offset * mtu_bytes).min(mtu_bytes)
+    }
+
+    /// The scatter/gather list; empty for inline data.
+    pub(crate) fn sges(&self) -> &[Sge] {
+        match &self.data {
+            WqeData::Sges(sges) => sges,
+            WqeData::Inline(_) => &[],
+        }
+    }
+
+    /// `len` bytes of the message from byte `offset`.
+    pub(crate) fn payload(&self, offset: u32, len: u32) -> Payload<'_> {
+        if len == 0 {
+            return Payload::Empty;
+        }
+        match &self.data {
+            WqeData::Sges(sges) => Payload::Local { sges, offset, len },
+            WqeData::Inline(bytes) => {
+                Payload::Bytes(&bytes[offset as usize..(offset + len) as usize])
+            }
+        }
+    }
+
+    pub(crate) fn completion(&self, qp: urxe_wire::Qpn, status: WcStatus) -> Completion {
+        Completion {
+            wr_id: self.wr_id,
+            status,
+            kind: self.op.kind(),
+            byte_len: self.length,
+            qp,
+            immediate: None,
+            invalidated_rkey: None,
+            solicited: false,
+        }
+    }
+}
+
+/// A queue of work requests with a position that survives the completion of older ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SendQueue {
+    wqes: VecDeque<Wqe>,
+    /// How many were completed before the front one.
+    completed: u64,
+}
+
+/// The position of a work request, counted since the queue pair was created.
+pub(crate) type Position = u64;
+
+impl SendQueue {
+    pub(crate) fn len(&self) -> usize {
+        self.wqes.len()
+    }
+
+    pub(crate) fn push(&mut self, wqe: Wqe) {
+        self.wqes.push_back(wqe);
+    }
+
+    pub(crate) fn front(&self) -> Option<&Wqe> {
+        self.wqes.front()
+    }
+
+    /// Position of the oldest request, or of the next one to be posted.
+    pub(crate) const fn front_position(&self) -> Position {
+        self.completed
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<Wqe> {
+        let wqe = self.wqes.pop_front()?;
+        self.completed += 1;
+        Some(wqe)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the distance to the front is below len()"
+    )]
+    pub(crate) fn get(&self, position: Position) -> Option<&Wqe> {
+        self.wqes.get((position - self.completed) as usize)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the distance to the front is below len()"
+    )]
+    pub(crate) fn get_mut(&mut self, position: Position) -> Option<&mut Wqe> {
+        self.wqes.get_mut((position - self.completed) as usize)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Wqe> {
+        self.wqes.iter()
+    }
+}

@@ -1,0 +1,130 @@
+//! How many packets may be in flight: additive increase, multiplicative decrease.
+//!
+//! RoCE leaves this to the link (PFC) or to the NIC. A UDP socket's receive buffer is neither, so the
+//! sender finds out what the peer can take: the window doubles each round trip until a loss, is halved
+//! then, and grows by one packet a round trip afterwards (RFC 5681, counted in packets).
+
+/// Bounds of a [`Window`], in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowLimits {
+    /// Window of a new connection.
+    pub initial: u32,
+    /// Least window after losses.
+    pub min: u32,
+    /// Greatest window.
+    pub max: u32,
+}
+
+impl WindowLimits {
+    /// Limits for packets of `mtu_bytes`: 128 KiB at first and at most 512 KiB, since the receive
+    /// buffer of a socket that may not be enlarged (net.core.rmem_max of 208 KiB, which the kernel
+    /// doubles) holds about that much.
+    #[must_use]
+    pub const fn for_mtu(mtu_bytes: u32) -> Self {
+        Self {
+            initial: (128 << 10) / mtu_bytes,
+            min: 2,
+            max: (512 << 10) / mtu_bytes,
+        }
+    }
+}
+
+/// A congestion window.
+#[derive(Clone, Debug)]
+pub struct Window {
+    limits: WindowLimits,
+    packets: u32,
+    slow_start_until: u32,
+    acked_since_growth: u32,
+}
+
+impl Window {
+    /// The window of a new connection.
+    #[must_use]
+    pub const fn new(limits: WindowLimits) -> Self {
+        Self {
+            limits,
+            packets: limits.initial,
+            slow_start_until: limits.max,
+            acked_since_growth: 0,
+        }
+    }
+
+    /// Packets that may be in flight.
+    #[must_use]
+    pub const fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// `count` packets were acknowledged, while the window was what limited the sender or not.
+    pub fn handle_acked(&mut self, count: u32, was_limited: bool) {
+        if !was_limited {
+            return;
+        }
+        if self.packets < self.slow_start_until {
+            self.packets = (self.packets + count).min(self.limits.max);
+            return;
+        }
+        self.acked_since_growth += count;
+        if self.acked_since_growth >= self.packets {
+            self.acked_since_growth = 0;
+            self.packets = (self.packets + 1).min(self.limits.max);
+        }
+    }
+
+    /// A packet was lost, and later ones arrived.
+    pub fn handle_loss(&mut self) {
+        self.packets = (self.packets / 2).max(self.limits.min);
+        self.slow_start_until = self.packets;
+        self.acked_since_growth = 0;
+    }
+
+    /// Nothing was heard for a while: start over from the least window.
+    pub fn handle_silence(&mut self) {
+        self.slow_start_until = (self.packets / 2).max(self.limits.min);
+        self.packets = self.limits.min;
+        self.acked_since_growth = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: WindowLimits = WindowLimits {
+        initial: 8,
+        min: 2,
+        max: 64,
+    };
+
+    #[test]
+    fn doubles_each_round_trip_until_a_loss_halves_it() {
+        let mut window = Window::new(LIMITS);
+        window.handle_acked(8, true);
+        assert_eq!(window.packets(), 16);
+        window.handle_loss();
+        assert_eq!(window.packets(), 8);
+        window.handle_acked(8, true);
+        assert_eq!(window.packets(), 9, "one packet a round trip after a loss");
+    }
+
+    #[test]
+    fn stays_within_its_limits() {
+        let mut window = Window::new(LIMITS);
+        for _ in 0..20 {
+            window.handle_acked(window.packets(), true);
+        }
+        assert_eq!(window.packets(), 64);
+        for _ in 0..20 {
+            window.handle_loss();
+        }
+        assert_eq!(window.packets(), 2);
+    }
+
+    #[test]
+    fn does_not_grow_while_the_program_is_the_limit() {
+        let mut window = Window::new(LIMITS);
+        window.handle_acked(8, false);
+        assert_eq!(window.packets(), 8);
+    }
+}

@@ -1,0 +1,283 @@
+//! What a program posts and gets back, as plain data: work requests, completions, and the packet
+//! that a queue pair asks its caller to send.
+
+use urxe_wire::{Header, Immediate, Qpn};
+
+/// A scatter/gather element: `len` bytes at `addr` of the region named by `lkey`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Sge {
+    /// Virtual address of the first byte.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u32,
+    /// Local key of the memory region.
+    pub lkey: u32,
+}
+
+/// What a send request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOp {
+    /// SEND.
+    Send,
+    /// SEND with immediate data.
+    SendImm(Immediate),
+    /// SEND that invalidates the remote key `rkey` at the target.
+    SendInvalidate {
+        /// Key to invalidate.
+        rkey: u32,
+    },
+    /// RDMA WRITE.
+    Write {
+        /// Remote virtual address.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+    },
+    /// RDMA WRITE with immediate data.
+    WriteImm {
+        /// Remote virtual address.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+        /// Immediate data.
+        immediate: Immediate,
+    },
+    /// RDMA READ.
+    Read {
+        /// Remote virtual address.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+    },
+    /// Atomic compare and swap of 8 bytes.
+    CompareSwap {
+        /// Remote virtual address, a multiple of 8.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+        /// Value to compare with.
+        compare: u64,
+        /// Value to store when equal.
+        swap: u64,
+    },
+    /// Atomic fetch and add of 8 bytes.
+    FetchAdd {
+        /// Remote virtual address, a multiple of 8.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+        /// Value to add.
+        add: u64,
+    },
+}
+
+impl SendOp {
+    /// Whether the data flows from the remote side (READ and atomics).
+    #[must_use]
+    pub const fn is_fetch(&self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. }
+        )
+    }
+
+    /// Whether this is an atomic.
+    #[must_use]
+    pub const fn is_atomic(&self) -> bool {
+        matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
+
+    /// What a completion of this request calls itself.
+    #[must_use]
+    pub const fn kind(&self) -> CompletionKind {
+        match self {
+            Self::Send | Self::SendImm(_) | Self::SendInvalidate { .. } => CompletionKind::Send,
+            Self::Write { .. } | Self::WriteImm { .. } => CompletionKind::Write,
+            Self::Read { .. } => CompletionKind::Read,
+            Self::CompareSwap { .. } => CompletionKind::CompareSwap,
+            Self::FetchAdd { .. } => CompletionKind::FetchAdd,
+        }
+    }
+}
+
+/// Where a send request's data is.
+#[derive(Clone, Copy, Debug)]
+pub enum SendData<'a> {
+    /// In registered memory; for READ and atomics, where the result goes.
+    Sges(&'a [Sge]),
+    /// In these bytes, which are copied now (inline).
+    Inline(&'a [u8]),
+}
+
+/// A send work request.
+#[derive(Clone, Copy, Debug)]
+pub struct SendRequest<'a> {
+    /// The program's own identifier, returned in the completion.
+    pub wr_id: u64,
+    /// The operation.
+    pub op: SendOp,
+    /// The data.
+    pub data: SendData<'a>,
+    /// Whether success makes a completion (an error always does).
+    pub signaled: bool,
+    /// Whether the receiver's completion is a solicited event.
+    pub solicited: bool,
+    /// Whether to wait for earlier READs and atomics to complete.
+    pub fence: bool,
+}
+
+/// A receive work request.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvRequest<'a> {
+    /// The program's own identifier, returned in the completion.
+    pub wr_id: u64,
+    /// Where the message goes.
+    pub sges: &'a [Sge],
+}
+
+/// Completion status, named as `ibv_wc_status` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WcStatus {
+    /// Success.
+    Success,
+    /// The message was longer than the receive buffers, or longer than a message may be.
+    LocalLength,
+    /// The queue pair was in a state that does not allow the operation.
+    LocalQpOperation,
+    /// A local scatter/gather element was outside of its region or lacked the right.
+    LocalProtection,
+    /// The request was flushed because the queue pair is in the error state.
+    WrFlush,
+    /// A packet arrived that does not fit the request it answers.
+    BadResponse,
+    /// A protection error on the responder's side of this host.
+    LocalAccess,
+    /// The peer found the request invalid.
+    RemoteInvalidRequest,
+    /// The peer refused access to its memory.
+    RemoteAccess,
+    /// The peer could not complete the request.
+    RemoteOperation,
+    /// The peer did not answer within the retries.
+    RetryExceeded,
+    /// The peer had no receive request posted within the RNR retries.
+    RnrRetryExceeded,
+}
+
+/// What completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompletionKind {
+    /// A SEND request.
+    Send,
+    /// An RDMA WRITE request.
+    Write,
+    /// An RDMA READ request.
+    Read,
+    /// A compare and swap request.
+    CompareSwap,
+    /// A fetch and add request.
+    FetchAdd,
+    /// A receive, by a SEND of the peer.
+    Recv,
+    /// A receive, by an RDMA WRITE with immediate of the peer.
+    RecvWriteImm,
+}
+
+/// Which of the two work queues a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueSide {
+    /// The send queue.
+    Send,
+    /// The receive queue.
+    Recv,
+}
+
+/// A completion of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The identifier given with the work request.
+    pub wr_id: u64,
+    /// The outcome. On failure, only `wr_id`, `qp` and `status` have a meaning.
+    pub status: WcStatus,
+    /// What completed.
+    pub kind: CompletionKind,
+    /// Bytes received or fetched.
+    pub byte_len: u32,
+    /// The queue pair on which it completed.
+    pub qp: Qpn,
+    /// Immediate data of a receive.
+    pub immediate: Option<Immediate>,
+    /// Remote key that a receive invalidated.
+    pub invalidated_rkey: Option<u32>,
+    /// Whether the sender asked for a solicited event.
+    pub solicited: bool,
+}
+
+impl Completion {
+    /// The work queue that it belongs to.
+    #[must_use]
+    pub const fn side(&self) -> QueueSide {
+        match self.kind {
+            CompletionKind::Recv | CompletionKind::RecvWriteImm => QueueSide::Recv,
+            _ => QueueSide::Send,
+        }
+    }
+}
+
+/// Where the payload of a packet is to be taken from.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// No payload.
+    Empty,
+    /// `len` bytes, `offset` bytes into the list, of memory registered by this process.
+    Local {
+        /// The whole list of the work request.
+        sges: &'a [Sge],
+        /// Bytes of the list to skip.
+        offset: u32,
+        /// Bytes to take.
+        len: u32,
+    },
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// A range that the peer may read: the answer to an RDMA READ. It may change while it is sent.
+    Remote {
+        /// Remote key that the peer presented.
+        rkey: u32,
+        /// Virtual address.
+        va: u64,
+        /// Bytes to take.
+        len: u32,
+    },
+}
+
+impl Payload<'_> {
+    /// Length in bytes.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "inline data is at most a few hundred bytes"
+    )]
+    pub const fn len(&self) -> u32 {
+        match self {
+            Self::Empty => 0,
+            Self::Local { len, .. } | Self::Remote { len, .. } => *len,
+            Self::Bytes(bytes) => bytes.len() as u32,
+        }
+    }
+
+    /// Whether there is no payload.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A packet to send to the queue pair's peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit<'a> {
+    /// Base transport header and extension headers.
+    pub header: Header,
+    /// The payload; padding and ICRC are the caller's.
+    pub payload: Payload<'a>,
+}
