@@ -60,7 +60,7 @@ class FakeFabric:
                 name=f"node{index}",
                 index=index,
                 addresses={link.id: f"10.80.{at}.{index + 1}" for at, link in enumerate(self.links)},
-                addresses6={link.id: f"fd52:6f63:{at:x}::{index + 1:x}" for at, link in enumerate(self.links)},
+                addresses6={link.id: f"fd52:6f63:{at + 1:x}::{index + 1:x}" for at, link in enumerate(self.links)},
                 interfaces={link.id: f"eth{at}" for at, link in enumerate(self.links)},
                 pid=0,
             )

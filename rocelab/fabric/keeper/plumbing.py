@@ -1,0 +1,182 @@
+"""Builds the links of a fabric: veth pairs, bridges, token buckets, addresses. The only user of pyroute2.
+
+Runs once, in a child of the switch, which may enter the network namespace of every node.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyroute2 import IPRoute
+from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
+from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl import RTM_NEWQDISC, TC_H_ROOT
+from pyroute2.netlink.rtnl.tcmsg import tcmsg
+
+from rocelab.fabric.keeper import kernel
+
+#: linux/if_addr.h: the address is usable at once, without duplicate address detection.
+IFA_F_NODAD = 0x02
+#: include/net/pkt_sched.h: the kernel counts token bucket time in units of 64 ns.
+TICK_NS = 64
+#: linux/pkt_sched.h: count packet sizes as Ethernet does.
+LINKLAYER_ETHERNET = 1
+#: What a frame occupies on an Ethernet cable beyond what the kernel counts (which includes the 14-byte header):
+#: check sequence 4, preamble and start 8, gap 12 (IEEE 802.3).
+FRAME_OVERHEAD_BYTES = 24
+#: The shortest frame (64 bytes with its check sequence) with preamble and gap.
+FRAME_MIN_BYTES = 84
+#: Far more than the second by which the kernel may delay news of a link.
+CARRIER_LIMIT_S = 10.0
+
+_MODULE_HINT = (
+    "The kernel lacks a module for it (veth, bridge or sch_tbf): load it as root with modprobe, or install the "
+    "package with the kernel's modules."
+)
+
+
+def build(specification: Mapping[str, Any], network_fds: Mapping[str, int]) -> bool:
+    """Build every link of the specification. Returns whether the machine has IPv6.
+
+    Called in the switch's network namespace. Raises KernelRefusal.
+    """
+    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    ipv6 = os.path.isdir("/proc/sys/net/ipv6")
+    for name in specification["nodes"]:
+        _enter(network_fds[name["name"]])
+        _prepare_node(ipv6)
+    _enter(home)
+    with IPRoute() as netlink:
+        for link in specification["links"]:
+            _attempt(f"building link {link['id']}", _build_link, netlink, link, network_fds)
+    for node in specification["nodes"]:
+        _enter(network_fds[node["name"]])
+        with IPRoute() as netlink:
+            for port in node["ports"]:
+                _attempt(f"setting up {port['interface']} of {node['name']}", _finish_port, netlink, port, ipv6)
+    _enter(home)
+    _wait_until_up(list(network_fds.values()))
+    os.close(home)
+    return ipv6
+
+
+def _wait_until_up(network_fds: list[int]) -> None:
+    """Until every interface has its carrier: the kernel tells bridges and programs up to a second late."""
+    deadline_s = time.monotonic() + CARRIER_LIMIT_S
+    for fd in [None, *network_fds]:
+        if fd is not None:
+            _enter(fd)
+        with IPRoute() as netlink:
+            while late := [
+                link.get_attr("IFLA_IFNAME")
+                for link in netlink.get_links()
+                if link.get_attr("IFLA_IFNAME") != "lo" and link.get_attr("IFLA_OPERSTATE") != "UP"
+            ]:
+                if time.monotonic() > deadline_s:
+                    raise kernel.KernelRefusal(f"waiting for {', '.join(late)} to come up", errno.ETIMEDOUT)
+                time.sleep(0.005)
+
+
+def _attempt(what: str, step: Any, *arguments: Any) -> None:
+    try:
+        step(*arguments)
+    except NetlinkError as error:
+        hint = _MODULE_HINT if error.code in (errno.EOPNOTSUPP, errno.ENOENT) else ""
+        raise kernel.KernelRefusal(what, error.code, hint) from error
+
+
+def _enter(network_fd: int) -> None:
+    kernel.setns(network_fd, kernel.CLONE_NEWNET)
+
+
+def _prepare_node(ipv6: bool) -> None:
+    """Before a node has interfaces: loopback up, and no waiting for duplicate link-local addresses."""
+    with IPRoute() as netlink:
+        netlink.link("set", index=1, state="up")
+    if ipv6:
+        for scope in ("all", "default"):
+            _set(f"/proc/sys/net/ipv6/conf/{scope}/accept_dad", "0")
+            _set(f"/proc/sys/net/ipv6/conf/{scope}/accept_ra", "0")
+    # Lets a program without privileges ping, as on an ordinary machine.
+    _set("/proc/sys/net/ipv4/ping_group_range", "0 0")
+
+
+def _set(path: str, value: str) -> None:
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(value)
+    except OSError:
+        pass  # /proc/sys is read-only in some containers; what is set here is convenience.
+
+
+def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str, int]) -> None:
+    if link["kind"] == "direct":
+        one, other = link["ports"]
+        netlink.link(
+            "add",
+            kind="veth",
+            ifname=one["interface"],
+            net_ns_fd=network_fds[one["node"]],
+            peer={"ifname": other["interface"], "net_ns_fd": network_fds[other["node"]]},
+        )
+        return
+    netlink.link("add", kind="bridge", ifname=link["bridge"], br_stp_state=0, br_mcast_snooping=0)
+    bridge = netlink.link_lookup(ifname=link["bridge"])[0]
+    for port in link["ports"]:
+        netlink.link(
+            "add",
+            kind="veth",
+            ifname=port["switch_interface"],
+            peer={"ifname": port["interface"], "net_ns_fd": network_fds[port["node"]]},
+        )
+        index = netlink.link_lookup(ifname=port["switch_interface"])[0]
+        netlink.link("set", index=index, mtu=link["mtu_bytes"], master=bridge)
+        _shape(netlink, index, link.get("shape"))
+        netlink.link("set", index=index, state="up")
+    netlink.link("set", index=bridge, mtu=link["mtu_bytes"])
+    netlink.link("set", index=bridge, state="up")
+
+
+def _finish_port(netlink: Any, port: Mapping[str, Any], ipv6: bool) -> None:
+    index = netlink.link_lookup(ifname=port["interface"])[0]
+    netlink.link("set", index=index, mtu=port["mtu_bytes"], address=port["mac"])
+    _shape(netlink, index, port.get("shape"))
+    netlink.link("set", index=index, state="up")
+    netlink.addr("add", index=index, address=port["address"], prefixlen=port["prefix_bits"])
+    if ipv6 and port["address6"] is not None:
+        netlink.addr(
+            "add", index=index, address=port["address6"], prefixlen=port["prefix6_bits"], flags=IFA_F_NODAD
+        )
+
+
+def _shape(netlink: Any, index: int, shape: Mapping[str, Any] | None) -> None:
+    """Put a token bucket in front of an interface: `rate_bytes_per_s`, `burst_bytes`, `queue_bytes`.
+
+    Sent as a plain message because pyroute2's helper cannot express the frame overhead. Packets larger than
+    the burst (segmentation offload) are cut into frames by the kernel first, so every frame is counted.
+    """
+    if shape is None:
+        return
+    rate_bytes_per_s = int(shape["rate_bytes_per_s"])
+    buffer_ns = (int(shape["burst_bytes"]) + FRAME_OVERHEAD_BYTES) * 1_000_000_000 // rate_bytes_per_s
+    request = tcmsg()
+    request["index"] = index
+    request["handle"] = 0x1_0000
+    request["parent"] = TC_H_ROOT
+    parameters = {
+        "rate_cell_log": LINKLAYER_ETHERNET,
+        "rate___reserved": LINKLAYER_ETHERNET,
+        "rate_overhead": FRAME_OVERHEAD_BYTES,
+        "rate_mpu": FRAME_MIN_BYTES,
+        "rate": rate_bytes_per_s,
+        "limit": int(shape["queue_bytes"]),
+        "buffer": buffer_ns // TICK_NS,
+    }
+    request["attrs"] = [("TCA_KIND", "tbf"), ("TCA_OPTIONS", {"attrs": [("TCA_TBF_PARMS", parameters)]})]
+    request["header"]["type"] = RTM_NEWQDISC
+    request["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
+    netlink.nlm_request_batch([request])

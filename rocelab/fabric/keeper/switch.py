@@ -1,0 +1,181 @@
+"""The switch: PID 1 of a fabric. Starts the nodes, has the links built, then passes requests on to the nodes.
+
+It ends when its lifeline closes (the owner ended, in whatever way) or when it is told to; the kernel then kills
+every process below it and removes the namespaces with their links.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from rocelab.fabric.keeper import channel, kernel, node
+
+_HINT_REPORT = "This is not expected; please report it with the output of `rocelab doctor`."
+
+
+@dataclass
+class _NodeHandle:
+    name: str
+    requests: socket.socket
+    network_fd: int
+
+
+@dataclass
+class _Switch:
+    nodes: dict[str, _NodeHandle] = field(default_factory=dict)
+    clients: dict[int, socket.socket] = field(default_factory=dict)
+
+
+def run(specification: dict[str, Any], control: socket.socket) -> int:
+    """Build everything, report `{"ready": true}` on `control`, serve until the end. Returns the exit status."""
+    kernel.set_process_name("rocelab-switch")
+    socket.sethostname("switch")
+    state = _Switch()
+    for wanted in specification["nodes"]:
+        state.nodes[wanted["name"]] = _start_node(wanted, specification)
+    built = _build_links(specification, {name: handle.network_fd for name, handle in state.nodes.items()})
+    for handle in state.nodes.values():
+        os.close(handle.network_fd)
+    channel.send(control, built)
+    if "error" in built:
+        return 1
+    _serve(state, control, specification.get("listen_fd"))
+    return 0
+
+
+def _start_node(wanted: dict[str, Any], specification: dict[str, Any]) -> _NodeHandle:
+    """Fork a process that makes the node's namespaces and leaves PID 1 of the node behind."""
+    ours, theirs = channel.pair()
+    middle = os.fork()
+    if middle == 0:
+        try:
+            ours.close()
+            node.make(wanted, str(specification["hosts"]), theirs)
+        finally:
+            os._exit(1)
+    theirs.close()
+    os.waitpid(middle, 0)
+    data, files, _ = channel.receive_raw(ours)
+    answer = channel.decode(data) if data else {"error": f"node {wanted['name']} ended while it was being made"}
+    if "error" in answer or len(files) != 1:
+        channel.close_all(files)
+        raise kernel.KernelRefusal(
+            str(answer.get("error")), int(answer.get("errno", 0)), str(answer.get("hint", _HINT_REPORT))
+        )
+    return _NodeHandle(wanted["name"], ours, files[0])
+
+
+def _build_links(specification: dict[str, Any], network_fds: dict[str, int]) -> dict[str, Any]:
+    """Run the plumbing in a child, because it enters the nodes' namespaces and loads a large library."""
+    reader, writer = channel.pair()
+    child = os.fork()
+    if child == 0:
+        try:
+            reader.close()
+            channel.send(writer, _plumb(specification, network_fds))
+        finally:
+            os._exit(0)
+    writer.close()
+    answer = channel.receive(reader)
+    reader.close()
+    os.waitpid(child, 0)
+    return answer or {"error": "the process that builds the links ended unexpectedly", "hint": _HINT_REPORT}
+
+
+def _plumb(specification: dict[str, Any], network_fds: dict[str, int]) -> dict[str, Any]:
+    import sys
+
+    # The keepers start without site-packages (quicker, and nothing of the user's runs as root in there).
+    sys.path.extend(path for path in specification["python_path"] if path not in sys.path)
+    try:
+        from rocelab.fabric.keeper import plumbing
+
+        return {"ready": True, "ipv6": plumbing.build(specification, network_fds)}
+    except kernel.KernelRefusal as refusal:
+        return {"error": str(refusal), "hint": refusal.hint}
+    except ImportError as error:
+        return {"error": f"Python cannot load {error.name}", "hint": "Install it: pip install pyroute2."}
+    except Exception:
+        return {"error": f"building the links failed:\n{traceback.format_exc()}", "hint": _HINT_REPORT}
+
+
+def _serve(state: _Switch, control: socket.socket, listen_fd: int | None) -> None:
+    """Pass requests to nodes until the lifeline closes; a persistent fabric has no lifeline but a listener."""
+    poller = select.poll()
+    wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_writer)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    listener = socket.socket(fileno=listen_fd) if listen_fd is not None else None
+    if listener is None:
+        state.clients[control.fileno()] = control
+        poller.register(control.fileno(), select.POLLIN)
+    else:
+        control.close()
+        poller.register(listener.fileno(), select.POLLIN)
+    poller.register(wake_reader, select.POLLIN)
+    while True:
+        for fd, _ in poller.poll():
+            if fd == wake_reader:
+                os.read(wake_reader, 512)
+                reap()
+            elif listener is not None and fd == listener.fileno():
+                client, _ = listener.accept()
+                state.clients[client.fileno()] = client
+                poller.register(client.fileno(), select.POLLIN)
+            elif not _serve_one(state, state.clients[fd]):
+                if listener is None:
+                    return
+                poller.unregister(fd)
+                state.clients.pop(fd).close()
+
+
+def _serve_one(state: _Switch, client: socket.socket) -> bool:
+    """Handle one request; False when the client is gone."""
+    data, files, _ = channel.receive_raw(client)
+    try:
+        if not data:
+            return False
+        message = channel.decode(data)
+        if message.get("op") == "down":
+            # Nothing to tidy: with PID 1 the kernel ends the rest.
+            os._exit(0)
+        handle = state.nodes.get(str(message.get("node")))
+        try:
+            if handle is None:
+                raise OSError(f"no node is called {message.get('node')!r}")
+            channel.forward(handle.requests, data, files)
+        except OSError as error:
+            _answer(files, {"error": f"node {message.get('node')} is gone ({error})"})
+    except ValueError as error:
+        _answer(files, {"error": f"not a request: {error}"})
+    finally:
+        channel.close_all(files)
+    return True
+
+
+def _answer(files: list[int], message: dict[str, Any]) -> None:
+    """Tell whoever asked; the first file of a request is the channel for its answer."""
+    if not files:
+        return
+    try:
+        with socket.socket(fileno=os.dup(files[0])) as asker:
+            channel.send(asker, message)
+    except OSError:
+        pass  # The asker is gone too, so nobody is left to tell.
+
+
+def reap() -> None:
+    """Collect every child that has ended, so that none stays as a zombie."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return

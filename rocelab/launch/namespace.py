@@ -1,0 +1,266 @@
+"""Starts programs on the nodes of an emulated fabric, by asking the node's keeper.
+
+    launcher = NamespaceLauncher(fabric)
+    server = launcher.start(fabric.nodes[1], ["iperf3", "-s", "-1"], log=log)
+    launcher.wait_until_listening(fabric.nodes[1], server, 5201)
+    client = launcher.start(fabric.nodes[0], ["iperf3", "-c", "node1"], log=log)
+    print(client.wait(10.0).stdout, server.wait(1.0).cpu_s)
+
+Output goes to unnamed files, so that reading it costs the measured programs nothing. When this process ends, in
+whatever way, the keeper sees its end of the channel close and ends the program with everything it started.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import shlex
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+from rocelab.fabric.base import Entrance, FabricError, Finished, LaunchError, Node, Running
+from rocelab.fabric.keeper import channel
+from rocelab.launch import listening
+
+#: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
+OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
+START_LIMIT_S: Final = 30.0
+#: Longer than the keeper's own limits for stopping (SIGTERM, then SIGKILL until nothing is left).
+STOP_LIMIT_S: Final = 20.0
+_LOOK_EVERY_S: Final = 0.5
+_POLL_FIRST_S: Final = 0.0005
+_POLL_MAX_S: Final = 0.01
+
+
+class NamespaceLauncher:
+    """A `rocelab.fabric.base.Launcher` for a fabric that can be entered."""
+
+    def __init__(self, fabric: Entrance) -> None:
+        self._fabric = fabric
+
+    def start(
+        self,
+        node: Node,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cpu: int | None = None,
+        log: Path | None = None,
+    ) -> ProgramRunning:
+        """See `rocelab.fabric.base.Launcher.start`."""
+        stdout = tempfile.TemporaryFile()
+        stderr = tempfile.TemporaryFile()
+        with open(os.devnull, "rb") as stdin:
+            request = start_request(node, argv, env=env, cpu=cpu)
+            files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+            ours, pid = start_on(self._fabric, node, request, files)
+        return ProgramRunning(node, tuple(argv), ours, pid, stdout, stderr, log)
+
+    def wait_until_listening(
+        self,
+        node: Node,
+        running: Running,
+        port: int,
+        *,
+        protocol: Literal["tcp", "udp"] = "tcp",
+        timeout_s: float = 10.0,
+    ) -> None:
+        """See `rocelab.fabric.base.Launcher.wait_until_listening`."""
+        deadline_s = time.monotonic() + timeout_s
+        pause_s = _POLL_FIRST_S
+        while not listening.is_open(node.pid, port, protocol):
+            finished = running.poll()
+            if finished is not None:
+                raise LaunchError(
+                    f"{node.name}: the program ended (exit status {finished.exit_status}) before it listened on "
+                    f"{protocol} port {port}\n{finished.stdout}{finished.stderr}".rstrip()
+                )
+            if time.monotonic() > deadline_s:
+                said = "".join(running.output()).rstrip() or "(no output)"
+                raise LaunchError(
+                    f"{node.name}: nothing listened on {protocol} port {port} within {timeout_s:g} s\n{said}"
+                )
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, _POLL_MAX_S)
+
+
+class ProgramRunning:
+    """A `rocelab.fabric.base.Running`: one program, until its keeper has reported how it ended."""
+
+    def __init__(
+        self,
+        node: Node,
+        argv: tuple[str, ...],
+        keeper: socket.socket,
+        pid: int,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        log: Path | None,
+    ) -> None:
+        self.pid = pid
+        self._node = node
+        self._argv = argv
+        self._keeper = keeper
+        self._stdout = stdout
+        self._stderr = stderr
+        self._log = log
+        self._started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._finished: Finished | None = None
+
+    def poll(self) -> Finished | None:
+        """See `rocelab.fabric.base.Running.poll`."""
+        if self._finished is None and self._readable(0.0):
+            self._conclude()
+        return self._finished
+
+    def wait(self, timeout_s: float) -> Finished:
+        """See `rocelab.fabric.base.Running.wait`."""
+        deadline_s = time.monotonic() + timeout_s
+        while self._finished is None:
+            left_s = deadline_s - time.monotonic()
+            if self._readable(max(0.0, min(left_s, _LOOK_EVERY_S))):
+                return self._conclude()
+            if left_s <= 0:
+                return self._end(f"time limit of {timeout_s:g} s", timed_out=True)
+            if self._output_bytes() > OUTPUT_BYTES_MAX:
+                return self._end(f"more than {OUTPUT_BYTES_MAX // 2**20} MiB of output")
+        return self._finished
+
+    def stop(self) -> Finished:
+        """See `rocelab.fabric.base.Running.stop`."""
+        if (finished := self.poll()) is not None:
+            return finished
+        return self._end("stop was asked for")
+
+    def output(self) -> tuple[str, str]:
+        """See `rocelab.fabric.base.Running.output`."""
+        if self._finished is not None:
+            return self._finished.stdout, self._finished.stderr
+        return _text(self._stdout), _text(self._stderr)
+
+    def _end(self, because: str, *, timed_out: bool = False) -> Finished:
+        try:
+            channel.send(self._keeper, {"op": "stop"})
+        except OSError:
+            pass  # It may have ended this moment: its report is then waiting.
+        if not self._readable(STOP_LIMIT_S):
+            self._keeper.close()
+            raise LaunchError(f"{self._node.name}: {self._argv[0]} (pid {self.pid}) cannot be stopped")
+        return self._conclude(because, timed_out=timed_out)
+
+    def _readable(self, timeout_s: float) -> bool:
+        poller = select.poll()
+        poller.register(self._keeper.fileno(), select.POLLIN)
+        return bool(poller.poll(timeout_s * 1000))
+
+    def _output_bytes(self) -> int:
+        return os.fstat(self._stdout.fileno()).st_size + os.fstat(self._stderr.fileno()).st_size
+
+    def _conclude(self, because: str | None = None, *, timed_out: bool = False) -> Finished:
+        report = channel.receive(self._keeper)
+        self._keeper.close()
+        stdout, stderr = _text(self._stdout), _text(self._stderr)
+        if report is None:
+            raise LaunchError(f"{self._node.name}: the node went away while {self._argv[0]} was running\n{stderr}")
+        if report["survivors"]:
+            because = f"{because or 'it ended'}; {report['survivors']} of its processes cannot be killed"
+        self._finished = Finished(
+            exit_status=int(report["exit_status"]),
+            stdout=stdout,
+            stderr=stderr,
+            wall_s=float(report["wall_s"]),
+            cpu_user_s=float(report["cpu_user_s"]),
+            cpu_system_s=float(report["cpu_system_s"]),
+            timed_out=timed_out,
+            stopped_because=because,
+        )
+        self._stdout.close()
+        self._stderr.close()
+        self._write_log(self._finished)
+        return self._finished
+
+    def _write_log(self, finished: Finished) -> None:
+        if self._log is None:
+            return
+        parts = [f"[{self._started_at} {self._node.name}] $ {shlex.join(self._argv)}\n"]
+        for title, text in (("stdout", finished.stdout), ("stderr", finished.stderr)):
+            if text:
+                parts.append(f"--- {title}\n{text}{'' if text.endswith(chr(10)) else chr(10)}")
+        because = f", stopped: {finished.stopped_because}" if finished.stopped_because else ""
+        parts.append(
+            f"--- exit status {finished.exit_status}, {finished.wall_s:.3f} s, CPU {finished.cpu_user_s:.3f} s user "
+            f"+ {finished.cpu_system_s:.3f} s system{because}\n\n"
+        )
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write("".join(parts))
+
+
+def start_request(
+    node: Node,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cpu: int | None = None,
+    terminal: bool = False,
+) -> dict[str, Any]:
+    """What a keeper needs to know to start `argv` as if from here, but on `node`."""
+    if not argv:
+        raise LaunchError(f"{node.name}: no command was given")
+    return {
+        "op": "start",
+        "argv": list(argv),
+        "env": {**os.environ, "HOSTNAME": node.name, **(env or {})},
+        "cpu": cpu,
+        "directory": os.getcwd(),
+        "terminal": terminal,
+    }
+
+
+def start_on(
+    fabric: Entrance, node: Node, request: Mapping[str, Any], stdio: tuple[int, int, int]
+) -> tuple[socket.socket, int]:
+    """Send a start request. Returns the channel to the program's keeper and the program's pid on the node."""
+    ours, theirs = channel.pair()
+    try:
+        with theirs:
+            fabric.request(node, request, (theirs.fileno(), *stdio))
+        ours.settimeout(START_LIMIT_S)
+        answer = channel.receive(ours)
+        ours.settimeout(None)
+    except (FabricError, OSError, channel.MessageTooLong) as error:
+        ours.close()
+        raise LaunchError(f"{node.name}: cannot start {request['argv'][0]}: {error}") from error
+    if answer is None or "started" not in answer:
+        ours.close()
+        raise LaunchError(_refusal(node, request, answer or {"error": "the node went away"}))
+    return ours, int(answer["started"])
+
+
+def _refusal(node: Node, request: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    program = request["argv"][0]
+    if "error" in answer:
+        return f"{node.name}: cannot start {program}: {answer['error']}"
+    step, number = answer["refused"], int(answer["errno"])
+    if step == "execute" and number == errno.ENOENT and shutil.which(program) is None:
+        return f"{node.name}: there is no program {program!r}; `rocelab doctor` says which package has it"
+    if step == "execute" and number == errno.EACCES:
+        return f"{node.name}: {program} is not executable for this user"
+    if step == "cpu" and number == errno.EINVAL:
+        cores = ", ".join(str(core) for core in sorted(os.sched_getaffinity(0)))
+        return f"{node.name}: core {request['cpu']} cannot be used; there are cores {cores}"
+    if step == "directory":
+        return f"{node.name}: the working directory {request['directory']} cannot be entered: {os.strerror(number)}"
+    reason = os.strerror(number) if number else "not possible"
+    return f"{node.name}: cannot start {program}: {step}: {reason}"
+
+
+def _text(file: IO[bytes]) -> str:
+    """Everything written so far, at most OUTPUT_BYTES_MAX bytes, without moving the writer's position."""
+    return os.pread(file.fileno(), OUTPUT_BYTES_MAX, 0).decode(errors="replace")
