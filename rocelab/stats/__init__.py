@@ -1,0 +1,17 @@
+"""Samples as series, the spread of repetitions, and comparisons with their confidence."""
+
+from rocelab.stats.comparison import CONFIDENCE, Ratio, Side, Spread, ratio, significant, spread
+from rocelab.stats.series import Series, SeriesKey, SeriesTable
+
+__all__ = [
+    "CONFIDENCE",
+    "Ratio",
+    "Series",
+    "SeriesKey",
+    "SeriesTable",
+    "Side",
+    "Spread",
+    "ratio",
+    "significant",
+    "spread",
+]

@@ -1,0 +1,104 @@
+"""Samples sorted into series: the repetitions of one metric of one program, by message size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rocelab.results import Sample
+from rocelab.stats.comparison import Ratio, Spread, ratio, spread
+
+_TYPICAL = ("median", "mean", "average", "total")
+"""What stands for a whole run of a tool, best first. Extremes and percentiles never do."""
+_EXTREMES = ("min", "max", "stdev")
+
+
+class SeriesKey(NamedTuple):
+    """What a series is of."""
+
+    link: str
+    level: str
+    test: str
+    interconnect: str
+    variant: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """The values of one metric by size, each with its repetitions in the order of the repetition number."""
+
+    key: SeriesKey
+    unit: str
+    statistic: str
+    values: Mapping[int, tuple[float, ...]]
+    """Message size in bytes, ascending, to the value of each repetition that succeeded."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes that have values, ascending."""
+        return list(self.values)
+
+    def spread(self, size_bytes: int) -> Spread:
+        """Median and range at a size."""
+        return spread(self.values[size_bytes])
+
+    def spreads(self) -> Iterator[tuple[int, Spread]]:
+        """Median and range at every size."""
+        return ((size, spread(values)) for size, values in self.values.items())
+
+    def ratio_to(self, other: Series, size_bytes: int) -> Ratio | None:
+        """This over the other at a size; None where either has no positive value there."""
+        mine, theirs = self.values.get(size_bytes, ()), other.values.get(size_bytes, ())
+        if not mine or not theirs or min(*mine, *theirs) <= 0:
+            return None
+        return ratio(mine, theirs, seed=size_bytes)
+
+
+class SeriesTable:
+    """All series of a run. Failed samples are left out: a metric counts only if its run was correct."""
+
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        """Takes the samples as :meth:`rocelab.results.RunStore.current_samples` gives them."""
+        cells: dict[SeriesKey, dict[str, dict[int, dict[int, float]]]] = defaultdict(
+            lambda: defaultdict(lambda: defaultdict(dict))
+        )
+        self._units: dict[SeriesKey, str] = {}
+        for sample in samples:
+            if sample.value is None or sample.size_bytes is None:
+                continue
+            key = SeriesKey(sample.link, sample.level, sample.test, sample.interconnect, sample.variant, sample.metric)
+            cells[key][sample.statistic][sample.size_bytes][sample.repetition] = sample.value
+            self._units[key] = sample.unit
+        self._cells = cells
+
+    def keys(self) -> list[SeriesKey]:
+        """Every series, in the order in which they first appear in the run."""
+        return list(self._cells)
+
+    def get(self, key: SeriesKey) -> Series | None:
+        """The typical value of a metric; None if the run has no such series."""
+        by_statistic = self._cells.get(key)
+        if by_statistic is None:
+            return None
+        return self._series(key, min(by_statistic, key=_typicality))
+
+    def statistic(self, key: SeriesKey, statistic: str) -> Series | None:
+        """Another statistic of the same metric, such as ``p99``."""
+        return self._series(key, statistic) if statistic in self._cells.get(key, {}) else None
+
+    def _series(self, key: SeriesKey, statistic: str) -> Series:
+        by_size = self._cells[key][statistic]
+        values = {
+            size: tuple(by_size[size][repetition] for repetition in sorted(by_size[size])) for size in sorted(by_size)
+        }
+        return Series(key, self._units[key], statistic, values)
+
+
+def _typicality(statistic: str) -> int:
+    if statistic in _TYPICAL:
+        return _TYPICAL.index(statistic)
+    extreme = statistic in _EXTREMES or (statistic.startswith("p") and statistic[1:].replace(".", "").isdigit())
+    return len(_TYPICAL) + extreme

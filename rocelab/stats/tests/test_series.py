@@ -1,0 +1,70 @@
+"""Samples become series: by repetition, typical values first, failures left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocelab.results import Sample
+from rocelab.stats import SeriesKey, SeriesTable, Spread
+
+KEY = SeriesKey("direct", "network", "latency", "tcp", "blocking", "latency_us")
+
+
+def sample(value: float | None, *, size: int | None = 64, repetition: int = 0, **changes: Any) -> Sample:
+    fields: dict[str, Any] = {
+        "study": "s", "run": "r", "fabric": "f", "link": "direct", "interconnect": "tcp", "level": "network",
+        "test": "latency", "variant": "blocking", "size_bytes": size, "params": {}, "metric": "latency_us",
+        "unit": "us", "statistic": "median", "value": value, "repetition": repetition, "ok": value is not None,
+        "error": None if value is not None else "hung", "tool": "t", "tool_version": "1", "command": "t",
+        "started_at": "2026-01-01T00:00:00Z", "duration_s": 1.0, "log": None, "order": 0,
+    }  # fmt: skip
+    return Sample(**(fields | changes))
+
+
+def test_repetitions_come_by_number_and_sizes_ascending() -> None:
+    table = SeriesTable([sample(3.0, repetition=1), sample(9.0, size=1), sample(2.0, repetition=0)])
+    series = table.get(KEY)
+    assert series is not None
+    assert series.values == {1: (9.0,), 64: (2.0, 3.0)}
+    assert series.sizes == [1, 64]
+    assert series.spread(64) == Spread(2, 2.5, 2.0, 3.0)
+    assert series.unit == "us"
+
+
+def test_failures_and_sizeless_samples_are_left_out() -> None:
+    table = SeriesTable([sample(None), sample(1.0, size=None)])
+    assert table.keys() == []
+    assert table.get(KEY) is None
+
+
+def test_the_median_stands_for_a_run_and_a_percentile_never_before_it() -> None:
+    table = SeriesTable([sample(9.0, statistic="p99"), sample(2.0), sample(3.0, statistic="mean")])
+    series, tail = table.get(KEY), table.statistic(KEY, "p99")
+    assert series is not None
+    assert (series.statistic, series.values[64]) == ("median", (2.0,))
+    assert tail is not None
+    assert tail.values[64] == (9.0,)
+    assert table.statistic(KEY, "p50") is None
+
+
+@pytest.mark.parametrize("extreme", ["p99", "p99.9", "max", "min", "stdev"])
+def test_a_statistic_without_a_name_here_still_comes_before_an_extreme(extreme: str) -> None:
+    series = SeriesTable([sample(9.0, statistic=extreme), sample(1.0, statistic="harmonic-mean")]).get(KEY)
+    assert series is not None
+    assert series.statistic == "harmonic-mean"
+
+
+def test_ratio_needs_positive_values_on_both_sides() -> None:
+    table = SeriesTable(
+        [sample(2.0), sample(1.0, variant="busy-poll"), sample(1.0, size=1), sample(0.0, size=1, variant="busy-poll")]
+    )
+    blocking, busy = table.get(KEY), table.get(KEY._replace(variant="busy-poll"))
+    assert blocking is not None
+    assert busy is not None
+    ratio = blocking.ratio_to(busy, 64)
+    assert ratio is not None
+    assert ratio.estimate == 2.0
+    assert blocking.ratio_to(busy, 1) is None
+    assert blocking.ratio_to(busy, 4096) is None
