@@ -1,0 +1,122 @@
+# The commands of this project. `make help` lists them; README.md says what they give you.
+#
+# Set-up is checked on every run and is quick when nothing is missing: packages by asking dpkg, the Python environment
+# by a stamp that carries the hash of what it is made from, Rust by cargo.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# Where the programs under test are, also for the tests and for rocelab itself.
+export CARGO_TARGET_DIR ?= $(CURDIR)/nic/target
+RELEASE := $(CARGO_TARGET_DIR)/release
+export PATH := $(RELEASE):$(PATH)
+
+CARGO := cargo
+NIC := --manifest-path nic/Cargo.toml --locked
+PY := .venv/bin/python
+
+PYTHON_INPUTS := requirements.lock pyproject.toml scripts/setup_python
+PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha256sum | cut -c1-16)
+
+C_SOURCES = $(shell git ls-files '*.c' '*.h')
+SHELL_SCRIPTS := .ci/run scripts/setup_packages scripts/setup_python scripts/setup_rust
+
+##@ The two commands
+
+.PHONY: eval
+eval: setup-python build ## Set up, then compare Soft RoCE with TCP on this machine and write a report
+	.venv/bin/rocelab run studies/quick.toml
+
+.PHONY: test
+test: setup build ## Set up, then run every test; closes on one line over all of them
+	$(PY) scripts/run_tests.py
+
+##@ Develop
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' \
+	    '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' \
+	    $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: setup-packages setup-python setup-rust ## Install what is missing: Debian packages, Python environment, Rust crates
+
+.PHONY: build
+build: setup-rust ## Build urxe, liburxe.so and the C benchmarks
+	$(CARGO) build $(NIC) --release
+
+.PHONY: test-rust
+test-rust: setup build ## Run the Rust tests alone
+	$(PY) scripts/run_tests.py rust
+
+.PHONY: test-python
+test-python: setup build ## Run the Python tests alone
+	$(PY) scripts/run_tests.py python
+
+.PHONY: lint
+lint: lint-rust lint-python lint-shell lint-c lint-tree ## Run every linter and the import-direction checks (make -k: do not stop at the first)
+
+.PHONY: format
+format: setup-python ## Format Rust, Python and C in place
+	$(CARGO) fmt --manifest-path nic/Cargo.toml --all
+	.venv/bin/ruff check --select I --fix --quiet
+	.venv/bin/ruff format
+	$(if $(C_SOURCES),.venv/bin/clang-format -i $(C_SOURCES))
+
+.PHONY: docs
+docs: setup-rust ## Build the documentation of the Rust crates; broken links are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(NIC) --workspace --no-deps
+	@echo "See $(CARGO_TARGET_DIR)/doc/urxe_proto/index.html"
+
+.PHONY: lock
+lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
+	.venv/bin/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --resolver backtracking \
+	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+
+.PHONY: clean
+clean: ## Remove what was built; .venv and results stay
+	$(CARGO) clean $(NIC)
+	rm -rf .build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find rocelab scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The parts of set-up. Only those who test or lint get the packages that no benchmark needs (a browser).
+PURPOSE := $(if $(filter setup test% lint%,$(MAKECMDGOALS)),test,run)
+
+.PHONY: setup-packages setup-python setup-rust
+setup-packages:
+	@scripts/setup_packages $(PURPOSE)
+
+setup-python: $(PYTHON_STAMP)
+
+# The packages come first: python3-venv is one of them.
+$(PYTHON_STAMP): | setup-packages
+	@scripts/setup_python $@
+
+setup-rust: setup-packages
+	@scripts/setup_rust
+
+.PHONY: lint-rust lint-python lint-shell lint-c lint-tree
+lint-rust: setup-rust setup-python
+	$(CARGO) fmt --manifest-path nic/Cargo.toml --all --check
+	$(CARGO) clippy $(NIC) --workspace --all-targets -- -D warnings
+	$(PY) scripts/check_imports.py
+
+lint-python: setup-python
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/mypy --strict scripts
+	.venv/bin/lint-imports
+
+lint-shell: setup-packages
+	shellcheck $(SHELL_SCRIPTS)
+
+lint-c: setup-python
+	$(if $(C_SOURCES),.venv/bin/clang-format --dry-run -Werror $(C_SOURCES))
+
+lint-tree: setup-python
+	$(PY) scripts/check_tree.py

@@ -1,0 +1,127 @@
+"""Checks the design's import directions and purity of the Rust crates.
+
+Usage: scripts/check_imports.py
+
+wire <- proto <- {sim, device}; udp <- device <- preload <- cli. proto and udp never see each other.
+
+wire, proto and sim may read no clock, open no socket and draw no unseeded randomness. Building them for a target
+without an operating system would show that, but such a target cannot be installed from a package registry. #![no_std]
+is the stronger proof, because it needs no second build: without std there is no clock, socket, thread, file or random
+source to name. So this checks that they are #![no_std] and forbid unsafe code (no system call by hand), that std is
+brought back for tests only, and that they use no external crate but those listed here, which were looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+NIC = ROOT / "nic"
+PREFIX = "urxe-"
+
+# Who may import whom, in the library and the build script.
+ALLOWED: Mapping[str, frozenset[str]] = {
+    "wire": frozenset(),
+    "proto": frozenset({"wire"}),
+    "sim": frozenset({"wire", "proto"}),
+    "udp": frozenset(),
+    "device": frozenset({"wire", "proto", "udp"}),
+    "preload": frozenset({"wire", "proto", "udp", "device"}),
+    "cli": frozenset({"wire", "proto", "udp", "device", "preload"}),
+}
+# What tests may import beyond that: proto is tested in the simulator.
+ALLOWED_IN_TESTS: Mapping[str, frozenset[str]] = {"proto": frozenset({"sim"})}
+
+SANS_IO = ("wire", "proto", "sim")
+# External crates of the sans-IO crates: all #![no_std] with the features used, none with a clock, IO or entropy.
+PURE_CRATES = frozenset({"bitflags", "crc32fast", "smallvec"})
+_TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{")  # the last thing in a file
+
+
+def direction_errors(packages: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Every import between our crates that goes the wrong way. `packages` are cargo's, by crate name without urxe-."""
+    for name, package in sorted(packages.items()):
+        if name not in ALLOWED:
+            yield f"nic/{name}: the design has no place for this crate yet; give it one in scripts/check_imports.py"
+            continue
+        for dependency in package["dependencies"]:
+            target = dependency["name"].removeprefix(PREFIX)
+            if target not in packages or target == name:
+                continue
+            in_tests = dependency["kind"] == "dev"
+            allowed = ALLOWED[name] | (ALLOWED_IN_TESTS.get(name, frozenset()) if in_tests else frozenset())
+            if target not in allowed:
+                where = "its tests import" if in_tests else "it imports"
+                yield f"nic/{name}: {where} {target}; allowed are {', '.join(sorted(allowed)) or 'none of ours'}"
+
+
+def purity_errors(packages: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Every way in which a sans-IO crate could reach the world. `sources` maps crate to file name to text."""
+    for name in SANS_IO:
+        if name not in packages:
+            yield f"nic/{name}: this crate is not in the workspace"
+            continue
+        for dependency in packages[name]["dependencies"]:
+            ours = dependency["name"].startswith(PREFIX)
+            if dependency["kind"] != "dev" and not ours and dependency["name"] not in PURE_CRATES:
+                known = ", ".join(sorted(PURE_CRATES))
+                yield f"nic/{name}: {dependency['name']} is not among the crates known to do no IO: {known}"
+        yield from _source_errors(name, sources[name])
+
+
+def _source_errors(name: str, files: Mapping[str, str]) -> Iterator[str]:
+    root = _without_comments(files.get("lib.rs", ""))
+    for attribute in ("no_std", "forbid(unsafe_code)"):
+        # Exactly so: #![cfg_attr(not(test), no_std)] would let std into what a test build hides.
+        if not re.search(rf"^#!\[{re.escape(attribute)}\]$", root, re.MULTILINE):
+            yield f"nic/{name}/src/lib.rs: #![{attribute}] is missing"
+    for file, text in sorted(files.items()):
+        code = _without_comments(text)
+        tests_start = _TEST_MODULE.search(code)
+        for match in re.finditer(r"((?:#\[[^\]]*\]\s*)*)extern\s+crate\s+std\b", code):
+            in_tests = tests_start is not None and match.start() > tests_start.start()
+            if not in_tests and "#[cfg(test)]" not in match[1]:
+                line = code.count("\n", 0, match.end()) + 1
+                yield f"nic/{name}/src/{file}:{line}: std is brought back outside of tests"
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def _packages() -> dict[str, dict[str, Any]]:
+    command = [
+        "cargo",
+        "metadata",
+        "--manifest-path",
+        str(NIC / "Cargo.toml"),
+        "--no-deps",
+        "--locked",
+        "--format-version=1",
+    ]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {package["name"].removeprefix(PREFIX): package for package in json.loads(out)["packages"]}
+
+
+def _sources(crate: str) -> dict[str, str]:
+    folder = NIC / crate / "src"
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*.rs")}
+
+
+def main() -> int:
+    """Check the workspace as it lies here."""
+    packages = _packages()
+    errors = [*direction_errors(packages), *purity_errors(packages, {name: _sources(name) for name in SANS_IO})]
+    for error in errors:
+        print(error, file=sys.stderr)
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

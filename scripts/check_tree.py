@@ -1,0 +1,88 @@
+"""Checks what no other linter sees in the tracked files.
+
+Usage: scripts/check_tree.py
+
+No file names a path of somebody's machine, no lock file depends on somebody's mirror, no source file is longer than 800
+lines, and every link from one document to another leads somewhere.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST_LINES = 800
+SOURCE_SUFFIXES = frozenset({".c", ".css", ".h", ".j2", ".js", ".html", ".md", ".py", ".rs", ".sh", ".toml"})
+
+# Home and workplace folders; /tmp and /usr are on every machine.
+_MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:root|work|workspace|home/\w+|Users/\w+|opt/wheels)(?:/|\b)|\.\./shared\b")
+_MIRROR = re.compile(r"--(?:extra-)?index-url|--find-links|--trusted-host|^registry-index|^\s*index-url", re.MULTILINE)
+_LOCK_NAMES = frozenset({"requirements.lock", "Cargo.lock", "package-lock.json"})
+_LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)\s#]+)[^)]*\)")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+
+
+def text_errors(path: PurePosixPath, text: str) -> Iterator[str]:
+    """What is wrong with one tracked text file, as `file:line: problem`."""
+    for match in _MACHINE_PATH.finditer(text):
+        yield f"{path}:{_line(text, match.start())}: {match[0]!r} is a path of one machine: say how to find it"
+    if path.name in _LOCK_NAMES:
+        for match in _MIRROR.finditer(text):
+            yield f"{path}:{_line(text, match.start())}: a lock file must not depend on a mirror ({match[0].strip()})"
+    lines = text.count("\n")
+    if path.suffix in SOURCE_SUFFIXES and lines > LONGEST_LINES:
+        yield f"{path}: {lines} lines; the longest allowed are {LONGEST_LINES}: split it"
+
+
+def link_errors(path: PurePosixPath, text: str, tracked: frozenset[PurePosixPath]) -> Iterator[str]:
+    """Links of a Markdown file to files that are not there."""
+    folders = {folder for file in tracked for folder in file.parents}
+    prose = _CODE.sub(lambda match: "\n" * match[0].count("\n"), text)
+    for match in _LINK.finditer(prose):
+        target = _normal(path.parent / match[1])
+        if target not in tracked and target not in folders:
+            yield f"{path}:{_line(prose, match.start())}: the link leads nowhere: {match[1]}"
+
+
+def _normal(path: PurePosixPath) -> PurePosixPath:
+    parts: list[str] = []
+    for part in path.parts:
+        if part == ".." and parts:
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return PurePosixPath(*parts)
+
+
+def _line(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+def _tracked() -> frozenset[PurePosixPath]:
+    out = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return frozenset(PurePosixPath(name) for name in out.split("\0") if name)
+
+
+def main() -> int:
+    """Check every tracked file that is there and is text."""
+    tracked = _tracked()
+    errors: list[str] = []
+    for path in sorted(tracked):
+        data = (ROOT / path).read_bytes() if (ROOT / path).is_file() else b""
+        if b"\0" in data:
+            continue
+        text = data.decode("utf-8", errors="replace")
+        errors += text_errors(path, text)
+        if path.suffix == ".md":
+            errors += link_errors(path, text, tracked)
+    for error in errors:
+        print(error, file=sys.stderr)
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

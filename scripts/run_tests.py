@@ -1,0 +1,150 @@
+"""Runs the test suites one after the other and closes on one line over all of them.
+
+Usage: scripts/run_tests.py [rust] [python]   (all of them when none is named)
+
+The full output of each is kept in .build/tests/. A runner that crashes, hangs, or runs no test at all counts as a
+failure: nothing that did not happen is called a pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from suite_results import Note, Tally, closing_line, read_cargo, read_junit, without_captured_output
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / ".build" / "tests"
+LIMIT_S = 900
+JUNIT = LOGS / "python.xml"
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """One suite: how it is started, and how its result is read from its log."""
+
+    name: str
+    command: Sequence[str]
+    read: Callable[[Path], Tally]
+    quiet: bool = False
+
+
+def _read_cargo_log(log: Path) -> Tally:
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        return read_cargo(lines)
+
+
+def _read_pytest(_log: Path) -> Tally:
+    return read_junit(JUNIT) if JUNIT.exists() else Tally()
+
+
+def runners() -> dict[str, Runner]:
+    """The suites by name, in the order they run."""
+    rust = ["cargo", "test", "--manifest-path", "nic/Cargo.toml", "--workspace", "--locked", "--no-fail-fast"]
+    python = [str(ROOT / ".venv/bin/python"), "-m", "pytest", "--junitxml", str(JUNIT), "--durations=10"]
+    return {
+        "rust": Runner("rust", [*rust, "--color=never", "--", "--show-output"], _read_cargo_log, quiet=True),
+        "python": Runner("python", python, _read_pytest),
+    }
+
+
+def run(runner: Runner, *, limit_s: float = LIMIT_S, show: Callable[[str], object] = sys.stdout.write) -> Tally:
+    """Run one suite, showing its output as it comes, and give its tally."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / f"{runner.name}.log"
+    JUNIT.unlink(missing_ok=True)
+    timed_out = threading.Event()
+    with log.open("w", encoding="utf-8") as kept:
+        # Its own session: what hangs is ended with everything it started.
+        process = subprocess.Popen(
+            runner.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, encoding="utf-8", errors="replace", start_new_session=True,
+        )  # fmt: skip
+        timer = threading.Timer(limit_s, _end, [process, timed_out])
+        timer.start()
+        try:
+            assert process.stdout is not None
+            with process.stdout as output:
+                kept_lines = (_keep(line, kept.write) for line in output)
+                for line in without_captured_output(kept_lines) if runner.quiet else kept_lines:
+                    show(line)
+            status = process.wait()
+        finally:
+            timer.cancel()
+            _end_group(process)
+    tally = runner.read(log)
+    _add_runner_failure(tally, runner, status, timed_out_after_s=limit_s if timed_out.is_set() else None)
+    return tally
+
+
+def _keep(line: str, write: Callable[[str], object]) -> str:
+    write(line)
+    return line
+
+
+def _end(process: subprocess.Popen[str], timed_out: threading.Event) -> None:
+    timed_out.set()
+    _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """End what is left of the runner: all of it when it hangs or we are interrupted, or what it left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _add_runner_failure(tally: Tally, runner: Runner, status: int, *, timed_out_after_s: float | None) -> None:
+    command = " ".join(runner.command[:3])
+    if timed_out_after_s is not None:
+        tally.failures.append(Note(command, f"still running after {timed_out_after_s:.0f} s, so it was ended"))
+    elif status != 0 and not tally.failures:
+        tally.failures.append(Note(command, f"ended with status {status}, but reported no failed test"))
+    elif tally.total == 0:
+        tally.failures.append(Note(command, "ran no test"))
+
+
+def _notes(title: str, results: dict[str, Tally], pick: Callable[[Tally], list[Note]]) -> list[str]:
+    lines = [f"  {name:<7} {note.test}: {note.reason}" for name, tally in results.items() for note in pick(tally)]
+    return ["", f"{title} ({len(lines)}):", *lines] if lines else []
+
+
+def summary(results: dict[str, Tally], seconds: dict[str, float]) -> str:
+    """All that a reader needs after pages of output: what was skipped and why, what failed, and the counts."""
+    lines = _notes("Skipped", results, lambda tally: tally.skips) + _notes(
+        "Failed", results, lambda tally: tally.failures
+    )
+    lines += ["", f"{'suite':<8}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}"]
+    lines += [
+        f"{name:<8}{tally.passed:>8}{len(tally.failures):>8}{len(tally.skips):>8}{seconds[name]:>9.0f}"
+        for name, tally in results.items()
+    ]
+    return "\n".join([*lines, "", closing_line(results.values())])
+
+
+def main(names: Sequence[str]) -> int:
+    """Run the named suites, or all."""
+    known = runners()
+    if unknown := [name for name in names if name not in known]:
+        print(f"run_tests: no suite is called {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    results: dict[str, Tally] = {}
+    seconds: dict[str, float] = {}
+    for name in names or list(known):
+        print(f"=== {name}: {' '.join(known[name].command)}", flush=True)
+        started = time.monotonic()
+        results[name] = run(known[name])
+        seconds[name] = time.monotonic() - started
+    print(summary(results, seconds), flush=True)
+    return 1 if any(tally.failures for tally in results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

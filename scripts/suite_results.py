@@ -1,0 +1,157 @@
+"""What the test runners say, read from their own output, so that `make test` can close on one line over all of them.
+
+Counts are the runners' own. A skip is never counted as a pass: a Rust test that finds it cannot run here prints
+``skipped: <reason>`` and returns, because libtest has no other way, and is moved from passed to skipped.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_SUITE = re.compile(r"^\s+(?:Running (?:unittests )?(?P<file>\S+) \((?P<binary>\S+)\)|Doc-tests (?P<doc>\S+))$")
+_RUNNING = re.compile(r"^running (\d+) tests?$")
+_IGNORED = re.compile(r"^test (?P<name>.+?) \.\.\. ignored(?:, (?P<reason>.*))?$")
+_OUTPUT_OF = re.compile(r"^---- (?P<name>.+?) stdout ----$")
+_SKIPPED = re.compile(r"^skipped: (?P<reason>.+)$")
+_RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
+_HASH = re.compile(r"-[0-9a-f]{16}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A test that failed or was skipped, and why."""
+
+    test: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one runner did. `passed` holds no test that was skipped."""
+
+    passed: int = 0
+    failures: list[Note] = field(default_factory=list)
+    skips: list[Note] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """Every test that was reported in any way."""
+        return self.passed + len(self.failures) + len(self.skips)
+
+
+@dataclass(slots=True)
+class _Suite:
+    """One test binary of cargo while its output is read."""
+
+    name: str
+    announced: int = 0
+    finished: bool = True
+    ignored: list[Note] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    section: str = "tests"
+    output_of: str = ""
+
+
+def read_cargo(lines: Iterable[str]) -> Tally:
+    """Read what `cargo test -- --show-output` printed, its standard error included."""
+    tally = Tally()
+    suite = _Suite("cargo test")
+    for raw in lines:
+        line = raw.rstrip("\n")
+        if match := _SUITE.match(line):
+            _close(suite, tally)
+            suite = _Suite(_suite_name(match))
+        else:
+            _read_suite_line(line, suite, tally)
+    _close(suite, tally)
+    return tally
+
+
+def _suite_name(match: re.Match[str]) -> str:
+    if doc := match["doc"]:
+        return f"{doc} (documentation)"
+    crate = _HASH.sub("", Path(match["binary"]).name)
+    return crate if match["file"].startswith("src/") else f"{crate} ({match['file']})"
+
+
+def _read_suite_line(line: str, suite: _Suite, tally: Tally) -> None:
+    if match := _RUNNING.match(line):
+        suite.announced, suite.finished, suite.section = int(match[1]), False, "tests"
+    elif match := _RESULT.match(line):
+        _finish(suite, tally, passed=int(match[1]), failed=int(match[2]))
+    elif line in {"successes:", "failures:"}:
+        suite.section, suite.output_of = line[:-1], ""
+        suite.failed.clear()
+    elif match := _OUTPUT_OF.match(line):
+        suite.output_of = match["name"]
+    elif suite.section == "tests" and (match := _IGNORED.match(line)):
+        suite.ignored.append(Note(f"{suite.name} {match['name']}", match["reason"] or "ignored without a reason"))
+    elif suite.output_of and (match := _SKIPPED.match(line)):
+        suite.skipped.setdefault(suite.output_of, match["reason"])
+    elif suite.section == "failures" and line.startswith("    ") and not suite.output_of:
+        suite.failed.append(line.strip())
+
+
+def _finish(suite: _Suite, tally: Tally, *, passed: int, failed: int) -> None:
+    # The names stand last before the result; a test's own output may hold lines that look like them.
+    names = suite.failed[-failed:] if failed else []
+    names += ["(a test whose name could not be read)"] * (failed - len(names))
+    skipped = [Note(f"{suite.name} {test}", reason) for test, reason in suite.skipped.items() if test not in names]
+    tally.failures += [Note(f"{suite.name} {name}", "see its output above") for name in names]
+    tally.skips += suite.ignored + skipped
+    tally.passed += passed - len(skipped)
+    # Documentation tests print several runs under one heading.
+    suite.finished, suite.ignored, suite.skipped, suite.failed, suite.section = True, [], {}, [], "tests"
+
+
+def _close(suite: _Suite, tally: Tally) -> None:
+    if not suite.finished:
+        reason = f"the test program ended without a result, and its {suite.announced} tests are lost"
+        tally.failures.append(Note(suite.name, reason))
+
+
+def without_captured_output(lines: Iterable[str]) -> Iterator[str]:
+    """Drop what passing tests printed: --show-output is on only to learn why a test skipped itself."""
+    sections = 0  # "successes:" stands twice, over their outputs and over their names; a test's output may say anything
+    for line in lines:
+        stripped = line.rstrip("\n")
+        if stripped == "successes:":
+            sections += 1
+        elif _RESULT.match(stripped) or (stripped == "failures:" and sections != 1):
+            sections = 0
+        if not sections:
+            yield line
+
+
+def read_junit(path: Path) -> Tally:
+    """Read pytest's JUnit file. An error in a fixture is a failure; an expected failure is a skip that says so."""
+    tally = Tally()
+    for case in ET.parse(path).getroot().iter("testcase"):  # noqa: S314  our own pytest wrote it
+        name = "::".join(part for part in (case.get("classname", ""), case.get("name", "")) if part)
+        bad = [child for child in case if child.tag in {"failure", "error"}]
+        skipped = case.find("skipped")
+        if bad:
+            tally.failures.append(Note(name, _first_line(bad[0].get("message", "no message"))))
+        elif skipped is not None:
+            expected = "expected to fail: " if skipped.get("type") == "pytest.xfail" else ""
+            tally.skips.append(Note(name, expected + _first_line(skipped.get("message", "no reason"))))
+        else:
+            tally.passed += 1
+    return tally
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0] if text.strip() else "no message"
+
+
+def closing_line(tallies: Iterable[Tally]) -> str:
+    """The line `make test` ends with."""
+    all_of_them = list(tallies)
+    failed = sum(len(tally.failures) for tally in all_of_them)
+    skipped = sum(len(tally.skips) for tally in all_of_them)
+    return f"{sum(tally.passed for tally in all_of_them)} passed, {failed} failed, {skipped} skipped"

@@ -1,0 +1,55 @@
+"""The checks of tracked files."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from check_tree import LONGEST_LINES, link_errors, text_errors
+
+# Put together here, because this file is checked too.
+HOME = "/" + "home/ann"
+ROOTS = "/" + "root"
+
+
+def errors(name: str, text: str) -> list[str]:
+    return list(text_errors(PurePosixPath(name), text))
+
+
+@pytest.mark.parametrize("path", [f"{HOME}/src/x.py", f"{ROOTS}/.cargo/bin", "../" + "shared/CLAIMS.md"])
+def test_a_path_of_one_machine_is_found(path: str) -> None:
+    [error] = errors("docs/a.md", f"fine\nsee {path}\n")
+    assert error.startswith("docs/a.md:2: ")
+
+
+@pytest.mark.parametrize(
+    "path", ["/tmp/x", "/usr/share/doc", "$HOME/work/x", "nic/root/x", "https://example.org/work/x"]
+)
+def test_other_paths_pass(path: str) -> None:
+    assert errors("docs/a.md", f"see {path}\n") == []
+
+
+def test_a_lock_file_must_not_name_a_mirror() -> None:
+    assert errors("requirements.lock", "a==1 \\\n    --hash=sha256:00\n") == []
+    assert len(errors("requirements.lock", "--find-links wheels\n")) == 1
+    assert errors("docs/pip.md", "use --find-links wheels\n") == []
+
+
+def test_a_long_source_file_is_found_but_not_long_data() -> None:
+    long = "x\n" * (LONGEST_LINES + 1)
+    assert errors("a.rs", long) == [
+        f"a.rs: {LONGEST_LINES + 1} lines; the longest allowed are {LONGEST_LINES}: split it"
+    ]
+    assert errors("a.csv", long) == []
+    assert errors("a.rs", "x\n" * LONGEST_LINES) == []
+
+
+def test_links_between_documents_must_lead_somewhere() -> None:
+    tracked = frozenset({PurePosixPath("README.md"), PurePosixPath("docs/guide.md")})
+    good = "[guide](docs/guide.md#top) [docs](docs) [web](https://example.org) [here](#x) `[x](y)`"
+    text = f"{good}\n\n[gone](docs/gone.md)\n"
+    assert list(link_errors(PurePosixPath("README.md"), text, tracked)) == [
+        "README.md:3: the link leads nowhere: docs/gone.md"
+    ]
+    assert list(link_errors(PurePosixPath("docs/guide.md"), "[up](../README.md)", tracked)) == []

@@ -1,0 +1,75 @@
+"""Running a suite: what counts as a failure even if the suite itself does not say so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import run_tests
+from run_tests import Runner, run, summary
+from suite_results import Note, Tally
+
+
+@pytest.fixture(autouse=True)
+def own_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(run_tests, "LOGS", tmp_path)
+    monkeypatch.setattr(run_tests, "JUNIT", tmp_path / "python.xml")
+    return tmp_path
+
+
+def python(code: str, read: Callable[[Path], Tally] = lambda _log: Tally(passed=1)) -> Runner:
+    return Runner("demo", [sys.executable, "-c", code], read)
+
+
+def quiet(_text: str) -> None:
+    """Show nothing: these tests look at the tally."""
+
+
+def test_output_is_shown_and_kept(own_logs: Path) -> None:
+    shown: list[str] = []
+    assert run(python("print('one'); print('two')"), show=shown.append).failures == []
+    assert shown == ["one\n", "two\n"]
+    assert (own_logs / "demo.log").read_text(encoding="utf-8") == "one\ntwo\n"
+
+
+def test_a_bad_exit_status_without_a_failed_test_is_a_failure() -> None:
+    failures = run(python("raise SystemExit(101)"), show=quiet).failures
+    assert [note.reason for note in failures] == ["ended with status 101, but reported no failed test"]
+
+
+def test_a_suite_without_a_test_is_a_failure() -> None:
+    failures = run(python("", read=lambda _log: Tally()), show=quiet).failures
+    assert [note.reason for note in failures] == ["ran no test"]
+
+
+def test_a_hanging_suite_is_ended_with_all_it_started() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    failures = run(python(code), limit_s=0.5, show=quiet).failures
+    # The reader of its output comes back only because the grandchild, which holds the pipe too, is gone.
+    assert failures[0].reason.startswith("still running after")
+
+
+def test_an_old_result_is_not_taken_for_a_new_one(own_logs: Path) -> None:
+    (own_logs / "python.xml").write_text("<testsuites><testcase name='old' /></testsuites>", encoding="utf-8")
+    tally = run(python("raise SystemExit(2)", read=run_tests.runners()["python"].read), show=quiet)
+    assert tally.passed == 0
+    assert len(tally.failures) == 1
+
+
+def test_summary_lists_skips_and_failures_and_closes_on_the_counts() -> None:
+    results = {
+        "rust": Tally(passed=3, skips=[Note("a", "no IPv6")]),
+        "python": Tally(passed=1, failures=[Note("b", "assert 1 == 2")]),
+    }
+    lines = summary(results, {"rust": 12.3, "python": 4.0}).splitlines()
+    assert "  rust    a: no IPv6" in lines
+    assert "  python  b: assert 1 == 2" in lines
+    assert lines[-1] == "4 passed, 1 failed, 1 skipped"
+
+
+def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_tests.main(["java"]) == 2
+    assert "no suite is called java; there are rust, python" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""The readers of test output, on what cargo and pytest really print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite_results import Note, Tally, closing_line, read_cargo, read_junit, without_captured_output
+
+# cargo 1.95 on a crate with a pass, a failure, ignored tests, one that skips itself, a crash, and documentation tests.
+CARGO = (Path(__file__).parent / "cargo_test_output.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+
+
+@pytest.fixture(scope="module")
+def cargo() -> Tally:
+    return read_cargo(CARGO)
+
+
+def test_passed_tests_of_all_binaries_are_added_up(cargo: Tally) -> None:
+    # adds, fine, and one documentation test; not the one that skipped itself.
+    assert cargo.passed == 3
+
+
+def test_failures_are_named(cargo: Tally) -> None:
+    assert Note("demo tests::wrong", "see its output above") in cargo.failures
+
+
+def test_a_test_program_that_dies_is_a_failure(cargo: Tally) -> None:
+    crash = Note("crash (tests/crash.rs)", "the test program ended without a result, and its 2 tests are lost")
+    assert crash in cargo.failures
+    assert len(cargo.failures) == 2
+
+
+def test_skips_carry_their_reason(cargo: Tally) -> None:
+    assert cargo.skips == [
+        Note("demo tests::long", "takes an hour"),
+        Note("demo tests::unexplained", "ignored without a reason"),
+        Note("demo tests::needs_ipv6", "this machine has no IPv6"),
+        Note("demo (documentation) src/lib.rs - add (line 6)", "ignored without a reason"),
+    ]
+
+
+def test_a_failed_test_that_says_skipped_stays_failed(cargo: Tally) -> None:
+    assert not any("wrong" in skip.test for skip in cargo.skips)
+
+
+def test_output_that_ends_in_the_middle_is_a_failure() -> None:
+    cut = CARGO[: CARGO.index("running 5 tests\n") + 2]
+    assert [note.test for note in read_cargo(cut).failures] == ["demo"]
+
+
+def test_nothing_read_is_nothing_counted() -> None:
+    assert read_cargo(["error: could not compile `demo`\n"]).total == 0
+
+
+def test_output_of_passing_tests_is_hidden_and_of_failing_ones_shown() -> None:
+    shown = "".join(without_captured_output(CARGO))
+    assert "this machine has no IPv6" not in shown
+    assert "assertion `left == right` failed" in shown
+    assert "test result: FAILED. 2 passed; 1 failed; 2 ignored" in shown
+
+
+JUNIT = """<?xml version="1.0" encoding="utf-8"?>
+<testsuites><testsuite name="pytest" errors="1" failures="1" skipped="2" tests="5">
+<testcase classname="test_a" name="test_good" time="0.1" />
+<testcase classname="test_a" name="test_bad"><failure message="assert 1 == 2&#10; more">trace</failure></testcase>
+<testcase classname="test_a" name="test_fixture"><error message="failed on setup">trace</error></testcase>
+<testcase classname="test_a" name="test_root"><skipped type="pytest.skip" message="not root">x</skipped></testcase>
+<testcase classname="test_a" name="test_known"><skipped type="pytest.xfail" message="issue 7" /></testcase>
+</testsuite></testsuites>"""
+
+
+def test_junit_counts_errors_as_failures_and_names_skips(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text(JUNIT, encoding="utf-8")
+    tally = read_junit(path)
+    assert tally.passed == 1
+    assert tally.failures == [
+        Note("test_a::test_bad", "assert 1 == 2"),
+        Note("test_a::test_fixture", "failed on setup"),
+    ]
+    assert tally.skips == [
+        Note("test_a::test_root", "not root"),
+        Note("test_a::test_known", "expected to fail: issue 7"),
+    ]
+
+
+def test_closing_line_adds_all_suites(cargo: Tally) -> None:
+    assert closing_line([cargo, Tally(passed=10)]) == "13 passed, 2 failed, 4 skipped"
