@@ -1,5 +1,6 @@
 """Samples as series, the spread of repetitions, and comparisons with their confidence."""
 
+from rocelab.stats import text
 from rocelab.stats.comparison import CONFIDENCE, Ratio, Side, Spread, ratio, significant, spread
 from rocelab.stats.series import Series, SeriesKey, SeriesTable
 
@@ -14,4 +15,5 @@ __all__ = [
     "ratio",
     "significant",
     "spread",
+    "text",
 ]

@@ -50,7 +50,7 @@ class Series:
         return ((size, spread(values)) for size, values in self.values.items())
 
     def ratio_to(self, other: Series, size_bytes: int) -> Ratio | None:
-        """This over the other at a size; None where either has no positive value there."""
+        """Divides this by the other at a size; None where either has no positive value there."""
         mine, theirs = self.values.get(size_bytes, ()), other.values.get(size_bytes, ())
         if not mine or not theirs or min(*mine, *theirs) <= 0:
             return None
@@ -74,9 +74,9 @@ class SeriesTable:
             self._units[key] = sample.unit
         self._cells = cells
 
-    def keys(self) -> list[SeriesKey]:
+    def __iter__(self) -> Iterator[SeriesKey]:
         """Every series, in the order in which they first appear in the run."""
-        return list(self._cells)
+        return iter(self._cells)
 
     def get(self, key: SeriesKey) -> Series | None:
         """The typical value of a metric; None if the run has no such series."""

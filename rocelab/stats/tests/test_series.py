@@ -35,7 +35,7 @@ def test_repetitions_come_by_number_and_sizes_ascending() -> None:
 
 def test_failures_and_sizeless_samples_are_left_out() -> None:
     table = SeriesTable([sample(None), sample(1.0, size=None)])
-    assert table.keys() == []
+    assert list(table) == []
     assert table.get(KEY) is None
 
 
