@@ -1,7 +1,8 @@
 """What the test runners say, read from their own output, so that `make test` can close on one line over all of them.
 
 Counts are the runners' own. A skip is never counted as a pass: a Rust test that finds it cannot run here prints
-``skipped: <reason>`` and returns, because libtest has no other way, and is moved from passed to skipped.
+``skipped: <reason>`` (or, past the harness, ``SKIPPED <test>: <reason>``) and returns, because libtest has no other
+way; it is moved from passed to skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _SUITE = re.compile(r"^\s+(?:Running (?:unittests )?(?P<file>\S+) \((?P<binary>\
 _RUNNING = re.compile(r"^running (\d+) tests?$")
 _IGNORED = re.compile(r"^test (?P<name>.+?) \.\.\. ignored(?:, (?P<reason>.*))?$")
 _OUTPUT_OF = re.compile(r"^---- (?P<name>.+?) stdout ----$")
-_SKIPPED = re.compile(r"^skipped: (?P<reason>.+)$")
+_SKIPPED = re.compile(r"^skipped: (?P<reason>.+)$", re.IGNORECASE)
+# Written past the capture of libtest, so that `cargo test` alone shows it too; it may land in the middle of a line.
+_SKIPPED_BY_NAME = re.compile(r"\bSKIPPED (?P<test>\w+(?:::\w+)*): (?P<reason>.+)$")
 _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 _HASH = re.compile(r"-[0-9a-f]{16}$")
 
@@ -91,6 +94,8 @@ def _read_suite_line(line: str, suite: _Suite, tally: Tally) -> None:
         suite.output_of = match["name"]
     elif suite.section == "tests" and (match := _IGNORED.match(line)):
         suite.ignored.append(Note(f"{suite.name} {match['name']}", match["reason"] or "ignored without a reason"))
+    elif match := _SKIPPED_BY_NAME.search(line):
+        suite.skipped.setdefault(match["test"], match["reason"])
     elif suite.output_of and (match := _SKIPPED.match(line)):
         suite.skipped.setdefault(suite.output_of, match["reason"])
     elif suite.section == "failures" and line.startswith("    ") and not suite.output_of:

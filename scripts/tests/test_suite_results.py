@@ -45,6 +45,19 @@ def test_a_failed_test_that_says_skipped_stays_failed(cargo: Tally) -> None:
     assert not any("wrong" in skip.test for skip in cargo.skips)
 
 
+def test_a_skip_written_past_the_harness_is_counted_once() -> None:
+    lines = [
+        "     Running tests/veth.rs (target/debug/deps/veth-0123456789abcdef)\n",
+        "running 2 tests\n",
+        "test shaped ... SKIPPED shaped: tc is missing (Debian package iproute2)\n",
+        "ok\n",
+        "test plain ... ok\n",
+        "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n",
+    ]
+    skip = Note("veth (tests/veth.rs) shaped", "tc is missing (Debian package iproute2)")
+    assert read_cargo(lines) == Tally(passed=1, skips=[skip])
+
+
 def test_output_that_ends_in_the_middle_is_a_failure() -> None:
     cut = CARGO[: CARGO.index("running 5 tests\n") + 2]
     assert [note.test for note in read_cargo(cut).failures] == ["demo"]
