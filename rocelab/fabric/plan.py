@@ -24,7 +24,8 @@ _ETHERNET_HEADER_BYTES = 14
 _QUEUE_NS = 8_388_608
 _QUEUE_FRAMES_MIN = 64
 _BURST_FRAMES_MIN = 3
-_BURST_NS = 40_000
+_BURST_NS = 80_000
+_SWITCH_BURST_BYTES_MIN = 64 * 1024
 
 
 def check(links: Sequence[LinkProfile], names: Sequence[str]) -> None:
@@ -76,7 +77,7 @@ def shape(link: LinkProfile) -> dict[str, int] | None:
     """The token bucket in front of each cable end; None where the link is not shaped.
 
     The burst is small, so that a message of a few frames takes its time on the wire as it would on Ethernet,
-    yet long enough (40 us) that a late timer loses no bandwidth. The queue holds about 8 ms.
+    yet long enough (80 us) that a late timer loses little bandwidth. The queue holds about 8 ms.
     """
     if link.rate_mbps is None:
         return None
@@ -89,6 +90,15 @@ def shape(link: LinkProfile) -> dict[str, int] | None:
         "queue_bytes": link.queue_bytes if link.queue_bytes is not None else queue_bytes,
         "burst_bytes": link.burst_bytes if link.burst_bytes is not None else burst_bytes,
     }
+
+
+def switch_shape(link: LinkProfile) -> dict[str, int] | None:
+    """The token bucket of a switch port. Its burst is larger than a node's, so that it acts only when several
+    nodes send to one: traffic from one node has its pace already, and a second pacing would only add delay."""
+    at_node = shape(link)
+    if at_node is None:
+        return None
+    return {**at_node, "burst_bytes": max(4 * at_node["burst_bytes"], _SWITCH_BURST_BYTES_MIN)}
 
 
 def nodes(links: Sequence[LinkProfile], names: Sequence[str]) -> tuple[Node, ...]:
@@ -155,7 +165,7 @@ def _link(at: int, link: LinkProfile, planned: Sequence[Node]) -> dict[str, Any]
         "kind": link.kind,
         "bridge": f"br{at}",
         "mtu_bytes": link.mtu_bytes,
-        "shape": shape(link),
+        "switch_shape": switch_shape(link),
         "ports": [
             {"node": node.name, "interface": node.interfaces[link.id], "switch_interface": f"l{at}n{node.index}"}
             for node in planned

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyroute2 import IPRoute
+from pyroute2.ethtool.ioctl import IoctlEthtool
 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.netlink.rtnl import RTM_NEWQDISC, TC_H_ROOT
@@ -135,7 +136,7 @@ def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str,
         )
         index = netlink.link_lookup(ifname=port["switch_interface"])[0]
         netlink.link("set", index=index, mtu=link["mtu_bytes"], master=bridge)
-        _shape(netlink, index, link.get("shape"))
+        _shape(netlink, index, port["switch_interface"], link["switch_shape"])
         netlink.link("set", index=index, state="up")
     netlink.link("set", index=bridge, mtu=link["mtu_bytes"])
     netlink.link("set", index=bridge, state="up")
@@ -144,7 +145,7 @@ def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str,
 def _finish_port(netlink: Any, port: Mapping[str, Any], ipv6: bool) -> None:
     index = netlink.link_lookup(ifname=port["interface"])[0]
     netlink.link("set", index=index, mtu=port["mtu_bytes"], address=port["mac"])
-    _shape(netlink, index, port.get("shape"))
+    _shape(netlink, index, port["interface"], port["shape"])
     netlink.link("set", index=index, state="up")
     netlink.addr("add", index=index, address=port["address"], prefixlen=port["prefix_bits"])
     if ipv6 and port["address6"] is not None:
@@ -153,7 +154,7 @@ def _finish_port(netlink: Any, port: Mapping[str, Any], ipv6: bool) -> None:
         )
 
 
-def _shape(netlink: Any, index: int, shape: Mapping[str, Any] | None) -> None:
+def _shape(netlink: Any, index: int, interface: str, shape: Mapping[str, Any] | None) -> None:
     """Put a token bucket in front of an interface: `rate_bytes_per_s`, `burst_bytes`, `queue_bytes`.
 
     Sent as a plain message because pyroute2's helper cannot express the frame overhead. Packets larger than
@@ -180,3 +181,9 @@ def _shape(netlink: Any, index: int, shape: Mapping[str, Any] | None) -> None:
     request["header"]["type"] = RTM_NEWQDISC
     request["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
     netlink.nlm_request_batch([request])
+    # Frames that leave one by one are received through NAPI with GRO, as on a network card, but only if the
+    # sender does not claim to segment TCP itself (drivers/net/veth.c). Without NAPI they are queued on
+    # whichever core a timer ran on, and arrive out of order.
+    offloads = IoctlEthtool(interface)
+    offloads.set_offload_flag("tcp-segmentation-offload", False)
+    offloads.set_offload_flag("generic-receive-offload", True)
