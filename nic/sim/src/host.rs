@@ -1,0 +1,254 @@
+//! A host: memory, queue pairs, and what the device does between them and the wire.
+
+use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use urxe_proto::{
+    AckMode, Completion, Instant, Payload, QpEvent, QueuePair, RemoteRange, Transmit, gather,
+};
+use urxe_wire::icrc::{Flow, Verdict};
+use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT};
+
+use crate::forge::assemble;
+use crate::memory::VecMemory;
+use crate::random::Random;
+
+/// Names a host of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u16);
+
+impl HostId {
+    /// Its address: 10.0.x.y, or in fd00::/16.
+    #[must_use]
+    pub const fn address(self, ipv6: bool) -> IpAddr {
+        let [high, low] = (self.0 + 1).to_be_bytes();
+        if ipv6 {
+            IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, self.0 + 1))
+        } else {
+            IpAddr::V4(Ipv4Addr::new(10, 0, high, low))
+        }
+    }
+}
+
+/// How a host treats acknowledgements that may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckPolicy {
+    /// They wait, as while the program polls.
+    Hold,
+    /// They go at once, as from the background thread.
+    Flush,
+    /// Either, at random each time.
+    Mixed,
+}
+
+/// Counters of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostStats {
+    /// Packets with a wrong ICRC.
+    pub bad_icrc: u64,
+    /// Packets with a right ICRC that make no sense.
+    pub malformed: u64,
+    /// Packets for no queue pair here, or not from its peer.
+    pub no_qp: u64,
+    /// Packets that a switch marked.
+    pub ecn_marked: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Host {
+    /// Its registered memory.
+    pub memory: VecMemory,
+    /// How it treats acknowledgements that may wait.
+    pub ack_policy: AckPolicy,
+    /// Its counters.
+    pub stats: HostStats,
+    id: HostId,
+    address: IpAddr,
+    qps: BTreeMap<Qpn, QueuePair>,
+    completions: VecDeque<(Instant, Completion)>,
+    events: VecDeque<(Qpn, QpEvent)>,
+    /// The queue pair whose turn to send it is.
+    turn: Qpn,
+    /// When it is scheduled to wake.
+    pub(crate) wake_at: Option<Instant>,
+}
+
+impl Host {
+    pub(crate) fn new(id: HostId, ipv6: bool) -> Self {
+        Self {
+            memory: VecMemory::default(),
+            ack_policy: AckPolicy::Hold,
+            stats: HostStats::default(),
+            id,
+            address: id.address(ipv6),
+            qps: BTreeMap::new(),
+            completions: VecDeque::new(),
+            events: VecDeque::new(),
+            turn: Qpn::default(),
+            wake_at: None,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn id(&self) -> HostId {
+        self.id
+    }
+
+    /// Its GID.
+    #[must_use]
+    pub fn gid(&self) -> Gid {
+        self.address.into()
+    }
+
+    /// A queue pair.
+    #[must_use]
+    pub fn qp(&self, number: Qpn) -> Option<&QueuePair> {
+        self.qps.get(&number)
+    }
+
+    pub(crate) fn qp_mut(&mut self, number: Qpn) -> Option<&mut QueuePair> {
+        self.qps.get_mut(&number)
+    }
+
+    pub(crate) fn insert(&mut self, qp: QueuePair) {
+        self.qps.insert(qp.number(), qp);
+    }
+
+    /// The next completion of any queue pair and when it was made.
+    pub fn poll_completion(&mut self) -> Option<(Instant, Completion)> {
+        self.completions.pop_front()
+    }
+
+    /// The next asynchronous event of any queue pair.
+    pub fn poll_event(&mut self) -> Option<(Qpn, QpEvent)> {
+        self.events.pop_front()
+    }
+
+    /// A UDP payload arrived from `from`.
+    pub(crate) fn handle_datagram(&mut self, now: Instant, from: IpAddr, udp_payload: &[u8]) {
+        // The peer's IPv4 ID is 0, so that this checks all 32 bits.
+        let verdict =
+            flow(from, self.address).map_or(Verdict::Bad, |flow| flow.verify(udp_payload, 0));
+        if verdict != Verdict::Exact {
+            self.stats.bad_icrc += 1;
+            return;
+        }
+        let Ok(packet) = Packet::parse(udp_payload) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let qp = self.qps.get_mut(&packet.header.bth.dest_qp);
+        let Some(qp) = qp.filter(|qp| qp.query().dest_gid == Gid::from(from)) else {
+            self.stats.no_qp += 1;
+            return;
+        };
+        qp.handle_packet(now, &packet, &mut self.memory);
+        self.collect(now, packet.header.bth.dest_qp);
+    }
+
+    /// Runs the timers that are due.
+    pub(crate) fn handle_timeouts(&mut self, now: Instant) {
+        let due = |qp: &QueuePair| qp.poll_timeout().is_some_and(|at| at <= now);
+        let numbers: Vec<_> = self
+            .qps
+            .iter()
+            .filter(|(_, qp)| due(qp))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in numbers {
+            if let Some(qp) = self.qps.get_mut(&number) {
+                qp.handle_timeout(now);
+            }
+            self.collect(now, number);
+        }
+    }
+
+    /// The queue pairs in the order of their turns.
+    pub(crate) fn turns(&self) -> Vec<(Qpn, Gid)> {
+        let peer = |(number, qp): (&Qpn, &QueuePair)| (*number, qp.query().dest_gid);
+        let later = self.qps.range(self.turn..).map(peer);
+        later.chain(self.qps.range(..self.turn).map(peer)).collect()
+    }
+
+    /// The next packet of a queue pair, whole, if it has one.
+    pub(crate) fn transmit(
+        &mut self,
+        now: Instant,
+        number: Qpn,
+        random: &mut Random,
+    ) -> Option<Vec<u8>> {
+        let mode = match self.ack_policy {
+            AckPolicy::Hold => AckMode::Hold,
+            AckPolicy::Flush => AckMode::Flush,
+            AckPolicy::Mixed if random.chance(500_000) => AckMode::Hold,
+            AckPolicy::Mixed => AckMode::Flush,
+        };
+        let packet = self.poll_qp(now, number, mode);
+        self.collect(now, number);
+        if packet.is_some() {
+            self.turn = Qpn::new(number.get() + 1);
+        }
+        packet
+    }
+
+    fn poll_qp(&mut self, now: Instant, number: Qpn, mode: AckMode) -> Option<Vec<u8>> {
+        let qp = self.qps.get_mut(&number)?;
+        let flow = flow(self.address, qp.query().dest_gid.to_ip())?;
+        loop {
+            let pd = qp.pd();
+            let Transmit { header, payload } = qp.poll_transmit(now, mode, &self.memory)?;
+            let bytes = match payload {
+                Payload::Empty => Ok(Vec::new()),
+                Payload::Bytes(bytes) => Ok(bytes.to_vec()),
+                Payload::Local { sges, offset, len } => {
+                    let mut bytes = vec![0; len as usize];
+                    gather(&self.memory, pd, sges, offset, &mut bytes).map(|()| bytes)
+                }
+                Payload::Remote { rkey, va, len } => self
+                    .memory
+                    .read_remote(pd, RemoteRange { rkey, va, len })
+                    .map(<[u8]>::to_vec),
+            };
+            match bytes {
+                Ok(bytes) => {
+                    let packet = assemble(&header, &bytes, &flow);
+                    assert!(packet.is_some(), "a header that does not emit: {header:?}");
+                    return packet;
+                }
+                Err(_) => qp.handle_memory_fault(),
+            }
+        }
+    }
+
+    /// The earliest time at which a queue pair wants attention.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.qps.values().filter_map(QueuePair::poll_timeout).min()
+    }
+
+    /// Takes what a queue pair has to say, and checks that it does not contradict itself.
+    pub(crate) fn collect(&mut self, now: Instant, number: Qpn) {
+        let Some(qp) = self.qps.get_mut(&number) else {
+            return;
+        };
+        qp.check_invariants();
+        while let Some(completion) = qp.poll_completion() {
+            self.completions.push_back((now, completion));
+        }
+        while let Some(event) = qp.poll_event() {
+            self.events.push_back((number, event));
+        }
+    }
+}
+
+/// The flow between two hosts. Both use the RoCE port as the source port, too.
+pub(crate) fn flow(src: IpAddr, dst: IpAddr) -> Option<Flow> {
+    Flow::new(
+        SocketAddr::new(src, ROCE_UDP_PORT),
+        SocketAddr::new(dst, ROCE_UDP_PORT),
+    )
+}
