@@ -1,0 +1,7 @@
+//! What the tests of the simulation share: seeds, random programs, and the model they are held against.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+pub mod driver;
+pub mod program;
+pub mod scenario;
+pub mod seeds;

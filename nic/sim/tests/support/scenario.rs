@@ -1,0 +1,281 @@
+//! A whole random scenario from a seed: two hosts, a link with faults, connections, a program in each
+//! direction.
+
+use urxe_proto::{Instant, PdId, QueueSide};
+use urxe_sim::{
+    AckPolicy, ConnectOptions, Fault, HostId, LinkConfig, Match, QpHandle, Random, Rights, Rule,
+    World,
+};
+use urxe_wire::{Mtu, Psn};
+
+use super::driver::{Driver, Outcome, Pace, SourceKeys};
+use super::program::{Mix, SOURCE_BYTES, generate};
+use super::seeds::is_replay;
+
+/// Virtual time that no scenario takes.
+pub const END: Instant = Instant::from_nanos(120_000_000_000);
+/// Events that no scenario takes.
+const STEPS_MAX: u64 = 20_000_000;
+
+pub const PD: PdId = PdId(3);
+
+/// How bad the link is, in parts per million and nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weather {
+    pub loss_ppm: u32,
+    pub duplicate_ppm: u32,
+    pub delay_ppm: u32,
+    pub delay_max_ns: u64,
+    pub corrupt_ppm: u32,
+    pub forge_ppm: u32,
+}
+
+impl Weather {
+    /// Up to 5 % loss, 3 % duplicates, 5 % reordered, 2 % corrupted; a fifth of each is none.
+    pub fn bad(random: &mut Random) -> Self {
+        let mut up_to = |max: u64| random.between(0, max).saturating_sub(max / 5) as u32;
+        Self {
+            loss_ppm: up_to(62_500),
+            duplicate_ppm: up_to(37_500),
+            delay_ppm: up_to(62_500),
+            corrupt_ppm: up_to(25_000),
+            delay_max_ns: u64::from(up_to(250_000)),
+            forge_ppm: 0,
+        }
+    }
+
+    pub fn rules(&self) -> Vec<Rule> {
+        let delay = Fault::Delay {
+            max_ns: self.delay_max_ns,
+        };
+        let duplicate = Fault::Duplicate {
+            max_ns: self.delay_max_ns,
+        };
+        [
+            (Fault::Drop, self.loss_ppm),
+            (duplicate, self.duplicate_ppm),
+            (delay, self.delay_ppm),
+            (Fault::Corrupt, self.corrupt_ppm),
+            (Fault::Forge, self.forge_ppm),
+        ]
+        .into_iter()
+        .filter(|(_, ppm)| *ppm > 0)
+        .map(|(fault, ppm)| Rule::chance(Match::All, fault, ppm))
+        .collect()
+    }
+}
+
+/// See the module.
+pub struct Scenario {
+    pub drivers: Vec<Driver>,
+    pub description: String,
+}
+
+fn any_psn(random: &mut Random) -> Psn {
+    let near = random.below(40) as u32;
+    match random.below(4) {
+        0 => Psn::new(0),
+        1 => Psn::new(0).sub(near),
+        2 => Psn::new(0x80_0000).sub(near),
+        _ => Psn::new(random.bits() as u32),
+    }
+}
+
+fn any_options(random: &mut Random) -> ConnectOptions {
+    ConnectOptions {
+        mtu: Mtu::ALL[random.index(Mtu::ALL.len())],
+        psn_a: any_psn(random),
+        psn_b: any_psn(random),
+        timeout: [0, 14, 15, 17][random.index(4)],
+        retry_count: 7,
+        rnr_retry: 7,
+        min_rnr_timer: random.between(1, 14) as u8,
+        max_rd_atomic: [1, 2, 4, 16][random.index(4)],
+        ..ConnectOptions::default()
+    }
+}
+
+fn any_pace(random: &mut Random) -> Pace {
+    let eager = random.chance(600_000);
+    Pace {
+        burst: random.between(1, 16),
+        pause_max_ns: [0, 1_000, 100_000, 3_000_000][random.index(4)],
+        recvs_at_first: if eager { 200 } else { random.between(1, 4) },
+        recv_pause_max_ns: [1_000, 50_000, 2_000_000][random.index(3)],
+    }
+}
+
+fn any_link(random: &mut Random) -> LinkConfig {
+    LinkConfig {
+        delay_ns: [500, 5_000, 50_000, 1_000_000][random.index(4)],
+        rate_gbps: [1, 10, 100][random.index(3)],
+        mtu_bytes: 4_300,
+    }
+}
+
+/// Puts a random scenario into `slot`.
+pub fn build(seed: u64, weather: Option<Weather>, slot: &mut Option<World>) -> Scenario {
+    let mut random = Random::new(seed ^ 0x5eed);
+    let world = slot.insert(World::new(seed, random.chance(300_000)));
+    if is_replay() {
+        world.trace.keep_lines();
+    }
+    let weather = weather.unwrap_or_else(|| Weather::bad(&mut random));
+    let link = any_link(&mut random);
+    let hosts = [world.add_host(), world.add_host()];
+    world.add_link(hosts[0], hosts[1], link, &weather.rules());
+    let policies = [AckPolicy::Hold, AckPolicy::Flush, AckPolicy::Mixed];
+    for host in hosts {
+        world.host_mut(host).ack_policy = policies[random.index(3)];
+    }
+    let mut description = format!("{weather:?}\n{link:?}\n");
+    let mut drivers = Vec::new();
+    for _ in 0..random.between(1, 3) {
+        let options = any_options(&mut random);
+        description.push_str(&format!("{options:?}\n"));
+        let (a, b) = world.connect(hosts[0], hosts[1], PD, &options);
+        drivers.extend(both_directions(world, &mut random, (a, b), &options));
+    }
+    Scenario {
+        drivers,
+        description,
+    }
+}
+
+fn source(world: &mut World, host: HostId, random: &mut Random) -> (u32, Vec<u8>) {
+    let mut bytes = vec![0; SOURCE_BYTES];
+    random.fill(&mut bytes);
+    let rights = Rights {
+        remote_read: true,
+        ..Rights::default()
+    };
+    (
+        world
+            .host_mut(host)
+            .memory
+            .register(PD, rights, bytes.clone()),
+        bytes,
+    )
+}
+
+fn both_directions(
+    world: &mut World,
+    random: &mut Random,
+    (a, b): (QpHandle, QpHandle),
+    options: &ConnectOptions,
+) -> [Driver; 2] {
+    let (a_key, a_source) = source(world, a.host, random);
+    let (b_key, b_source) = source(world, b.host, random);
+    let mut direction = |ends, keys, own: &[u8], peer: &[u8]| {
+        let mix = Mix {
+            ops: random.between(1, 40),
+            mtu_bytes: options.mtu.bytes(),
+            inline_bytes: options.capacity.inline_bytes as usize,
+        };
+        let program = generate(random, mix, own, peer);
+        let (pace, seed) = (any_pace(random), random.bits());
+        Driver::new(world, ends, PD, program, keys, pace, Random::new(seed))
+    };
+    [
+        direction(
+            (a, b),
+            SourceKeys {
+                requester: a_key,
+                responder: b_key,
+            },
+            &a_source,
+            &b_source,
+        ),
+        direction(
+            (b, a),
+            SourceKeys {
+                requester: b_key,
+                responder: a_key,
+            },
+            &b_source,
+            &a_source,
+        ),
+    ]
+}
+
+impl Scenario {
+    /// Runs until every direction is done or has failed, then until nothing happens any more.
+    pub fn run(&mut self, world: &mut World) {
+        let mut steps = 0;
+        while self
+            .drivers
+            .iter()
+            .any(|driver| driver.outcome() == Outcome::Running)
+        {
+            steps += 1;
+            self.step(world);
+            assert!(
+                world.now() < END && steps < STEPS_MAX,
+                "stuck: {}",
+                self.stuck(world)
+            );
+        }
+        while world.step() {
+            self.observe(world);
+            assert!(
+                world.now() < END,
+                "does not come to rest: {}",
+                self.stuck(world)
+            );
+        }
+    }
+
+    fn step(&mut self, world: &mut World) {
+        let own = self.drivers.iter().filter_map(Driver::next_at).min();
+        match (own, world.next_at()) {
+            (Some(own), next) if next.is_none_or(|next| own <= next) => {
+                world.run_until(own);
+                for driver in &mut self.drivers {
+                    driver.act(world);
+                }
+            }
+            (_, Some(_)) => {
+                world.step();
+            }
+            _ => panic!("nothing will ever happen again: {}", self.stuck(world)),
+        }
+        self.observe(world);
+    }
+
+    fn observe(&mut self, world: &mut World) {
+        for host in [HostId(0), HostId(1)] {
+            while let Some((_, completion)) = world.host_mut(host).poll_completion() {
+                let qp = QpHandle {
+                    host,
+                    number: completion.qp,
+                };
+                for driver in &mut self.drivers {
+                    match completion.side() {
+                        QueueSide::Send if driver.requester == qp => {
+                            driver.handle_send_completion(world, &completion);
+                        }
+                        QueueSide::Recv if driver.responder == qp => {
+                            driver.handle_recv_completion(world, &completion);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn stuck(&self, world: &World) -> String {
+        let mut text = format!("at {:?} in\n{}", world.now(), self.description);
+        for driver in &self.drivers {
+            let qp = world.qp(driver.requester);
+            text.push_str(&format!(
+                "{:?}: {:?} {:?} {:?}\n",
+                driver.requester,
+                driver.outcome(),
+                qp.state(),
+                qp.stats()
+            ));
+        }
+        text
+    }
+}
