@@ -1,0 +1,206 @@
+//! Completion channels: a descriptor that is readable when a completion queue has news.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use urxe_udp::{Interest, Waiter};
+
+use crate::nic::Nic;
+
+/// An eventfd that counts (`EFD_SEMAPHORE`): one read, one event. Blocking until the program says
+/// otherwise with `fcntl`, as the verbs interface allows.
+#[derive(Debug)]
+pub(crate) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: plain integers; a descriptor that is not negative is ours.
+        unsafe {
+            match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) {
+                -1 => Err(io::Error::last_os_error()),
+                fd => Ok(Self(OwnedFd::from_raw_fd(fd))),
+            }
+        }
+    }
+
+    /// Makes one more event readable.
+    pub(crate) fn signal(&self) {
+        let one: u64 = 1;
+        // SAFETY: eight bytes at a u64. It fails only at 2^64 - 2 events, more than memory holds.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Takes one event: blocks, or fails with EAGAIN, as the descriptor is set.
+    pub(crate) fn take(&self) -> io::Result<()> {
+        let mut count: u64 = 0;
+        // SAFETY: eight bytes at a u64.
+        let got = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+        if got == 8 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    fn is_nonblocking(&self) -> bool {
+        // SAFETY: plain integers.
+        let flags = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_GETFL) };
+        flags >= 0 && flags & libc::O_NONBLOCK != 0
+    }
+
+    fn is_readable(&self) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+}
+
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A completion channel. Completion queues that were armed put their cookies into it.
+#[derive(Debug)]
+pub struct CompletionChannel {
+    nic: Weak<Nic>,
+    fd: EventFd,
+    cookies: Mutex<VecDeque<u64>>,
+    /// The program blocks in [`Self::wait`], so that nobody else has to watch the sockets.
+    is_waited_in: AtomicBool,
+    /// Waits for the descriptor and the sockets; kept between calls, made anew for a second thread.
+    waiter: Mutex<Option<Waiter>>,
+}
+
+impl CompletionChannel {
+    pub(crate) fn new(nic: &Arc<Nic>) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            nic: Arc::downgrade(nic),
+            fd: EventFd::new()?,
+            cookies: Mutex::default(),
+            is_waited_in: AtomicBool::new(false),
+            waiter: Mutex::new(None),
+        }))
+    }
+
+    /// The descriptor: readable while events wait. It may be polled and made non-blocking, not read.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub(crate) fn push(&self, cookie: u64) {
+        self.cookies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(cookie);
+        self.fd.signal();
+    }
+
+    /// Forgets the events of a completion queue that is destroyed.
+    pub fn forget(&self, cookie: u64) {
+        let mut cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = cookies.len();
+        cookies.retain(|c| *c != cookie);
+        for _ in cookies.len()..before {
+            // One count of the descriptor belonged to each. Not blocking: it is readable.
+            if self.fd.is_readable() {
+                let _ = self.fd.take();
+            }
+        }
+    }
+
+    /// Whether the program waits in [`Self::wait`] rather than in a `poll` of its own.
+    pub(crate) fn is_waited_in(&self) -> bool {
+        self.is_waited_in.load(Ordering::Relaxed)
+    }
+
+    /// The cookie of the next completion queue with news. While it blocks, the calling thread runs the
+    /// engine.
+    ///
+    /// # Errors
+    /// EAGAIN if the descriptor is non-blocking and there is none; EINTR when a signal came.
+    pub fn wait(&self) -> io::Result<u64> {
+        if !self.fd.is_nonblocking()
+            && let Some(nic) = self.nic.upgrade()
+        {
+            self.is_waited_in.store(true, Ordering::Relaxed);
+            self.run_engine_until_readable(&nic)?;
+        }
+        loop {
+            self.fd.take()?;
+            let cookie = self
+                .cookies
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_front();
+            if let Some(cookie) = cookie {
+                return Ok(cookie);
+            }
+        }
+    }
+
+    fn has_cookie(&self) -> bool {
+        !self
+            .cookies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+
+    fn run_engine_until_readable(&self, nic: &Arc<Nic>) -> io::Result<()> {
+        if self.has_cookie() {
+            return Ok(());
+        }
+        let _presence = nic.progress().enter_blocking();
+        let kept = self
+            .waiter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let mut waiter = match kept {
+            Some(waiter) => waiter,
+            None => self.new_waiter(nic)?,
+        };
+        let result = self.wait_with(nic, &mut waiter);
+        if nic.is_started() {
+            *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiter);
+        }
+        result
+    }
+
+    fn new_waiter(&self, nic: &Nic) -> io::Result<Waiter> {
+        let waiter = Waiter::new()?;
+        waiter.add(&self.fd, u64::MAX, Interest::READ)?;
+        nic.watch(&waiter)?;
+        Ok(waiter)
+    }
+
+    fn wait_with(&self, nic: &Nic, waiter: &mut Waiter) -> io::Result<()> {
+        loop {
+            let deadline = nic.run_waiting();
+            if self.has_cookie() {
+                return Ok(());
+            }
+            let timeout_ns = deadline.map(|at| at.since(crate::clock::now()));
+            let ready = waiter.wait(timeout_ns)?;
+            if ready.is_empty() && timeout_ns.is_none() {
+                return Err(io::Error::from_raw_os_error(libc::EINTR));
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The engine: everything that moves when packets come and go. One lock, held by whoever makes
+//! progress.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use urxe_proto::Instant;
+use urxe_udp::RecvBuffer;
+
+use crate::events::EventQueue;
+use crate::memory::MemoryTable;
+use crate::nic::DeviceStats;
+use crate::port::{Port, Ports};
+use crate::table::QpTable;
+use crate::timers::Timers;
+use crate::transmit::Outgoing;
+
+pub(crate) use urxe_proto::AckMode;
+
+/// Packets of one queue pair before the others get their turn.
+const PACKETS_PER_TURN: usize = 128;
+
+/// See the module.
+pub(crate) struct Engine {
+    pub(crate) qps: QpTable,
+    pub(crate) memory: MemoryTable,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) stats: DeviceStats,
+    pub(crate) buffer: RecvBuffer,
+    /// Bound when the first queue pair is made: a program that only looks takes no slot.
+    pub(crate) sockets: Option<Ports>,
+    pub(crate) timers: Timers,
+    outgoing: Outgoing,
+    /// Queue pairs that may have something to send, each at most once.
+    ready: VecDeque<u16>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({} queue pairs)", self.qps.len())
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(events: Arc<EventQueue>) -> Self {
+        Self {
+            qps: QpTable::new(),
+            memory: MemoryTable::default(),
+            events,
+            stats: DeviceStats::default(),
+            buffer: RecvBuffer::new(),
+            sockets: None,
+            timers: Timers::default(),
+            outgoing: Outgoing::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn ports(&self) -> &[Port] {
+        self.sockets.as_ref().map_or(&[], |sockets| &sockets.ports)
+    }
+
+    /// One round: timers, packets in, packets out. Acknowledgements may wait for company in a round
+    /// that brought something; the next empty one sends them.
+    pub(crate) fn run(&mut self, now: Instant) {
+        self.expire(now);
+        let received = self.receive(now, false);
+        let mode = if received == 0 {
+            AckMode::Flush
+        } else {
+            AckMode::Hold
+        };
+        self.transmit(now, mode);
+    }
+
+    /// A round of the background thread, which has no reply of the program to wait for: an
+    /// acknowledgement waits only after a single packet, the likely half of a ping-pong.
+    pub(crate) fn run_in_background(&mut self, now: Instant) {
+        self.expire(now);
+        let received = self.receive(now, true);
+        let mode = if received <= 1 {
+            AckMode::Hold
+        } else {
+            AckMode::Flush
+        };
+        self.transmit(now, mode);
+    }
+
+    /// The queue pair at `index` may have something to send.
+    pub(crate) fn mark_ready(&mut self, index: u16) {
+        if let Some(slot) = self.qps.get_mut(index)
+            && !slot.is_ready
+        {
+            slot.is_ready = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some(index) = self.timers.pop(now) {
+            let Some(slot) = self.qps.get_mut(index) else {
+                continue;
+            };
+            slot.armed = None;
+            if slot.qp.poll_timeout().is_some_and(|at| at <= now) {
+                slot.qp.handle_timeout(now);
+                slot.deliver(&self.events);
+                self.mark_ready(index);
+            } else {
+                self.arm(index);
+            }
+        }
+    }
+
+    /// Makes sure that the timers know the queue pair's deadline.
+    fn arm(&mut self, index: u16) {
+        let Some(slot) = self.qps.get_mut(index) else {
+            return;
+        };
+        if let Some(at) = slot.qp.poll_timeout()
+            && slot.armed.is_none_or(|armed| at < armed)
+        {
+            slot.armed = Some(at);
+            self.timers.insert(at, index);
+        }
+    }
+
+    /// Sends what may be sent, queue pair by queue pair.
+    pub(crate) fn transmit(&mut self, now: Instant, mode: AckMode) {
+        if self.outgoing.is_blocked() {
+            self.flush();
+        }
+        for _ in 0..self.ready.len() {
+            if self.outgoing.is_blocked() {
+                return;
+            }
+            let Some(index) = self.ready.pop_front() else {
+                break;
+            };
+            self.transmit_from(index, now, mode);
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        let ports = self
+            .sockets
+            .as_ref()
+            .map_or(&[][..], |sockets| &sockets.ports);
+        self.outgoing.flush(ports, &mut self.stats);
+    }
+
+    fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode) {
+        let ports = self
+            .sockets
+            .as_ref()
+            .map_or(&[][..], |sockets| &sockets.ports);
+        let Some(slot) = self.qps.get_mut(index) else {
+            return;
+        };
+        slot.is_ready = false;
+        let pd = slot.qp.pd();
+        let mut has_more = true;
+        let Some(path) = &slot.path else { return };
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(transmit) = slot.qp.poll_transmit(now, mode, &self.memory) else {
+                has_more = false;
+                break;
+            };
+            let pushed =
+                self.outgoing
+                    .push(&transmit, pd, path, &self.memory, ports, &mut self.stats);
+            if pushed.is_err() {
+                slot.qp.handle_memory_fault();
+            }
+            if self.outgoing.is_blocked() {
+                break;
+            }
+        }
+        slot.deliver(&self.events);
+        if has_more || slot.qp.owes_response() {
+            self.mark_ready(index);
+        }
+        self.arm(index);
+    }
+
+    /// The memory that waiting packets point to is going away.
+    pub(crate) fn discard_outgoing(&mut self) {
+        self.outgoing.discard();
+    }
+
+    /// The socket to wait for before more can be sent.
+    pub(crate) fn blocked_port(&self) -> Option<usize> {
+        self.outgoing.blocked_port()
+    }
+}

@@ -1,0 +1,78 @@
+//! Asynchronous events of a device.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Mutex;
+
+use urxe_proto::QpEvent;
+use urxe_wire::Qpn;
+
+use crate::channel::EventFd;
+
+/// An asynchronous event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsyncEvent {
+    /// What happened.
+    pub kind: AsyncEventKind,
+}
+
+/// What an asynchronous event tells, and of which object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEventKind {
+    /// Of a queue pair.
+    Qp(Qpn, QpEvent),
+    /// A completion queue overran; the value is its cookie.
+    CqOverrun(u64),
+}
+
+/// The events that a program has not read.
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    queue: Mutex<VecDeque<AsyncEvent>>,
+    fd: EventFd,
+}
+
+impl EventQueue {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            queue: Mutex::default(),
+            fd: EventFd::new()?,
+        })
+    }
+
+    pub(crate) fn push(&self, kind: AsyncEventKind) {
+        self.queue
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .push_back(AsyncEvent { kind });
+        self.fd.signal();
+    }
+
+    /// Takes the next event; waits for it unless the descriptor is non-blocking.
+    pub(crate) fn next(&self) -> io::Result<AsyncEvent> {
+        loop {
+            self.fd.take()?;
+            let mut queue = self
+                .queue
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Some(event) = queue.pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Forgets the events of a queue pair that is destroyed.
+    pub(crate) fn forget_qp(&self, number: Qpn) {
+        let mut queue = self
+            .queue
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        queue.retain(|event| !matches!(event.kind, AsyncEventKind::Qp(qp, _) if qp == number));
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}

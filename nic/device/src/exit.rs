@@ -1,0 +1,25 @@
+//! What a process owes its peers when it ends.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::nic::Nic;
+
+static OPENED: Mutex<Vec<Weak<Nic>>> = Mutex::new(Vec::new());
+
+pub(crate) fn remember(nic: &Arc<Nic>) {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    opened.retain(|nic| nic.strong_count() > 0);
+    opened.push(Arc::downgrade(nic));
+}
+
+/// Sends the acknowledgements that are still held back: the peer's requests were executed, and it must
+/// not take them for lost. To be called when the process exits.
+pub fn at_exit() {
+    // try_lock: a thread that was ended while it held the lock must not stop the exit.
+    let Ok(opened) = OPENED.try_lock() else {
+        return;
+    };
+    for nic in opened.iter().filter_map(Weak::upgrade) {
+        nic.flush_owed();
+    }
+}

@@ -1,0 +1,113 @@
+//! The devices of this host: one per network interface that has an address.
+
+use std::io;
+use std::net::SocketAddr;
+
+use urxe_udp::{Interface, InterfaceAddress, interfaces};
+use urxe_wire::{Gid, Mtu};
+
+/// Prefix of every device's name.
+const NAME_PREFIX: &str = "urxe_";
+
+/// A device, as it is before it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// `urxe_` and the interface's name.
+    pub name: String,
+    /// The network interface.
+    pub netdev: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// Its MTU, bytes.
+    pub netdev_mtu_bytes: u32,
+    /// Whether it can carry packets now.
+    pub is_up: bool,
+    /// Node GUID, in network byte order.
+    pub guid: [u8; 8],
+    /// GID table: IPv4 addresses first, then IPv6, each in the interface's order.
+    pub gids: Vec<GidEntry>,
+}
+
+/// An entry of a GID table. Every entry is of type RoCE v2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// The GID.
+    pub gid: Gid,
+    /// The scope of an IPv6 link-local address, else 0.
+    pub scope_id: u32,
+}
+
+impl GidEntry {
+    /// The socket address of UDP port `port` at this GID.
+    pub(crate) fn with_port(&self, port: u16) -> SocketAddr {
+        socket_address(self.gid, self.scope_id, port)
+    }
+}
+
+/// The socket address of a GID as seen from an interface with index `scope_id`.
+pub(crate) fn socket_address(gid: Gid, scope_id: u32, port: u16) -> SocketAddr {
+    match SocketAddr::new(gid.to_ip(), port) {
+        SocketAddr::V6(mut v6) if v6.ip().is_unicast_link_local() => {
+            v6.set_scope_id(scope_id);
+            v6.into()
+        }
+        other => other,
+    }
+}
+
+impl DeviceInfo {
+    /// The largest path MTU that the interface takes.
+    #[must_use]
+    pub fn active_mtu(&self) -> Mtu {
+        Mtu::for_link(self.netdev_mtu_bytes).unwrap_or(Mtu::B256)
+    }
+
+    fn new(interface: &Interface) -> Option<Self> {
+        let usable = |a: &&InterfaceAddress| !a.tentative && !a.duplicate;
+        let mut gids: Vec<GidEntry> = interface
+            .addresses
+            .iter()
+            .filter(usable)
+            .map(|a| GidEntry {
+                gid: Gid::from(a.ip),
+                scope_id: a.scope_id,
+            })
+            .collect();
+        gids.sort_by_key(|entry| entry.gid.to_ip().is_ipv6());
+        if gids.is_empty() || !interface.up || Mtu::for_link(interface.mtu_bytes).is_none() {
+            return None;
+        }
+        Some(Self {
+            name: format!("{NAME_PREFIX}{}", interface.name),
+            netdev: interface.name.clone(),
+            ifindex: interface.index,
+            netdev_mtu_bytes: interface.mtu_bytes,
+            is_up: interface.running || interface.loopback,
+            guid: guid(interface, gids[0].gid),
+            gids,
+        })
+    }
+}
+
+/// An EUI-64 of the interface's MAC address (RFC 4291, appendix A); without a MAC, of its address.
+fn guid(interface: &Interface, first: Gid) -> [u8; 8] {
+    match interface.mac {
+        Some([a, b, c, d, e, f]) if interface.mac != Some([0; 6]) => {
+            [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
+        }
+        _ => {
+            let mut low = [0; 8];
+            low.copy_from_slice(&first.0[8..]);
+            low[0] |= 2;
+            low
+        }
+    }
+}
+
+/// All devices, by interface index.
+///
+/// # Errors
+/// When the interfaces cannot be listed.
+pub fn list() -> io::Result<Vec<DeviceInfo>> {
+    Ok(interfaces()?.iter().filter_map(DeviceInfo::new).collect())
+}

@@ -1,0 +1,487 @@
+//! Memory regions: which of the process's memory a key opens, for whom and for what. Everything that
+//! reads or writes a program's memory does it here, after a check of key, protection domain, bounds
+//! and rights.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use rustc_hash::FxHashMap;
+use urxe_proto::{
+    AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, Sge,
+};
+
+use crate::error::Error;
+
+bitflags::bitflags! {
+    /// Rights to a region. Bit values are those of `enum ibv_access_flags`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Access: u32 {
+        /// This host's queue pairs may place data in it.
+        const LOCAL_WRITE = 1 << 0;
+        /// Peers may RDMA WRITE.
+        const REMOTE_WRITE = 1 << 1;
+        /// Peers may RDMA READ.
+        const REMOTE_READ = 1 << 2;
+        /// Peers may use atomics.
+        const REMOTE_ATOMIC = 1 << 3;
+        /// Addresses in the region count from zero.
+        const ZERO_BASED = 1 << 5;
+        /// Pages need not be pinned; ours never are.
+        const ON_DEMAND = 1 << 6;
+        /// A hint for the bus; without meaning here.
+        const HUGE_PAGES = 1 << 7;
+        /// Optional flags (`IBV_ACCESS_OPTIONAL_RANGE`), which a device may ignore.
+        const OPTIONAL = 0x3ff0_0000;
+    }
+}
+
+/// A protection domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pd(pub(crate) u32);
+
+impl Pd {
+    pub(crate) const fn id(self) -> PdId {
+        PdId(self.0)
+    }
+}
+
+/// A registered region, as the program sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRegion {
+    /// Key for the program's own work requests.
+    pub lkey: u32,
+    /// Key for peers.
+    pub rkey: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    pd: PdId,
+    /// Address in the process.
+    host: u64,
+    /// Address by which work requests and peers name the first byte.
+    base: u64,
+    len: u64,
+    access: Access,
+}
+
+impl Region {
+    /// The process's address of `len` bytes at `va`.
+    fn translate(&self, va: u64, len: u64) -> Result<u64, AccessError> {
+        let offset = va.checked_sub(self.base).ok_or(AccessError::OutOfBounds)?;
+        let end = offset.checked_add(len).ok_or(AccessError::OutOfBounds)?;
+        if end > self.len {
+            return Err(AccessError::OutOfBounds);
+        }
+        Ok(self.host + offset)
+    }
+}
+
+/// All regions of an opened device.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryTable {
+    regions: FxHashMap<u32, Region>,
+    next_pd: u32,
+    regions_per_pd: FxHashMap<PdId, u32>,
+}
+
+impl MemoryTable {
+    pub(crate) fn alloc_pd(&mut self) -> Pd {
+        self.next_pd += 1;
+        let pd = Pd(self.next_pd);
+        self.regions_per_pd.insert(pd.id(), 0);
+        pd
+    }
+
+    pub(crate) fn dealloc_pd(&mut self, pd: Pd) -> Result<(), Error> {
+        match self.regions_per_pd.get(&pd.id()) {
+            None => Err(Error::Gone("the protection domain")),
+            Some(0) => {
+                self.regions_per_pd.remove(&pd.id());
+                Ok(())
+            }
+            Some(_) => Err(Error::Busy("the protection domain")),
+        }
+    }
+
+    /// Counts an object that keeps the protection domain in use.
+    pub(crate) fn use_pd(&mut self, pd: Pd) -> Result<(), Error> {
+        let users = self.regions_per_pd.get_mut(&pd.id());
+        *users.ok_or(Error::Gone("the protection domain"))? += 1;
+        Ok(())
+    }
+
+    pub(crate) fn release_pd(&mut self, pd: PdId) {
+        if let Some(users) = self.regions_per_pd.get_mut(&pd) {
+            *users = users.saturating_sub(1);
+        }
+    }
+
+    pub(crate) fn register(
+        &mut self,
+        pd: Pd,
+        host: u64,
+        len: u64,
+        base: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
+            && !access.contains(Access::LOCAL_WRITE)
+        {
+            return Err(Error::Invalid(
+                "remote write and remote atomic access need local write access".into(),
+            ));
+        }
+        if host.checked_add(len).is_none() || base.checked_add(len).is_none() {
+            return Err(Error::Invalid(format!(
+                "{len} bytes at {host:#x} wrap around"
+            )));
+        }
+        self.use_pd(pd)?;
+        let key = self.fresh_key()?;
+        self.regions.insert(
+            key,
+            Region {
+                pd: pd.id(),
+                host,
+                base,
+                len,
+                access,
+            },
+        );
+        Ok(MemoryRegion {
+            lkey: key,
+            rkey: key,
+        })
+    }
+
+    /// Keys are random: a key that can be guessed opens memory to whoever can reach the port
+    /// (ReDMArk, USENIX Security 2021).
+    fn fresh_key(&self) -> Result<u32, Error> {
+        loop {
+            let key = crate::table::random_u32()?;
+            // Zero means "no key" to programs.
+            if key != 0 && !self.regions.contains_key(&key) {
+                return Ok(key);
+            }
+        }
+    }
+
+    pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), Error> {
+        let region = self
+            .regions
+            .remove(&lkey)
+            .ok_or(Error::Gone("the memory region"))?;
+        self.release_pd(region.pd);
+        Ok(())
+    }
+
+    fn region(&self, pd: PdId, key: u32) -> Result<&Region, AccessError> {
+        let region = self.regions.get(&key).ok_or(AccessError::UnknownKey)?;
+        if region.pd == pd {
+            Ok(region)
+        } else {
+            Err(AccessError::WrongPd)
+        }
+    }
+
+    /// The process's address of `len` bytes at `offset` into `sge`.
+    pub(crate) fn local(
+        &self,
+        pd: PdId,
+        sge: &Sge,
+        offset: u32,
+        len: usize,
+        access: LocalAccess,
+    ) -> Result<u64, AccessError> {
+        let region = self.region(pd, sge.lkey)?;
+        if access == LocalAccess::Write && !region.access.contains(Access::LOCAL_WRITE) {
+            return Err(AccessError::Denied);
+        }
+        if u64::from(offset) + len as u64 > u64::from(sge.len) {
+            return Err(AccessError::OutOfBounds);
+        }
+        let va = sge
+            .addr
+            .checked_add(u64::from(offset))
+            .ok_or(AccessError::OutOfBounds)?;
+        region.translate(va, len as u64)
+    }
+
+    /// The process's address of a range that a peer names.
+    pub(crate) fn remote(
+        &self,
+        pd: PdId,
+        range: RemoteRange,
+        access: RemoteAccess,
+    ) -> Result<u64, AccessError> {
+        let region = self.region(pd, range.rkey)?;
+        let right = match access {
+            RemoteAccess::Read => Access::REMOTE_READ,
+            RemoteAccess::Write => Access::REMOTE_WRITE,
+            RemoteAccess::Atomic => Access::REMOTE_ATOMIC,
+        };
+        if !region.access.contains(right) {
+            return Err(AccessError::Denied);
+        }
+        region.translate(range.va, u64::from(range.len))
+    }
+}
+
+impl Memory for MemoryTable {
+    fn check_local(&self, pd: PdId, sge: &Sge, access: LocalAccess) -> Result<(), AccessError> {
+        if sge.len == 0 {
+            return Ok(());
+        }
+        self.local(pd, sge, 0, sge.len as usize, access).map(drop)
+    }
+
+    fn check_remote(
+        &self,
+        pd: PdId,
+        range: RemoteRange,
+        access: RemoteAccess,
+    ) -> Result<(), AccessError> {
+        self.remote(pd, range, access).map(drop)
+    }
+
+    fn write_local(
+        &mut self,
+        pd: PdId,
+        sge: &Sge,
+        offset: u32,
+        bytes: &[u8],
+    ) -> Result<(), AccessError> {
+        let to = self.local(pd, sge, offset, bytes.len(), LocalAccess::Write)?;
+        // SAFETY: the range lies in a region that the program registered for writing.
+        unsafe { place(to, bytes) };
+        Ok(())
+    }
+
+    fn read_local(
+        &self,
+        pd: PdId,
+        sge: &Sge,
+        offset: u32,
+        out: &mut [u8],
+    ) -> Result<(), AccessError> {
+        let from = self.local(pd, sge, offset, out.len(), LocalAccess::Read)?;
+        // SAFETY: the range lies in a region that the program registered.
+        unsafe { take(from, out) };
+        Ok(())
+    }
+
+    fn write_remote(
+        &mut self,
+        pd: PdId,
+        range: RemoteRange,
+        bytes: &[u8],
+    ) -> Result<(), AccessError> {
+        let to = self.remote(pd, range, RemoteAccess::Write)?;
+        // SAFETY: the range lies in a region that the program registered for remote writing, and
+        // `bytes` is as long as the range (checked by the caller's contract, and here by the slice).
+        unsafe { place(to, &bytes[..range.len as usize]) };
+        Ok(())
+    }
+
+    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
+        if !va.is_multiple_of(8) {
+            return Err(AccessError::Misaligned);
+        }
+        let at = self.remote(pd, RemoteRange { rkey, va, len: 8 }, RemoteAccess::Atomic)?;
+        if !at.is_multiple_of(8) {
+            return Err(AccessError::Misaligned);
+        }
+        // SAFETY: eight aligned bytes in a region registered for remote atomics.
+        let cell = unsafe { AtomicU64::from_ptr(at as *mut u64) };
+        Ok(match op {
+            AtomicOp::FetchAdd { add } => cell.fetch_add(add, Ordering::AcqRel),
+            AtomicOp::CompareSwap { compare, swap } => cell
+                .compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire)
+                .unwrap_or_else(|old| old),
+        })
+    }
+
+    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), AccessError> {
+        // Only memory windows can be invalidated by a peer (IBTA 10.6.3); there are none yet.
+        self.region(pd, rkey)?;
+        Err(AccessError::Denied)
+    }
+}
+
+/// Copies `bytes` to the process's address `to`, the last byte last: programs poll the end of a
+/// buffer to learn that all of it has arrived.
+///
+/// # Safety
+/// `to` must be writable for `bytes.len()` bytes.
+unsafe fn place(to: u64, bytes: &[u8]) {
+    let Some((last, body)) = bytes.split_last() else {
+        return;
+    };
+    let to = to as *mut u8;
+    // SAFETY: the caller's promise; `bytes` is ours, so the two do not overlap.
+    unsafe {
+        std::ptr::copy_nonoverlapping(body.as_ptr(), to, body.len());
+        AtomicU8::from_ptr(to.add(body.len())).store(*last, Ordering::Release);
+    }
+}
+
+/// Copies from the process's address `from`.
+///
+/// # Safety
+/// `from` must be readable for `out.len()` bytes.
+pub(crate) unsafe fn take(from: u64, out: &mut [u8]) {
+    // SAFETY: the caller's promise; `out` is ours, so the two do not overlap.
+    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, out.as_mut_ptr(), out.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> (MemoryTable, Pd, Vec<u8>) {
+        let mut table = MemoryTable::default();
+        let pd = table.alloc_pd();
+        (table, pd, vec![0; 64])
+    }
+
+    fn register(table: &mut MemoryTable, pd: Pd, memory: &[u8], access: Access) -> MemoryRegion {
+        let host = memory.as_ptr() as u64;
+        table
+            .register(pd, host, memory.len() as u64, host, access)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_write_outside_the_region_touches_nothing() {
+        let (mut table, pd, memory) = table();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let mr = register(&mut table, pd, &memory[..32], access);
+        let va = memory.as_ptr() as u64 + 24;
+        let range = RemoteRange {
+            rkey: mr.rkey,
+            va,
+            len: 9,
+        };
+        assert_eq!(
+            table.write_remote(pd.id(), range, &[1; 9]),
+            Err(AccessError::OutOfBounds)
+        );
+        let wrapped = RemoteRange {
+            rkey: mr.rkey,
+            va: u64::MAX - 3,
+            len: 8,
+        };
+        assert_eq!(
+            table.write_remote(pd.id(), wrapped, &[1; 8]),
+            Err(AccessError::OutOfBounds)
+        );
+        assert!(memory.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn key_protection_domain_and_rights_are_checked() {
+        let (mut table, pd, memory) = table();
+        let other = table.alloc_pd();
+        let mr = register(&mut table, pd, &memory, Access::LOCAL_WRITE);
+        let range = RemoteRange {
+            rkey: mr.rkey,
+            va: memory.as_ptr() as u64,
+            len: 1,
+        };
+        assert_eq!(
+            table.write_remote(pd.id(), range, &[1]),
+            Err(AccessError::Denied)
+        );
+        assert_eq!(
+            table.write_remote(other.id(), range, &[1]),
+            Err(AccessError::WrongPd)
+        );
+        let guessed = RemoteRange {
+            rkey: mr.rkey ^ 1,
+            ..range
+        };
+        assert_eq!(
+            table.write_remote(pd.id(), guessed, &[1]),
+            Err(AccessError::UnknownKey)
+        );
+        table.deregister(mr.lkey).unwrap();
+        let sge = Sge {
+            addr: memory.as_ptr() as u64,
+            len: 1,
+            lkey: mr.lkey,
+        };
+        assert_eq!(
+            table.write_local(pd.id(), &sge, 0, &[1]),
+            Err(AccessError::UnknownKey)
+        );
+    }
+
+    #[test]
+    fn remote_write_needs_local_write() {
+        let (mut table, pd, memory) = table();
+        let host = memory.as_ptr() as u64;
+        assert!(
+            table
+                .register(pd, host, 64, host, Access::REMOTE_WRITE)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn addresses_count_from_the_base_that_was_asked_for() {
+        let (mut table, pd, memory) = table();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let mr = table
+            .register(pd, memory.as_ptr() as u64, 64, 0, access)
+            .unwrap();
+        let range = RemoteRange {
+            rkey: mr.rkey,
+            va: 10,
+            len: 3,
+        };
+        table.write_remote(pd.id(), range, b"abc").unwrap();
+        assert_eq!(&memory[10..13], b"abc");
+    }
+
+    #[test]
+    fn atomics_return_the_old_value_and_want_alignment() {
+        let (mut table, pd, _) = table();
+        let cell = Box::new(5u64);
+        let at = std::ptr::from_ref(&*cell) as u64;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
+        let mr = table.register(pd, at, 8, at, access).unwrap();
+        let add = AtomicOp::FetchAdd { add: 3 };
+        assert_eq!(table.atomic(pd.id(), mr.rkey, at, add), Ok(5));
+        let swap = AtomicOp::CompareSwap {
+            compare: 8,
+            swap: 1,
+        };
+        assert_eq!(table.atomic(pd.id(), mr.rkey, at, swap), Ok(8));
+        assert_eq!(
+            table.atomic(pd.id(), mr.rkey, at + 4, add),
+            Err(AccessError::Misaligned)
+        );
+    }
+
+    #[test]
+    fn keys_are_not_predictable() {
+        let (mut table, pd, memory) = table();
+        let keys: Vec<u32> = (0..64)
+            .map(|_| register(&mut table, pd, &memory, Access::LOCAL_WRITE).rkey)
+            .collect();
+        let steps: std::collections::HashSet<u32> = keys
+            .windows(2)
+            .map(|pair| pair[1].wrapping_sub(pair[0]))
+            .collect();
+        assert!(steps.len() > 60, "keys follow a pattern: {keys:x?}");
+    }
+
+    #[test]
+    fn a_protection_domain_in_use_stays() {
+        let (mut table, pd, memory) = table();
+        let mr = register(&mut table, pd, &memory, Access::empty());
+        assert!(matches!(table.dealloc_pd(pd), Err(Error::Busy(_))));
+        table.deregister(mr.lkey).unwrap();
+        table.dealloc_pd(pd).unwrap();
+    }
+}

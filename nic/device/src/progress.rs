@@ -1,0 +1,221 @@
+//! The background thread: takes over when the program neither polls nor blocks in a completion
+//! channel, and sleeps otherwise.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+use urxe_proto::Instant;
+use urxe_udp::{Interest, Waiter, Wakeup, set_timer_slack_ns};
+
+use crate::clock::now;
+use crate::nic::Nic;
+
+/// How long the thread sleeps before it looks whether the program still polls.
+const LOOK_AGAIN_NS: u64 = 1_000_000;
+/// The same while the program blocks in a completion channel; doubles up to the maximum.
+const LOOK_AGAIN_BLOCKED_MAX_NS: u64 = 64_000_000;
+/// A program that polled this often since the last look polls for itself.
+const BUSY_POLLS: u64 = 16;
+/// Timers of the thread may be this late.
+const TIMER_SLACK_NS: u32 = 1_000;
+
+/// What the program and the background thread tell each other.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    wakeup: Wakeup,
+    /// Rounds that the program ran itself.
+    rounds: AtomicU64,
+    /// Threads of the program that block in a completion channel and run the engine there.
+    blocking: AtomicU64,
+    /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps.
+    wakes_at_ns: AtomicU64,
+    /// Somebody asked the thread to watch the sockets now.
+    take_over: AtomicBool,
+    stop: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// While it lives, a thread of the program runs the engine in a blocking call.
+pub(crate) struct Blocking<'a>(&'a Progress);
+
+impl Drop for Blocking<'_> {
+    fn drop(&mut self) {
+        self.0.blocking.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Progress {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            wakeup: Wakeup::new()?,
+            rounds: AtomicU64::new(0),
+            blocking: AtomicU64::new(0),
+            wakes_at_ns: AtomicU64::new(0),
+            take_over: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        })
+    }
+
+    /// Starts the thread, with all signals blocked: they are the program's.
+    pub(crate) fn start(&self, nic: &Arc<Nic>) -> io::Result<()> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let weak = Arc::downgrade(nic);
+            let builder = std::thread::Builder::new().name("urxe".into());
+            *thread = Some(with_signals_blocked(|| builder.spawn(move || run(&weak)))?);
+        }
+        Ok(())
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wakeup.signal();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+
+    /// The program ran a round itself.
+    pub(crate) fn note_round(&self) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn enter_blocking(&self) -> Blocking<'_> {
+        self.blocking.fetch_add(1, Ordering::Relaxed);
+        Blocking(self)
+    }
+
+    /// Asks the thread to watch the sockets from now on, if it sleeps.
+    pub(crate) fn take_over(&self) {
+        if self.wakes_at_ns.load(Ordering::Relaxed) == 0 {
+            self.take_over.store(true, Ordering::Relaxed);
+            self.wakeup.signal();
+        }
+    }
+
+    /// The earliest deadline of the engine is now `at`: the thread must not wait beyond it.
+    pub(crate) fn note_deadline(&self, at: Option<Instant>) {
+        let wakes_at_ns = self.wakes_at_ns.load(Ordering::Relaxed);
+        if at.is_some_and(|at| at.as_nanos() < wakes_at_ns) {
+            self.wakeup.signal();
+        }
+    }
+}
+
+/// The thread. It holds the device only while it works, so that the device can end.
+fn run(nic: &Weak<Nic>) {
+    let _ = set_timer_slack_ns(TIMER_SLACK_NS);
+    let Some(mut thread) = nic.upgrade().and_then(|nic| Thread::new(&nic).ok()) else {
+        return;
+    };
+    while let Some(nic) = nic.upgrade() {
+        let progress = nic.progress();
+        if progress.stop.load(Ordering::Relaxed) || thread.turn(&nic).is_err() {
+            return;
+        }
+    }
+}
+
+struct Thread {
+    /// The sockets and the wakeup.
+    packets: Waiter,
+    /// The wakeup alone.
+    nothing: Waiter,
+    rounds_seen: u64,
+    look_again_ns: u64,
+    writable: Option<usize>,
+}
+
+impl Thread {
+    fn new(nic: &Arc<Nic>) -> io::Result<Self> {
+        let (packets, nothing) = (Waiter::new()?, Waiter::new()?);
+        packets.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
+        nothing.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
+        nic.watch(&packets)?;
+        Ok(Self {
+            packets,
+            nothing,
+            rounds_seen: 0,
+            look_again_ns: LOOK_AGAIN_NS,
+            writable: None,
+        })
+    }
+
+    /// Sleeps while the program makes progress itself, else makes it.
+    fn turn(&mut self, nic: &Nic) -> io::Result<()> {
+        let progress = nic.progress();
+        let rounds = progress.rounds.load(Ordering::Relaxed);
+        let is_polled = rounds.wrapping_sub(self.rounds_seen) >= BUSY_POLLS;
+        self.rounds_seen = rounds;
+        let is_blocked_in = progress.blocking.load(Ordering::Relaxed) > 0;
+        let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
+        if !is_asked && (is_polled || is_blocked_in) {
+            return self.sleep(progress, is_blocked_in);
+        }
+        self.look_again_ns = LOOK_AGAIN_NS;
+        let deadline = nic.run_waiting();
+        self.wait_for_packets(nic, deadline)
+    }
+
+    fn sleep(&mut self, progress: &Progress, is_blocked_in: bool) -> io::Result<()> {
+        self.look_again_ns = if is_blocked_in {
+            (self.look_again_ns * 2).min(LOOK_AGAIN_BLOCKED_MAX_NS)
+        } else {
+            LOOK_AGAIN_NS
+        };
+        progress.wakeup.arm();
+        let is_wanted =
+            || progress.stop.load(Ordering::Relaxed) || progress.take_over.load(Ordering::Relaxed);
+        if !is_wanted() {
+            self.nothing.wait(Some(self.look_again_ns))?;
+        }
+        progress.wakeup.disarm();
+        Ok(())
+    }
+
+    fn wait_for_packets(&mut self, nic: &Nic, deadline: Option<Instant>) -> io::Result<()> {
+        let progress = nic.progress();
+        let blocked = nic.watch_writable(&self.packets, self.writable)?;
+        self.writable = blocked;
+        progress.wakes_at_ns.store(
+            deadline.map_or(u64::MAX, Instant::as_nanos),
+            Ordering::Relaxed,
+        );
+        progress.wakeup.arm();
+        // Between the round and here the program may have started a timer that nobody told us of.
+        let is_stale = nic.earliest_deadline() < deadline.or(Some(Instant::from_nanos(u64::MAX)))
+            && nic.earliest_deadline().is_some();
+        if !is_stale && !progress.stop.load(Ordering::Relaxed) {
+            self.packets.wait(deadline.map(|at| at.since(now())))?;
+        }
+        progress.wakeup.disarm();
+        progress.wakes_at_ns.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Runs `work` with all signals blocked in the calling thread; threads made by it inherit that.
+fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are initialised by the calls before they are read.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}

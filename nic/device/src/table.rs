@@ -1,0 +1,149 @@
+//! The queue pairs of an opened device, found by number in constant time.
+
+use std::sync::Arc;
+
+use urxe_proto::{Instant, QueuePair};
+use urxe_udp::Destination;
+use urxe_wire::Qpn;
+use urxe_wire::icrc::Flow;
+
+use crate::cq::Cq;
+use crate::error::Error;
+use crate::events::{AsyncEventKind, EventQueue};
+
+/// Bits of a queue pair number that count within a process; the others are its slot.
+pub(crate) const LOCAL_BITS: u32 = 14;
+const LOCAL_COUNT: usize = 1 << LOCAL_BITS;
+/// Queue pairs 0 and 1 of a port belong to management (IBTA 3.9).
+const FIRST_LOCAL: u32 = 2;
+const NONE: u16 = u16::MAX;
+
+/// Where a connected queue pair sends to and hears from.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// Index of the socket.
+    pub(crate) port: usize,
+    pub(crate) destination: Destination,
+    /// Flow of what is sent.
+    pub(crate) flow: Flow,
+    pub(crate) tos: u8,
+    /// Flow of what arrives, for the source address it last came from.
+    pub(crate) inbound: Option<(std::net::SocketAddr, Flow)>,
+}
+
+/// A queue pair and what the engine knows of it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) qp: QueuePair,
+    pub(crate) send_cq: Arc<Cq>,
+    pub(crate) recv_cq: Arc<Cq>,
+    pub(crate) path: Option<Path>,
+    /// It stands in the engine's list of queue pairs that may have something to send.
+    pub(crate) is_ready: bool,
+    /// The earliest entry that it has among the timers.
+    pub(crate) armed: Option<Instant>,
+}
+
+impl Slot {
+    /// Hands completions and events over to whom they belong.
+    pub(crate) fn deliver(&mut self, events: &EventQueue) {
+        while let Some(completion) = self.qp.poll_completion() {
+            match completion.side() {
+                urxe_proto::QueueSide::Send => self.send_cq.push(completion),
+                urxe_proto::QueueSide::Recv => self.recv_cq.push(completion),
+            }
+        }
+        while let Some(event) = self.qp.poll_event() {
+            events.push(AsyncEventKind::Qp(self.qp.number(), event));
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct QpTable {
+    /// Local number to index.
+    by_local: Box<[u16]>,
+    slots: Vec<Option<Box<Slot>>>,
+    free: Vec<u16>,
+}
+
+impl QpTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            by_local: vec![NONE; LOCAL_COUNT].into_boxed_slice(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Most queue pairs of an opened device.
+    pub(crate) const fn capacity() -> usize {
+        LOCAL_COUNT - FIRST_LOCAL as usize
+    }
+
+    /// A number that no queue pair has. Numbers are random: predictable ones help an attacker who
+    /// cannot see the traffic to forge packets.
+    pub(crate) fn fresh_local(&self) -> Result<u32, Error> {
+        if self.len() >= Self::capacity() {
+            return Err(Error::Exhausted("queue pairs"));
+        }
+        loop {
+            let local = random_u32()? % LOCAL_COUNT as u32;
+            if local >= FIRST_LOCAL && self.by_local[local as usize] == NONE {
+                return Ok(local);
+            }
+        }
+    }
+
+    pub(crate) fn insert(&mut self, slot: Box<Slot>) -> u16 {
+        let local = local_of(slot.qp.number());
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            u16::try_from(self.slots.len() - 1).expect("fewer queue pairs than 2^14")
+        });
+        self.by_local[local] = index;
+        self.slots[usize::from(index)] = Some(slot);
+        index
+    }
+
+    pub(crate) fn remove(&mut self, index: u16) -> Option<Box<Slot>> {
+        let slot = self.slots.get_mut(usize::from(index))?.take()?;
+        self.by_local[local_of(slot.qp.number())] = NONE;
+        self.free.push(index);
+        Some(slot)
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u16) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(index))?.as_deref_mut()
+    }
+
+    pub(crate) fn get(&self, index: u16) -> Option<&Slot> {
+        self.slots.get(usize::from(index))?.as_deref()
+    }
+
+    /// The index of the queue pair with this number.
+    pub(crate) fn find(&self, number: Qpn) -> Option<u16> {
+        let index = self.by_local[local_of(number)];
+        let slot = self.get(index)?;
+        (slot.qp.number() == number).then_some(index)
+    }
+
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u16> + use<> {
+        let count = u16::try_from(self.slots.len()).expect("fewer queue pairs than 2^14");
+        0..count
+    }
+}
+
+const fn local_of(number: Qpn) -> usize {
+    number.get() as usize & (LOCAL_COUNT - 1)
+}
+
+/// A random number from the operating system.
+pub(crate) fn random_u32() -> Result<u32, Error> {
+    getrandom::u32().map_err(|error| Error::Io(std::io::Error::other(error)))
+}
