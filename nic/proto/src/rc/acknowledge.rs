@@ -36,18 +36,46 @@ pub(crate) struct ReadJob {
     pub(crate) first: Psn,
     pub(crate) range: RemoteRange,
     pub(crate) packets: u32,
+    /// Where to stop: before `packets` when the peer asked for the rest anew.
+    pub(crate) until: u32,
     pub(crate) sent: u32,
     pub(crate) msn: u32,
+    /// Whether the peer asked for it before.
+    pub(crate) repeated: bool,
 }
 
 /// A response that has to be sent in order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
     Read(ReadJob),
-    Atomic { psn: Psn, original: u64, msn: u32 },
+    Atomic {
+        psn: Psn,
+        original: u64,
+        msn: u32,
+        repeated: bool,
+    },
 }
 
 impl Reply {
+    const fn is_repeated(&self) -> bool {
+        match self {
+            Self::Read(job) => job.repeated,
+            Self::Atomic { repeated, .. } => *repeated,
+        }
+    }
+
+    /// Gives up what lies from `psn` on. Whether anything is left to send.
+    fn cut(&mut self, psn: Psn) -> bool {
+        let before = u32::try_from(psn.distance_from(self.first())).unwrap_or(0);
+        match self {
+            Self::Read(job) => {
+                job.until = job.until.min(before);
+                job.sent < job.until
+            }
+            Self::Atomic { .. } => before > 0,
+        }
+    }
+
     const fn first(&self) -> Psn {
         match self {
             Self::Read(job) => job.first,
@@ -92,6 +120,14 @@ impl Acknowledger {
         self.nak = Some((psn, syndrome));
     }
 
+    /// Replies to requests that came for the first time: what the peer promised to limit.
+    pub(crate) fn pending_first_replies(&self) -> usize {
+        self.replies
+            .iter()
+            .filter(|reply| !reply.is_repeated())
+            .count()
+    }
+
     pub(crate) fn pending_replies(&self) -> usize {
         self.replies.len()
     }
@@ -102,7 +138,7 @@ impl Acknowledger {
 
     /// Forgets replies from `psn` on: the peer asks for them anew.
     pub(crate) fn forget_replies_from(&mut self, psn: Psn) {
-        self.replies.retain(|reply| reply.first().is_before(psn));
+        self.replies.retain_mut(|reply| reply.cut(psn));
     }
 
     /// Forgets everything but a NAK.
@@ -160,12 +196,14 @@ impl Acknowledger {
                         return Polled::ReadRefused(job.first.add(job.sent));
                     }
                     let packet = read_response(job, connection);
-                    if job.sent == job.packets {
+                    if job.sent == job.until {
                         self.replies.pop_front();
                     }
                     Polled::Packet(packet)
                 }
-                Reply::Atomic { psn, original, msn } => {
+                Reply::Atomic {
+                    psn, original, msn, ..
+                } => {
                     let mut header = connection.header(Operation::AtomicAcknowledge, *psn);
                     header.aeth = Some(aeth_ack(*msn));
                     header.atomic_ack = Some(AtomicAckEth {

@@ -78,6 +78,9 @@ pub(crate) struct Requester {
     sent_end: Psn,
     /// Ends of the READ and atomic requests that wait for responses.
     fetches: VecDeque<Psn>,
+    /// Ends of all READ requests ever sent for what is not acknowledged, in order. The responder may have
+    /// executed any of them, and drops a repeated READ that it has executed in part.
+    read_ends: VecDeque<Psn>,
     since_ack_request: u32,
     max_fetches: usize,
     window: Window,
@@ -100,6 +103,7 @@ impl Requester {
             cursor_wqe: 0,
             sent_end: first,
             fetches: VecDeque::new(),
+            read_ends: VecDeque::new(),
             since_ack_request: 0,
             max_fetches: usize::from(limits.max_rd_atomic.max(1)),
             window: Window::new(WindowLimits::for_mtu(mtu_bytes)),
@@ -300,15 +304,28 @@ impl Requester {
         if self.fetches.len() >= self.max_fetches {
             return None;
         }
-        let header = fetch_header(connection, wqe, self.cursor, offset, count);
+        let first = self.cursor;
+        let next_end = self.read_ends.iter().find(|end| end.is_after(first));
+        let count = next_end.map_or(count, |end| count.min(distance(*end, first)));
+        let header = fetch_header(connection, wqe, first, offset, count);
         self.handle_sent(now, count);
         self.fetches.push_back(self.cursor);
+        self.note_read_end(self.cursor);
         Some(Planned {
             position,
             header,
             offset: 0,
             len: 0,
         })
+    }
+
+    fn note_read_end(&mut self, end: Psn) {
+        let at = self
+            .read_ends
+            .partition_point(|earlier| earlier.is_before(end));
+        if self.read_ends.get(at) != Some(&end) {
+            self.read_ends.insert(at, end);
+        }
     }
 
     fn wants_ack(&mut self, is_last: bool) -> bool {
@@ -547,6 +564,9 @@ impl Requester {
         self.cursor_wqe = self.cursor_wqe.max(self.queue.front_position());
         while self.fetches.front().is_some_and(|end| !end.is_after(to)) {
             self.fetches.pop_front();
+        }
+        while self.read_ends.front().is_some_and(|end| !end.is_after(to)) {
+            self.read_ends.pop_front();
         }
         if let Some((psn, sent)) = self.timed
             && !psn.is_after(to)

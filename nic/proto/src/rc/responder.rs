@@ -16,6 +16,8 @@ use crate::verbs::{Completion, CompletionKind, Transmit, WcStatus};
 /// Results of atomics kept for repetition, at least. The specification asks for as many as
 /// `max_dest_rd_atomic`.
 const ATOMIC_LOG_MIN: usize = 16;
+/// Repeated READs and atomics that wait to be answered, beyond `max_dest_rd_atomic`, at most.
+const REPEATED_MAX: usize = 16;
 
 /// Limits and rights that `modify` sets.
 #[derive(Clone, Copy, Debug)]
@@ -362,7 +364,7 @@ impl Responder {
         }
         self.check_read_source(connection, reth, memory)?;
         self.msn = next_msn(self.msn);
-        let job = read_job(reth, self.expected, self.msn, connection.mtu_bytes);
+        let job = read_job(reth, self.expected, self.msn, connection.mtu_bytes, false);
         self.expected = self.expected.add(job.packets);
         self.acknowledger.push_reply(Reply::Read(job));
         Ok(())
@@ -384,8 +386,9 @@ impl Responder {
     }
 
     /// The peer promised not to have more READs and atomics outstanding than `max_dest_rd_atomic`.
+    /// What it asked for again does not count: it may have got the first answer since.
     fn has_room_for_reply(&self) -> bool {
-        self.acknowledger.pending_replies() < usize::from(self.limits.max_dest_rd_atomic)
+        self.acknowledger.pending_first_replies() < usize::from(self.limits.max_dest_rd_atomic)
     }
 
     fn handle_atomic<M: Memory>(
@@ -431,6 +434,7 @@ impl Responder {
             psn,
             original,
             msn: self.msn,
+            repeated: false,
         });
         Ok(())
     }
@@ -452,11 +456,10 @@ impl Responder {
                 let Some(reth) = packet.header.reth else {
                     return;
                 };
-                let job = read_job(reth, psn, self.msn, connection.mtu_bytes);
+                let job = read_job(reth, psn, self.msn, connection.mtu_bytes, true);
                 let is_old = !psn.add(job.packets).is_after(self.expected);
                 if is_old && self.check_read_source(connection, reth, memory).is_ok() {
-                    self.acknowledger.forget_replies_from(psn);
-                    self.acknowledger.push_reply(Reply::Read(job));
+                    self.repeat(psn, Reply::Read(job));
                 }
             }
             Some(Operation::CompareSwap | Operation::FetchAdd) => {
@@ -466,15 +469,28 @@ impl Responder {
                     .find(|(logged, _)| *logged == psn)
                     .copied();
                 if let Some((psn, original)) = logged {
-                    self.acknowledger.forget_replies_from(psn);
-                    self.acknowledger.push_reply(Reply::Atomic {
+                    let msn = self.msn;
+                    self.repeat(
                         psn,
-                        original,
-                        msn: self.msn,
-                    });
+                        Reply::Atomic {
+                            psn,
+                            original,
+                            msn,
+                            repeated: true,
+                        },
+                    );
                 }
             }
             _ => self.acknowledger.owe_urgently(now),
+        }
+    }
+
+    /// Answers anew from `psn` on. A peer that asks for more at once than it may is not heard.
+    fn repeat(&mut self, psn: Psn, reply: Reply) {
+        self.acknowledger.forget_replies_from(psn);
+        let limit = REPEATED_MAX + usize::from(self.limits.max_dest_rd_atomic);
+        if self.acknowledger.pending_replies() < limit {
+            self.acknowledger.push_reply(reply);
         }
     }
 
@@ -563,14 +579,16 @@ fn range_of(reth: Reth) -> RemoteRange {
     }
 }
 
-fn read_job(reth: Reth, first: Psn, msn: u32, mtu_bytes: u32) -> ReadJob {
+fn read_job(reth: Reth, first: Psn, msn: u32, mtu_bytes: u32, repeated: bool) -> ReadJob {
     let packets = reth.len.div_ceil(mtu_bytes).max(1);
     ReadJob {
         first,
         range: range_of(reth),
         packets,
+        until: packets,
         sent: 0,
         msn,
+        repeated,
     }
 }
 
