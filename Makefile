@@ -57,6 +57,11 @@ test-rust: setup build ## Run the Rust tests alone
 test-python: setup build ## Run the Python tests alone
 	$(PY) scripts/run_tests.py python
 
+# The simulator's tests are the same in every build; optimised, they get through many more seeds.
+.PHONY: sim
+sim: setup-rust ## Run the simulator's slow tests too; SEEDS=100000 for that many random programs in each
+	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim -- --include-ignored
+
 .PHONY: lint
 lint: lint-rust lint-python lint-shell lint-c lint-tree ## Run every linter and the import-direction checks (make -k: do not stop at the first)
 

@@ -40,7 +40,8 @@ ALLOWED_IN_TESTS: Mapping[str, frozenset[str]] = {"proto": frozenset({"sim"})}
 
 SANS_IO = ("wire", "proto", "sim")
 # External crates of the sans-IO crates: all #![no_std] with the features used, none with a clock, IO or entropy.
-PURE_CRATES = frozenset({"bitflags", "crc32fast", "smallvec"})
+# oorandom is a generator that only a seed can start.
+PURE_CRATES = frozenset({"bitflags", "crc32fast", "oorandom", "smallvec"})
 _TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{")  # the last thing in a file
 
 
