@@ -1,6 +1,12 @@
 //! What the tests of the simulation share: seeds, random programs, and the model they are held against.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test binary uses its part"
+)]
 
+pub mod bench;
 pub mod driver;
 pub mod program;
 pub mod scenario;

@@ -1,0 +1,168 @@
+//! One packet of each kind lost, at the worst moment: recovery is quick, costs no error, and executes
+//! nothing twice.
+
+mod support;
+
+use support::bench::Bench;
+use urxe_proto::{SendOp, WcStatus};
+use urxe_sim::{ConnectOptions, Fault, Match, Rule};
+use urxe_wire::{Immediate, Mtu, Operation};
+
+/// Runs one operation while the rule strikes in the given direction; returns how long it took.
+fn with_loss(
+    bench: &mut Bench,
+    to_responder: bool,
+    rule: Rule,
+    run: impl FnOnce(&mut Bench),
+) -> u64 {
+    let (from, to) = if to_responder {
+        (bench.a.host, bench.b.host)
+    } else {
+        (bench.b.host, bench.a.host)
+    };
+    bench.world.link_mut(from, to).rules = vec![rule];
+    let start = bench.world.now();
+    run(bench);
+    bench.world.now().since(start)
+}
+
+/// A probe after silence comes within this time, once a round trip has been measured.
+const PROBE_NS: u64 = 10_000_000;
+
+fn warmed_up(options: ConnectOptions) -> Bench {
+    let mut bench = Bench::new(1, options);
+    bench.write(0, 64);
+    bench
+}
+
+#[test]
+fn a_lost_request_is_sent_again() {
+    for operation in [
+        Operation::WriteOnly,
+        Operation::WriteFirst,
+        Operation::WriteMiddle,
+        Operation::WriteLast,
+        Operation::ReadRequest,
+        Operation::CompareSwap,
+        Operation::FetchAdd,
+    ] {
+        let mut bench = warmed_up(ConnectOptions::default());
+        let rule = Rule::nth(Match::Operation(operation), Fault::Drop, 0, 1);
+        let took_ns = with_loss(&mut bench, true, rule, |bench| {
+            bench.write(0, 100);
+            bench.write(1_000, 5_000);
+            bench.read(0, 5_000);
+            bench.compare_swap(0, 7);
+            bench.fetch_add(7, 5);
+        });
+        assert!(took_ns < PROBE_NS, "{operation:?} took {took_ns} ns");
+        assert_eq!(bench.lost(true), 1, "{operation:?}");
+        assert_eq!(bench.counter(), 12);
+    }
+}
+
+#[test]
+fn a_lost_response_is_sent_again_and_nothing_is_executed_twice() {
+    for operation in [
+        Operation::Acknowledge,
+        Operation::ReadResponseOnly,
+        Operation::ReadResponseFirst,
+        Operation::ReadResponseMiddle,
+        Operation::ReadResponseLast,
+        Operation::AtomicAcknowledge,
+    ] {
+        let mut bench = warmed_up(ConnectOptions::default());
+        let rule = Rule::nth(Match::Operation(operation), Fault::Drop, 0, 1);
+        let took_ns = with_loss(&mut bench, false, rule, |bench| {
+            bench.write(0, 100);
+            bench.read(0, 700);
+            bench.read(0, 5_000);
+            bench.fetch_add(0, 3);
+            bench.fetch_add(3, 4);
+        });
+        assert!(took_ns < PROBE_NS, "{operation:?} took {took_ns} ns");
+        assert_eq!(bench.lost(false), 1, "{operation:?}");
+        assert_eq!(
+            bench.counter(),
+            7,
+            "{operation:?}: an atomic is executed once"
+        );
+    }
+}
+
+#[test]
+fn every_packet_of_a_long_transfer_may_be_the_lost_one() {
+    for skip in 0..40 {
+        for to_responder in [true, false] {
+            let mut bench = warmed_up(ConnectOptions {
+                mtu: Mtu::B256,
+                ..ConnectOptions::default()
+            });
+            let rule = Rule::nth(Match::All, Fault::Drop, skip, 1);
+            let took_ns = with_loss(&mut bench, to_responder, rule, |bench| {
+                bench.write(17, 4_000);
+                bench.read(17, 4_000);
+                bench.fetch_add(0, 1);
+                bench.write(33, 2_000);
+                bench.read(33, 2_000);
+            });
+            assert!(
+                took_ns < PROBE_NS,
+                "packet {skip} ({to_responder}): {took_ns} ns"
+            );
+            assert_eq!(bench.counter(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_is_waited_for() {
+    let mut bench = warmed_up(ConnectOptions {
+        rnr_retry: 7,
+        min_rnr_timer: 12,
+        ..ConnectOptions::default()
+    });
+    bench.post_send(1, SendOp::SendImm(Immediate([1, 2, 3, 4])), 0, 3_000);
+    bench.run_for(100_000_000);
+    assert!(
+        bench.send_completion().is_none(),
+        "nothing to receive it yet"
+    );
+    // 640 us each: it waits as long as it is told to, not longer and not for ever.
+    let nacks = bench.world.qp(bench.a).stats().rnr_nak_received;
+    assert!((120..=157).contains(&nacks), "{nacks} RNR NAKs in 100 ms");
+    bench.post_recv(2, 4_000);
+    bench.run_for(2_000_000);
+    assert_eq!(
+        bench.send_completion().map(|c| c.status),
+        Some(WcStatus::Success)
+    );
+    assert_eq!(
+        bench.recv_completion().map(|c| (c.status, c.byte_len)),
+        Some((WcStatus::Success, 3_000))
+    );
+}
+
+#[test]
+fn an_acknowledgement_held_back_goes_out_before_the_peer_asks_again() {
+    let mut bench = warmed_up(ConnectOptions::default());
+    for _ in 0..20 {
+        bench.write(0, 8);
+        bench.run_for(1_000_000);
+    }
+    let stats = bench.world.qp(bench.a).stats();
+    assert_eq!((stats.probes, stats.local_ack_timeout_err), (0, 0));
+    assert_eq!(bench.world.qp(bench.b).stats().duplicate_request, 0);
+}
+
+#[test]
+fn reordering_alone_loses_nothing() {
+    let mut bench = warmed_up(ConnectOptions::default());
+    let rule = Rule::chance(Match::All, Fault::Delay { max_ns: 40_000 }, 300_000);
+    let took_ns = with_loss(&mut bench, true, rule, |bench| {
+        for _ in 0..50 {
+            bench.write(0, 10_000);
+        }
+    });
+    assert!(took_ns < 50 * PROBE_NS, "{took_ns} ns");
+}
