@@ -284,7 +284,6 @@ impl World {
                 if host_state.wake_at == Some(at) {
                     host_state.wake_at = None;
                 }
-                host_state.handle_timeouts(at);
                 self.pump(host);
             }
         }
@@ -299,10 +298,11 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// Sends what a host has to send, as far as its links are free, and sees to it that it wakes for the
-    /// rest.
+    /// Runs the timers of a host that are due and sends what it has to send, as far as its links are
+    /// free; sees to it that it wakes for the rest.
     fn pump(&mut self, id: HostId) {
         let now = self.now;
+        self.host_mut(id).handle_timeouts(now);
         let mut link_free_at = None;
         'again: loop {
             for (number, peer) in self.host(id).turns() {

@@ -59,6 +59,8 @@ pub struct Driver {
     next_recv_at: Instant,
     failed: Option<WcStatus>,
     flushed: usize,
+    /// Takes every completion for what it says: the peer lies.
+    pub believes_anything: bool,
 }
 
 /// The keys of the source regions of the two sides.
@@ -130,6 +132,7 @@ impl Driver {
             next_recv_at: Instant::default(),
             failed: None,
             flushed: 0,
+            believes_anything: false,
         }
     }
 
@@ -318,6 +321,10 @@ impl Driver {
 
     /// A completion of the requester's send queue.
     pub fn handle_send_completion(&mut self, world: &World, completion: &Completion) {
+        if self.believes_anything {
+            self.believe(completion);
+            return;
+        }
         if completion.status != WcStatus::Success || self.failed.is_some() {
             self.handle_failure(completion);
             return;
@@ -361,6 +368,15 @@ impl Driver {
         }
     }
 
+    fn believe(&mut self, completion: &Completion) {
+        if completion.status == WcStatus::Success {
+            self.completed = completion.wr_id as usize + 1;
+        } else {
+            self.failed.get_or_insert(completion.status);
+            self.flushed += 1;
+        }
+    }
+
     fn handle_failure(&mut self, completion: &Completion) {
         if self.failed.is_none() {
             self.failed = Some(completion.status);
@@ -380,6 +396,9 @@ impl Driver {
 
     /// A completion of the responder's receive queue.
     pub fn handle_recv_completion(&mut self, world: &World, completion: &Completion) {
+        if self.believes_anything {
+            return;
+        }
         if completion.status != WcStatus::Success {
             assert_eq!(completion.status, WcStatus::WrFlush, "of a receive");
             return;

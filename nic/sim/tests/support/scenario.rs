@@ -1,7 +1,7 @@
 //! A whole random scenario from a seed: two hosts, a link with faults, connections, a program in each
 //! direction.
 
-use urxe_proto::{Instant, PdId, QueueSide};
+use urxe_proto::{AttrMask, Attributes, Instant, PdId, QpState, QueueSide};
 use urxe_sim::{
     AckPolicy, ConnectOptions, Fault, HostId, LinkConfig, Match, QpHandle, Random, Rights, Rule,
     World,
@@ -199,6 +199,36 @@ fn both_directions(
 }
 
 impl Scenario {
+    /// Limits all retries, so that what cannot succeed ends soon.
+    pub fn give_up_quickly(&mut self, world: &mut World) {
+        for driver in &self.drivers {
+            let limits = Attributes {
+                state: QpState::SendQueueDrain,
+                timeout: 11,
+                retry_count: 4,
+                rnr_retry: 4,
+                ..Attributes::new()
+            };
+            let mask = AttrMask::TIMEOUT | AttrMask::RETRY_COUNT | AttrMask::RNR_RETRY;
+            let qp = driver.requester;
+            // The specification lets these change only while the send queue is drained.
+            world.modify(qp, &limits, AttrMask::STATE).unwrap();
+            world.modify(qp, &limits, mask).unwrap();
+            let resume = Attributes {
+                state: QpState::ReadyToSend,
+                ..limits
+            };
+            world.modify(qp, &resume, AttrMask::STATE).unwrap();
+        }
+    }
+
+    /// Takes completions as they come, without the model: for peers that lie.
+    pub fn believe_anything(&mut self) {
+        for driver in &mut self.drivers {
+            driver.believes_anything = true;
+        }
+    }
+
     /// Runs until every direction is done or has failed, then until nothing happens any more.
     pub fn run(&mut self, world: &mut World) {
         let mut steps = 0;

@@ -1,0 +1,383 @@
+//! What cannot succeed ends with the right status, in bounded time, and flushes the rest.
+
+mod support;
+
+use support::bench::{Bench, REGION_BYTES};
+use support::driver::Outcome;
+use support::scenario::{Weather, build};
+use support::seeds::for_each_seed;
+use urxe_proto::{AttrMask, Attributes, QpState, QueueSide, SendOp, WcStatus};
+use urxe_sim::{ConnectOptions, Fault, Match, Random, Rights, Rule};
+use urxe_wire::{Immediate, Operation};
+
+fn options() -> ConnectOptions {
+    ConnectOptions {
+        timeout: 10,
+        retry_count: 3,
+        rnr_retry: 3,
+        min_rnr_timer: 6,
+        ..ConnectOptions::default()
+    }
+}
+
+/// Posts three requests of which the first fails; returns its status. The others are flushed.
+fn fail_first(bench: &mut Bench, op: SendOp, len: usize) -> WcStatus {
+    bench.post_send(1, op, 0, len);
+    for wr_id in 2..4 {
+        let write = SendOp::Write {
+            va: bench.target_va(0),
+            rkey: bench.target,
+        };
+        bench.post_send(wr_id, write, 0, 100);
+    }
+    let first = bench.wait_send();
+    assert_eq!(first.wr_id, 1);
+    for wr_id in 2..4 {
+        let next = bench.wait_send();
+        assert_eq!((next.wr_id, next.status), (wr_id, WcStatus::WrFlush));
+    }
+    assert_eq!(bench.world.qp(bench.a).state(), QpState::Error);
+    first.status
+}
+
+fn target_is_untouched(bench: &Bench) {
+    let bytes = bench.world.host(bench.b.host).memory.bytes(bench.target);
+    assert!(
+        bytes.iter().all(|byte| *byte == 0),
+        "memory was written that may not be"
+    );
+}
+
+#[test]
+fn a_black_hole_exhausts_the_retries() {
+    for (op, len) in [(None, 100), (None, 9_000), (Some(()), 3_000)] {
+        let mut bench = Bench::new(3, options());
+        let (a, b) = (bench.a.host, bench.b.host);
+        bench.world.link_mut(a, b).rules = vec![Rule::always(Match::All, Fault::Drop)];
+        let (va, rkey) = (bench.target_va(0), bench.target);
+        let op = if op.is_some() {
+            SendOp::Read { va, rkey }
+        } else {
+            SendOp::Write { va, rkey }
+        };
+        assert_eq!(fail_first(&mut bench, op, len), WcStatus::RetryExceeded);
+        // 4.096 us * 2^10, four times (the first try and three retries).
+        let took_ns = bench.world.now().as_nanos();
+        assert!((16_000_000..40_000_000).contains(&took_ns), "{took_ns} ns");
+    }
+}
+
+#[test]
+fn a_peer_that_falls_silent_in_the_middle_exhausts_the_retries() {
+    for skip in 0..12 {
+        let mut bench = Bench::new(3, options());
+        let (a, b) = (bench.a.host, bench.b.host);
+        bench.world.link_mut(b, a).rules = vec![Rule::nth(Match::All, Fault::Drop, skip, u64::MAX)];
+        let read = SendOp::Read {
+            va: bench.target_va(0),
+            rkey: bench.target,
+        };
+        assert_eq!(
+            fail_first(&mut bench, read, 100_000),
+            WcStatus::RetryExceeded,
+            "after {skip}"
+        );
+    }
+}
+
+#[test]
+fn a_receiver_that_is_never_ready_exhausts_the_rnr_retries() {
+    let mut bench = Bench::new(3, options());
+    assert_eq!(
+        fail_first(&mut bench, SendOp::Send, 100),
+        WcStatus::RnrRetryExceeded
+    );
+    let (va, rkey) = (bench.target_va(0), bench.target);
+    let mut bench = Bench::new(3, options());
+    let op = SendOp::WriteImm {
+        va,
+        rkey,
+        immediate: Immediate([0; 4]),
+    };
+    assert_eq!(
+        fail_first(&mut bench, op, 5_000),
+        WcStatus::RnrRetryExceeded
+    );
+    assert_eq!(
+        bench.world.qp(bench.b).stats().rnr_nak_sent,
+        4,
+        "the first try and three retries"
+    );
+}
+
+#[test]
+fn access_that_is_not_granted_is_refused_and_touches_nothing() {
+    let wrong_keys: [fn(&Bench) -> SendOp; 6] = [
+        |bench| SendOp::Write {
+            va: bench.target_va(0),
+            rkey: bench.target + 1,
+        },
+        |bench| SendOp::Write {
+            va: bench.target_va(REGION_BYTES - 99),
+            rkey: bench.target,
+        },
+        |bench| SendOp::Write {
+            va: bench.target_va(0).wrapping_sub(1),
+            rkey: bench.target,
+        },
+        |bench| SendOp::Write {
+            va: u64::MAX - 50,
+            rkey: bench.target,
+        },
+        |bench| SendOp::Read {
+            va: bench.target_va(0),
+            rkey: 0,
+        },
+        |bench| SendOp::Read {
+            va: bench.target_va(REGION_BYTES),
+            rkey: bench.target,
+        },
+    ];
+    for (index, op) in wrong_keys.iter().enumerate() {
+        let mut bench = Bench::new(4, options());
+        let op = op(&bench);
+        assert_eq!(
+            fail_first(&mut bench, op, 100),
+            WcStatus::RemoteAccess,
+            "case {index}"
+        );
+        assert_eq!(
+            bench.world.qp(bench.b).state(),
+            QpState::Error,
+            "case {index}"
+        );
+        target_is_untouched(&bench);
+    }
+}
+
+#[test]
+fn a_long_write_that_does_not_fit_places_no_byte() {
+    let mut bench = Bench::new(4, options());
+    let op = SendOp::Write {
+        va: bench.target_va(REGION_BYTES - 20_000),
+        rkey: bench.target,
+    };
+    assert_eq!(fail_first(&mut bench, op, 20_001), WcStatus::RemoteAccess);
+    target_is_untouched(&bench);
+}
+
+#[test]
+fn rights_are_those_of_the_region_and_its_protection_domain() {
+    let regions = [
+        (
+            support::scenario::PD,
+            Rights {
+                remote_read: true,
+                local_write: true,
+                ..Rights::default()
+            },
+        ),
+        (urxe_proto::PdId(99), Rights::ALL),
+    ];
+    for (pd, rights) in regions {
+        let mut bench = Bench::new(5, options());
+        let memory = &mut bench.world.host_mut(bench.b.host).memory;
+        let rkey = memory.register(pd, rights, vec![0; 4_096]);
+        let va = memory.va(rkey, 0);
+        assert_eq!(
+            fail_first(&mut bench, SendOp::Write { va, rkey }, 8),
+            WcStatus::RemoteAccess
+        );
+        let mut bench = Bench::new(5, options());
+        let memory = &mut bench.world.host_mut(bench.b.host).memory;
+        let rkey = memory.register(pd, rights, vec![0; 4_096]);
+        let op = SendOp::FetchAdd {
+            va: memory.va(rkey, 0),
+            rkey,
+            add: 1,
+        };
+        assert_eq!(fail_first(&mut bench, op, 8), WcStatus::RemoteAccess);
+    }
+}
+
+#[test]
+fn an_atomic_on_an_odd_address_is_an_invalid_request() {
+    let mut bench = Bench::new(5, options());
+    let op = SendOp::FetchAdd {
+        va: bench.counter_va() - 4,
+        rkey: bench.target,
+        add: 1,
+    };
+    assert_eq!(
+        fail_first(&mut bench, op, 8),
+        WcStatus::RemoteInvalidRequest
+    );
+    target_is_untouched(&bench);
+}
+
+#[test]
+fn a_message_longer_than_its_receive_fails_at_both_ends() {
+    for len in [101, 1_024, 5_000] {
+        let mut bench = Bench::new(6, options());
+        bench.post_recv(7, 100);
+        bench.post_recv(8, 100);
+        assert_eq!(
+            fail_first(&mut bench, SendOp::Send, len),
+            WcStatus::RemoteInvalidRequest
+        );
+        let first = bench.recv_completion().unwrap();
+        assert_eq!((first.wr_id, first.status), (7, WcStatus::LocalLength));
+        let second = bench.recv_completion().unwrap();
+        assert_eq!((second.wr_id, second.status), (8, WcStatus::WrFlush));
+    }
+}
+
+#[test]
+fn local_memory_that_may_not_be_used_is_a_local_protection_error() {
+    let mut bench = Bench::new(6, options());
+    let source = bench.source;
+    bench.source += 1;
+    assert_eq!(
+        fail_first(&mut bench, SendOp::Send, 10),
+        WcStatus::LocalProtection
+    );
+    // A READ into memory without the right to write it.
+    let mut bench = Bench::new(6, options());
+    bench.fetched = source;
+    let op = SendOp::Read {
+        va: bench.target_va(0),
+        rkey: bench.target,
+    };
+    assert_eq!(fail_first(&mut bench, op, 10), WcStatus::LocalProtection);
+}
+
+#[test]
+fn requests_before_one_that_fails_locally_still_succeed() {
+    let mut bench = Bench::new(6, options());
+    let write = SendOp::Write {
+        va: bench.target_va(0),
+        rkey: bench.target,
+    };
+    bench.post_send(1, write, 0, 10_000);
+    bench.post_send(2, write, 10_000, 10_000);
+    bench.source += 1;
+    bench.post_send(3, write, 0, 10);
+    for (wr_id, status) in [
+        (1, WcStatus::Success),
+        (2, WcStatus::Success),
+        (3, WcStatus::LocalProtection),
+    ] {
+        let completion = bench.wait_send();
+        assert_eq!((completion.wr_id, completion.status), (wr_id, status));
+    }
+}
+
+#[test]
+fn receive_memory_that_is_gone_fails_at_both_ends() {
+    let mut bench = Bench::new(6, options());
+    bench.post_recv(7, 100);
+    bench
+        .world
+        .host_mut(bench.b.host)
+        .memory
+        .deregister(bench.received);
+    assert_eq!(
+        fail_first(&mut bench, SendOp::Send, 50),
+        WcStatus::RemoteOperation
+    );
+    let completion = bench.recv_completion().unwrap();
+    assert_eq!(
+        (completion.wr_id, completion.status),
+        (7, WcStatus::LocalProtection)
+    );
+}
+
+#[test]
+fn a_region_deregistered_during_a_transfer_stops_it() {
+    for op in [Operation::WriteMiddle, Operation::ReadResponseMiddle] {
+        let mut bench = Bench::new(6, options());
+        let (va, rkey) = (bench.target_va(0), bench.target);
+        let is_read = op.is_read_response();
+        let request = if is_read {
+            SendOp::Read { va, rkey }
+        } else {
+            SendOp::Write { va, rkey }
+        };
+        bench.post_send(1, request, 0, 200_000);
+        bench.run_for(50_000);
+        bench.world.host_mut(bench.b.host).memory.deregister(rkey);
+        assert_eq!(bench.wait_send().status, WcStatus::RemoteAccess, "{op:?}");
+    }
+}
+
+#[test]
+fn putting_a_queue_pair_in_error_flushes_it_and_its_peer_gives_up() {
+    let mut bench = Bench::new(6, options());
+    bench.post_recv(7, 100);
+    let write = SendOp::Write {
+        va: bench.target_va(0),
+        rkey: bench.target,
+    };
+    bench.post_send(1, write, 0, 200_000);
+    bench.run_for(30_000);
+    let error = Attributes {
+        state: QpState::Error,
+        ..Attributes::new()
+    };
+    bench
+        .world
+        .modify(bench.b, &error, AttrMask::STATE)
+        .unwrap();
+    let flushed = bench.recv_completion().unwrap();
+    assert_eq!((flushed.wr_id, flushed.status), (7, WcStatus::WrFlush));
+    assert_eq!(bench.wait_send().status, WcStatus::RetryExceeded);
+}
+
+/// Everything posted completes on both sides, whatever happens.
+#[test]
+fn terrible_links_end_every_program_one_way_or_the_other() {
+    for_each_seed(120, |seed, slot| {
+        let mut random = Random::new(!seed);
+        let weather = Weather {
+            loss_ppm: random.between(100_000, 900_000) as u32,
+            duplicate_ppm: 100_000,
+            delay_ppm: 200_000,
+            delay_max_ns: 1_000_000,
+            corrupt_ppm: 50_000,
+            forge_ppm: 0,
+        };
+        let mut scenario = build(seed, Some(weather), slot);
+        let world = slot.as_mut().unwrap();
+        scenario.give_up_quickly(world);
+        scenario.run(world);
+        for driver in &scenario.drivers {
+            match driver.outcome() {
+                Outcome::Done => {}
+                Outcome::Failed(status) => {
+                    // A peer whose own direction failed drops everything, hence the flushes.
+                    let expected = [
+                        WcStatus::RetryExceeded,
+                        WcStatus::RnrRetryExceeded,
+                        WcStatus::WrFlush,
+                    ];
+                    assert!(
+                        expected.contains(&status),
+                        "{status:?}\n{}",
+                        scenario.description
+                    );
+                    driver.check_all_flushed();
+                }
+                Outcome::Running => panic!("{}", scenario.description),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_completion_says_which_queue_it_is_from() {
+    let mut bench = Bench::new(6, options());
+    bench.post_recv(7, 100);
+    bench.post_send(1, SendOp::Send, 0, 50);
+    assert_eq!(bench.wait_send().side(), QueueSide::Send);
+    assert_eq!(bench.recv_completion().unwrap().side(), QueueSide::Recv);
+}
