@@ -17,7 +17,7 @@ use super::send_queue::{Position, SendQueue, Wqe};
 use super::window::{Window, WindowLimits};
 use crate::memory::{AccessError, LocalAccess, Memory, PdId, scatter};
 use crate::qp::{Outbox, QpStats};
-use crate::time::{Instant, earliest};
+use crate::time::Instant;
 use crate::verbs::{Payload, SendOp, SendRequest, Transmit, WcStatus};
 
 /// An acknowledgement is asked for at least once in this many packets.
@@ -590,7 +590,8 @@ impl Requester {
     // ---- time and failure --------------------------------------------------------------------
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        earliest(self.rnr_until, self.retry.deadline())
+        // While the peer is not ready, handle_timeout does nothing: no deadline may pass until then.
+        self.rnr_until.or_else(|| self.retry.deadline())
     }
 
     pub(crate) fn handle_timeout(
