@@ -1,1 +1,74 @@
-fn main() {}
+//! `urxe`: gives unmodified RDMA programs a RoCEv2 device over plain UDP sockets.
+mod devices;
+mod library;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Run unmodified RDMA programs over plain UDP sockets: no RDMA hardware, no kernel module, no root.
+#[derive(Parser)]
+#[command(name = "urxe", version = env!("URXE_VERSION"))]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program with urxe devices beside the RDMA devices that the machine has
+    #[command(after_help = "Example: urxe run -- ib_send_lat -d urxe_eth0 -x 0 192.0.2.1")]
+    Run(Run),
+    /// List the devices that programs under `urxe run` see
+    Devices {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell to complete for
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Options of `urxe run`.
+#[derive(clap::Args)]
+struct Run {
+    /// Say on stderr what the device does: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", env = "URXE_LOG")]
+    log: Option<String>,
+    /// The liburxe.so to load, instead of the one installed with this command
+    #[arg(long, value_name = "FILE", env = library::VARIABLE)]
+    library: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_name = "PROGRAM [ARGS]"
+    )]
+    command: Vec<std::ffi::OsString>,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Devices { json } => devices::print(json),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "urxe", &mut std::io::stdout());
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("urxe: {error:#}");
+            let status = error
+                .downcast_ref::<run::NotRun>()
+                .map_or(1, run::NotRun::exit_status);
+            ExitCode::from(status)
+        }
+    }
+}

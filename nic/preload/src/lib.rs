@@ -1,1 +1,56 @@
-//! preload
+//! liburxe.so: gives an unmodified libibverbs program devices made of UDP sockets.
+//!
+//! The library is preloaded (`urxe run`). It defines libibverbs's public symbols ([`exports`]); what
+//! concerns a device of ours is answered here, everything else by the libibverbs behind us
+//! ([`next`]). Programs reach the rest through pointers in the objects they hold: [`operations`] in a
+//! context, [`qp_ex`] and [`cq_ex`] in the extended queue pair and completion queue.
+//!
+//! This crate translates, and does nothing else: what a device does is in `urxe-device`. A program
+//! that never touches verbs pays a comparison per file it opens, see [`files`].
+//!
+//! | object | C struct | behind it | owner |
+//! |---|---|---|---|
+//! | device | `verbs_device` | [`device`] | the process, never freed |
+//! | context | `verbs_context` | [`context`] | the program, until `ibv_close_device` |
+//! | PD, MR | `ibv_pd`, `ibv_mr` | [`memory`] | the program |
+//! | channel, CQ | `ibv_comp_channel`, `ibv_cq_ex` | [`channel`], [`cq`] | the program |
+//! | QP | `ibv_qp_ex` | [`qp`] | the program |
+//!
+//! All of `unsafe` that the C interface needs is here; each object is one [`handle::Handle`].
+
+#![cfg_attr(
+    test,
+    allow(
+        dead_code,
+        reason = "a test program does not export the symbols, so nothing is reached"
+    )
+)]
+#![allow(
+    unreachable_pub,
+    reason = "symbols are public to the dynamic linker, whatever Rust calls them"
+)]
+
+mod abi;
+mod channel;
+mod context;
+mod convert;
+mod cq;
+mod cq_ex;
+mod device;
+mod errno;
+mod events;
+mod exports;
+mod files;
+mod gid;
+mod handle;
+mod memory;
+mod next;
+mod operations;
+mod post;
+mod qp;
+mod qp_ex;
+mod query;
+mod report;
+mod speed;
+mod sysfs;
+mod unsupported;

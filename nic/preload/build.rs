@@ -1,0 +1,34 @@
+//! Generates the C ABI of libibverbs from the system's <infiniband/verbs.h>, so that struct layout
+//! is never written down twice.
+use std::path::PathBuf;
+
+const HEADER: &str = "infiniband/verbs.h";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let bindings = bindgen::Builder::default()
+        .header_contents("urxe_wrapper.h", &format!("#include <{HEADER}>\n"))
+        .allowlist_type("(ibv|verbs)_.*")
+        .allowlist_type("_compat_ibv_port_attr")
+        .allowlist_var("(IBV|IB|VERBS)_.*")
+        .prepend_enum_name(false)
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .derive_default(true)
+        .derive_debug(false)
+        .generate_comments(false)
+        .layout_tests(true)
+        .merge_extern_blocks(true)
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .generate()
+        .unwrap_or_else(|error| {
+            panic!(
+                "cannot read <{HEADER}>: {error}\n\
+                 The C headers of libibverbs and libclang are needed to build liburxe.so; \
+                 on Debian: apt-get install libibverbs-dev libclang-dev"
+            )
+        });
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    bindings
+        .write_to_file(out.join("verbs.rs"))
+        .expect("OUT_DIR can be written");
+}

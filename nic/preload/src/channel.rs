@@ -1,0 +1,205 @@
+//! Completion channels, and the counting that lets a queue be destroyed only when the program has
+//! acknowledged every event it got.
+use std::collections::HashMap;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use urxe_device::CompletionChannel;
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::handle::{Handle, Users};
+use crate::{context, convert, cq};
+
+/// Events that a program got of an object, less those it acknowledged.
+#[derive(Default)]
+pub(crate) struct Unacknowledged {
+    count: Mutex<u32>,
+    changed: Condvar,
+}
+
+impl Unacknowledged {
+    fn lock(&self) -> MutexGuard<'_, u32> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program got one.
+    pub(crate) fn add(&self) {
+        *self.lock() += 1;
+    }
+
+    /// The program acknowledged `count`. More than there are is a mistake of the program without
+    /// consequence.
+    pub(crate) fn acknowledge(&self, count: u32) {
+        let mut left = self.lock();
+        *left = left.saturating_sub(count);
+        self.changed.notify_all();
+    }
+
+    /// Waits until all are acknowledged.
+    pub(crate) fn wait_for_none(&self) {
+        let mut left = self.lock();
+        while *left > 0 {
+            left = self
+                .changed
+                .wait(left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A queue that may have events, by the cookie in them. Not by its address: an event may be in the
+/// channel when its queue is destroyed, and the address in use again.
+struct Listening(*mut ibv_cq);
+
+// SAFETY: only used while the map that holds it is locked, and destroying a queue removes it first.
+unsafe impl Send for Listening {}
+
+/// What stands behind a completion channel.
+pub(crate) struct ChannelState {
+    /// The device's channel.
+    pub(crate) channel: Arc<CompletionChannel>,
+    queues: Mutex<HashMap<u64, Listening>>,
+    users: Users,
+}
+
+type ChannelHandle = Handle<ibv_comp_channel, ChannelState>;
+
+/// The state of a channel of ours.
+///
+/// # Safety
+/// `channel` is ours and live, and stays so while the reference lives.
+pub(crate) unsafe fn state<'a>(channel: *mut ibv_comp_channel) -> &'a ChannelState {
+    // SAFETY: by the caller's promise.
+    unsafe { ChannelHandle::state(channel) }
+}
+
+impl ChannelState {
+    fn queues(&self) -> MutexGuard<'_, HashMap<u64, Listening>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A cookie for a new queue, not used before in this process.
+    pub(crate) fn new_cookie() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// From now on events with this cookie are events of `cq`.
+    pub(crate) fn listen(&self, cookie: u64, cq: *mut ibv_cq) {
+        self.queues().insert(cookie, Listening(cq));
+        self.users.add();
+    }
+
+    /// From now on events with this cookie are dropped.
+    pub(crate) fn forget(&self, cookie: u64) {
+        self.queues().remove(&cookie);
+        self.users.remove();
+    }
+}
+
+/// `ibv_create_comp_channel`.
+///
+/// # Safety
+/// `context` is ours and open.
+pub(crate) unsafe fn create(context: *mut ibv_context) -> Outcome<*mut ibv_comp_channel> {
+    // SAFETY: by the caller's promise.
+    let state = unsafe { context::state(context) };
+    let channel = state
+        .nic
+        .create_channel()
+        .map_err(|error| convert::errno(&error))?;
+    state.users.add();
+    let public = ibv_comp_channel {
+        context,
+        fd: channel.fd(),
+        refcnt: 0,
+    };
+    let private = ChannelState {
+        channel,
+        queues: Mutex::new(HashMap::new()),
+        users: Users::default(),
+    };
+    Ok(ChannelHandle::give(public, private))
+}
+
+/// `ibv_destroy_comp_channel`.
+///
+/// # Safety
+/// `channel` is ours and live; nobody uses it any more.
+pub(crate) unsafe fn destroy(channel: *mut ibv_comp_channel) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        state(channel).users.none_left()?;
+        context::state((*channel).context).users.remove();
+        drop(ChannelHandle::take_back(channel));
+    }
+    Ok(())
+}
+
+/// `ibv_get_cq_event`: blocks, unless the program made the channel's descriptor non-blocking.
+///
+/// # Safety
+/// `channel` is ours and live, the others are null or writable.
+pub(crate) unsafe fn get_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> Outcome<c_int> {
+    if cq.is_null() || cq_context.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let state = unsafe { state(channel) };
+    loop {
+        let cookie = state.channel.wait().map_err(|error| Errno::of(&error))?;
+        let queues = state.queues();
+        // An event of a queue that is gone is dropped.
+        if let Some(found) = queues.get(&cookie) {
+            // SAFETY: by the caller's promise; the queue is live while the map is locked, and
+            // counting the event keeps it so until the program acknowledges.
+            unsafe {
+                cq::state(found.0).events.add();
+                *cq = found.0;
+                *cq_context = (*found.0).cq_context;
+            }
+            return Ok(0);
+        }
+    }
+}
+
+/// `ibv_ack_cq_events`.
+///
+/// # Safety
+/// `cq` is ours and live.
+pub(crate) unsafe fn acknowledge(cq: *mut ibv_cq, count: c_uint) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe { cq::state(cq) }.events.acknowledge(count);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn waits_for_the_last_acknowledgement() {
+        let events = Arc::new(Unacknowledged::default());
+        events.add();
+        events.add();
+        let waiter = {
+            let events = Arc::clone(&events);
+            std::thread::spawn(move || events.wait_for_none())
+        };
+        events.acknowledge(1);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiter.is_finished(), "one is not acknowledged");
+        events.acknowledge(1);
+        waiter.join().unwrap();
+        events.acknowledge(5);
+        events.wait_for_none();
+    }
+}

@@ -1,0 +1,80 @@
+//! Opening and closing a device: a full `verbs_context`, one NIC behind each.
+use std::sync::Arc;
+
+use urxe_device::Nic;
+
+use crate::abi::*;
+use crate::errno::Outcome;
+use crate::handle::{Handle, Users};
+use crate::{convert, device, events, operations};
+
+/// What stands behind a context.
+pub(crate) struct ContextState {
+    /// The device, opened.
+    pub(crate) nic: Arc<Nic>,
+    /// The objects that asynchronous events name.
+    pub(crate) events: events::Registry,
+    /// Protection domains, queues and channels that were not destroyed.
+    pub(crate) users: Users,
+}
+
+type Context = Handle<verbs_context, ContextState>;
+
+/// The state of an open context of ours.
+///
+/// # Safety
+/// `context` is ours and open, and stays open while the reference lives.
+pub(crate) unsafe fn state<'a>(context: *mut ibv_context) -> &'a ContextState {
+    // SAFETY: by the caller's promise.
+    unsafe { Context::state(verbs_context_of(context)) }
+}
+
+/// `ibv_open_device`.
+///
+/// # Safety
+/// `device` is one of ours.
+pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> {
+    // SAFETY: by the caller's promise.
+    let info = unsafe { device::info(device) };
+    let nic = Nic::open(&info).map_err(|error| {
+        log::warn!("cannot open {}: {error}", info.name);
+        convert::errno(&error)
+    })?;
+    let mut vctx = verbs_context {
+        sz: size_of::<verbs_context>(),
+        ..verbs_context::default()
+    };
+    operations::fill(&mut vctx);
+    vctx.context.device = device;
+    vctx.context.abi_compat = ABI_IS_EXTENDED;
+    vctx.context.cmd_fd = -1;
+    vctx.context.async_fd = nic.event_fd();
+    vctx.context.num_comp_vectors = 1;
+    let state = ContextState {
+        nic,
+        events: events::Registry::default(),
+        users: Users::default(),
+    };
+    let vctx = Context::give(vctx, state);
+    // SAFETY: just made.
+    Ok(unsafe { &raw mut (*vctx).context })
+}
+
+/// `ibv_close_device`. Objects that the program did not destroy keep the NIC alive and are lost, as
+/// the memory behind them would be with any device.
+///
+/// # Safety
+/// `context` is ours and open; nobody uses it any more.
+pub(crate) unsafe fn close(context: *mut ibv_context) -> Outcome<std::ffi::c_int> {
+    // SAFETY: by the caller's promise.
+    let left_over = unsafe { state(context) }.users.none_left().is_err();
+    if left_over {
+        log::info!("a context was closed before all of its objects were destroyed");
+        // SAFETY: by the caller's promise. The objects still point to the context.
+        unsafe { state(context) }.nic.close();
+        return Ok(0);
+    }
+    // SAFETY: by the caller's promise, and no object refers to it.
+    drop(unsafe { Context::take_back(verbs_context_of(context)) });
+    Ok(0)
+}

@@ -1,0 +1,291 @@
+//! Between C and the device: numbers, flags, attributes.
+use std::ffi::c_int;
+
+use urxe_device::{
+    Access, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid, Mtu, PostError,
+    Psn, QpEvent, QpState, Qpn, Sge, WcStatus,
+};
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+
+/// The error number for what the device says.
+pub(crate) fn errno(error: &Error) -> Errno {
+    Errno(error.errno())
+}
+
+/// The error number for a work request that was not taken.
+pub(crate) fn post_errno(error: PostError) -> Errno {
+    errno(&Error::Post(error))
+}
+
+/// Access flags of a registration: the device's have the same bits.
+pub(crate) fn access(flags: u32) -> Outcome<Access> {
+    Access::from_bits(flags).ok_or(Errno::INVAL)
+}
+
+/// An element of a scatter/gather list.
+pub(crate) fn sge(sge: &ibv_sge) -> Sge {
+    Sge {
+        addr: sge.addr,
+        len: sge.length,
+        lkey: sge.lkey,
+    }
+}
+
+/// The bytes of inline data: no key, the program's own memory.
+///
+/// # Safety
+/// The element names readable memory of the process.
+pub(crate) unsafe fn bytes(sge: &Sge) -> &[u8] {
+    if sge.len == 0 {
+        return &[];
+    }
+    let start = std::ptr::with_exposed_provenance(sge.addr as usize);
+    // SAFETY: by the caller's promise.
+    unsafe { std::slice::from_raw_parts(start, sge.len as usize) }
+}
+
+pub(crate) fn mtu(mtu: Mtu) -> ibv_mtu {
+    match mtu {
+        Mtu::B256 => IBV_MTU_256,
+        Mtu::B512 => IBV_MTU_512,
+        Mtu::B1024 => IBV_MTU_1024,
+        Mtu::B2048 => IBV_MTU_2048,
+        Mtu::B4096 => IBV_MTU_4096,
+    }
+}
+
+fn mtu_from_c(mtu: ibv_mtu) -> Outcome<Mtu> {
+    Ok(match mtu {
+        IBV_MTU_256 => Mtu::B256,
+        IBV_MTU_512 => Mtu::B512,
+        IBV_MTU_1024 => Mtu::B1024,
+        IBV_MTU_2048 => Mtu::B2048,
+        IBV_MTU_4096 => Mtu::B4096,
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+pub(crate) fn status(status: WcStatus) -> ibv_wc_status {
+    match status {
+        WcStatus::Success => IBV_WC_SUCCESS,
+        WcStatus::LocalLength => IBV_WC_LOC_LEN_ERR,
+        WcStatus::LocalQpOperation => IBV_WC_LOC_QP_OP_ERR,
+        WcStatus::LocalProtection => IBV_WC_LOC_PROT_ERR,
+        WcStatus::WrFlush => IBV_WC_WR_FLUSH_ERR,
+        WcStatus::BadResponse => IBV_WC_BAD_RESP_ERR,
+        WcStatus::LocalAccess => IBV_WC_LOC_ACCESS_ERR,
+        WcStatus::RemoteInvalidRequest => IBV_WC_REM_INV_REQ_ERR,
+        WcStatus::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
+        WcStatus::RemoteOperation => IBV_WC_REM_OP_ERR,
+        WcStatus::RetryExceeded => IBV_WC_RETRY_EXC_ERR,
+        WcStatus::RnrRetryExceeded => IBV_WC_RNR_RETRY_EXC_ERR,
+    }
+}
+
+fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
+    match kind {
+        CompletionKind::Send => IBV_WC_SEND,
+        CompletionKind::Write => IBV_WC_RDMA_WRITE,
+        CompletionKind::Read => IBV_WC_RDMA_READ,
+        CompletionKind::CompareSwap => IBV_WC_COMP_SWAP,
+        CompletionKind::FetchAdd => IBV_WC_FETCH_ADD,
+        CompletionKind::Recv => IBV_WC_RECV,
+        CompletionKind::RecvWriteImm => IBV_WC_RECV_RDMA_WITH_IMM,
+    }
+}
+
+/// A completion as `ibv_poll_cq` returns it.
+pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
+    let mut wc = ibv_wc {
+        wr_id: completion.wr_id,
+        status: status(completion.status),
+        opcode: opcode(completion.kind),
+        byte_len: completion.byte_len,
+        qp_num: completion.qp.get(),
+        ..ibv_wc::default()
+    };
+    if let Some(immediate) = completion.immediate {
+        wc.__bindgen_anon_1.imm_data = u32::from_ne_bytes(immediate.0);
+        wc.wc_flags |= IBV_WC_WITH_IMM;
+    } else if let Some(rkey) = completion.invalidated_rkey {
+        wc.__bindgen_anon_1.invalidated_rkey = rkey;
+        wc.wc_flags |= IBV_WC_WITH_INV;
+    }
+    wc
+}
+
+/// The type of an event of a queue pair.
+pub(crate) fn qp_event(event: QpEvent) -> ibv_event_type {
+    match event {
+        QpEvent::CommunicationEstablished => IBV_EVENT_COMM_EST,
+        QpEvent::SendQueueDrained => IBV_EVENT_SQ_DRAINED,
+        QpEvent::RequestError => IBV_EVENT_QP_REQ_ERR,
+        QpEvent::AccessError => IBV_EVENT_QP_ACCESS_ERR,
+        QpEvent::Fatal => IBV_EVENT_QP_FATAL,
+    }
+}
+
+pub(crate) fn capacity(cap: &ibv_qp_cap) -> Capacity {
+    Capacity {
+        send_requests: cap.max_send_wr,
+        recv_requests: cap.max_recv_wr,
+        send_sges: cap.max_send_sge,
+        recv_sges: cap.max_recv_sge,
+        inline_bytes: cap.max_inline_data,
+    }
+}
+
+pub(crate) fn c_capacity(capacity: &Capacity) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: capacity.send_requests,
+        max_recv_wr: capacity.recv_requests,
+        max_send_sge: capacity.send_sges,
+        max_recv_sge: capacity.recv_sges,
+        max_inline_data: capacity.inline_bytes,
+    }
+}
+
+fn state_from_c(state: ibv_qp_state) -> Outcome<QpState> {
+    Ok(match state {
+        IBV_QPS_RESET => QpState::Reset,
+        IBV_QPS_INIT => QpState::Init,
+        IBV_QPS_RTR => QpState::ReadyToReceive,
+        IBV_QPS_RTS => QpState::ReadyToSend,
+        IBV_QPS_SQD => QpState::SendQueueDrain,
+        IBV_QPS_SQE => QpState::SendQueueError,
+        IBV_QPS_ERR => QpState::Error,
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+fn c_state(state: QpState) -> ibv_qp_state {
+    match state {
+        QpState::Reset => IBV_QPS_RESET,
+        QpState::Init => IBV_QPS_INIT,
+        QpState::ReadyToReceive => IBV_QPS_RTR,
+        QpState::ReadyToSend => IBV_QPS_RTS,
+        QpState::SendQueueDrain => IBV_QPS_SQD,
+        QpState::SendQueueError => IBV_QPS_SQE,
+        QpState::Error => IBV_QPS_ERR,
+    }
+}
+
+/// A mask of `ibv_modify_qp`: the device's has the same bits.
+pub(crate) fn attribute_mask(mask: c_int) -> Outcome<AttrMask> {
+    AttrMask::from_bits(mask.cast_unsigned()).ok_or(Errno::INVAL)
+}
+
+/// The attributes that `mask` names; the others are not looked at, they may be uninitialised.
+pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask) -> Outcome<Attributes> {
+    let mut to = Attributes::new();
+    if mask.contains(AttrMask::STATE) {
+        to.state = state_from_c(attr.qp_state)?;
+    }
+    if mask.contains(AttrMask::CURRENT_STATE) {
+        to.current_state = state_from_c(attr.cur_qp_state)?;
+    }
+    if mask.contains(AttrMask::ACCESS_FLAGS) {
+        let grants = |flag| attr.qp_access_flags & flag != 0;
+        to.allow_remote_write = grants(IBV_ACCESS_REMOTE_WRITE);
+        to.allow_remote_read = grants(IBV_ACCESS_REMOTE_READ);
+        to.allow_remote_atomic = grants(IBV_ACCESS_REMOTE_ATOMIC);
+    }
+    if mask.contains(AttrMask::PATH_MTU) {
+        to.path_mtu = mtu_from_c(attr.path_mtu)?;
+    }
+    if mask.contains(AttrMask::ADDRESS_VECTOR) {
+        put_address(&mut to, &attr.ah_attr)?;
+    }
+    to.pkey_index = attr.pkey_index;
+    to.port = attr.port_num;
+    to.qkey = attr.qkey;
+    to.dest_qp = Qpn::new(attr.dest_qp_num);
+    to.rq_psn = Psn::new(attr.rq_psn);
+    to.sq_psn = Psn::new(attr.sq_psn);
+    to.max_rd_atomic = attr.max_rd_atomic;
+    to.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+    to.min_rnr_timer = attr.min_rnr_timer;
+    to.timeout = attr.timeout;
+    to.retry_count = attr.retry_cnt;
+    to.rnr_retry = attr.rnr_retry;
+    to.sqd_notify = attr.en_sqd_async_notify != 0;
+    Ok(to)
+}
+
+/// Takes the peer's address, which RoCE has in the GRH and nowhere else.
+fn put_address(to: &mut Attributes, address: &ibv_ah_attr) -> Outcome<()> {
+    if address.is_global == 0 {
+        log::info!(
+            "the program connects a queue pair without a GID; RoCE needs one \
+             (option -g of the pingpong programs, -x of perftest)"
+        );
+        return Err(Errno::INVAL);
+    }
+    if address.port_num != crate::query::PORT {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: both members of the union are 16 bytes of any value.
+    to.dest_gid = Gid(unsafe { address.grh.dgid.raw });
+    to.source_gid_index = address.grh.sgid_index;
+    to.traffic_class = address.grh.traffic_class;
+    to.hop_limit = address.grh.hop_limit;
+    to.flow_label = address.grh.flow_label;
+    to.service_level = address.sl;
+    Ok(())
+}
+
+/// All attributes, as `ibv_query_qp` returns them.
+pub(crate) fn c_attributes(from: &Attributes, cap: ibv_qp_cap) -> ibv_qp_attr {
+    let access = [
+        (from.allow_remote_write, IBV_ACCESS_REMOTE_WRITE),
+        (from.allow_remote_read, IBV_ACCESS_REMOTE_READ),
+        (from.allow_remote_atomic, IBV_ACCESS_REMOTE_ATOMIC),
+    ];
+    ibv_qp_attr {
+        qp_state: c_state(from.state),
+        cur_qp_state: c_state(from.current_state),
+        path_mtu: mtu(from.path_mtu),
+        path_mig_state: IBV_MIG_MIGRATED,
+        qkey: from.qkey,
+        rq_psn: from.rq_psn.get(),
+        sq_psn: from.sq_psn.get(),
+        dest_qp_num: from.dest_qp.get(),
+        qp_access_flags: access
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, flag)| flag)
+            .sum(),
+        cap,
+        ah_attr: c_address(from),
+        pkey_index: from.pkey_index,
+        en_sqd_async_notify: from.sqd_notify.into(),
+        max_rd_atomic: from.max_rd_atomic,
+        max_dest_rd_atomic: from.max_dest_rd_atomic,
+        min_rnr_timer: from.min_rnr_timer,
+        port_num: from.port,
+        timeout: from.timeout,
+        retry_cnt: from.retry_count,
+        rnr_retry: from.rnr_retry,
+        ..ibv_qp_attr::default()
+    }
+}
+
+fn c_address(from: &Attributes) -> ibv_ah_attr {
+    ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: ibv_gid {
+                raw: from.dest_gid.0,
+            },
+            flow_label: from.flow_label,
+            sgid_index: from.source_gid_index,
+            hop_limit: from.hop_limit,
+            traffic_class: from.traffic_class,
+        },
+        sl: from.service_level,
+        is_global: (!from.dest_gid.is_zero()).into(),
+        port_num: from.port,
+        ..ibv_ah_attr::default()
+    }
+}

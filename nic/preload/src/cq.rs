@@ -1,0 +1,183 @@
+//! Completion queues. Every queue of ours has room for the extended interface, whether it was created
+//! by `ibv_create_cq` or by `ibv_create_cq_ex`.
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use urxe_device::Cq;
+
+use crate::abi::*;
+use crate::channel::{self, ChannelState, Unacknowledged};
+use crate::errno::{Errno, Outcome};
+use crate::handle::{Handle, Users};
+use crate::{context, convert, cq_ex};
+
+/// What stands behind a completion queue.
+pub(crate) struct CqState {
+    pub(crate) cq: Arc<Cq>,
+    /// Events the program got and did not acknowledge: of the channel, and asynchronous ones.
+    pub(crate) events: Unacknowledged,
+    pub(crate) async_events: Unacknowledged,
+    /// Queue pairs that complete here.
+    pub(crate) users: Users,
+    /// Names the queue in events.
+    cookie: u64,
+    /// Where `ibv_start_poll` is.
+    pub(crate) cursor: cq_ex::Cursor,
+}
+
+pub(crate) type CqHandle = Handle<ibv_cq_ex, CqState>;
+
+/// The state of a queue of ours.
+///
+/// # Safety
+/// `cq` is ours and live, and stays so while the reference lives.
+pub(crate) unsafe fn state<'a>(cq: *mut ibv_cq) -> &'a CqState {
+    // SAFETY: by the caller's promise; every queue of ours is an extended one.
+    unsafe { CqHandle::state(cq.cast()) }
+}
+
+/// `ibv_create_cq`.
+///
+/// # Safety
+/// `context` is ours and open, `channel` is null or one of it.
+pub(crate) unsafe fn create(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: c_int,
+) -> Outcome<*mut ibv_cq> {
+    let cqe = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
+    let vector = u32::try_from(vector).map_err(|_| Errno::INVAL)?;
+    // SAFETY: by the caller's promise.
+    unsafe { new(context, cqe, cq_context, channel, vector) }.map(<*mut ibv_cq_ex>::cast)
+}
+
+/// Makes a queue with at least `cqe` entries.
+///
+/// # Safety
+/// As for [`create`].
+pub(crate) unsafe fn new(
+    context: *mut ibv_context,
+    cqe: u32,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    vector: u32,
+) -> Outcome<*mut ibv_cq_ex> {
+    // SAFETY: by the caller's promise.
+    let (owner, vectors) = unsafe { (context::state(context), (*context).num_comp_vectors) };
+    if cqe == 0 || vector >= vectors.cast_unsigned() {
+        return Err(Errno::INVAL);
+    }
+    let listener = if channel.is_null() {
+        None
+    // SAFETY: by the caller's promise.
+    } else if unsafe { (*channel).context } != context {
+        return Err(Errno::INVAL);
+    } else {
+        // SAFETY: by the caller's promise.
+        Some(unsafe { channel::state(channel) })
+    };
+    let cookie = ChannelState::new_cookie();
+    let device_channel = listener.map(|listener| Arc::clone(&listener.channel));
+    let cq = owner
+        .nic
+        .create_cq(cqe as usize, device_channel, cookie)
+        .map_err(|error| convert::errno(&error))?;
+    let public = ibv_cq_ex {
+        context,
+        channel,
+        cq_context,
+        handle: cookie as u32,
+        cqe: c_int::try_from(cq.depth()).unwrap_or(c_int::MAX),
+        ..ibv_cq_ex::default()
+    };
+    let private = CqState {
+        cq,
+        events: Unacknowledged::default(),
+        async_events: Unacknowledged::default(),
+        users: Users::default(),
+        cookie,
+        cursor: cq_ex::Cursor::default(),
+    };
+    owner.users.add();
+    let made = CqHandle::give(public, private);
+    if let Some(listener) = listener {
+        listener.listen(cookie, made.cast());
+    }
+    owner.events.add_cq(cookie, made.cast());
+    Ok(made)
+}
+
+/// `ibv_resize_cq`.
+///
+/// # Safety
+/// `cq` is ours and live.
+pub(crate) unsafe fn resize(cq: *mut ibv_cq, cqe: c_int) -> Outcome<()> {
+    let cqe = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
+    // SAFETY: by the caller's promise.
+    let state = unsafe { state(cq) };
+    state
+        .cq
+        .resize(cqe as usize)
+        .map_err(|error| convert::errno(&error))?;
+    // SAFETY: by the caller's promise.
+    unsafe { (*cq).cqe = c_int::try_from(state.cq.depth()).unwrap_or(c_int::MAX) };
+    Ok(())
+}
+
+/// `ibv_destroy_cq`: waits for the program to acknowledge the events it got.
+///
+/// # Safety
+/// `cq` is ours and live; nobody uses it any more, but for acknowledging.
+pub(crate) unsafe fn destroy(cq: *mut ibv_cq) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (public, state) = (&*cq, state(cq));
+        state.users.none_left()?;
+        let owner = context::state(public.context);
+        if !public.channel.is_null() {
+            channel::state(public.channel).forget(state.cookie);
+        }
+        owner.events.forget_cq(state.cookie);
+        state.events.wait_for_none();
+        state.async_events.wait_for_none();
+        owner.users.remove();
+        drop(CqHandle::take_back(cq.cast()));
+    }
+    Ok(())
+}
+
+/// `ibv_req_notify_cq`.
+///
+/// # Safety
+/// `cq` is ours and live.
+pub(crate) unsafe fn request_notification(cq: *mut ibv_cq, solicited_only: c_int) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe { state(cq) }.cq.arm(solicited_only != 0);
+    Ok(())
+}
+
+/// `ibv_poll_cq`: the number of completions taken, or a negative number.
+///
+/// # Safety
+/// `cq` is ours and live, `wc` has room for `num_entries`.
+pub(crate) unsafe extern "C" fn poll(
+    cq: *mut ibv_cq,
+    num_entries: c_int,
+    wc: *mut ibv_wc,
+) -> c_int {
+    let Ok(limit) = usize::try_from(num_entries) else {
+        return -libc::EINVAL;
+    };
+    let mut place = wc;
+    // SAFETY: by the caller's promise.
+    let taken = unsafe { state(cq) }.cq.poll(limit, |completion| {
+        // SAFETY: by the caller's promise, and the device calls this at most `limit` times.
+        unsafe {
+            place.write(convert::work_completion(&completion));
+            place = place.add(1);
+        }
+    });
+    c_int::try_from(taken).unwrap_or(c_int::MAX)
+}

@@ -1,0 +1,244 @@
+//! The device list: ours, then those of the libibverbs behind us.
+//!
+//! A device of ours is made when it is first listed and stays for the life of the process, since
+//! programs keep pointers to devices after they have freed the list.
+use std::ffi::{c_char, c_int};
+use std::sync::{Mutex, PoisonError};
+
+use urxe_device::DeviceInfo;
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::handle::Handle;
+use crate::next::{Next, call_next};
+use crate::report;
+
+/// What a device is, as of the last listing.
+pub(crate) type DeviceState = Mutex<DeviceInfo>;
+type Device = Handle<VerbsDevice, DeviceState>;
+
+/// A device of ours; never freed.
+#[derive(Clone, Copy)]
+struct Listed(*mut VerbsDevice);
+
+// SAFETY: the C part is written before it is listed and never after, the state is a mutex.
+unsafe impl Send for Listed {}
+
+impl Listed {
+    fn state(self) -> &'static DeviceState {
+        // SAFETY: made by `listed` and never freed.
+        unsafe { Device::state(self.0) }
+    }
+}
+
+static DEVICES: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The devices there are now, made or brought up to date.
+fn refresh() -> Vec<Listed> {
+    report::start();
+    let infos = urxe_device::list().unwrap_or_else(|error| {
+        log::warn!("cannot list the network interfaces: {error}");
+        Vec::new()
+    });
+    let mut known = lock(&DEVICES);
+    let (loopback, others): (Vec<_>, Vec<_>) =
+        infos.into_iter().partition(|info| info.netdev == "lo");
+    others
+        .into_iter()
+        .chain(loopback)
+        .map(|info| listed(&mut known, info))
+        .collect()
+}
+
+/// The device of `info` among the known ones, or a new one.
+fn listed(known: &mut Vec<Listed>, info: DeviceInfo) -> Listed {
+    for &device in known.iter() {
+        let mut state = lock(device.state());
+        if state.name == info.name && state.ifindex == info.ifindex {
+            *state = info;
+            return device;
+        }
+    }
+    let device = Listed(Device::give(c_device(&info), Mutex::new(info)));
+    known.push(device);
+    device
+}
+
+/// The C part. Of its file names only the device's own folder can be read, see [`crate::sysfs`].
+fn c_device(info: &DeviceInfo) -> VerbsDevice {
+    let mut device = ibv_device {
+        node_type: IBV_NODE_CA,
+        transport_type: IBV_TRANSPORT_IB,
+        ..ibv_device::default()
+    };
+    let uverbs = format!("uverbs_{}", info.name);
+    put(&mut device.name, &info.name);
+    put(&mut device.dev_name, &uverbs);
+    put(
+        &mut device.dev_path,
+        &format!("/sys/class/infiniband_verbs/{uverbs}"),
+    );
+    put(
+        &mut device.ibdev_path,
+        &format!("{}/{}", crate::sysfs::CLASS, info.name),
+    );
+    VerbsDevice {
+        device,
+        ops: &raw const DEVICE_OPS,
+        private: [0; 8],
+    }
+}
+
+/// Writes `text` with its terminating zero into a field, cut to fit.
+pub(crate) fn put(field: &mut [c_char], text: &str) {
+    let room = field.len().saturating_sub(1);
+    for (to, from) in field.iter_mut().zip(text.bytes().take(room).chain([0])) {
+        *to = from.cast_signed();
+    }
+}
+
+/// What the device of ours behind a pointer is.
+///
+/// # Safety
+/// `device` is one of ours.
+pub(crate) unsafe fn info(device: *mut ibv_device) -> DeviceInfo {
+    // SAFETY: by the caller's promise; ours are never freed.
+    let state: &DeviceState = unsafe { Device::state(device.cast()) };
+    lock(state).clone()
+}
+
+/// What our device of this name is, if there is one.
+pub(crate) fn named(name: &str) -> Option<DeviceInfo> {
+    let find = |devices: &[Listed]| {
+        devices
+            .iter()
+            .map(|device| lock(device.state()).clone())
+            .find(|info| info.name == name)
+    };
+    let known = find(&lock(&DEVICES));
+    known.or_else(|| find(&refresh()))
+}
+
+/// `ibv_get_device_name`.
+///
+/// # Safety
+/// `device` is one of ours.
+pub(crate) unsafe fn name(device: *mut ibv_device) -> Outcome<*mut c_char> {
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { (&raw mut (*device).name).cast() })
+}
+
+/// `ibv_get_device_index`: the number of the network interface. libibverbs's are small numbers of
+/// RDMA devices; ours are far from them.
+///
+/// # Safety
+/// `device` is one of ours.
+pub(crate) unsafe fn index(device: *mut ibv_device) -> Outcome<c_int> {
+    const FIRST: u32 = 0x0100_0000;
+    // SAFETY: by the caller's promise.
+    let ifindex = unsafe { info(device) }.ifindex;
+    Ok((FIRST | ifindex & (FIRST - 1)).cast_signed())
+}
+
+/// `ibv_get_device_guid`, in network byte order.
+///
+/// # Safety
+/// `device` is one of ours.
+pub(crate) unsafe fn guid(device: *mut ibv_device) -> Outcome<u64> {
+    // SAFETY: by the caller's promise.
+    Ok(u64::from_ne_bytes(unsafe { info(device) }.guid))
+}
+
+/// A device list as C gets it. In front of what C sees stand the next library's own list and the
+/// number of all words, for [`free_list`].
+fn give_list(next: *mut *mut ibv_device, devices: &[*mut ibv_device]) -> *mut *mut ibv_device {
+    let mut words: Vec<*mut ibv_device> = Vec::with_capacity(devices.len() + 3);
+    words.push(next.cast());
+    words.push(std::ptr::without_provenance_mut(devices.len() + 3));
+    words.extend(devices);
+    words.push(std::ptr::null_mut());
+    Box::into_raw(words.into_boxed_slice())
+        .cast::<*mut ibv_device>()
+        .wrapping_add(2)
+}
+
+/// Every device: ours first, since who loads us wants them, loopback as the last of ours.
+///
+/// # Safety
+/// `num_devices` is null or writable.
+pub(crate) unsafe fn list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+    static NEXT: Next = Next::verb(c"ibv_get_device_list", c"IBVERBS_1.1");
+    let mut devices: Vec<*mut ibv_device> = refresh()
+        .into_iter()
+        .map(|device| device.0.cast())
+        .collect();
+    let saved = std::io::Error::last_os_error();
+    let mut count: c_int = 0;
+    let next = call_next!(NEXT, fn(*mut c_int) -> *mut *mut ibv_device, &raw mut count)
+        .unwrap_or(std::ptr::null_mut());
+    if next.is_null() {
+        // No kernel support, say. That is no failure here.
+        Errno::of(&saved).set();
+    } else {
+        let count = usize::try_from(count).unwrap_or(0);
+        // SAFETY: libibverbs returned an array of this many devices.
+        devices.extend(unsafe { std::slice::from_raw_parts(next, count) });
+    }
+    if !num_devices.is_null() {
+        // SAFETY: by the caller's promise.
+        unsafe { *num_devices = c_int::try_from(devices.len()).unwrap_or(c_int::MAX) };
+    }
+    give_list(next, &devices)
+}
+
+/// Frees a list of [`list`].
+///
+/// # Safety
+/// `list` is null or came from [`list`].
+pub(crate) unsafe fn free_list(list: *mut *mut ibv_device) {
+    static NEXT: Next = Next::verb(c"ibv_free_device_list", c"IBVERBS_1.1");
+    if list.is_null() {
+        return;
+    }
+    let start = list.wrapping_sub(2);
+    // SAFETY: `give_list` put two words in front of the list, the second of them their number.
+    let words = unsafe {
+        let length = (*start.add(1)).addr();
+        Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, length))
+    };
+    let next: *mut *mut ibv_device = words[0].cast();
+    if !next.is_null() {
+        call_next!(NEXT, fn(*mut *mut ibv_device) -> (), next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_hold_text_and_always_end() {
+        let mut field = [b'x'.cast_signed(); 6];
+        put(&mut field, "lo");
+        assert_eq!(field[..3], [b'l', b'o', 0].map(u8::cast_signed));
+        put(&mut field, "much too long");
+        assert_eq!(field, *b"much \0".map(u8::cast_signed).as_slice());
+    }
+
+    #[test]
+    fn lists_end_with_null_and_can_be_freed() {
+        let mut device = ibv_device::default();
+        let list = give_list(std::ptr::null_mut(), &[&raw mut device]);
+        // SAFETY: two words are there, and nobody uses the list after.
+        unsafe {
+            assert_eq!(*list, &raw mut device);
+            assert!((*list.add(1)).is_null());
+            free_list(list);
+            free_list(std::ptr::null_mut());
+        }
+    }
+}

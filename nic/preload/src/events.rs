@@ -1,0 +1,161 @@
+//! Asynchronous events: errors of queues and queue pairs, changes of the port.
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use urxe_device::{AsyncEvent, AsyncEventKind};
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::{context, convert, cq, qp};
+
+/// The objects that events name, by what the device knows them by.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<Objects>);
+
+#[derive(Default)]
+struct Objects {
+    queues: HashMap<u64, *mut ibv_cq>,
+    pairs: HashMap<u32, *mut ibv_qp>,
+}
+
+// SAFETY: the pointers are only used while the map is locked, and destroying an object removes it.
+unsafe impl Send for Objects {}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, Objects> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_cq(&self, cookie: u64, cq: *mut ibv_cq) {
+        self.lock().queues.insert(cookie, cq);
+    }
+
+    pub(crate) fn forget_cq(&self, cookie: u64) {
+        self.lock().queues.remove(&cookie);
+    }
+
+    pub(crate) fn add_qp(&self, number: u32, qp: *mut ibv_qp) {
+        self.lock().pairs.insert(number, qp);
+    }
+
+    pub(crate) fn forget_qp(&self, number: u32) {
+        self.lock().pairs.remove(&number);
+    }
+}
+
+/// What kind of object an event is of.
+enum Element {
+    Queue(*mut ibv_cq),
+    Pair(*mut ibv_qp),
+    Srq(*mut ibv_srq),
+    Wq(*mut ibv_wq),
+    /// The port or the device.
+    None,
+}
+
+impl Element {
+    /// # Safety
+    /// `event` is one that `ibv_get_async_event` filled in.
+    unsafe fn of(event: *const ibv_async_event) -> Self {
+        // SAFETY: by the caller's promise; the type says which member of the union is set.
+        unsafe {
+            let element = (*event).element;
+            match (*event).event_type {
+                IBV_EVENT_CQ_ERR => Self::Queue(element.cq),
+                IBV_EVENT_QP_FATAL
+                | IBV_EVENT_QP_REQ_ERR
+                | IBV_EVENT_QP_ACCESS_ERR
+                | IBV_EVENT_COMM_EST
+                | IBV_EVENT_SQ_DRAINED
+                | IBV_EVENT_PATH_MIG
+                | IBV_EVENT_PATH_MIG_ERR
+                | IBV_EVENT_QP_LAST_WQE_REACHED => Self::Pair(element.qp),
+                IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => Self::Srq(element.srq),
+                IBV_EVENT_WQ_FATAL => Self::Wq(element.wq),
+                _ => Self::None,
+            }
+        }
+    }
+}
+
+/// Whether an event that a program acknowledges is of a device of ours. One of no object needs
+/// nothing, so either may take it.
+///
+/// # Safety
+/// `event` is one that `ibv_get_async_event` filled in, and its object is live.
+pub(crate) unsafe fn is_ours(event: *const ibv_async_event) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let context = match Element::of(event) {
+            Element::Queue(cq) if !cq.is_null() => (*cq).context,
+            Element::Pair(qp) if !qp.is_null() => (*qp).context,
+            Element::Srq(srq) if !srq.is_null() => (*srq).context,
+            Element::Wq(wq) if !wq.is_null() => (*wq).context,
+            _ => return true,
+        };
+        is_our_context(context)
+    }
+}
+
+/// `ibv_get_async_event`: blocks, unless the program made `async_fd` non-blocking.
+///
+/// # Safety
+/// `context` is ours and open, `event` is null or writable.
+pub(crate) unsafe fn get(context: *mut ibv_context, event: *mut ibv_async_event) -> Outcome<c_int> {
+    if event.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let state = unsafe { context::state(context) };
+    loop {
+        let AsyncEvent { kind } = state.nic.next_event().map_err(|error| Errno::of(&error))?;
+        // An event of an object that is gone is dropped.
+        if let Some(found) = state.events.c_event(kind) {
+            // SAFETY: by the caller's promise.
+            unsafe { *event = found };
+            return Ok(0);
+        }
+    }
+}
+
+impl Registry {
+    /// The C form of an event, counted as unacknowledged at its object; `None` if that is gone.
+    fn c_event(&self, kind: AsyncEventKind) -> Option<ibv_async_event> {
+        let objects = self.lock();
+        let mut event = ibv_async_event::default();
+        match kind {
+            AsyncEventKind::Qp(number, what) => {
+                let qp = *objects.pairs.get(&number.get())?;
+                // SAFETY: registered, and so live while the map is locked.
+                unsafe { qp::state(qp) }.events.add();
+                event.element.qp = qp;
+                event.event_type = convert::qp_event(what);
+            }
+            AsyncEventKind::CqOverrun(cookie) => {
+                let cq = *objects.queues.get(&cookie)?;
+                // SAFETY: registered, and so live while the map is locked.
+                unsafe { cq::state(cq) }.async_events.add();
+                event.element.cq = cq;
+                event.event_type = IBV_EVENT_CQ_ERR;
+            }
+        }
+        Some(event)
+    }
+}
+
+/// `ibv_ack_async_event`.
+///
+/// # Safety
+/// `event` is one that [`get`] filled in, and its object is live.
+pub(crate) unsafe fn acknowledge(event: *mut ibv_async_event) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match Element::of(event) {
+            Element::Queue(cq) if !cq.is_null() => cq::state(cq).async_events.acknowledge(1),
+            Element::Pair(qp) if !qp.is_null() => qp::state(qp).events.acknowledge(1),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! The GID table: one entry per address of the interface, all of them RoCE v2.
+use std::ffi::{c_int, c_uint};
+use std::mem::offset_of;
+
+use urxe_device::GidEntry;
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::query::{PORT, check_port};
+use crate::{context, device};
+
+/// Entries of the table; addresses beyond it cannot be used.
+pub(crate) const TABLE_LENGTH: u16 = 64;
+/// RoCE v2 in `enum ibv_gid_type_sysfs`, which is private to rdma-core and which `ibv_query_gid_type`
+/// uses: there IB and RoCE v1 share 0.
+const SYSFS_ROCE_V2: c_uint = 1;
+
+/// The used entries, in the order of their index.
+///
+/// # Safety
+/// `context` is ours and open.
+unsafe fn table<'a>(context: *mut ibv_context) -> &'a [GidEntry] {
+    // SAFETY: by the caller's promise.
+    let entries = unsafe { context::state(context) }.nic.gids();
+    &entries[..entries.len().min(TABLE_LENGTH.into())]
+}
+
+/// # Safety
+/// `context` is ours and open.
+unsafe fn entry(context: *mut ibv_context, port: u32, index: u32) -> Outcome<Option<GidEntry>> {
+    check_port(port)?;
+    if index >= u32::from(TABLE_LENGTH) {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let entries = unsafe { table(context) };
+    Ok(usize::try_from(index)
+        .ok()
+        .and_then(|index| entries.get(index).copied()))
+}
+
+/// `ibv_query_gid`: an unused entry is all zeros.
+///
+/// # Safety
+/// `context` is ours and open, `gid` is null or writable.
+pub(crate) unsafe fn query(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    gid: *mut ibv_gid,
+) -> Outcome<c_int> {
+    let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
+    // SAFETY: by the caller's promise.
+    let entry = unsafe { entry(context, port.into(), index) }?;
+    if gid.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { (*gid).raw = entry.map_or([0; 16], |entry| entry.gid.0) };
+    Ok(0)
+}
+
+/// `ibv_query_gid_type` (private to rdma-core; `ibv_devinfo` uses it).
+///
+/// # Safety
+/// `context` is ours and open, `kind` is null or writable.
+pub(crate) unsafe fn query_type(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_uint,
+    kind: *mut c_uint,
+) -> Outcome<c_int> {
+    // SAFETY: by the caller's promise.
+    unsafe { entry(context, port.into(), index) }?;
+    if kind.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { *kind = SYSFS_ROCE_V2 };
+    Ok(0)
+}
+
+fn c_entry(index: usize, entry: &GidEntry, ifindex: u32) -> ibv_gid_entry {
+    ibv_gid_entry {
+        gid: ibv_gid { raw: entry.gid.0 },
+        gid_index: index.try_into().unwrap_or(u32::MAX),
+        port_num: PORT.into(),
+        gid_type: IBV_GID_TYPE_ROCE_V2,
+        ndev_ifindex: ifindex,
+    }
+}
+
+/// What both extended queries refuse: flags (there are none), a struct shorter than the first
+/// version of it.
+fn check_extended(flags: u32, entry_size: usize) -> Outcome<()> {
+    const FIRST_VERSION: usize = offset_of!(ibv_gid_entry, ndev_ifindex) + size_of::<u32>();
+    if flags == 0 && entry_size >= FIRST_VERSION {
+        Ok(())
+    } else {
+        Err(Errno::INVAL)
+    }
+}
+
+/// # Safety
+/// `to` has `entry_size` writable bytes.
+unsafe fn put(answer: &ibv_gid_entry, to: *mut u8, entry_size: usize) {
+    // SAFETY: `check_extended` made sure that a whole entry fits.
+    unsafe {
+        to.write_bytes(0, entry_size);
+        std::ptr::copy_nonoverlapping(
+            std::ptr::from_ref(answer).cast(),
+            to,
+            size_of::<ibv_gid_entry>(),
+        );
+    }
+}
+
+/// `ibv_query_gid_ex`: ENODATA for an unused entry.
+///
+/// # Safety
+/// `context` is ours and open, `to` is null or has `entry_size` writable bytes.
+pub(crate) unsafe fn query_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    to: *mut ibv_gid_entry,
+    flags: u32,
+    entry_size: usize,
+) -> Outcome<()> {
+    check_extended(flags, entry_size)?;
+    // SAFETY: by the caller's promise.
+    let (found, info) = unsafe {
+        (
+            entry(context, port, index)?,
+            device::info((*context).device),
+        )
+    };
+    let found = found.ok_or(Errno::NODATA)?;
+    if to.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let answer = c_entry(index.try_into().unwrap_or(usize::MAX), &found, info.ifindex);
+    // SAFETY: by the caller's promise.
+    unsafe { put(&answer, to.cast(), entry_size) };
+    Ok(())
+}
+
+/// `ibv_query_gid_table`: the number of entries written.
+///
+/// # Safety
+/// `context` is ours and open, `to` has `max_entries` writable entries of `entry_size` bytes.
+pub(crate) unsafe fn query_table(
+    context: *mut ibv_context,
+    to: *mut ibv_gid_entry,
+    max_entries: usize,
+    flags: u32,
+    entry_size: usize,
+) -> Outcome<isize> {
+    check_extended(flags, entry_size)?;
+    // SAFETY: by the caller's promise.
+    let (entries, info) = unsafe { (table(context), device::info((*context).device)) };
+    if to.is_null() && max_entries > 0 {
+        return Err(Errno::INVAL);
+    }
+    if entries.len() > max_entries {
+        // The whole table or nothing, as libibverbs has it.
+        return Err(Errno::INVAL);
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        let answer = c_entry(index, entry, info.ifindex);
+        let place = to.cast::<u8>().wrapping_add(index * entry_size);
+        // SAFETY: by the caller's promise, and `index` is below `max_entries`.
+        unsafe { put(&answer, place, entry_size) };
+    }
+    Ok(entries.len().cast_signed())
+}

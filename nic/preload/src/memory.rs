@@ -1,0 +1,205 @@
+//! Protection domains and memory regions.
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+use urxe_device::{Access, MemoryRegion, Nic, Pd};
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::handle::{Handle, Users};
+use crate::{context, convert};
+
+/// What stands behind a protection domain.
+pub(crate) struct PdState {
+    pub(crate) nic: Arc<Nic>,
+    pub(crate) pd: Pd,
+    /// Regions and queue pairs in it.
+    pub(crate) users: Users,
+}
+
+/// What stands behind a memory region.
+struct MrState {
+    region: MemoryRegion,
+    access: Access,
+}
+
+type PdHandle = Handle<ibv_pd, PdState>;
+type MrHandle = Handle<ibv_mr, MrState>;
+
+/// The state of a protection domain of ours.
+///
+/// # Safety
+/// `pd` is ours and live, and stays so while the reference lives.
+pub(crate) unsafe fn pd_state<'a>(pd: *mut ibv_pd) -> &'a PdState {
+    // SAFETY: by the caller's promise.
+    unsafe { PdHandle::state(pd) }
+}
+
+/// `ibv_alloc_pd`.
+///
+/// # Safety
+/// `context` is ours and open.
+pub(crate) unsafe fn alloc_pd(context: *mut ibv_context) -> Outcome<*mut ibv_pd> {
+    // SAFETY: by the caller's promise.
+    let state = unsafe { context::state(context) };
+    let nic = Arc::clone(&state.nic);
+    let pd = nic.alloc_pd();
+    state.users.add();
+    Ok(PdHandle::give(
+        ibv_pd { context, handle: 0 },
+        PdState {
+            nic,
+            pd,
+            users: Users::default(),
+        },
+    ))
+}
+
+/// `ibv_dealloc_pd`.
+///
+/// # Safety
+/// `pd` is ours and live; nobody uses it any more.
+pub(crate) unsafe fn dealloc_pd(pd: *mut ibv_pd) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let state = pd_state(pd);
+        state.users.none_left()?;
+        state
+            .nic
+            .dealloc_pd(state.pd)
+            .map_err(|error| convert::errno(&error))?;
+        context::state((*pd).context).users.remove();
+        drop(PdHandle::take_back(pd));
+    }
+    Ok(())
+}
+
+/// `ibv_reg_mr`.
+///
+/// # Safety
+/// `pd` is ours and live.
+pub(crate) unsafe fn register(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> Outcome<*mut ibv_mr> {
+    // SAFETY: by the caller's promise.
+    unsafe { register_iova2(pd, addr, length, addr.addr() as u64, access.cast_unsigned()) }
+}
+
+/// `ibv_reg_mr_iova`.
+///
+/// # Safety
+/// `pd` is ours and live.
+pub(crate) unsafe fn register_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> Outcome<*mut ibv_mr> {
+    // SAFETY: by the caller's promise.
+    unsafe { register_iova2(pd, addr, length, iova, access.cast_unsigned()) }
+}
+
+/// `ibv_reg_mr_iova2`, which all registrations come to.
+///
+/// # Safety
+/// `pd` is ours and live.
+pub(crate) unsafe fn register_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Outcome<*mut ibv_mr> {
+    let flags = convert::access(access)?;
+    // SAFETY: by the caller's promise.
+    let state = unsafe { pd_state(pd) };
+    let region = state
+        .nic
+        .register(state.pd, addr.addr() as u64, length as u64, iova, flags)
+        .map_err(|error| convert::errno(&error))?;
+    // SAFETY: by the caller's promise.
+    let context = unsafe { (*pd).context };
+    let mr = ibv_mr {
+        context,
+        pd,
+        addr,
+        length,
+        handle: region.lkey,
+        lkey: region.lkey,
+        rkey: region.rkey,
+    };
+    state.users.add();
+    Ok(MrHandle::give(
+        mr,
+        MrState {
+            region,
+            access: flags,
+        },
+    ))
+}
+
+/// `ibv_dereg_mr`.
+///
+/// # Safety
+/// `mr` is ours and live; nobody uses it any more.
+pub(crate) unsafe fn deregister(mr: *mut ibv_mr) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let pd = pd_state((*mr).pd);
+        pd.nic
+            .deregister(MrHandle::state(mr).region.lkey)
+            .map_err(|error| convert::errno(&error))?;
+        pd.users.remove();
+        drop(MrHandle::take_back(mr));
+    }
+    Ok(())
+}
+
+/// `ibv_rereg_mr`: registers anew what changes and gives the program's handle the new keys. On
+/// failure the old region is as it was (`IBV_REREG_MR_ERR_INPUT`, which is -1).
+///
+/// # Safety
+/// `mr` is ours and live and nobody else uses it now, `pd` is null or a live one.
+pub(crate) unsafe fn register_again(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> Outcome<c_int> {
+    let flags = flags.cast_unsigned();
+    if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let (old, state) = unsafe { (&mut *mr, MrHandle::state(mr)) };
+    let changes = |flag| flags & flag != 0;
+    let new_pd = if changes(IBV_REREG_MR_CHANGE_PD) {
+        pd
+    } else {
+        old.pd
+    };
+    let (new_addr, new_length) = if changes(IBV_REREG_MR_CHANGE_TRANSLATION) {
+        (addr, length)
+    } else {
+        (old.addr, old.length)
+    };
+    let access = access.cast_unsigned();
+    let new_access = if changes(IBV_REREG_MR_CHANGE_ACCESS) {
+        convert::access(access)?
+    } else {
+        state.access
+    };
+    // SAFETY: the program's pd is ours if its context is.
+    if new_pd.is_null() || unsafe { (*new_pd).context } != old.context {
+        return Err(Errno::INVAL);
+    }
+    let _ = new_access;
+    let _ = (new_addr, new_length);
+    crate::unsupported::refuse("registering a memory region again")
+}

@@ -1,0 +1,45 @@
+//! The operations that programs reach through pointers in a context, not through symbols: the inline
+//! functions of verbs.h call them. Each stands here with how it returns failure.
+use std::ffi::c_int;
+
+use crate::abi::*;
+use crate::errno::{Convention, ErrnoCode, Pointer};
+use crate::{cq, cq_ex, post, qp, query, unsupported};
+
+/// `table.field(arguments) Convention = ours;`
+macro_rules! operations {
+    ($($($table:ident).+: $name:ident($($arg:ident: $ty:ty),*) $convention:ty = $ours:path;)*) => {
+        mod operation {
+            #[allow(clippy::wildcard_imports, reason = "the types of every verb")]
+            use super::*;
+            $(
+                /// # Safety
+                /// As the manual page of the verb says.
+                pub(super) unsafe extern "C" fn $name($($arg: $ty),*) -> <$convention as Convention>::Raw {
+                    // SAFETY: by the caller's promise.
+                    <$convention>::raw(unsafe { $ours($($arg),*) })
+                }
+            )*
+        }
+
+        /// Puts every operation into a new context: ours, and a refusal for the rest.
+        pub(crate) fn fill(vctx: &mut verbs_context) {
+            unsupported::fill(vctx);
+            $(operations!(@set vctx $($table).+).$name = Some(operation::$name);)*
+            // These run once per message and return a count or an errno as they are.
+            vctx.context.ops.poll_cq = Some(cq::poll);
+            vctx.context.ops.post_send = Some(post::post_send);
+            vctx.context.ops.post_recv = Some(post::post_recv);
+        }
+    };
+    (@set $vctx:ident vctx) => { $vctx };
+    (@set $vctx:ident vctx.ops) => { $vctx.context.ops };
+}
+
+operations! {
+    vctx.ops: req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) ErrnoCode = cq::request_notification;
+    vctx: query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, size: usize) ErrnoCode = query::port;
+    vctx: query_device_ex(context: *mut ibv_context, input: *const ibv_query_device_ex_input, attr: *mut ibv_device_attr_ex, size: usize) ErrnoCode = query::device_ex;
+    vctx: create_cq_ex(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) Pointer<ibv_cq_ex> = cq_ex::create;
+    vctx: create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) Pointer<ibv_qp> = qp::create_ex;
+}

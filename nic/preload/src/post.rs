@@ -1,0 +1,192 @@
+//! Posting with `ibv_post_send` and `ibv_post_recv`: lists of C work requests.
+use std::ffi::c_int;
+
+use arrayvec::ArrayVec;
+use urxe_device::{Immediate, RecvRequest, SendData, SendOp, SendPoster, SendRequest, Sge};
+
+use crate::abi::*;
+use crate::convert;
+use crate::errno::{Errno, Outcome};
+use crate::qp::{self, QpState};
+use crate::unsupported::refuse;
+
+/// Scatter/gather elements that a request of ours may have at most.
+pub(crate) const MAX_SGE: usize = 32;
+
+/// A request's list of elements, converted, without an allocation.
+pub(crate) type SgeList = ArrayVec<Sge, MAX_SGE>;
+
+/// Converts a list of elements.
+///
+/// # Safety
+/// `list` has `count` readable elements.
+pub(crate) unsafe fn sge_list(list: *const ibv_sge, count: usize) -> Outcome<SgeList> {
+    if count == 0 {
+        return Ok(SgeList::new());
+    }
+    if count > MAX_SGE || list.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let elements = unsafe { std::slice::from_raw_parts(list, count) };
+    Ok(elements.iter().map(convert::sge).collect())
+}
+
+/// The elements of a work request.
+///
+/// # Safety
+/// `list` has `count` readable elements.
+unsafe fn request_list(list: *const ibv_sge, count: c_int) -> Outcome<SgeList> {
+    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+    // SAFETY: by the caller's promise.
+    unsafe { sge_list(list, count) }
+}
+
+/// `ibv_post_send`: posts the list up to the first request that is refused, which `bad` then names.
+///
+/// # Safety
+/// `qp` is ours and live, `wr` is a list of requests, `bad` is null or writable.
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let state = unsafe { qp::state(qp) };
+    // What was posted goes out when the poster is dropped.
+    let mut poster = state.qp.poster();
+    let mut result = 0;
+    while !wr.is_null() {
+        // SAFETY: by the caller's promise.
+        if let Err(errno) = unsafe { send_one(&mut poster, state.signal_all, &*wr) } {
+            result = errno.0;
+            if !bad.is_null() {
+                // SAFETY: by the caller's promise.
+                unsafe { *bad = wr };
+            }
+            break;
+        }
+        // SAFETY: by the caller's promise.
+        wr = unsafe { (*wr).next };
+    }
+    result
+}
+
+/// # Safety
+/// The lists and, for inline data, the memory that `wr` names are readable.
+unsafe fn send_one(poster: &mut SendPoster<'_>, signal_all: bool, wr: &ibv_send_wr) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    let list = unsafe { request_list(wr.sg_list, wr.num_sge) }?;
+    let op = operation(wr)?;
+    let mut post = |data| {
+        let request = SendRequest {
+            wr_id: wr.wr_id,
+            op,
+            data,
+            signaled: signal_all || wr.send_flags & IBV_SEND_SIGNALED != 0,
+            solicited: wr.send_flags & IBV_SEND_SOLICITED != 0,
+            fence: wr.send_flags & IBV_SEND_FENCE != 0,
+        };
+        poster.post(&request).map_err(convert::post_errno)
+    };
+    if wr.send_flags & IBV_SEND_INLINE == 0 {
+        return post(SendData::Sges(list.as_slice()));
+    }
+    match list.as_slice() {
+        // SAFETY: by the caller's promise the memory is readable.
+        [only] => post(SendData::Inline(unsafe { convert::bytes(only) })),
+        several => {
+            // SAFETY: by the caller's promise the memory is readable.
+            let pieces = several.iter().map(|sge| unsafe { convert::bytes(sge) });
+            let joined = pieces.collect::<Vec<_>>().concat();
+            post(SendData::Inline(&joined))
+        }
+    }
+}
+
+/// What a request asks for.
+fn operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
+    // SAFETY: all members of the unions are plain numbers, of which every bit pattern is one.
+    let (immediate, invalidate, rdma, atomic) = unsafe {
+        (
+            Immediate(wr.__bindgen_anon_1.imm_data.to_ne_bytes()),
+            wr.__bindgen_anon_1.invalidate_rkey,
+            wr.wr.rdma,
+            wr.wr.atomic,
+        )
+    };
+    Ok(match wr.opcode {
+        IBV_WR_SEND => SendOp::Send,
+        IBV_WR_SEND_WITH_IMM => SendOp::SendImm(immediate),
+        IBV_WR_SEND_WITH_INV => SendOp::SendInvalidate { rkey: invalidate },
+        IBV_WR_RDMA_WRITE => SendOp::Write {
+            va: rdma.remote_addr,
+            rkey: rdma.rkey,
+        },
+        IBV_WR_RDMA_WRITE_WITH_IMM => SendOp::WriteImm {
+            va: rdma.remote_addr,
+            rkey: rdma.rkey,
+            immediate,
+        },
+        IBV_WR_RDMA_READ => SendOp::Read {
+            va: rdma.remote_addr,
+            rkey: rdma.rkey,
+        },
+        IBV_WR_ATOMIC_CMP_AND_SWP => SendOp::CompareSwap {
+            va: atomic.remote_addr,
+            rkey: atomic.rkey,
+            compare: atomic.compare_add,
+            swap: atomic.swap,
+        },
+        IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd {
+            va: atomic.remote_addr,
+            rkey: atomic.rkey,
+            add: atomic.compare_add,
+        },
+        IBV_WR_LOCAL_INV | IBV_WR_BIND_MW => return refuse("a memory window"),
+        IBV_WR_TSO => return refuse("TCP segmentation (TSO)"),
+        IBV_WR_ATOMIC_WRITE => return refuse("an atomic write"),
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+/// `ibv_post_recv`: as [`post_send`].
+///
+/// # Safety
+/// `qp` is ours and live, `wr` is a list of requests, `bad` is null or writable.
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let state = unsafe { qp::state(qp) };
+    while !wr.is_null() {
+        // SAFETY: by the caller's promise.
+        if let Err(errno) = unsafe { recv_one(state, &*wr) } {
+            if !bad.is_null() {
+                // SAFETY: by the caller's promise.
+                unsafe { *bad = wr };
+            }
+            return errno.0;
+        }
+        // SAFETY: by the caller's promise.
+        wr = unsafe { (*wr).next };
+    }
+    0
+}
+
+/// # Safety
+/// The list of `wr` is readable.
+unsafe fn recv_one(state: &QpState, wr: &ibv_recv_wr) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    let list = unsafe { request_list(wr.sg_list, wr.num_sge) }?;
+    let request = RecvRequest {
+        wr_id: wr.wr_id,
+        sges: list.as_slice(),
+    };
+    state
+        .qp
+        .post_recv(&request)
+        .map_err(|error| convert::errno(&error))
+}

@@ -1,0 +1,285 @@
+//! The extended posting interface: `wr_start`, one call per request, its data, `wr_complete`.
+//!
+//! Requests are gathered between start and complete and posted by complete, in their order. As with
+//! every provider, other threads that start on the same queue pair wait until then.
+use std::ffi::{c_int, c_uint, c_void};
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use parking_lot::lock_api::GuardNoSend;
+use urxe_device::{Immediate, SendData, SendOp, SendRequest, Sge};
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::qp::{self, QpState};
+use crate::{convert, post};
+
+/// What may be asked for in `send_ops_flags`.
+pub(crate) const OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
+    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+    | IBV_QP_EX_WITH_SEND
+    | IBV_QP_EX_WITH_SEND_WITH_IMM
+    | IBV_QP_EX_WITH_RDMA_READ
+    | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+    | IBV_QP_EX_WITH_SEND_WITH_INV) as u64;
+
+/// Requests between start and complete.
+#[derive(Default)]
+pub(crate) struct Builder(Mutex<Batch>);
+
+/// Held from start to complete or abort. The vectors keep their memory for the next batch.
+#[derive(Default)]
+struct Batch {
+    requests: Vec<Pending>,
+    sges: Vec<Sge>,
+    inline: Vec<u8>,
+    /// The first mistake; complete returns it and posts nothing.
+    mistake: Option<Errno>,
+}
+
+struct Pending {
+    wr_id: u64,
+    flags: c_uint,
+    op: SendOp,
+    data: PendingData,
+}
+
+/// Ranges of the batch's vectors.
+enum PendingData {
+    Sges(Range<usize>),
+    Inline(Range<usize>),
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.requests.clear();
+        self.sges.clear();
+        self.inline.clear();
+        self.mistake = None;
+    }
+
+    fn add(&mut self, wr_id: u64, flags: c_uint, op: SendOp) {
+        let data = PendingData::Sges(0..0);
+        self.requests.push(Pending {
+            wr_id,
+            flags,
+            op,
+            data,
+        });
+    }
+
+    fn blame(&mut self, errno: Errno) {
+        self.mistake.get_or_insert(errno);
+    }
+
+    /// Gives the request that was begun last its data.
+    fn set_data(&mut self, data: PendingData) {
+        match self.requests.last_mut() {
+            Some(request) => request.data = data,
+            None => self.blame(Errno::INVAL),
+        }
+    }
+
+    fn set_sges(&mut self, list: impl IntoIterator<Item = Sge>) {
+        let start = self.sges.len();
+        self.sges.extend(list);
+        self.set_data(PendingData::Sges(start..self.sges.len()));
+    }
+
+    fn set_inline<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>) {
+        let start = self.inline.len();
+        for piece in pieces {
+            self.inline.extend_from_slice(piece);
+        }
+        self.set_data(PendingData::Inline(start..self.inline.len()));
+    }
+
+    /// Posts everything, up to the first request that the device refuses.
+    fn post(&self, state: &QpState) -> Outcome<()> {
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
+        let mut poster = state.qp.poster();
+        self.requests.iter().try_for_each(|pending| {
+            let data = match &pending.data {
+                PendingData::Sges(range) => SendData::Sges(&self.sges[range.clone()]),
+                PendingData::Inline(range) => SendData::Inline(&self.inline[range.clone()]),
+            };
+            let request = SendRequest {
+                wr_id: pending.wr_id,
+                op: pending.op,
+                data,
+                signaled: state.signal_all || pending.flags & IBV_SEND_SIGNALED != 0,
+                solicited: pending.flags & IBV_SEND_SOLICITED != 0,
+                fence: pending.flags & IBV_SEND_FENCE != 0,
+            };
+            poster.post(&request).map_err(convert::post_errno)
+        })
+    }
+}
+
+/// Runs `f` on the batch that the calling thread started.
+///
+/// # Safety
+/// `qp` is ours and live, and the calling thread is between its start and its complete: it then
+/// holds the lock.
+unsafe fn with_batch(qp: *mut ibv_qp_ex, f: impl FnOnce(&mut Batch)) {
+    // SAFETY: by the caller's promise.
+    let builder = &unsafe { qp::state(qp.cast()) }.builder.0;
+    if !builder.is_locked() {
+        log::debug!("a program built a work request without ibv_wr_start");
+        return;
+    }
+    // SAFETY: by the caller's promise the lock is this thread's, so nobody else has a reference.
+    f(unsafe { &mut *builder.data_ptr() });
+}
+
+unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
+    // SAFETY: the program's queue pair is live.
+    let builder = &unsafe { qp::state(qp.cast()) }.builder.0;
+    let mut batch = builder.lock();
+    batch.clear();
+    // Complete or abort unlocks.
+    std::mem::forget(batch);
+}
+
+unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: the program's queue pair is live.
+    let state = unsafe { qp::state(qp.cast()) };
+    let mut result = Err(Errno::INVAL);
+    // SAFETY: the program called start on this thread.
+    unsafe { with_batch(qp, |batch| result = batch.post(state)) };
+    // SAFETY: as above.
+    unsafe { unlock(state) };
+    result.map_or_else(|errno| errno.0, |()| 0)
+}
+
+unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+    // SAFETY: the program's queue pair is live, and it called start on this thread.
+    unsafe { unlock(qp::state(qp.cast())) };
+}
+
+/// # Safety
+/// The calling thread holds the lock, if anyone does.
+unsafe fn unlock(state: &QpState) {
+    if state.builder.0.is_locked() {
+        // SAFETY: by the caller's promise.
+        unsafe { state.builder.0.force_unlock(GuardNoSend::new()) };
+    }
+}
+
+/// Adds a request with the identifier and flags that the program put into the public fields.
+///
+/// # Safety
+/// As for [`with_batch`].
+unsafe fn add(qp: *mut ibv_qp_ex, op: SendOp) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (wr_id, flags) = ((*qp).wr_id, (*qp).wr_flags);
+        with_batch(qp, |batch| batch.add(wr_id, flags, op));
+    }
+}
+
+/// Functions that add a request: `name(arguments) = operation;`
+macro_rules! requests {
+    ($($name:ident($($arg:ident: $ty:ty),*) = $op:expr;)*) => {$(
+        unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $arg: $ty)*) {
+            // SAFETY: the program's queue pair is live, and it called start on this thread.
+            unsafe { add(qp, $op) };
+        }
+    )*};
+}
+
+requests! {
+    wr_send() = SendOp::Send;
+    wr_send_imm(imm: u32) = SendOp::SendImm(Immediate(imm.to_ne_bytes()));
+    wr_send_inv(rkey: u32) = SendOp::SendInvalidate { rkey };
+    wr_rdma_write(rkey: u32, va: u64) = SendOp::Write { va, rkey };
+    wr_rdma_write_imm(rkey: u32, va: u64, imm: u32) = SendOp::WriteImm { va, rkey, immediate: Immediate(imm.to_ne_bytes()) };
+    wr_rdma_read(rkey: u32, va: u64) = SendOp::Read { va, rkey };
+    wr_atomic_cmp_swp(rkey: u32, va: u64, compare: u64, swap: u64) = SendOp::CompareSwap { va, rkey, compare, swap };
+    wr_atomic_fetch_add(rkey: u32, va: u64, add: u64) = SendOp::FetchAdd { va, rkey, add };
+}
+
+unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: the program's queue pair is live, and it called start on this thread.
+    unsafe {
+        with_batch(qp, |batch| {
+            batch.set_sges([Sge {
+                addr,
+                len: length,
+                lkey,
+            }])
+        })
+    };
+}
+
+unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+    // SAFETY: the program's list has that many elements.
+    let list = unsafe { post::sge_list(list, count) };
+    let set = |batch: &mut Batch| match list {
+        Ok(list) => batch.set_sges(list),
+        Err(errno) => batch.blame(errno),
+    };
+    // SAFETY: the program's queue pair is live, and it called start on this thread.
+    unsafe { with_batch(qp, set) };
+}
+
+/// The bytes of a piece of inline data; a null pointer is no bytes.
+///
+/// # Safety
+/// `addr` is null or has `length` readable bytes.
+unsafe fn piece<'a>(addr: *const c_void, length: usize) -> &'a [u8] {
+    if addr.is_null() || length == 0 {
+        return &[];
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { std::slice::from_raw_parts(addr.cast(), length) }
+}
+
+unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+    // SAFETY: the program's data is readable, its queue pair is live, and it called start on this
+    // thread.
+    unsafe { with_batch(qp, |batch| batch.set_inline([piece(addr, length)])) };
+}
+
+unsafe extern "C" fn wr_set_inline_data_list(
+    qp: *mut ibv_qp_ex,
+    count: usize,
+    list: *const ibv_data_buf,
+) {
+    let list = if list.is_null() || count == 0 {
+        &[]
+    } else {
+        // SAFETY: the program's list has that many elements.
+        unsafe { std::slice::from_raw_parts(list, count) }
+    };
+    // SAFETY: the program's data is readable, its queue pair is live, and it called start on this
+    // thread.
+    unsafe {
+        let pieces = list.iter().map(|buffer| piece(buffer.addr, buffer.length));
+        with_batch(qp, |batch| batch.set_inline(pieces));
+    }
+}
+
+/// Gives a new queue pair the functions for `operations`; the others stay null.
+pub(crate) fn set_operations(qp: &mut ibv_qp_ex, operations: u64) {
+    let has = |operation: u32| operations & u64::from(operation) != 0;
+    qp.wr_start = Some(wr_start);
+    qp.wr_complete = Some(wr_complete);
+    qp.wr_abort = Some(wr_abort);
+    qp.wr_set_sge = Some(wr_set_sge);
+    qp.wr_set_sge_list = Some(wr_set_sge_list);
+    qp.wr_set_inline_data = Some(wr_set_inline_data);
+    qp.wr_set_inline_data_list = Some(wr_set_inline_data_list);
+    qp.wr_send = has(IBV_QP_EX_WITH_SEND).then_some(wr_send);
+    qp.wr_send_imm = has(IBV_QP_EX_WITH_SEND_WITH_IMM).then_some(wr_send_imm);
+    qp.wr_send_inv = has(IBV_QP_EX_WITH_SEND_WITH_INV).then_some(wr_send_inv);
+    qp.wr_rdma_write = has(IBV_QP_EX_WITH_RDMA_WRITE).then_some(wr_rdma_write);
+    qp.wr_rdma_write_imm = has(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM).then_some(wr_rdma_write_imm);
+    qp.wr_rdma_read = has(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read);
+    qp.wr_atomic_cmp_swp = has(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp);
+    qp.wr_atomic_fetch_add =
+        has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add);
+}

@@ -1,0 +1,297 @@
+//! What a device and its one port can do.
+use std::ffi::c_int;
+use std::mem::offset_of;
+
+use urxe_device::{Limits, Nic};
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::{context, convert, device, speed};
+
+/// RoCE devices of ours have one port.
+pub(crate) const PORT: u8 = 1;
+/// The default partition, full member, in network byte order; RoCE has no other.
+const PKEY: u16 = 0xffff;
+/// "No vendor" and "unknown part", as Linux's software RDMA devices say.
+const VENDOR_ID: u32 = 0x00ff_ffff;
+/// 4 KB pages and every larger power of two below 4 GB.
+const PAGE_SIZES: u64 = 0xffff_f000;
+/// LinkUp and Disabled of the physical port states of IBTA 14.2.5.6.
+const PHYSICAL_LINK_UP: u8 = 5;
+const PHYSICAL_DISABLED: u8 = 3;
+
+/// EINVAL unless `port` is the one there is.
+pub(crate) fn check_port(port: u32) -> Outcome<()> {
+    if port == u32::from(PORT) {
+        Ok(())
+    } else {
+        Err(Errno::INVAL)
+    }
+}
+
+/// A limit as C has it, where `int` may be too small for it.
+fn clamp(value: impl TryInto<c_int>) -> c_int {
+    value.try_into().unwrap_or(c_int::MAX)
+}
+
+/// `ibv_query_device`.
+///
+/// # Safety
+/// `context` is ours and open, `attr` is null or writable.
+pub(crate) unsafe fn device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> Outcome<()> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { *attr = device_attr(context) };
+    Ok(())
+}
+
+/// # Safety
+/// `context` is ours and open.
+unsafe fn device_attr(context: *mut ibv_context) -> ibv_device_attr {
+    // SAFETY: by the caller's promise.
+    let (state, info) = unsafe { (context::state(context), device::info((*context).device)) };
+    let limits = state.nic.limits();
+    let guid = u64::from_ne_bytes(info.guid);
+    let mut attr = ibv_device_attr {
+        node_guid: guid,
+        sys_image_guid: guid,
+        page_size_cap: PAGE_SIZES,
+        vendor_id: VENDOR_ID,
+        device_cap_flags: IBV_DEVICE_CURR_QP_STATE_MOD
+            | IBV_DEVICE_SYS_IMAGE_GUID
+            | IBV_DEVICE_RC_RNR_NAK_GEN,
+        atomic_cap: IBV_ATOMIC_HCA,
+        max_pkeys: 1,
+        phys_port_cnt: 1,
+        ..ibv_device_attr::default()
+    };
+    device::put(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
+    put_limits(&mut attr, limits);
+    attr
+}
+
+fn put_limits(attr: &mut ibv_device_attr, limits: &Limits) {
+    attr.max_qp = clamp(limits.max_qp);
+    attr.max_qp_wr = clamp(limits.max_qp_wr);
+    attr.max_sge = clamp(limits.max_sge);
+    attr.max_sge_rd = clamp(limits.max_sge);
+    attr.max_cq = clamp(limits.max_cq);
+    attr.max_cqe = clamp(limits.max_cqe);
+    attr.max_mr = clamp(limits.max_mr);
+    attr.max_pd = clamp(limits.max_pd);
+    attr.max_mr_size = limits.max_mr_bytes;
+    attr.max_qp_rd_atom = clamp(limits.max_rd_atomic);
+    attr.max_qp_init_rd_atom = clamp(limits.max_rd_atomic);
+    attr.max_res_rd_atom = clamp(limits.max_qp.saturating_mul(limits.max_rd_atomic.into()));
+}
+
+/// `ibv_query_device_ex`: what the caller's struct has room for.
+///
+/// # Safety
+/// `context` is ours and open, `attr` has `size` writable bytes.
+pub(crate) unsafe fn device_ex(
+    context: *mut ibv_context,
+    input: *const ibv_query_device_ex_input,
+    attr: *mut ibv_device_attr_ex,
+    size: usize,
+) -> Outcome<()> {
+    // SAFETY: the caller's input is null or readable.
+    let asks_more = !input.is_null() && unsafe { (*input).comp_mask } != 0;
+    if asks_more || attr.is_null() || size < size_of::<ibv_device_attr>() {
+        return Err(Errno::INVAL);
+    }
+    let mut answer = ibv_device_attr_ex {
+        // SAFETY: by the caller's promise.
+        orig_attr: unsafe { device_attr(context) },
+        phys_port_cnt_ex: 1,
+        ..ibv_device_attr_ex::default()
+    };
+    answer.device_cap_flags_ex = answer.orig_attr.device_cap_flags.into();
+    // SAFETY: by the caller's promise.
+    unsafe { copy_out(&answer, attr.cast(), size) };
+    Ok(())
+}
+
+/// Copies as much of `answer` as fits into `size` bytes, and zeroes what the caller has beyond it.
+///
+/// # Safety
+/// `to` has `size` writable bytes.
+unsafe fn copy_out<T>(answer: &T, to: *mut u8, size: usize) {
+    let known = size.min(size_of::<T>());
+    // SAFETY: both ranges have that many bytes and do not overlap.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(answer).cast(), to, known);
+        to.add(known).write_bytes(0, size - known);
+    }
+}
+
+/// `ibv_query_port` of a program built against a current verbs.h.
+///
+/// # Safety
+/// `context` is ours and open, `attr` has `size` writable bytes.
+pub(crate) unsafe fn port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    size: usize,
+) -> Outcome<()> {
+    check_port(port.into())?;
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let answer = port_attr(&context::state(context).nic);
+        copy_out(&answer, attr.cast(), size);
+    }
+    Ok(())
+}
+
+/// `ibv_query_port` as an exported symbol: the struct of older programs ends before
+/// `port_cap_flags2`.
+///
+/// # Safety
+/// `context` is ours and open, `attr` is writable.
+pub(crate) unsafe fn port_compat(
+    context: *mut ibv_context,
+    number: u8,
+    attr: *mut _compat_ibv_port_attr,
+) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        port(
+            context,
+            number,
+            attr.cast(),
+            offset_of!(ibv_port_attr, port_cap_flags2),
+        )
+    }
+}
+
+fn port_attr(nic: &Nic) -> ibv_port_attr {
+    let info = nic.port();
+    let (width, speed) = link(speed::of(&nic.info().netdev));
+    ibv_port_attr {
+        state: if info.is_up {
+            IBV_PORT_ACTIVE
+        } else {
+            IBV_PORT_DOWN
+        },
+        max_mtu: convert::mtu(info.max_mtu),
+        active_mtu: convert::mtu(info.active_mtu),
+        gid_tbl_len: c_int::from(crate::gid::TABLE_LENGTH),
+        port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+        max_msg_sz: nic.limits().max_message_bytes,
+        pkey_tbl_len: 1,
+        max_vl_num: 1,
+        active_width: width,
+        active_speed: speed,
+        phys_state: if info.is_up {
+            PHYSICAL_LINK_UP
+        } else {
+            PHYSICAL_DISABLED
+        },
+        link_layer: link_layer(),
+        ..ibv_port_attr::default()
+    }
+}
+
+fn link_layer() -> u8 {
+    IBV_LINK_LAYER_ETHERNET
+        .try_into()
+        .expect("a small constant")
+}
+
+/// Link width and speed for an Ethernet rate, coded as in IBTA's PortInfo (14.2.5.6), the way Linux
+/// maps them for RoCE: lanes times rate comes out at the Ethernet rate or above.
+pub(crate) fn link(speed_mbps: Option<u32>) -> (u8, u8) {
+    const LANES_1: u8 = 1;
+    const LANES_4: u8 = 2;
+    const SDR: u8 = 1;
+    const DDR: u8 = 2;
+    const FDR10: u8 = 8;
+    const EDR: u8 = 32;
+    const HDR: u8 = 64;
+    match speed_mbps {
+        Some(..=2_500) => (LANES_1, SDR),
+        Some(..=10_000) => (LANES_1, FDR10),
+        Some(..=20_000) => (LANES_4, DDR),
+        Some(..=25_000) => (LANES_1, EDR),
+        Some(..=40_000) => (LANES_4, FDR10),
+        // An interface that knows no speed (loopback, bridges) is memory: 100 Gbps.
+        None | Some(..=100_000) => (LANES_4, EDR),
+        Some(_) => (LANES_4, HDR),
+    }
+}
+
+/// `ibv_query_pkey`.
+///
+/// # Safety
+/// `pkey` is null or writable.
+pub(crate) unsafe fn pkey(
+    _context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> Outcome<c_int> {
+    check_port(port.into())?;
+    if index != 0 || pkey.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { *pkey = PKEY };
+    Ok(0)
+}
+
+/// `ibv_get_pkey_index`.
+///
+/// # Safety
+/// None needed.
+pub(crate) unsafe fn pkey_index(_: *mut ibv_context, port: u8, pkey: u16) -> Outcome<c_int> {
+    check_port(port.into())?;
+    if pkey == PKEY {
+        Ok(0)
+    } else {
+        Err(Errno::INVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gbps of a lane, by its code.
+    fn lane_gbps(speed: u8) -> f64 {
+        match speed {
+            1 => 2.5,
+            2 => 5.0,
+            8 => 10.0,
+            32 => 25.0,
+            64 => 50.0,
+            other => panic!("no speed {other}"),
+        }
+    }
+
+    #[test]
+    fn links_are_at_least_as_fast_as_the_interface() {
+        for gbps in [1.0, 10.0, 25.0, 40.0, 50.0, 100.0, 200.0] {
+            let (width, speed) = link(Some((gbps * 1000.0) as u32));
+            let lanes = if width == 1 { 1.0 } else { 4.0 };
+            assert!(lanes * lane_gbps(speed) >= gbps, "{gbps} Gbps");
+        }
+        assert_eq!(link(None), link(Some(100_000)));
+    }
+
+    #[test]
+    fn short_structs_are_not_overrun_and_long_ones_zeroed() {
+        let mut room = [0xaau8; 8];
+        // SAFETY: the array has the bytes.
+        unsafe { copy_out(&0x0102_0304u32, room.as_mut_ptr(), 2) };
+        assert_eq!(room[2..], [0xaa; 6]);
+        // SAFETY: the array has the bytes.
+        unsafe { copy_out(&0u32, room.as_mut_ptr(), 8) };
+        assert_eq!(room, [0; 8]);
+    }
+}
