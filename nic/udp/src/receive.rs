@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::slice::Chunks;
 
-use libc::{c_void, iovec, msghdr};
+use libc::{c_int, c_void, iovec, msghdr};
 
 use crate::address::RawAddress;
 use crate::control::{self, ControlBuffer};
@@ -65,6 +65,13 @@ impl Envelope {
         message
     }
 
+    /// The kernel always names the sender of a datagram that came to an IPv4 or IPv6 socket.
+    fn source(&self) -> SocketAddr {
+        self.name
+            .to_socket_addr()
+            .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
+    }
+
     /// What the kernel says of a received message of `len` bytes.
     ///
     /// # Safety
@@ -84,11 +91,7 @@ impl Envelope {
             });
         }
         RecvMeta {
-            // The kernel always names the sender of a datagram that came to an IPv4 or IPv6 socket.
-            source: self
-                .name
-                .to_socket_addr()
-                .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
+            source: self.source(),
             len,
             stride,
             tos,
@@ -154,26 +157,68 @@ impl Socket {
     /// What recvmsg(2) says, except EAGAIN (None) and EINTR (tried again): ENOMEM, or EBADF and its like for a program's fault.
     #[inline]
     pub fn receive(&self, buffer: &mut RecvBuffer) -> io::Result<Option<RecvMeta>> {
-        let mut iov = iovec {
-            iov_base: buffer.bytes.as_mut_ptr().cast::<c_void>(),
-            iov_len: buffer.bytes.len(),
-        };
-        let mut message = buffer.envelope.message(&mut iov);
+        let capabilities = self.capabilities();
         loop {
-            // SAFETY: the message points at the buffer's own memory with its true lengths.
-            let received = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
-            if received >= 0 {
-                // SAFETY: recvmsg has just filled the message, which is the envelope's.
-                return Ok(Some(unsafe {
-                    buffer.envelope.meta(&message, received as usize)
-                }));
-            }
-            match errno() {
-                libc::EAGAIN => return Ok(None),
-                // The kernel touches the message only when it succeeds.
-                libc::EINTR => {}
-                errno => return Err(io::Error::from_raw_os_error(errno)),
+            let received = if capabilities.gro || capabilities.tos {
+                self.receive_message(buffer)
+            } else {
+                self.receive_simple(buffer)
+            };
+            match received {
+                Ok(meta) => return Ok(Some(meta)),
+                Err(libc::EAGAIN) => return Ok(None),
+                Err(libc::EINTR) => {}
+                Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
             }
         }
+    }
+
+    /// One recvmsg; the error is its errno.
+    #[inline]
+    fn receive_message(&self, buffer: &mut RecvBuffer) -> Result<RecvMeta, c_int> {
+        let bytes = &mut buffer.bytes;
+        let mut iov = iovec {
+            iov_base: bytes.as_mut_ptr().cast::<c_void>(),
+            iov_len: bytes.len(),
+        };
+        let mut message = buffer.envelope.message(&mut iov);
+        // SAFETY: the message points at the buffer's own memory with its true lengths.
+        let received = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
+        match usize::try_from(received) {
+            // SAFETY: recvmsg has just filled the message, which is the envelope's.
+            Ok(length) => Ok(unsafe { buffer.envelope.meta(&message, length) }),
+            Err(_) => Err(errno()),
+        }
+    }
+
+    /// One recvfrom, which costs a fifth less but tells of one datagram's bytes and sender only.
+    #[inline]
+    fn receive_simple(&self, buffer: &mut RecvBuffer) -> Result<RecvMeta, c_int> {
+        let bytes = &mut buffer.bytes;
+        let name = &raw mut buffer.envelope.name;
+        let mut name_bytes = RawAddress::CAPACITY;
+        // SAFETY: pointers and lengths describe the buffer's own memory. With MSG_TRUNC the kernel
+        // returns the datagram's length even where that is more than the buffer's (recv(2)).
+        let received = unsafe {
+            let (start, room) = (bytes.as_mut_ptr().cast::<c_void>(), bytes.len());
+            let fd = self.fd.as_raw_fd();
+            libc::recvfrom(
+                fd,
+                start,
+                room,
+                libc::MSG_TRUNC,
+                name.cast(),
+                &raw mut name_bytes,
+            )
+        };
+        let length = usize::try_from(received).map_err(|_| errno())?;
+        let len = length.min(bytes.len());
+        Ok(RecvMeta {
+            source: buffer.envelope.source(),
+            len,
+            stride: len,
+            tos: 0,
+            truncated: length > len,
+        })
     }
 }

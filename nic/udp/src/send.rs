@@ -164,7 +164,7 @@ impl Socket {
         Ok(sent)
     }
 
-    /// One sendmsg; the error is its errno.
+    /// One system call; the error is its errno.
     #[inline]
     fn send_message(
         &self,
@@ -172,19 +172,25 @@ impl Socket {
         iov: &[iovec],
         segment_size: Option<u16>,
     ) -> Result<(), c_int> {
+        if let ([piece], None, true) = (iov, segment_size, transmit.tos == self.tos) {
+            return self.send_simple(transmit, piece);
+        }
         let mut control = ControlBuffer::new();
         let message = self.message(transmit, iov, segment_size, &mut control);
-        loop {
-            // SAFETY: the message points at the destination, the iovecs and the control buffer, which live here; what the iovecs
-            // point at is the kernel's to check (Piece::from_raw). MSG_NOSIGNAL is not needed for datagrams.
-            if unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) } >= 0 {
-                return Ok(());
-            }
-            match errno() {
-                libc::EINTR => {}
-                errno => return Err(errno),
-            }
-        }
+        // SAFETY: the message points at the destination, the iovecs and the control buffer, which
+        // live here; what the iovecs point at is the kernel's to check (Piece::from_raw).
+        retry(|| unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) })
+    }
+
+    /// One piece without control messages: there is less for the kernel to copy and check.
+    #[inline]
+    fn send_simple(&self, transmit: &Transmit<'_>, piece: &iovec) -> Result<(), c_int> {
+        let (to, to_bytes) = (transmit.destination.as_ptr(), transmit.destination.length());
+        // SAFETY: as for sendmsg.
+        retry(|| unsafe {
+            let (start, length) = (piece.iov_base, piece.iov_len);
+            libc::sendto(self.fd.as_raw_fd(), start, length, 0, to.cast(), to_bytes)
+        })
     }
 
     /// The kernel's form of a transmit. It points at its arguments.
@@ -212,6 +218,20 @@ impl Socket {
         }
         writer.attach(&mut message);
         message
+    }
+}
+
+/// Repeats a send that a signal interrupts.
+#[inline]
+fn retry(mut send: impl FnMut() -> isize) -> Result<(), c_int> {
+    loop {
+        if send() >= 0 {
+            return Ok(());
+        }
+        match errno() {
+            libc::EINTR => {}
+            errno => return Err(errno),
+        }
     }
 }
 

@@ -446,16 +446,31 @@ fn the_wrong_family_is_a_broken_call() {
 
 #[test]
 fn what_does_not_fit_is_marked() {
-    let (sender, receiver) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"));
-    let to = destination(&receiver);
-    let bytes = pattern(100);
-    sender
-        .send(&transmit(&to, None, &[Piece::new(&bytes)]))
-        .unwrap();
-    let mut buffer = RecvBuffer::with_capacity(60);
-    let meta = receive(&receiver, &mut buffer);
-    assert!(meta.truncated);
-    assert_eq!((meta.len, buffer.bytes()), (60, &bytes[..60]));
+    for bare in [false, true] {
+        let options = Options {
+            gro: !bare,
+            receive_tos: !bare,
+            ..Options::default()
+        };
+        let sender = bind("127.0.0.1:0");
+        let receiver = Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let to = destination(&receiver);
+        let bytes = pattern(100);
+        let mut buffer = RecvBuffer::with_capacity(60);
+        for length in [59, 60, 61, 100] {
+            sender
+                .send(&transmit(&to, None, &[Piece::new(&bytes[..length])]))
+                .unwrap();
+            let meta = receive(&receiver, &mut buffer);
+            assert_eq!(meta.source, sender.local_address());
+            assert_eq!(
+                (meta.truncated, meta.len, meta.stride),
+                (length > 60, length.min(60), length.min(60))
+            );
+            assert_eq!(&buffer.bytes()[..meta.len], &bytes[..meta.len]);
+        }
+        assert_eq!(receiver.receive(&mut buffer).unwrap(), None);
+    }
 }
 
 #[test]
