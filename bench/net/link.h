@@ -1,0 +1,41 @@
+/* The two connections of a run: control (lines of text over TCP) and data (TCP or UDP), and
+ * whole-message calls. */
+#pragma once
+
+#include "common/failure.h"
+#include "net/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A listening TCP socket on all addresses. -1 on failure. */
+int link_listen(unsigned port, struct failure *failure);
+
+int link_accept(int listener, struct failure *failure);
+
+/* A TCP connection to a host name or address. -1 on failure. */
+int link_connect(const char *host, unsigned port, struct failure *failure);
+
+/*
+ * A UDP socket that is connected to the peer of `control`, at `peer_port`, and bound to
+ * `local_port` (0: any) of the address that `control` uses. -1 on failure.
+ */
+int link_udp(int control, unsigned local_port, struct failure *failure);
+int link_udp_connect(int data, int control, unsigned peer_port, struct failure *failure);
+unsigned link_local_port(int socket);
+
+/* Small messages leave at once (TCP_NODELAY), or may wait for more (Nagle), which is what streams
+ * use. */
+int link_set_no_delay(int socket, bool no_delay);
+
+/* One line with its newline; reading stops there and never takes a byte more. Returns 0 or -1. */
+int link_write_line(int control, const char *line, struct failure *failure);
+int link_read_line(int control, char *line, size_t line_bytes, struct failure *failure);
+
+/*
+ * Whole messages. Busy-polling spins on calls that do not block; blocking sleeps in them. A UDP
+ * message that does not come within a second is a failure.
+ */
+int link_send(int data, const struct job *job, const uint8_t *message, struct failure *failure);
+int link_receive(int data, const struct job *job, uint8_t *message, struct failure *failure);

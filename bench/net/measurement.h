@@ -1,0 +1,13 @@
+/* What one end measured in the timed region. */
+#pragma once
+
+#include <stdint.h>
+
+struct measurement {
+    uint64_t elapsed_ns;
+    uint64_t cpu_ns; /* user and system time of this end within the timed region */
+    uint64_t sent_bytes;
+    uint64_t received_bytes;
+    uint64_t *round_trips_ns; /* latency, at the client: one value a message; else NULL. Owned by
+                                 whoever made it */
+};

@@ -1,0 +1,88 @@
+#include "net/pingpong.h"
+
+#include "common/clock.h"
+#include "common/pattern.h"
+#include "net/link.h"
+
+#include <string.h>
+
+static int exchange(int data, const struct job *job, const uint8_t *out, uint8_t *in,
+                    struct failure *failure)
+{
+    if (link_send(data, job, out, failure) < 0)
+        return -1;
+    return link_receive(data, job, in, failure);
+}
+
+static int compare(const struct job *job, const uint8_t *message, struct failure *failure)
+{
+    size_t size_bytes = (size_t)job->size_bytes;
+    size_t wrong = pattern_check(message, size_bytes, 0, size_bytes);
+
+    if (wrong < size_bytes)
+        return failure_set(failure, "wrong data: byte %zu of a message of %zu", wrong, size_bytes);
+    return 0;
+}
+
+int pingpong_client(int data, const struct job *job, uint8_t *buffer, struct measurement *result,
+                    struct failure *failure)
+{
+    const uint8_t *out = buffer;
+    uint8_t *in = buffer + job->size_bytes;
+
+    for (uint64_t i = 0; i < job->warmup_messages; i++)
+        if (exchange(data, job, out, in, failure) < 0)
+            return -1;
+
+    uint64_t start_cpu_ns = clock_cpu_ns();
+    uint64_t start_ns = clock_now_ns();
+    uint64_t before_ns = start_ns;
+    for (uint64_t i = 0; i < job->messages; i++) {
+        if (exchange(data, job, out, in, failure) < 0)
+            return -1;
+        uint64_t now_ns = clock_now_ns();
+        result->round_trips_ns[i] = now_ns - before_ns;
+        before_ns = now_ns;
+    }
+    result->elapsed_ns = before_ns - start_ns;
+    result->cpu_ns = clock_cpu_ns() - start_cpu_ns;
+    result->sent_bytes = result->received_bytes = job->messages * job->size_bytes;
+
+    for (uint64_t i = 0; i < JOB_CHECKED_MESSAGES; i++) {
+        memset(in, 0, (size_t)job->size_bytes);
+        if (exchange(data, job, out, in, failure) < 0 || compare(job, in, failure) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The other side of `count` exchanges. */
+static int echo(int data, const struct job *job, uint64_t count, uint8_t *message,
+                struct failure *failure)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if (link_receive(data, job, message, failure) < 0)
+            return -1;
+        if (link_send(data, job, message, failure) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int pingpong_server(int data, const struct job *job, uint8_t *buffer, struct measurement *result,
+                    struct failure *failure)
+{
+    if (echo(data, job, job->warmup_messages, buffer, failure) < 0)
+        return -1;
+
+    uint64_t start_cpu_ns = clock_cpu_ns();
+    uint64_t start_ns = clock_now_ns();
+    if (echo(data, job, job->messages, buffer, failure) < 0)
+        return -1;
+    result->elapsed_ns = clock_now_ns() - start_ns;
+    result->cpu_ns = clock_cpu_ns() - start_cpu_ns;
+    result->sent_bytes = result->received_bytes = job->messages * job->size_bytes;
+
+    /* What comes back is what arrived, not what we knew: the client then checks both directions. */
+    return echo(data, job, JOB_CHECKED_MESSAGES, buffer, failure);
+}

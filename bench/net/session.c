@@ -1,0 +1,199 @@
+#include "net/session.h"
+
+#include "common/pattern.h"
+#include "net/datagrams.h"
+#include "net/link.h"
+#include "net/pingpong.h"
+#include "net/stream.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_BYTES 512
+#define PAGE_BYTES 4096
+
+/* The control conversation, a line each: job -> , <- "ready PORT", [data], <- "result ..." or
+ * "error TEXT". */
+
+static uint8_t *buffer_for(const struct job *job)
+{
+    size_t size_bytes = DATAGRAMS_BUFFER_BYTES;
+    void *buffer = NULL;
+
+    if (job->protocol == JOB_TCP)
+        size_bytes =
+            job->test == JOB_LATENCY ? 2 * (size_t)job->size_bytes : stream_buffer_bytes(job);
+    else if (job->test == JOB_LATENCY)
+        size_bytes = 2 * (size_t)job->size_bytes;
+    if (posix_memalign(&buffer, PAGE_BYTES, size_bytes) != 0)
+        return NULL;
+    memset(buffer, 0, size_bytes); /* page faults belong before the timed region */
+    pattern_fill(buffer, (size_t)job->size_bytes);
+    return buffer;
+}
+
+static int run(int data, int control, const struct job *job, bool is_client, uint8_t *buffer,
+               struct measurement *result, struct failure *failure)
+{
+    if (job->test == JOB_LATENCY && is_client)
+        return pingpong_client(data, job, buffer, result, failure);
+    if (job->test == JOB_LATENCY)
+        return pingpong_server(data, job, buffer, result, failure);
+    if (job->protocol == JOB_TCP)
+        return stream_run(data, job, is_client, buffer, result, failure);
+    return datagrams_run(data, control, job, is_client, buffer, result, failure);
+}
+
+static int receive_result(int control, struct measurement *result, struct failure *failure)
+{
+    char line[LINE_BYTES];
+
+    if (link_read_line(control, line, sizeof line, failure) < 0)
+        return -1;
+    if (strncmp(line, "error ", 6) == 0)
+        return failure_set(failure, "server: %.200s", line + 6);
+    if (sscanf(line, "result %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &result->elapsed_ns,
+               &result->cpu_ns, &result->sent_bytes, &result->received_bytes) != 4)
+        return failure_set(failure, "the server does not speak our protocol");
+    return 0;
+}
+
+/* Opens the data connection and runs the job. The control connection is open, and stays so. */
+static int client_on(int control, const char *host, unsigned port, const struct job *job,
+                     struct outcome *outcome, struct failure *failure)
+{
+    struct job sent_job = *job;
+    struct failure server_failure;
+    char line[LINE_BYTES];
+    uint8_t *buffer = NULL;
+    int status = -1;
+    int data = -1;
+
+    data = job->protocol == JOB_UDP ? link_udp(control, 0, failure)
+                                    : link_connect(host, port, failure);
+    if (data < 0)
+        return -1;
+    if (job->protocol == JOB_UDP)
+        sent_job.data_port = link_local_port(data);
+    else
+        link_set_no_delay(data, true);
+
+    buffer = buffer_for(job);
+    if (buffer == NULL) {
+        failure_set(failure, "out of memory for messages of %" PRIu64 " bytes", job->size_bytes);
+        goto out;
+    }
+    job_format(&sent_job, line);
+    if (link_write_line(control, line, failure) < 0 ||
+        link_read_line(control, line, sizeof line, failure) < 0)
+        goto out;
+    unsigned server_port = 0;
+    if (sscanf(line, "ready %u", &server_port) != 1) {
+        failure_set(failure, "server: %.200s", line);
+        goto out;
+    }
+    if (job->protocol == JOB_UDP && link_udp_connect(data, control, server_port, failure) < 0)
+        goto out;
+    status = run(data, control, job, true, buffer, &outcome->client, failure);
+    /* If the server knows why, its reason is the better one. */
+    if (status < 0 && receive_result(control, &outcome->server, &server_failure) < 0 &&
+        strncmp(server_failure.text, "server: ", 8) == 0)
+        *failure = server_failure;
+    else if (status == 0)
+        status = receive_result(control, &outcome->server, failure);
+out:
+    free(buffer);
+    close(data);
+    return status;
+}
+
+int session_client(const char *host, unsigned port, const struct job *job, struct outcome *outcome,
+                   struct failure *failure)
+{
+    memset(outcome, 0, sizeof *outcome);
+    int control = link_connect(host, port, failure);
+    if (control < 0)
+        return -1;
+    link_set_no_delay(control, true);
+    if (job->test == JOB_LATENCY) {
+        outcome->client.round_trips_ns = calloc(job->messages, sizeof(uint64_t));
+        if (outcome->client.round_trips_ns == NULL) {
+            close(control);
+            return failure_set(failure, "out of memory for %" PRIu64 " timings", job->messages);
+        }
+        /* calloc gives untouched pages; a fault in the timed region would count as latency */
+        memset(outcome->client.round_trips_ns, 1, job->messages * sizeof(uint64_t));
+    }
+    int status = client_on(control, host, port, job, outcome, failure);
+    close(control);
+    return status;
+}
+
+static int serve(int listener, int control, struct failure *failure)
+{
+    struct measurement result = {0};
+    struct job job;
+    char line[LINE_BYTES];
+    uint8_t *buffer = NULL;
+    int status = -1;
+    int data = -1;
+
+    if (link_read_line(control, line, sizeof line, failure) < 0)
+        return -1;
+    if (job_parse(&job, line) < 0)
+        return failure_set(
+            failure, "the client asked for something unknown; are both ends the same version?");
+    data = job.protocol == JOB_UDP ? link_udp(control, 0, failure) : link_accept(listener, failure);
+    if (data < 0)
+        return -1;
+    if (job.protocol == JOB_UDP) {
+        if (link_udp_connect(data, control, job.data_port, failure) < 0)
+            goto out;
+    } else {
+        link_set_no_delay(data, true);
+    }
+    buffer = buffer_for(&job);
+    if (buffer == NULL) {
+        failure_set(failure, "out of memory for messages of %" PRIu64 " bytes", job.size_bytes);
+        goto out;
+    }
+    snprintf(line, sizeof line, "ready %u\n", link_local_port(data));
+    if (link_write_line(control, line, failure) < 0)
+        goto out;
+    if (run(data, control, &job, false, buffer, &result, failure) < 0)
+        goto out;
+    snprintf(line, sizeof line, "result %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+             result.elapsed_ns, result.cpu_ns, result.sent_bytes, result.received_bytes);
+    status = link_write_line(control, line, failure);
+out:
+    free(buffer);
+    close(data);
+    return status;
+}
+
+int session_server(unsigned port, struct failure *failure)
+{
+    char line[LINE_BYTES];
+    struct failure ignored;
+    int status = -1;
+    int listener = link_listen(port, failure);
+
+    if (listener < 0)
+        return -1;
+    int control = link_accept(listener, failure);
+    if (control >= 0) {
+        link_set_no_delay(control, true);
+        status = serve(listener, control, failure);
+        if (status < 0) {
+            snprintf(line, sizeof line, "error %s\n", failure->text);
+            link_write_line(control, line, &ignored);
+        }
+        close(control);
+    }
+    close(listener);
+    return status;
+}
