@@ -76,7 +76,7 @@ def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     notes = [f"Judged on the link profile '{link_id}'."]
     if rule.also is not None and finding.evidence:
         other = _judge_comparison(rule, link_id, table, rule.also)
-        notes.append(f"Held against {rule.also.name} instead, it is {other.verdict}: {_lower_first(other.summary)}")
+        notes.append(f"Held against {rule.also.name} instead, it is {other.verdict}: {text.lower_first(other.summary)}")
     return Judgement(
         claim, finding.verdict, finding.summary, tuple(notes), finding.evidence, rule.subject.name, rule.reference.name
     )
@@ -113,7 +113,7 @@ def _one_side_only(
     values = [summary.median for size, summary in present.spreads() if _within(size, ranges)] if present else []
     if present is not None and values:
         low, high = text.quantity(min(values), present.unit), text.quantity(max(values), present.unit)
-        words += f" {_upper_first(name)} alone: {low} to {high} over these sizes."
+        words += f" {text.upper_first(name)} alone: {low} to {high} over these sizes."
     return _Finding(Verdict.NOT_CHECKABLE, words)
 
 
@@ -160,9 +160,10 @@ def _judge_similar(rule: Similar, subject: Series, reference: Series, reference_
     verdict = _decide(len(same), len(different), len(compared))
     least = min(compared, key=lambda pair: pair[1].estimate)
     most = max(compared, key=lambda pair: pair[1].estimate)
+    where = f" ({text.size_list(same)})" if same else ""
     words = (
-        f"Within {rule.tolerance:.0%} of {reference_side.name} at {len(same)} of {text.plural(len(compared), 'size')}"
-        f"{f' ({text.size_list(same)})' if same else ''}; {rule.subject.name} reaches "
+        f"Within {100 * rule.tolerance:.0f} % of {reference_side.name} at {len(same)} of "
+        f"{text.plural(len(compared), 'size')}{where}; {rule.subject.name} reaches "
         f"{text.times(least[1].estimate)} (at {text.size(least[0])}) to {text.times(most[1].estimate)} "
         f"(at {text.size(most[0])}) its bandwidth."
     )
@@ -205,7 +206,8 @@ def _judge_expectation(
     verdict = _decide(claimed, decided - claimed, len(compared))
     names = {"subject": rule.subject.name, "reference": reference_side.name, "unclear": "no clear difference"}
     counts = {size: names[each] for size, each in better.items()}
-    words = f"{text.size(expectation.from_bytes)} to {text.size(expectation.to_bytes)}: {verdict}, "
+    decided_words = "undecided" if verdict is Verdict.NOT_CHECKABLE else verdict.value
+    words = f"{text.size(expectation.from_bytes)} to {text.size(expectation.to_bytes)}: {decided_words}, "
     words += _who_is_better(better, names, len(compared)) + f" ({_factors(compared, subject_side, rule.subject.name)})."
     return _Finding(verdict, words, _evidence(subject, reference, compared, counts))
 
@@ -269,11 +271,3 @@ def _judge_fails(rule: Fails, info: RunInfo, samples: Sequence[Sample]) -> _Find
     if info.status in ("running", "interrupted"):
         return _Finding(Verdict.NOT_CHECKABLE, f"{words} The run is {info.status}: not all of its steps are done.")
     return _Finding(Verdict.CONTRADICTED, f"{words} None failed or hung.")
-
-
-def _lower_first(words: str) -> str:
-    return words[:1].lower() + words[1:]
-
-
-def _upper_first(words: str) -> str:
-    return words[:1].upper() + words[1:]

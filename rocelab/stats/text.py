@@ -33,6 +33,7 @@ def number(value: float) -> str:
 _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "us": ((1e6, "s"), (1e3, "ms"), (1.0, "µs")),
     "Mbps": ((1e3, "Gbps"), (1.0, "Mbps"), (1e-3, "kbps")),
+    "us/MiB": ((1e6, "s/MiB"), (1e3, "ms/MiB"), (1.0, "µs/MiB")),
     "1/s": ((1e6, "million/s"), (1e3, "thousand/s"), (1.0, "/s")),
 }
 
@@ -96,3 +97,13 @@ def size_list(sizes: list[int]) -> str:
     for run in runs:
         parts += [f"{size(run[0])} to {size(run[-1])}"] if len(run) > 2 else [size(each) for each in run]
     return listing(parts)
+
+
+def upper_first(words: str) -> str:
+    """A sentence's first letter in upper case, the rest as it is."""
+    return words[:1].upper() + words[1:]
+
+
+def lower_first(words: str) -> str:
+    """The first letter in lower case, to go on within a sentence."""
+    return words[:1].lower() + words[1:]

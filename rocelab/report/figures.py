@@ -1,0 +1,318 @@
+"""The figures as altair charts. One builder serves the page (interactive) and the files (with a legend and a title)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import altair as alt
+
+from rocelab.report.catalogue import SeriesStyle
+from rocelab.report.model import SpeedRatio, StyledSeries
+from rocelab.stats import Ratio, Side, text
+
+SIZE_LABEL = (
+    "datum.value >= 1048576 ? format(datum.value / 1048576, '~g') + ' Mi'"
+    " : datum.value >= 1024 ? format(datum.value / 1024, '~g') + ' Ki' : format(datum.value, '~g')"
+)
+_VALUE_LABELS = {
+    "us": (
+        "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s' : datum.value >= 1000"
+        " ? format(datum.value / 1000, '~g') + ' ms' : format(datum.value, '~g') + ' \u00b5s'"
+    ),
+    "Mbps": (
+        "datum.value >= 1000 ? format(datum.value / 1000, '~g') + ' Gbps'"
+        " : datum.value >= 1 ? format(datum.value, '~g') + ' Mbps' : format(datum.value * 1000, '~g') + ' kbps'"
+    ),
+    "us/MiB": (
+        "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s'"
+        " : datum.value >= 1000 ? format(datum.value / 1000, '~g') + ' ms' : format(datum.value, '~g') + ' \u00b5s'"
+    ),
+    "times": "format(datum.value, '~g') + '\u00d7'",
+}
+RATIO_STYLES = {
+    "TCP blocking": SeriesStyle("against TCP blocking", "#dd5a26", "diamond", (6, 3)),
+    "best TCP": SeriesStyle("against the best TCP", "#c2479a", "circle"),
+}
+BETTER_COLOUR, WORSE_COLOUR, UNCLEAR_COLOUR = "#2383e2", "#dd5a26", "#8b949e"
+_RATIO_TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 20, 50, 100]
+ROW_HEIGHT_PX = 30
+_MANY = 4.0
+"""From this factor on, the overview shows full colour."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A value with its range at a size, and how it reads when pointed at."""
+
+    series: str
+    size_bytes: int
+    value: float
+    low: float
+    high: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What a figure of lines over message size shows."""
+
+    name: str
+    """Of its files and of its place in the page."""
+    title: str
+    subtitle: str
+    rows: Sequence[Row]
+    styles: Sequence[SeriesStyle]
+    unit: str
+    axis_title: str
+    log: bool = True
+    reference: tuple[float, str] | None = None
+    """A horizontal line with its name, which may be empty."""
+    height_px: int = 300
+    alternative: str = field(default="", kw_only=True)
+    """What the figure shows, in words."""
+
+
+def metric_rows(series: Sequence[StyledSeries], *, positive: bool) -> list[Row]:
+    """The medians and ranges of series; ``positive`` leaves out what a logarithmic axis cannot show."""
+    rows = []
+    for each in series:
+        for size, summary in each.series.spreads():
+            if positive and summary.low <= 0:
+                continue
+            words = text.quantity_range(summary, each.series.unit)
+            rows.append(Row(each.label, size, summary.median, summary.low, summary.high, words))
+    return rows
+
+
+def ratio_rows(ratios: dict[str, list[SpeedRatio]]) -> list[Row]:
+    """Ratios with their confidence intervals; a ratio without one has no width."""
+    rows = []
+    for name, points in ratios.items():
+        for point in points:
+            low, high = _interval(point.ratio)
+            words = text.times_range(point.ratio)
+            rows.append(Row(RATIO_STYLES[name].label, point.size_bytes, point.ratio.estimate, low, high, words))
+    return rows
+
+
+def _interval(ratio: Ratio) -> tuple[float, float]:
+    return (
+        ratio.estimate if ratio.low is None else ratio.low,
+        ratio.estimate if ratio.high is None else ratio.high,
+    )
+
+
+def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
+    """Lines with a band for the spread, over message size."""
+    points = alt.InlineData(
+        name="points",
+        values=[
+            {"series": row.series, "size": row.size_bytes, "value": row.value, "low": row.low, "high": row.high}
+            for row in curves.rows
+        ],
+    )
+    labels = [style.label for style in curves.styles]
+    legend = None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
+    colour = alt.Color(
+        "series:N",
+        scale=alt.Scale(domain=labels, range=[style.colour for style in curves.styles]),
+        legend=legend,
+    )
+    shape = alt.Shape(
+        "series:N", scale=alt.Scale(domain=labels, range=[style.shape for style in curves.styles]), legend=legend
+    )
+    dash = alt.StrokeDash(
+        "series:N",
+        scale=alt.Scale(domain=labels, range=[list(style.dash) or [1, 0] for style in curves.styles]),
+        legend=legend,
+    )
+    base = alt.Chart(points).encode(x=_size_axis(curves), color=colour)
+    if interactive:
+        base = base.transform_filter("indexof(shown, datum.series) >= 0")
+    y = _value_axis(curves, "value", titled=not interactive)
+    layers: list[alt.Chart] = [
+        # Bars, not a band: nothing was measured between two sizes.
+        base.mark_rule(strokeWidth=5, opacity=0.4, clip=True).encode(
+            y=_value_axis(curves, "low", titled=not interactive), y2="high:Q"
+        ),
+        base.mark_line(strokeWidth=1.8).encode(y=y, strokeDash=dash),
+        base.mark_point(size=30, filled=True, opacity=1).encode(y=y, shape=shape),
+    ]
+    if curves.reference is not None:
+        layers += _reference_line(*curves.reference)
+    if interactive:
+        layers.append(_hover_rule(curves))
+    chart = alt.layer(*layers)
+    if not interactive:
+        title = _title(curves.title, curves.subtitle)
+        return chart.properties(width=600, height=curves.height_px + 20, title=title).to_dict()
+    shown = alt.param(name="shown", value=labels)
+    return chart.add_params(shown).properties(width="container", height=curves.height_px).to_dict()
+
+
+def _title(title: str, subtitle: str) -> alt.TitleParams:
+    return alt.TitleParams(title, subtitle=subtitle, anchor="start", fontSize=15, subtitleFontSize=12, offset=14)
+
+
+def _size_axis(curves: Curves) -> alt.X:
+    sizes = [row.size_bytes for row in curves.rows]
+    ticks = [1 << bit for bit in range(0, 41, 2) if min(sizes) <= 1 << bit <= max(sizes)]
+    axis = alt.Axis(
+        values=ticks, labelExpr=SIZE_LABEL, title="Message size, bytes", labelOverlap="greedy", labelSeparation=4
+    )
+    # 'nice' would round the domain up to the next power of ten.
+    scale = alt.Scale(type="log", base=2, domain=[min(sizes), max(*sizes, min(sizes) * 2)], nice=False)
+    return alt.X("size:Q", axis=axis, scale=scale)
+
+
+def _value_axis(curves: Curves, field_name: str, *, titled: bool) -> alt.Y:
+    label = _VALUE_LABELS.get(curves.unit)
+    options: dict[str, Any] = {} if label is None else {"labelExpr": label}
+    if curves.unit == "times":
+        scale = alt.Scale(type="log", base=2, nice=False, domain=_ratio_domain(curves.rows))
+        options["values"] = _RATIO_TICKS
+    elif curves.log:
+        lowest, highest = min(row.low for row in curves.rows), max(row.high for row in curves.rows)
+        scale = alt.Scale(type="log", nice=False, padding=8)
+        options["values"] = _log_ticks(lowest, highest)
+    else:
+        scale = alt.Scale(zero=True, nice=True)
+        options["tickCount"] = 5
+    axis = alt.Axis(title=curves.axis_title if titled else None, labelOverlap="greedy", minExtent=60, **options)
+    return alt.Y(f"{field_name}:Q", axis=axis, scale=scale)
+
+
+def _log_ticks(lowest: float, highest: float) -> list[float]:
+    """1, 2, 5, 10, ... where few decades are shown, whole decades where many are."""
+    decades = range(math.floor(math.log10(lowest)) - 1, math.ceil(math.log10(highest)) + 2)
+    steps = (1, 2, 5) if highest / lowest < 3000 else (1,)
+    return [step * 10.0**decade for decade in decades for step in steps]
+
+
+def _ratio_domain(rows: Sequence[Row]) -> list[float]:
+    """Holds all medians and one; an interval far wider than that is cut, or it would flatten the rest."""
+    values = [row.value for row in rows]
+    lowest = max(min(row.low for row in rows), min(values) / 1.5)
+    highest = min(max(row.high for row in rows), max(values) * 1.5)
+    return [min(lowest / 1.05, 0.7), max(highest * 1.05, 1.45)]
+
+
+def _reference_line(value: float, name: str) -> list[alt.Chart]:
+    data = alt.InlineData(values=[{"at": value, "name": name}])
+    line = alt.Chart(data).mark_rule(strokeDash=[4, 4], strokeWidth=1.5, color=UNCLEAR_COLOUR).encode(y="at:Q")
+    words = (
+        alt.Chart(data)
+        .mark_text(align="left", baseline="bottom", dx=4, dy=-3, fontSize=11, color=UNCLEAR_COLOUR)
+        .encode(y="at:Q", x=alt.value(0), text="name:N")
+    )
+    return [line, words]
+
+
+def _hover_rule(curves: Curves) -> alt.Chart:
+    """A rule at the size nearest to the pointer, whose tooltip has the values of all series there."""
+    by_size: dict[int, dict[str, Any]] = {}
+    for row in curves.rows:
+        entry = by_size.setdefault(row.size_bytes, {"size": row.size_bytes, "Message size": text.size(row.size_bytes)})
+        entry[row.series] = row.words
+    names = ["Message size", *dict.fromkeys(row.series for row in curves.rows)]
+    nearest = alt.selection_point(
+        name="nearest", nearest=True, on="pointermove,touchstart,touchmove", clear="pointerout", fields=["size"],
+        empty=False,
+    )  # fmt: skip
+    rule: alt.Chart = (
+        alt.Chart(alt.InlineData(name="by_size", values=list(by_size.values())))
+        .mark_rule(color=UNCLEAR_COLOUR, strokeWidth=12)
+        .encode(
+            x=_size_axis(curves),
+            opacity=alt.condition(nearest, alt.value(0.22), alt.value(0)),
+            tooltip=[alt.Tooltip(f"{name}:N", title=name) for name in names],
+        )
+        .add_params(nearest)
+    )
+    return rule
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Soft RoCE against the best TCP: one row for each test and link, one cell for each size."""
+
+    name: str
+    title: str
+    subtitle: str
+    rows: Sequence[tuple[str, Sequence[SpeedRatio]]]
+
+
+def overview_spec(overview: Overview, *, interactive: bool) -> dict[str, Any]:
+    """A map in blue where Soft RoCE is better and in orange where TCP is."""
+    cells = [_cell(name, point) for name, points in overview.rows for point in points]
+    subject_label = overview.rows[0][1][0].subject.label
+    sides = ["Soft RoCE is better", "no clear difference", "TCP is better"]
+    legend = None if interactive else alt.Legend(title=None, orient="bottom")
+    sizes = sorted({point.size_bytes for _, points in overview.rows for point in points})
+    axis = alt.Axis(
+        values=[size for size in sizes if size.bit_length() % 2 == 1],
+        labelExpr=SIZE_LABEL,
+        labelAngle=0,
+        title="Message size, bytes",
+        labelOverlap="greedy",
+        labelSeparation=6,
+        grid=False,
+        ticks=False,
+        domain=False,
+    )
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(name="points", values=cells))
+        .mark_rect(cornerRadius=2)
+        .encode(
+            x=alt.X("size:O", axis=axis, scale=alt.Scale(paddingInner=0.08)),
+            y=alt.Y(
+                "row:N",
+                sort=[name for name, _ in overview.rows],
+                title=None,
+                axis=alt.Axis(labelLimit=230, grid=False, ticks=False, domain=False),
+                scale=alt.Scale(paddingInner=0.12),
+            ),
+            color=alt.Color(
+                "side:N",
+                scale=alt.Scale(domain=sides, range=[BETTER_COLOUR, UNCLEAR_COLOUR, WORSE_COLOUR]),
+                legend=legend,
+            ),
+            opacity=alt.Opacity("strength:Q", scale=alt.Scale(domain=[0, 1], range=[0.35, 1]), legend=None),
+            tooltip=[f"{name}:N" for name in ("Message size", "Speed ratio", subject_label, "Best TCP")],
+        )
+    )
+    height = ROW_HEIGHT_PX * len(overview.rows)
+    if interactive:
+        return chart.properties(width="container", height=height).to_dict()
+    return chart.properties(width=600, height=height, title=_title(overview.title, overview.subtitle)).to_dict()
+
+
+def _cell(row: str, point: SpeedRatio) -> dict[str, Any]:
+    subject, reference = point.subject.series, point.reference.series
+    best = text.quantity_range(reference.spread(point.size_bytes), reference.unit)
+    return {
+        "row": row,
+        "size": point.size_bytes,
+        "value": point.ratio.estimate,
+        "side": _side_words(point.ratio),
+        "strength": _strength(point.ratio),
+        "Message size": text.size(point.size_bytes),
+        "Speed ratio": text.times_range(point.ratio),
+        point.subject.label: text.quantity_range(subject.spread(point.size_bytes), subject.unit),
+        "Best TCP": f"{best}, {point.reference.label}",
+    }
+
+
+def _side_words(ratio: Ratio) -> str:
+    words = {Side.ABOVE: "Soft RoCE is better", Side.BELOW: "TCP is better", Side.UNCLEAR: "no clear difference"}
+    return words[ratio.side]
+
+
+def _strength(ratio: Ratio) -> float:
+    if ratio.side is Side.UNCLEAR:
+        return 0.0
+    factor = max(ratio.estimate, 1 / ratio.estimate)
+    return min(1.0, (factor - 1) / (_MANY - 1))

@@ -1,0 +1,276 @@
+"""Which figures and tables a run gets, and the words that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rocelab.report import catalogue, figures
+from rocelab.report.catalogue import Test
+from rocelab.report.figures import Curves, Overview
+from rocelab.report.model import RunModel, SpeedRatio, StyledSeries, link_title
+from rocelab.results import LinkInfo
+from rocelab.stats import Side, text
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """A table of words; the first cell of a row is its heading."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    label: str = ""
+    """What to call it beside its figure, where the caption would repeat what is there already."""
+    wrap: bool = False
+    """Cells hold text, which may be broken into lines."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with everything that stands around it."""
+
+    name: str
+    title: str
+    subtitle: str
+    alternative: str
+    spec: dict[str, Any]
+    """For the page: fills its container, no title or legend of its own."""
+    static_spec: dict[str, Any]
+    """For the files: with title and legend."""
+    tables: tuple[DataTable, ...]
+    height_px: int
+    keys: tuple[catalogue.SeriesStyle, ...] = ()
+    """Series that have no switch in the page: what their lines look like."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A test with its figures, link by link."""
+
+    id: str
+    title: str
+    text: str
+    links: tuple[tuple[str, tuple[Figure, ...]], ...]
+    series: tuple[catalogue.SeriesStyle, ...]
+
+
+def overview_figures(model: RunModel) -> list[Figure]:
+    """One map of better and worse for each link."""
+    found = []
+    for link in model.links:
+        rows = [
+            (test.short, ratios["best TCP"])
+            for test in model.tests
+            if "best TCP" in (ratios := model.speed_ratios(model.series(link.id, test)))
+        ]
+        if rows:
+            found.append(_overview(link, rows))
+    return found
+
+
+def _overview(link: LinkInfo, rows: list[tuple[str, list[SpeedRatio]]]) -> Figure:
+    alternative = " ".join(f"{name}: {balance(points)}." for name, points in rows)
+    overview = Overview(f"overview-{link.id}", "Soft RoCE against the best TCP", link_title(link), rows)
+    return Figure(
+        overview.name,
+        overview.title,
+        overview.subtitle,
+        f"{overview.title}, {overview.subtitle}. {alternative}",
+        figures.overview_spec(overview, interactive=True),
+        figures.overview_spec(overview, interactive=False),
+        (),
+        figures.ROW_HEIGHT_PX * len(rows) + 50,
+    )
+
+
+def balance(points: Sequence[SpeedRatio]) -> str:
+    """At how many sizes which is better: ``Soft RoCE better at 20 of 23 sizes (1 B to 512 KiB), TCP at 1``."""
+    sides = {side: [point.size_bytes for point in points if point.ratio.side is side] for side in Side}
+    parts = []
+    for side, name in ((Side.ABOVE, "Soft RoCE better"), (Side.BELOW, "TCP better")):
+        sizes = sides[side]
+        if sizes:
+            where = "" if len(sizes) == len(points) else f" ({text.size_list(sizes)})"
+            parts.append(f"{name} at {len(sizes)} of {text.plural(len(points), 'size')}{where}")
+    if sides[Side.UNCLEAR]:
+        parts.append(f"no clear difference at {len(sides[Side.UNCLEAR])}")
+    return ", ".join(parts)
+
+
+def sections(model: RunModel) -> list[Section]:
+    """A section for each test, then one on CPU use."""
+    found = []
+    for test in model.tests:
+        links = [(link_title(link), _test_figures(model, link, test)) for link in model.links]
+        present = tuple((title, made) for title, made in links if made)
+        if present:
+            found.append(Section(test.test, test.title, test.text, present, tuple(model.styles)))
+    cpu = [(link_title(link), _cpu_figures(model, link)) for link in model.links]
+    present = tuple((title, made) for title, made in cpu if made)
+    if present:
+        words = (
+            "What moving the data costs the nodes. Both ends are added up, and a busy-polling program uses a whole "
+            "core whether or not data moves: lower is better."
+        )
+        found.append(Section("cpu", "CPU use", words, present, tuple(model.styles)))
+    return found
+
+
+def _test_figures(model: RunModel, link: LinkInfo, test: Test) -> tuple[Figure, ...]:
+    series = model.series(link.id, test)
+    made = [_metric_figure(model, link, test, series)] if series else []
+    ratios = model.speed_ratios(series)
+    if ratios:
+        made.append(_ratio_figure(link, test, ratios))
+    return tuple(each for each in made if each is not None)
+
+
+def _metric_figure(model: RunModel, link: LinkInfo, test: Test, series: list[StyledSeries]) -> Figure | None:
+    metric = catalogue.metric(test.metric)
+    rows = figures.metric_rows(series, positive=metric.log)
+    if not rows:
+        return None
+    reference = None
+    if test.metric == "bandwidth_mbps" and link.rate_mbps is not None:
+        directions = 2 if test.test.startswith("bidirectional") else 1
+        rate = link.rate_mbps * directions
+        reference = (rate, f"link rate{', both directions' if directions == 2 else ''}: {_rate(rate)}")
+    curves = Curves(
+        f"{test.test}-{link.id}",
+        test.title if test.metric == "bandwidth_mbps" else metric.title,
+        link_title(link),
+        rows,
+        [each.style for each in series],
+        series[0].series.unit,
+        test.title if test.metric == "bandwidth_mbps" else metric.title,
+        metric.log,
+        reference,
+        alternative=_series_words(series),
+    )
+    tables = [_metric_table(f"{test.title}, {link.id}: median (smallest to largest)", "Values as a table", series)]
+    tail = model.tail(link.id, test)
+    if tail:
+        tables.append(_metric_table(f"{test.title}, {link.id}: 99th percentile", "99th percentiles as a table", tail))
+    return _figure(curves, tuple(tables))
+
+
+def _rate(rate_mbps: float) -> str:
+    return text.quantity(rate_mbps, "Mbps").replace(".00", "")
+
+
+def _ratio_figure(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]]) -> Figure:
+    styles = [figures.RATIO_STYLES[name] for name in ratios]
+    words = " ".join(
+        f"{text.upper_first(figures.RATIO_STYLES[name].label)}: {balance(points)}." for name, points in ratios.items()
+    )
+    curves = Curves(
+        f"{test.test}-ratio-{link.id}",
+        "Speed ratio Soft RoCE / TCP (above 1\u00d7, Soft RoCE is better)",
+        link_title(link),
+        figures.ratio_rows(ratios),
+        styles,
+        "times",
+        "Soft RoCE / TCP",
+        reference=(1.0, ""),
+        height_px=200,
+        alternative=words,
+    )
+    return _figure(curves, (_ratio_table(link, test, ratios),), keys=tuple(styles))
+
+
+def _cpu_figures(model: RunModel, link: LinkInfo) -> tuple[Figure, ...]:
+    made = []
+    for test in model.tests:
+        quantity = "cores" if test.test == "latency" else "us_per_mib"
+        if test.test.startswith("bidirectional"):
+            continue
+        series = model.cpu(link.id, test, quantity)
+        metric = catalogue.metric(f"cpu_{quantity}")
+        rows = figures.metric_rows(series, positive=metric.log)
+        if not rows:
+            continue
+        title = f"{metric.title}: {test.title.lower()} test"
+        unit, axis = ("cores", "CPU cores") if quantity == "cores" else ("us/MiB", "CPU time per MiB")
+        curves = Curves(
+            f"cpu-{test.test}-{link.id}",
+            title,
+            link_title(link),
+            rows,
+            [each.style for each in series],
+            unit,
+            axis,
+            metric.log,
+            height_px=240,
+            alternative=_series_words(series),
+        )
+        caption = f"{metric.title}, {test.title.lower()} test, {link.id}: median (smallest to largest)"
+        made.append(_figure(curves, (_metric_table(caption, "Values as a table", series),)))
+    return tuple(made)
+
+
+def _figure(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue.SeriesStyle, ...] = ()) -> Figure:
+    return Figure(
+        curves.name,
+        curves.title,
+        curves.subtitle,
+        f"{curves.title}, {curves.subtitle}. {curves.alternative} All values are in the table below.",
+        figures.curves_spec(curves, interactive=True),
+        figures.curves_spec(curves, interactive=False),
+        tables,
+        curves.height_px,
+        keys,
+    )
+
+
+def _series_words(series: Sequence[StyledSeries]) -> str:
+    """What somebody who cannot see the lines needs to know about them."""
+    words = []
+    for each in series:
+        first, last = each.series.sizes[0], each.series.sizes[-1]
+        values = [
+            f"{text.quantity(each.series.spread(size).median, each.series.unit)} at {text.size(size)}"
+            for size in dict.fromkeys((first, last))
+        ]
+        words.append(f"{each.label}: {' and '.join(values)}.")
+    return " ".join(words)
+
+
+def _metric_table(caption: str, label: str, series: Sequence[StyledSeries]) -> DataTable:
+    sizes = sorted({size for each in series for size in each.series.sizes})
+    rows = tuple(
+        (
+            text.size(size),
+            *(
+                text.quantity_range(each.series.spread(size), each.series.unit)
+                if size in each.series.values
+                else "none"
+                for each in series
+            ),
+        )
+        for size in sizes
+    )
+    return DataTable(caption, ("Message size", *(each.label for each in series)), rows, label)
+
+
+def _ratio_table(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]]) -> DataTable:
+    by_size: dict[int, dict[str, SpeedRatio]] = {}
+    for name, points in ratios.items():
+        for point in points:
+            by_size.setdefault(point.size_bytes, {})[name] = point
+    rows = tuple(
+        (
+            text.size(size),
+            *(text.times_range(points[name].ratio) if name in points else "none" for name in ratios),
+            points["best TCP"].reference.label if "best TCP" in points else "none",
+        )
+        for size, points in sorted(by_size.items())
+    )
+    caption = f"{test.title}, {link.id}: speed ratio Soft RoCE / TCP (95 % confidence interval)"
+    head = (
+        "Message size",
+        *(text.upper_first(figures.RATIO_STYLES[name].label) for name in ratios),
+        "Which TCP is best",
+    )
+    return DataTable(caption, head, rows, "Ratios as a table")

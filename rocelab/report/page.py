@@ -1,0 +1,248 @@
+"""The report as one HTML page, from a template and the parts that the other modules make."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+import jinja2
+from markupsafe import Markup
+
+from rocelab.claims import Judgement, Verdict
+from rocelab.report import render, summary
+from rocelab.report.gallery import DataTable, Figure, Section
+from rocelab.report.model import RunModel
+from rocelab.results import Sample
+from rocelab.stats import text
+
+MARKS = {"better": "\u25b2", "worse": "\u25bc", "unclear": "\u25c6"}
+_VERDICT_CLASS = {Verdict.REPRODUCED: "reproduced", Verdict.CONTRADICTED: "contradicted", Verdict.NOT_CHECKABLE: "open"}
+_VERDICT_MARK = {Verdict.REPRODUCED: "\u2713", Verdict.CONTRADICTED: "\u2717", Verdict.NOT_CHECKABLE: "?"}
+_SYMBOLS = {
+    "circle": "M15 2a4 4 0 1 0 0 8a4 4 0 1 0 0-8z",
+    "square": "M11.5 2.5h7v7h-7z",
+    "triangle-up": "M15 1.5l4.5 8.5h-9z",
+    "triangle-down": "M15 10.5l4.5-8.5h-9z",
+    "diamond": "M15 1l4 5l-4 5l-4-5z",
+    "cross": "M13.5 2h3v2.500h2.500v3h-2.500v2.500h-3v-2.500h-2.500v-3h2.500z",
+}
+_FAILED_LIMIT = 200
+
+
+class Banner(NamedTuple):
+    """Something a reader must know before the numbers."""
+
+    title: str
+    text: str
+    href: str = ""
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("rocelab.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["plural"] = text.plural
+    return environment
+
+
+def _asset(name: str) -> Markup:
+    # Ours, not a user's: it goes into <style> and <script> as it is.
+    return Markup(resources.files("rocelab.report").joinpath("templates", name).read_text(encoding="utf-8"))  # noqa: S704
+
+
+def make_page(
+    model: RunModel, study_text: str, overviews: list[Figure], sections: list[Section], svgs: Mapping[str, str]
+) -> str:
+    """The whole page. ``svgs`` holds a picture of each figure for readers without JavaScript."""
+    figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
+    context: dict[str, Any] = {
+        "info": model.info,
+        "css": _asset("style.css"),
+        "js": _asset("page.js"),
+        "vega": Markup(render.javascript()),  # noqa: S704
+        "started": _moment(model.info.started_at),
+        "duration": _duration(model.info.started_at, model.info.ended_at),
+        "step_count": model.step_count,
+        "contents": _contents(model, sections),
+        "banners": _banners(model),
+        "marks": MARKS,
+        "summaries": summary.link_summaries(model),
+        "overviews": overviews,
+        "chosen": [t for link in model.links if (t := summary.chosen_sizes_table(model, link)) is not None],
+        "judgements": model.judgements,
+        "verdict_class": _VERDICT_CLASS,
+        "verdict_mark": _VERDICT_MARK,
+        "evidence_table": _evidence_table,
+        "sections": sections,
+        "symbols": _SYMBOLS,
+        "failed": _failed_table(model),
+        "failed_count": model.failed_step_count,
+        "interval_words": _interval_words(model.info.repetitions),
+        "provenance": _provenance_table(model),
+        "commands": _commands_table(model),
+        "study_text": study_text,
+        "figure_data": {
+            "specs": {figure.name: figure.spec for figure in figures},
+            "themes": {"light": render.theme(dark=False), "dark": render.theme(dark=True)},
+        },
+        "fallbacks": {name: _data_url(svg) for name, svg in svgs.items()},
+    }
+    return _environment().get_template("report.html.j2").render(context)
+
+
+def _data_url(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _moment(iso: str) -> str:
+    try:
+        return f"{datetime.fromisoformat(iso):%d %B %Y, %H:%M} UTC"
+    except ValueError:
+        return iso
+
+
+def _duration(started: str, ended: str | None) -> str:
+    if ended is None:
+        return ""
+    try:
+        seconds = round((datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds())
+    except ValueError:
+        return ""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def _contents(model: RunModel, sections: list[Section]) -> list[tuple[str, str]]:
+    found = [("summary", "Summary")]
+    if model.info.claims:
+        found.append(("claims", "Claims"))
+    found += [(section.id, section.title) for section in sections]
+    if model.failed:
+        found.append(("failed", "Failed"))
+    return [*found, ("method", "How to read this"), ("provenance", "Provenance")]
+
+
+def _banners(model: RunModel) -> list[Banner]:
+    banners = []
+    unfinished = f"{text.upper_first(_progress_words(model))}."
+    if model.info.status == "interrupted":
+        banners.append(Banner("This run was interrupted.", unfinished))
+    elif model.info.status == "running":
+        banners.append(Banner("This run has not ended, or it crashed.", unfinished))
+    if model.failed:
+        failed = f"{text.plural(model.failed_step_count, 'measurement')} failed."
+        banners.append(Banner(failed, "They are left out of everything below.", "#failed"))
+    banners += [Banner("Note.", note) for note in model.info.provenance.notes]
+    return banners
+
+
+def _progress_words(model: RunModel) -> str:
+    words = f"{model.step_count:,} of {text.plural(model.info.planned_steps, 'measurement')} made"
+    return f"{words}, {model.failed_step_count:,} of them failed" if model.failed else words
+
+
+def _interval_words(repetitions: int) -> str:
+    if repetitions < 2:
+        return "with one repetition, none can be given."
+    if repetitions < 5:
+        return (
+            f"with {repetitions} repetitions, Welch's t interval on logarithms: wide, for so few values tell little. "
+            "More repetitions narrow it."
+        )
+    return "a percentile bootstrap of the ratio of the medians."
+
+
+def _evidence_table(judgement: Judgement) -> DataTable:
+    rows = tuple(
+        (
+            text.size(row.size_bytes),
+            text.quantity_range(row.subject, row.unit),
+            text.quantity_range(row.reference, row.unit),
+            text.times_range(row.ratio),
+            row.counts_as,
+        )
+        for row in judgement.evidence
+    )
+    ratio = f"{judgement.subject_name} / {judgement.reference_name}"
+    head = ("Message size", judgement.subject_name, judgement.reference_name, ratio, "Counts as")
+    return DataTable(f"Numbers behind claim {judgement.claim.id}", head, rows)
+
+
+def _failed_table(model: RunModel) -> DataTable | None:
+    if not model.failed:
+        return None
+    rows = tuple(_failed_row(sample) for sample in model.failed[:_FAILED_LIMIT])
+    head = ("Measurement", "Message size", "Repetition", "What happened", "Log")
+    return DataTable("Failed measurements", head, rows, wrap=True)
+
+
+def _failed_row(sample: Sample) -> tuple[str, ...]:
+    return (
+        f"{sample.test}, {sample.link}, {sample.interconnect} {sample.variant}",
+        "none" if sample.size_bytes is None else text.size(sample.size_bytes),
+        str(sample.repetition + 1),
+        sample.error or "",
+        sample.log or "none",
+    )
+
+
+def _provenance_table(model: RunModel) -> DataTable:
+    info, machine = model.info, model.info.provenance
+    commit = machine.git_commit or "unknown"
+    if machine.git_dirty:
+        commit += " with uncommitted changes"
+    rows = [
+        ("Run", info.id),
+        ("Started", info.started_at),
+        ("Ended", info.ended_at or "not recorded"),
+        ("Status", f"{info.status}: {_progress_words(model)}"),
+        ("Command line", machine.command),
+        ("Seed of the order", str(info.seed)),
+        ("Machine", machine.machine),
+        ("CPU", f"{machine.cpu_model}, {text.plural(machine.cores, 'core')}"),
+        ("Memory", f"{machine.memory_bytes / (1 << 30):.1f} GiB"),
+        ("Kernel", machine.kernel),
+        ("Distribution", machine.distribution),
+        ("Fabric", info.fabric),
+        *(
+            (f"Link {link.id}", _link_words(link.kind, link.mtu_bytes, link.rate_mbps, link.queue_bytes))
+            for link in info.links
+        ),
+        ("rocelab", f"{machine.rocelab_version}, Python {machine.python_version}"),
+        ("urxe (Soft RoCE)", machine.urxe_version or "unknown"),
+        ("Commit", commit),
+        *((name, version) for name, version in machine.tools.items()),
+    ]
+    return DataTable("Where and with what this was measured", (), tuple(rows), wrap=True)
+
+
+def _link_words(kind: str, mtu_bytes: int, rate_mbps: float | None, queue_bytes: int | None) -> str:
+    words = [kind, f"MTU {mtu_bytes} bytes"]
+    words.append("unshaped" if rate_mbps is None else f"shaped to {text.quantity(rate_mbps, 'Mbps')}")
+    if queue_bytes is not None:
+        words.append(f"queue of {text.size(queue_bytes)}")
+    return ", ".join(words)
+
+
+def _commands_table(model: RunModel) -> DataTable:
+    """One command line for each program and test: those of other sizes differ in the size and the iterations."""
+    found: dict[tuple[str, ...], Sample] = {}
+    for sample in model.samples:
+        name = (sample.test, sample.link, f"{sample.interconnect} {sample.variant}")
+        if name not in found or (sample.size_bytes or 0) <= 1024:
+            found[name] = sample
+    rows = tuple(
+        (", ".join(name), f"{sample.tool} {sample.tool_version}", sample.command) for name, sample in found.items()
+    )
+    head = ("Measurement", "Program", "Command")
+    return DataTable("One command line of each kind (client side)", head, rows, wrap=True)

@@ -1,0 +1,147 @@
+"""The answer in ten seconds: a sentence and a few numbers for each link, and the table of chosen sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocelab.report.gallery import DataTable
+from rocelab.report.model import RunModel, StyledSeries, link_title, lower_is_better
+from rocelab.results import LinkInfo
+from rocelab.stats import Series, Side, ratio, text
+
+CHOSEN_SIZES_BYTES = (8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20)
+"""Sizes of the summary table: small messages, the eager range of MPI, pages, large transfers."""
+_SMALL_BYTES = 64
+_CPU_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One number that sums up a test on a link."""
+
+    title: str
+    headline: str
+    verdict: str
+    """``better``, ``worse`` or ``unclear``, for the colour; the headline says it in words."""
+    lines: tuple[tuple[str, str], ...]
+    """Series and its value."""
+
+
+@dataclass(frozen=True)
+class LinkSummary:
+    """What a run says about Soft RoCE and TCP on a link."""
+
+    title: str
+    sentence: str
+    tiles: tuple[Tile, ...]
+
+
+def link_summaries(model: RunModel) -> list[LinkSummary]:
+    """One for each link with samples."""
+    return [LinkSummary(link_title(link), _sentence(model, link), tuple(_tiles(model, link))) for link in model.links]
+
+
+def _sentence(model: RunModel, link: LinkInfo) -> str:
+    parts = []
+    for test in model.tests:
+        points = model.speed_ratios(model.series(link.id, test)).get("best TCP", [])
+        if points:
+            better = sum(point.ratio.side is Side.ABOVE for point in points)
+            worse = sum(point.ratio.side is Side.BELOW for point in points)
+            losses = f" (and loses at {worse})" if worse else ""
+            parts.append(f"{better} of {len(points)} in {test.title.lower()}{losses}")
+    if not parts:
+        return ""
+    return f"Against the better TCP, Soft RoCE wins at this many message sizes: {text.listing(parts)}."
+
+
+def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
+    tiles = []
+    for test in model.tests:
+        series = model.series(link.id, test)
+        if test.metric == "latency_us":
+            size = _nearest_size(model, series, _SMALL_BYTES)
+            title = f"{test.title}, {text.size(size)} messages"
+            tiles.append(_tile(model, title, "as fast as", [(each, size) for each in series]))
+        elif test.metric == "bandwidth_mbps":
+            peaks = [(each, _peak_size(each)) for each in series]
+            tiles.append(_tile(model, f"Peak {test.title.lower()}", "the bandwidth of", peaks))
+    for test in model.tests:
+        if test.test == "bandwidth":
+            series = model.cpu(link.id, test, "us_per_mib")
+            size = _nearest_size(model, series, _CPU_BYTES)
+            title = f"CPU time per MiB moved, {text.size(size)} messages"
+            tiles.append(_tile(model, title, "the CPU time of", [(each, size) for each in series]))
+    return [tile for tile in tiles if tile is not None]
+
+
+def _nearest_size(model: RunModel, series: list[StyledSeries], wanted_bytes: int) -> int:
+    """The largest size up to the wanted one that the subject has; the smallest if all are larger."""
+    subject = model.subject(series)
+    if subject is None:
+        return wanted_bytes
+    return max((size for size in subject.series.sizes if size <= wanted_bytes), default=subject.series.sizes[0])
+
+
+def _peak_size(series: StyledSeries) -> int:
+    return max(series.series.spreads(), key=lambda pair: pair[1].median)[0]
+
+
+_Chosen = tuple[StyledSeries, int]
+
+
+def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen]) -> Tile | None:
+    """Holds the subject against the best reference, each at the size chosen for it."""
+    measured = [(each, size) for each, size in chosen if size in each.series.values]
+    subject = next((pair for pair in measured if model.is_subject(pair[0])), None)
+    references = [pair for pair in measured if model.is_reference(pair[0])]
+    lines = tuple(
+        (each.label, text.quantity(each.series.spread(size).median, each.series.unit)) for each, size in measured
+    )
+    if subject is None or not references:
+        return Tile(title, "no comparison", "unclear", lines) if lines else None
+    lower = lower_is_better(subject[0].series)
+    best = (min if lower else max)(references, key=lambda pair: pair[0].series.spread(pair[1]).median)
+    mine, theirs = subject[0].series.values[subject[1]], best[0].series.values[best[1]]
+    if min(*mine, *theirs) <= 0:
+        return Tile(title, "no comparison", "unclear", lines)
+    factor = ratio(mine, theirs)
+    goodness = factor.inverse() if lower else factor
+    # Time per message turns round into speed; CPU time stays what it is, a cost.
+    shown = goodness if comparison == "as fast as" else factor
+    if goodness.side is Side.UNCLEAR:
+        return Tile(title, f"no clear difference from {best[0].label}: {text.times_range(shown)}", "unclear", lines)
+    verdict = "better" if goodness.side is Side.ABOVE else "worse"
+    return Tile(title, f"{text.times(shown.estimate)} {comparison} {best[0].label}", verdict, lines)
+
+
+def chosen_sizes_table(model: RunModel, link: LinkInfo) -> DataTable | None:
+    """All series at a few sizes, and Soft RoCE over the best TCP."""
+    labels = [style.label for style in model.styles]
+    rows = []
+    for test in model.tests:
+        series = {each.label: each.series for each in model.series(link.id, test)}
+        points = {
+            point.size_bytes: point
+            for point in model.speed_ratios(list(model.series(link.id, test))).get("best TCP", [])
+        }
+        for size in CHOSEN_SIZES_BYTES:
+            cells = [_median(series.get(label), size) for label in labels]
+            if any(cell != _NONE for cell in cells):
+                point = points.get(size)
+                speed = _NONE if point is None else text.times_range(point.ratio)
+                rows.append((f"{test.short}, {text.size(size)}".replace(" ", "\u00a0"), *cells, speed))
+    if not rows:
+        return None
+    head = ("Test and message size", *labels, "Speed ratio Soft RoCE send / best TCP")
+    return DataTable(f"Medians at chosen sizes, {link_title(link)}", head, tuple(rows))
+
+
+_NONE = "none"
+
+
+def _median(series: Series | None, size_bytes: int) -> str:
+    if series is None or size_bytes not in series.values:
+        return _NONE
+    return text.quantity(series.spread(size_bytes).median, series.unit)
