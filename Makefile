@@ -48,6 +48,7 @@ setup: setup-packages setup-python setup-rust ## Install what is missing: Debian
 .PHONY: build
 build: setup-rust ## Build urxe, liburxe.so and the C benchmarks
 	$(CARGO) build $(NIC) --release
+	$(MAKE) --no-print-directory -C bench
 
 .PHONY: test-rust
 test-rust: setup build ## Run the Rust tests alone
@@ -85,6 +86,7 @@ lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
 .PHONY: clean
 clean: ## Remove what was built; .venv and results stay
 	$(CARGO) clean $(NIC)
+	$(MAKE) --no-print-directory -C bench clean
 	rm -rf .build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find rocelab scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -51,7 +51,9 @@ def runners() -> dict[str, Runner]:
     rust = ["cargo", "test", "--manifest-path", "nic/Cargo.toml", "--workspace", "--locked", "--no-fail-fast"]
     python = [str(ROOT / ".venv/bin/python"), "-m", "pytest", "--junitxml", str(JUNIT), "--durations=10"]
     return {
-        "rust": Runner("rust", [*rust, "--color=never", "--", "--show-output"], _read_cargo_log, quiet=True),
+        "rust": Runner(
+            "rust", [*rust, "--color=never", "--", "--show-output", "--include-ignored"], _read_cargo_log, quiet=True
+        ),
         "python": Runner("python", python, _read_pytest),
     }
 
