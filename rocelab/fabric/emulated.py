@@ -102,7 +102,7 @@ def up(
     name = name or f"run-{secrets.token_hex(4)}"
     planned, specification = _prepare(links, names)
     ours, guard, ipv6 = _start(name, specification, f"owner={identity(os.getpid())}")
-    return _finish(name, links, planned, ipv6, ours, guard)
+    return _with_pids(EmulatedFabric(name, tuple(links), _without_ipv6(planned, ipv6), ours, guard))
 
 
 def up_persistent(
@@ -121,8 +121,10 @@ def up_persistent(
         listener.listen()
         ours, guard, ipv6 = _start(name, specification, "persistent", listener)
     ours.close()
+    # The guard is to outlive this process; nobody here waits for it.
+    guard.returncode = 0
     fabric = attach(name, links, _without_ipv6(planned, ipv6), socket_path)
-    return _finish(name, links, planned, ipv6, fabric._control, None), identity(guard.pid)
+    return _with_pids(fabric), identity(guard.pid)
 
 
 def attach(name: str, links: Sequence[LinkProfile], nodes: Sequence[Node], socket_path: Path) -> EmulatedFabric:
@@ -199,15 +201,7 @@ def _explain(answer: dict[str, Any] | None, errors: str) -> str:
     return f"cannot make an emulated fabric: {answer['error']}{hint}"
 
 
-def _finish(
-    name: str,
-    links: Sequence[LinkProfile],
-    planned: Sequence[Node],
-    ipv6: bool,
-    control: socket.socket,
-    guard: subprocess.Popen[bytes] | None,
-) -> EmulatedFabric:
-    fabric = EmulatedFabric(name, tuple(links), _without_ipv6(planned, ipv6), control, guard)
+def _with_pids(fabric: EmulatedFabric) -> EmulatedFabric:
     try:
         fabric.nodes = tuple(replace(node, pid=_pid_of(fabric, node)) for node in fabric.nodes)
     except BaseException:

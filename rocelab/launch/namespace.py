@@ -12,6 +12,7 @@ whatever way, the keeper sees its end of the channel close and ends the program 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -54,13 +55,15 @@ class NamespaceLauncher:
         log: Path | None = None,
     ) -> ProgramRunning:
         """See `rocelab.fabric.base.Launcher.start`."""
-        stdout = tempfile.TemporaryFile()
-        stderr = tempfile.TemporaryFile()
-        with open(os.devnull, "rb") as stdin:
-            request = start_request(node, argv, env=env, cpu=cpu)
-            files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
-            ours, pid = start_on(self._fabric, node, request, files)
-        return ProgramRunning(node, tuple(argv), ours, pid, stdout, stderr, log)
+        request = start_request(node, argv, env=env, cpu=cpu)
+        with contextlib.ExitStack() as unless_started:
+            stdout = unless_started.enter_context(tempfile.TemporaryFile())
+            stderr = unless_started.enter_context(tempfile.TemporaryFile())
+            with Path(os.devnull).open("rb") as stdin:
+                files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
+                keeper, pid = start_on(self._fabric, node, request, files)
+            unless_started.pop_all()
+        return ProgramRunning(node, tuple(argv), keeper, pid, stdout, stderr, log)
 
     def wait_until_listening(
         self,
@@ -112,6 +115,7 @@ class ProgramRunning:
         self._log = log
         self._started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._finished: Finished | None = None
+        self._loss: str | None = None
 
     def poll(self) -> Finished | None:
         """See `rocelab.fabric.base.Running.poll`."""
@@ -142,19 +146,33 @@ class ProgramRunning:
         """See `rocelab.fabric.base.Running.output`."""
         if self._finished is not None:
             return self._finished.stdout, self._finished.stderr
+        if self._loss is not None:
+            raise LaunchError(self._loss)
         return _text(self._stdout), _text(self._stderr)
 
     def _end(self, because: str, *, timed_out: bool = False) -> Finished:
-        try:
+        # It may have ended this moment: its report is then waiting, and nobody reads the request.
+        with contextlib.suppress(OSError):
             channel.send(self._keeper, {"op": "stop"})
-        except OSError:
-            pass  # It may have ended this moment: its report is then waiting.
         if not self._readable(STOP_LIMIT_S):
-            self._keeper.close()
-            raise LaunchError(f"{self._node.name}: {self._argv[0]} (pid {self.pid}) cannot be stopped")
+            raise self._lost("it cannot be stopped")
         return self._conclude(because, timed_out=timed_out)
 
+    def _lost(self, why: str) -> LaunchError:
+        """Give up on the program: release what it held here, and say what it had written."""
+        stderr = _text(self._stderr).rstrip()
+        self._release()
+        said = f"\n{stderr}" if stderr else ""
+        self._loss = f"{self._node.name}: {self._argv[0]} (pid {self.pid}) is lost: {why}{said}"
+        return LaunchError(self._loss)
+
+    def _release(self) -> None:
+        for held in (self._keeper, self._stdout, self._stderr):
+            held.close()
+
     def _readable(self, timeout_s: float) -> bool:
+        if self._loss is not None:
+            raise LaunchError(self._loss)
         poller = select.poll()
         poller.register(self._keeper.fileno(), select.POLLIN)
         return bool(poller.poll(timeout_s * 1000))
@@ -164,10 +182,10 @@ class ProgramRunning:
 
     def _conclude(self, because: str | None = None, *, timed_out: bool = False) -> Finished:
         report = channel.receive(self._keeper)
-        self._keeper.close()
-        stdout, stderr = _text(self._stdout), _text(self._stderr)
         if report is None:
-            raise LaunchError(f"{self._node.name}: the node went away while {self._argv[0]} was running\n{stderr}")
+            raise self._lost("its node went away")
+        stdout, stderr = _text(self._stdout), _text(self._stderr)
+        self._release()
         if report["survivors"]:
             because = f"{because or 'it ended'}; {report['survivors']} of its processes cannot be killed"
         self._finished = Finished(
@@ -180,8 +198,6 @@ class ProgramRunning:
             timed_out=timed_out,
             stopped_because=because,
         )
-        self._stdout.close()
-        self._stderr.close()
         self._write_log(self._finished)
         return self._finished
 

@@ -1,0 +1,88 @@
+"""The plan of a fabric: addresses, names, shaping, and what is refused with which words."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from rocelab.fabric import plan
+from rocelab.fabric.base import FabricError, LinkProfile
+
+DIRECT = LinkProfile("direct", "direct")
+SHAPED = LinkProfile("ethernet-1g", "bridge", mtu_bytes=1500, rate_mbps=1000)
+
+
+def test_addresses_are_unique_and_each_link_is_one_subnet() -> None:
+    nodes = plan.nodes([DIRECT, SHAPED], ["a", "b", "c"])
+    for family in ("addresses", "addresses6"):
+        every = [getattr(node, family)[link] for node in nodes for link in ("direct", "ethernet-1g")]
+        assert len(set(every)) == 6
+        assert all(str(ipaddress.ip_address(address)) == address for address in every)
+        prefix_bits = 24 if family == "addresses" else 64
+        for link in ("direct", "ethernet-1g"):
+            networks = {
+                ipaddress.ip_network(f"{getattr(node, family)[link]}/{prefix_bits}", strict=False) for node in nodes
+            }
+            assert len(networks) == 1
+
+
+def test_hosts_file_names_every_node_on_every_link() -> None:
+    links = [DIRECT, SHAPED]
+    nodes = plan.nodes(links, ["a", "b"])
+    lines = [line.split() for line in plan.hosts(links, nodes).splitlines()]
+    names = {(words[0], name) for words in lines for name in words[1:]}
+    assert ("10.80.0.1", "a") in names
+    assert ("10.80.0.2", "b") in names
+    assert ("10.80.1.2", "b.ethernet-1g") in names
+    assert (nodes[1].addresses6["ethernet-1g"], "b.ethernet-1g") in names
+    # A plain name must mean one address, or programs that try them all differ from those that do not.
+    assert [words[0] for words in lines if "b" in words[1:]] == ["10.80.0.2"]
+
+
+def test_a_link_too_narrow_for_ipv6_has_none() -> None:
+    (node,) = plan.nodes([LinkProfile("narrow", "bridge", mtu_bytes=576)], ["a"])
+    assert node.addresses6 == {}
+    assert "fd52" not in plan.hosts([LinkProfile("narrow", "bridge", mtu_bytes=576)], [node])
+
+
+def test_shaping_defaults_follow_the_rate() -> None:
+    assert plan.shape(DIRECT) is None
+    assert plan.shape(SHAPED) == {"rate_bytes_per_s": 125_000_000, "queue_bytes": 1_048_576, "burst_bytes": 10_000}
+    slow = plan.shape(LinkProfile("slow", "bridge", rate_mbps=1))
+    assert slow is not None
+    assert slow["burst_bytes"] == 3 * 1514
+    assert slow["queue_bytes"] == 64 * 1514
+
+
+def test_a_switch_port_does_not_pace_what_one_node_has_paced() -> None:
+    for link in (SHAPED, LinkProfile("fast", "bridge", rate_mbps=25_000, mtu_bytes=9000)):
+        at_node, at_switch = plan.shape(link), plan.switch_shape(link)
+        assert at_node is not None
+        assert at_switch is not None
+        assert at_switch["burst_bytes"] > at_node["burst_bytes"]
+        assert at_switch["rate_bytes_per_s"] == at_node["rate_bytes_per_s"]
+
+
+@pytest.mark.parametrize(
+    ("links", "names", "words"),
+    [
+        ([], ["a", "b"], "at least one link"),
+        ([DIRECT], [], "1 to 250 nodes, not 0"),
+        ([DIRECT], ["a", "b", "c"], "exactly 2 nodes, not 3"),
+        ([DIRECT, DIRECT], ["a", "b"], "two links have the same name"),
+        ([DIRECT], ["a", "a"], "two nodes have the same name"),
+        ([DIRECT], ["a", "B_1"], "node 'B_1': a name has"),
+        ([DIRECT], ["a", "localhost"], "'localhost': the name is taken"),
+        ([LinkProfile("x", "mesh")], ["a"], "kind 'mesh' is not known; a link is 'direct' or 'bridge'"),  # type: ignore[arg-type]
+        ([LinkProfile("x", "bridge", mtu_bytes=9)], ["a"], "link 'x': mtu_bytes is 68 to 65535, not 9"),
+        ([LinkProfile("x", "bridge", rate_mbps=0)], ["a"], "rate_mbps is 0.1 to 34000, not 0"),
+        ([LinkProfile("x", "bridge", rate_mbps=40_000)], ["a"], "rate_mbps is 0.1 to 34000, not 40000"),
+        ([LinkProfile("x", "bridge", queue_bytes=9999)], ["a"], "belong to a shaped link"),
+        ([LinkProfile("x", "bridge", rate_mbps=1, burst_bytes=100)], ["a"], "at least one frame (1514 bytes)"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_by_name(links: list[LinkProfile], names: list[str], words: str) -> None:
+    with pytest.raises(FabricError) as refused:
+        plan.check(links, names)
+    assert words in str(refused.value)
