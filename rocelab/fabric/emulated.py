@@ -68,15 +68,7 @@ class EmulatedFabric:
 
     def close(self) -> None:
         """Close the lifeline and, if this process made the fabric, wait until nothing of it is left."""
-        self._control.close()
-        if self._guard is None:
-            return
-        try:
-            self._guard.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            # Killing the guard kills the switch, and with it every process of the fabric.
-            self._guard.kill()
-            self._guard.wait()
+        _end(self._control, self._guard)
 
     def __enter__(self) -> Self:
         return self
@@ -177,21 +169,28 @@ def _start(
             answer = channel.receive(ours)
             ours.settimeout(None)
         except BaseException as error:
-            _abandon(ours, guard)
+            _end(ours, guard)
             if isinstance(error, OSError):
                 raise FabricError(f"the fabric did not start within {START_LIMIT_S:g} s ({error})") from error
             raise
         if answer is None or "error" in answer:
-            _abandon(ours, guard)
+            _end(ours, guard)
             errors.seek(0)
             raise FabricError(_explain(answer, errors.read().decode(errors="replace")))
     return ours, guard, bool(answer["ipv6"])
 
 
-def _abandon(lifeline: socket.socket, guard: subprocess.Popen[bytes]) -> None:
+def _end(lifeline: socket.socket, guard: subprocess.Popen[bytes] | None) -> None:
+    """Close the lifeline; the guard ends after everything else has."""
     lifeline.close()
-    guard.kill()
-    guard.wait()
+    if guard is None:
+        return
+    try:
+        guard.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        # Killing the guard kills the switch, and with it every process of the fabric.
+        guard.kill()
+        guard.wait()
 
 
 def _explain(answer: dict[str, Any] | None, errors: str) -> str:
