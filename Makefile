@@ -22,6 +22,7 @@ PYTHON_INPUTS := requirements.lock pyproject.toml scripts/setup_python
 PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha256sum | cut -c1-16)
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
+LINTS := lint-fmt lint-clippy lint-crates lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
 SHELL_SCRIPTS := .ci/run scripts/setup_packages scripts/setup_python scripts/setup_rust
 
 ##@ The two commands
@@ -64,7 +65,7 @@ sim: setup-rust ## Run the simulator's slow tests too; SEEDS=100000 for that man
 	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim -- --include-ignored
 
 .PHONY: lint
-lint: lint-rust lint-python lint-shell lint-c lint-tree ## Run every linter and the import-direction checks (make -k: do not stop at the first)
+lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)
 
 .PHONY: format
 format: setup-python ## Format Rust, Python and C in place
@@ -106,17 +107,25 @@ $(PYTHON_STAMP): | setup-packages
 setup-rust: setup-packages
 	@scripts/setup_rust
 
-.PHONY: lint-rust lint-python lint-shell lint-c lint-tree
-lint-rust: setup-rust setup-python
+.PHONY: $(LINTS)
+lint-fmt: setup-rust
 	$(CARGO) fmt --manifest-path nic/Cargo.toml --all --check
+
+lint-clippy: setup-rust
 	$(CARGO) clippy $(NIC) --workspace --all-targets -- -D warnings
+
+lint-crates: setup-rust setup-python
 	$(PY) scripts/check_imports.py
 
-lint-python: setup-python
+lint-ruff: setup-python
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
+
+lint-mypy: setup-python
 	.venv/bin/mypy
 	.venv/bin/mypy --strict scripts
+
+lint-imports: setup-python
 	.venv/bin/lint-imports
 
 lint-shell: setup-packages
