@@ -104,13 +104,13 @@ def _end_group(process: subprocess.Popen[str]) -> None:
 
 
 def _add_runner_failure(tally: Tally, runner: Runner, status: int, *, timed_out_after_s: float | None) -> None:
-    command = " ".join(runner.command[:3])
+    suite = f"the {runner.name} suite"
     if timed_out_after_s is not None:
-        tally.failures.append(Note(command, f"still running after {timed_out_after_s:.0f} s, so it was ended"))
+        tally.failures.append(Note(suite, f"still running after {timed_out_after_s:.0f} s, so it was ended"))
     elif status != 0 and not tally.failures:
-        tally.failures.append(Note(command, f"ended with status {status}, but reported no failed test"))
+        tally.failures.append(Note(suite, f"ended with status {status}, but reported no failed test"))
     elif tally.total == 0:
-        tally.failures.append(Note(command, "ran no test"))
+        tally.failures.append(Note(suite, "ran no test"))
 
 
 def _notes(title: str, results: dict[str, Tally], pick: Callable[[Tally], list[Note]]) -> list[str]:
