@@ -69,15 +69,10 @@ struct pair_options {
 	bool signal_all;
 	uint64_t send_ops; /* not 0: the extended interface */
 	uint8_t timeout, retry, rnr_retry;
-	int remote_access; /* of the buffers and queue pairs, beside local write; 0: all */
+	int buffer_access, qp_access; /* what peers may do; 0: everything */
 };
 
 enum { ALL_REMOTE = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
-
-static inline int remote_access(const struct pair_options *options)
-{
-	return options->remote_access ? options->remote_access : ALL_REMOTE;
-}
 
 static inline void make_side(struct pair *pair, struct side *side, const struct pair_options *options)
 {
@@ -107,7 +102,8 @@ static inline void make_side(struct pair *pair, struct side *side, const struct 
 	CHECK(init.cap.max_send_wr >= DEPTH && init.cap.max_inline_data >= 64);
 	CHECK(side->buffer = calloc(1, BUFFER_BYTES));
 	side->mr = ibv_reg_mr(pair->pd, side->buffer, BUFFER_BYTES,
-			      IBV_ACCESS_LOCAL_WRITE | remote_access(options));
+			      IBV_ACCESS_LOCAL_WRITE |
+				      (options->buffer_access ? options->buffer_access : ALL_REMOTE));
 	CHECK(side->mr);
 }
 
@@ -116,7 +112,7 @@ static inline void to_init(struct ibv_qp *qp, const struct pair_options *options
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags = remote_access(options),
+		.qp_access_flags = options->qp_access ? options->qp_access : ALL_REMOTE,
 	};
 
 	CHECK_EQ(ibv_modify_qp(qp, &attr,

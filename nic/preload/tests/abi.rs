@@ -1,0 +1,33 @@
+//! C programs that use the ABI as any program does: through verbs.h, libibverbs and the dynamic
+//! linker, with the library preloaded, over the loopback interface.
+mod common;
+
+#[test]
+fn devices_and_every_query() {
+    common::run("devices");
+}
+
+#[test]
+fn refusals_follow_each_verbs_convention() {
+    common::run("refusals");
+}
+
+#[test]
+fn reliable_connections() {
+    common::run("rc");
+}
+
+#[test]
+fn the_extended_interfaces() {
+    common::run("extended");
+}
+
+#[test]
+fn failures_have_the_right_status_and_event() {
+    common::run("failures");
+}
+
+#[test]
+fn completion_channels() {
+    common::run("events");
+}

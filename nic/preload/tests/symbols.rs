@@ -1,0 +1,122 @@
+//! Every public symbol of libibverbs is either ours or deliberately libibverbs's.
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Left to libibverbs; the reasons stand in `src/exports.rs`.
+const LEFT: &[&str] = &[
+    // Functions of values alone.
+    "ibv_copy_ah_attr_from_kern",
+    "ibv_copy_path_rec_from_kern",
+    "ibv_copy_path_rec_to_kern",
+    "ibv_copy_qp_attr_from_kern",
+    "ibv_event_type_str",
+    "ibv_get_sysfs_path",
+    "ibv_node_type_str",
+    "ibv_port_state_str",
+    "ibv_rate_to_mbps",
+    "ibv_rate_to_mult",
+    "ibv_wc_status_str",
+    "mbps_to_ibv_rate",
+    "mult_to_ibv_rate",
+    // Fork support of memory that is reached by DMA.
+    "ibv_dofork_range",
+    "ibv_dontfork_range",
+    "ibv_fork_init",
+    "ibv_is_fork_initialized",
+    // From the descriptor of a kernel device.
+    "ibv_import_device",
+    // For drivers.
+    "ibv_register_driver",
+];
+
+/// Functions of libc that we stand in front of.
+const LIBC: &[&str] = &[
+    "__open64_2",
+    "__open_2",
+    "access",
+    "fopen",
+    "fopen64",
+    "open",
+    "open64",
+    "openat",
+    "openat64",
+];
+
+/// Private symbols of libibverbs that programs use all the same.
+const PRIVATE: &[&str] = &["ibv_query_gid_type"];
+
+/// The symbols that a library defines for others, as `name@version`.
+fn defined(library: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(library)
+        .output()
+        .expect("nm is needed (Debian: apt-get install binutils)");
+    assert!(output.status.success(), "{}", common::shown(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .map(|line| line.rsplit(' ').next().unwrap().to_owned())
+        .collect()
+}
+
+fn libibverbs() -> BTreeSet<String> {
+    let output = Command::new("cc")
+        .arg("-print-file-name=libibverbs.so.1")
+        .output()
+        .unwrap();
+    let path = String::from_utf8(output.stdout).unwrap();
+    let path = Path::new(path.trim());
+    assert!(
+        path.is_absolute(),
+        "libibverbs.so.1 is needed (Debian: apt-get install libibverbs1)"
+    );
+    defined(path)
+}
+
+#[test]
+fn every_public_symbol_is_defined_or_left_on_purpose() {
+    let ours = defined(&common::library());
+    let public: BTreeSet<String> = libibverbs()
+        .iter()
+        .filter(|symbol| !symbol.contains("IBVERBS_PRIVATE") && symbol.contains('@'))
+        .map(|symbol| symbol.split('@').next().unwrap().to_owned())
+        .collect();
+    assert!(public.len() > 70, "{public:?}");
+    let missing: Vec<_> = public
+        .iter()
+        .filter(|name| !ours.contains(*name) && !LEFT.contains(&name.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "neither ours nor in the list of those left: {missing:?}"
+    );
+    let both: Vec<_> = LEFT.iter().filter(|name| ours.contains(**name)).collect();
+    assert!(
+        both.is_empty(),
+        "ours and in the list of those left: {both:?}"
+    );
+}
+
+#[test]
+fn nothing_else_is_exported() {
+    let theirs: BTreeSet<String> = libibverbs()
+        .iter()
+        .filter(|symbol| !symbol.contains("IBVERBS_PRIVATE"))
+        .map(|symbol| symbol.split('@').next().unwrap().to_owned())
+        .collect();
+    let stray: Vec<_> = defined(&common::library())
+        .into_iter()
+        .filter(|name| {
+            !theirs.contains(name)
+                && !LIBC.contains(&name.as_str())
+                && !PRIVATE.contains(&name.as_str())
+        })
+        .collect();
+    assert!(
+        stray.is_empty(),
+        "exported, but not a symbol of libibverbs or libc: {stray:?}"
+    );
+}
