@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use urxe_proto::Instant;
+use urxe_proto::{ACK_HOLD_NS, Instant};
 use urxe_udp::RecvBuffer;
 
 use crate::events::EventQueue;
@@ -26,7 +26,7 @@ pub(crate) struct Engine {
     pub(crate) memory: MemoryTable,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) stats: DeviceStats,
-    pub(crate) buffer: RecvBuffer,
+    pub(crate) buffer: Option<Box<RecvBuffer>>,
     /// Bound when the first queue pair is made: a program that only looks takes no slot.
     pub(crate) sockets: Option<Ports>,
     pub(crate) timers: Timers,
@@ -48,7 +48,7 @@ impl Engine {
             memory: MemoryTable::default(),
             events,
             stats: DeviceStats::default(),
-            buffer: RecvBuffer::new(),
+            buffer: Some(Box::new(RecvBuffer::new())),
             sockets: None,
             timers: Timers::default(),
             outgoing: Outgoing::new(),
@@ -102,7 +102,7 @@ impl Engine {
                 continue;
             };
             slot.armed = None;
-            if slot.qp.poll_timeout().is_some_and(|at| at <= now) {
+            if slot.qp.poll_retry_timeout().is_some_and(|at| at <= now) {
                 slot.qp.handle_timeout(now);
                 slot.deliver(&self.events);
                 self.mark_ready(index);
@@ -117,11 +117,29 @@ impl Engine {
         let Some(slot) = self.qps.get_mut(index) else {
             return;
         };
-        if let Some(at) = slot.qp.poll_timeout()
+        if let Some(at) = slot.qp.poll_retry_timeout()
             && slot.armed.is_none_or(|armed| at < armed)
         {
+            self.timers.set(index, slot.armed, at);
             slot.armed = Some(at);
-            self.timers.insert(at, index);
+        }
+    }
+
+    /// When the engine wants to run again: at the earliest deadline of a queue pair, or soon, when
+    /// acknowledgements are held back.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        let held =
+            (!self.ready.is_empty() && !self.outgoing.is_blocked()).then(|| now.after(ACK_HOLD_NS));
+        match (held, self.timers.next()) {
+            (Some(held), Some(timer)) => Some(held.min(timer)),
+            (held, timer) => held.or(timer),
+        }
+    }
+
+    /// Takes a queue pair out of the table, with its timer.
+    pub(crate) fn remove(&mut self, index: u16) {
+        if let Some(slot) = self.qps.remove(index) {
+            self.timers.clear(index, slot.armed);
         }
     }
 

@@ -305,24 +305,26 @@ impl Nic {
         let Ok(mut engine) = self.engine.try_lock() else {
             return;
         };
-        engine.run(now());
-        self.after(&engine);
+        let now = now();
+        engine.run(now);
+        self.after(&engine, now);
     }
 
     /// One round of a thread that is going to wait for packets. Returns when it is wanted again.
     pub(crate) fn run_waiting(&self) -> Option<Instant> {
         let mut engine = self.engine();
-        engine.run_in_background(now());
-        engine.timers.next()
+        let now = now();
+        engine.run_in_background(now);
+        engine.deadline(now)
     }
 
     /// After a round or a command of the program: the background thread may have to wake earlier.
-    pub(crate) fn after(&self, engine: &Engine) {
-        self.progress.note_deadline(engine.timers.next());
+    pub(crate) fn after(&self, engine: &Engine, now: Instant) {
+        self.progress.note_deadline(engine.deadline(now));
     }
 
     pub(crate) fn earliest_deadline(&self) -> Option<Instant> {
-        self.engine().timers.next()
+        self.engine().deadline(now())
     }
 
     /// Sends acknowledgements that are held back.

@@ -277,7 +277,7 @@ impl Qp {
         engine.transmit(now(), AckMode::Flush);
         engine.discard_outgoing();
         let _ = self.set_path(&mut engine, None);
-        engine.qps.remove(self.index);
+        engine.remove(self.index);
         engine.memory.release_pd(self.init.pd.id());
         engine.events.forget_qp(self.number);
         for cq in [&self.init.send_cq, &self.init.recv_cq] {
@@ -297,13 +297,14 @@ impl Qp {
 
     /// Sends what a command made possible, and delivers what it completed.
     fn settle(&self, engine: &mut Engine) {
+        let now = now();
         engine.mark_ready(self.index);
-        engine.transmit(now(), AckMode::Flush);
+        engine.transmit(now, AckMode::Flush);
         let events = Arc::clone(&engine.events);
         if let Ok(slot) = self.slot(engine) {
             slot.deliver(&events);
         }
-        self.nic.after(engine);
+        self.nic.after(engine, now);
     }
 }
 

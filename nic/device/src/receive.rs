@@ -20,13 +20,15 @@ impl Engine {
         let mut count = 0;
         // The buffer leaves the engine meanwhile, so that the packets in it and the engine can be
         // borrowed together.
-        let mut buffer = std::mem::take(&mut self.buffer);
+        let Some(mut buffer) = self.buffer.take() else {
+            return 0;
+        };
         for port in 0..self.ports().len() {
             if all || self.ports()[port].users > 0 {
                 count += self.receive_from(port, &mut buffer, now);
             }
         }
-        self.buffer = buffer;
+        self.buffer = Some(buffer);
         count
     }
 

@@ -32,6 +32,7 @@ pub use memory::{
     AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, gather, scatter,
 };
 pub use qp::{AckMode, Capacity, PostError, QpEvent, QpStats, QueuePair};
+pub use rc::acknowledge::ACK_HOLD_NS;
 pub use rc::window::{Window, WindowLimits};
 pub use state::{QpState, required_attributes, transition_table};
 pub use time::Instant;

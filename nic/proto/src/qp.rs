@@ -472,6 +472,16 @@ impl QueuePair {
         }
     }
 
+    /// The part of [`Self::poll_timeout`] that is about requests: when to send again. For a caller
+    /// that sees to held acknowledgements itself ([`Self::owes_response`]).
+    #[must_use]
+    pub fn poll_retry_timeout(&self) -> Option<Instant> {
+        match self.state() {
+            QpState::Reset | QpState::Init | QpState::Error => None,
+            _ => self.requester.poll_timeout(),
+        }
+    }
+
     /// When [`Self::handle_timeout`], and then [`Self::poll_transmit`], want to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -14,8 +14,9 @@ use crate::memory::{Memory, RemoteAccess, RemoteRange};
 use crate::time::Instant;
 use crate::verbs::{Payload, Transmit};
 
-/// An ACK waits at most this long for company. Well below the probe interval of the requester.
-const HOLD_NS: u64 = 50_000;
+/// An acknowledgement waits at most this long for company, in nanoseconds. Well below the time after
+/// which a requester sends again.
+pub const ACK_HOLD_NS: u64 = 50_000;
 /// An ACK does not wait when this many packets asked for it.
 const HOLD_PACKETS: u32 = 4;
 /// Credits are not used: "unlimited" (the AETH encoding 0x1f).
@@ -162,7 +163,7 @@ impl Acknowledger {
 
     /// When a held ACK must go.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.owed_since.map(|since| since.after(HOLD_NS))
+        self.owed_since.map(|since| since.after(ACK_HOLD_NS))
     }
 
     fn ack_may_go(&self, now: Instant, mode: AckMode) -> bool {
@@ -172,7 +173,7 @@ impl Acknowledger {
         mode == AckMode::Flush
             || self.urgent
             || self.owed_packets >= HOLD_PACKETS
-            || since.after(HOLD_NS) <= now
+            || since.after(ACK_HOLD_NS) <= now
     }
 
     /// The next packet owed. `expected` and `msn` are the responder's.
