@@ -152,6 +152,12 @@ class Launcher(Protocol):
         """
 
     def wait_until_listening(
-        self, node: Node, running: Running, port: int, *, protocol: Literal["tcp", "udp"] = "tcp", timeout_s: float = 10.0
+        self,
+        node: Node,
+        running: Running,
+        port: int,
+        *,
+        protocol: Literal["tcp", "udp"] = "tcp",
+        timeout_s: float = 10.0,
     ) -> None:
         """Return as soon as `port` is open on `node`; LaunchError if `running` ends first or time runs out."""

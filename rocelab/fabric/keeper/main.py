@@ -32,7 +32,10 @@ def main() -> NoReturn:
     """Read the specification from standard input, make the fabric, report on the control socket, keep it."""
     specification = json.load(sys.stdin)
     control = socket.socket(fileno=int(specification["control_fd"]))
+    # Programs on nodes must get neither of these.
     control.set_inheritable(False)
+    if specification["listen_fd"] is not None:
+        os.set_inheritable(int(specification["listen_fd"]), False)
     os.chdir("/")
     kernel.set_process_name("rocelab-guard")
     try:

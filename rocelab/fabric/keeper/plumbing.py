@@ -149,9 +149,7 @@ def _finish_port(netlink: Any, port: Mapping[str, Any], ipv6: bool) -> None:
     netlink.link("set", index=index, state="up")
     netlink.addr("add", index=index, address=port["address"], prefixlen=port["prefix_bits"])
     if ipv6 and port["address6"] is not None:
-        netlink.addr(
-            "add", index=index, address=port["address6"], prefixlen=port["prefix6_bits"], flags=IFA_F_NODAD
-        )
+        netlink.addr("add", index=index, address=port["address6"], prefixlen=port["prefix6_bits"], flags=IFA_F_NODAD)
 
 
 def _shape(netlink: Any, index: int, interface: str, shape: Mapping[str, Any] | None) -> None:

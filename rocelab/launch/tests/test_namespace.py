@@ -126,7 +126,9 @@ def test_what_a_program_leaves_running_ends_with_it(launcher: NamespaceLauncher,
 
 
 def test_stop_lets_a_program_tidy_up(launcher: NamespaceLauncher, node: Node) -> None:
-    running = launcher.start(node, ["sh", "-c", "trap 'echo tidied; exit 3' TERM; echo ready; while :; do sleep 0.01; done"])
+    running = launcher.start(
+        node, ["sh", "-c", "trap 'echo tidied; exit 3' TERM; echo ready; while :; do sleep 0.01; done"]
+    )
     while "ready" not in running.output()[0]:
         time.sleep(0.01)
     assert running.poll() is None
@@ -139,9 +141,7 @@ def test_stop_lets_a_program_tidy_up(launcher: NamespaceLauncher, node: Node) ->
     assert running.output() == ("ready\ntidied\n", "")
 
 
-def test_endless_output_is_cut_off(
-    launcher: NamespaceLauncher, node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_output_is_cut_off(launcher: NamespaceLauncher, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace, "OUTPUT_BYTES_MAX", 1 << 20)
     finished = launcher.start(node, ["yes"]).wait(60)
     assert finished.stopped_because == "more than 1 MiB of output"
