@@ -1,7 +1,8 @@
-//! What one system call costs, by its options: one thread sends a burst and receives it, so that nothing but the calls is timed.
+//! What one system call costs, by its options: one thread sends a burst and receives it, so that
+//! nothing but the calls is timed.
 //!
-//! `udp_cost [--link loopback|veth] [--size bytes] [--rounds n]`. On veth and loopback a send includes the way into the receiver's
-//! queue, which the sender's CPU does.
+//! `udp_cost [--link loopback|veth] [--size bytes] [--rounds n]`. On veth and loopback a send
+//! includes the way into the receiver's queue, which the sender's CPU does.
 
 mod common;
 
@@ -41,7 +42,8 @@ impl Variant {
                 let count = (self.receive)();
                 datagrams += count;
                 if count == 0 {
-                    // On a busy machine ksoftirqd delivers, some time later: neither time says anything then.
+                    // On a busy machine ksoftirqd delivers, some time later: neither time says
+                    // anything then.
                     clean = false;
                     std::thread::yield_now();
                     assert!(

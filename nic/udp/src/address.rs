@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 use libc::{c_void, sa_family_t, sockaddr_in, sockaddr_in6, socklen_t};
 
-/// Room for either kind of address. 28 bytes rather than the 128 of `sockaddr_storage`, so that it fits a cache line.
+/// Room for either kind of address. 28 bytes rather than the 128 of `sockaddr_storage`, so that it
+/// fits a cache line.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union RawAddress {
@@ -86,8 +87,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) becomes the IPv4 address it stands for: the sockets of this crate are
-    /// either IPv4 or IPv6, never both.
+    /// An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) becomes the IPv4 address it stands for: the
+    /// sockets of this crate are either IPv4 or IPv6, never both.
     pub fn new(address: SocketAddr) -> Self {
         let (raw, length) = RawAddress::new(canonical(address));
         Self { raw, length }

@@ -7,8 +7,9 @@ use libc::{SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF, SO_SNDBUFFORCE, SOL_SOCKET, c_i
 
 use crate::sockopt;
 
-/// Asks for a receive buffer and returns what the kernel accounts against: socket(7) doubles the value set, to make room for its
-/// own bookkeeping, and caps it at net.core.rmem_max unless the process has CAP_NET_ADMIN (SO_RCVBUFFORCE, Linux 2.6.14).
+/// Asks for a receive buffer and returns what the kernel accounts against: socket(7) doubles the
+/// value set, to make room for its own bookkeeping, and caps it at net.core.rmem_max unless the
+/// process has CAP_NET_ADMIN (SO_RCVBUFFORCE, Linux 2.6.14).
 pub(crate) fn set_receive_buffer(fd: BorrowedFd<'_>, wanted_bytes: usize) -> io::Result<usize> {
     grow(fd, SO_RCVBUFFORCE, SO_RCVBUF, wanted_bytes)
 }

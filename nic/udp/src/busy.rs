@@ -1,4 +1,5 @@
-//! Busy polling: the receiving thread drives the network card's queue itself instead of waiting for its interrupt.
+//! Busy polling: the receiving thread drives the network card's queue itself instead of waiting for
+//! its interrupt.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,10 +11,12 @@ use crate::sockopt;
 /// How long a receive may poll the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// Microseconds that one receive may poll the device's queue (SO_BUSY_POLL, Linux 3.11). More than the system's
-    /// net.core.busy_read needs CAP_NET_ADMIN.
+    /// Microseconds that one receive may poll the device's queue (SO_BUSY_POLL, Linux 3.11). More
+    /// than the system's net.core.busy_read needs CAP_NET_ADMIN, and
+    /// without it `bind` fails with EPERM.
     pub budget_us: u32,
-    /// Keep the device's interrupts off while the application polls (SO_PREFER_BUSY_POLL, Linux 5.11).
+    /// Keep the device's interrupts off while the application polls (SO_PREFER_BUSY_POLL, Linux
+    /// 5.11).
     pub prefer: bool,
 }
 

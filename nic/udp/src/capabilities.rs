@@ -1,10 +1,12 @@
 //! What the kernel under us can do.
 
-/// What a socket can do now. Found at [`bind`](crate::Socket::bind), and `gso` may turn false later.
+/// What a socket can do now. Found at [`bind`](crate::Socket::bind), and `gso` may turn false
+/// later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// The kernel cuts one large send into datagrams. Without it `send` still takes `segment_size`, with a system call for each.
+    /// The kernel cuts one large send into datagrams. Without it `send` still takes `segment_size`,
+    /// with a system call for each.
     pub gso: bool,
     /// Most segments of one [`Transmit`](crate::Transmit), with GSO or without.
     pub max_gso_segments: usize,

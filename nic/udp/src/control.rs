@@ -5,8 +5,9 @@ use std::ptr;
 
 use libc::{c_int, c_uint, c_void, cmsghdr, msghdr};
 
-/// Bytes for the control messages of one message. Sending needs UDP_SEGMENT and a type of service (24 each on 64 bit); receiving
-/// UDP_GRO and a type of service, and options that somebody else sets on our socket must not push these out.
+/// Bytes for the control messages of one message. Sending needs UDP_SEGMENT and a type of service
+/// (24 each on 64 bit); receiving UDP_GRO and a type of service, and options that somebody else
+/// sets on our socket must not push these out.
 const CAPACITY_BYTES: usize = 128;
 
 /// Room for control messages, aligned for `cmsghdr`.
@@ -56,8 +57,8 @@ impl<'a> ControlWriter<'a> {
             self.length + space <= CAPACITY_BYTES,
             "control messages larger than their buffer"
         );
-        // SAFETY: the assertion keeps header and value inside the buffer; the buffer is aligned for cmsghdr and CMSG_SPACE is a
-        // multiple of that alignment; the value is written unaligned.
+        // SAFETY: the assertion keeps header and value inside the buffer; the buffer is aligned for
+        // cmsghdr and CMSG_SPACE is a multiple of that alignment; the value is written unaligned.
         unsafe {
             let header = self
                 .buffer
@@ -93,7 +94,8 @@ pub(crate) struct ControlMessage {
 }
 
 impl ControlMessage {
-    /// The value as an integer, whether the kernel wrote one byte (IP_TOS) or an int (IPV6_TCLASS, UDP_GRO).
+    /// The value as an integer, whether the kernel wrote one byte (IP_TOS) or an int (IPV6_TCLASS,
+    /// UDP_GRO).
     pub(crate) fn integer(&self) -> Option<c_int> {
         // SAFETY: the kernel wrote `value_bytes` bytes at `value`; the int may be unaligned.
         unsafe {
@@ -112,7 +114,8 @@ impl ControlMessage {
 ///
 /// # Safety
 ///
-/// `message` must be as `recvmsg` left it: its control buffer valid, and written up to `msg_controllen`.
+/// `message` must be as `recvmsg` left it: its control buffer valid, and written up to
+/// `msg_controllen`.
 pub(crate) unsafe fn for_each(message: &msghdr, mut each: impl FnMut(ControlMessage)) {
     // SAFETY: the caller's promise; the CMSG functions stay within msg_controllen.
     unsafe {

@@ -18,9 +18,10 @@ use libc::c_int;
 /// | EIO, EINVAL of a GSO send | sent again here, segment by segment; if that works, GSO is off from then on | nothing |
 /// | all others | [`Sent::lost`](crate::Sent): the network may lose datagrams at any time, and this one was lost early | counts it; the protocol above recovers or gives up |
 ///
-/// Among the others: ENOBUFS, ENOMEM (a full queue), ENETUNREACH, EHOSTUNREACH, ENETDOWN (the route or the link went away and may
-/// come back), EPERM, EACCES (a firewall), ECONNREFUSED (an ICMP error of an earlier datagram), EINVAL (the local address was
-/// removed from its interface, `ip_route_output_key_hash_rcu` in net/ipv4/route.c).
+/// Among the others: ENOBUFS, ENOMEM (a full queue), ENETUNREACH, EHOSTUNREACH, ENETDOWN (the route
+/// or the link went away and may come back), EPERM, EACCES (a firewall), ECONNREFUSED (an ICMP
+/// error of an earlier datagram), EINVAL (the local address was removed from its interface,
+/// `ip_route_output_key_hash_rcu` in net/ipv4/route.c).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SendError {

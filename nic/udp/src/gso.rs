@@ -1,4 +1,5 @@
-//! Generic segmentation offload: one send, cut into datagrams as late as possible (udp(7) UDP_SEGMENT, Linux 4.18).
+//! Generic segmentation offload: one send, cut into datagrams as late as possible (udp(7)
+//! UDP_SEGMENT, Linux 4.18).
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -10,8 +11,9 @@ use libc::{SOL_UDP, UDP_SEGMENT, c_int, iovec};
 use crate::control::ControlWriter;
 use crate::sockopt;
 
-/// Most bytes of one [`Transmit`](crate::Transmit), all segments together: what an IPv4 packet of 65535 bytes leaves beside its IP
-/// and UDP header, because the kernel builds the batch as one packet (`__ip_append_data` of net/ipv4/ip_output.c).
+/// Most bytes of one [`Transmit`](crate::Transmit), all segments together: what an IPv4 packet of
+/// 65535 bytes leaves beside its IP and UDP header, because the kernel builds the batch as one
+/// packet (`__ip_append_data` of net/ipv4/ip_output.c).
 pub const MAX_TRANSMIT_BYTES: usize = 65_535 - 20 - 8;
 
 /// UDP_MAX_SEGMENTS of linux/udp.h: 64 from Linux 4.18 on, 128 from 6.9 on.
@@ -34,8 +36,9 @@ pub(crate) fn probe(fd: BorrowedFd<'_>) -> usize {
     })
 }
 
-/// Whether the kernel takes more than 64 segments: a socket tells itself so, because the limit cannot be read anywhere.
-/// Where the loopback device is down this fails, and the smaller number is always right.
+/// Whether the kernel takes more than 64 segments: a socket tells itself so, because the limit
+/// cannot be read anywhere. Where the loopback device is down this fails, and the smaller number is
+/// always right.
 fn accepts_many() -> io::Result<bool> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.set_nonblocking(true)?;
@@ -49,7 +52,8 @@ pub(crate) fn write(control: &mut ControlWriter<'_>, segment_size: u16) {
     control.push(SOL_UDP, UDP_SEGMENT, segment_size);
 }
 
-/// Cuts the pieces of a batch into segments without the kernel's help: each call fills `segment` with the next one.
+/// Cuts the pieces of a batch into segments without the kernel's help: each call fills `segment`
+/// with the next one.
 pub(crate) struct Segments<'a> {
     pieces: &'a [iovec],
     offset_bytes: usize,

@@ -1,6 +1,7 @@
 //! The network interfaces of the process's network namespace and their addresses, by rtnetlink(7).
 //!
-//! An ordinary user may ask. Neither /sys/class/net nor /proc/net is read: mounted in another network namespace, they show that one's.
+//! An ordinary user may ask. Neither /sys/class/net nor /proc/net is read: mounted in another
+//! network namespace, they show that one's.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -14,9 +15,11 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, State};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket as NetlinkSocket, SocketAddr as NetlinkAddress};
 
-/// NLM_F_DUMP_INTR of linux/netlink.h (Linux 3.1): something changed during the dump, which is therefore inconsistent.
+/// NLM_F_DUMP_INTR of linux/netlink.h (Linux 3.1): something changed during the dump, which is
+/// therefore inconsistent.
 const NLM_F_DUMP_INTR: u16 = 0x10;
-/// Dumps to try until one is consistent. On a machine that changes its interfaces faster than this, any answer is out of date.
+/// Dumps to try until one is consistent. On a machine that changes its interfaces faster than this,
+/// any answer is out of date.
 const ATTEMPTS: usize = 8;
 
 /// A network interface.
@@ -37,7 +40,8 @@ pub struct Interface {
     pub running: bool,
     /// Reaches this host only (IFF_LOOPBACK).
     pub loopback: bool,
-    /// The link's state as RFC 2863 sees it, in words: "up", "down", "lower layer down", "unknown" (drivers that do not tell), ...
+    /// The link's state as RFC 2863 sees it, in words: "up", "down", "lower layer down", "unknown"
+    /// (drivers that do not tell), ...
     pub link_state: &'static str,
     /// Its addresses, in the kernel's order.
     pub addresses: Vec<InterfaceAddress>,
@@ -57,7 +61,8 @@ pub struct InterfaceAddress {
     pub tentative: bool,
     /// Duplicate address detection found another owner: it will never be usable.
     pub duplicate: bool,
-    /// An additional address of a network of which the interface has one already (IPv4), or a temporary address (IPv6, RFC 8981).
+    /// An additional address of a network of which the interface has one already (IPv4), or a
+    /// temporary address (IPv6, RFC 8981).
     pub secondary: bool,
     /// Still works, but new connections should use another one (RFC 4862).
     pub deprecated: bool,
@@ -77,7 +82,8 @@ impl InterfaceAddress {
 ///
 /// # Errors
 ///
-/// Those of socket(2), and what the kernel answers: EPERM or EACCES where a sandbox forbids netlink.
+/// Those of socket(2), and what the kernel answers: EPERM or EACCES where a sandbox forbids
+/// netlink.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let netlink = Netlink::open()?;
     let mut interfaces = Vec::new();
@@ -101,7 +107,8 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     interfaces.sort_by_key(|interface| interface.index);
     interfaces.dedup_by_key(|interface| interface.index);
     for message in addresses {
-        // An address of an interface that came after the first dump is left out, like the interface.
+        // An address of an interface that came after the first dump is left out, like the
+        // interface.
         if let Some(interface) = interfaces
             .iter_mut()
             .find(|interface| interface.index == message.header.index)
@@ -156,7 +163,8 @@ fn address(message: &AddressMessage) -> Option<InterfaceAddress> {
     let (mut local, mut peer) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            // linux/if_addr.h: on a point-to-point link IFA_ADDRESS is the other end, and IFA_LOCAL ours.
+            // linux/if_addr.h: on a point-to-point link IFA_ADDRESS is the other end, and IFA_LOCAL
+            // ours.
             AddressAttribute::Local(ip) => local = Some(*ip),
             AddressAttribute::Address(ip) => peer = Some(*ip),
             AddressAttribute::Flags(all) => flags = *all,
@@ -190,7 +198,8 @@ impl Netlink {
         Ok(Self { socket })
     }
 
-    /// Asks for a table and hands over its rows once the table is known to be consistent, or after the last attempt.
+    /// Asks for a table and hands over its rows once the table is known to be consistent, or after
+    /// the last attempt.
     fn dump(
         &self,
         request: RouteNetlinkMessage,

@@ -1,4 +1,5 @@
-//! UDP sockets at full speed, one file per kernel feature. Plain data in ([`Transmit`]), plain data out ([`RecvMeta`]).
+//! UDP sockets at full speed, one file per kernel feature. Plain data in ([`Transmit`]), plain data
+//! out ([`RecvMeta`]).
 //!
 //! This crate knows IP and UDP and nothing of what is inside the datagrams.
 #![doc = include_str!("../README.md")]

@@ -16,7 +16,8 @@ use crate::receive::{Envelope, segments};
 use crate::send::raw_pieces;
 use crate::{Piece, RecvMeta, SendError, Socket, Transmit};
 
-/// Messages per system call. More would not make a message cheaper, and their headers live on the stack.
+/// Messages per system call. More would not make a message cheaper, and their headers live on the
+/// stack.
 const BATCH: usize = 16;
 
 /// What became of several sends.
@@ -24,18 +25,21 @@ const BATCH: usize = 16;
 pub struct SentMany {
     /// Transmits that were dealt with, in order: sent or lost.
     pub transmits: usize,
-    /// Bytes of the transmit after these that were already sent, as [`Sent::bytes`](crate::Sent) describes; 0 with GSO.
+    /// Bytes of the transmit after these that were already sent, as [`Sent::bytes`](crate::Sent)
+    /// describes; 0 with GSO.
     pub partial_bytes: usize,
     /// How many of the transmits were lost (in part, without GSO).
     pub lost: usize,
 }
 
 impl Socket {
-    /// Sends several transmits, to one destination or to several. One alone is better sent with [`send`](Self::send).
+    /// Sends several transmits, to one destination or to several. One alone is better sent with
+    /// [`send`](Self::send).
     ///
     /// # Errors
     ///
-    /// That of the first transmit. If a later one fails, those before it are reported, and a call with the rest reports the error.
+    /// That of the first transmit. If a later one fails, those before it are reported, and a call
+    /// with the rest reports the error.
     pub fn send_many(&self, transmits: &[Transmit<'_>]) -> Result<SentMany, SendError> {
         let mut total = SentMany::default();
         while total.transmits < transmits.len() {
@@ -81,7 +85,8 @@ impl Socket {
                 msg_len: 0,
             });
         }
-        // SAFETY: the first `count` messages were written, and what they point at lives here or in `transmits`.
+        // SAFETY: the first `count` messages were written, and what they point at lives here or in
+        // `transmits`.
         let sent = unsafe {
             libc::sendmmsg(
                 self.fd.as_raw_fd(),
@@ -93,7 +98,8 @@ impl Socket {
         usize::try_from(sent).unwrap_or(0)
     }
 
-    /// Receives up to [`RecvBatch::capacity`] messages (datagrams or GRO batches) and returns how many; 0 if there is nothing.
+    /// Receives up to [`RecvBatch::capacity`] messages (datagrams or GRO batches) and returns how
+    /// many; 0 if there is nothing.
     ///
     /// # Errors
     ///
@@ -118,7 +124,8 @@ impl Socket {
             };
         }
         loop {
-            // SAFETY: every message points at its own part of the batch's memory, with true lengths.
+            // SAFETY: every message points at its own part of the batch's memory, with true
+            // lengths.
             let received = unsafe {
                 libc::recvmmsg(
                     self.fd.as_raw_fd(),
@@ -151,7 +158,8 @@ pub struct RecvBatch {
     filled: usize,
 }
 
-// SAFETY: the pointers in messages and iovs are made anew by every receive and followed by the kernel alone, during the call.
+// SAFETY: the pointers in messages and iovs are made anew by every receive and followed by the
+// kernel alone, during the call.
 unsafe impl Send for RecvBatch {}
 // SAFETY: as above; a shared reference reads lengths and flags only.
 unsafe impl Sync for RecvBatch {}

@@ -1,4 +1,5 @@
-//! Path MTU discovery, and through it the IP header: with DF set on an unconnected socket the IPv4 ID is 0.
+//! Path MTU discovery, and through it the IP header: with DF set on an unconnected socket the IPv4
+//! ID is 0.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -12,8 +13,8 @@ use libc::{
 use crate::address::canonical;
 use crate::sockopt;
 
-/// Sets DF on every datagram and never fragments (ip(7) IP_MTU_DISCOVER; linux/in6.h for IPv6, which has no ID outside fragments).
-/// A datagram above the path MTU fails with EMSGSIZE.
+/// Sets DF on every datagram and never fragments (ip(7) IP_MTU_DISCOVER; linux/in6.h for IPv6,
+/// which has no ID outside fragments). A datagram above the path MTU fails with EMSGSIZE.
 pub(crate) fn forbid_fragments(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     if ipv6 {
         sockopt::set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO)
@@ -22,13 +23,15 @@ pub(crate) fn forbid_fragments(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()>
     }
 }
 
-/// The largest IP packet, headers included, that the kernel believes to fit the path from `source` to `destination`: the interface's
-/// MTU, or less where the route or an ICMP message says so. Nothing is sent, but a socket is made and connected (ip(7) IP_MTU reads
-/// connected sockets only): not for the hot path.
+/// The largest IP packet, headers included, that the kernel believes to fit the path from `source`
+/// to `destination`: the interface's MTU, or less where the route or an ICMP message says so.
+/// Nothing is sent, but a socket is made and connected (ip(7) IP_MTU reads connected sockets only):
+/// not for the hot path.
 ///
 /// # Errors
 ///
-/// What `connect` says: ENETUNREACH without a route, EINVAL where `source` is no address of this host, ...
+/// What `connect` says: ENETUNREACH without a route, EINVAL where `source` is no address of this
+/// host, ...
 pub fn path_mtu_bytes(source: Option<IpAddr>, destination: SocketAddr) -> io::Result<u32> {
     let destination = canonical(destination);
     let any = if destination.is_ipv6() {
@@ -46,15 +49,7 @@ pub fn path_mtu_bytes(source: Option<IpAddr>, destination: SocketAddr) -> io::Re
         v6.set_scope_id(scope_id);
     }
     let socket = UdpSocket::bind(local)?;
-    // Port 9 (discard) if the caller has none: connect refuses port 0 for nobody, but some security modules do.
-    let port = if destination.port() == 0 {
-        9
-    } else {
-        destination.port()
-    };
-    let mut peer = destination;
-    peer.set_port(port);
-    socket.connect(peer)?;
+    socket.connect(destination)?;
     let (level, name) = if destination.is_ipv6() {
         (IPPROTO_IPV6, IPV6_MTU)
     } else {

@@ -22,8 +22,8 @@ pub struct RecvMeta {
     pub len: usize,
     /// Length of every datagram but the last, which may be shorter; `len` if there is only one.
     pub stride: usize,
-    /// Type of service or traffic class; 0 where [`Options::receive_tos`](crate::Options) is off. The kernel merges only datagrams of
-    /// the same one.
+    /// Type of service or traffic class; 0 where [`Options::receive_tos`](crate::Options) is off.
+    /// The kernel merges only datagrams of the same one.
     pub tos: u8,
     /// Bytes did not fit the buffer and are gone.
     pub truncated: bool,
@@ -36,8 +36,8 @@ impl RecvMeta {
     }
 }
 
-/// What the kernel writes beside the payload. The msghdr that points here is made anew for every call: a handful of stores, and no
-/// pointer into itself to keep valid.
+/// What the kernel writes beside the payload. The msghdr that points here is made anew for every
+/// call: a handful of stores, and no pointer into itself to keep valid.
 pub(crate) struct Envelope {
     name: RawAddress,
     control: ControlBuffer,
@@ -121,7 +121,8 @@ impl RecvBuffer {
         }
     }
 
-    /// The datagrams of the last receive, as `meta` describes them. A datagram of no bytes is not seen.
+    /// The datagrams of the last receive, as `meta` describes them. A datagram of no bytes is not
+    /// seen.
     pub fn segments(&self, meta: &RecvMeta) -> Chunks<'_, u8> {
         segments(&self.bytes, meta)
     }
@@ -154,7 +155,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What recvmsg(2) says, except EAGAIN (None) and EINTR (tried again): ENOMEM, or EBADF and its like for a program's fault.
+    /// What recvmsg(2) says, except EAGAIN (None) and EINTR (tried again): ENOMEM, or EBADF and its
+    /// like for a program's fault.
     #[inline]
     pub fn receive(&self, buffer: &mut RecvBuffer) -> io::Result<Option<RecvMeta>> {
         let capabilities = self.capabilities();

@@ -11,7 +11,8 @@ use crate::error::{classify, errno};
 use crate::gso::Segments;
 use crate::{Destination, SendError, Socket, ecn, gso};
 
-/// Memory to be sent. The kernel gathers a datagram from several, so that headers and payload need not stand together.
+/// Memory to be sent. The kernel gathers a datagram from several, so that headers and payload need
+/// not stand together.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Piece<'a> {
@@ -19,7 +20,8 @@ pub struct Piece<'a> {
     memory: PhantomData<&'a [u8]>,
 }
 
-// SAFETY: a Piece is a pointer and a length that only the kernel follows, and reading is all that it does.
+// SAFETY: a Piece is a pointer and a length that only the kernel follows, and reading is all that
+// it does.
 unsafe impl Send for Piece<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Piece<'_> {}
@@ -36,12 +38,14 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Any memory. It need not exist: where it is not mapped or not readable, [`Socket::send`] returns [`SendError::Fault`].
+    /// Any memory. It need not exist: where it is not mapped or not readable, [`Socket::send`]
+    /// returns [`SendError::Fault`].
     ///
     /// # Safety
     ///
-    /// What is there when the send happens goes out on the network, so it must be the caller's to give away. It may change
-    /// meanwhile (the kernel copies it, and sends one state or another of every byte), but no `&mut` to it may be in use.
+    /// What is there when the send happens goes out on the network, so it must be the caller's to
+    /// give away. It may change meanwhile (the kernel copies it, and sends one state or another of
+    /// every byte), but no `&mut` to it may be in use.
     pub unsafe fn from_raw(address: *const u8, length_bytes: usize) -> Self {
         Self {
             raw: iovec {
@@ -69,21 +73,25 @@ pub struct Transmit<'a> {
     /// Where to.
     pub destination: &'a Destination,
     /// Cut the bytes into datagrams of this length, the last one possibly shorter, at most
-    /// [`max_gso_segments`](crate::Capabilities) of them with one system call. None: all of it is one datagram. Not 0.
+    /// [`max_gso_segments`](crate::Capabilities) of them with one system call. None: all of it is
+    /// one datagram. Not 0.
     pub segment_size: Option<u16>,
-    /// Type of service or traffic class; ECN is its lower two bits. Free where it is the socket's own ([`Options`](crate::Options)).
+    /// Type of service or traffic class; ECN is its lower two bits. Free where it is the socket's
+    /// own ([`Options`](crate::Options)).
     pub tos: u8,
-    /// The bytes, at most [`MAX_TRANSMIT_BYTES`](crate::MAX_TRANSMIT_BYTES) and 1024 pieces (UIO_MAXIOV of linux/uio.h).
+    /// The bytes, at most [`MAX_TRANSMIT_BYTES`](crate::MAX_TRANSMIT_BYTES) and 1024 pieces
+    /// (UIO_MAXIOV of linux/uio.h).
     pub iov: &'a [Piece<'a>],
 }
 
 /// What became of a send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Bytes that were dealt with, in order: sent or lost. Less than asked for only without GSO, where the send buffer filled up
-    /// between two segments; what follows can be sent later.
+    /// Bytes that were dealt with, in order: sent or lost. Less than asked for only without GSO,
+    /// where the send buffer filled up between two segments; what follows can be sent later.
     pub bytes: usize,
-    /// The errno of a datagram that the kernel refused in a way that counts as loss; see [`SendError`].
+    /// The errno of a datagram that the kernel refused in a way that counts as loss; see
+    /// [`SendError`].
     pub lost: Option<c_int>,
 }
 
@@ -92,8 +100,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// See [`SendError`] for the policy. Nothing was sent, except that without GSO the segments before the one that failed with
-    /// [`SendError::Fault`] were.
+    /// See [`SendError`] for the policy. Nothing was sent, except that without GSO the segments
+    /// before the one that failed with [`SendError::Fault`] were.
     ///
     /// # Panics
     ///
@@ -122,9 +130,9 @@ impl Socket {
     }
 
     /// A batch was refused. EIO and EINVAL can mean that something on the path cannot do GSO (no
-    /// checksum offload before Linux 6.11, IPsec), but also that the segments are too many or exceed
-    /// the MTU (EINVAL before Linux 6.14), or a fault that has nothing to do with it; only if a
-    /// batch of permitted size passes one by one was it GSO.
+    /// checksum offload before Linux 6.11, IPsec), but also that the segments are too many or
+    /// exceed the MTU (EINVAL before Linux 6.14), or a fault that has nothing to do with it; only
+    /// if a batch of permitted size passes one by one was it GSO.
     #[cold]
     fn send_refused_batch(
         &self,

@@ -1,14 +1,12 @@
-//! The socket: made, bound and set up once. Sending and receiving are in send.rs, receive.rs and mmsg.rs.
+//! The socket: made, bound and set up once. Sending and receiving are in send.rs, receive.rs and
+//! mmsg.rs.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{
-    IPPROTO_IPV6, IPV6_V6ONLY, SO_BINDTODEVICE, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK,
-    SOL_SOCKET, c_int,
-};
+use libc::{IPPROTO_IPV6, IPV6_V6ONLY, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, c_int};
 
 use crate::address::{Destination, RawAddress, canonical};
 use crate::{BusyPoll, Capabilities, buffer, busy, drops, ecn, gro, gso, pmtu, sockopt};
@@ -24,7 +22,8 @@ pub struct Options {
     pub gso: bool,
     /// Use GRO if the kernel has it.
     pub gro: bool,
-    /// Type of service of the datagrams. A [`Transmit`](crate::Transmit) with another one costs a control message.
+    /// Type of service of the datagrams. A [`Transmit`](crate::Transmit) with another one costs a
+    /// control message.
     pub tos: u8,
     /// Ask for the type of service of received datagrams, a control message each.
     pub receive_tos: bool,
@@ -46,10 +45,11 @@ impl Default for Options {
     }
 }
 
-/// A non-blocking, unconnected UDP socket whose IP headers are known in advance: DF set, IPv4 ID 0 (k for the k-th segment, counted
-/// from 0, where a GSO batch is cut).
+/// A non-blocking, unconnected UDP socket whose IP headers are known in advance: DF set, IPv4 ID 0
+/// (k for the k-th segment, counted from 0, where a GSO batch is cut).
 ///
-/// All methods take `&self`, so that threads can share it; two threads that send at once each send whole batches.
+/// All methods take `&self`, so that threads can share it; two threads that send at once each send
+/// whole batches.
 #[derive(Debug)]
 pub struct Socket {
     pub(crate) fd: OwnedFd,
@@ -66,15 +66,16 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Makes a socket and binds it, exclusively: SO_REUSEADDR and SO_REUSEPORT stay off, so that a port is whose bind succeeds.
-    /// An IPv6 link-local address needs its scope. The UDP checksum is left to the kernel (on for IPv4 and IPv6; usually computed by
-    /// the device or, over veth and loopback, by nobody), because GSO refuses sockets without it. ICMP errors are not asked for
+    /// Makes a socket and binds it, exclusively: SO_REUSEADDR and SO_REUSEPORT stay off, so that a
+    /// port is whose bind succeeds. An IPv6 link-local address needs its scope. The UDP checksum is
+    /// left to the kernel (on for IPv4 and IPv6; usually computed by the device or, over veth and
+    /// loopback, by nobody), because GSO refuses sockets without it. ICMP errors are not asked for
     /// (IP_RECVERR stays off): an unconnected socket then never reports them.
     ///
     /// # Errors
     ///
-    /// EADDRINUSE: the port is taken, try another. EADDRNOTAVAIL: no address of this host (or, IPv6, still tentative). EMFILE, ENFILE,
-    /// ENOBUFS, EACCES as in socket(2) and bind(2).
+    /// EADDRINUSE: the port is taken, try another. EADDRNOTAVAIL: no address of this host (or,
+    /// IPv6, still tentative). EMFILE, ENFILE, ENOBUFS, EACCES as in socket(2) and bind(2).
     pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
         let address = canonical(address);
         let ipv6 = address.is_ipv6();
@@ -116,26 +117,8 @@ impl Socket {
         })
     }
 
-    /// Binds the socket to one interface, by name (SO_BINDTODEVICE, socket(7); unprivileged since Linux 5.7).
-    pub fn bind_to_device(&self, name: &str) -> io::Result<()> {
-        // SAFETY: pointer and length describe the name; the kernel takes it with or without a final zero.
-        let status = unsafe {
-            libc::setsockopt(
-                self.fd.as_raw_fd(),
-                SOL_SOCKET,
-                SO_BINDTODEVICE,
-                name.as_ptr().cast(),
-                name.len() as libc::socklen_t,
-            )
-        };
-        if status == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    }
-
-    /// The address that the socket is bound to, with the port that the kernel chose if 0 was asked for.
+    /// The address that the socket is bound to, with the port that the kernel chose if 0 was asked
+    /// for.
     pub fn local_address(&self) -> SocketAddr {
         self.local
     }
@@ -150,8 +133,8 @@ impl Socket {
         }
     }
 
-    /// Bytes of the receive buffer, in the kernel's accounting: twice what was granted, and a small datagram costs it 768 bytes or
-    /// more.
+    /// Bytes of the receive buffer, in the kernel's accounting: twice what was granted, and a small
+    /// datagram costs it 768 bytes or more.
     pub fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes
     }

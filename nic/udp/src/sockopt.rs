@@ -36,7 +36,8 @@ pub(crate) fn get_int(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Resu
     get_ints(fd, level, name, &mut value).map(|ints| ints[0])
 }
 
-/// Reads an option whose value is an array of at most `N` integers; integers that the kernel does not fill stay 0.
+/// Reads an option whose value is an array of at most `N` integers; integers that the kernel does
+/// not fill stay 0.
 pub(crate) fn get_ints<const N: usize>(
     fd: BorrowedFd<'_>,
     level: c_int,

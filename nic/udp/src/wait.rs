@@ -18,7 +18,8 @@ const EVENTS: usize = 16;
 pub struct Interest(u32);
 
 impl Interest {
-    /// Nothing: the descriptor stays registered but wakes nobody.
+    /// Nothing: the descriptor stays registered but wakes nobody. Every datagram still passes
+    /// through epoll then (200 ns); for the hot path, [`Waiter::remove`] it.
     pub const NONE: Self = Self(0);
     /// Something to receive.
     pub const READ: Self = Self(EPOLLIN as u32);
@@ -134,11 +135,12 @@ impl Waiter {
         }
     }
 
-    /// Waits until a descriptor is ready or the time is up; None waits for ever, 0 only looks. Returns what is ready: nothing when
-    /// the time is up, and also when a signal came (the caller's loop looks at its clock anyway).
+    /// Waits until a descriptor is ready or the time is up; None waits for ever, 0 only looks.
+    /// Returns what is ready: nothing when the time is up, and also when a signal came (the
+    /// caller's loop looks at its clock anyway).
     ///
-    /// It may return late by the thread's timer slack, 50 us unless [`set_timer_slack_ns`] was called. Before Linux 5.11 the time
-    /// is rounded up to a millisecond.
+    /// It may return late by the thread's timer slack, 50 us unless [`set_timer_slack_ns`] was
+    /// called. Before Linux 5.11 the time is rounded up to a millisecond.
     ///
     /// # Errors
     ///
@@ -154,8 +156,8 @@ impl Waiter {
     }
 }
 
-/// epoll_pwait2 (Linux 5.11), or epoll_wait where the kernel or a seccomp filter does not know it. Called by number, because glibc
-/// before 2.35 has no function for it.
+/// epoll_pwait2 (Linux 5.11), or epoll_wait where the kernel or a seccomp filter does not know it.
+/// Called by number, because glibc before 2.35 has no function for it.
 fn epoll_pwait2(
     epoll: c_int,
     events: &mut [MaybeUninit<Event>],
@@ -168,7 +170,8 @@ fn epoll_pwait2(
             tv_nsec: (ns % 1_000_000_000) as _,
         });
         let limit_ptr = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the kernel writes at most events.len() events; the time lives until the call returns; no signal mask.
+        // SAFETY: the kernel writes at most events.len() events; the time lives until the call
+        // returns; no signal mask.
         let ready = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -199,7 +202,8 @@ fn epoll_wait(
     let timeout_ms = timeout_ns.map_or(-1, |ns| {
         c_int::try_from(ns.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
     });
-    // SAFETY: the kernel writes at most events.len() events, and Event is a transparent wrapper of epoll_event.
+    // SAFETY: the kernel writes at most events.len() events, and Event is a transparent wrapper of
+    // epoll_event.
     let ready = unsafe {
         libc::epoll_wait(
             epoll,
@@ -211,8 +215,8 @@ fn epoll_wait(
     usize::try_from(ready).map_err(|_| errno())
 }
 
-/// Sets how late the calling thread's timers may be (prctl(2) PR_SET_TIMERSLACK, Linux 2.6.28; at least 1). A thread that waits for
-/// timeouts of microseconds wants this once.
+/// Sets how late the calling thread's timers may be (prctl(2) PR_SET_TIMERSLACK, Linux 2.6.28; at
+/// least 1). A thread that waits for timeouts of microseconds wants this once.
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     // 0 would mean the default.
     let slack = libc::c_ulong::from(slack_ns.max(1));

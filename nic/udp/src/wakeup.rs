@@ -1,4 +1,5 @@
-//! Waking a thread that waits in a [`Waiter`](crate::Waiter): an eventfd that is written only when somebody waits.
+//! Waking a thread that waits in a [`Waiter`](crate::Waiter): an eventfd that is written only when
+//! somebody waits.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -6,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use libc::{EFD_CLOEXEC, EFD_NONBLOCK};
 
-/// Wakes one waiting thread. Without a waiter, [`signal`](Self::signal) costs a fence and a load, no system call.
+/// Wakes one waiting thread. Without a waiter, [`signal`](Self::signal) costs a fence and a load,
+/// no system call.
 ///
 /// The waiting thread arms it, looks once more for work, waits, disarms it:
 ///
@@ -53,10 +55,12 @@ impl Wakeup {
         })
     }
 
-    /// Says that the calling thread is about to wait. It must look for work once more after this, and only then wait.
+    /// Says that the calling thread is about to wait. It must look for work once more after this,
+    /// and only then wait.
     pub fn arm(&self) {
         self.armed.store(true, Ordering::Relaxed);
-        // Pairs with the fence of `signal`: of "I wait" and "there is work" at least one is seen by the other side.
+        // Pairs with the fence of `signal`: of "I wait" and "there is work" at least one is seen by
+        // the other side.
         fence(Ordering::SeqCst);
     }
 
@@ -79,13 +83,15 @@ impl Wakeup {
     #[cold]
     fn write(&self) {
         let one: u64 = 1;
-        // SAFETY: eight bytes at a u64. It fails only when 2^64 - 2 signals are pending, and then the waiter wakes anyway.
+        // SAFETY: eight bytes at a u64. It fails only when 2^64 - 2 signals are pending, and then
+        // the waiter wakes anyway.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
     fn drain(&self) {
         let mut count: u64 = 0;
-        // SAFETY: eight bytes at a u64. EAGAIN says that the signal is still on its way; the next wait ends early then.
+        // SAFETY: eight bytes at a u64. EAGAIN says that the signal is still on its way; the next
+        // wait ends early then.
         unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
 }

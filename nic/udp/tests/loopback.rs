@@ -273,7 +273,8 @@ fn memory_that_is_gone_is_a_fault_and_nothing_is_sent() {
     assert!(sender.capabilities().gso);
 }
 
-/// Makes the kernel refuse GSO with EINVAL: `udp_send_skb` wants sockets with checksums (net/ipv4/udp.c).
+/// Makes the kernel refuse GSO with EINVAL: `udp_send_skb` wants sockets with checksums
+/// (net/ipv4/udp.c).
 fn refuse_gso(socket: &Socket) {
     let one: libc::c_int = 1;
     // SAFETY: pointer and length describe an int.

@@ -1,4 +1,5 @@
-//! Sockets over links between network namespaces: what packets look like on the wire, and what links do to batches.
+//! Sockets over links between network namespaces: what packets look like on the wire, and what
+//! links do to batches.
 //!
 //! They need root or user namespaces, and iproute2; otherwise they say SKIPPED.
 
@@ -62,7 +63,8 @@ fn plain_datagrams_have_df_and_id_0() {
     });
 }
 
-/// What makes an unconnected socket a must: a connected one counts (`ip_select_ident_segs` of net/ip.h).
+/// What makes an unconnected socket a must: a connected one counts (`ip_select_ident_segs` of
+/// net/ip.h).
 #[test]
 fn a_connected_socket_counts_ids() {
     privileged("a_connected_socket_counts_ids", || {
@@ -233,7 +235,8 @@ fn what_exceeds_the_mtu_is_too_big_and_gso_stays_on() {
     });
 }
 
-/// A neighbour that does not answer holds packets in its queue, and they count against the send buffer.
+/// A neighbour that does not answer holds packets in its queue, and they count against the send
+/// buffer.
 #[test]
 fn a_full_send_buffer_would_block() {
     privileged("a_full_send_buffer_would_block", || {

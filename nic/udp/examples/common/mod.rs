@@ -17,7 +17,8 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// `loopback` or `veth`, the latter with this MTU and, like everything about namespaces, for root (or `unshare -rn`).
+    /// `loopback` or `veth`, the latter with this MTU and, like everything about namespaces, for
+    /// root (or `unshare -rn`).
     pub(crate) fn new(name: &str, mtu_bytes: u32) -> Self {
         match name {
             "loopback" => Self::Loopback,
@@ -65,7 +66,8 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// The value below which a part of the samples lies. On a machine shared with others the lower quartile of times says most.
+    /// The value below which a part of the samples lies. On a machine shared with others the lower
+    /// quartile of times says most.
     pub(crate) fn quantile(&mut self, part: f64) -> f64 {
         self.0.sort_by(f64::total_cmp);
         self.0[((self.0.len() - 1) as f64 * part).round() as usize]

@@ -13,8 +13,8 @@ use urxe_udp::{Destination, Options, RecvBuffer, RecvMeta, Socket};
 /// Set in the process that has the privileges.
 const INSIDE: &str = "URXE_UDP_TEST_INSIDE";
 
-/// Runs `body` where it may make network namespaces: here, or in a copy of this test alone inside a user namespace. Where neither
-/// works, says that the test is skipped, and why.
+/// Runs `body` where it may make network namespaces: here, or in a copy of this test alone inside a
+/// user namespace. Where neither works, says that the test is skipped, and why.
 pub(crate) fn privileged(test: &str, body: impl FnOnce()) {
     if env::var_os(INSIDE).is_some() || Namespace::new().is_ok() {
         for (tool, package) in [("ip", "iproute2"), ("tc", "iproute2")] {
@@ -123,7 +123,8 @@ impl Namespace {
     }
 }
 
-/// Two namespaces joined by a veth pair: `left` is 10.9.0.1 and fd09::1, `right` 10.9.0.2 and fd09::2; both ends are named `veth`.
+/// Two namespaces joined by a veth pair: `left` is 10.9.0.1 and fd09::1, `right` 10.9.0.2 and
+/// fd09::2; both ends are named `veth`.
 pub(crate) struct Pair {
     pub(crate) left: Namespace,
     pub(crate) right: Namespace,
