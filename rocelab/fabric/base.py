@@ -57,13 +57,16 @@ class Fabric(Protocol):
     """A set of nodes that exists until `close`, or until the process that made it ends, however it ends."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What people call it."""
 
     @property
-    def nodes(self) -> tuple[Node, ...]: ...
+    def nodes(self) -> tuple[Node, ...]:
+        """In the order of their index."""
 
     @property
-    def links(self) -> tuple[LinkProfile, ...]: ...
+    def links(self) -> tuple[LinkProfile, ...]:
+        """In the order they were asked for."""
 
     def close(self) -> None:
         """End every process of the fabric and remove it. Does nothing the second time."""

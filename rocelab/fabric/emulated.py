@@ -146,7 +146,7 @@ def _start(
         **specification,
         "control_fd": theirs.fileno(),
         "listen_fd": listener.fileno() if listener else None,
-        "python_path": [os.path.abspath(path) for path in sys.path if path],
+        "python_path": [str(Path(path).resolve()) for path in sys.path if path],
     }
     root = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, MARKER, name, tie, root]

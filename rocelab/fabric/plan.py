@@ -93,8 +93,11 @@ def shape(link: LinkProfile) -> dict[str, int] | None:
 
 
 def switch_shape(link: LinkProfile) -> dict[str, int] | None:
-    """The token bucket of a switch port. Its burst is larger than a node's, so that it acts only when several
-    nodes send to one: traffic from one node has its pace already, and a second pacing would only add delay."""
+    """The token bucket of a switch port.
+
+    Its burst is larger than a node's, so that it acts only when several nodes send to one: traffic from one node
+    has its pace already, and a second pacing would only add delay.
+    """
     at_node = shape(link)
     if at_node is None:
         return None

@@ -52,7 +52,7 @@ def _with_files(fabric: Entrance, node: Node, request: Mapping[str, Any]) -> dic
 
 @contextlib.contextmanager
 def _signals_passed_to(keeper: socket.socket) -> Iterator[None]:
-    def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 -- the shape of a signal handler
+    def pass_on(number: int, _: FrameType | None) -> None:
         with contextlib.suppress(OSError):
             channel.send(keeper, {"op": "signal", "number": number})
 
@@ -72,7 +72,7 @@ def _in_terminal(fabric: Entrance, node: Node, request: Mapping[str, Any]) -> di
             keeper, _ = start_on(fabric, node, request, (theirs, theirs, theirs))
         finally:
             os.close(theirs)
-        before = signal.signal(signal.SIGWINCH, lambda number, frame: _copy_size(ours))
+        before = signal.signal(signal.SIGWINCH, lambda *_: _copy_size(ours))
         try:
             with keeper, _raw_terminal():
                 return _relay(keeper, ours)

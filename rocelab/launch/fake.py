@@ -55,6 +55,7 @@ class FakeFabric:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
+        """As many as `node_count`, with addresses like those of an emulated fabric."""
         return tuple(
             Node(
                 name=f"node{index}",
@@ -68,6 +69,7 @@ class FakeFabric:
         )
 
     def close(self) -> None:
+        """Note it."""
         self.closed = True
 
     def __enter__(self) -> Self:
@@ -90,22 +92,26 @@ class FakeRunning:
         self.finished: Finished | None = None
 
     def poll(self) -> Finished | None:
+        """The result, unless it hangs."""
         if self.finished is None and not self.outcome.hangs:
             self.finished = self._finish(timed_out=False)
         return self.finished
 
     def wait(self, timeout_s: float) -> Finished:
+        """The result; timed out if it hangs."""
         if self.finished is None:
             self.finished = self._finish(timed_out=self.outcome.hangs, limit_s=timeout_s)
         return self.finished
 
     def stop(self) -> Finished:
+        """Note it and end."""
         self.stopped = True
         if self.finished is None:
             self.finished = self._finish(timed_out=False)
         return self.finished
 
     def output(self) -> tuple[str, str]:
+        """All of it, from the beginning."""
         return self.outcome.stdout, self.outcome.stderr
 
     def _finish(self, *, timed_out: bool, limit_s: float | None = None) -> Finished:
@@ -131,7 +137,7 @@ class FakeRunning:
 class FakeLauncher:
     """Answers every start with what `answer` says; keeps the starts in order and what is still running."""
 
-    answer: Callable[[Start], Outcome] = field(default=lambda start: Outcome())
+    answer: Callable[[Start], Outcome] = field(default=lambda _: Outcome())
     starts: list[Start] = field(default_factory=list)
     running: list[FakeRunning] = field(default_factory=list)
 
@@ -144,6 +150,7 @@ class FakeLauncher:
         cpu: int | None = None,
         log: Path | None = None,
     ) -> FakeRunning:
+        """Ask `answer`; what it raises is raised."""
         start = Start(node, tuple(argv), dict(env or {}), cpu, log)
         self.starts.append(start)
         running = FakeRunning(start, self.answer(start))
@@ -159,5 +166,6 @@ class FakeLauncher:
         protocol: Literal["tcp", "udp"] = "tcp",
         timeout_s: float = 10.0,
     ) -> None:
+        """Return at once, or LaunchError if the outcome says that nothing listens."""
         if isinstance(running, FakeRunning) and not running.outcome.listens:
             raise LaunchError(f"{node.name}: nothing listened on {protocol} port {port} within {timeout_s:g} s")

@@ -63,7 +63,7 @@ class NamespaceLauncher:
                 files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
                 keeper, pid = start_on(self._fabric, node, request, files)
             unless_started.pop_all()
-        return ProgramRunning(node, tuple(argv), keeper, pid, stdout, stderr, log)
+        return ProgramRunning(node, tuple(argv), keeper, pid, stdout=stdout, stderr=stderr, log=log)
 
     def wait_until_listening(
         self,
@@ -102,6 +102,7 @@ class ProgramRunning:
         argv: tuple[str, ...],
         keeper: socket.socket,
         pid: int,
+        *,
         stdout: IO[bytes],
         stderr: IO[bytes],
         log: Path | None,
@@ -234,7 +235,7 @@ def start_request(
         "argv": list(argv),
         "env": {**os.environ, "HOSTNAME": node.name, **(env or {})},
         "cpu": cpu,
-        "directory": os.getcwd(),
+        "directory": str(Path.cwd()),
         "terminal": terminal,
     }
 
@@ -250,7 +251,7 @@ def start_on(
         ours.settimeout(START_LIMIT_S)
         answer = channel.receive(ours)
         ours.settimeout(None)
-    except (FabricError, OSError, channel.MessageTooLong) as error:
+    except (FabricError, OSError, channel.MessageTooLongError) as error:
         ours.close()
         raise LaunchError(f"{node.name}: cannot start {request['argv'][0]}: {error}") from error
     if answer is None or "started" not in answer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from pathlib import Path
 
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUTS = 0x0400_0000
@@ -34,7 +35,7 @@ CAP_SYS_ADMIN = 21
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class KernelRefusal(Exception):
+class KernelError(Exception):
     """A step that the kernel refused: what was tried, the errno, and what a person can do about it."""
 
     def __init__(self, what: str, errno: int, hint: str = "") -> None:
@@ -54,7 +55,7 @@ def setns(fd: int, kind: int) -> None:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """mount(2). Raises OSError with the target as its file name."""
+    """Put a file system, or with MS_BIND a file or folder, at `target`. The target is OSError's file name."""
     done = _libc.mount(
         source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), data.encode() or None
     )
@@ -83,11 +84,9 @@ def become_subreaper() -> None:
 
 def may_make_namespaces() -> bool:
     """Whether this process has CAP_SYS_ADMIN, so that it needs no user namespace of its own."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-        for line in status:
-            if line.startswith("CapEff:"):
-                return bool(int(line.split()[1], 16) >> CAP_SYS_ADMIN & 1)
-    return False
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective.split()[1], 16) >> CAP_SYS_ADMIN & 1)
 
 
 def _check(result: int, path: str | None = None) -> None:

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from types import FrameType
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rocelab.fabric.keeper import channel, kernel, switch
@@ -40,7 +40,7 @@ def main() -> NoReturn:
     kernel.set_process_name("rocelab-guard")
     try:
         _enter_namespaces()
-    except kernel.KernelRefusal as refusal:
+    except kernel.KernelError as refusal:
         channel.send(control, {"error": str(refusal), "hint": refusal.hint})
         os._exit(1)
     switch_pid = os.fork()
@@ -55,7 +55,7 @@ def _become_switch(specification: dict[str, Any], control: socket.socket) -> NoR
     try:
         kernel.die_with_parent()
         status = switch.run(specification, control)
-    except kernel.KernelRefusal as refusal:
+    except kernel.KernelError as refusal:
         channel.send(control, {"error": str(refusal), "hint": refusal.hint})
     finally:
         os._exit(status)
@@ -78,23 +78,19 @@ def _enter_namespaces() -> None:
         raise _refusal("making namespaces", error, _NAMESPACE_HINT) from error
 
 
-def _refusal(what: str, error: OSError, hint: str) -> kernel.KernelRefusal:
+def _refusal(what: str, error: OSError, hint: str) -> kernel.KernelError:
     if error.errno == errno.ENOSPC:
         hint = "The limit on namespaces is reached: see /proc/sys/user/max_*_namespaces."
-    return kernel.KernelRefusal(what, error.errno or 0, hint)
+    return kernel.KernelError(what, error.errno or 0, hint)
 
 
 def _wait_for(switch_pid: int) -> NoReturn:
-    def end_it(number: int, frame: FrameType | None) -> None:
-        os.kill(switch_pid, signal.SIGKILL)
-
     # PID 1 of a namespace ignores signals it has no handler for; only SIGKILL from here is certain.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, end_it)
+        signal.signal(number, lambda *_: os.kill(switch_pid, signal.SIGKILL))
     _, status = os.waitpid(switch_pid, 0)
     os._exit(0 if os.waitstatus_to_exitcode(status) == 0 else 1)
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
+    Path(path).write_text(text, encoding="ascii")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
-import signal
 import socket
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rocelab.fabric.keeper import channel, kernel, program
+from rocelab.fabric.keeper.children import ChildWatch, reap
 
 _MOUNT_HINT = (
     "A node needs its own /proc. In a container without --privileged the kernel refuses that; start the "
     "container with --privileged (or --security-opt systempaths=unconfined)."
 )
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- covered by a mount of its own, nothing is written to it
 _PSEUDO = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
 
@@ -62,37 +65,36 @@ def _furnish(name: str, hosts: str) -> None:
     # nothing is left in, or named in, the file system of the machine.
     kernel.mount("tmpfs", "/proc", "tmpfs", _PSEUDO, "mode=755")
     for path, text in _files(name, hosts).items():
-        scratch = "/proc/" + os.path.basename(path)
-        with open(scratch, "w", encoding="utf-8") as file:
-            file.write(text)
-        if os.path.exists(path):
-            kernel.mount(scratch, path, "", kernel.MS_BIND)
+        scratch = Path("/proc") / path.name
+        scratch.write_text(text, encoding="utf-8")
+        if path.exists():
+            kernel.mount(str(scratch), str(path), "", kernel.MS_BIND)
     kernel.unmount("/proc")
     kernel.mount("proc", "/proc", "proc", _PSEUDO)
-    if os.path.isdir("/dev/shm"):
-        kernel.mount("tmpfs", "/dev/shm", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=1777")
-    if os.path.isdir("/run/nscd"):
+    if _SHARED_MEMORY.is_dir():
+        kernel.mount("tmpfs", str(_SHARED_MEMORY), "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=1777")
+    if Path("/run/nscd").is_dir():
         # The C library asks this daemon for host names before it reads /etc/hosts.
         kernel.mount("tmpfs", "/run/nscd", "tmpfs", _PSEUDO, "mode=755")
     _mount_sys(cgroups)
 
 
-def _files(name: str, hosts: str) -> dict[str, str]:
+def _files(name: str, hosts: str) -> dict[Path, str]:
     return {
-        "/etc/hosts": hosts,
-        "/etc/hostname": name + "\n",
-        "/etc/resolv.conf": "# A node has no name server: its names are in /etc/hosts.\n",
-        "/etc/nsswitch.conf": _nsswitch(),
+        Path("/etc/hosts"): hosts,
+        Path("/etc/hostname"): name + "\n",
+        Path("/etc/resolv.conf"): "# A node has no name server: its names are in /etc/hosts.\n",
+        Path("/etc/nsswitch.conf"): _nsswitch(),
     }
 
 
 def _nsswitch() -> str:
     """The machine's nsswitch.conf, but host names come from /etc/hosts alone."""
     try:
-        with open("/etc/nsswitch.conf", encoding="utf-8", errors="replace") as file:
-            lines = [line for line in file.read().splitlines() if not line.lstrip().startswith("hosts:")]
+        text = Path("/etc/nsswitch.conf").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        lines = []
+        text = ""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("hosts:")]
     return "\n".join([*lines, "hosts: files", ""])
 
 
@@ -103,12 +105,10 @@ def _mount_sys(cgroups: int | None) -> None:
     except OSError:
         # Refused in some containers. Programs then see the machine's interfaces in /sys, the node's elsewhere.
         return
-    finally_path = f"/proc/self/fd/{cgroups}"
     if cgroups is not None:
-        try:
-            kernel.mount(finally_path, "/sys/fs/cgroup", "", kernel.MS_BIND | kernel.MS_REC)
-        except OSError:
-            pass  # Only programs that read their memory limit miss it.
+        # Only programs that read their memory limit would miss it.
+        with contextlib.suppress(OSError):
+            kernel.mount(f"/proc/self/fd/{cgroups}", "/sys/fs/cgroup", "", kernel.MS_BIND | kernel.MS_REC)
         os.close(cgroups)
 
 
@@ -121,22 +121,20 @@ def _open_directory(path: str) -> int | None:
 
 def _serve(requests: socket.socket) -> NoReturn:
     """Start a keeper per request until the switch is gone; collect whatever ends."""
-    wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wake_writer)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    watch = ChildWatch()
     poller = select.poll()
-    poller.register(requests.fileno(), select.POLLIN)
-    poller.register(wake_reader, select.POLLIN)
+    poller.register(requests, select.POLLIN)
+    poller.register(watch, select.POLLIN)
     while True:
         for fd, _ in poller.poll():
-            if fd == wake_reader:
-                os.read(wake_reader, 512)
-                _reap()
-            elif not _serve_one(requests, (wake_reader, wake_writer)):
+            if fd == watch.fileno():
+                watch.clear()
+                reap()
+            elif not _serve_one(requests, watch):
                 os._exit(0)
 
 
-def _serve_one(requests: socket.socket, ours: tuple[int, int]) -> bool:
+def _serve_one(requests: socket.socket, watch: ChildWatch) -> bool:
     data, files, _ = channel.receive_raw(requests)
     if not data:
         return False
@@ -146,24 +144,12 @@ def _serve_one(requests: socket.socket, ours: tuple[int, int]) -> bool:
             # Who answers is what is asked: the pid travels with the message, translated by the kernel.
             with socket.socket(fileno=os.dup(files[0])) as asker:
                 channel.send(asker, {"hello": True})
-        elif message.get("op") == "start" and len(files) == 4:
-            if os.fork() == 0:
-                signal.set_wakeup_fd(-1)
-                channel.close_all(ours)
-                requests.close()
-                program.keep(message, files)
+        elif message.get("op") == "start" and len(files) == 4 and os.fork() == 0:
+            watch.forget()
+            requests.close()
+            program.keep(message, files)
     except OSError:
         pass  # The asker is gone, or the process table is full: closing the files below tells it.
     finally:
         channel.close_all(files)
     return True
-
-
-def _reap() -> None:
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return

@@ -5,10 +5,12 @@ Runs once, in a child of the switch, which may enter the network namespace of ev
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pyroute2 import IPRoute
@@ -43,10 +45,10 @@ _MODULE_HINT = (
 def build(specification: Mapping[str, Any], network_fds: Mapping[str, int]) -> bool:
     """Build every link of the specification. Returns whether the machine has IPv6.
 
-    Called in the switch's network namespace. Raises KernelRefusal.
+    Called in the switch's network namespace. Raises KernelError.
     """
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    ipv6 = os.path.isdir("/proc/sys/net/ipv6")
+    ipv6 = Path("/proc/sys/net/ipv6").is_dir()
     for name in specification["nodes"]:
         _enter(network_fds[name["name"]])
         _prepare_node(ipv6)
@@ -78,7 +80,7 @@ def _wait_until_up(network_fds: list[int]) -> None:
                 if link.get_attr("IFLA_IFNAME") != "lo" and link.get_attr("IFLA_OPERSTATE") != "UP"
             ]:
                 if time.monotonic() > deadline_s:
-                    raise kernel.KernelRefusal(f"waiting for {', '.join(late)} to come up", errno.ETIMEDOUT)
+                    raise kernel.KernelError(f"waiting for {', '.join(late)} to come up", errno.ETIMEDOUT)
                 time.sleep(0.005)
 
 
@@ -87,7 +89,7 @@ def _attempt(what: str, step: Any, *arguments: Any) -> None:
         step(*arguments)
     except NetlinkError as error:
         hint = _MODULE_HINT if error.code in (errno.EOPNOTSUPP, errno.ENOENT) else ""
-        raise kernel.KernelRefusal(what, error.code, hint) from error
+        raise kernel.KernelError(what, error.code, hint) from error
 
 
 def _enter(network_fd: int) -> None:
@@ -107,11 +109,9 @@ def _prepare_node(ipv6: bool) -> None:
 
 
 def _set(path: str, value: str) -> None:
-    try:
-        with open(path, "w", encoding="ascii") as file:
-            file.write(value)
-    except OSError:
-        pass  # /proc/sys is read-only in some containers; what is set here is convenience.
+    # /proc/sys is read-only in some containers; what is set here is convenience.
+    with contextlib.suppress(OSError):
+        Path(path).write_text(value, encoding="ascii")
 
 
 def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str, int]) -> None:

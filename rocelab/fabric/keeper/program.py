@@ -7,6 +7,7 @@ children of a process that ignores SIGCHLD, because the kernel then forgets thei
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -15,9 +16,11 @@ import socket
 import struct
 import termios
 import time
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rocelab.fabric.keeper import channel, kernel
+from rocelab.fabric.keeper.children import ChildWatch
 
 #: How long a program may tidy up after SIGTERM before SIGKILL.
 GRACE_S = 1.0
@@ -67,9 +70,7 @@ def keep(request: dict[str, Any], files: list[int]) -> NoReturn:
 
 
 def _run(request: dict[str, Any], asker: socket.socket, stdio: list[int]) -> None:
-    wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wake_writer)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    watch = ChildWatch()
     started_at_s = time.monotonic()
     pid, failure = _spawn(request, stdio)
     channel.close_all(stdio)
@@ -79,11 +80,11 @@ def _run(request: dict[str, Any], asker: socket.socket, stdio: list[int]) -> Non
         return
     channel.send(asker, {"started": pid})
     tally = _Tally(pid)
-    asked_to_stop = _wait(tally, asker, wake_reader)
+    asked_to_stop = _wait(tally, asker, watch)
     if asked_to_stop:
         _signal_all(signal.SIGTERM)
-        _wait_until_empty(tally, wake_reader, GRACE_S)
-    survivors = _kill_all(tally, wake_reader)
+        _wait_until_empty(tally, watch, GRACE_S)
+    survivors = _kill_all(tally, watch)
     report = {
         "exit_status": tally.status if tally.status is not None else -int(signal.SIGKILL),
         "wall_s": (tally.ended_at_s or time.monotonic()) - started_at_s,
@@ -120,10 +121,10 @@ def _spawn(request: dict[str, Any], stdio: list[int]) -> tuple[int, tuple[str, i
             os.chdir(request["directory"])
             step = "execute"
             argv = [str(word) for word in request["argv"]]
-            os.execvpe(argv[0], argv, request["env"])
+            os.execvpe(argv[0], argv, request["env"])  # noqa: S606 -- the very purpose
         except OSError as error:
             os.write(tell, struct.pack("i", error.errno or 0) + step.encode())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 -- told to whoever asked; nothing may escape a fork
             os.write(tell, struct.pack("i", 0) + f"{step}: {error}".encode())
         finally:
             os._exit(127)
@@ -135,15 +136,15 @@ def _spawn(request: dict[str, Any], stdio: list[int]) -> tuple[int, tuple[str, i
     return pid, None
 
 
-def _wait(tally: _Tally, asker: socket.socket, wake_reader: int) -> bool:
+def _wait(tally: _Tally, asker: socket.socket, watch: ChildWatch) -> bool:
     """Until the program itself ends (False), or its end is asked for or the asker is gone (True)."""
     poller = select.poll()
-    poller.register(asker.fileno(), select.POLLIN)
-    poller.register(wake_reader, select.POLLIN)
+    poller.register(asker, select.POLLIN)
+    poller.register(watch, select.POLLIN)
     while True:
         for fd, _ in poller.poll():
-            if fd == wake_reader:
-                os.read(wake_reader, 512)
+            if fd == watch.fileno():
+                watch.clear()
                 continue
             message = channel.receive(asker)
             if message is None or message.get("op") == "stop":
@@ -156,59 +157,54 @@ def _wait(tally: _Tally, asker: socket.socket, wake_reader: int) -> bool:
             return False
 
 
-def _wait_until_empty(tally: _Tally, wake_reader: int, limit_s: float) -> None:
+def _wait_until_empty(tally: _Tally, watch: ChildWatch, limit_s: float) -> None:
     """Collect until no descendant is left or the limit has passed."""
     deadline_s = time.monotonic() + limit_s
     poller = select.poll()
-    poller.register(wake_reader, select.POLLIN)
+    poller.register(watch, select.POLLIN)
     tally.collect()
     while not tally.empty and (left_s := deadline_s - time.monotonic()) > 0:
         if poller.poll(left_s * 1000):
-            os.read(wake_reader, 512)
+            watch.clear()
         tally.collect()
 
 
-def _kill_all(tally: _Tally, wake_reader: int) -> int:
+def _kill_all(tally: _Tally, watch: ChildWatch) -> int:
     """SIGKILL until nothing is left, again and again because a dying family may still fork. Returns survivors."""
     deadline_s = time.monotonic() + KILL_LIMIT_S
     tally.collect()
     while not tally.empty and time.monotonic() < deadline_s:
         _signal_all(signal.SIGKILL)
-        _wait_until_empty(tally, wake_reader, 0.05)
+        _wait_until_empty(tally, watch, 0.05)
     return 0 if tally.empty else len(_descendants())
 
 
 def _signal_all(number: int) -> None:
     for pid in _descendants():
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            pass
 
 
 def _signal_group(pid: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _descendants() -> list[int]:
     """All descendants of this process, nearest first. The node's /proc shows only the node's processes."""
     children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (parent := _parent(entry)) is not None:
-            children.setdefault(parent, []).append(int(entry))
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (parent := _parent(entry)) is not None:
+            children.setdefault(parent, []).append(int(entry.name))
     found = list(children.get(os.getpid(), ()))
     for pid in found:
         found.extend(children.get(pid, ()))
     return found
 
 
-def _parent(pid: str) -> int | None:
+def _parent(process: Path) -> int | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, in parentheses, may itself hold spaces and parentheses; the fields follow the last one.
-            return int(file.read().rpartition(b")")[2].split()[1])
+        # The name, in parentheses, may itself hold spaces and parentheses; the fields follow the last one.
+        return int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return None

@@ -6,15 +6,17 @@ every process below it and removes the namespaces with their links.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
-import signal
 import socket
+import sys
 import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
 from rocelab.fabric.keeper import channel, kernel, node
+from rocelab.fabric.keeper.children import ChildWatch, reap
 
 _HINT_REPORT = "This is not expected; please report it with the output of `rocelab doctor`."
 
@@ -65,7 +67,7 @@ def _start_node(wanted: dict[str, Any], specification: dict[str, Any]) -> _NodeH
     answer = channel.decode(data) if data else {"error": f"node {wanted['name']} ended while it was being made"}
     if "error" in answer or len(files) != 1:
         channel.close_all(files)
-        raise kernel.KernelRefusal(
+        raise kernel.KernelError(
             str(answer.get("error")), int(answer.get("errno", 0)), str(answer.get("hint", _HINT_REPORT))
         )
     return _NodeHandle(wanted["name"], ours, files[0])
@@ -89,45 +91,41 @@ def _build_links(specification: dict[str, Any], network_fds: dict[str, int]) -> 
 
 
 def _plumb(specification: dict[str, Any], network_fds: dict[str, int]) -> dict[str, Any]:
-    import sys
-
     # The keepers start without site-packages (quicker, and nothing of the user's runs as root in there).
     sys.path.extend(path for path in specification["python_path"] if path not in sys.path)
     try:
-        from rocelab.fabric.keeper import plumbing
+        from rocelab.fabric.keeper import plumbing  # noqa: PLC0415 -- only found, and only wanted, here
 
         return {"ready": True, "ipv6": plumbing.build(specification, network_fds)}
-    except kernel.KernelRefusal as refusal:
+    except kernel.KernelError as refusal:
         return {"error": str(refusal), "hint": refusal.hint}
     except ImportError as error:
         return {"error": f"Python cannot load {error.name}", "hint": "Install it: pip install pyroute2."}
-    except Exception:
+    except Exception:  # noqa: BLE001 -- reported to the owner, with its trace
         return {"error": f"building the links failed:\n{traceback.format_exc()}", "hint": _HINT_REPORT}
 
 
 def _serve(state: _Switch, control: socket.socket, listen_fd: int | None) -> None:
     """Pass requests to nodes until the lifeline closes; a persistent fabric has no lifeline but a listener."""
     poller = select.poll()
-    wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wake_writer)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    watch = ChildWatch()
     listener = socket.socket(fileno=listen_fd) if listen_fd is not None else None
     if listener is None:
         state.clients[control.fileno()] = control
-        poller.register(control.fileno(), select.POLLIN)
+        poller.register(control, select.POLLIN)
     else:
         control.close()
-        poller.register(listener.fileno(), select.POLLIN)
-    poller.register(wake_reader, select.POLLIN)
+        poller.register(listener, select.POLLIN)
+    poller.register(watch, select.POLLIN)
     while True:
         for fd, _ in poller.poll():
-            if fd == wake_reader:
-                os.read(wake_reader, 512)
+            if fd == watch.fileno():
+                watch.clear()
                 reap()
             elif listener is not None and fd == listener.fileno():
                 client, _ = listener.accept()
                 state.clients[client.fileno()] = client
-                poller.register(client.fileno(), select.POLLIN)
+                poller.register(client, select.POLLIN)
             elif not _serve_one(state, state.clients[fd]):
                 if listener is None:
                     return
@@ -145,13 +143,7 @@ def _serve_one(state: _Switch, client: socket.socket) -> bool:
         if message.get("op") == "down":
             # Nothing to tidy: with PID 1 the kernel ends the rest.
             os._exit(0)
-        handle = state.nodes.get(str(message.get("node")))
-        try:
-            if handle is None:
-                raise OSError(f"no node is called {message.get('node')!r}")
-            channel.forward(handle.requests, data, files)
-        except OSError as error:
-            _answer(files, {"error": f"node {message.get('node')} is gone ({error})"})
+        _pass_on(state, message, data, files)
     except ValueError as error:
         _answer(files, {"error": f"not a request: {error}"})
     finally:
@@ -159,23 +151,21 @@ def _serve_one(state: _Switch, client: socket.socket) -> bool:
     return True
 
 
+def _pass_on(state: _Switch, message: dict[str, Any], data: bytes, files: list[int]) -> None:
+    handle = state.nodes.get(str(message.get("node")))
+    if handle is None:
+        _answer(files, {"error": f"no node is called {message.get('node')!r}"})
+        return
+    try:
+        channel.forward(handle.requests, data, files)
+    except OSError as error:
+        _answer(files, {"error": f"node {handle.name} is gone ({error.strerror})"})
+
+
 def _answer(files: list[int], message: dict[str, Any]) -> None:
     """Tell whoever asked; the first file of a request is the channel for its answer."""
     if not files:
         return
-    try:
-        with socket.socket(fileno=os.dup(files[0])) as asker:
-            channel.send(asker, message)
-    except OSError:
-        pass  # The asker is gone too, so nobody is left to tell.
-
-
-def reap() -> None:
-    """Collect every child that has ended, so that none stays as a zombie."""
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
+    # If the asker is gone too, nobody is left to tell.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(files[0])) as asker:
+        channel.send(asker, message)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rocelab.fabric import emulated, records
+from rocelab.fabric import emulated, plan, records
 from rocelab.fabric.base import FabricError, LaunchError, LinkProfile, Node
 from rocelab.fabric.tests.conftest import DIRECT, ETHERNET_1G
 from rocelab.launch.namespace import NamespaceLauncher
@@ -164,7 +164,7 @@ def test_close_removes_everything_and_may_be_repeated(can_emulate: None) -> None
     running = NamespaceLauncher(fabric).start(fabric.nodes[0], ["sleep", "1000"])
     assert processes_naming(fabric.name)
     fabric.close()
-    with pytest.raises(LaunchError, match="sleep .* is lost: its node went away"):
+    with pytest.raises(LaunchError, match=r"sleep .* is lost: its node went away"):
         running.wait(5)
     assert processes_naming(fabric.name) == set()
     assert processes_in(namespaces) == set()
@@ -173,7 +173,7 @@ def test_close_removes_everything_and_may_be_repeated(can_emulate: None) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_however_the_owner_ends_nothing_is_left(can_emulate: None, number: signal.Signals) -> None:
-    links_before = set(os.listdir("/sys/class/net"))
+    links_before = {entry.name for entry in Path("/sys/class/net").iterdir()}
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as owner:
         try:
             assert owner.stdout is not None
@@ -190,7 +190,7 @@ def test_however_the_owner_ends_nothing_is_left(can_emulate: None, number: signa
                 owner.kill()
     assert eventually(lambda: not processes_naming(name))
     assert eventually(lambda: not processes_in(namespaces))
-    assert set(os.listdir("/sys/class/net")) == links_before
+    assert {entry.name for entry in Path("/sys/class/net").iterdir()} == links_before
     assert not Path("/run/netns").exists() or not list(Path("/run/netns").iterdir())
 
 
@@ -208,7 +208,7 @@ def test_killing_the_guard_ends_the_fabric(can_emulate: None) -> None:
 
 def test_nothing_of_a_refused_fabric_is_left(can_emulate: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # A hardware address that the kernel refuses, after the nodes and their link were made.
-    monkeypatch.setattr("rocelab.fabric.plan.specification", _with_a_bad_address(emulated.plan.specification))
+    monkeypatch.setattr("rocelab.fabric.plan.specification", _with_a_bad_address(plan.specification))
     with pytest.raises(FabricError, match="setting up eth0 of node0: Cannot assign requested address"):
         emulated.up([DIRECT], name="refused-fabric")
     assert processes_naming("refused-fabric") == set()

@@ -179,7 +179,7 @@ def test_waiting_for_a_port(launcher: NamespaceLauncher, fabric: emulated.Emulat
     server = launcher.start(server_node, [sys.executable, "-c", code])
     launcher.wait_until_listening(server_node, server, 6001)
     launcher.wait_until_listening(server_node, server, 6002, protocol="udp")
-    with pytest.raises(LaunchError, match="node1: nothing listened on tcp port 6001 within 0.1 s"):
+    with pytest.raises(LaunchError, match=r"node1: nothing listened on tcp port 6001 within 0\.1 s"):
         launcher.wait_until_listening(other, server, 6001, timeout_s=0.1)
     server.stop()
 
@@ -215,9 +215,9 @@ def test_a_core_or_directory_that_is_not_there_is_named(
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
-    monkeypatch.setattr(os, "getcwd", lambda: str(gone))
+    monkeypatch.setattr(Path, "cwd", lambda: gone)
     gone.rmdir()
-    with pytest.raises(LaunchError, match="the working directory .*gone cannot be entered: No such file"):
+    with pytest.raises(LaunchError, match=r"the working directory .*gone cannot be entered: No such file"):
         launcher.start(node, ["true"])
 
 
