@@ -93,7 +93,7 @@ def _raw_terminal() -> Iterator[None]:
     """Every key goes to the program, Ctrl-C too."""
     number = sys.stdin.fileno()
     before = termios.tcgetattr(number)
-    tty.setraw(number)
+    tty.setraw(number, termios.TCSADRAIN)  # not the default, which would drop what was typed ahead
     try:
         yield
     finally:

@@ -1,0 +1,64 @@
+"""What a shaped link lets through, measured with iperf3."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import psutil
+import pytest
+
+from rocelab.fabric import emulated
+from rocelab.fabric.base import LinkProfile
+from rocelab.launch.namespace import NamespaceLauncher
+
+pytestmark = [pytest.mark.fabric, pytest.mark.slow]
+
+TRIES = 4
+PORT = 5201
+#: Other work on the machine above which the full rate cannot be expected.
+BUSY_CORES = 0.5
+
+
+def tcp_mbps(fabric: emulated.EmulatedFabric, *options: str) -> tuple[float, float]:
+    """Goodput as the receiver saw it, and the cores that other work took meanwhile."""
+    launcher = NamespaceLauncher(fabric)
+    here, there = fabric.nodes
+    psutil.cpu_percent()
+    server = launcher.start(there, ["iperf3", "--server", "--one-off", "--port", str(PORT)], cpu=1)
+    launcher.wait_until_listening(there, server, PORT)
+    client_argv = ["iperf3", "--client", there.name, "--port", str(PORT), "--time", "2", "--omit", "1", "--json"]
+    client = launcher.start(here, [*client_argv, *options], cpu=0).wait(20)
+    ended = server.wait(10)
+    used_cores = psutil.cpu_percent() / 100 * (psutil.cpu_count() or 1)
+    assert client.exit_status == 0, client.stdout
+    ours_cores = (client.cpu_s + ended.cpu_s) / client.wall_s
+    return json.loads(client.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6, used_cores - ours_cores
+
+
+@pytest.mark.parametrize("options", [(), ("--reverse",)], ids=["forward", "reverse"])
+@pytest.mark.parametrize("rate_mbps", [100, 1000])
+def test_tcp_gets_the_rate_of_the_link_within_ten_percent(
+    can_emulate: None, rate_mbps: int, options: tuple[str, ...]
+) -> None:
+    if shutil.which("iperf3") is None:
+        pytest.skip("there is no iperf3 (package iperf3)")
+    seen: list[tuple[float, float]] = []
+    with emulated.up([LinkProfile("shaped", "bridge", mtu_bytes=1500, rate_mbps=rate_mbps)]) as fabric:
+        for _ in range(TRIES):
+            seen.append(tcp_mbps(fabric, *options))
+            assert seen[-1][0] < rate_mbps, "more than the cable carries"
+            if seen[-1][0] >= 0.9 * rate_mbps:
+                return
+    told = ", ".join(f"{mbps:.0f} Mbps with {cores:.1f} cores of other work" for mbps, cores in seen)
+    if min(cores for _, cores in seen) > BUSY_CORES:
+        pytest.skip(f"the machine is too busy to judge: {told}")
+    pytest.fail(f"at {rate_mbps} Mbps: {told}")
+
+
+def test_a_direct_link_is_not_shaped(can_emulate: None) -> None:
+    if shutil.which("iperf3") is None:
+        pytest.skip("there is no iperf3 (package iperf3)")
+    with emulated.up([LinkProfile("direct", "direct")]) as fabric:
+        mbps, _ = tcp_mbps(fabric)
+    assert mbps > 1100
