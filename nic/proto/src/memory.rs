@@ -181,10 +181,6 @@ pub fn gather<M: Memory>(
 }
 
 /// Calls `each(sge, offset in it, length)` for the pieces that make up `len` bytes of the list.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "min() with an sge's u32 length"
-)]
 fn for_each_piece(
     sges: &[Sge],
     offset: u32,

@@ -166,3 +166,26 @@ fn reordering_alone_loses_nothing() {
     });
     assert!(took_ns < 50 * PROBE_NS, "{took_ns} ns");
 }
+
+#[test]
+fn a_refusal_that_arrives_twice_counts_once() {
+    let options = ConnectOptions {
+        rnr_retry: 1,
+        min_rnr_timer: 12,
+        ..ConnectOptions::default()
+    };
+    let mut bench = warmed_up(options);
+    let (a, b) = (bench.a.host, bench.b.host);
+    let twice = Rule::always(Match::Responses, Fault::Duplicate { max_ns: 20_000 });
+    bench.world.link_mut(b, a).rules = vec![twice];
+    bench.post_send(1, SendOp::Send, 0, 3_000);
+    bench.run_for(100_000);
+    bench.post_recv(2, 4_000);
+    assert_eq!(bench.wait_send().status, WcStatus::Success);
+    // 640 us from the first refusal, not from its copy.
+    assert!(
+        bench.world.now().as_nanos() < 800_000,
+        "{:?}",
+        bench.world.now()
+    );
+}

@@ -401,7 +401,8 @@ impl Requester {
             }
             Syndrome::RnrNak { timer } => {
                 self.acknowledge(now, psn, connection, out);
-                if psn != self.unacked {
+                // While it waits nothing is sent: another refusal is a copy of the same.
+                if psn != self.unacked || self.rnr_until.is_some() {
                     return;
                 }
                 stats.rnr_nak_received += 1;
