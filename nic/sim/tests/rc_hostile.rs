@@ -10,9 +10,9 @@ use urxe_sim::{HostId, Rights, World};
 
 /// Content of what nobody may change: all regions without remote write or atomic rights that are not
 /// written by the program itself either.
-fn protected(world: &World) -> Vec<(HostId, u32, Vec<u8>)> {
+fn protected(world: &World, hosts: &[HostId]) -> Vec<(HostId, u32, Vec<u8>)> {
     let mut found = Vec::new();
-    for host in [HostId(0), HostId(1)] {
+    for host in hosts.iter().copied() {
         for (key, region) in world.host(host).memory.regions() {
             let Rights {
                 local_write,
@@ -37,7 +37,7 @@ fn forged(seed: u64, slot: &mut Option<World>, forge_ppm: u32) {
     let mut scenario = build(seed, Some(weather), slot);
     let world = slot.as_mut().unwrap();
     let mut guards = Vec::new();
-    for host in [HostId(0), HostId(1)] {
+    for host in scenario.hosts.iter().copied() {
         // Writable for its owner, who never does, and for nobody else; and one of another domain.
         for (pd, rights) in [
             (
@@ -56,7 +56,7 @@ fn forged(seed: u64, slot: &mut Option<World>, forge_ppm: u32) {
             guards.push((host, key));
         }
     }
-    let before = protected(world);
+    let before = protected(world, &scenario.hosts);
     scenario.believe_anything();
     scenario.give_up_quickly(world);
     scenario.run(world);

@@ -5,7 +5,7 @@ use urxe_proto::{
 };
 use urxe_sim::{ConnectOptions, LinkConfig, QpHandle, Random, Rights, World};
 
-use super::driver::assert_same;
+use super::check::assert_same;
 use super::scenario::PD;
 use super::seeds::is_replay;
 

@@ -1,17 +1,14 @@
 //! Runs the program of one direction of a connection: posts its requests on one side and receives on
 //! the other, and holds every completion and every byte against the model.
 
-use urxe_proto::{
-    Completion, CompletionKind, Instant, PdId, RecvRequest, SendData, SendOp, SendRequest, Sge,
-    WcStatus,
-};
+use urxe_proto::{Instant, PdId, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus};
 use urxe_sim::{QpHandle, Random, Rights, World};
 use urxe_wire::Immediate;
 
 use super::program::{Action, COUNTERS, Op, Program, TARGET_BYTES, UNTOUCHED};
 
 /// Receive identifiers start here, to tell them from those of sends.
-const RECV_BASE: u64 = 1 << 32;
+pub(super) const RECV_BASE: u64 = 1 << 32;
 
 /// When posts happen.
 #[derive(Clone, Copy, Debug)]
@@ -40,25 +37,25 @@ pub struct Driver {
     pub requester: QpHandle,
     pub responder: QpHandle,
     pub program: Program,
-    pace: Pace,
-    random: Random,
-    source_key: u32,
-    peer_source_key: u32,
+    pub(super) pace: Pace,
+    pub(super) random: Random,
+    pub(super) source_key: u32,
+    pub(super) peer_source_key: u32,
     pub target_key: u32,
-    counters_key: u32,
-    fetched_key: u32,
-    received_key: u32,
+    pub(super) counters_key: u32,
+    pub(super) fetched_key: u32,
+    pub(super) received_key: u32,
     /// Where each fetch and each receive has its place, and how much.
-    places: Vec<(usize, usize)>,
-    posted: usize,
+    pub(super) places: Vec<(usize, usize)>,
+    pub(super) posted: usize,
     /// Index of the next operation whose completion is due.
-    completed: usize,
-    received: usize,
-    recvs_posted: u64,
-    next_send_at: Instant,
-    next_recv_at: Instant,
-    failed: Option<WcStatus>,
-    flushed: usize,
+    pub(super) completed: usize,
+    pub(super) received: usize,
+    pub(super) recvs_posted: u64,
+    pub(super) next_send_at: Instant,
+    pub(super) next_recv_at: Instant,
+    pub(super) failed: Option<WcStatus>,
+    pub(super) flushed: usize,
     /// Takes every completion for what it says: the peer lies.
     pub believes_anything: bool,
 }
@@ -144,7 +141,7 @@ impl Driver {
         }
     }
 
-    fn recvs_wanted(&self) -> u64 {
+    pub(super) fn recvs_wanted(&self) -> u64 {
         self.program
             .ops
             .iter()
@@ -213,7 +210,7 @@ impl Driver {
     }
 
     /// The operation that takes the receive of this number.
-    fn receiving_op(&self, number: u64) -> Option<(usize, &Op)> {
+    pub(super) fn receiving_op(&self, number: u64) -> Option<(usize, &Op)> {
         let takes = |(_, op): &(usize, &Op)| op.action.consumes_receive();
         self.program
             .ops
@@ -315,192 +312,5 @@ impl Driver {
                 add,
             },
         }
-    }
-
-    // ---- the model ---------------------------------------------------------------------------
-
-    /// A completion of the requester's send queue.
-    pub fn handle_send_completion(&mut self, world: &World, completion: &Completion) {
-        if self.believes_anything {
-            self.believe(completion);
-            return;
-        }
-        if completion.status != WcStatus::Success || self.failed.is_some() {
-            self.handle_failure(completion);
-            return;
-        }
-        let ops = &self.program.ops;
-        let due = (self.completed..ops.len()).find(|index| ops[*index].signaled);
-        let index = due.expect("a completion although all requests are completed");
-        assert_eq!(
-            completion.wr_id, index as u64,
-            "completions in the order of posting"
-        );
-        assert!(index < self.posted, "completed before it was posted");
-        assert_eq!(completion.kind, kind(&ops[index].action));
-        let consumed = ops[..=index]
-            .iter()
-            .filter(|op| op.action.consumes_receive())
-            .count();
-        assert!(
-            self.received >= consumed,
-            "request {index} completed before it was received"
-        );
-        for at in self.completed..=index {
-            self.check_fetched(world, at);
-        }
-        self.completed = index + 1;
-    }
-
-    fn check_fetched(&self, world: &World, index: usize) {
-        let op = &self.program.ops[index];
-        if op.action.is_fetch() {
-            let (at, len) = self.places[index];
-            let bytes = world
-                .host(self.requester.host)
-                .memory
-                .bytes(self.fetched_key);
-            assert_same(
-                &bytes[at..at + len],
-                &op.data,
-                &format!("request {index} {:?}", op.action),
-            );
-        }
-    }
-
-    fn believe(&mut self, completion: &Completion) {
-        if completion.status == WcStatus::Success {
-            self.completed = completion.wr_id as usize + 1;
-        } else {
-            self.failed.get_or_insert(completion.status);
-            self.flushed += 1;
-        }
-    }
-
-    fn handle_failure(&mut self, completion: &Completion) {
-        if self.failed.is_none() {
-            self.failed = Some(completion.status);
-            assert!(
-                completion.wr_id >= self.completed as u64,
-                "an old request fails"
-            );
-        } else {
-            assert_eq!(
-                completion.status,
-                WcStatus::WrFlush,
-                "what follows an error is flushed"
-            );
-        }
-        self.flushed += 1;
-    }
-
-    /// A completion of the responder's receive queue.
-    pub fn handle_recv_completion(&mut self, world: &World, completion: &Completion) {
-        if self.believes_anything {
-            return;
-        }
-        if completion.status != WcStatus::Success {
-            assert_eq!(completion.status, WcStatus::WrFlush, "of a receive");
-            return;
-        }
-        let number = self.received as u64;
-        assert_eq!(
-            completion.wr_id,
-            RECV_BASE + number,
-            "receives in the order of posting"
-        );
-        let (index, op) = self
-            .receiving_op(number)
-            .expect("a receive that nobody sent");
-        let what = format!("receive {number} of request {index} {:?}", op.action);
-        assert!(index < self.posted, "{what}: received before it was sent");
-        assert_eq!(completion.byte_len as usize, op.len, "{what}");
-        assert_eq!(completion.solicited, op.solicited, "{what}");
-        let memory = &world.host(self.responder.host).memory;
-        let (at, len) = self.places[index];
-        let place = &memory.bytes(self.received_key)[at..at + len + 16];
-        let (expected_kind, immediate) = match op.action {
-            Action::Send { immediate } => {
-                assert_same(&place[..len], &op.data, &what);
-                (CompletionKind::Recv, immediate)
-            }
-            Action::Write { immediate, .. } => (CompletionKind::RecvWriteImm, immediate),
-            _ => unreachable!("fetches take no receive"),
-        };
-        assert!(
-            place[len..].iter().all(|byte| *byte == UNTOUCHED),
-            "{what}: beyond its end"
-        );
-        assert_eq!(completion.kind, expected_kind, "{what}");
-        assert_eq!(completion.immediate, immediate.map(Immediate), "{what}");
-        // Everything before it has been executed, and nothing after it.
-        let target = op.target_after.as_deref().unwrap_or_default();
-        assert_same(
-            memory.bytes(self.target_key),
-            target,
-            &format!("target at {what}"),
-        );
-        self.received += 1;
-    }
-
-    /// Once all is done: memory is exactly as the program leaves it.
-    pub fn check_end(&self, world: &World) {
-        assert_eq!(self.outcome(), Outcome::Done);
-        assert_eq!(self.received as u64, self.recvs_wanted());
-        let memory = &world.host(self.responder.host).memory;
-        assert_same(
-            memory.bytes(self.target_key),
-            &self.program.target_at_end,
-            "target at the end",
-        );
-        let counters: Vec<_> = self
-            .program
-            .counters_at_end
-            .iter()
-            .flat_map(|counter| counter.to_ne_bytes())
-            .collect();
-        assert_same(
-            memory.bytes(self.counters_key),
-            &counters,
-            "counters at the end",
-        );
-        for index in 0..self.program.ops.len() {
-            self.check_fetched(world, index);
-        }
-    }
-
-    /// Once a direction has failed: every request that was posted has completed.
-    pub fn check_all_flushed(&self) {
-        let signaled = self.program.ops[..self.completed].len();
-        // Those that succeeded without a signal before the failure are not heard of.
-        assert!(
-            signaled + self.flushed <= self.posted,
-            "more completions than requests"
-        );
-        assert!(self.flushed >= 1);
-    }
-}
-
-fn kind(action: &Action) -> CompletionKind {
-    match action {
-        Action::Send { .. } => CompletionKind::Send,
-        Action::Write { .. } => CompletionKind::Write,
-        Action::Read { .. } => CompletionKind::Read,
-        Action::CompareSwap { .. } => CompletionKind::CompareSwap,
-        Action::FetchAdd { .. } => CompletionKind::FetchAdd,
-    }
-}
-
-/// Compares bytes and says where they first differ, not what all of them are.
-pub fn assert_same(actual: &[u8], expected: &[u8], what: &str) {
-    assert_eq!(actual.len(), expected.len(), "{what}: lengths");
-    let differs = actual.iter().zip(expected).position(|(a, b)| a != b);
-    if let Some(at) = differs {
-        panic!(
-            "{what}: byte {at} of {} is {:#04x}, not {:#04x}",
-            actual.len(),
-            actual[at],
-            expected[at]
-        );
     }
 }

@@ -7,6 +7,7 @@
 )]
 
 pub mod bench;
+pub mod check;
 pub mod driver;
 pub mod program;
 pub mod scenario;

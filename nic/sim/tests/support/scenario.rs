@@ -1,5 +1,5 @@
-//! A whole random scenario from a seed: two hosts, a link with faults, connections, a program in each
-//! direction.
+//! A whole random scenario from a seed: two or three hosts, links with faults, connections, a program in
+//! each direction of each.
 
 use urxe_proto::{AttrMask, Attributes, Instant, PdId, QpState, QueueSide};
 use urxe_sim::{
@@ -67,6 +67,7 @@ impl Weather {
 
 /// See the module.
 pub struct Scenario {
+    pub hosts: Vec<HostId>,
     pub drivers: Vec<Driver>,
     pub description: String,
 }
@@ -122,21 +123,30 @@ pub fn build(seed: u64, weather: Option<Weather>, slot: &mut Option<World>) -> S
     }
     let weather = weather.unwrap_or_else(|| Weather::bad(&mut random));
     let link = any_link(&mut random);
-    let hosts = [world.add_host(), world.add_host()];
-    world.add_link(hosts[0], hosts[1], link, &weather.rules());
+    let hosts: Vec<_> = (0..random.between(2, 3))
+        .map(|_| world.add_host())
+        .collect();
+    for (at, a) in hosts.iter().enumerate() {
+        for b in &hosts[at + 1..] {
+            world.add_link(*a, *b, link, &weather.rules());
+        }
+    }
     let policies = [AckPolicy::Hold, AckPolicy::Flush, AckPolicy::Mixed];
-    for host in hosts {
-        world.host_mut(host).ack_policy = policies[random.index(3)];
+    for host in &hosts {
+        world.host_mut(*host).ack_policy = policies[random.index(3)];
     }
     let mut description = format!("{weather:?}\n{link:?}\n");
     let mut drivers = Vec::new();
     for _ in 0..random.between(1, 3) {
         let options = any_options(&mut random);
         description.push_str(&format!("{options:?}\n"));
-        let (a, b) = world.connect(hosts[0], hosts[1], PD, &options);
+        let first = random.index(hosts.len());
+        let second = (first + 1 + random.index(hosts.len() - 1)) % hosts.len();
+        let (a, b) = world.connect(hosts[first], hosts[second], PD, &options);
         drivers.extend(both_directions(world, &mut random, (a, b), &options));
     }
     Scenario {
+        hosts,
         drivers,
         description,
     }
@@ -273,7 +283,7 @@ impl Scenario {
     }
 
     fn observe(&mut self, world: &mut World) {
-        for host in [HostId(0), HostId(1)] {
+        for host in self.hosts.clone() {
             while let Some((_, completion)) = world.host_mut(host).poll_completion() {
                 let qp = QpHandle {
                     host,
