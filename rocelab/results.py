@@ -342,3 +342,23 @@ def list_runs(root: Path) -> list[RunStore]:
         return []
     stores = [RunStore.open(path) for path in root.iterdir() if (path / _RUN_FILE).is_file()]
     return sorted(stores, key=lambda store: (store.info.started_at, store.info.id))
+
+
+def find_run(root: Path, name: str) -> RunStore:
+    """The run that a person means: a folder, a run id, the start or end of one that is unique, or ``latest``."""
+    as_path = Path(name)
+    if (as_path / _RUN_FILE).is_file():
+        return RunStore.open(as_path)
+    runs = list_runs(root)
+    if not runs:
+        raise ResultsError(f"no runs in {root}: 'rocelab run STUDY' makes one, --results says where to look")
+    if name == "latest":
+        return runs[-1]
+    exact = [run for run in runs if run.info.id == name]
+    matching = exact or [run for run in runs if run.info.id.startswith(name) or run.info.id.endswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    shown = ", ".join(run.info.id for run in (matching or runs)[-5:])
+    if matching:
+        raise ResultsError(f"{name!r} fits {len(matching)} runs: {shown}; say more of the id")
+    raise ResultsError(f"no run {name!r} in {root}; the last ones are: {shown}")

@@ -107,13 +107,6 @@ def _interval(ratio: Ratio) -> tuple[float, float]:
 
 def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
     """Lines with a band for the spread, over message size."""
-    points = alt.InlineData(
-        name="points",
-        values=[
-            {"series": row.series, "size": row.size_bytes, "value": row.value, "low": row.low, "high": row.high}
-            for row in curves.rows
-        ],
-    )
     labels = [style.label for style in curves.styles]
     legend = None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
     colour = alt.Color(
@@ -129,7 +122,7 @@ def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
         scale=alt.Scale(domain=labels, range=[list(style.dash) or [1, 0] for style in curves.styles]),
         legend=legend,
     )
-    base = alt.Chart(points).encode(x=_size_axis(curves), color=colour)
+    base = alt.Chart(alt.NamedData("points")).encode(x=_size_axis(curves), color=colour)
     if interactive:
         base = base.transform_filter("indexof(shown, datum.series) >= 0")
     y = _value_axis(curves, "value", titled=not interactive)
@@ -144,20 +137,34 @@ def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
     if curves.reference is not None:
         layers += _reference_line(*curves.reference)
     if interactive:
-        layers.append(_hover_rule(curves))
+        layers.append(_hover_strips(curves))
     chart = alt.layer(*layers)
     if not interactive:
         title = _title(curves.title, curves.subtitle)
-        return chart.properties(width=600, height=curves.height_px + 20, title=title).to_dict()
+        spec = chart.properties(width=600, height=curves.height_px + 20, title=title).to_dict()
+        return _with_data(spec, points=_points(curves))
     shown = alt.param(name="shown", value=labels)
-    return chart.add_params(shown).properties(width="container", height=curves.height_px).to_dict()
+    spec = chart.add_params(shown).properties(width="container", height=curves.height_px).to_dict()
+    return _with_data(spec, points=_points(curves), by_size=_strips(curves))
+
+
+def _with_data(spec: dict[str, Any], **datasets: list[dict[str, Any]]) -> dict[str, Any]:
+    # Put in here and not in the chart, where altair would copy and check every value many times.
+    return spec | {"datasets": spec.get("datasets", {}) | datasets}
+
+
+def _points(curves: Curves) -> list[dict[str, Any]]:
+    return [
+        {"series": row.series, "size": row.size_bytes, "value": row.value, "low": row.low, "high": row.high}
+        for row in curves.rows
+    ]
 
 
 def _title(title: str, subtitle: str) -> alt.TitleParams:
     return alt.TitleParams(title, subtitle=subtitle, anchor="start", fontSize=15, subtitleFontSize=12, offset=14)
 
 
-def _size_axis(curves: Curves) -> alt.X:
+def _size_axis(curves: Curves, field_name: str = "size") -> alt.X:
     sizes = [row.size_bytes for row in curves.rows]
     ticks = [1 << bit for bit in range(0, 41, 2) if min(sizes) <= 1 << bit <= max(sizes)]
     axis = alt.Axis(
@@ -165,7 +172,7 @@ def _size_axis(curves: Curves) -> alt.X:
     )
     # 'nice' would round the domain up to the next power of ten.
     scale = alt.Scale(type="log", base=2, domain=[min(sizes), max(*sizes, min(sizes) * 2)], nice=False)
-    return alt.X("size:Q", axis=axis, scale=scale)
+    return alt.X(f"{field_name}:Q", axis=axis, scale=scale)
 
 
 def _value_axis(curves: Curves, field_name: str, *, titled: bool) -> alt.Y:
@@ -211,28 +218,40 @@ def _reference_line(value: float, name: str) -> list[alt.Chart]:
     return [line, words]
 
 
-def _hover_rule(curves: Curves) -> alt.Chart:
-    """A rule at the size nearest to the pointer, whose tooltip has the values of all series there."""
-    by_size: dict[int, dict[str, Any]] = {}
-    for row in curves.rows:
-        entry = by_size.setdefault(row.size_bytes, {"size": row.size_bytes, "Message size": text.size(row.size_bytes)})
-        entry[row.series] = row.words
+def _hover_strips(curves: Curves) -> alt.Chart:
+    """A strip around each size, over the whole height: pointed at, it shows the values of all series there.
+
+    Vega-Lite's own nearest-point selection loses the values on the way to the tooltip (seen in 6.4).
+    """
     names = ["Message size", *dict.fromkeys(row.series for row in curves.rows)]
-    nearest = alt.selection_point(
-        name="nearest", nearest=True, on="pointermove,touchstart,touchmove", clear="pointerout", fields=["size"],
-        empty=False,
-    )  # fmt: skip
-    rule: alt.Chart = (
-        alt.Chart(alt.InlineData(name="by_size", values=list(by_size.values())))
-        .mark_rule(color=UNCLEAR_COLOUR, strokeWidth=12)
+    pointed = alt.selection_point(
+        name="pointed", on="pointerover", clear="pointerout", fields=["size"], empty=False, toggle=False
+    )
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("by_size"))
+        .mark_rect(color=UNCLEAR_COLOUR, clip=True, cursor="crosshair")
         .encode(
-            x=_size_axis(curves),
-            opacity=alt.condition(nearest, alt.value(0.22), alt.value(0)),
+            x=_size_axis(curves, "from"),
+            x2="to:Q",
+            opacity=alt.condition(pointed, alt.value(0.18), alt.value(0)),
             tooltip=[alt.Tooltip(f"{name}:N", title=name) for name in names],
         )
-        .add_params(nearest)
+        .add_params(pointed)
     )
-    return rule
+    return chart
+
+
+def _strips(curves: Curves) -> list[dict[str, Any]]:
+    sizes = sorted({row.size_bytes for row in curves.rows})
+    strips: dict[int, dict[str, Any]] = {}
+    for number, size in enumerate(sizes):
+        before = sizes[number - 1] if number > 0 else size
+        after = sizes[number + 1] if number + 1 < len(sizes) else size
+        edges = {"from": math.sqrt(before * size), "to": math.sqrt(size * after)}
+        strips[size] = {"size": size, "Message size": text.size(size), **edges}
+    for row in curves.rows:
+        strips[row.size_bytes][row.series] = row.words
+    return list(strips.values())
 
 
 @dataclass(frozen=True)
@@ -264,7 +283,7 @@ def overview_spec(overview: Overview, *, interactive: bool) -> dict[str, Any]:
         domain=False,
     )
     chart: alt.Chart = (
-        alt.Chart(alt.InlineData(name="points", values=cells))
+        alt.Chart(alt.NamedData("points"))
         .mark_rect(cornerRadius=2)
         .encode(
             x=alt.X("size:O", axis=axis, scale=alt.Scale(paddingInner=0.08)),
@@ -286,8 +305,9 @@ def overview_spec(overview: Overview, *, interactive: bool) -> dict[str, Any]:
     )
     height = ROW_HEIGHT_PX * len(overview.rows)
     if interactive:
-        return chart.properties(width="container", height=height).to_dict()
-    return chart.properties(width=600, height=height, title=_title(overview.title, overview.subtitle)).to_dict()
+        return _with_data(chart.properties(width="container", height=height).to_dict(), points=cells)
+    title = _title(overview.title, overview.subtitle)
+    return _with_data(chart.properties(width=600, height=height, title=title).to_dict(), points=cells)
 
 
 def _cell(row: str, point: SpeedRatio) -> dict[str, Any]:

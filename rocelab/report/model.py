@@ -45,6 +45,7 @@ class RunModel:
         self.samples = samples
         self._table = SeriesTable(samples)
         self._styles = self._make_styles()
+        self._speed_ratios: dict[SeriesKey, dict[str, list[SpeedRatio]]] = {}
 
     @classmethod
     def of(cls, store: RunStore) -> RunModel:
@@ -141,6 +142,11 @@ class RunModel:
         subject, references = self.subject(series), self.references(series)
         if subject is None or not references:
             return {}
+        if subject.series.key not in self._speed_ratios:
+            self._speed_ratios[subject.series.key] = self._compare(subject, references)
+        return self._speed_ratios[subject.series.key]
+
+    def _compare(self, subject: StyledSeries, references: list[StyledSeries]) -> dict[str, list[SpeedRatio]]:
         found = {"best TCP": self._ratios(subject, references)}
         blocking = [each for each in references if _pair(each) == catalogue.BLOCKING]
         if blocking and len(references) > 1:

@@ -183,7 +183,7 @@ def _failed_table(model: RunModel) -> DataTable | None:
         return None
     rows = tuple(_failed_row(sample) for sample in model.failed[:_FAILED_LIMIT])
     head = ("Measurement", "Message size", "Repetition", "What happened", "Log")
-    return DataTable("Failed measurements", head, rows, wrap=True)
+    return DataTable("Each failed measurement, with its log", head, rows, wrap=True)
 
 
 def _failed_row(sample: Sample) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ def spread(values: Sequence[float]) -> Spread:
     """Sums up repetitions; raises ValueError where there are none."""
     if not values:
         raise ValueError("no values to sum up")
-    return Spread(len(values), float(np.median(values)), float(min(values)), float(max(values)))
+    return Spread(len(values), float(median(values)), float(min(values)), float(max(values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def ratio(numerator: Sequence[float], denominator: Sequence[float], *, seed: int
     if min(*numerator, *denominator) <= 0:
         raise ValueError("a ratio needs positive values")
     above, below = np.log(numerator), np.log(denominator)
-    centre = math.log(float(np.median(numerator)) / float(np.median(denominator)))
+    centre = math.log(median(numerator) / median(denominator))
     fewest = min(len(above), len(below))
     if fewest < 2:
         return Ratio(math.exp(centre), None, None, None, "none")

@@ -18,6 +18,7 @@ from rocelab.results import (
     RunInfo,
     RunStore,
     Sample,
+    find_run,
     list_runs,
     parse_sample,
     sample_schema,
@@ -220,3 +221,16 @@ def test_runs_are_listed_oldest_first(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     assert [run.info.id for run in list_runs(tmp_path)] == ["b", "a"]
     assert list_runs(tmp_path / "none") == []
+
+
+def test_a_run_is_found_by_folder_id_part_or_as_the_latest(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="no runs in"):
+        find_run(tmp_path, "latest")
+    RunStore.create(tmp_path, make_info("20260101-quick-aaaa", started_at="2026-01-01T00:00:00Z"), "")
+    RunStore.create(tmp_path, make_info("20260102-quick-bbbb", started_at="2026-01-02T00:00:00Z"), "")
+    for name in ("latest", "20260102-quick-bbbb", "20260102", "bbbb", str(tmp_path / "20260102-quick-bbbb")):
+        assert find_run(tmp_path, name).info.id == "20260102-quick-bbbb"
+    with pytest.raises(ResultsError, match=r"fits 2 runs: .*aaaa, .*bbbb"):
+        find_run(tmp_path, "2026")
+    with pytest.raises(ResultsError, match=r"no run 'zzz'.*aaaa"):
+        find_run(tmp_path, "zzz")

@@ -41,8 +41,8 @@
       tooltip: { theme: "report", id: "vg-tooltip-element", formatTooltip: tooltip, disableDefaultStyle: true },
     });
     element.style.minHeight = "";
-    // Vega-Embed marks its container as a graphics document; here it is one image with a text.
-    element.setAttribute("role", "img");
+    // Vega describes its container as a document of hundreds of marks. The element around it has the words.
+    for (const attribute of ["role", "aria-roledescription", "aria-label"]) element.removeAttribute(attribute);
     window.rocelab.views[id] = result.view;
   }
 

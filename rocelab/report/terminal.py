@@ -1,0 +1,120 @@
+"""What a terminal shows of a run, and of two runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rocelab.claims import Verdict
+from rocelab.report import difference, summary
+from rocelab.report.difference import Difference, SeriesDifference
+from rocelab.report.model import RunModel, link_title
+from rocelab.stats import SeriesKey, text
+
+_VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", Verdict.NOT_CHECKABLE: "dim"}
+
+
+def print_summary(console: Console, model: RunModel, page: Path | None = None) -> None:
+    """Medians at chosen sizes for each link, the verdicts on the claims, failures, and where the report is."""
+    for link in model.links:
+        made = summary.chosen_sizes_table(model, link)
+        if made is None:
+            continue
+        table = Table(title=escape(link_title(link)), title_justify="left", title_style="bold")
+        for number, name in enumerate(made.head):
+            table.add_column(escape(name), justify="left" if number == 0 else "right")
+        section = ""
+        for row in made.rows:
+            test = row[0].split(",")[0]
+            if section not in ("", test):
+                table.add_section()
+            section = test
+            table.add_row(*(escape(cell) for cell in row))
+        console.print(table)
+    for judgement in model.judgements:
+        colour = _VERDICT_COLOURS[judgement.verdict]
+        console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
+    if model.failed:
+        first = model.failed[0]
+        count = text.plural(model.failed_step_count, "measurement")
+        console.print(
+            f"[bold red]{count} failed[/], first {escape(' '.join(_words(first.key)))}: {escape(first.error or '')}"
+        )
+    if page is not None:
+        # A path must come out whole, to be clicked on or copied.
+        console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _words(key: Sequence[object]) -> list[str]:
+    return [str(part) for part in key if part is not None]
+
+
+def print_comparison(
+    console: Console, first: RunModel, second: RunModel, found: list[Difference], *, every_size: bool
+) -> None:
+    """The conditions that differ, each series in a line, and on request every size."""
+    for number, model in enumerate((first, second), start=1):
+        console.print(f"[bold]{number}[/] {escape(model.info.id)}: {escape(model.info.title)}", highlight=False)
+    conditions = difference.other_conditions(first, second)
+    if conditions:
+        table = Table("Differs", "1", "2", title="What else differs", title_justify="left", title_style="bold")
+        for row in conditions:
+            table.add_row(*(escape(cell) for cell in row))
+        console.print(table)
+    if not found:
+        console.print("The runs have no measurement in common.")
+        return
+    console.print(_series_table(difference.by_series(found)))
+    if every_size:
+        console.print(_size_table(found))
+    console.print(
+        "Ratios are of medians, turned so that above 1 run 2 is better. Significant: Welch's t test on logarithms, at "
+        "most 5 % false discoveries over all sizes. That is the confidence about these two runs; what changes from one "
+        "run to the next on the same machine, only more runs can tell.",
+        style="dim",
+    )
+
+
+def _series_table(rows: list[SeriesDifference]) -> Table:
+    table = Table(title="Run 2 against run 1", title_justify="left", title_style="bold")
+    for name in ("Link", "Test", "Series"):
+        table.add_column(name)
+    for name in ("Sizes", "Better", "Worse", "Typical ratio", "Most different"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        most = f"{text.times(row.extreme.goodness.estimate)} at {text.size(row.extreme.size_bytes)}"
+        colour = "green" if row.better > row.worse else "red" if row.worse > row.better else ""
+        typical = text.times(row.typical)
+        table.add_row(
+            *_names(row.key),
+            *(str(row.sizes), str(row.better), str(row.worse)),
+            *(f"[{colour}]{typical}[/]" if colour else typical, most),
+        )
+    return table
+
+
+def _size_table(found: list[Difference]) -> Table:
+    table = Table(title="Every size", title_justify="left", title_style="bold")
+    for name in ("Link", "Test", "Series"):
+        table.add_column(name)
+    for name in ("Size", "Run 1", "Run 2", "Ratio (95 % confidence)", "Significant"):
+        table.add_column(name, justify="right")
+    for row in found:
+        table.add_row(
+            *_names(row.key),
+            text.size(row.size_bytes),
+            text.quantity(row.first.median, row.unit),
+            text.quantity(row.second.median, row.unit),
+            text.times_range(row.goodness),
+            "yes" if row.significant else "no",
+        )
+    return table
+
+
+def _names(key: SeriesKey) -> tuple[str, str, str]:
+    metric = "" if not key.metric.startswith("cpu_") else f" ({key.metric})"
+    return escape(key.link), escape(key.test + metric), escape(f"{key.interconnect} {key.variant}")
