@@ -8,6 +8,7 @@ processes exists besides. A record whose process has ended is dead: it is listed
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -69,15 +70,24 @@ def create(name: str, links: Sequence[LinkProfile], names: Sequence[str]) -> Rec
     """Make a persistent fabric and its record. FabricError if the name is taken or the machine cannot."""
     _check_name(name)
     directory = _writable_directory()
-    path = directory / f"{name}.json"
+    with _alone_in(directory):
+        return _create(name, links, names, directory / f"{name}.json")
+
+
+def _create(name: str, links: Sequence[LinkProfile], names: Sequence[str], path: Path) -> Record:
     existing = find(name)
     if existing is not None and existing.alive:
         raise FabricError(f"there is a fabric {name} already; choose another name or run: rocelab fabric down {name}")
     if existing is not None:
         _forget(existing)
+    socket_path = path.with_suffix(".sock")
     # Left by a fabric that ended before its record was written: nothing else makes files here.
-    path.with_suffix(".sock").unlink(missing_ok=True)
-    fabric, keeper = emulated.up_persistent(links, names, name=name, socket_path=path.with_suffix(".sock"))
+    socket_path.unlink(missing_ok=True)
+    try:
+        fabric, keeper = emulated.up_persistent(links, names, name=name, socket_path=socket_path)
+    except BaseException:
+        socket_path.unlink(missing_ok=True)
+        raise
     with fabric:
         record = Record(name, keeper, _now(), fabric.links, fabric.nodes, path)
     try:
@@ -163,6 +173,17 @@ def _running(*, all_keepers: bool = False) -> Iterator[Leftover]:
         owner = Identity.parse(tie.removeprefix("owner=")) if tie.startswith("owner=") else None
         kind: Literal["persistent", "run"] = "run" if owner else "persistent"
         yield Leftover(words[at + 1], keeper, kind, owner if owner and owner.alive() else None)
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """One maker at a time, or two could take the same name. The lock goes with the process that has it."""
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
 
 
 def _check_name(name: str) -> None:

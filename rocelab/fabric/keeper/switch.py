@@ -18,6 +18,8 @@ from typing import Any
 from rocelab.fabric.keeper import channel, kernel, node
 from rocelab.fabric.keeper.children import ChildWatch, reap
 
+#: A node that somebody stopped must not keep the switch from seeing that its owner is gone.
+_PASS_ON_LIMIT_S = 5.0
 _HINT_REPORT = "This is not expected; please report it with the output of `rocelab doctor`."
 
 
@@ -70,6 +72,7 @@ def _start_node(wanted: dict[str, Any], specification: dict[str, Any]) -> _NodeH
         raise kernel.KernelError(
             str(answer.get("error")), int(answer.get("errno", 0)), str(answer.get("hint", _HINT_REPORT))
         )
+    ours.settimeout(_PASS_ON_LIMIT_S)
     return _NodeHandle(wanted["name"], ours, files[0])
 
 
@@ -159,7 +162,7 @@ def _pass_on(state: _Switch, message: dict[str, Any], data: bytes, files: list[i
     try:
         channel.forward(handle.requests, data, files)
     except OSError as error:
-        _answer(files, {"error": f"node {handle.name} is gone ({error.strerror})"})
+        _answer(files, {"error": f"node {handle.name} does not answer ({error.strerror or error})"})
 
 
 def _answer(files: list[int], message: dict[str, Any]) -> None:

@@ -208,13 +208,13 @@ def test_killing_the_guard_ends_the_fabric(can_emulate: None) -> None:
 
 def test_nothing_of_a_refused_fabric_is_left(can_emulate: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # A hardware address that the kernel refuses, after the nodes and their link were made.
-    monkeypatch.setattr("rocelab.fabric.plan.specification", _with_a_bad_address(plan.specification))
+    monkeypatch.setattr("rocelab.fabric.plan.specification", with_a_bad_address(plan.specification))
     with pytest.raises(FabricError, match="setting up eth0 of node0: Cannot assign requested address"):
         emulated.up([DIRECT], name="refused-fabric")
     assert processes_naming("refused-fabric") == set()
 
 
-def _with_a_bad_address(real: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def with_a_bad_address(real: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     def specification(*arguments: object) -> dict[str, Any]:
         made = real(*arguments)
         made["nodes"][0]["ports"][0]["mac"] = "01:00:00:00:00:01"  # a group address

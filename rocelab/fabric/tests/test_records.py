@@ -13,11 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.fabric import emulated, records
+from rocelab.fabric import emulated, plan, records
 from rocelab.fabric.base import FabricError
 from rocelab.fabric.process import Identity, identity
 from rocelab.fabric.tests.conftest import DIRECT
-from rocelab.fabric.tests.test_emulated import namespaces_of, output_on, processes_in, processes_naming
+from rocelab.fabric.tests.test_emulated import (
+    namespaces_of,
+    output_on,
+    processes_in,
+    processes_naming,
+    with_a_bad_address,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +79,31 @@ def test_names_are_taken_once_and_checked(can_emulate: None) -> None:
             records.create(bad, [DIRECT], ["a", "b"])
     with pytest.raises(FabricError, match="there is no fabric 'other'; there are: taken"):
         records.get("other")
+
+
+@pytest.mark.fabric
+def test_of_two_makers_at_once_one_gets_the_name(can_emulate: None, runtime: Path) -> None:
+    script = (
+        "from pathlib import Path; from rocelab.fabric import records; from rocelab.fabric.base import LinkProfile\n"
+        f"records._directories = lambda: [Path({str(runtime)!r})]\n"
+        "records.create('wanted', [LinkProfile('direct', 'direct')], ['left', 'right'])\n"
+    )
+    makers = [subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [maker.communicate(timeout=60)[1] for maker in makers]
+    assert sorted(maker.returncode for maker in makers) == [0, 1], said
+    assert "there is a fabric wanted already" in "".join(said)
+    with records.get("wanted").attach() as fabric:
+        assert output_on(fabric, fabric.nodes[0], "uname", "-n") == "left\n"
+
+
+@pytest.mark.fabric
+def test_a_fabric_that_cannot_be_made_leaves_no_file(
+    can_emulate: None, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocelab.fabric.plan.specification", with_a_bad_address(plan.specification))
+    with pytest.raises(FabricError, match="setting up eth0 of a"):
+        records.create("never", [DIRECT], ["a", "b"])
+    assert list(runtime.iterdir()) == []
 
 
 @pytest.mark.fabric
