@@ -73,7 +73,7 @@ def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
         summary = f"The claim is about the link profile {wanted}, and this run has {have}."
         return Judgement(claim, Verdict.NOT_CHECKABLE, summary)
     finding = _judge_comparison(rule, link_id, table, rule.reference)
-    notes = [f"Judged on the link profile '{link_id}'."]
+    notes = [f"Judged on the link profile '{link_id}'."] if finding.evidence else []
     if rule.also is not None and finding.evidence:
         other = _judge_comparison(rule, link_id, table, rule.also)
         notes.append(f"Held against {rule.also.name} instead, it is {other.verdict}: {text.lower_first(other.summary)}")

@@ -166,15 +166,15 @@ def _evidence_table(judgement: Judgement) -> DataTable:
     rows = tuple(
         (
             text.size(row.size_bytes),
+            row.counts_as,
+            text.times_range(row.ratio),
             text.quantity_range(row.subject, row.unit),
             text.quantity_range(row.reference, row.unit),
-            text.times_range(row.ratio),
-            row.counts_as,
         )
         for row in judgement.evidence
     )
     ratio = f"{judgement.subject_name} / {judgement.reference_name}"
-    head = ("Message size", judgement.subject_name, judgement.reference_name, ratio, "Counts as")
+    head = ("Message size", "Counts as", ratio, judgement.subject_name, judgement.reference_name)
     return DataTable(f"Numbers behind claim {judgement.claim.id}", head, rows)
 
 
