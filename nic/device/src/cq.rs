@@ -11,12 +11,6 @@ use crate::error::Error;
 use crate::events::AsyncEventKind;
 use crate::nic::Nic;
 
-/// A poll that found nothing this often in a row lets other threads run: where processes outnumber
-/// processors, the peer may be waiting for this one.
-const POLLS_BEFORE_YIELD: u32 = 64;
-/// From then on, one in so many polls does.
-const POLLS_PER_YIELD: u32 = 16;
-
 /// When the next completion raises an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Armed {
@@ -44,8 +38,6 @@ pub struct Cq {
     users: AtomicU32,
     /// Whether `poll` may find something without running the engine.
     has_some: AtomicBool,
-    /// Polls in a row that found nothing.
-    idle_polls: AtomicU32,
 }
 
 impl Cq {
@@ -68,7 +60,6 @@ impl Cq {
             ring: Mutex::new(ring),
             users: AtomicU32::new(0),
             has_some: AtomicBool::new(false),
-            idle_polls: AtomicU32::new(0),
         })
     }
 
@@ -106,20 +97,7 @@ impl Cq {
             return count;
         }
         self.nic.run_inline();
-        let count = self.take(limit, &mut out);
-        if count == 0 {
-            self.note_idle_poll();
-        }
-        count
-    }
-
-    fn note_idle_poll(&self) {
-        // Not exact when threads poll together, and need not be.
-        let polls = self.idle_polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.idle_polls.store(polls, Ordering::Relaxed);
-        if polls > POLLS_BEFORE_YIELD && polls.is_multiple_of(POLLS_PER_YIELD) {
-            std::thread::yield_now();
-        }
+        self.take(limit, &mut out)
     }
 
     fn take(&self, limit: usize, out: &mut impl FnMut(Completion)) -> usize {

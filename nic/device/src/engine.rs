@@ -61,8 +61,8 @@ impl Engine {
     }
 
     /// One round: timers, packets in, packets out. Acknowledgements may wait for company in a round
-    /// that brought something; the next empty one sends them.
-    pub(crate) fn run(&mut self, now: Instant) {
+    /// that brought something; the next empty one sends them. Returns how many packets came.
+    pub(crate) fn run(&mut self, now: Instant) -> usize {
         self.expire(now);
         let received = self.receive(now, false);
         let mode = if received == 0 {
@@ -71,6 +71,7 @@ impl Engine {
             AckMode::Hold
         };
         self.transmit(now, mode);
+        received
     }
 
     /// A round of the background thread, which has no reply of the program to wait for: an

@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod events;
 mod exit;
+mod idle;
 mod list;
 mod memory;
 mod nic;

@@ -15,6 +15,7 @@ use crate::engine::{AckMode, Engine};
 use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
+use crate::idle::Idleness;
 use crate::list::{DeviceInfo, GidEntry};
 use crate::memory::{Access, MemoryRegion, Pd};
 use crate::port::Ports;
@@ -112,6 +113,7 @@ pub struct Nic {
     info: DeviceInfo,
     engine: Mutex<Engine>,
     progress: Progress,
+    idleness: Idleness,
     events: Arc<EventQueue>,
 }
 
@@ -126,6 +128,7 @@ impl Nic {
             info: info.clone(),
             engine: Mutex::new(Engine::new(Arc::clone(&events))),
             progress: Progress::new()?,
+            idleness: Idleness::default(),
             events,
         });
         exit::remember(&nic);
@@ -302,12 +305,13 @@ impl Nic {
     /// One round on the program's own thread, unless another thread is at it.
     pub(crate) fn run_inline(&self) {
         self.progress.note_round();
-        let Ok(mut engine) = self.engine.try_lock() else {
-            return;
-        };
-        let now = now();
-        engine.run(now);
-        self.after(&engine, now);
+        let mut received = 0;
+        if let Ok(mut engine) = self.engine.try_lock() {
+            let now = now();
+            received = engine.run(now);
+            self.after(&engine, now);
+        }
+        self.idleness.note_poll(received > 0);
     }
 
     /// One round of a thread that is going to wait for packets. Returns when it is wanted again.
@@ -341,6 +345,19 @@ impl Nic {
             if let Some(socket) = &port.socket {
                 waiter.add(&socket.as_fd(), token as u64, Interest::READ)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Takes all sockets out of `waiter`.
+    pub(crate) fn unwatch(&self, waiter: &Waiter) -> io::Result<()> {
+        let engine = self.engine();
+        let sockets = engine
+            .ports()
+            .iter()
+            .filter_map(|port| port.socket.as_ref());
+        for socket in sockets {
+            waiter.remove(&socket.as_fd())?;
         }
         Ok(())
     }
