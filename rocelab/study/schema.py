@@ -1,0 +1,118 @@
+"""What a study file may say. Every key is explained in docs/studies.md; units are in the names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
+
+from rocelab.fabric.base import LinkProfile
+from rocelab.tools.base import Test
+
+STUDY_SCHEMA_VERSION = 1
+SIZE_MAX_BYTES = 1 << 30
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
+SizeBytes = Annotated[int, Field(ge=1, le=SIZE_MAX_BYTES)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SizeRange(_Table):
+    """`{ from = 1, to = 1024 }`: 1, 2, 4, ... 1024; another factor than 2 may be given."""
+
+    first_bytes: SizeBytes = Field(alias="from")
+    last_bytes: SizeBytes = Field(alias="to")
+    factor: Annotated[int, Field(ge=2, le=1024)] = 2
+
+    def sizes_bytes(self) -> tuple[int, ...]:
+        """Every size of the range, ascending."""
+        sizes = []
+        size_bytes = self.first_bytes
+        while size_bytes <= self.last_bytes:
+            sizes.append(size_bytes)
+            size_bytes *= self.factor
+        return tuple(sizes)
+
+
+def _kind_of_sizes(value: Any) -> str:
+    return "range" if isinstance(value, dict | SizeRange) else "list"
+
+
+Sizes = Annotated[
+    Annotated[SizeRange, Tag("range")] | Annotated[list[SizeBytes], Tag("list"), Field(min_length=1)],
+    Discriminator(_kind_of_sizes),
+]
+
+
+class FabricTable(_Table):
+    """`[fabric]`: where the study runs."""
+
+    kind: Literal["emulated"] = "emulated"
+    nodes: Literal[2] = 2
+
+
+class LinkTable(_Table):
+    """`[[link]]`: one kind of link between the nodes."""
+
+    id: Name
+    kind: Literal["direct", "bridge"]
+    mtu_bytes: Annotated[int, Field(ge=576, le=65535)] = 1500
+    rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
+    queue_bytes: PositiveInt | None = None
+
+    def profile(self) -> LinkProfile:
+        """The same for the fabric."""
+        return LinkProfile(
+            id=self.id,
+            kind=self.kind,
+            mtu_bytes=self.mtu_bytes,
+            rate_mbps=self.rate_mbps,
+            queue_bytes=self.queue_bytes,
+        )
+
+
+class TestTable(_Table):
+    """`[[test]]`: one test, its sizes, and who takes part."""
+
+    __test__ = False  # not a test of ours, whatever pytest makes of the name
+
+    test: Test
+    sizes_bytes: Sizes
+    variants: Annotated[Mapping[str, list[str]], Field(min_length=1)]
+    point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
+    links: list[str] | None = None
+    repetitions: Annotated[int, Field(ge=1, le=1000)] | None = None
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The sizes, ascending."""
+        if isinstance(self.sizes_bytes, SizeRange):
+            return self.sizes_bytes.sizes_bytes()
+        return tuple(sorted(set(self.sizes_bytes)))
+
+
+class Study(_Table):
+    """The whole file."""
+
+    version: Literal[1] = Field(alias="schema")
+    id: Name
+    title: Annotated[str, Field(min_length=1)]
+    description: str = ""
+    claims: list[str] = []
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 10
+    seed: Annotated[int, Field(ge=0)] = 1
+    time_limit_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 30.0
+    fabric: FabricTable = FabricTable()
+    link: Annotated[list[LinkTable], Field(min_length=1)]
+    test: Annotated[list[TestTable], Field(min_length=1)]
+
+    def links_of(self, test: TestTable) -> tuple[LinkTable, ...]:
+        """The links that a test runs on: those it names, or all."""
+        return tuple(link for link in self.link if test.links is None or link.id in test.links)
+
+    def repetitions_of(self, test: TestTable) -> int:
+        """How often a test is repeated."""
+        return self.repetitions if test.repetitions is None else test.repetitions

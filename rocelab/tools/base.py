@@ -1,0 +1,177 @@
+"""What every benchmark program is to the rest of rocelab: a method that measures one thing at one size.
+
+A method builds the command lines of its two ends and reads what they printed. It starts nothing: the runner does,
+so a method is tested with recorded output alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+Test = Literal["latency", "bandwidth", "bidirectional-bandwidth"]
+TESTS: tuple[Test, ...] = ("latency", "bandwidth", "bidirectional-bandwidth")
+
+#: The value that a test is about; also the metric of a sample that failed.
+MAIN_METRIC: Mapping[Test, tuple[str, str]] = {
+    "latency": ("latency_us", "us"),
+    "bandwidth": ("bandwidth_mbps", "Mbps"),
+    "bidirectional-bandwidth": ("bandwidth_mbps", "Mbps"),
+}
+
+
+class ToolError(Exception):
+    """A program's output is not what a good run prints. The text says what is wrong, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A program that has to be there: its name (or path) and what to do when it is not."""
+
+    name: str
+    package: str | None = None
+    """The Debian package that has it."""
+    remedy: str | None = None
+    """How to get it where no package has it."""
+
+    @property
+    def path(self) -> str | None:
+        """Where it is, or None."""
+        return shutil.which(self.name)
+
+    @property
+    def advice(self) -> str:
+        """What to do when it is missing."""
+        if self.package is not None:
+            return f"apt-get install {self.package}"
+        return self.remedy or "install it"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One step, as a method needs it. `messages` is how many go each way in the timed region."""
+
+    size_bytes: int
+    messages: int
+    server_address: str
+    client_interface: str
+    server_interface: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one end printed, and how it ended (negative: killed by that signal)."""
+
+    stdout: str
+    stderr: str
+    exit_status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One measured value of a step."""
+
+    metric: str
+    unit: str
+    statistic: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a good run says. `active_s` and `moved_bytes` (both ways together) are what CPU time is related to."""
+
+    values: tuple[Value, ...]
+    messages: int
+    moved_bytes: int
+    active_s: float
+    params: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+
+class Method(Protocol):
+    """How one program measures one test in one variant."""
+
+    @property
+    def tool(self) -> str:
+        """The program's name, as samples state it."""
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """Everything it needs on both ends."""
+
+    @property
+    def messages_min(self) -> int:
+        """Fewer than this the program does not take, or cannot sum up."""
+
+    @property
+    def message_us(self) -> float:
+        """About what a message costs besides its bytes, for planning only."""
+
+    @property
+    def overhead_s(self) -> float:
+        """About how long a step takes besides its timed region, for planning only."""
+
+    @property
+    def server_ends(self) -> bool:
+        """The server ends by itself after one client; else it has to be stopped."""
+
+    def server(self, request: Request) -> Sequence[str]:
+        """The command line of the end that is started first and listens on `request.port`."""
+
+    def client(self, request: Request) -> Sequence[str]:
+        """The command line of the end that connects and reports."""
+
+    def read(self, request: Request, client: Output, server: Output) -> Reading:
+        """The values, or ToolError if this was not a good run."""
+
+
+@functools.cache
+def package_version(package: str) -> str | None:
+    """Version of an installed Debian package; None where there is no dpkg or no such package."""
+    try:
+        done = subprocess.run(
+            ["dpkg-query", "--show", "--showformat=${Version}", package],  # noqa: S607 -- wherever the system has it
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+@functools.cache
+def printed_version(*argv: str) -> str | None:
+    """The first line that a program prints about its version; None if it cannot be run."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[0].strip() if lines else None
+
+
+def check_exit(client: Output, server: Output) -> None:
+    """Raise ToolError with the last words of an end that did not succeed. The server's reason comes first."""
+    for end, output in (("server", server), ("client", client)):
+        if output.exit_status != 0:
+            raise ToolError(f"the {end} {describe_exit(output.exit_status)}: {last_words(output)}")
+
+
+def describe_exit(exit_status: int) -> str:
+    """``ended with exit status 1`` or ``was killed by signal 9``."""
+    if exit_status < 0:
+        return f"was killed by signal {-exit_status}"
+    return f"ended with exit status {exit_status}"
+
+
+def last_words(output: Output, lines: int = 3) -> str:
+    """The end of what a program said, errors first, on one line."""
+    said = output.stderr.strip() or output.stdout.strip()
+    return " / ".join(line.strip() for line in said.splitlines()[-lines:] if line.strip()) or "it said nothing"

@@ -1,0 +1,98 @@
+"""The interconnects that can be compared: which methods each has, by test and variant. Data, not code paths."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocelab.tools import sock
+from rocelab.tools.base import TESTS, Executable, Method, Test, package_version, printed_version
+from rocelab.tools.iperf3 import Iperf3
+from rocelab.tools.perftest import Operation, Perftest
+from rocelab.tools.qperf import QperfLatency
+from rocelab.tools.sock import Sock
+
+_OPERATIONS: tuple[Operation, ...] = ("send", "write", "read")
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """One way for two programs to talk."""
+
+    id: str
+    title: str
+    methods: Mapping[tuple[Test, str], Method]
+
+    def variants(self, test: str) -> tuple[str, ...]:
+        """The variants that this interconnect has for a test."""
+        return tuple(variant for of_test, variant in self.methods if of_test == test)
+
+
+def _tcp() -> Interconnect:
+    return Interconnect(
+        "tcp",
+        "TCP sockets",
+        {
+            ("latency", "blocking"): Sock("latency", "blocking"),
+            ("latency", "busy-poll"): Sock("latency", "busy-poll"),
+            ("latency", "blocking-qperf"): QperfLatency(),
+            ("bandwidth", "blocking"): Iperf3("bandwidth"),
+            ("bandwidth", "busy-poll"): Sock("bandwidth", "busy-poll"),
+            ("bidirectional-bandwidth", "blocking"): Iperf3("bidirectional-bandwidth"),
+            ("bidirectional-bandwidth", "busy-poll"): Sock("bidirectional-bandwidth", "busy-poll"),
+        },
+    )
+
+
+def _soft_roce() -> Interconnect:
+    runner, rate = urxe(), cycles_per_us()
+    methods: dict[tuple[Test, str], Method] = {
+        (test, operation): Perftest(operation, test, runner, cycles_per_us=rate)
+        for test in TESTS
+        for operation in _OPERATIONS
+    }
+    return Interconnect("soft-roce", "Soft RoCE (urxe)", methods)
+
+
+_MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce}
+INTERCONNECTS: tuple[str, ...] = tuple(_MAKERS)
+
+
+@functools.cache
+def interconnect(name: str) -> Interconnect:
+    """The interconnect of that name, which has to be one of INTERCONNECTS."""
+    return _MAKERS[name]()
+
+
+@functools.cache
+def urxe() -> Executable:
+    """Where urxe is: $ROCELAB_URXE, then the checkout's release build, then PATH."""
+    built = Path(__file__).resolve().parents[2] / "nic" / "target" / "release" / "urxe"
+    candidates = (os.environ.get("ROCELAB_URXE"), str(built), "urxe")
+    found = next((name for name in candidates if name and shutil.which(name)), "urxe")
+    return Executable(found, remedy="build it with `make build`, or name it in $ROCELAB_URXE")
+
+
+@functools.cache
+def cycles_per_us() -> float | None:
+    """Rate of the cycle counter, measured once for 0.2 s; None where there is none or rocelab-sock is missing."""
+    try:
+        done = subprocess.run([sock.program().name, "clock"], capture_output=True, text=True, check=True, timeout=10)
+        rate = float(json.loads(done.stdout)["cycles_per_us"])
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        return None
+    return rate if rate > 0 else None
+
+
+def version(executable: Executable) -> str | None:
+    """The version of a program: of its Debian package, else what it prints itself."""
+    if executable.package is not None and (installed := package_version(executable.package)) is not None:
+        return installed
+    printed = printed_version(executable.name, "--version")
+    return printed.removeprefix(Path(executable.name).name).strip(" ,") or None if printed else None

@@ -1,0 +1,135 @@
+"""perftest: Debian's own ib_send_lat, ib_write_bw and so on, one message size a run.
+
+Why not ``-a``, which runs all sizes in one process: it starts at 2 bytes, goes on to 8 MiB, uses the same number of
+iterations for all of them (4 MiB at 1 Gbps takes 10,000 times as long as 64 B), and the sizes of one interconnect
+could not be interleaved with those of another.
+
+perftest finds out how fast the cycle counter runs by watching it for 0.22 s, for every size that it prints. Latency
+tests can print cycles instead (``-C``), and then the rate is measured once a run and not a thousand times. Bandwidth
+tests cannot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rocelab.tools.base import Executable, Output, Reading, Request, Test, ToolError, Value, check_exit, last_words
+
+Operation = Literal["send", "write", "read"]
+
+_NUMBERS = re.compile(r"^\s*(\d+)((?:\s+-?\d+(?:\.\d+)?)+)\s*$", re.MULTILINE)
+_MIB: Final = 1 << 20
+_MBPS: Final = 1e6
+#: Both columns are printed with a fixed number of digits: MiB/s is the exact one from here on, messages/s below.
+_EXACT_FROM_BYTES: Final = 4096
+#: Two decimals of MiB/s and six of millions of messages a second still agree this well in the middle.
+_COLUMNS_AGREE_WITHIN: Final = 0.05
+_COLUMNS_COMPARED: Final = range(1024, 65537)
+_CALIBRATION_S: Final = 0.22
+
+
+@dataclass(frozen=True)
+class Perftest:
+    """One perftest program on the RDMA device of the step's network interface."""
+
+    operation: Operation
+    test: Test
+    runner: Executable
+    """What gives the program its device: `urxe run --` in front of it."""
+    device_prefix: str = "urxe_"
+    cycles_per_us: float | None = None
+    """Rate of the counter that perftest reads; None: perftest finds out itself, 0.22 s a step."""
+    messages_min: int = 5
+    message_us: float = 2.5
+    server_ends: bool = True
+
+    @property
+    def tool(self) -> str:
+        """Such as ``ib_send_lat``."""
+        return f"ib_{self.operation}_{'lat' if self.test == 'latency' else 'bw'}"
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """The program and what gives it its device."""
+        return (Executable(self.tool, package="perftest"), self.runner)
+
+    @property
+    def overhead_s(self) -> float:
+        """Start, connection set-up and, if it does so, finding the rate of the cycle counter."""
+        return 0.1 + (0 if self._prints_cycles else _CALIBRATION_S)
+
+    @property
+    def _prints_cycles(self) -> bool:
+        return self.test == "latency" and self.cycles_per_us is not None
+
+    def server(self, request: Request) -> Sequence[str]:
+        """Serves one client."""
+        return self._command(request, request.server_interface)
+
+    def client(self, request: Request) -> Sequence[str]:
+        """The same options, and the server's address."""
+        return [*self._command(request, request.client_interface), request.server_address]
+
+    def _command(self, request: Request, interface: str) -> list[str]:
+        options = {
+            "latency": ["-C"] if self._prints_cycles else [],
+            # The peak is found by comparing every pair of messages: seconds of CPU time for a number nobody uses.
+            "bandwidth": ["--noPeak"],
+            "bidirectional-bandwidth": ["--noPeak", "--bidirectional"],
+        }[self.test]
+        return [
+            *(self.runner.name, "run", "--", self.tool),
+            *("-d", f"{self.device_prefix}{interface}", "-x", "0", "-F", "-p", str(request.port)),
+            *("-s", str(request.size_bytes), "-n", str(request.messages)),
+            *options,
+        ]
+
+    def read(self, request: Request, client: Output, server: Output) -> Reading:
+        """The client's one line of numbers."""
+        check_exit(client, server)
+        for found in _NUMBERS.finditer(client.stdout):
+            if int(found[1]) == request.size_bytes:
+                numbers = [float(number) for number in found[2].split()]
+                break
+        else:
+            raise ToolError(f"{self.tool} printed no line for {request.size_bytes} bytes: {last_words(client)}")
+        if int(numbers[0]) != request.messages:
+            raise ToolError(f"{self.tool} reports {numbers[0]:g} iterations, {request.messages} were asked for")
+        if self.test == "latency":
+            return self._read_latency(request, numbers[1:])
+        return self._read_bandwidth(request, numbers[1:])
+
+    def _read_latency(self, request: Request, columns: Sequence[float]) -> Reading:
+        names = ("min", "max", "median", "mean", "stdev", "p99", "p99.9")
+        if len(columns) != len(names):
+            raise ToolError(f"{self.tool} printed {len(columns)} latencies instead of {len(names)}")
+        per_us = self.cycles_per_us if self._prints_cycles and self.cycles_per_us else 1.0
+        by_name = {name: column / per_us for name, column in zip(names, columns, strict=True)}
+        if by_name["min"] <= 0:
+            raise ToolError(f"{self.tool} reports a latency of {by_name['min']:g} us")
+        values = tuple(Value("latency_us", "us", name, by_name[name]) for name in ("median", "mean", "p99", "min"))
+        # A READ is a round trip by nature; SEND and WRITE are reported as half of one.
+        ways = 1 if self.operation == "read" else 2
+        active_s = by_name["mean"] * ways * request.messages / 1e6
+        return Reading(values, request.messages, ways * request.messages * request.size_bytes, active_s)
+
+    def _read_bandwidth(self, request: Request, columns: Sequence[float]) -> Reading:
+        if len(columns) != 3:
+            raise ToolError(f"{self.tool} printed {len(columns)} columns of bandwidth instead of 3")
+        size_bytes = request.size_bytes
+        by_bytes = columns[1] * _MIB
+        by_messages = columns[2] * 1e6 * size_bytes
+        if size_bytes in _COLUMNS_COMPARED and abs(by_bytes - by_messages) > _COLUMNS_AGREE_WITHIN * by_bytes:
+            raise ToolError(f"{self.tool} contradicts itself: {columns[1]} MiB/s and {columns[2]} million messages/s")
+        bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
+        if bytes_per_s <= 0:
+            raise ToolError(f"{self.tool} reports a bandwidth of 0")
+        moved_bytes = size_bytes * request.messages * (1 if self.test == "bandwidth" else 2)
+        values = (
+            Value("bandwidth_mbps", "Mbps", "mean", bytes_per_s * 8 / _MBPS),
+            Value("message_rate_per_s", "1/s", "mean", bytes_per_s / size_bytes),
+        )
+        return Reading(values, request.messages, moved_bytes, moved_bytes / bytes_per_s)

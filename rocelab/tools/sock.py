@@ -1,0 +1,86 @@
+"""rocelab-sock, our own socket benchmark: what no existing tool does (docs/tools.md says which cases these are)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rocelab.tools.base import Executable, Output, Reading, Request, Test, ToolError, Value, check_exit
+
+_NAMES = {"latency": "latency", "bandwidth": "bandwidth", "bidirectional-bandwidth": "bidirectional"}
+_STATISTICS = {"p50": "median", "mean": "mean", "p99": "p99", "min": "min"}
+#: Part of the timed messages that go before them, so that caches, windows and clocks have settled.
+_WARMUP_PART = 10
+
+
+@functools.cache
+def program() -> Executable:
+    """Where rocelab-sock is: $ROCELAB_SOCK, then the checkout's build, then PATH."""
+    built = Path(__file__).resolve().parents[2] / "bench" / "build" / "rocelab-sock"
+    candidates = (os.environ.get("ROCELAB_SOCK"), str(built), "rocelab-sock")
+    found = next((name for name in candidates if name and shutil.which(name)), "rocelab-sock")
+    return Executable(found, remedy="build it with `make -C bench`, or name it in $ROCELAB_SOCK")
+
+
+@dataclass(frozen=True)
+class Sock:
+    """Plain TCP or UDP sockets, either waiting in the kernel or asking again and again."""
+
+    test: Test
+    waiting: Literal["blocking", "busy-poll"]
+    protocol: Literal["tcp", "udp"] = "tcp"
+    tool: str = "rocelab-sock"
+    messages_min: int = 5
+    message_us: float = 3.0
+    overhead_s: float = 0.03
+    server_ends: bool = True
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """rocelab-sock itself."""
+        return (program(),)
+
+    def server(self, request: Request) -> Sequence[str]:
+        """Serves one client."""
+        return [program().name, "server", "--port", str(request.port)]
+
+    def client(self, request: Request) -> Sequence[str]:
+        """Brings the whole job, also the server's part."""
+        return [
+            *(program().name, "client", request.server_address, "--port", str(request.port)),
+            *("--protocol", self.protocol, "--test", _NAMES[self.test], "--waiting", self.waiting),
+            *("--size", str(request.size_bytes), "--messages", str(request.messages)),
+            *("--warmup", str(max(1, request.messages // _WARMUP_PART))),
+        ]
+
+    def read(self, request: Request, client: Output, server: Output) -> Reading:
+        """Its JSON. It has compared the content of messages itself and fails if any was wrong."""
+        check_exit(client, server)
+        try:
+            report: dict[str, Any] = json.loads(client.stdout)
+            messages = int(report["messages"])
+            if int(report["size_bytes"]) != request.size_bytes or messages != request.messages:
+                raise ToolError("rocelab-sock reports another size or number of messages than it was asked for")
+            # The messages before the timed region cost CPU time too, so the time related to it covers them.
+            active_s = float(report["client"]["elapsed_s"]) * (1 + int(report["warmup_messages"]) / messages)
+            values = self._values(report)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ToolError(f"rocelab-sock printed something else than its report: {error!r}") from error
+        ways = 1 if self.test == "bandwidth" else 2
+        moved_bytes = request.size_bytes * (messages + int(report["warmup_messages"])) * ways
+        return Reading(values, messages, moved_bytes, active_s, {"lost_messages": int(report.get("lost_messages", 0))})
+
+    def _values(self, report: dict[str, Any]) -> tuple[Value, ...]:
+        if self.test == "latency":
+            latency = report["latency_us"]
+            return tuple(Value("latency_us", "us", name, float(latency[key])) for key, name in _STATISTICS.items())
+        return (
+            Value("bandwidth_mbps", "Mbps", "mean", float(report["bandwidth_mbps"])),
+            Value("message_rate_per_s", "1/s", "mean", float(report["message_rate_per_s"])),
+        )
