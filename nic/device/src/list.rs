@@ -82,7 +82,7 @@ impl DeviceInfo {
             netdev: interface.name.clone(),
             ifindex: interface.index,
             netdev_mtu_bytes: interface.mtu_bytes,
-            is_up: interface.running || interface.loopback,
+            is_up: interface.carrier,
             guid: guid(interface, gids[0].gid),
             gids,
         })

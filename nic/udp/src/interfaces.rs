@@ -36,8 +36,8 @@ pub struct Interface {
     pub mac: Option<[u8; 6]>,
     /// Switched on (IFF_UP of linux/if.h).
     pub up: bool,
-    /// Packets can be sent: up, and the link has a carrier (IFF_RUNNING).
-    pub running: bool,
+    /// The link has a carrier (IFF_LOWER_UP). IFF_RUNNING says so up to a second later, when packets long pass.
+    pub carrier: bool,
     /// Reaches this host only (IFF_LOOPBACK).
     pub loopback: bool,
     /// The link's state as RFC 2863 sees it, in words: "up", "down", "lower layer down", "unknown"
@@ -129,7 +129,7 @@ fn interface(link: &LinkMessage) -> Interface {
         mtu_bytes: 0,
         mac: None,
         up: flags.contains(LinkFlags::Up),
-        running: flags.contains(LinkFlags::Running),
+        carrier: flags.contains(LinkFlags::LowerUp),
         loopback: flags.contains(LinkFlags::Loopback),
         link_state: "unknown",
         addresses: Vec::new(),
