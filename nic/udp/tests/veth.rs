@@ -402,7 +402,7 @@ fn interfaces_are_those_of_the_namespace() {
         assert_eq!((left.mtu_bytes, left.mac), (4200, Some([2, 0, 0, 0, 0, 1])));
         // The other end is down.
         assert!(
-            left.up && !left.running && left.link_state == "lower layer down",
+            left.up && !left.carrier && left.link_state == "lower layer down",
             "{left:?}"
         );
         let find = |ip: &str| {
