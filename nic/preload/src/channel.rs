@@ -2,9 +2,10 @@
 //! acknowledged every event it got.
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use urxe_device::CompletionChannel;
 
 use crate::abi::*;
@@ -21,7 +22,7 @@ pub(crate) struct Unacknowledged {
 
 impl Unacknowledged {
     fn lock(&self) -> MutexGuard<'_, u32> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        self.count.lock()
     }
 
     /// The program got one.
@@ -41,10 +42,7 @@ impl Unacknowledged {
     pub(crate) fn wait_for_none(&self) {
         let mut left = self.lock();
         while *left > 0 {
-            left = self
-                .changed
-                .wait(left)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut left);
         }
     }
 }
@@ -77,7 +75,7 @@ pub(crate) unsafe fn state<'a>(channel: *mut ibv_comp_channel) -> &'a ChannelSta
 
 impl ChannelState {
     fn queues(&self) -> MutexGuard<'_, HashMap<u64, Listening>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 
     /// A cookie for a new queue, not used before in this process.

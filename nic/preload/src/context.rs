@@ -1,5 +1,5 @@
 //! Opening and closing a device: a full `verbs_context`, one NIC behind each.
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use urxe_device::Nic;
 
@@ -40,6 +40,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
         log::warn!("cannot open {}: {error}", info.name);
         convert::errno(&error)
     })?;
+    flush_at_exit();
     let mut vctx = verbs_context {
         sz: size_of::<verbs_context>(),
         ..verbs_context::default()
@@ -58,6 +59,20 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
     let vctx = Context::give(vctx, state);
     // SAFETY: just made.
     Ok(unsafe { &raw mut (*vctx).context })
+}
+
+/// Lets the devices send what they owe their peers when the program returns or calls exit: a peer must
+/// not take the last acknowledgement for lost because this end was quick to leave.
+fn flush_at_exit() {
+    extern "C" fn flush() {
+        urxe_device::at_exit();
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function may be called at any time. That it cannot be registered only costs a
+        // retransmission.
+        unsafe { libc::atexit(flush) };
+    });
 }
 
 /// `ibv_close_device`. Objects that the program did not destroy keep the NIC alive and are lost, as

@@ -1,6 +1,7 @@
 //! The extended completion queue: start, next, end, and a reader for each field.
 use std::ffi::{c_int, c_uint};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::abi::*;
 use crate::cq::new;
@@ -15,7 +16,7 @@ pub(crate) struct Cursor(Mutex<ibv_wc>);
 
 impl Cursor {
     fn lock(&self) -> MutexGuard<'_, ibv_wc> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,8 +3,8 @@
 //! A device of ours is made when it is first listed and stays for the life of the process, since
 //! programs keep pointers to devices after they have freed the list.
 use std::ffi::{c_char, c_int};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use urxe_device::DeviceInfo;
 
 use crate::abi::*;
@@ -33,10 +33,6 @@ impl Listed {
 
 static DEVICES: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The devices there are now, made or brought up to date.
 fn refresh() -> Vec<Listed> {
     report::start();
@@ -44,7 +40,7 @@ fn refresh() -> Vec<Listed> {
         log::warn!("cannot list the network interfaces: {error}");
         Vec::new()
     });
-    let mut known = lock(&DEVICES);
+    let mut known = DEVICES.lock();
     let (loopback, others): (Vec<_>, Vec<_>) =
         infos.into_iter().partition(|info| info.netdev == "lo");
     others
@@ -57,7 +53,7 @@ fn refresh() -> Vec<Listed> {
 /// The device of `info` among the known ones, or a new one.
 fn listed(known: &mut Vec<Listed>, info: DeviceInfo) -> Listed {
     for &device in known.iter() {
-        let mut state = lock(device.state());
+        let mut state = device.state().lock();
         if state.name == info.name && state.ifindex == info.ifindex {
             *state = info;
             return device;
@@ -108,7 +104,7 @@ pub(crate) fn put(field: &mut [c_char], text: &str) {
 pub(crate) unsafe fn info(device: *mut ibv_device) -> DeviceInfo {
     // SAFETY: by the caller's promise; ours are never freed.
     let state: &DeviceState = unsafe { Device::state(device.cast()) };
-    lock(state).clone()
+    state.lock().clone()
 }
 
 /// What our device of this name is, if there is one.
@@ -116,10 +112,10 @@ pub(crate) fn named(name: &str) -> Option<DeviceInfo> {
     let find = |devices: &[Listed]| {
         devices
             .iter()
-            .map(|device| lock(device.state()).clone())
+            .map(|device| device.state().lock().clone())
             .find(|info| info.name == name)
     };
-    let known = find(&lock(&DEVICES));
+    let known = find(&DEVICES.lock());
     known.or_else(|| find(&refresh()))
 }
 

@@ -1,8 +1,8 @@
 //! Asynchronous events: errors of queues and queue pairs, changes of the port.
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use urxe_device::{AsyncEvent, AsyncEventKind};
 
 use crate::abi::*;
@@ -24,7 +24,7 @@ unsafe impl Send for Objects {}
 
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, Objects> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn add_cq(&self, cookie: u64, cq: *mut ibv_cq) {

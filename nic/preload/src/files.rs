@@ -1,4 +1,4 @@
-//! Opening a device's files: programs read /sys/class/infiniband/<device>/... themselves, through
+//! Opening a device's files: programs read `/sys/class/infiniband/<device>/...` themselves, through
 //! libc. For a device of ours they get a memory file with the text; every other path goes to libc
 //! untouched.
 use std::ffi::{CStr, c_char, c_int, c_uint};

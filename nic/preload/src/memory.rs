@@ -2,7 +2,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
-use urxe_device::{Access, MemoryRegion, Nic, Pd};
+use parking_lot::Mutex;
+use urxe_device::{Access, Nic, Pd};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -17,9 +18,13 @@ pub(crate) struct PdState {
     pub(crate) users: Users,
 }
 
-/// What stands behind a memory region.
-struct MrState {
-    region: MemoryRegion,
+/// What stands behind a memory region. It changes when the region is registered again.
+type MrState = Mutex<Region>;
+
+/// What is not in the C struct, or must not depend on what a program writes there.
+struct Region {
+    lkey: u32,
+    base: u64,
     access: Access,
 }
 
@@ -133,13 +138,12 @@ pub(crate) unsafe fn register_iova2(
         rkey: region.rkey,
     };
     state.users.add();
-    Ok(MrHandle::give(
-        mr,
-        MrState {
-            region,
-            access: flags,
-        },
-    ))
+    let private = Region {
+        lkey: region.lkey,
+        base: iova,
+        access: flags,
+    };
+    Ok(MrHandle::give(mr, Mutex::new(private)))
 }
 
 /// `ibv_dereg_mr`.
@@ -150,8 +154,9 @@ pub(crate) unsafe fn deregister(mr: *mut ibv_mr) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
         let pd = pd_state((*mr).pd);
+        let lkey = MrHandle::state(mr).lock().lkey;
         pd.nic
-            .deregister(MrHandle::state(mr).region.lkey)
+            .deregister(lkey)
             .map_err(|error| convert::errno(&error))?;
         pd.users.remove();
         drop(MrHandle::take_back(mr));
@@ -177,29 +182,54 @@ pub(crate) unsafe fn register_again(
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (old, state) = unsafe { (&mut *mr, MrHandle::state(mr)) };
+    let (public, state) = unsafe { (&mut *mr, MrHandle::state(mr)) };
+    let mut region = state.lock();
     let changes = |flag| flags & flag != 0;
     let new_pd = if changes(IBV_REREG_MR_CHANGE_PD) {
         pd
     } else {
-        old.pd
+        public.pd
     };
-    let (new_addr, new_length) = if changes(IBV_REREG_MR_CHANGE_TRANSLATION) {
-        (addr, length)
-    } else {
-        (old.addr, old.length)
-    };
-    let access = access.cast_unsigned();
-    let new_access = if changes(IBV_REREG_MR_CHANGE_ACCESS) {
-        convert::access(access)?
-    } else {
-        state.access
-    };
-    // SAFETY: the program's pd is ours if its context is.
-    if new_pd.is_null() || unsafe { (*new_pd).context } != old.context {
+    // SAFETY: the program's protection domain is null or live, and ours if its context is.
+    if new_pd.is_null() || unsafe { (*new_pd).context } != public.context {
         return Err(Errno::INVAL);
     }
-    let _ = new_access;
-    let _ = (new_addr, new_length);
-    crate::unsupported::refuse("registering a memory region again")
+    let (addr, length, base) = if changes(IBV_REREG_MR_CHANGE_TRANSLATION) {
+        (addr, length, addr.addr() as u64)
+    } else {
+        (public.addr, public.length, region.base)
+    };
+    let access = if changes(IBV_REREG_MR_CHANGE_ACCESS) {
+        convert::access(access.cast_unsigned())?
+    } else {
+        region.access
+    };
+    // SAFETY: both are ours and live.
+    let (old_pd, new_pd_state) = unsafe { (pd_state(public.pd), pd_state(new_pd)) };
+    let host = addr.addr() as u64;
+    let keys = new_pd_state
+        .nic
+        .register(new_pd_state.pd, host, length as u64, base, access)
+        .map_err(|error| convert::errno(&error))?;
+    old_pd
+        .nic
+        .deregister(region.lkey)
+        .map_err(|error| convert::errno(&error))?;
+    new_pd_state.users.add();
+    old_pd.users.remove();
+    *region = Region {
+        lkey: keys.lkey,
+        base,
+        access,
+    };
+    *public = ibv_mr {
+        pd: new_pd,
+        addr,
+        length,
+        handle: keys.lkey,
+        lkey: keys.lkey,
+        rkey: keys.rkey,
+        ..*public
+    };
+    Ok(0)
 }

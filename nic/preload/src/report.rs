@@ -1,7 +1,9 @@
 //! What we say to a person: nothing on stderr unless `URXE_LOG` asks (`error`, `warn`, `info`,
 //! `debug`, `trace`, or a filter as `env_logger` reads it).
 use std::collections::BTreeSet;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
+
+use parking_lot::Mutex;
 
 /// Starts logging; called when a program first touches verbs.
 pub(crate) fn start() {
@@ -21,11 +23,7 @@ pub(crate) fn start() {
 pub(crate) fn unsupported(what: &'static str) {
     static SAID: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     start();
-    if SAID
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(what)
-    {
+    if SAID.lock().insert(what) {
         log::debug!(
             "the program asked for {what}, which urxe devices do not support; it gets EOPNOTSUPP"
         );

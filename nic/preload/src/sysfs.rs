@@ -1,4 +1,4 @@
-//! The files that programs read under /sys/class/infiniband/<device>: what the kernel shows for a
+//! The files that programs read under `/sys/class/infiniband/<device>`: what the kernel shows for a
 //! RoCE device, for devices that no kernel knows.
 //!
 //! Source: Documentation/ABI/stable/sysfs-class-infiniband of Linux.

@@ -1,0 +1,312 @@
+//! Debian's own programs, unmodified: over the loopback interface, and between two network
+//! namespaces. Each pair runs in namespaces of its own, so that the ports these programs use are free.
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use common::{library, shown};
+
+/// Runs in a network namespace of its own. Pieces of the script: `$PRELOAD` before a program gives it
+/// our devices, `pair SERVER -- CLIENT` runs two of them.
+struct Script {
+    name: &'static str,
+    needs: &'static [&'static str],
+    /// Where the server is, from the client's side.
+    two_namespaces: bool,
+    text: String,
+}
+
+/// Sets up one namespace (loopback), or two that are joined by a veth pair, and defines `pair`.
+const PRELUDE: &str = r#"
+set -eu
+ip link set lo up
+if [ "$TWO" = 1 ]; then
+    unshare --net sleep 60 &
+    peer=$!
+    trap 'kill $peer' EXIT
+    while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
+    ip link add eth0 type veth peer name eth0 netns "$peer"
+    at_peer() { nsenter --target "$peer" --net "$@"; }
+    ip address add 192.0.2.1/24 dev eth0
+    at_peer ip address add 192.0.2.2/24 dev eth0
+    ip link set eth0 up
+    at_peer ip link set eth0 up
+    # The kernel says "running" up to a second after it carries packets.
+    for side in '' at_peer; do
+        until $side ip -o link show eth0 | grep -q 'state UP'; do sleep 0.05; done
+    done
+    device=urxe_eth0 address=192.0.2.2
+else
+    at_peer() { "$@"; }
+    device=urxe_lo address=127.0.0.1
+fi
+preloaded() { timeout --kill-after=1 60 env LD_PRELOAD="$LIBRARY" "$@"; }
+listens() { at_peer ss -Hltn | grep -q ":$1 "; }
+pair() { # pair PORT PROGRAM OPTIONS...: a server at the peer, and a client that connects to it
+    port=$1; shift
+    at_peer timeout --kill-after=1 60 env LD_PRELOAD="$LIBRARY" "$@" >"$OUT/server" 2>&1 &
+    server=$!
+    until listens "$port"; do
+        kill -0 $server 2>/dev/null || { cat "$OUT/server"; echo "the server ended: $*"; exit 1; }
+        sleep 0.02
+    done
+    preloaded "$@" "$address" >"$OUT/client" 2>&1 || {
+        cat "$OUT/server" "$OUT/client"; echo "the client failed: $*"; exit 1
+    }
+    wait $server || { cat "$OUT/server" "$OUT/client"; echo "the server failed: $*"; exit 1; }
+    cat "$OUT/client"
+}
+"#;
+
+impl Script {
+    /// The output, or `None` if this machine cannot run it (which is said).
+    fn run(&self) -> Option<Output> {
+        let found = |program: &&&str| find(program).is_none();
+        if let Some(missing) = self
+            .needs
+            .iter()
+            .chain(&["ip", "ss", "unshare"])
+            .find(found)
+        {
+            eprintln!(
+                "skipped: {} needs {missing}, which is not installed",
+                self.name
+            );
+            return None;
+        }
+        let Some(namespaces) = namespaces() else {
+            eprintln!(
+                "skipped: {} needs network namespaces, which are not permitted",
+                self.name
+            );
+            return None;
+        };
+        let out = tempfile::tempdir().unwrap();
+        let output = Command::new("unshare")
+            .args(namespaces)
+            .args(["bash", "-c", &format!("{PRELUDE}\n{}", self.text)])
+            .env("LIBRARY", library())
+            .env("OUT", out.path())
+            .env("TWO", if self.two_namespaces { "1" } else { "0" })
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}: {}", self.name, shown(&output));
+        Some(output)
+    }
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+/// The options of unshare that this user may use: root needs no user namespace.
+fn namespaces() -> Option<&'static [&'static str]> {
+    const CHOICES: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
+    CHOICES.into_iter().find(|options| {
+        let output = Command::new("unshare").args(*options).arg("true").output();
+        output.is_ok_and(|output| output.status.success())
+    })
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn ibv_devices_and_devinfo_show_the_device() {
+    let text = "preloaded ibv_devices\npreloaded ibv_devinfo -v -d $device".to_owned();
+    let needs = &["ibv_devices", "ibv_devinfo"];
+    let script = Script {
+        name: "ibv_devinfo",
+        needs,
+        two_namespaces: true,
+        text,
+    };
+    let Some(output) = script.run() else { return };
+    let text = stdout(&output);
+    for part in [
+        "urxe_eth0",
+        "urxe_lo",
+        "state:\t\t\tPORT_ACTIVE (4)",
+        "active_mtu:\t\t1024 (3)",
+        "link_layer:\t\tEthernet",
+        "GID[  0]:\t\t::ffff:192.0.2.1, RoCE v2",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// `ibv_rc_pingpong` with each of the options, polling and with events.
+fn pingpong(two_namespaces: bool) {
+    let mut text = String::new();
+    for options in [
+        "",
+        "-e",
+        "-s 1",
+        "-e -s 100000 -n 100",
+        "-c -n 100",
+        "-m 256 -n 100",
+        "-N",
+    ] {
+        text += &format!("pair 18515 ibv_rc_pingpong -d $device -g 0 -n 300 {options}\n");
+    }
+    let needs = &["ibv_rc_pingpong"];
+    let script = Script {
+        name: "ibv_rc_pingpong",
+        needs,
+        two_namespaces,
+        text,
+    };
+    let Some(output) = script.run() else { return };
+    assert_eq!(
+        stdout(&output).matches("usec/iter").count(),
+        7,
+        "{}",
+        shown(&output)
+    );
+}
+
+#[test]
+fn rc_pingpong_over_loopback() {
+    pingpong(false);
+}
+
+#[test]
+fn rc_pingpong_between_namespaces() {
+    pingpong(true);
+}
+
+const LATENCY: [&str; 3] = ["ib_send_lat", "ib_write_lat", "ib_read_lat"];
+const BANDWIDTH: [&str; 3] = ["ib_send_bw", "ib_write_bw", "ib_read_bw"];
+
+/// Each of the programs with each of the options; each run prints a table.
+fn perftest(
+    name: &'static str,
+    two_namespaces: bool,
+    programs: &'static [&'static str],
+    options: &[&str],
+) {
+    let mut text = String::new();
+    for program in programs {
+        for option in options {
+            // perftest itself refuses events for WRITE, whose target has no completions.
+            if !(program.contains("write") && option.contains("-e")) {
+                text += &format!("pair 18515 {program} -d $device -x 0 -F {option}\n");
+            }
+        }
+    }
+    let script = Script {
+        name,
+        needs: programs,
+        two_namespaces,
+        text,
+    };
+    let Some(output) = script.run() else { return };
+    let runs = script.text.lines().count();
+    let tables = stdout(&output).matches("#bytes").count();
+    assert_eq!(tables, runs, "{}", shown(&output));
+}
+
+#[test]
+fn perftest_over_loopback() {
+    perftest("perftest over loopback", false, &LATENCY, &["-n 100"]);
+    let options = &["-n 100", "-n 100 --use_old_post_send"];
+    perftest("perftest over loopback", false, &BANDWIDTH, options);
+}
+
+#[test]
+fn perftest_between_namespaces() {
+    perftest(
+        "perftest between namespaces",
+        true,
+        &LATENCY,
+        &["-e -n 100", "-m 256 -n 100"],
+    );
+    let options = &[
+        "-e -n 100",
+        "-q 8 -n 20",
+        "-b -n 50",
+        "-m 256 -s 3000 -n 50",
+    ];
+    perftest("perftest between namespaces", true, &BANDWIDTH, options);
+}
+
+#[test]
+fn perftest_with_all_sizes() {
+    perftest("perftest -a", true, &BANDWIDTH, &["-a -n 5"]);
+}
+
+#[test]
+#[ignore = "slow: the latency programs measure the processor's clock for 0.2 s after every size"]
+fn perftest_latency_with_all_sizes() {
+    perftest("perftest -a", true, &LATENCY, &["-a -n 20"]);
+}
+
+#[test]
+fn perftest_over_ipv6_and_for_a_duration() {
+    let text = "at_peer ip address add 2001:db8::2/64 dev eth0 nodad\n\
+        ip address add 2001:db8::1/64 dev eth0 nodad\n\
+        pair 18515 ib_write_bw -d $device -x 1 -F -n 100\n\
+        pair 18515 ib_send_lat -d $device -x 0 -F -D 1\n"
+        .to_owned();
+    let needs = &["ib_write_bw", "ib_send_lat"];
+    let script = Script {
+        name: "perftest over IPv6",
+        needs,
+        two_namespaces: true,
+        text,
+    };
+    let Some(output) = script.run() else { return };
+    assert_eq!(
+        stdout(&output).matches("#bytes").count(),
+        2,
+        "{}",
+        shown(&output)
+    );
+}
+
+/// What does not work says so and ends; it does not crash or hang.
+#[test]
+fn what_is_not_supported_ends_with_an_error() {
+    let text = r#"
+        refuses() { status=0; preloaded "$@" || status=$?; echo "status $status"; }
+        refuses ibv_ud_pingpong -d $device -g 0
+        refuses ibv_uc_pingpong -d $device -g 0
+        refuses ibv_srq_pingpong -d $device -g 0
+        refuses ibv_rc_pingpong -d $device -g 0 -o
+        refuses ibv_rc_pingpong -d $device -g 0 -t
+        refuses ibv_rc_pingpong -d nonsense
+        # perftest creates its queue pairs when both ends have met.
+        preloaded ib_send_lat -d $device -x 0 -F -c UD >"$OUT/server" 2>&1 &
+        until listens 18515; do sleep 0.02; done
+        refuses ib_send_lat -d $device -x 0 -F -c UD $address
+        wait $! && echo "the server did not notice"
+        true
+        "#
+    .to_owned();
+    let needs = &["ibv_ud_pingpong", "ib_send_lat"];
+    let script = Script {
+        name: "refusals",
+        needs,
+        two_namespaces: false,
+        text,
+    };
+    let Some(output) = script.run() else { return };
+    let text = stdout(&output);
+    let statuses: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("status "))
+        .collect();
+    assert_eq!(statuses.len(), 7, "{}", shown(&output));
+    assert!(
+        statuses.iter().all(|status| *status == "1"),
+        "{statuses:?} {}",
+        shown(&output)
+    );
+}
