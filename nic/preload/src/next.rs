@@ -90,11 +90,13 @@ fn libibverbs() -> Option<*mut c_void> {
 macro_rules! call_next {
     ($next:expr, fn($($ty:ty),* $(,)?) -> $ret:ty, $($arg:expr),* $(,)?) => {
         $next.address().map(|address| {
-            // SAFETY: the symbol has this signature in the version asked for.
-            let function: unsafe extern "C" fn($($ty),*) -> $ret =
-                unsafe { std::mem::transmute(address) };
-            // SAFETY: the caller's arguments are handed on as they came.
-            unsafe { function($($arg),*) }
+            // SAFETY: the symbol has this signature in the version asked for, and the caller's
+            // arguments are handed on as they came.
+            unsafe {
+                let function: unsafe extern "C" fn($($ty),*) -> $ret =
+                    std::mem::transmute(address);
+                function($($arg),*)
+            }
         })
     };
 }

@@ -1,0 +1,189 @@
+//! The `urxe` command from outside.
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn urxe() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_urxe"));
+    for variable in ["URXE_LIBRARY", "URXE_LOG", "LD_PRELOAD"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn run(command: &mut Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// A library that can be preloaded and does nothing: the C library itself, which is there already.
+fn harmless() -> std::path::PathBuf {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let path = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5));
+    path.map(Path::new)
+        .find(|path| path.file_name().is_some_and(|name| name == "libc.so.6"))
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn runs_the_program_with_the_library_first_and_its_own_exit_status() {
+    let library = harmless();
+    let mut command = urxe();
+    command.arg("run").arg("--library").arg(&library);
+    command.args([
+        "--",
+        "sh",
+        "-c",
+        "echo $0 $1 $LD_PRELOAD; exit 5",
+        "zero",
+        "--one",
+    ]);
+    let shown = library.display();
+    let (status, stdout, stderr) = run(&mut command);
+    assert_eq!((status, stderr.as_str()), (5, ""));
+    assert_eq!(stdout, format!("zero --one {shown}\n"));
+    // What was preloaded before stays, behind ours.
+    let (_, stdout, _) = run(command.env("LD_PRELOAD", &library));
+    assert_eq!(stdout, format!("zero --one {shown}:{shown}\n"));
+}
+
+#[test]
+fn finds_the_library_beside_the_command_or_in_lib() {
+    let folder = tempfile::tempdir().unwrap();
+    let bin = folder.path().join("bin");
+    let lib = folder.path().join("lib");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::create_dir(&lib).unwrap();
+    let command = bin.join("urxe");
+    std::fs::copy(env!("CARGO_BIN_EXE_urxe"), &command).unwrap();
+    let preloaded = || {
+        let mut run_it = Command::new(&command);
+        run_it.env_remove("URXE_LIBRARY").env_remove("LD_PRELOAD");
+        run(run_it.args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"]))
+    };
+    let (status, _, stderr) = preloaded();
+    assert_eq!(status, 1);
+    assert!(
+        stderr.contains("liburxe.so") && stderr.contains("URXE_LIBRARY"),
+        "{stderr}"
+    );
+    symlink(harmless(), lib.join("liburxe.so")).unwrap();
+    assert!(preloaded().1.trim_end().ends_with("lib/liburxe.so"));
+    symlink(harmless(), bin.join("liburxe.so")).unwrap();
+    assert!(
+        preloaded().1.trim_end().ends_with("bin/liburxe.so"),
+        "the nearer one wins"
+    );
+}
+
+#[test]
+fn says_what_is_wrong_with_the_program_or_library() {
+    let library = harmless();
+    let with_library = |program: &str| {
+        run(urxe()
+            .arg("run")
+            .arg("--library")
+            .arg(&library)
+            .args(["--", program]))
+    };
+    let (status, _, stderr) = with_library("no-such-program");
+    assert_eq!(status, 127);
+    assert!(
+        stderr.starts_with("urxe: no program 'no-such-program' in PATH"),
+        "{stderr}"
+    );
+    let (status, _, stderr) = with_library("/etc/passwd");
+    assert_eq!(status, 126);
+    assert!(
+        stderr.contains("/etc/passwd is not an executable file"),
+        "{stderr}"
+    );
+    let (status, _, stderr) = run(urxe().args(["run", "--library", "/nonsense.so", "--", "true"]));
+    assert_eq!(status, 1);
+    assert!(stderr.contains("no library at /nonsense.so"), "{stderr}");
+    let folder = tempfile::tempdir().unwrap();
+    let spaced = folder.path().join("lib urxe.so");
+    symlink(&library, &spaced).unwrap();
+    let (status, _, stderr) = run(urxe()
+        .arg("run")
+        .env("URXE_LIBRARY", spaced)
+        .args(["--", "true"]));
+    assert_eq!(status, 1);
+    assert!(stderr.contains("a space or a colon"), "{stderr}");
+    let (status, _, stderr) = run(urxe().arg("run"));
+    assert_eq!(status, 2);
+    assert!(stderr.contains("PROGRAM"), "{stderr}");
+}
+
+#[test]
+fn warns_of_programs_that_the_dynamic_linker_protects() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("setgid");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::os::unix::fs::chown(&program, None, Some(1)).unwrap_or_default();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o2755)).unwrap();
+    if std::os::unix::fs::MetadataExt::gid(&program.metadata().unwrap()) != 1 {
+        eprintln!("skipped: only root may make a program that runs as another group");
+        return;
+    }
+    let (status, _, stderr) = run(urxe()
+        .arg("run")
+        .arg("--library")
+        .arg(harmless())
+        .arg("--")
+        .arg(&program));
+    assert_eq!(status, 0);
+    assert!(
+        stderr.contains("warning") && stderr.contains("LD_PRELOAD"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn lists_the_loopback_device() {
+    let (status, stdout, stderr) = run(urxe().args(["devices", "--json"]));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let devices: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let loopback = devices
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|device| device["interface"] == "lo");
+    let Some(loopback) = loopback else {
+        eprintln!("skipped: the loopback interface is down here");
+        return;
+    };
+    assert_eq!(loopback["device"], "urxe_lo");
+    assert_eq!(loopback["state"], "ACTIVE");
+    assert_eq!(loopback["gids"][0]["address"], "127.0.0.1");
+    assert_eq!(
+        loopback["gids"][0]["gid"],
+        "0000:0000:0000:0000:0000:ffff:7f00:0001"
+    );
+    let (_, table, _) = run(urxe().arg("devices"));
+    assert!(
+        table.starts_with("DEVICE") && table.contains("urxe_lo"),
+        "{table}"
+    );
+}
+
+#[test]
+fn tells_its_version_and_completes() {
+    let (status, stdout, _) = run(urxe().arg("--version"));
+    assert_eq!(status, 0);
+    assert!(
+        stdout.starts_with(concat!("urxe ", env!("CARGO_PKG_VERSION"))),
+        "{stdout}"
+    );
+    let (status, stdout, _) = run(urxe().args(["completions", "bash"]));
+    assert_eq!(status, 0);
+    assert!(stdout.contains("_urxe()") && stdout.contains("devices"));
+}
