@@ -111,7 +111,7 @@ def up_persistent(
         except OSError as error:
             raise FabricError(f"cannot make the socket {socket_path}: {error.strerror}") from error
         listener.listen()
-        ours, guard, ipv6 = _start(name, specification, "persistent", listener)
+        ours, guard, ipv6 = _start(name, specification, f"socket={socket_path}", listener)
     ours.close()
     # The guard is to outlive this process; nobody here waits for it.
     guard.returncode = 0

@@ -64,6 +64,8 @@ class Leftover:
     keeper: Identity
     kind: Literal["persistent", "run"]
     owner: Identity | None
+    #: Where a persistent one answers, or answered.
+    socket_path: Path | None = None
 
 
 def create(name: str, links: Sequence[LinkProfile], names: Sequence[str]) -> Record:
@@ -126,9 +128,17 @@ def records() -> list[Record]:
 
 
 def leftovers() -> list[Leftover]:
-    """Fabrics of this user that run without a record, found among the processes."""
+    """Fabrics of this user that run without a record, found among the processes.
+
+    Not those whose socket is in a folder that is not looked at here: another login has them on record.
+    """
     recorded = {record.keeper.pid for record in records()}
-    return [found for found in _running() if found.keeper.pid not in recorded]
+    return [
+        found
+        for found in _running()
+        if found.keeper.pid not in recorded
+        and (found.socket_path is None or found.socket_path.parent in _directories() or not found.socket_path.exists())
+    ]
 
 
 def remove(record: Record) -> None:
@@ -141,7 +151,8 @@ def end(keeper: Identity, name: str) -> None:
     """End the processes of a fabric. Killing the guard kills the switch, and the kernel the rest."""
     if not keeper.alive():
         return
-    others = [found.keeper for found in _running(all_keepers=True) if found.name == name]
+    # Names may be the same in two folders of records; the session, which the guard began, is never.
+    others = [found.keeper for found in _running(all_keepers=True) if _session(found.keeper.pid) == keeper.pid]
     for process in [keeper, *others]:
         if process.alive():
             with contextlib.suppress(ProcessLookupError):
@@ -151,6 +162,13 @@ def end(keeper: Identity, name: str) -> None:
         if time.monotonic() > deadline_s:
             raise FabricError(f"fabric {name} (pid {keeper.pid}) does not end; a process of it is stuck in the kernel")
         time.sleep(0.01)
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def _running(*, all_keepers: bool = False) -> Iterator[Leftover]:
@@ -172,7 +190,8 @@ def _running(*, all_keepers: bool = False) -> Iterator[Leftover]:
         tie = words[at + 2]
         owner = Identity.parse(tie.removeprefix("owner=")) if tie.startswith("owner=") else None
         kind: Literal["persistent", "run"] = "run" if owner else "persistent"
-        yield Leftover(words[at + 1], keeper, kind, owner if owner and owner.alive() else None)
+        socket_path = Path(tie.removeprefix("socket=")) if tie.startswith("socket=") else None
+        yield Leftover(words[at + 1], keeper, kind, owner if owner and owner.alive() else None, socket_path)
 
 
 @contextlib.contextmanager

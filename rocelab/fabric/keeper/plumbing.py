@@ -179,9 +179,20 @@ def _shape(netlink: Any, index: int, interface: str, shape: Mapping[str, Any] | 
     request["header"]["type"] = RTM_NEWQDISC
     request["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
     netlink.nlm_request_batch([request])
-    # Frames that leave one by one are received through NAPI with GRO, as on a network card, but only if the
-    # sender does not claim to segment TCP itself (drivers/net/veth.c). Without NAPI they are queued on
-    # whichever core a timer ran on, and arrive out of order.
+    _receive_as_a_card_does(interface)
+
+
+def _receive_as_a_card_does(interface: str) -> None:
+    """Make the other end of this cable receive through NAPI with GRO, as a network card does.
+
+    The kernel's veth driver does so only if this end claims no TCP segmentation (drivers/net/veth.c). Without NAPI,
+    frames are queued on whichever core a timer ran on, and arrive out of order.
+    """
     offloads = IoctlEthtool(interface)
-    offloads.set_offload_flag("tcp-segmentation-offload", False)
+    features = offloads.get_features()
+    # By name, because the old single switch for all of them misses those that newer kernels have.
+    for name in features.keys():  # noqa: SIM118 -- not a mapping
+        if name.startswith("tx-tcp"):
+            features[name] = False
+    offloads.set_features(features)
     offloads.set_offload_flag("generic-receive-offload", True)

@@ -207,11 +207,12 @@ def test_killing_the_guard_ends_the_fabric(can_emulate: None) -> None:
 
 
 def test_nothing_of_a_refused_fabric_is_left(can_emulate: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"refused-{os.getpid()}"
     # A hardware address that the kernel refuses, after the nodes and their link were made.
     monkeypatch.setattr("rocelab.fabric.plan.specification", with_a_bad_address(plan.specification))
     with pytest.raises(FabricError, match="setting up eth0 of node0: Cannot assign requested address"):
-        emulated.up([DIRECT], name="refused-fabric")
-    assert processes_naming("refused-fabric") == set()
+        emulated.up([DIRECT], name=name)
+    assert processes_naming(name) == set()
 
 
 def with_a_bad_address(real: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:

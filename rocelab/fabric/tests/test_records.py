@@ -25,6 +25,9 @@ from rocelab.fabric.tests.test_emulated import (
     with_a_bad_address,
 )
 
+#: Names of this test session alone: others may run on the same machine.
+STAYS, LOST = f"stays-{os.getpid()}", f"lost-{os.getpid()}"
+
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -41,10 +44,10 @@ def test_a_fabric_outlives_its_maker_and_goes_completely(can_emulate: None, runt
     script = (
         "from pathlib import Path; from rocelab.fabric import records; from rocelab.fabric.base import LinkProfile\n"
         f"records._directories = lambda: [Path({str(runtime)!r})]\n"
-        "records.create('stays', [LinkProfile('direct', 'direct')], ['left', 'right'])\n"
+        f"records.create({STAYS!r}, [LinkProfile('direct', 'direct')], ['left', 'right'])\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, timeout=60)
-    record = records.get("stays")
+    record = records.get(STAYS)
     assert record.alive
     assert [node.name for node in record.nodes] == ["left", "right"]
     namespaces = namespaces_of([node.pid for node in record.nodes])
@@ -53,7 +56,7 @@ def test_a_fabric_outlives_its_maker_and_goes_completely(can_emulate: None, runt
     with record.attach() as again:  # closing the first left it as it was
         assert output_on(again, again.node("left"), "uname", "-n") == "left\n"
     records.remove(record)
-    assert processes_naming("stays") == set()
+    assert processes_naming(STAYS) == set()
     assert processes_in(namespaces) == set()
     assert records.records() == []
     assert list(runtime.iterdir()) == []
@@ -122,13 +125,25 @@ def test_a_dead_fabric_is_seen_as_dead_and_its_name_is_free(can_emulate: None, r
 
 @pytest.mark.fabric
 def test_a_fabric_without_its_record_is_found_and_ended(can_emulate: None, runtime: Path) -> None:
-    record = records.create("lost", [DIRECT], ["a", "b"])
-    assert "lost" not in [leftover.name for leftover in records.leftovers()]
+    record = records.create(LOST, [DIRECT], ["a", "b"])
+    assert LOST not in [leftover.name for leftover in records.leftovers()]
     record.path.unlink()
-    (leftover,) = [leftover for leftover in records.leftovers() if leftover.name == "lost"]
+    (leftover,) = [leftover for leftover in records.leftovers() if leftover.name == LOST]
     assert (leftover.kind, leftover.owner) == ("persistent", None)
     records.end(leftover.keeper, leftover.name)
-    assert processes_naming("lost") == set()
+    assert processes_naming(LOST) == set()
+
+
+@pytest.mark.fabric
+def test_a_fabric_on_record_elsewhere_is_not_a_leftover(
+    can_emulate: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = records.create(LOST, [DIRECT], ["a", "b"])
+    with monkeypatch.context() as another_login:
+        another_login.setattr(records, "_directories", lambda: [tmp_path])
+        assert LOST not in [leftover.name for leftover in records.leftovers()]
+        record.socket_path.unlink()
+        assert LOST in [leftover.name for leftover in records.leftovers()]
 
 
 @pytest.mark.fabric
@@ -165,3 +180,10 @@ def test_damaged_records_and_folders_of_others_are_passed_over(runtime: Path) ->
     runtime.chmod(0o777)  # anyone could have put it there
     assert records.records() == []
     runtime.chmod(0o700)
+
+
+@pytest.mark.fabric
+def test_removing_a_fabric_spares_another_of_the_same_name(can_emulate: None) -> None:
+    with emulated.up([DIRECT], name=STAYS) as namesake:
+        records.remove(records.create(STAYS, [DIRECT], ["a", "b"]))
+        assert output_on(namesake, namesake.nodes[0], "uname", "-n") == "node0\n"

@@ -126,9 +126,12 @@ def test_what_a_program_leaves_running_ends_with_it(launcher: NamespaceLauncher,
 
 
 def test_stop_lets_a_program_tidy_up(launcher: NamespaceLauncher, node: Node) -> None:
-    running = launcher.start(
-        node, ["sh", "-c", "trap 'echo tidied; exit 3' TERM; echo ready; while :; do sleep 0.01; done"]
+    code = (
+        "import signal,sys,time\n"
+        "def tidy(*_): print('tidied', flush=True); sys.exit(3)\n"
+        "signal.signal(signal.SIGTERM, tidy); print('ready', flush=True); time.sleep(100)\n"
     )
+    running = launcher.start(node, [sys.executable, "-c", code])
     while "ready" not in running.output()[0]:
         time.sleep(0.01)
     assert running.poll() is None
