@@ -31,3 +31,12 @@ fn failures_have_the_right_status_and_event() {
 fn completion_channels() {
     common::run("events");
 }
+
+#[test]
+fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
+    for name in [
+        "devices", "refusals", "rc", "extended", "failures", "events",
+    ] {
+        common::run_sanitized(name);
+    }
+}

@@ -104,7 +104,7 @@ static void *acknowledge_late(void *cq)
 }
 
 /* Destroying a queue waits for the acknowledgement, and drops events nobody took. */
-static void check_destruction(struct ibv_context *context, struct pair *pair)
+static void check_destruction(struct pair *pair)
 {
     struct ibv_comp_channel *channel = pair->right.channel;
     pthread_t thread;
@@ -123,7 +123,14 @@ static void check_destruction(struct ibv_context *context, struct pair *pair)
     CHECK(seconds() - start > 0.04);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(ibv_destroy_comp_channel(channel), 0);
-    CHECK(context);
+    CHECK_EQ(ibv_destroy_cq(pair->left.cq), 0);
+    CHECK_EQ(ibv_destroy_comp_channel(pair->left.channel), 0);
+    for (struct side *side = &pair->left; side <= &pair->right; side++) {
+        CHECK_EQ(ibv_dereg_mr(side->mr), 0);
+        free(side->buffer);
+    }
+    CHECK_EQ(ibv_dealloc_pd(pair->pd), 0);
+    CHECK_EQ(ibv_close_device(pair->context), 0);
 }
 
 int main(void)
@@ -133,6 +140,6 @@ int main(void)
     check_blocking(&pair);
     check_descriptor(&pair);
     check_solicited(&pair);
-    check_destruction(pair.context, &pair);
+    check_destruction(&pair);
     return 0;
 }

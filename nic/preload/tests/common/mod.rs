@@ -23,12 +23,12 @@ fn folder() -> &'static Path {
     FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path()
 }
 
-/// Compiles `tests/c/<name>.c` against libibverbs, with warnings as errors.
-pub(crate) fn compile(name: &str) -> PathBuf {
+/// Compiles `tests/c/<name>.c` against libibverbs, with warnings as errors, to `<program>`.
+fn compile(name: &str, program: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/c")
         .join(format!("{name}.c"));
-    let program = folder().join(name);
+    let program = folder().join(program);
     let output = Command::new("cc")
         .args([
             "-std=gnu11",
@@ -39,6 +39,7 @@ pub(crate) fn compile(name: &str) -> PathBuf {
             "-Werror",
             "-pthread",
         ])
+        .args(options)
         .arg(&source)
         .arg("-o")
         .arg(&program)
@@ -70,8 +71,29 @@ pub(crate) fn shown(output: &Output) -> String {
 }
 
 /// Compiles and runs a C program, which checks for itself.
-pub(crate) fn run(name: &str) -> Output {
-    let output = preloaded(compile(name)).output().unwrap();
+pub(crate) fn run(name: &str) {
+    let output = preloaded(compile(name, name, &[])).output().unwrap();
     assert!(output.status.success(), "{name}: {}", shown(&output));
-    output
+}
+
+/// The same under the compiler's address and undefined behaviour sanitizers, which see what is
+/// leaked, and what is read or written outside of an allocation, in the program and in the library.
+pub(crate) fn run_sanitized(name: &str) {
+    let output = Command::new("cc")
+        .arg("-print-file-name=libasan.so")
+        .output()
+        .unwrap();
+    let sanitizer = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    if !sanitizer.is_absolute() {
+        eprintln!("skipped: {name} with sanitizers needs libasan (Debian: part of gcc)");
+        return;
+    }
+    let options = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let program = compile(name, &format!("{name}-sanitized"), options);
+    // The sanitizer's library has to be the first one.
+    let mut list = sanitizer.into_os_string();
+    list.push(" ");
+    list.push(library());
+    let output = preloaded(program).env("LD_PRELOAD", list).output().unwrap();
+    assert!(output.status.success(), "{name}: {}", shown(&output));
 }
