@@ -22,6 +22,8 @@ class SeriesStyle:
     """Stands out against white and against a dark page alike (contrast of 3 and more on both)."""
     shape: str
     dash: tuple[int, ...] = ()
+    check: bool = False
+    """Measured once more with another program, at a few sizes, to check the series proper: shown, never compared."""
 
 
 _SERIES = {
@@ -30,6 +32,7 @@ _SERIES = {
     ("soft-roce", "read"): SeriesStyle("Soft RoCE read", "#8f6be0", "triangle-up"),
     ("tcp", "blocking"): SeriesStyle("TCP blocking", "#dd5a26", "diamond", (6, 3)),
     ("tcp", "busy-poll"): SeriesStyle("TCP busy-polling", "#b98200", "triangle-down", (2, 2)),
+    ("tcp", "blocking-qperf"): SeriesStyle("TCP blocking, qperf", "#7d8590", "cross", (1, 3), check=True),
 }
 _SPARE_COLOURS = ("#cf4f9e", "#5b8c2a", "#7d8590", "#c0504d", "#4f81bd")
 _INTERCONNECTS = {"soft-roce": "Soft RoCE", "tcp": "TCP", "roce": "RoCE", "infiniband": "InfiniBand"}

@@ -134,8 +134,8 @@ class RunModel:
 
     @staticmethod
     def is_reference(series: StyledSeries) -> bool:
-        """Whether it is a TCP."""
-        return series.series.key.interconnect == catalogue.REFERENCE_INTERCONNECT
+        """Whether it is a TCP, and not only there to check another."""
+        return series.series.key.interconnect == catalogue.REFERENCE_INTERCONNECT and not series.style.check
 
     def speed_ratios(self, series: list[StyledSeries]) -> dict[str, list[SpeedRatio]]:
         """Soft RoCE against blocking TCP, and against the TCP that is best at each size."""

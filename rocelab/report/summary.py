@@ -93,7 +93,7 @@ _Chosen = tuple[StyledSeries, int]
 
 def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen]) -> Tile | None:
     """Holds the subject against the best reference, each at the size chosen for it."""
-    measured = [(each, size) for each, size in chosen if size in each.series.values]
+    measured = [(each, size) for each, size in chosen if size in each.series.values and not each.style.check]
     subject = next((pair for pair in measured if model.is_subject(pair[0])), None)
     references = [pair for pair in measured if model.is_reference(pair[0])]
     lines = tuple(
@@ -118,7 +118,7 @@ def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen
 
 def chosen_sizes_table(model: RunModel, link: LinkInfo) -> DataTable | None:
     """All series at a few sizes, and Soft RoCE over the best TCP."""
-    labels = [style.label for style in model.styles]
+    labels = [style.label for style in model.styles if not style.check]
     rows = []
     for test in model.tests:
         series = {each.label: each.series for each in model.series(link.id, test)}

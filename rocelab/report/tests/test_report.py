@@ -121,6 +121,19 @@ def test_the_summary_says_better_only_when_it_is_sure(model: RunModel) -> None:
     assert latency.headline.endswith("as fast as TCP busy-polling")
 
 
+def test_a_series_that_only_checks_another_is_shown_and_never_compared(model: RunModel) -> None:
+    fast = [
+        dataclasses.replace(each, variant="blocking-qperf", value=0.001)
+        for each in model.samples
+        if each.variant == "blocking" and each.metric == "latency_us" and each.statistic == "median"
+    ]
+    made = RunModel(model.info, [*model.samples, *fast])
+    series = made.series("direct", made.tests[0])
+    assert "TCP blocking, qperf" in {each.label for each in series}
+    assert made.speed_ratios(series) == model.speed_ratios(model.series("direct", model.tests[0]))
+    assert summary.link_summaries(made) == summary.link_summaries(model)
+
+
 def test_a_run_without_tcp_has_no_ratios_and_still_a_page(model: RunModel) -> None:
     alone = without(model, "tcp")
     assert gallery.overview_figures(alone) == []
