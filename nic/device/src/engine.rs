@@ -20,6 +20,9 @@ pub(crate) use urxe_proto::AckMode;
 /// Packets of one queue pair before the others get their turn.
 const PACKETS_PER_TURN: usize = 128;
 
+/// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
+const WINDOW_MAX_BYTES: usize = 1 << 20;
+
 /// See the module.
 pub(crate) struct Engine {
     pub(crate) qps: QpTable,
@@ -33,6 +36,8 @@ pub(crate) struct Engine {
     outgoing: Outgoing,
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u16>,
+    /// Queue pairs with requests in flight.
+    senders: usize,
 }
 
 impl std::fmt::Debug for Engine {
@@ -53,6 +58,7 @@ impl Engine {
             timers: Timers::default(),
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
+            senders: 0,
         }
     }
 
@@ -141,6 +147,7 @@ impl Engine {
     pub(crate) fn remove(&mut self, index: u16) {
         if let Some(slot) = self.qps.remove(index) {
             self.timers.clear(index, slot.armed);
+            self.senders -= usize::from(slot.is_sender);
         }
     }
 
@@ -169,7 +176,23 @@ impl Engine {
         self.outgoing.flush(ports, &mut self.stats);
     }
 
+    /// Bytes that one queue pair may have in flight. The peer's receive buffer is taken to be like ours
+    /// (its address, and so its socket, serves all queue pairs of a process there), and shared by all that
+    /// send; half of it, because the kernel counts its own bookkeeping, too.
+    fn window_bytes(&self, port: usize) -> u32 {
+        let socket = self.ports().get(port).and_then(|port| port.socket.as_ref());
+        let buffer = socket.map_or(0, urxe_udp::Socket::receive_buffer_bytes);
+        let share = buffer / 2 / self.senders.max(1);
+        u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
+    }
+
     fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode) {
+        let port = self
+            .qps
+            .get(index)
+            .and_then(|slot| slot.path.as_ref())
+            .map(|path| path.port);
+        let window_bytes = port.map_or(0, |port| self.window_bytes(port));
         let ports = self
             .sockets
             .as_ref()
@@ -178,6 +201,7 @@ impl Engine {
             return;
         };
         slot.is_ready = false;
+        slot.qp.set_window_bytes(window_bytes);
         let pd = slot.qp.pd();
         let mut has_more = true;
         let Some(path) = &slot.path else { return };
@@ -196,6 +220,9 @@ impl Engine {
                 break;
             }
         }
+        let is_sender = slot.qp.is_in_flight();
+        self.senders += usize::from(is_sender);
+        self.senders -= usize::from(std::mem::replace(&mut slot.is_sender, is_sender));
         slot.deliver(&self.events);
         if has_more || slot.qp.owes_response() {
             self.mark_ready(index);

@@ -63,6 +63,7 @@ impl Nic {
             recv_cq: Arc::clone(&init.recv_cq),
             path: None,
             is_ready: false,
+            is_sender: false,
             armed: None,
         }));
         init.send_cq.add_user();

@@ -40,6 +40,8 @@ pub(crate) struct Slot {
     pub(crate) path: Option<Path>,
     /// It stands in the engine's list of queue pairs that may have something to send.
     pub(crate) is_ready: bool,
+    /// It counts among the engine's senders.
+    pub(crate) is_sender: bool,
     /// The earliest entry that it has among the timers.
     pub(crate) armed: Option<Instant>,
 }

@@ -196,6 +196,12 @@ impl QueuePair {
         &self.stats
     }
 
+    /// Whether requests were sent that are not acknowledged.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        self.requester.is_in_flight()
+    }
+
     /// Whether an acknowledgement or a response is owed to the peer.
     #[must_use]
     pub fn owes_response(&self) -> bool {
@@ -272,6 +278,12 @@ impl QueuePair {
         let fresh = Self::new(self.number, self.pd, self.transport, self.capacity);
         let stats = self.stats;
         *self = Self { stats, ..fresh };
+    }
+
+    /// Sets how many bytes may be in flight to the peer at most: what its receive buffer takes.
+    pub fn set_window_bytes(&mut self, max_bytes: u32) {
+        self.requester
+            .set_window_max(max_bytes / self.connection.mtu_bytes);
     }
 
     /// Queues a send request.

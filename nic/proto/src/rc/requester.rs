@@ -23,6 +23,9 @@ use crate::verbs::{Payload, SendOp, SendRequest, Transmit, WcStatus};
 /// An acknowledgement is asked for at least once in this many packets.
 const ACK_INTERVAL_MAX: u32 = 32;
 
+/// Greatest window until the caller sets another, bytes.
+const DEFAULT_WINDOW_BYTES: u32 = 512 << 10;
+
 /// What stays the same for all packets of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection {
@@ -106,7 +109,7 @@ impl Requester {
             read_ends: VecDeque::new(),
             since_ack_request: 0,
             max_fetches: usize::from(limits.max_rd_atomic.max(1)),
-            window: Window::new(WindowLimits::for_mtu(mtu_bytes)),
+            window: Window::new(WindowLimits::for_mtu(mtu_bytes, DEFAULT_WINDOW_BYTES)),
             window_was_full: false,
             retry: Retry::new(limits.timeout_ns, limits.retry_count, limits.rnr_retry),
             rnr_until: None,
@@ -120,6 +123,16 @@ impl Requester {
         self.max_fetches = usize::from(limits.max_rd_atomic.max(1));
         self.retry
             .configure(limits.timeout_ns, limits.retry_count, limits.rnr_retry);
+    }
+
+    /// Changes how many packets may be in flight at most.
+    pub(crate) fn set_window_max(&mut self, max_packets: u32) {
+        self.window.set_max(max_packets);
+    }
+
+    /// Whether packets were sent that are not acknowledged.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.sent_end.is_after(self.unacked)
     }
 
     pub(crate) fn queued(&self) -> usize {

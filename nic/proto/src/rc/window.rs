@@ -4,6 +4,11 @@
 //! sender finds out what the peer can take: the window doubles each round trip until a loss, is halved
 //! then, and grows by one packet a round trip afterwards (RFC 5681, counted in packets).
 
+/// Window of a new connection, bytes.
+const INITIAL_BYTES: u32 = 128 << 10;
+/// Least window: with one packet in flight, a lost one would never be noticed by a later one.
+const MIN_PACKETS: u32 = 2;
+
 /// Bounds of a [`Window`], in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
@@ -16,15 +21,14 @@ pub struct WindowLimits {
 }
 
 impl WindowLimits {
-    /// Limits for packets of `mtu_bytes`: 128 KiB at first and at most 512 KiB, since the receive
-    /// buffer of a socket that may not be enlarged (net.core.rmem_max of 208 KiB, which the kernel
-    /// doubles) holds about that much.
+    /// Limits for packets of `mtu_bytes`: 128 KiB at first, and at most `max_bytes`.
     #[must_use]
-    pub const fn for_mtu(mtu_bytes: u32) -> Self {
+    pub fn for_mtu(mtu_bytes: u32, max_bytes: u32) -> Self {
+        let max = (max_bytes / mtu_bytes).max(MIN_PACKETS);
         Self {
-            initial: (128 << 10) / mtu_bytes,
-            min: 2,
-            max: (512 << 10) / mtu_bytes,
+            initial: (INITIAL_BYTES / mtu_bytes).min(max),
+            min: MIN_PACKETS,
+            max,
         }
     }
 }
@@ -48,6 +52,12 @@ impl Window {
             slow_start_until: limits.max,
             acked_since_growth: 0,
         }
+    }
+
+    /// Changes the greatest window.
+    pub fn set_max(&mut self, max_packets: u32) {
+        self.limits.max = max_packets.max(self.limits.min);
+        self.packets = self.packets.min(self.limits.max);
     }
 
     /// Packets that may be in flight.
@@ -119,6 +129,15 @@ mod tests {
             window.handle_loss();
         }
         assert_eq!(window.packets(), 2);
+    }
+
+    #[test]
+    fn a_lower_maximum_takes_effect_at_once() {
+        let mut window = Window::new(LIMITS);
+        window.set_max(4);
+        assert_eq!(window.packets(), 4);
+        window.set_max(0);
+        assert_eq!(window.packets(), 2, "never below the least window");
     }
 
     #[test]
