@@ -8,8 +8,9 @@ pub use crate::rc::acknowledge::AckMode;
 
 use crate::attributes::{AttrMask, Attributes, ModifyError};
 use crate::memory::{Memory, PdId};
+use crate::rc::connection::Connection;
 use crate::rc::inbound::{ReceiveQueue, RecvWqe};
-use crate::rc::requester::{Connection, Requester, RequesterLimits};
+use crate::rc::requester::{Requester, RequesterLimits};
 use crate::rc::responder::{Responder, ResponderLimits};
 use crate::state::{QpState, required_attributes};
 use crate::time::{Instant, earliest};

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
 
-use super::requester::Connection;
+use super::connection::Connection;
 use crate::memory::{Memory, RemoteAccess, RemoteRange};
 use crate::time::Instant;
 use crate::verbs::{Payload, Transmit};

@@ -1,6 +1,7 @@
 //! The reliable connection: one requester and one responder per queue pair.
 
 pub(crate) mod acknowledge;
+pub(crate) mod connection;
 pub(crate) mod inbound;
 pub(crate) mod requester;
 pub(crate) mod responder;

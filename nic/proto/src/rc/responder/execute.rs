@@ -1,166 +1,23 @@
-//! The responder of a reliable connection: executes the peer's requests in PSN order, exactly once
-//! (IBTA 9.7).
+//! How a responder executes a request, each kind in its turn.
 
-use alloc::collections::VecDeque;
+use urxe_wire::{Operation, Packet, Psn, Reth};
 
-use urxe_wire::{NakCode, Operation, Packet, Psn, Reth, Syndrome};
-
-use super::acknowledge::{AckMode, Acknowledger, Polled, ReadJob, Reply, SEQUENCE_ERROR};
-use super::inbound::{Inbound, ReceiveQueue};
-use super::requester::Connection;
+use super::super::acknowledge::{ReadJob, Reply};
+use super::super::connection::Connection;
+use super::super::inbound::{Inbound, ReceiveQueue};
+use super::{Handled, Refusal, Responder};
 use crate::memory::{AccessError, AtomicOp, Memory, RemoteAccess, RemoteRange, scatter};
-use crate::qp::{Outbox, QpEvent, QpStats};
-use crate::time::Instant;
-use crate::verbs::{Completion, CompletionKind, Transmit, WcStatus};
+use crate::qp::Outbox;
+use crate::verbs::{Completion, CompletionKind, WcStatus};
 
 /// Results of atomics kept for repetition, at least. The specification asks for as many as
 /// `max_dest_rd_atomic`.
 const ATOMIC_LOG_MIN: usize = 16;
-/// Repeated READs and atomics that wait to be answered, beyond `max_dest_rd_atomic`, at most.
-const REPEATED_MAX: usize = 16;
-
-/// Limits and rights that `modify` sets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ResponderLimits {
-    pub(crate) min_rnr_timer: u8,
-    pub(crate) max_dest_rd_atomic: u8,
-    pub(crate) allow_write: bool,
-    pub(crate) allow_read: bool,
-    pub(crate) allow_atomic: bool,
-}
-
-/// Why a request cannot be executed, and what the peer is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// No receive request is posted.
-    NotReady,
-    /// The peer broke a rule.
-    Invalid,
-    /// The peer may not do that to this memory.
-    Access,
-    /// The message does not fit the receive request.
-    TooLong,
-    /// The receive request's own memory cannot be used.
-    OwnMemory,
-}
-
-/// See the module.
-#[derive(Clone, Debug)]
-pub(crate) struct Responder {
-    expected: Psn,
-    msn: u32,
-    limits: ResponderLimits,
-    inbound: Inbound,
-    acknowledger: Acknowledger,
-    /// A NAK was sent for `expected`; the packets after it are dropped in silence.
-    gap_reported: bool,
-    atomic_log: VecDeque<(Psn, u64)>,
-    established: bool,
-}
-
-type Handled = Result<(), Refusal>;
 
 impl Responder {
-    pub(crate) fn new(expected: Psn, limits: ResponderLimits) -> Self {
-        Self {
-            expected,
-            msn: 0,
-            limits,
-            inbound: Inbound::Idle,
-            acknowledger: Acknowledger::default(),
-            gap_reported: false,
-            atomic_log: VecDeque::new(),
-            established: false,
-        }
-    }
-
-    pub(crate) fn configure(&mut self, limits: ResponderLimits) {
-        self.limits = limits;
-    }
-
-    pub(crate) const fn expected_psn(&self) -> Psn {
-        self.expected
-    }
-
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.acknowledger.deadline()
-    }
-
-    pub(crate) fn owes(&self) -> bool {
-        self.acknowledger.owes()
-    }
-
-    pub(crate) const fn has_nak(&self) -> bool {
-        self.acknowledger.has_nak()
-    }
-
-    /// The next response to send.
-    pub(crate) fn poll_transmit<M: Memory>(
-        &mut self,
-        now: Instant,
-        mode: AckMode,
-        connection: &Connection,
-        memory: &M,
-        out: &mut Outbox,
-    ) -> Option<Transmit<'static>> {
-        let polled =
-            self.acknowledger
-                .poll_transmit(now, mode, connection, self.expected, self.msn, memory);
-        match polled {
-            Polled::Nothing => None,
-            Polled::Packet(transmit) => Some(transmit),
-            Polled::ReadRefused(psn) => {
-                self.refuse(psn, NakCode::RemoteAccessError, QpEvent::AccessError, out);
-                self.poll_transmit(now, mode, connection, memory, out)
-            }
-        }
-    }
-
-    /// A request packet of the peer.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the pieces of a queue pair, borrowed apart"
-    )]
-    pub(crate) fn handle_request<M: Memory>(
-        &mut self,
-        now: Instant,
-        connection: &Connection,
-        packet: &Packet<'_>,
-        receives: &mut ReceiveQueue,
-        memory: &mut M,
-        out: &mut Outbox,
-        stats: &mut QpStats,
-    ) {
-        let psn = packet.header.bth.psn;
-        if psn.is_before(self.expected) {
-            stats.duplicate_request += 1;
-            self.handle_duplicate(now, connection, packet, memory);
-            return;
-        }
-        if psn.is_after(self.expected) {
-            stats.out_of_sequence += 1;
-            if !self.gap_reported {
-                self.gap_reported = true;
-                self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
-            }
-            return;
-        }
-        if !self.established {
-            self.established = true;
-            out.events.push_back(QpEvent::CommunicationEstablished);
-        }
-        match self.execute(connection, packet, receives, memory, out) {
-            Ok(()) => {
-                self.gap_reported = false;
-                if packet.header.bth.ack_request {
-                    self.acknowledger.owe(now);
-                }
-            }
-            Err(refusal) => self.handle_refusal(psn, refusal, connection, receives, out, stats),
-        }
-    }
-
-    fn execute<M: Memory>(
+    /// Executes the request that is expected next. Nothing is changed when it is refused, except that a
+    /// SEND may have taken its receive request.
+    pub(super) fn execute<M: Memory>(
         &mut self,
         connection: &Connection,
         packet: &Packet<'_>,
@@ -371,7 +228,7 @@ impl Responder {
     }
 
     #[expect(clippy::unused_self, reason = "reads beside check_write_target")]
-    fn check_read_source<M: Memory>(
+    pub(super) fn check_read_source<M: Memory>(
         &self,
         connection: &Connection,
         reth: Reth,
@@ -438,137 +295,6 @@ impl Responder {
         });
         Ok(())
     }
-
-    // ---- duplicates and refusals -------------------------------------------------------------
-
-    /// A request that was executed before: SEND and WRITE are only acknowledged, READ is answered
-    /// anew, an atomic from the log (IBTA 9.7.5).
-    fn handle_duplicate<M: Memory>(
-        &mut self,
-        now: Instant,
-        connection: &Connection,
-        packet: &Packet<'_>,
-        memory: &M,
-    ) {
-        let psn = packet.header.bth.psn;
-        match packet.header.bth.opcode.operation() {
-            Some(Operation::ReadRequest) => {
-                let Some(reth) = packet.header.reth else {
-                    return;
-                };
-                let job = read_job(reth, psn, self.msn, connection.mtu_bytes, true);
-                let is_old = !psn.add(job.packets).is_after(self.expected);
-                if is_old && self.check_read_source(connection, reth, memory).is_ok() {
-                    self.repeat(psn, Reply::Read(job));
-                }
-            }
-            Some(Operation::CompareSwap | Operation::FetchAdd) => {
-                let logged = self
-                    .atomic_log
-                    .iter()
-                    .find(|(logged, _)| *logged == psn)
-                    .copied();
-                if let Some((psn, original)) = logged {
-                    let msn = self.msn;
-                    self.repeat(
-                        psn,
-                        Reply::Atomic {
-                            psn,
-                            original,
-                            msn,
-                            repeated: true,
-                        },
-                    );
-                }
-            }
-            _ => self.acknowledger.owe_urgently(now),
-        }
-    }
-
-    /// Answers anew from `psn` on. A peer that asks for more at once than it may is not heard.
-    fn repeat(&mut self, psn: Psn, reply: Reply) {
-        self.acknowledger.forget_replies_from(psn);
-        let limit = REPEATED_MAX + usize::from(self.limits.max_dest_rd_atomic);
-        if self.acknowledger.pending_replies() < limit {
-            self.acknowledger.push_reply(reply);
-        }
-    }
-
-    fn handle_refusal(
-        &mut self,
-        psn: Psn,
-        refusal: Refusal,
-        connection: &Connection,
-        receives: &mut ReceiveQueue,
-        out: &mut Outbox,
-        stats: &mut QpStats,
-    ) {
-        let (code, event) = match refusal {
-            Refusal::NotReady => {
-                stats.rnr_nak_sent += 1;
-                self.gap_reported = true;
-                let syndrome = Syndrome::RnrNak {
-                    timer: self.limits.min_rnr_timer,
-                };
-                self.acknowledger.set_nak(psn, syndrome);
-                return;
-            }
-            Refusal::Invalid => (NakCode::InvalidRequest, QpEvent::RequestError),
-            Refusal::Access => (NakCode::RemoteAccessError, QpEvent::AccessError),
-            Refusal::TooLong => {
-                self.fail_receive(connection, WcStatus::LocalLength, receives, out);
-                (NakCode::InvalidRequest, QpEvent::Fatal)
-            }
-            Refusal::OwnMemory => {
-                self.fail_receive(connection, WcStatus::LocalProtection, receives, out);
-                (NakCode::RemoteOperationalError, QpEvent::Fatal)
-            }
-        };
-        self.refuse(psn, code, event, out);
-    }
-
-    /// Tells the peer and goes to the error state.
-    fn refuse(&mut self, psn: Psn, code: NakCode, event: QpEvent, out: &mut Outbox) {
-        self.acknowledger.clear_all_but_nak();
-        self.acknowledger.set_nak(psn, Syndrome::Nak(code));
-        out.events.push_back(event);
-        out.enter_error = true;
-    }
-
-    fn fail_receive(
-        &mut self,
-        connection: &Connection,
-        status: WcStatus,
-        receives: &mut ReceiveQueue,
-        out: &mut Outbox,
-    ) {
-        let wqe = match core::mem::take(&mut self.inbound) {
-            Inbound::Send { wqe, .. } => Some(wqe),
-            _ => receives.pop_front(),
-        };
-        if let Some(wqe) = wqe {
-            out.completions
-                .push_back(wqe.completion(connection.qp, status));
-        }
-    }
-
-    /// Completes the message that is arriving and all receives as flushed. A NAK stays owed.
-    pub(crate) fn flush(
-        &mut self,
-        connection: &Connection,
-        receives: &mut ReceiveQueue,
-        out: &mut Outbox,
-    ) {
-        if let Inbound::Send { wqe, .. } = core::mem::take(&mut self.inbound) {
-            out.completions
-                .push_back(wqe.completion(connection.qp, WcStatus::WrFlush));
-        }
-        while let Some(wqe) = receives.pop_front() {
-            out.completions
-                .push_back(wqe.completion(connection.qp, WcStatus::WrFlush));
-        }
-        self.acknowledger.clear_all_but_nak();
-    }
 }
 
 fn range_of(reth: Reth) -> RemoteRange {
@@ -579,7 +305,13 @@ fn range_of(reth: Reth) -> RemoteRange {
     }
 }
 
-fn read_job(reth: Reth, first: Psn, msn: u32, mtu_bytes: u32, repeated: bool) -> ReadJob {
+pub(super) fn read_job(
+    reth: Reth,
+    first: Psn,
+    msn: u32,
+    mtu_bytes: u32,
+    repeated: bool,
+) -> ReadJob {
     let packets = reth.len.div_ceil(mtu_bytes).max(1);
     ReadJob {
         first,

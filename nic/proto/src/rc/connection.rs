@@ -1,0 +1,27 @@
+//! What stays the same for all packets of a connection.
+
+use urxe_wire::{Bth, Header, Opcode, Operation, Pkey, Psn, Qpn, Transport};
+
+use crate::memory::PdId;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    pub(crate) transport: Transport,
+    pub(crate) qp: Qpn,
+    pub(crate) pd: PdId,
+    pub(crate) peer: Qpn,
+    pub(crate) pkey: Pkey,
+    pub(crate) mtu_bytes: u32,
+}
+
+impl Connection {
+    /// A header to the peer with nothing but its base transport header.
+    pub(crate) fn header(&self, operation: Operation, psn: Psn) -> Header {
+        let opcode = Opcode::new(self.transport, operation);
+        let mut bth = Bth::new(opcode, self.peer, psn);
+        bth.migrated = true;
+        bth.pkey = self.pkey;
+        Header::new(bth)
+    }
+}

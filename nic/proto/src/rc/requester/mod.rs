@@ -1,0 +1,217 @@
+//! The requester of a reliable connection: sends requests, takes acknowledgements and responses,
+//! completes work requests in order (IBTA 9.7).
+//!
+//! Loss recovery is go-back-N from the oldest PSN that is not acknowledged. An RDMA READ may go out
+//! as several READ requests, so that its responses, too, stay within the window: a READ of the rest of
+//! a message is what the specification has for retries, here it also paces.
+
+mod receiving;
+mod sending;
+
+use alloc::collections::VecDeque;
+
+use urxe_wire::{Psn, Qpn};
+
+use super::connection::Connection;
+use super::retry::{Expired, Retry};
+use super::send_queue::{Position, SendQueue, Wqe};
+use super::window::{Window, WindowLimits};
+use crate::qp::{Outbox, QpStats};
+use crate::time::Instant;
+use crate::verbs::{SendRequest, WcStatus};
+
+/// Greatest window until the caller sets another, bytes.
+const DEFAULT_WINDOW_BYTES: u32 = 512 << 10;
+
+/// Limits that `modify` sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequesterLimits {
+    pub(crate) timeout_ns: Option<u64>,
+    pub(crate) retry_count: u8,
+    pub(crate) rnr_retry: u8,
+    pub(crate) max_rd_atomic: u8,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Requester {
+    queue: SendQueue,
+    /// PSN of the next request that starts.
+    next: Psn,
+    /// Oldest PSN that is not acknowledged.
+    unacked: Psn,
+    /// PSN of the next packet to send: `unacked..=sent_end`.
+    cursor: Psn,
+    /// Work request of `cursor`.
+    cursor_wqe: Position,
+    /// One past the highest PSN sent (or, for a READ, asked for).
+    sent_end: Psn,
+    /// Ends of the READ and atomic requests that wait for responses.
+    fetches: VecDeque<Psn>,
+    /// Ends of all READ requests ever sent for what is not acknowledged, in order. The responder may have
+    /// executed any of them, and drops a repeated READ that it has executed in part.
+    read_ends: VecDeque<Psn>,
+    since_ack_request: u32,
+    max_fetches: usize,
+    window: Window,
+    window_was_full: bool,
+    retry: Retry,
+    rnr_until: Option<Instant>,
+    /// Where the last implied NAK went back to, so that its followers do not go back again.
+    implied_nak_at: Option<Psn>,
+    /// The packet whose round trip is being measured.
+    timed: Option<(Psn, Instant)>,
+}
+
+impl Requester {
+    pub(crate) fn new(first: Psn, mtu_bytes: u32, limits: RequesterLimits) -> Self {
+        Self {
+            queue: SendQueue::default(),
+            next: first,
+            unacked: first,
+            cursor: first,
+            cursor_wqe: 0,
+            sent_end: first,
+            fetches: VecDeque::new(),
+            read_ends: VecDeque::new(),
+            since_ack_request: 0,
+            max_fetches: usize::from(limits.max_rd_atomic.max(1)),
+            window: Window::new(WindowLimits::for_mtu(mtu_bytes, DEFAULT_WINDOW_BYTES)),
+            window_was_full: false,
+            retry: Retry::new(limits.timeout_ns, limits.retry_count, limits.rnr_retry),
+            rnr_until: None,
+            implied_nak_at: None,
+            timed: None,
+        }
+    }
+
+    /// Takes new limits from `modify` while connected.
+    pub(crate) fn configure(&mut self, limits: RequesterLimits) {
+        self.max_fetches = usize::from(limits.max_rd_atomic.max(1));
+        self.retry
+            .configure(limits.timeout_ns, limits.retry_count, limits.rnr_retry);
+    }
+
+    /// Changes how many packets may be in flight at most.
+    pub(crate) fn set_window_max(&mut self, max_packets: u32) {
+        self.window.set_max(max_packets);
+    }
+
+    /// Whether packets were sent that are not acknowledged.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.sent_end.is_after(self.unacked)
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32) {
+        self.queue.push(Wqe::new(request, length));
+    }
+
+    /// Whether requests were sent that are not completed.
+    pub(crate) fn has_started(&self) -> bool {
+        self.queue.front().is_some_and(Wqe::is_started)
+    }
+
+    /// Next PSN to be given out, for `query`.
+    pub(crate) const fn next_psn(&self) -> Psn {
+        self.next
+    }
+
+    fn in_flight(&self) -> u32 {
+        distance(self.cursor, self.unacked)
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        // While the peer is not ready, handle_timeout does nothing: no deadline may pass until then.
+        self.rnr_until.or_else(|| self.retry.deadline())
+    }
+
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        if self.rnr_until.is_some_and(|until| until > now) {
+            return;
+        }
+        match self.retry.expire(now) {
+            None => return,
+            Some(Expired::Probe) => stats.probes += 1,
+            Some(Expired::Timeout) => stats.local_ack_timeout_err += 1,
+            Some(Expired::GiveUp) => {
+                self.fail(connection.qp, WcStatus::RetryExceeded, out);
+                return;
+            }
+        }
+        self.implied_nak_at = None;
+        self.window.handle_silence();
+        self.go_back();
+    }
+
+    /// Completes the oldest request with `status`; the queue pair goes to the error state.
+    pub(crate) fn fail(&mut self, qp: Qpn, status: WcStatus, out: &mut Outbox) {
+        if let Some(wqe) = self.queue.pop_front() {
+            out.completions.push_back(wqe.completion(qp, status));
+        }
+        self.retry.stop();
+        out.enter_error = true;
+    }
+
+    /// Completes all requests as flushed.
+    pub(crate) fn flush(&mut self, qp: Qpn, out: &mut Outbox) {
+        self.retry.stop();
+        self.rnr_until = None;
+        while let Some(wqe) = self.queue.pop_front() {
+            out.completions
+                .push_back(wqe.completion(qp, WcStatus::WrFlush));
+        }
+        self.cursor_wqe = self.queue.front_position();
+    }
+
+    /// Panics with a description if the state contradicts itself.
+    pub(crate) fn check_invariants(&self) {
+        assert!(
+            !self.unacked.is_after(self.cursor),
+            "cursor {:?} before unacked {:?}",
+            self.cursor,
+            self.unacked
+        );
+        assert!(
+            !self.cursor.is_after(self.sent_end),
+            "cursor {:?} after sent_end {:?}",
+            self.cursor,
+            self.sent_end
+        );
+        assert!(
+            !self.sent_end.is_after(self.next),
+            "sent_end {:?} after next {:?}",
+            self.sent_end,
+            self.next
+        );
+        let mut expected = None;
+        for wqe in self.queue.iter().take_while(|w| w.is_started()) {
+            if let Some(expected) = expected {
+                assert_eq!(wqe.first, expected, "requests share or skip PSNs");
+            }
+            expected = Some(wqe.end());
+        }
+        if let Some(front) = self.queue.front().filter(|w| w.is_started()) {
+            assert!(!self.unacked.is_before(front.first) && self.unacked.is_before(front.end()));
+        }
+        assert!(
+            self.fetches.len() <= self.max_fetches,
+            "too many READs outstanding"
+        );
+        assert!(self.cursor_wqe >= self.queue.front_position());
+    }
+}
+
+/// `later - earlier` for PSNs known to be in this order.
+fn distance(later: Psn, earlier: Psn) -> u32 {
+    later.distance_from(earlier).max(0).unsigned_abs()
+}

@@ -1,0 +1,248 @@
+//! What a requester takes in: acknowledgements, NAKs, READ data and atomic results.
+
+use urxe_wire::{Aeth, NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_us};
+
+use super::super::connection::Connection;
+use super::{Requester, distance};
+use crate::memory::{AccessError, Memory, scatter};
+use crate::qp::{Outbox, QpStats};
+use crate::time::Instant;
+use crate::verbs::WcStatus;
+
+impl Requester {
+    /// An ACK, NAK, READ response or atomic response.
+    pub(crate) fn handle_response<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        memory: &mut M,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        let psn = packet.header.bth.psn;
+        let operation = packet.header.bth.opcode.operation();
+        if !psn.is_before(self.sent_end) {
+            stats.ignored_responses += 1;
+            return;
+        }
+        match (operation, packet.header.aeth, packet.header.atomic_ack) {
+            (Some(Operation::Acknowledge), Some(aeth), _) => {
+                self.handle_acknowledge(now, connection, psn, aeth, out, stats);
+            }
+            (Some(Operation::AtomicAcknowledge), _, Some(ack)) => {
+                let value = ack.original.to_ne_bytes();
+                self.handle_fetched(now, connection, psn, &value, memory, out, stats);
+            }
+            (Some(op), ..) if op.is_read_response() => {
+                self.handle_fetched(now, connection, psn, packet.payload, memory, out, stats);
+            }
+            _ => stats.ignored_responses += 1,
+        }
+    }
+
+    fn handle_acknowledge(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        psn: Psn,
+        aeth: Aeth,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        match aeth.syndrome {
+            Syndrome::Ack { .. } => {
+                self.acknowledge(now, psn.next(), connection, out);
+                if psn.next().is_after(self.unacked) {
+                    self.handle_implied_nak(now, stats);
+                }
+            }
+            Syndrome::RnrNak { timer } => {
+                self.acknowledge(now, psn, connection, out);
+                // While it waits nothing is sent: another refusal is a copy of the same.
+                if psn != self.unacked || self.rnr_until.is_some() {
+                    return;
+                }
+                stats.rnr_nak_received += 1;
+                let until = now.after(u64::from(rnr_timer_us(timer)) * 1000);
+                if self.retry.handle_rnr(until) {
+                    self.rnr_until = Some(until);
+                    self.go_back();
+                } else {
+                    self.fail(connection.qp, WcStatus::RnrRetryExceeded, out);
+                }
+            }
+            Syndrome::Nak(code) => self.handle_nak(now, connection, psn, code, out, stats),
+        }
+    }
+
+    fn handle_nak(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        psn: Psn,
+        code: NakCode,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        if psn.is_before(self.unacked) {
+            return;
+        }
+        let progress = self.acknowledge(now, psn, connection, out);
+        let status = match code {
+            NakCode::PsnSequenceError => {
+                stats.packet_seq_err += 1;
+                if !progress && !self.retry.use_retry() {
+                    self.fail(connection.qp, WcStatus::RetryExceeded, out);
+                    return;
+                }
+                self.retry.handle_answer(now);
+                self.window.handle_loss();
+                self.go_back();
+                return;
+            }
+            NakCode::InvalidRequest | NakCode::InvalidRdRequest => WcStatus::RemoteInvalidRequest,
+            NakCode::RemoteAccessError => WcStatus::RemoteAccess,
+            NakCode::RemoteOperationalError => WcStatus::RemoteOperation,
+        };
+        self.fail(connection.qp, status, out);
+    }
+
+    /// Data of a READ response or the old value of an atomic.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the pieces of a queue pair, borrowed apart"
+    )]
+    fn handle_fetched<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        psn: Psn,
+        bytes: &[u8],
+        memory: &mut M,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        if psn.is_before(self.unacked) {
+            stats.ignored_responses += 1;
+            return;
+        }
+        // A response acknowledges all requests before its own (IBTA 9.7.5).
+        self.acknowledge(now, psn, connection, out);
+        let Some(wqe) = self.queue.front() else {
+            return;
+        };
+        if psn != self.unacked {
+            self.handle_implied_nak(now, stats);
+            return;
+        }
+        if !wqe.is_started() || !wqe.op.is_fetch() {
+            stats.ignored_responses += 1;
+            return;
+        }
+        let offset = distance(psn, wqe.first);
+        let expected = if wqe.op.is_atomic() {
+            8
+        } else {
+            wqe.packet_len(offset, connection.mtu_bytes)
+        };
+        if bytes.len() != expected as usize {
+            self.fail(connection.qp, WcStatus::BadResponse, out);
+            return;
+        }
+        let at = offset * connection.mtu_bytes;
+        match scatter(memory, connection.pd, wqe.sges(), at, bytes) {
+            Ok(()) => self.advance(now, psn.next(), connection, out),
+            Err(AccessError::OutOfBounds) => self.fail(connection.qp, WcStatus::LocalLength, out),
+            Err(_) => self.fail(connection.qp, WcStatus::LocalProtection, out),
+        }
+    }
+
+    /// Something later was answered while a READ or atomic response is missing: it was lost (the
+    /// "implied NAK" of IBTA 9.7.5).
+    fn handle_implied_nak(&mut self, now: Instant, stats: &mut QpStats) {
+        if self.implied_nak_at == Some(self.unacked) {
+            return;
+        }
+        stats.implied_nak_seq_err += 1;
+        self.implied_nak_at = Some(self.unacked);
+        self.retry.handle_answer(now);
+        self.window.handle_loss();
+        self.go_back();
+    }
+
+    /// Everything before `end` is acknowledged, as far as no READ or atomic response is missing.
+    /// Returns whether anything was.
+    fn acknowledge(
+        &mut self,
+        now: Instant,
+        end: Psn,
+        connection: &Connection,
+        out: &mut Outbox,
+    ) -> bool {
+        let before = self.unacked;
+        let mut reached = before;
+        for wqe in self.queue.iter() {
+            if !wqe.is_started() || !end.is_after(reached) {
+                break;
+            }
+            if wqe.op.is_fetch() && wqe.end().is_after(reached) {
+                break;
+            }
+            reached = if wqe.end().is_after(end) {
+                end
+            } else {
+                wqe.end()
+            };
+        }
+        if reached == before {
+            return false;
+        }
+        self.advance(now, reached, connection, out);
+        true
+    }
+
+    /// Moves `unacked` to `to`, completing what lies before it.
+    fn advance(&mut self, now: Instant, to: Psn, connection: &Connection, out: &mut Outbox) {
+        let count = distance(to, self.unacked);
+        self.unacked = to;
+        self.implied_nak_at = None;
+        if self.cursor.is_before(to) {
+            self.cursor = to;
+        }
+        while let Some(front) = self.queue.front() {
+            if !front.is_started() || front.end().is_after(to) {
+                break;
+            }
+            if front.signaled {
+                out.completions
+                    .push_back(front.completion(connection.qp, WcStatus::Success));
+            }
+            self.queue.pop_front();
+        }
+        self.cursor_wqe = self.cursor_wqe.max(self.queue.front_position());
+        while self.fetches.front().is_some_and(|end| !end.is_after(to)) {
+            self.fetches.pop_front();
+        }
+        while self.read_ends.front().is_some_and(|end| !end.is_after(to)) {
+            self.read_ends.pop_front();
+        }
+        if let Some((psn, sent)) = self.timed
+            && !psn.is_after(to)
+        {
+            self.retry.handle_round_trip(now.since(sent));
+            self.timed = None;
+        }
+        self.window.handle_acked(count, self.window_was_full);
+        self.window_was_full = false;
+        self.retry.handle_progress(now, self.sent_end.is_after(to));
+    }
+
+    /// Everything from the oldest unacknowledged PSN is to be sent again.
+    pub(super) fn go_back(&mut self) {
+        self.cursor = self.unacked;
+        self.cursor_wqe = self.queue.front_position();
+        self.fetches.clear();
+        self.timed = None;
+    }
+}

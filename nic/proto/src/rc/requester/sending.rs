@@ -1,0 +1,298 @@
+//! What a requester sends: requests in the order of posting, as far as the window and the timers allow.
+
+use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth};
+
+use super::super::connection::Connection;
+use super::super::send_queue::{Position, Wqe};
+use super::{Requester, distance};
+use crate::memory::{LocalAccess, Memory};
+use crate::qp::Outbox;
+use crate::time::Instant;
+use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
+
+/// An acknowledgement is asked for at least once in this many packets.
+const ACK_INTERVAL_MAX: u32 = 32;
+/// The next packet, before its payload is borrowed from the queue.
+pub(crate) struct Planned {
+    position: Position,
+    header: Header,
+    offset: u32,
+    len: u32,
+}
+
+impl Requester {
+    /// The next packet, if the window and the timers allow one; it counts as sent. New requests start
+    /// only while `may_start`.
+    pub(crate) fn plan<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        may_start: bool,
+        memory: &M,
+        out: &mut Outbox,
+    ) -> Option<Planned> {
+        if self.rnr_until.is_some_and(|until| until > now) {
+            return None;
+        }
+        self.rnr_until = None;
+        loop {
+            let position = self.cursor_wqe;
+            let wqe = self.queue.get(position)?;
+            if !wqe.is_started() {
+                if !may_start || (wqe.fence && self.fetch_before(position)) {
+                    return None;
+                }
+                self.start(position, connection, memory, out)?;
+                continue;
+            }
+            let offset = distance(self.cursor, wqe.first);
+            if offset < wqe.packets {
+                let fetch = wqe.op.is_fetch();
+                return if fetch {
+                    self.plan_fetch(now, connection, position, offset)
+                } else {
+                    self.plan_packet(now, connection, position, offset)
+                };
+            }
+            self.cursor_wqe += 1;
+        }
+    }
+
+    /// The packet that was planned, with its payload.
+    pub(crate) fn packet(&self, planned: &Planned) -> Transmit<'_> {
+        let payload = self
+            .queue
+            .get(planned.position)
+            .map_or(Payload::Empty, |wqe| {
+                wqe.payload(planned.offset, planned.len)
+            });
+        Transmit {
+            header: planned.header,
+            payload,
+        }
+    }
+
+    /// Whether a READ or atomic before `position` is not completed.
+    fn fetch_before(&self, position: Position) -> bool {
+        let count = position - self.queue.front_position();
+        self.queue
+            .iter()
+            .take(usize::try_from(count).unwrap_or(usize::MAX))
+            .any(|w| w.op.is_fetch())
+    }
+
+    /// Gives the request at `position` its PSNs, or fails it, once all before it are completed, when
+    /// its memory may not be used: completions come in the order of posting.
+    fn start<M: Memory>(
+        &mut self,
+        position: Position,
+        connection: &Connection,
+        memory: &M,
+        out: &mut Outbox,
+    ) -> Option<()> {
+        let next = self.next;
+        let is_front = position == self.queue.front_position();
+        let wqe = self.queue.get_mut(position)?;
+        let access = if wqe.op.is_fetch() {
+            LocalAccess::Write
+        } else {
+            LocalAccess::Read
+        };
+        let usable = wqe
+            .sges()
+            .iter()
+            .try_for_each(|sge| memory.check_local(connection.pd, sge, access));
+        if usable.is_err() {
+            if is_front {
+                self.fail(connection.qp, WcStatus::LocalProtection, out);
+            }
+            return None;
+        }
+        wqe.start(next, connection.mtu_bytes);
+        self.next = wqe.end();
+        Some(())
+    }
+
+    fn plan_packet(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        position: Position,
+        offset: u32,
+    ) -> Option<Planned> {
+        if self.in_flight() >= self.window.packets() {
+            self.window_was_full = true;
+            return None;
+        }
+        let wqe = self.queue.get(position)?;
+        let is_first = offset == 0;
+        let is_last = offset + 1 == wqe.packets;
+        let mut header =
+            connection.header(packet_operation(&wqe.op, is_first, is_last), self.cursor);
+        if let SendOp::Write { va, rkey } | SendOp::WriteImm { va, rkey, .. } = wqe.op
+            && is_first
+        {
+            header.reth = Some(Reth {
+                va,
+                rkey,
+                len: wqe.length,
+            });
+        }
+        if is_last {
+            match wqe.op {
+                SendOp::SendImm(immediate) | SendOp::WriteImm { immediate, .. } => {
+                    header.immediate = Some(immediate);
+                }
+                SendOp::SendInvalidate { rkey } => header.ieth = Some(Ieth { rkey }),
+                _ => {}
+            }
+            header.bth.solicited = wqe.solicited;
+        }
+        let len = wqe.packet_len(offset, connection.mtu_bytes);
+        header.bth.ack_request = self.wants_ack(is_last);
+        self.handle_sent(now, 1);
+        Some(Planned {
+            position,
+            header,
+            offset: offset * connection.mtu_bytes,
+            len,
+        })
+    }
+
+    /// A READ request for as many of the missing bytes as fit the window, or an atomic.
+    fn plan_fetch(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        position: Position,
+        offset: u32,
+    ) -> Option<Planned> {
+        let room = self.window.packets().saturating_sub(self.in_flight());
+        let wqe = self.queue.get(position)?;
+        let left = wqe.packets - offset;
+        let count = left.min(room);
+        // No small pieces: each costs a request, and only few may be outstanding.
+        if count == 0 || (count < left && count < self.window.packets() / 2) {
+            self.window_was_full = true;
+            return None;
+        }
+        if self.fetches.len() >= self.max_fetches {
+            return None;
+        }
+        let first = self.cursor;
+        let next_end = self.read_ends.iter().find(|end| end.is_after(first));
+        let count = next_end.map_or(count, |end| count.min(distance(*end, first)));
+        let header = fetch_header(connection, wqe, first, offset, count);
+        self.handle_sent(now, count);
+        self.fetches.push_back(self.cursor);
+        self.note_read_end(self.cursor);
+        Some(Planned {
+            position,
+            header,
+            offset: 0,
+            len: 0,
+        })
+    }
+
+    fn note_read_end(&mut self, end: Psn) {
+        let at = self
+            .read_ends
+            .partition_point(|earlier| earlier.is_before(end));
+        if self.read_ends.get(at) != Some(&end) {
+            self.read_ends.insert(at, end);
+        }
+    }
+
+    fn wants_ack(&mut self, is_last: bool) -> bool {
+        self.since_ack_request += 1;
+        let interval = (self.window.packets() / 4).clamp(1, ACK_INTERVAL_MAX);
+        let ask = is_last || self.since_ack_request >= interval;
+        if ask {
+            self.since_ack_request = 0;
+        }
+        ask
+    }
+
+    fn handle_sent(&mut self, now: Instant, count: u32) {
+        let first_time = self.cursor == self.sent_end;
+        self.cursor = self.cursor.add(count);
+        if self.cursor.is_after(self.sent_end) {
+            self.sent_end = self.cursor;
+        }
+        if self.timed.is_none() && first_time {
+            self.timed = Some((self.cursor, now));
+        }
+        self.retry.handle_sent(now);
+    }
+}
+
+fn packet_operation(op: &SendOp, is_first: bool, is_last: bool) -> Operation {
+    use Operation as O;
+    let (first, middle, last, only) = match op {
+        SendOp::Send => (O::SendFirst, O::SendMiddle, O::SendLast, O::SendOnly),
+        SendOp::SendImm(_) => (O::SendFirst, O::SendMiddle, O::SendLastImm, O::SendOnlyImm),
+        SendOp::SendInvalidate { .. } => (
+            O::SendFirst,
+            O::SendMiddle,
+            O::SendLastInvalidate,
+            O::SendOnlyInvalidate,
+        ),
+        SendOp::WriteImm { .. } => (
+            O::WriteFirst,
+            O::WriteMiddle,
+            O::WriteLastImm,
+            O::WriteOnlyImm,
+        ),
+        _ => (O::WriteFirst, O::WriteMiddle, O::WriteLast, O::WriteOnly),
+    };
+    match (is_first, is_last) {
+        (true, true) => only,
+        (true, false) => first,
+        (false, true) => last,
+        (false, false) => middle,
+    }
+}
+
+fn fetch_header(connection: &Connection, wqe: &Wqe, psn: Psn, offset: u32, count: u32) -> Header {
+    let operation = match wqe.op {
+        SendOp::CompareSwap { .. } => Operation::CompareSwap,
+        SendOp::FetchAdd { .. } => Operation::FetchAdd,
+        _ => Operation::ReadRequest,
+    };
+    let mut header = connection.header(operation, psn);
+    header.bth.ack_request = true;
+    match wqe.op {
+        SendOp::CompareSwap {
+            va,
+            rkey,
+            compare,
+            swap,
+        } => {
+            header.atomic = Some(AtomicEth {
+                va,
+                rkey,
+                swap_or_add: swap,
+                compare,
+            });
+        }
+        SendOp::FetchAdd { va, rkey, add } => {
+            header.atomic = Some(AtomicEth {
+                va,
+                rkey,
+                swap_or_add: add,
+                compare: 0,
+            });
+        }
+        SendOp::Read { va, rkey } => {
+            let at = offset * connection.mtu_bytes;
+            let len = (wqe.length - at).min(count * connection.mtu_bytes);
+            header.reth = Some(Reth {
+                va: va.wrapping_add(u64::from(at)),
+                rkey,
+                len,
+            });
+        }
+        _ => {}
+    }
+    header
+}
