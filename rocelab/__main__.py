@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocelab.cli import app
+from rocelab.cli.app import app
 
 
 def main() -> None:

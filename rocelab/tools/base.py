@@ -83,13 +83,22 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuTime:
+    """User and system seconds of both ends."""
+
+    client_s: float
+    server_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What a good run says. `active_s` and `moved_bytes` (both ways together) are what CPU time is related to."""
 
     values: tuple[Value, ...]
-    messages: int
     moved_bytes: int
     active_s: float
+    cpu: CpuTime | None = None
+    """CPU time within `active_s`, from programs that report it."""
     params: Mapping[str, str | int | float | bool] = field(default_factory=dict)
 
 
@@ -109,12 +118,24 @@ class Method(Protocol):
         """Fewer than this the program does not take, or cannot sum up."""
 
     @property
+    def size_max_bytes(self) -> int | None:
+        """The largest message that the program takes; None if the study format's own limit is smaller."""
+
+    @property
     def message_us(self) -> float:
         """About what a message costs besides its bytes, for planning only."""
 
     @property
     def overhead_s(self) -> float:
         """About how long a step takes besides its timed region, for planning only."""
+
+    @property
+    def cpu_from(self) -> Literal["report", "processes", "nothing"]:
+        """Where CPU time comes from.
+
+        `report`: the program tells that of its timed region. `processes`: that of the whole processes, less what
+        starting them costs. `nothing`: it cannot be told.
+        """
 
     @property
     def server_ends(self) -> bool:

@@ -42,10 +42,12 @@ def _tcp() -> Interconnect:
             ("latency", "blocking"): Sock("latency", "blocking"),
             ("latency", "busy-poll"): Sock("latency", "busy-poll"),
             ("latency", "blocking-qperf"): QperfLatency(),
-            ("bandwidth", "blocking"): Iperf3("bandwidth"),
+            ("bandwidth", "blocking"): Sock("bandwidth", "blocking"),
             ("bandwidth", "busy-poll"): Sock("bandwidth", "busy-poll"),
-            ("bidirectional-bandwidth", "blocking"): Iperf3("bidirectional-bandwidth"),
+            ("bandwidth", "blocking-iperf3"): Iperf3("bandwidth"),
+            ("bidirectional-bandwidth", "blocking"): Sock("bidirectional-bandwidth", "blocking"),
             ("bidirectional-bandwidth", "busy-poll"): Sock("bidirectional-bandwidth", "busy-poll"),
+            ("bidirectional-bandwidth", "blocking-iperf3"): Iperf3("bidirectional-bandwidth"),
         },
     )
 

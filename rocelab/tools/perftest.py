@@ -20,7 +20,7 @@ from rocelab.tools.base import Executable, Output, Reading, Request, Test, ToolE
 
 Operation = Literal["send", "write", "read"]
 
-_NUMBERS = re.compile(r"^\s*(\d+)((?:\s+-?\d+(?:\.\d+)?)+)\s*$", re.MULTILINE)
+_NUMBERS = re.compile(r"^\s*(\d+)((?:\s+-?(?:\d+(?:\.\d+)?|nan|inf))+)\s*$", re.MULTILINE)
 _MIB: Final = 1 << 20
 _MBPS: Final = 1e6
 #: Both columns are printed with a fixed number of digits: MiB/s is the exact one from here on, messages/s below.
@@ -43,7 +43,9 @@ class Perftest:
     cycles_per_us: float | None = None
     """Rate of the counter that perftest reads; None: perftest finds out itself, 0.22 s a step."""
     messages_min: int = 5
+    size_max_bytes: int | None = None
     message_us: float = 2.5
+    cpu_from: Literal["processes"] = "processes"
     server_ends: bool = True
 
     @property
@@ -114,7 +116,7 @@ class Perftest:
         # A READ is a round trip by nature; SEND and WRITE are reported as half of one.
         ways = 1 if self.operation == "read" else 2
         active_s = by_name["mean"] * ways * request.messages / 1e6
-        return Reading(values, request.messages, ways * request.messages * request.size_bytes, active_s)
+        return Reading(values, ways * request.messages * request.size_bytes, active_s)
 
     def _read_bandwidth(self, request: Request, columns: Sequence[float]) -> Reading:
         if len(columns) != 3:
@@ -132,4 +134,4 @@ class Perftest:
             Value("bandwidth_mbps", "Mbps", "mean", bytes_per_s * 8 / _MBPS),
             Value("message_rate_per_s", "1/s", "mean", bytes_per_s / size_bytes),
         )
-        return Reading(values, request.messages, moved_bytes, moved_bytes / bytes_per_s)
+        return Reading(values, moved_bytes, moved_bytes / bytes_per_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from rocelab.tools.base import Executable, Output, Reading, Request, ToolError, Value, describe_exit, last_words
 
@@ -23,13 +23,15 @@ class QperfLatency:
 
     tool: str = "qperf"
     messages_min: int = 1
+    size_max_bytes: int | None = None
     message_us: float = 1e6 * RUN_S
     overhead_s: float = 0.05
+    cpu_from: Literal["nothing"] = "nothing"
     server_ends: bool = False
 
     @property
     def executables(self) -> tuple[Executable, ...]:
-        """qperf itself."""
+        """The program and server in one."""
         return (Executable("qperf", package="qperf"),)
 
     def server(self, request: Request) -> Sequence[str]:
@@ -43,7 +45,7 @@ class QperfLatency:
             *("--time", str(RUN_S), "--msg_size", str(request.size_bytes), "tcp_lat"),
         ]
 
-    def read(self, request: Request, client: Output, server: Output) -> Reading:
+    def read(self, request: Request, client: Output, server: Output) -> Reading:  # noqa: ARG002 -- the protocol's
         """The mean latency. The server is stopped from outside, so its exit status says nothing."""
         if client.exit_status != 0:
             raise ToolError(f"the client {describe_exit(client.exit_status)}: {last_words(client)}")
@@ -55,4 +57,4 @@ class QperfLatency:
             raise ToolError("qperf reports a latency of 0")
         messages = int(RUN_S * 1e6 / (2 * latency_us))
         value = Value("latency_us", "us", "mean", latency_us)
-        return Reading((value,), messages, 2 * messages * request.size_bytes, float(RUN_S))
+        return Reading((value,), 2 * messages * request.size_bytes, float(RUN_S))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rocelab.tools.base import Executable, Output, Reading, Request, Test, ToolError, Value, check_exit
+from rocelab.tools.base import CpuTime, Executable, Output, Reading, Request, Test, ToolError, Value, check_exit
 
 _NAMES = {"latency": "latency", "bandwidth": "bandwidth", "bidirectional-bandwidth": "bidirectional"}
 _STATISTICS = {"p50": "median", "mean": "mean", "p99": "p99", "min": "min"}
@@ -37,8 +37,10 @@ class Sock:
     protocol: Literal["tcp", "udp"] = "tcp"
     tool: str = "rocelab-sock"
     messages_min: int = 5
+    size_max_bytes: int | None = None
     message_us: float = 3.0
     overhead_s: float = 0.03
+    cpu_from: Literal["report"] = "report"
     server_ends: bool = True
 
     @property
@@ -67,14 +69,14 @@ class Sock:
             messages = int(report["messages"])
             if int(report["size_bytes"]) != request.size_bytes or messages != request.messages:
                 raise ToolError("rocelab-sock reports another size or number of messages than it was asked for")
-            # The messages before the timed region cost CPU time too, so the time related to it covers them.
-            active_s = float(report["client"]["elapsed_s"]) * (1 + int(report["warmup_messages"]) / messages)
+            active_s = float(report["client"]["elapsed_s"])
+            cpu = CpuTime(float(report["client"]["cpu_s"]), float(report["server"]["cpu_s"]))
             values = self._values(report)
         except (ValueError, KeyError, TypeError) as error:
             raise ToolError(f"rocelab-sock printed something else than its report: {error!r}") from error
         ways = 1 if self.test == "bandwidth" else 2
-        moved_bytes = request.size_bytes * (messages + int(report["warmup_messages"])) * ways
-        return Reading(values, messages, moved_bytes, active_s, {"lost_messages": int(report.get("lost_messages", 0))})
+        params = {"lost_messages": int(report.get("lost_messages", 0))}
+        return Reading(values, request.size_bytes * messages * ways, active_s, cpu, params)
 
     def _values(self, report: dict[str, Any]) -> tuple[Value, ...]:
         if self.test == "latency":

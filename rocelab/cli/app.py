@@ -1,0 +1,40 @@
+"""Puts the commands together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import rocelab
+from rocelab.cli import compare, doctor, fabric, report, run, studies
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    help="What would RDMA buy you? rocelab runs a study on this machine and writes a report.",
+    epilog="Begin with: rocelab doctor, then: rocelab run quick",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rocelab {rocelab.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(run.run)
+app.command()(report.report)
+app.command()(compare.compare)
+app.add_typer(studies.app, name="studies")
+app.add_typer(fabric.app, name="fabric")
+app.command()(doctor.doctor)

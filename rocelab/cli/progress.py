@@ -1,0 +1,159 @@
+"""Shows how a run goes on: a bar with the test under way and the time left; plain lines without a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from rocelab.stats import text
+from rocelab.study.plan import Step
+from rocelab.study.runner import Watcher
+
+#: A broken program would otherwise fill the terminal; the report lists every failure.
+FAILURES_SHOWN = 5
+_REFRESH_PER_S = 4
+#: So long the plan's own guess counts more than what was seen.
+_LEARN_S = 5.0
+
+
+class TimeLeft:
+    """Guesses how long the rest takes: what the plan expects, scaled by how wrong it was so far."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._left_s = sum(step.expected_s for step in steps)
+        self._expected_s = 0.0
+        self._started_s = time.monotonic()
+
+    def ended(self, step: Step) -> None:
+        """A step is done."""
+        self._left_s -= step.expected_s
+        self._expected_s += step.expected_s
+
+    def seconds(self) -> float:
+        """The guess."""
+        spent_s = time.monotonic() - self._started_s
+        return max(0.0, self._left_s) * (spent_s + _LEARN_S) / (self._expected_s + _LEARN_S)
+
+
+def clock(time_s: float) -> str:
+    """``4:05``."""
+    whole_s = round(time_s)
+    return f"{whole_s // 60}:{whole_s % 60:02}"
+
+
+def name_of(step: Step) -> str:
+    """A step in words."""
+    return (
+        f"{step.link.id}, {step.test}, {step.interconnect} {step.variant}, {text.size(step.size_bytes)}, "
+        f"repetition {step.repetition + 1}"
+    )
+
+
+class _Watcher:
+    """What both kinds share: counting, and telling of the first failures."""
+
+    def __init__(self, study: str, steps: Sequence[Step], console: Console) -> None:
+        self.study = study
+        self.console = console
+        self.total = len(steps)
+        self.done = 0
+        self.failed = 0
+        self.left = TimeLeft(steps)
+
+    def count(self, step: Step, error: str | None) -> None:
+        """A step has ended."""
+        self.done += 1
+        self.left.ended(step)
+        if error is None:
+            return
+        self.failed += 1
+        if self.failed > FAILURES_SHOWN:
+            return
+        reason = error.splitlines()[0]
+        self.console.print(f"failed: {name_of(step)}: {reason}", style="red", markup=False, highlight=False)
+        if self.failed == FAILURES_SHOWN:
+            self.console.print("(further failures are in the report only)", style="red")
+
+
+class BarWatcher(_Watcher):
+    """For a terminal. Use as a context manager."""
+
+    def __init__(self, study: str, steps: Sequence[Step], console: Console) -> None:
+        super().__init__(study, steps, console)
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[left]} left"),
+            console=console,
+            expand=True,
+        )
+        self._task: TaskID = self._progress.add_task(study, total=len(steps), left=clock(self.left.seconds()))
+        self._now = Text("making the fabric", no_wrap=True, overflow="ellipsis", style="dim")
+        self._live = Live(
+            Group(self._progress, self._now), console=console, refresh_per_second=_REFRESH_PER_S, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def started(self, step: Step) -> None:
+        """Name the step below the bar."""
+        self._now.plain = name_of(step)
+
+    def ended(self, step: Step, error: str | None) -> None:
+        """Move the bar."""
+        self.count(step, error)
+        self._progress.update(self._task, completed=self.done, left=clock(self.left.seconds()))
+
+
+class LineWatcher(_Watcher):
+    """For a file or a pipe: a line whenever a link, test or repetition begins."""
+
+    def __init__(self, study: str, steps: Sequence[Step], console: Console) -> None:
+        super().__init__(study, steps, console)
+        self._group: tuple[str, str, int] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def started(self, step: Step) -> None:
+        """Print a line if something else begins."""
+        group = (step.link.id, step.test, step.repetition)
+        if group == self._group:
+            return
+        self._group = group
+        self.console.print(
+            f"{self.study}: {100 * self.done // self.total:3} %  {step.link.id}, {step.test}, "
+            f"repetition {step.repetition + 1}  ({clock(self.left.seconds())} left)",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+    def ended(self, step: Step, error: str | None) -> None:
+        """Count."""
+        self.count(step, error)
+
+
+def watch(study: str, steps: Sequence[Step], console: Console) -> AbstractContextManager[Watcher]:
+    """What suits the console."""
+    return BarWatcher(study, steps, console) if console.is_terminal else LineWatcher(study, steps, console)

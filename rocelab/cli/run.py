@@ -1,0 +1,219 @@
+"""``rocelab run``: carries out studies, and goes on with one that was interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rocelab.cli.problems import fail, say
+from rocelab.cli.progress import watch
+from rocelab.cli.studies import complete, duration, known_claims, load_study, seconds
+from rocelab.fabric import emulated
+from rocelab.fabric.base import FabricError
+from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, find_run
+from rocelab.study import loading
+from rocelab.study.execution import now
+from rocelab.study.loading import StudyError
+from rocelab.study.plan import Step, plan
+from rocelab.study.provenance import provenance, tool_versions
+from rocelab.study.runner import Outcome, Runner, remaining
+from rocelab.study.schema import Study
+from rocelab.tools.base import Executable
+
+EXIT_WRONG = 1
+EXIT_FAILED_SAMPLES = 3
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A study that is ready to be run: read, planned, and nothing it needs is missing."""
+
+    study: Study
+    text: str
+    steps: Sequence[Step]
+    store: RunStore | None
+    """The run to go on with; None for a new one."""
+
+
+def run(
+    studies: Annotated[
+        list[str] | None, typer.Argument(help="Studies: names or .toml files.", autocompletion=complete)
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with this run: its id, a unique part of it, its folder, or 'latest'.")
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
+    skip_missing: Annotated[
+        bool, typer.Option("--skip-missing", help="Run also if programs are missing; what needs them fails.")
+    ] = False,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Only measure; `rocelab report` makes it later.")
+    ] = False,
+) -> None:
+    """Run studies one after the other, and write a report of each.
+
+    Exit status: 0 all was measured; 1 wrong use; 3 some measurements failed; 130 interrupted.
+    """
+    try:
+        jobs = _jobs(studies or [], resume, results)
+        _check_programs([step for job in jobs for step in job.steps], skip_missing=skip_missing)
+        status = max(_run_job(job, results, report=not no_report) for job in jobs)
+    except (StudyError, FabricError, ResultsError, OSError) as error:
+        fail("run", error)
+    raise typer.Exit(status)
+
+
+def _jobs(studies: Sequence[str], resume: str | None, results: Path) -> list[_Job]:
+    if bool(studies) == (resume is not None):
+        fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
+    if resume is None:
+        loaded = [load_study(name) for name in studies]
+        return [_Job(study, text, plan(study), None) for study, text in loaded]
+    store = find_run(results, resume)
+    text = store.study_text()
+    study = loading.parse(text, str(store.path / "study.toml"), known_claims())
+    return [_Job(study, text, remaining(plan(study), store), store)]
+
+
+def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
+    """Say everything that is missing at once, before anything is measured."""
+    wanted = {executable.name: executable for step in steps for executable in step.method.executables}
+    missing: list[Executable] = [executable for executable in wanted.values() if executable.path is None]
+    if not missing:
+        return
+    lines = [f"  {Path(executable.name).name}: {executable.advice}" for executable in missing]
+    if skip_missing:
+        say("Programs are missing; what needs them will fail:\n" + "\n".join(lines))
+        return
+    fail("run", "programs are missing:\n" + "\n".join(lines) + "\nOr run what is possible with --skip-missing.")
+
+
+def _run_job(job: _Job, results: Path, *, report: bool) -> int:
+    console = Console(stderr=True)
+    if job.store is not None and not job.steps:
+        say(f"Run {job.store.info.id} is complete; nothing is left to do.")
+        return _finish(job.store, Outcome(0, 0), report=report)
+    store: RunStore | None = None
+    with _interruptible():
+        try:
+            with contextlib.ExitStack() as stack:
+                fabric = stack.enter_context(emulated.up([link.profile() for link in job.study.link]))
+                store = job.store or _new_run(job, results)
+                stack.enter_context(_sole_writer(store))
+                store.set_status("running")
+                _announce(job, store)
+                watcher = stack.enter_context(watch(job.study.id, job.steps, console))
+                launcher = NamespaceLauncher(fabric)
+                outcome = Runner(store, fabric, launcher, watcher, tool_versions(job.steps)).run(job.steps)
+        except KeyboardInterrupt:
+            _say_interrupted(store, results)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        return _finish(store, outcome, report=report)
+
+
+def _announce(job: _Job, store: RunStore) -> None:
+    left = "" if job.store is None else "still "
+    about = duration(seconds(list(job.steps)))
+    say(f"{job.study.title}: {left}{len(job.steps)} measurements, about {about}, into {store.path}")
+
+
+def _say_interrupted(store: RunStore | None, results: Path) -> None:
+    if store is None:
+        say("Interrupted before anything was measured.")
+        return
+    where = "" if results == Path("results") else f" --results {shlex.quote(str(results))}"
+    say(
+        f"Interrupted. {len(store.done_keys())} of {store.info.planned_steps} measurements are kept.\n"
+        f"Go on with:  rocelab run --resume {store.info.id}{where}\n"
+        f"See so far:  rocelab report {store.info.id}{where}"
+    )
+
+
+def _finish(store: RunStore, outcome: Outcome, *, report: bool) -> int:
+    if report:
+        # The drawing libraries take a while to load, and nothing is to wait for them before.
+        from rocelab.report.model import RunModel  # noqa: PLC0415
+        from rocelab.report.terminal import print_summary  # noqa: PLC0415
+        from rocelab.report.write import write_report  # noqa: PLC0415
+
+        with Console(stderr=True).status("writing the report") as status:
+            files = write_report(store, progress=status.update)
+        print_summary(Console(), RunModel.of(store), files.page)
+    else:
+        say(f"Run: {store.path}")
+    if outcome.failed:
+        say(f"{outcome.failed} measurements failed. Try them again with:  rocelab run --resume {store.info.id}")
+        return EXIT_FAILED_SAMPLES
+    return 0
+
+
+def _new_run(job: _Job, results: Path) -> RunStore:
+    study = job.study
+    started = datetime.now(UTC)
+    info = RunInfo(
+        id=f"{started:%Y%m%d-%H%M%S}-{study.id}-{secrets.token_hex(2)}",
+        study=study.id,
+        title=study.title,
+        fabric=study.fabric.kind,
+        status="running",
+        started_at=now(),
+        seed=study.seed,
+        repetitions=study.repetitions,
+        links=tuple(
+            LinkInfo(link.id, link.kind, link.mtu_bytes, link.rate_mbps, link.queue_bytes) for link in study.link
+        ),
+        provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps),
+        planned_steps=len(job.steps),
+        claims=tuple(study.claims),
+    )
+    return RunStore.create(results, info, job.text)
+
+
+@contextlib.contextmanager
+def _sole_writer(store: RunStore) -> Iterator[None]:
+    """Keep a second rocelab from going on with the same run at the same time."""
+    folder = os.open(store.logs, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ResultsError(f"run {store.info.id} is under way in another process") from None
+        yield
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: tidily."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        # Once is enough: the second must not disturb the tidying up.
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

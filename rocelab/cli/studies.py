@@ -1,0 +1,125 @@
+"""``rocelab studies``: which studies there are, what one would do, and whether a file is in order."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from rocelab.claims import ClaimError, all_claims
+from rocelab.cli.problems import fail
+from rocelab.stats import text
+from rocelab.study import catalogue
+from rocelab.study.loading import StudyError, load
+from rocelab.study.plan import Step, plan
+from rocelab.study.schema import Study
+
+app = typer.Typer(help="Which studies there are, what one would do, and whether a file of yours is in order.")
+
+
+def complete(incomplete: str) -> list[str]:
+    """Names of studies for the shell."""
+    return [name for name in catalogue.files() if name.startswith(incomplete)]
+
+
+def load_study(name: str) -> tuple[Study, str]:
+    """The study that a person named, and its text. Raises StudyError."""
+    return load(catalogue.resolve(name), known_claims())
+
+
+def known_claims() -> frozenset[str]:
+    """Ids of the claims that a study may name."""
+    try:
+        return frozenset(claim.id for claim in all_claims())
+    except ClaimError as error:
+        fail("studies", error)
+
+
+@app.callback(invoke_without_command=True)
+def list_(context: typer.Context) -> None:
+    """List the studies: those that come with rocelab and those in ./studies."""
+    if context.invoked_subcommand is not None:
+        return
+    table = Table("NAME", "MEASUREMENTS", "ABOUT", "TITLE", box=None, pad_edge=False)
+    console = Console()
+    for name, path in catalogue.files().items():
+        try:
+            study, _ = load(path)
+        except StudyError as error:
+            table.add_row(name, "", "", f"[red]not in order:[/] rocelab studies check {path} ({len(error.problems)})")
+            continue
+        steps = plan(study)
+        table.add_row(name, str(len(steps)), duration(seconds(steps)), study.title)
+    if table.row_count == 0:
+        console.print("There is no study here. `rocelab run FILE.toml` runs one of your own.")
+        return
+    console.print(table)
+    console.print("Run one with: rocelab run NAME", highlight=False)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="A study or its file.", autocompletion=complete)]) -> None:
+    """Show what a study measures: every series with its tool, sizes, repetitions and duration."""
+    try:
+        study, _ = load_study(name)
+    except StudyError as error:
+        fail("studies", error)
+    console = Console()
+    steps = plan(study)
+    console.print(f"[bold]{study.id}[/]: {study.title}", highlight=False)
+    if study.description:
+        console.print(study.description, highlight=False)
+    if study.claims:
+        console.print(f"Claims: {', '.join(study.claims)}", highlight=False)
+    table = Table("LINK", "TEST", "SERIES", "TOOL", "SIZES", "TIMES", "ABOUT", box=None, pad_edge=False)
+    for series, members in groupby(sorted(steps, key=lambda step: step.series), key=lambda step: step.series):
+        table.add_row(*_row(series, list(members)))
+    console.print(table)
+    console.print(f"{len(steps)} measurements, about {duration(seconds(steps))}", highlight=False)
+
+
+def _row(series: tuple[str, str, str, str], steps: list[Step]) -> tuple[str, ...]:
+    link, test, interconnect, variant = series
+    sizes = sorted({step.size_bytes for step in steps})
+    span = f"{text.size(sizes[0])} .. {text.size(sizes[-1])} ({len(sizes)})"
+    repetitions = max(step.repetition for step in steps) + 1
+    tool = steps[0].method.tool
+    return (link, test, f"{interconnect} {variant}", tool, span, str(repetitions), duration(seconds(steps)))
+
+
+@app.command()
+def check(files: Annotated[list[Path], typer.Argument(help="Study files.")]) -> None:
+    """Check study files without running them. The exit status is 1 if one is not in order."""
+    wrong = False
+    for path in files:
+        try:
+            study, _ = load(path, known_claims())
+        except StudyError as error:
+            Console(stderr=True).print(str(error), soft_wrap=True, markup=False, highlight=False)
+            wrong = True
+            continue
+        steps = plan(study)
+        Console().print(
+            f"{path}: in order, {len(steps)} measurements, about {duration(seconds(steps))}",
+            soft_wrap=True, markup=False, highlight=False,
+        )  # fmt: skip
+    raise typer.Exit(1 if wrong else 0)
+
+
+def seconds(steps: list[Step]) -> float:
+    """About how long the steps take together."""
+    return sum(step.expected_s for step in steps)
+
+
+def duration(time_s: float) -> str:
+    """``40 s``, ``5 min``, ``2 h 10 min``."""
+    if time_s < 90:
+        return f"{max(1, round(time_s))} s"
+    minutes = round(time_s / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,187 @@
+"""Reads a study file. What is wrong in it is reported all at once, each with its line, its key and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+import typing
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic
+from pydantic_core import ErrorDetails
+
+from rocelab.study.positions import line_of
+from rocelab.study.schema import Study, TestTable
+from rocelab.tools.interconnects import INTERCONNECTS, interconnect
+
+Path_ = tuple[str | int, ...]
+
+#: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
+_CHOICES = frozenset({"range", "list"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and the line (1-based) it is on; 0 if it is about the file as a whole."""
+
+    line: int
+    key: str
+    text: str
+
+
+class StudyError(Exception):
+    """A study that cannot be used. Its text has a line for every problem: ``file:line: key: what``."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
+        super().__init__("\n".join(_line(source, problem) for problem in self.problems))
+
+
+def _line(source: str, problem: Problem) -> str:
+    place = f"{source}:{problem.line}" if problem.line else source
+    return ": ".join(part for part in (place, problem.key, problem.text) if part)
+
+
+def load(path: Path, known_claims: Collection[str] = ()) -> tuple[Study, str]:
+    """The study in a file, and the file's text. Raises StudyError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StudyError(str(path), [Problem(0, "", error.strerror or str(error))]) from None
+    except UnicodeDecodeError as error:
+        raise StudyError(str(path), [Problem(0, "", f"not UTF-8 text (byte {error.start})")]) from None
+    return parse(text, str(path), known_claims), text
+
+
+def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Study:
+    """The study in a text. `source` stands in front of every problem; without `known_claims` claims go unchecked."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"at line (\d+)", str(error))
+        line = int(at[1]) if at else text.count("\n") + 1
+        raise StudyError(source, [Problem(line, "", f"not valid TOML: {error}")]) from None
+    try:
+        study = Study.model_validate(data)
+    except pydantic.ValidationError as error:
+        problems = [_problem(text, detail) for detail in error.errors()]
+        raise StudyError(source, problems) from None
+    problems = [
+        Problem(line_of(text, path), _dotted(path), what) for path, what in _contradictions(study, known_claims)
+    ]
+    if problems:
+        raise StudyError(source, problems)
+    return study
+
+
+def _problem(text: str, detail: ErrorDetails) -> Problem:
+    path = tuple(part for part in detail["loc"] if part not in _CHOICES)
+    line = line_of(text, path)
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return Problem(line, _dotted(path), _unknown("key", str(path[-1]), _allowed_keys(detail["loc"][:-1])))
+    if kind == "missing":
+        return Problem(line, _dotted(path), "this key is missing")
+    if kind == "literal_error":
+        expected = detail.get("ctx", {}).get("expected", "").replace("'", '"')
+        return Problem(line, _dotted(path), f"{_shown(detail['input'])} is not known; allowed: {expected}")
+    if kind == "string_pattern_mismatch":
+        return Problem(line, _dotted(path), f"{_shown(detail['input'])}: only a to z, 0 to 9 and '-' are allowed")
+    allowed = detail["msg"].removeprefix("Input should be ").removeprefix("Input should have ")
+    return Problem(line, _dotted(path), f"{_shown(detail['input'])} is not allowed; it should be {allowed}")
+
+
+def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
+    """What no single key shows: names that refer to nothing, things said twice."""
+    yield from _repeated("link", [link.id for link in study.link])
+    links = [link.id for link in study.link]
+    for index, claim in enumerate(study.claims):
+        if known_claims and claim not in known_claims:
+            yield ("claims", index), _unknown("claim", claim, known_claims)
+    seen: set[tuple[str, str, str, str, int]] = set()
+    for at, test in enumerate(study.test):
+        for link in test.links or ():
+            if link not in links:
+                yield ("test", at, "links"), _unknown("link", link, links)
+        if not test.every_size_bytes():
+            yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
+        for name, variants in test.variants.items():
+            path: Path_ = ("test", at, "variants", name)
+            if name not in INTERCONNECTS:
+                yield path, _unknown("interconnect", name, INTERCONNECTS)
+                continue
+            yield from ((path, text) for text in _wrong_variants(test, name))
+            cells = {
+                (link.id, test.test, name, variant, size_bytes)
+                for link in study.links_of(test)
+                for variant in variants
+                for size_bytes in test.every_size_bytes()
+            }
+            if len(set(variants)) < len(variants) or cells & seen:
+                yield path, "the same variant is measured twice at the same size on the same link"
+            seen |= cells
+
+
+def _wrong_variants(test: TestTable, name: str) -> Iterator[str]:
+    known = interconnect(name).variants(test.test)
+    for variant in test.variants[name]:
+        if variant not in known:
+            yield _unknown(f"variant of {name} for {test.test}", variant, known)
+            continue
+        method = interconnect(name).methods[test.test, variant]
+        largest_bytes = max(test.every_size_bytes(), default=0)
+        if method.size_max_bytes is not None and largest_bytes > method.size_max_bytes:
+            yield f"{variant} is {method.tool}, which takes at most {method.size_max_bytes} bytes, not {largest_bytes}"
+
+
+def _repeated(table: str, names: Sequence[str]) -> Iterator[tuple[Path_, str]]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield (table, index, "id"), f"there is another {table} {name!r} before it"
+
+
+def _unknown(what: str, name: str, allowed: Iterable[str]) -> str:
+    allowed = sorted(allowed)
+    close = difflib.get_close_matches(name, allowed, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else "."
+    return f"unknown {what} {name!r}{meant} Allowed: {', '.join(allowed) or 'none'}"
+
+
+def _allowed_keys(loc: Sequence[str | int]) -> list[str]:
+    """The keys of the table at a pydantic path."""
+    model: Any = Study
+    for part in loc:
+        if isinstance(part, str) and part not in _CHOICES:
+            fields = {field.alias or name: field for name, field in model.model_fields.items()}
+            model = fields[part].annotation
+        model = _table_in(model)
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _table_in(annotation: Any) -> Any:
+    """The one table (a pydantic model) somewhere in a type such as ``list[Table]``."""
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return annotation
+    for argument in typing.get_args(annotation):
+        found = _table_in(argument)
+        if found is not None:
+            return found
+    return None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    """``link[1].rate_mbps``, counted from 1 as people count the tables of a file."""
+    text = ""
+    for part in path:
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")

@@ -1,0 +1,100 @@
+"""Carries out the steps of a study one after the other, and writes what they measure as soon as it is measured.
+
+A step that fails or hangs becomes a failed sample and the study goes on. An interruption (KeyboardInterrupt) ends the
+programs under way and leaves the samples so far; the same run can be continued with the steps that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rocelab.fabric.base import Fabric, Launcher
+from rocelab.results import RunStatus, RunStore
+from rocelab.study.execution import Execution, Executor, now
+from rocelab.study.plan import Step
+from rocelab.study.sampling import Circumstances, samples_of
+from rocelab.study.startup import StartupCosts
+
+#: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
+HANGS_MAX = 3
+
+
+class Watcher(Protocol):
+    """Who wants to know how a run goes on, such as a progress bar."""
+
+    def started(self, step: Step) -> None:
+        """A step begins."""
+
+    def ended(self, step: Step, error: str | None) -> None:
+        """A step has ended; `error` says why it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to."""
+
+    done: int
+    failed: int
+
+
+class Runner:
+    """One run of a study on a fabric."""
+
+    def __init__(
+        self, store: RunStore, fabric: Fabric, launcher: Launcher, watcher: Watcher, versions: Mapping[str, str]
+    ) -> None:
+        self._store = store
+        self._executor = Executor(fabric, launcher)
+        self._links = fabric.links
+        self._watcher = watcher
+        self._versions = versions
+        self._hangs: dict[tuple[str, str, str, str], int] = {}
+
+    def run(self, steps: Sequence[Step]) -> Outcome:
+        """Carry out the steps. Sets the status of the run, also when it is interrupted."""
+        size_max_bytes = max((step.size_bytes for step in steps), default=1)
+        startups = StartupCosts(lambda step: self._executor.execute(step, None), self._links, size_max_bytes)
+        failed = 0
+        status: RunStatus = "interrupted"
+        try:
+            for order, step in enumerate(steps, start=self._store.next_order()):
+                self._watcher.started(step)
+                error = self._carry_out(step, order, startups)
+                failed += error is not None
+                self._watcher.ended(step, error)
+            status = "incomplete" if failed else "complete"
+        finally:
+            self._store.set_status(status, ended_at=now())
+            self._store.close()
+        return Outcome(len(steps) - failed, failed)
+
+    def _carry_out(self, step: Step, order: int, startups: StartupCosts) -> str | None:
+        log = self._store.logs / f"{order:05}-{'-'.join(step.series)}-{step.size_bytes}-{step.repetition}.log"
+        if self._hangs.get(step.series, 0) >= HANGS_MAX:
+            execution = _given_up(f"not run: the {HANGS_MAX} measurements of this series before it hung")
+        else:
+            execution = self._executor.execute(step, log)
+            self._hangs[step.series] = self._hangs.get(step.series, 0) + 1 if execution.hung else 0
+        startup = None
+        if execution.reading is not None and step.method.cpu_from == "processes":
+            startup = startups.of(step)
+        circumstances = Circumstances(
+            run=self._store.info,
+            order=order,
+            tool_version=self._versions.get(step.method.tool, "unknown"),
+            log=str(log.relative_to(self._store.path)) if log.exists() else None,
+        )
+        self._store.append(*samples_of(step, execution, startup, circumstances))
+        return execution.error
+
+
+def remaining(steps: Iterable[Step], store: RunStore) -> list[Step]:
+    """The steps that a resumed run still has to do: those that are missing and those that failed."""
+    done = store.done_keys()
+    return [step for step in steps if step.key not in done]
+
+
+def _given_up(error: str) -> Execution:
+    return Execution(None, error, hung=False, client=None, server=None, command="", started_at=now(), duration_s=0.0)
