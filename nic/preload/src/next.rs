@@ -59,13 +59,15 @@ impl Next {
                 None => libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()),
             }
         };
-        match (self.version, libibverbs()) {
-            (Some(version), Some(library)) if found.is_null() => {
-                // SAFETY: a handle of dlopen that is never closed.
-                unsafe { libc::dlvsym(library, self.name.as_ptr(), version.as_ptr()) }
-            }
-            _ => found,
-        }
+        // Never for libc: the initialisers of libibverbs's own libraries open files, and so come back
+        // here while it is being loaded.
+        let Some(version) = self.version.filter(|_| found.is_null()) else {
+            return found;
+        };
+        libibverbs().map_or(found, |library| {
+            // SAFETY: a handle of dlopen that is never closed.
+            unsafe { libc::dlvsym(library, self.name.as_ptr(), version.as_ptr()) }
+        })
     }
 }
 

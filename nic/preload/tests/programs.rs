@@ -271,6 +271,34 @@ fn perftest_over_ipv6_and_for_a_duration() {
     );
 }
 
+#[test]
+fn programs_without_verbs_run_as_ever_and_load_nothing() {
+    // Programs that open files by libc's functions of every kind, and do not link libibverbs.
+    for arguments in [
+        &["cat", "/proc/self/maps"][..],
+        &["bash", "-c", "cat < /proc/$$/maps"],
+    ] {
+        let output = common::preloaded(arguments[0])
+            .args(&arguments[1..])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", shown(&output));
+        let text = stdout(&output);
+        assert!(text.contains("liburxe.so"), "{text}");
+        assert!(!text.contains("libibverbs"), "loaded for nothing: {text}");
+        assert!(output.stderr.is_empty(), "{}", shown(&output));
+    }
+    let output = common::preloaded("getent")
+        .args(["hosts", "localhost"])
+        .output()
+        .unwrap();
+    assert!(
+        stdout(&output).contains("localhost"),
+        "fopen of /etc/hosts: {}",
+        shown(&output)
+    );
+}
+
 /// What does not work says so and ends; it does not crash or hang.
 #[test]
 fn what_is_not_supported_ends_with_an_error() {
