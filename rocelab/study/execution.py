@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
@@ -18,6 +19,9 @@ from rocelab.tools.base import Output, Reading, Request, ToolError, last_words
 _LISTEN_LIMIT_S = 10.0
 #: How long a server may take to end after its client has ended.
 _SERVER_END_LIMIT_S = 3.0
+#: From starting a client to its sleep; a few milliseconds on an idle machine.
+_SETTLE_S = 0.05
+_SIGNAL_LIMIT_S = 5.0
 _PORT_FIRST = 18000
 _PORTS = 1000
 
@@ -37,6 +41,20 @@ class Execution:
     duration_s: float
 
 
+@dataclass
+class _Pair:
+    """The two ends of a step, as far as they were started."""
+
+    request: Request
+    command: tuple[str, ...]
+    log: Path | None
+    server: Running | None = None
+    client: Running | None = None
+    held: bool = False
+    """The client is stopped (SIGSTOP)."""
+    error: str | None = None
+
+
 class Executor:
     """Runs steps on the first two nodes of a fabric: the client on the first, the server on the second."""
 
@@ -45,39 +63,104 @@ class Executor:
         self._launcher = launcher
         self._count = 0
         self._cores = sorted(os.sched_getaffinity(0))
+        self._waiting: dict[Step, _Pair] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """A step is prepared and not yet executed."""
+        return bool(self._waiting)
+
+    def prepare(self, step: Step, log: Path | None) -> None:
+        """Start both ends of a step whose client sleeps first, while others are measured.
+
+        The client is held, so that it cannot begin before `execute` lets it; its sleep runs out all the same.
+        Returns when both have settled, so that their start does not disturb what is measured meanwhile.
+        """
+        pair = self._pair(step, log)
+        self._waiting[step] = pair
+        self._guarded(pair, partial(self._hold, step, pair))
 
     def execute(self, step: Step, log: Path | None) -> Execution:
         """Run a step to its end. Both ends are gone afterwards, also when this is interrupted."""
-        request = self._request(step)
-        command = step.method.client(request)
         started_at, started_s = now(), time.monotonic()
-        server: Running | None = None
-        client: Running | None = None
-        reading, error = None, None
+        pair = self._waiting.pop(step, None) or self._pair(step, log)
+        client_end, server_end = None, None
         try:
-            server = self._start(self._server_node, step.method.server(request), log)
-            self._launcher.wait_until_listening(
-                self._server_node, server, request.port, timeout_s=min(_LISTEN_LIMIT_S, step.time_limit_s)
-            )
-            client = self._start(self._client_node, command, log)
-            client.wait(step.time_limit_s)
-        except LaunchError as failure:
-            error = str(failure)
+            self._guarded(pair, partial(self._carry_out, step, pair))
         finally:
-            client_end = client.stop() if client is not None else None
-            server_end = self._end_server(step, server, client_end)
+            client_end = pair.client.stop() if pair.client is not None else None
+            server_end = self._end_server(step, pair, client_end)
+        reading, error = None, pair.error
         if error is None:
-            reading, error = _judge(step, request, client_end, server_end)
+            reading, error = _judge(step, pair.request, client_end, server_end)
         return Execution(
             reading=reading,
             error=error,
             hung=any(end is not None and end.timed_out for end in (client_end, server_end)),
             client=client_end,
             server=server_end,
-            command=shlex.join(command),
+            command=shlex.join(pair.command),
             started_at=started_at,
             duration_s=time.monotonic() - started_s,
         )
+
+    def close(self) -> None:
+        """End what was prepared and never executed."""
+        for pair in self._waiting.values():
+            self._guarded(pair, partial(self._discard, pair))
+        self._waiting.clear()
+
+    def _pair(self, step: Step, log: Path | None) -> _Pair:
+        request = self._request(step)
+        return _Pair(request, tuple(step.method.client(request)), log)
+
+    @staticmethod
+    def _guarded(pair: _Pair, action: Callable[[], None]) -> None:
+        """A program that cannot be started fails its step, not the study."""
+        if pair.error is not None:
+            return
+        try:
+            action()
+        except LaunchError as failure:
+            pair.error = str(failure)
+
+    def _start(self, step: Step, pair: _Pair) -> None:
+        pair.server = self._launch(self._server_node, step.method.server(pair.request), pair.log)
+        limit_s = min(_LISTEN_LIMIT_S, step.time_limit_s)
+        self._launcher.wait_until_listening(self._server_node, pair.server, pair.request.port, timeout_s=limit_s)
+        pair.client = self._launch(self._client_node, pair.command, pair.log)
+
+    def _hold(self, step: Step, pair: _Pair) -> None:
+        self._start(step, pair)
+        time.sleep(_SETTLE_S)
+        self._signal(pair, "STOP")
+        pair.held = True
+
+    def _release(self, pair: _Pair) -> None:
+        if pair.held:
+            pair.held = False
+            self._signal(pair, "CONT")
+
+    def _carry_out(self, step: Step, pair: _Pair) -> None:
+        if pair.client is None:
+            self._start(step, pair)
+        self._release(pair)
+        assert pair.client is not None
+        pair.client.wait(step.time_limit_s)
+
+    def _discard(self, pair: _Pair) -> None:
+        self._release(pair)
+        for running in (pair.client, pair.server):
+            if running is not None:
+                running.stop()
+
+    def _signal(self, pair: _Pair, name: str) -> None:
+        """Send a signal to the client. A shell has `kill` built in, so this needs no package."""
+        assert pair.client is not None
+        argv = ["sh", "-c", f"kill -{name} {pair.client.pid}"]
+        done = self._launcher.start(self._client_node, argv).wait(_SIGNAL_LIMIT_S)
+        if done.exit_status != 0:
+            raise LaunchError(f"cannot send SIG{name} to the client: {done.stderr.strip()}")
 
     def _request(self, step: Step) -> Request:
         # Ports change from step to step, so that a server that is slow to go is not in the way of the next.
@@ -92,17 +175,16 @@ class Executor:
             port=port,
         )
 
-    def _start(self, node: Node, argv: Sequence[str], log: Path | None) -> Running:
+    def _launch(self, node: Node, argv: Sequence[str], log: Path | None) -> Running:
         core = self._cores[node.index % len(self._cores)]
         return self._launcher.start(node, argv, cpu=core, log=log)
 
-    @staticmethod
-    def _end_server(step: Step, server: Running | None, client: Finished | None) -> Finished | None:
-        if server is None:
+    def _end_server(self, step: Step, pair: _Pair, client: Finished | None) -> Finished | None:
+        if pair.server is None:
             return None
         if client is None or not step.method.server_ends or client.timed_out or client.exit_status != 0:
-            return server.poll() or server.stop()
-        return server.wait(_SERVER_END_LIMIT_S)
+            return pair.server.poll() or pair.server.stop()
+        return pair.server.wait(_SERVER_END_LIMIT_S)
 
 
 def _judge(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from rocelab.fabric.base import Fabric, Launcher
@@ -19,6 +20,8 @@ from rocelab.study.startup import StartupCosts
 
 #: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
 HANGS_MAX = 3
+#: How far ahead a step is looked for that can be started early: about one round of what takes turns.
+LOOK_AHEAD_STEPS = 6
 
 
 class Watcher(Protocol):
@@ -59,19 +62,34 @@ class Runner:
         failed = 0
         status: RunStatus = "interrupted"
         try:
-            for order, step in enumerate(steps, start=self._store.next_order()):
+            first = self._store.next_order()
+            for index, step in enumerate(steps):
                 self._watcher.started(step)
-                error = self._carry_out(step, order, startups)
+                self._look_ahead(steps, index, first)
+                error = self._carry_out(step, self._log(step, first + index), first + index, startups)
                 failed += error is not None
                 self._watcher.ended(step, error)
             status = "incomplete" if failed else "complete"
         finally:
+            self._executor.close()
             self._store.set_status(status, ended_at=now())
             self._store.close()
         return Outcome(len(steps) - failed, failed)
 
-    def _carry_out(self, step: Step, order: int, startups: StartupCosts) -> str | None:
-        log = self._store.logs / f"{order:05}-{'-'.join(step.series)}-{step.size_bytes}-{step.repetition}.log"
+    def _log(self, step: Step, order: int) -> Path:
+        return self._store.logs / f"{order:05}-{'-'.join(step.series)}-{step.size_bytes}-{step.repetition}.log"
+
+    def _look_ahead(self, steps: Sequence[Step], index: int, first: int) -> None:
+        """Start the next step that sleeps at its beginning, so that it sleeps while others are measured."""
+        if self._executor.is_waiting:
+            return
+        for at in range(index + 1, min(index + 1 + LOOK_AHEAD_STEPS, len(steps))):
+            step = steps[at]
+            if step.method.head_start_s > 0 and self._hangs.get(step.series, 0) == 0:
+                self._executor.prepare(step, self._log(step, first + at))
+                return
+
+    def _carry_out(self, step: Step, log: Path, order: int, startups: StartupCosts) -> str | None:
         if self._hangs.get(step.series, 0) >= HANGS_MAX:
             execution = _given_up(f"not run: the {HANGS_MAX} measurements of this series before it hung")
         else:

@@ -138,6 +138,13 @@ class Method(Protocol):
         """
 
     @property
+    def head_start_s(self) -> float:
+        """How long the client sleeps once it is connected, before it begins. 0: not at all.
+
+        Such a program can be started early and sleep while others are measured, with its server held.
+        """
+
+    @property
     def server_ends(self) -> bool:
         """The server ends by itself after one client; else it has to be stopped."""
 

@@ -27,6 +27,7 @@ class Iperf3:
     message_us: float = 1.5
     overhead_s: float = 0.05
     cpu_from: Literal["report"] = "report"
+    head_start_s: float = 0.0
     server_ends: bool = True
 
     @property

@@ -59,6 +59,11 @@ class Perftest:
         return (Executable(self.tool, package="perftest"), self.runner)
 
     @property
+    def head_start_s(self) -> float:
+        """ib_write_bw's client sleeps for a second between connecting and saying its first word."""
+        return 1.0 if self.operation == "write" and self.test != "latency" else 0.0
+
+    @property
     def overhead_s(self) -> float:
         """Start, connection set-up and, if it does so, finding the rate of the cycle counter."""
         return 0.1 + (0 if self._prints_cycles else _CALIBRATION_S)

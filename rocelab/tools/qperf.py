@@ -27,6 +27,7 @@ class QperfLatency:
     message_us: float = 1e6 * RUN_S
     overhead_s: float = 0.05
     cpu_from: Literal["nothing"] = "nothing"
+    head_start_s: float = 0.0
     server_ends: bool = False
 
     @property

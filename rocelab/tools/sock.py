@@ -41,6 +41,7 @@ class Sock:
     message_us: float = 3.0
     overhead_s: float = 0.03
     cpu_from: Literal["report"] = "report"
+    head_start_s: float = 0.0
     server_ends: bool = True
 
     @property
