@@ -21,6 +21,7 @@ _SKIPPED = re.compile(r"^skipped: (?P<reason>.+)$", re.IGNORECASE)
 # Written past the capture of libtest, so that `cargo test` alone shows it too; it may land in the middle of a line.
 _SKIPPED_BY_NAME = re.compile(r"\bSKIPPED (?P<test>\w+(?:::\w+)*): (?P<reason>.+)$")
 _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
+_COLLECTION_SKIPPED = re.compile(r"Skipped: (?P<reason>.*?)['\"]?\)?$")
 _HASH = re.compile(r"-[0-9a-f]{16}$")
 
 
@@ -143,11 +144,19 @@ def read_junit(path: Path) -> Tally:
         if bad:
             tally.failures.append(Note(name, _first_line(bad[0].get("message", "no message"))))
         elif skipped is not None:
-            expected = "expected to fail: " if skipped.get("type") == "pytest.xfail" else ""
-            tally.skips.append(Note(name, expected + _first_line(skipped.get("message", "no reason"))))
+            tally.skips.append(Note(name, _skip_reason(skipped)))
         else:
             tally.passed += 1
     return tally
+
+
+def _skip_reason(skipped: ET.Element) -> str:
+    message = skipped.get("message", "no reason")
+    # A module that skips itself while it is collected has its reason only in the text: ('file', 17, 'Skipped: reason').
+    if message == "collection skipped" and (match := _COLLECTION_SKIPPED.search(skipped.text or "")):
+        message = match["reason"]
+    expected = "expected to fail: " if skipped.get("type") == "pytest.xfail" else ""
+    return expected + _first_line(message)
 
 
 def _first_line(text: str) -> str:

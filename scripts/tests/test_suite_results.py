@@ -81,6 +81,7 @@ JUNIT = """<?xml version="1.0" encoding="utf-8"?>
 <testcase classname="test_a" name="test_fixture"><error message="failed on setup">trace</error></testcase>
 <testcase classname="test_a" name="test_root"><skipped type="pytest.skip" message="not root">x</skipped></testcase>
 <testcase classname="test_a" name="test_known"><skipped type="pytest.xfail" message="issue 7" /></testcase>
+<testcase classname="" name="test_b"><skipped message="collection skipped">('b.py', 17, 'Skipped: no axe')</skipped></testcase>
 </testsuite></testsuites>"""
 
 
@@ -96,6 +97,7 @@ def test_junit_counts_errors_as_failures_and_names_skips(tmp_path: Path) -> None
     assert tally.skips == [
         Note("test_a::test_root", "not root"),
         Note("test_a::test_known", "expected to fail: issue 7"),
+        Note("test_b", "no axe"),
     ]
 
 
