@@ -81,7 +81,7 @@ JUNIT = """<?xml version="1.0" encoding="utf-8"?>
 <testcase classname="test_a" name="test_fixture"><error message="failed on setup">trace</error></testcase>
 <testcase classname="test_a" name="test_root"><skipped type="pytest.skip" message="not root">x</skipped></testcase>
 <testcase classname="test_a" name="test_known"><skipped type="pytest.xfail" message="issue 7" /></testcase>
-<testcase classname="" name="test_b"><skipped message="collection skipped">('b', 1, 'Skipped: no axe')</skipped></testcase>
+<testcase name="test_b"><skipped message="collection skipped">('b.py', 17, 'Skipped: no axe')</skipped></testcase>
 </testsuite></testsuites>"""
 
 
