@@ -1,0 +1,53 @@
+"""The methods that studies can name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocelab.tools import interconnects, sock
+from rocelab.tools.base import TESTS, Executable
+from rocelab.tools.interconnects import INTERCONNECTS, interconnect
+
+
+@pytest.mark.parametrize("name", INTERCONNECTS)
+@pytest.mark.parametrize("test", TESTS)
+def test_every_interconnect_has_every_test(name: str, test: str) -> None:
+    assert interconnect(name).variants(test)
+
+
+def test_tcp_is_measured_both_ways_of_waiting() -> None:
+    for test in TESTS:
+        assert {"blocking", "busy-poll"} <= set(interconnect("tcp").variants(test))
+
+
+def test_methods_state_the_test_they_are_listed_under() -> None:
+    for name in INTERCONNECTS:
+        for (test, _), method in interconnect(name).methods.items():
+            assert getattr(method, "test", "latency") == test
+
+
+def test_the_environment_names_urxe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "urxe-of-mine"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("ROCELAB_URXE", str(program))
+    assert interconnects.urxe.__wrapped__().name == str(program)
+    monkeypatch.setenv("ROCELAB_SOCK", str(program))
+    assert sock.program.__wrapped__().name == str(program)
+
+
+def test_a_missing_program_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    missing = Executable("ib_send_lat", package="perftest")
+    assert missing.path is None
+    assert missing.advice == "apt-get install perftest"
+    assert "make" in interconnects.urxe.__wrapped__().advice
+
+
+def test_the_cycle_counter_runs_at_a_plausible_rate() -> None:
+    if sock.program().path is None:
+        pytest.skip("SKIPPED: rocelab-sock is not built (make -C bench)")
+    rate = interconnects.cycles_per_us.__wrapped__()
+    assert rate is None or 10 < rate < 10_000
