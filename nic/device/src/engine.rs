@@ -180,7 +180,7 @@ impl Engine {
     /// (its address, and so its socket, serves all queue pairs of a process there), and shared by all that
     /// send; half of it, because the kernel counts its own bookkeeping, too.
     fn window_bytes(&self, port: usize) -> u32 {
-        let socket = self.ports().get(port).and_then(|port| port.socket.as_ref());
+        let socket = self.ports().get(port).and_then(|port| port.socket.as_deref());
         let buffer = socket.map_or(0, urxe_udp::Socket::receive_buffer_bytes);
         let share = buffer / 2 / self.senders.max(1);
         u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)

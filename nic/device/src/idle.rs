@@ -1,58 +1,122 @@
-//! When a poll that finds nothing lets other threads run.
+//! What a polling thread does when nothing comes.
 //!
-//! Where two ends of a connection share a processor, each waits for the other's time slice, milliseconds
-//! a message, unless who finds nothing yields. But a yield forfeits the rest of the slice (since Linux
-//! 6.15 in the scheduler's books, too): among busy strangers, one that yields at every turn starves.
-//! So a yield that took long, because a stranger ran, is not repeated for a multiple of that time.
+//! It spins as long as it has the processor to itself. Where others want it, spinning is the wrong thing:
+//! the peer on the same processor, or the kernel thread that carries the packets, cannot run until the
+//! spinner's time slice ends, milliseconds a message. (`sched_yield` is no way out: since Linux 6.15 it
+//! costs the rest of the slice, so that among busy strangers who yields starves.) The kernel counts the
+//! times that a thread was made to leave its processor; while that count grows, a thread that found
+//! nothing for some microseconds waits for a packet, briefly, in the kernel.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
+
+use urxe_proto::Instant;
 
 use crate::clock::now;
 
-/// Idle polls in a row before the first yield: some 10 us, longer than a round trip.
-const POLLS_BEFORE_YIELD: u32 = 64;
-/// From then on, one poll in so many yields.
-const POLLS_PER_YIELD: u32 = 16;
-/// A yield that took longer than this went to a stranger: a peer answers sooner, and yields in turn.
-const LONG_YIELD_NS: u64 = 100_000;
-/// After a long yield there is none for so many times its length.
-const PAUSE_FACTOR: u64 = 64;
+/// Idle polls in a row before the first look at the clock: some 10 us, longer than a round trip.
+const POLLS_BEFORE_LOOK: u32 = 64;
+/// From then on, one poll in so many looks.
+const POLLS_PER_LOOK: u32 = 16;
+/// How often the count of preemptions is read.
+const SAMPLE_NS: u64 = 1_000_000;
+/// How long a preemption tells that others want the processor. Afterwards the thread spins until the
+/// next one, at most a time slice (3 ms), to find out.
+const CONTENDED_NS: u64 = 100_000_000;
+/// How long one wait lasts at most: the program may have other things to poll.
+pub(crate) const WAIT_NS: u64 = 50_000;
 
-/// What a device knows of the polls that brought nothing. Not exact when threads poll together, and need
-/// not be.
-#[derive(Debug, Default)]
-pub(crate) struct Idleness {
-    polls: AtomicU32,
-    no_yield_until_ns: AtomicU64,
+#[derive(Clone, Copy, Debug, Default)]
+struct Idle {
+    polls: u32,
+    sampled_at: Instant,
+    preemptions: Option<i64>,
+    contended_until: Instant,
 }
 
-impl Idleness {
-    /// A poll brought packets, or not.
-    pub(crate) fn note_poll(&self, brought_some: bool) {
-        if brought_some {
-            self.polls.store(0, Ordering::Relaxed);
-            return;
+thread_local! {
+    static IDLE: Cell<Idle> = const {
+        Cell::new(Idle {
+            polls: 0,
+            sampled_at: Instant::from_nanos(0),
+            preemptions: None,
+            contended_until: Instant::from_nanos(0),
+        })
+    };
+}
+
+/// The calling thread polled, and packets came or not. Whether it should wait in the kernel now.
+pub(crate) fn should_wait(packets_came: bool) -> bool {
+    // A thread that ends has no such variable any more, and no time to wait.
+    IDLE.try_with(|cell| {
+        let mut idle = cell.get();
+        idle.polls = if packets_came {
+            0
+        } else {
+            idle.polls.wrapping_add(1)
+        };
+        let looks = idle.polls > POLLS_BEFORE_LOOK && idle.polls.is_multiple_of(POLLS_PER_LOOK);
+        let waits = looks && idle.is_contended(now(), preemptions);
+        cell.set(idle);
+        waits
+    })
+    .unwrap_or(false)
+}
+
+impl Idle {
+    fn is_contended(&mut self, now: Instant, preemptions: impl FnOnce() -> i64) -> bool {
+        if now.since(self.sampled_at) >= SAMPLE_NS {
+            let count = preemptions();
+            if self
+                .preemptions
+                .replace(count)
+                .is_some_and(|before| before != count)
+            {
+                self.contended_until = now.after(CONTENDED_NS);
+            }
+            self.sampled_at = now;
         }
-        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.polls.store(polls, Ordering::Relaxed);
-        if polls > POLLS_BEFORE_YIELD && polls.is_multiple_of(POLLS_PER_YIELD) {
-            self.yield_now();
-        }
+        now < self.contended_until
+    }
+}
+
+/// How often the calling thread was made to leave its processor.
+fn preemptions() -> i64 {
+    // SAFETY: getrusage writes the structure; all zeros is a valid one.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nivcsw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
     }
 
-    #[cold]
-    fn yield_now(&self) {
-        let before = now();
-        if before.as_nanos() < self.no_yield_until_ns.load(Ordering::Relaxed) {
-            return;
-        }
-        std::thread::yield_now();
-        let after = now();
-        let took_ns = after.since(before);
-        if took_ns > LONG_YIELD_NS {
-            let until = after.after(took_ns * PAUSE_FACTOR);
-            self.no_yield_until_ns
-                .store(until.as_nanos(), Ordering::Relaxed);
-        }
+    #[test]
+    fn a_thread_that_is_left_alone_spins() {
+        let mut idle = Idle::default();
+        assert!((1..500).all(|ms| !idle.is_contended(at(ms), || 7)));
+    }
+
+    #[test]
+    fn a_preemption_makes_it_wait_for_a_while() {
+        let mut idle = Idle::default();
+        assert!(!idle.is_contended(at(1), || 7));
+        assert!(idle.is_contended(at(2), || 8));
+        assert!(idle.is_contended(at(100), || 8));
+        assert!(
+            !idle.is_contended(at(103), || 8),
+            "it finds out whether others still want the processor"
+        );
+    }
+
+    #[test]
+    fn packets_reset_the_patience() {
+        assert!((0..10_000).all(|_| !should_wait(true)));
     }
 }

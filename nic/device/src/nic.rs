@@ -2,10 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use urxe_proto::{Instant, QpStats};
-use urxe_udp::{Interest, Waiter};
+use urxe_udp::{Interest, Socket, Waiter, wait_readable};
 use urxe_wire::Mtu;
 
 use crate::channel::CompletionChannel;
@@ -15,7 +15,7 @@ use crate::engine::{AckMode, Engine};
 use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
-use crate::idle::Idleness;
+use crate::idle;
 use crate::list::{DeviceInfo, GidEntry};
 use crate::memory::{Access, MemoryRegion, Pd};
 use crate::port::Ports;
@@ -113,7 +113,8 @@ pub struct Nic {
     info: DeviceInfo,
     engine: Mutex<Engine>,
     progress: Progress,
-    idleness: Idleness,
+    /// The sockets again, for waiting without the engine's lock.
+    sockets: OnceLock<Vec<Arc<Socket>>>,
     events: Arc<EventQueue>,
 }
 
@@ -128,7 +129,7 @@ impl Nic {
             info: info.clone(),
             engine: Mutex::new(Engine::new(Arc::clone(&events))),
             progress: Progress::new()?,
-            idleness: Idleness::default(),
+            sockets: OnceLock::new(),
             events,
         });
         exit::remember(&nic);
@@ -291,7 +292,10 @@ impl Nic {
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                engine.sockets = Some(Ports::open(&self.info.gids)?);
+                let ports = Ports::open(&self.info.gids)?;
+                let sockets = ports.ports.iter().filter_map(|port| port.socket.clone());
+                self.sockets.get_or_init(|| sockets.collect());
+                engine.sockets = Some(ports);
             }
         }
         Ok(self.progress.start(self)?)
@@ -311,7 +315,11 @@ impl Nic {
             received = engine.run(now);
             self.after(&engine, now);
         }
-        self.idleness.note_poll(received > 0);
+        if idle::should_wait(received > 0)
+            && let Some(sockets) = self.sockets.get()
+        {
+            wait_readable(sockets.iter().map(Arc::as_ref), idle::WAIT_NS);
+        }
     }
 
     /// One round of a thread that is going to wait for packets. Returns when it is wanted again.

@@ -5,6 +5,7 @@
 //! by a crash. A queue pair's number carries the slot, and so tells its peers the port.
 
 use std::io;
+use std::sync::Arc;
 
 use urxe_udp::{Options, Socket};
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
@@ -25,7 +26,7 @@ pub(crate) fn udp_port(number: Qpn) -> u16 {
 #[derive(Debug)]
 pub(crate) struct Port {
     /// None where the address could not be bound (it just went away).
-    pub(crate) socket: Option<Socket>,
+    pub(crate) socket: Option<Arc<Socket>>,
     pub(crate) users: u32,
 }
 
@@ -54,7 +55,7 @@ fn bind_all(gids: &[GidEntry], port: u16) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
         let socket = match Socket::bind(entry.with_port(port), &Options::default()) {
-            Ok(socket) => Some(socket),
+            Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,
             Err(error) => return Err(error.into()),

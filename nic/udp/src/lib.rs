@@ -35,5 +35,5 @@ pub use pmtu::path_mtu_bytes;
 pub use receive::{RecvBuffer, RecvMeta};
 pub use send::{Piece, Sent, Transmit};
 pub use socket::{Options, Socket};
-pub use wait::{Event, Interest, Waiter, set_timer_slack_ns};
+pub use wait::{Event, Interest, Waiter, set_timer_slack_ns, wait_readable};
 pub use wakeup::Wakeup;
