@@ -42,7 +42,7 @@ def _innermost(document: Container, path: Sequence[str | int]) -> Item | None:
         if isinstance(here, AoT | list) and isinstance(part, int) and part < len(here):
             here = here[part]
         elif isinstance(here, Container | Table | InlineTable | dict) and part in here:
-            here = here[str(part)]
+            here = _item(here, str(part))
         else:
             continue
         if isinstance(here, Item) and on_own_line and not isinstance(here, AoT):
@@ -50,3 +50,9 @@ def _innermost(document: Container, path: Sequence[str | int]) -> Item | None:
         # What is inside an array or an inline table is found by the line on which that begins.
         on_own_line = on_own_line and not isinstance(here, Array | InlineTable)
     return found
+
+
+def _item(table: Container | Table | InlineTable | dict[str, object], key: str) -> object:
+    """What is under a key, as an item also if it is a boolean, which tomlkit else gives as a plain one."""
+    container = table.value if isinstance(table, Table | InlineTable) else table
+    return container.item(key) if isinstance(container, Container) else container[key]

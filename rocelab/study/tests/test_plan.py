@@ -1,0 +1,56 @@
+"""The order of the steps and what each is given."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from rocelab.study.tests.small import TEXT, steps
+
+
+def test_every_combination_is_there_once() -> None:
+    keys = [step.key for step in steps()]
+    assert len(keys) == len(set(keys)) == 2 * 2 * 3 * 3 + 2
+    assert {key.size_bytes for key in keys if key.test == "latency"} == {1, 2, 4}
+
+
+def test_the_plan_is_always_the_same() -> None:
+    assert steps() == steps()
+
+
+def test_what_is_compared_takes_turns_at_every_size() -> None:
+    latency = [step for step in steps() if step.test == "latency"]
+    rounds = [list(group) for _, group in groupby(latency, lambda s: (s.link.id, s.repetition, s.size_bytes))]
+    assert len(rounds) == 2 * 2 * 3
+    for members in rounds:
+        assert {(step.interconnect, step.variant) for step in members} == {
+            ("tcp", "blocking"),
+            ("tcp", "busy-poll"),
+            ("soft-roce", "send"),
+        }
+    firsts = {(members[0].interconnect, members[0].variant) for members in rounds}
+    assert len(firsts) == 3, "the one that goes first changes"
+
+
+def test_repetitions_lie_apart() -> None:
+    order = [step.repetition for step in steps() if step.test == "latency" and step.link.id == "direct"]
+    assert order == sorted(order)
+
+
+def test_the_seed_changes_who_goes_first() -> None:
+    other = steps(TEXT.replace("repetitions = 2\ntime", "repetitions = 2\nseed = 2\ntime"))
+    assert [step.key for step in other] != [step.key for step in steps()]
+    assert {step.key for step in other} == {step.key for step in steps()}
+
+
+def test_messages_follow_from_duration_size_and_link() -> None:
+    text = TEXT.replace("{ from = 1, to = 4 }", "[1, 4194304]")
+    by_size = {(step.link.id, step.size_bytes): step for step in steps(text) if step.variant == "blocking"}
+    small, large = by_size["direct", 1], by_size["slow", 4194304]
+    assert small.messages > 1000
+    assert large.messages == large.method.messages_min
+    assert large.expected_s > 5 * 2 * 4194304 * 8 / 100e6
+    assert large.time_limit_s > 5 + large.expected_s
+
+
+def test_a_test_runs_only_on_the_links_it_names() -> None:
+    assert {step.link.id for step in steps() if step.test == "bandwidth"} == {"direct"}

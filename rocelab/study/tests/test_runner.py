@@ -1,0 +1,195 @@
+"""The runner with a fake launcher: what is written, and what becomes of programs that fail, hang or are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocelab.fabric.base import LaunchError
+from rocelab.launch.fake import FakeLauncher, Outcome, Start
+from rocelab.results import RunStore
+from rocelab.study import execution
+from rocelab.study.plan import Step
+from rocelab.study.runner import HANGS_MAX, Runner, remaining
+from rocelab.study.tests import small
+
+
+@pytest.fixture(autouse=True)
+def no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "_SETTLE_S", 0.0)
+
+
+def run(
+    store: RunStore, launcher: FakeLauncher, steps: list[Step] | None = None, seen: small.Seen | None = None
+) -> int:
+    runner = Runner(store, small.fabric(), launcher, seen or small.Seen(), {"rocelab-sock": "1.0"})
+    return runner.run(small.steps() if steps is None else steps).failed
+
+
+def bandwidth_steps() -> list[Step]:
+    """TCP first, then ib_write_bw, whose client sleeps for a second."""
+    return sorted(
+        (step for step in small.steps() if step.test == "bandwidth"), key=lambda step: step.variant == "write"
+    )
+
+
+def test_a_good_run_is_complete(tmp_path: Path) -> None:
+    store, seen = small.store(tmp_path), small.Seen()
+    assert run(store, small.launcher(), seen=seen) == 0
+    assert store.info.status == "complete"
+    assert store.info.ended_at is not None
+    assert store.done_keys() == {step.key for step in small.steps()}
+    assert seen.errors == [None] * len(small.steps())
+    assert [sample.order for sample in store.samples()] == sorted(sample.order for sample in store.samples())
+
+
+def test_samples_say_how_they_were_made(tmp_path: Path) -> None:
+    store = small.store(tmp_path)
+    run(store, small.launcher())
+    first = next(sample for sample in store.samples() if sample.variant == "blocking" and sample.metric == "latency_us")
+    assert (first.study, first.run, first.statistic, first.value) == ("small", "run", "median", 2.0)
+    assert (first.tool, first.tool_version) == ("rocelab-sock", "1.0")
+    assert "client 10.80." in first.command
+    assert first.params["messages"] == next(step.messages for step in small.steps() if step.key == first.key)
+    assert first.log is not None
+    assert (store.path / first.log).is_file()
+
+
+def test_cpu_time_is_net_of_the_start(tmp_path: Path) -> None:
+    store = small.store(tmp_path)
+    run(store, small.launcher())
+    cores = {
+        (sample.interconnect, sample.metric): sample
+        for sample in store.samples()
+        if sample.test == "bandwidth" and sample.metric.startswith("cpu_")
+    }
+    assert cores["tcp", "cpu_client_cores"].value == pytest.approx(0.5)
+    write = cores["soft-roce", "cpu_client_cores"]
+    # The fake needs as long for few messages as for many, so nothing is left when the start is taken off.
+    assert write.value == 0
+    assert write.params["cpu_client_process_s"] == pytest.approx(0.4)
+    assert write.params["cpu_client_start_s"] == pytest.approx(0.4)
+
+
+def test_a_program_that_fails_is_a_failed_sample_and_the_study_goes_on(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        if "ib_send_lat" in start.argv and start.node.index == 0:
+            return Outcome(exit_status=1, stderr="Failed status 12")
+        return small.good(start)
+
+    store = small.store(tmp_path)
+    failed = run(store, small.launcher(answer))
+    assert failed == len([step for step in small.steps() if step.variant == "send"])
+    assert store.info.status == "incomplete"
+    sample = next(sample for sample in store.samples() if not sample.ok)
+    assert sample.value is None
+    assert sample.metric == "latency_us"
+    assert "Failed status 12" in str(sample.error)
+    assert sample.log is not None
+    assert "Failed status 12" in (store.path / sample.log).read_text()
+
+
+def test_a_program_that_hangs_is_stopped_and_its_series_given_up(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        if "busy-poll" in start.argv:
+            return Outcome(hangs=True, stdout="still connecting")
+        return small.good(start)
+
+    store, launcher = small.store(tmp_path), small.launcher(answer)
+    run(store, launcher)
+    errors = [str(sample.error) for sample in store.samples() if not sample.ok and sample.link == "direct"]
+    assert len(errors) == 6
+    assert "client hung and was stopped (time limit of" in errors[0]
+    assert "still connecting" in errors[0]
+    assert all(error.startswith("not run: the 3") for error in errors[HANGS_MAX:])
+    hung_starts = [s for s in launcher.starts if "busy-poll" in s.argv]
+    assert len(hung_starts) == 2 * HANGS_MAX, "three on each link"
+
+
+def test_a_missing_program_fails_its_steps_only(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        if "ib_write_bw" in start.argv:
+            raise LaunchError("node1: there is no program 'urxe'")
+        return small.good(start)
+
+    store = small.store(tmp_path)
+    assert run(store, small.launcher(answer)) == 1
+    assert [sample.error for sample in store.samples() if not sample.ok] == ["node1: there is no program 'urxe'"]
+
+
+def test_a_server_that_does_not_listen(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        return Outcome(listens=False) if "ib_send_lat" in start.argv else small.good(start)
+
+    store, launcher = small.store(tmp_path), small.launcher(answer)
+    run(store, launcher)
+    assert "nothing listened" in str(next(sample.error for sample in store.samples() if not sample.ok))
+    assert not [s for s in launcher.starts if "ib_send_lat" in s.argv and s.node.index == 0], (
+        "no client without a server"
+    )
+
+
+def test_a_server_that_hangs_after_its_client(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        if "ib_send_lat" in start.argv and start.node.index == 1:
+            return Outcome(hangs=True)
+        return small.good(start)
+
+    store = small.store(tmp_path)
+    run(store, small.launcher(answer))
+    assert "server hung" in str(next(sample.error for sample in store.samples() if not sample.ok))
+
+
+def test_an_interruption_keeps_the_samples_and_stops_the_programs(tmp_path: Path) -> None:
+    def interrupt(step: Step) -> None:
+        if step.repetition == 1:
+            raise KeyboardInterrupt
+
+    store, launcher = small.store(tmp_path), small.launcher()
+    with pytest.raises(KeyboardInterrupt):
+        run(store, launcher, seen=small.Seen(on_start=interrupt))
+    assert store.info.status == "interrupted"
+    assert len(store.done_keys()) == 9
+    assert all(running.finished or running.stopped for running in launcher.running)
+
+
+def test_a_resumed_run_does_what_is_missing_and_what_failed(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        if "ib_send_lat" in start.argv and start.node.index == 0:
+            return Outcome(exit_status=1)
+        return small.good(start)
+
+    store = small.store(tmp_path)
+    run(store, small.launcher(answer), steps=small.steps()[:6])
+    again = RunStore.open(store.path)
+    left = remaining(small.steps(), again)
+    assert len(left) == len(small.steps()) - 4
+    assert run(again, small.launcher(), steps=left) == 0
+    assert again.info.status == "complete"
+    assert again.done_keys() == {step.key for step in small.steps()}
+    assert remaining(small.steps(), again) == []
+
+
+def test_a_client_that_sleeps_first_is_started_early_and_held(tmp_path: Path) -> None:
+    launcher = small.launcher()
+    run(small.store(tmp_path), launcher, steps=bandwidth_steps())
+    words = [" ".join(start.argv) for start in launcher.starts if start.node.index == 0]
+    begun = next(at for at, text in enumerate(words) if "ib_write_bw" in text)
+    stopped = next(at for at, text in enumerate(words) if "kill -STOP" in text)
+    other = next(at for at, text in enumerate(words) if "--test bandwidth" in text)
+    freed = next(at for at, text in enumerate(words) if "kill -CONT" in text)
+    assert begun < stopped < other < freed
+
+
+def test_what_was_started_early_ends_with_the_run(tmp_path: Path) -> None:
+    def interrupt(step: Step) -> None:
+        if step.variant == "write":
+            raise KeyboardInterrupt
+
+    launcher = small.launcher()
+    with pytest.raises(KeyboardInterrupt):
+        run(small.store(tmp_path), launcher, steps=bandwidth_steps(), seen=small.Seen(on_start=interrupt))
+    early = [running for running in launcher.running if "ib_write_bw" in running.start.argv]
+    assert len(early) == 2
+    assert all(running.stopped for running in early)
