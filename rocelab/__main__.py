@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from rocelab.cli.app import app
+import sys
+
+EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="rocelab")
+    try:
+        # Loading takes long enough for somebody to change their mind.
+        from rocelab.cli.app import app  # noqa: PLC0415
+
+        app(prog_name="rocelab")
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,13 @@ class _Watcher:
         if self.failed > FAILURES_SHOWN:
             return
         reason = error.splitlines()[0]
-        self.console.print(f"failed: {name_of(step)}: {reason}", style="red", markup=False, highlight=False)
+        self.console.print(
+            f"failed: {name_of(step)}: {reason}",
+            style="red",
+            markup=False,
+            highlight=False,
+            soft_wrap=not self.console.is_terminal,
+        )
         if self.failed == FAILURES_SHOWN:
             self.console.print("(further failures are in the report only)", style="red")
 

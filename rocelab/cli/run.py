@@ -74,7 +74,9 @@ def run(
         jobs = _jobs(studies or [], resume, results)
         _check_programs([step for job in jobs for step in job.steps], skip_missing=skip_missing)
         status = max(_run_job(job, results, report=not no_report) for job in jobs)
-    except (StudyError, FabricError, ResultsError, OSError) as error:
+    except StudyError as error:
+        fail("run", f"the study cannot be used:\n{error}")
+    except (FabricError, ResultsError, OSError) as error:
         fail("run", error)
     raise typer.Exit(status)
 
@@ -108,7 +110,7 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
     console = Console(stderr=True)
     if job.store is not None and not job.steps:
         say(f"Run {job.store.info.id} is complete; nothing is left to do.")
-        return _finish(job.store, Outcome(0, 0), report=report)
+        return _finish(job.store, results, Outcome(0, 0), report=report)
     store: RunStore | None = None
     with _interruptible():
         try:
@@ -124,7 +126,7 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
         except KeyboardInterrupt:
             _say_interrupted(store, results)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        return _finish(store, outcome, report=report)
+        return _finish(store, results, outcome, report=report)
 
 
 def _announce(job: _Job, store: RunStore) -> None:
@@ -137,15 +139,20 @@ def _say_interrupted(store: RunStore | None, results: Path) -> None:
     if store is None:
         say("Interrupted before anything was measured.")
         return
-    where = "" if results == Path("results") else f" --results {shlex.quote(str(results))}"
+    this = _name_of(store, results)
     say(
         f"Interrupted. {len(store.done_keys())} of {store.info.planned_steps} measurements are kept.\n"
-        f"Go on with:  rocelab run --resume {store.info.id}{where}\n"
-        f"See so far:  rocelab report {store.info.id}{where}"
+        f"Go on with:  rocelab run --resume {this}\n"
+        f"See so far:  rocelab report {this}"
     )
 
 
-def _finish(store: RunStore, outcome: Outcome, *, report: bool) -> int:
+def _name_of(store: RunStore, results: Path) -> str:
+    """What a person has to type to mean this run."""
+    return store.info.id if results == Path("results") else f"{store.info.id} --results {shlex.quote(str(results))}"
+
+
+def _finish(store: RunStore, results: Path, outcome: Outcome, *, report: bool) -> int:
     if report:
         # The drawing libraries take a while to load, and nothing is to wait for them before.
         from rocelab.report.model import RunModel  # noqa: PLC0415
@@ -158,7 +165,9 @@ def _finish(store: RunStore, outcome: Outcome, *, report: bool) -> int:
     else:
         say(f"Run: {store.path}")
     if outcome.failed:
-        say(f"{outcome.failed} measurements failed. Try them again with:  rocelab run --resume {store.info.id}")
+        say(
+            f"{outcome.failed} measurements failed. Try them again with:  rocelab run --resume {_name_of(store, results)}"
+        )
         return EXIT_FAILED_SAMPLES
     return 0
 

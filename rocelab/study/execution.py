@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import time
@@ -52,7 +53,10 @@ class _Pair:
     client: Running | None = None
     held: bool = False
     """The client is stopped (SIGSTOP)."""
+    client_end: Finished | None = None
+    server_end: Finished | None = None
     error: str | None = None
+    hung: bool = False
 
 
 class Executor:
@@ -84,21 +88,21 @@ class Executor:
         """Run a step to its end. Both ends are gone afterwards, also when this is interrupted."""
         started_at, started_s = now(), time.monotonic()
         pair = self._waiting.pop(step, None) or self._pair(step, log)
-        client_end, server_end = None, None
         try:
             self._guarded(pair, partial(self._carry_out, step, pair))
+            self._guarded(pair, partial(self._await_ends, step, pair))
         finally:
-            client_end = pair.client.stop() if pair.client is not None else None
-            server_end = self._end_server(step, pair, client_end)
+            # Nothing is left to end after a good step.
+            self._discard(pair)
         reading, error = None, pair.error
         if error is None:
-            reading, error = _judge(step, pair.request, client_end, server_end)
+            reading, error = _judge(step, pair)
         return Execution(
             reading=reading,
             error=error,
-            hung=any(end is not None and end.timed_out for end in (client_end, server_end)),
-            client=client_end,
-            server=server_end,
+            hung=pair.hung or any(end is not None and end.timed_out for end in (pair.client_end, pair.server_end)),
+            client=pair.client_end,
+            server=pair.server_end,
             command=shlex.join(pair.command),
             started_at=started_at,
             duration_s=time.monotonic() - started_s,
@@ -107,7 +111,7 @@ class Executor:
     def close(self) -> None:
         """End what was prepared and never executed."""
         for pair in self._waiting.values():
-            self._guarded(pair, partial(self._discard, pair))
+            self._discard(pair)
         self._waiting.clear()
 
     def _pair(self, step: Step, log: Path | None) -> _Pair:
@@ -123,6 +127,8 @@ class Executor:
             action()
         except LaunchError as failure:
             pair.error = str(failure)
+            # A server that is there and does not listen would go on like this.
+            pair.hung = pair.server is not None and pair.server.poll() is None
 
     def _start(self, step: Step, pair: _Pair) -> None:
         pair.server = self._launch(self._server_node, step.method.server(pair.request), pair.log)
@@ -148,11 +154,25 @@ class Executor:
         assert pair.client is not None
         pair.client.wait(step.time_limit_s)
 
+    @staticmethod
+    def _await_ends(step: Step, pair: _Pair) -> None:
+        """Wait for the server too, if it is one that ends by itself after a client that did well."""
+        assert pair.client is not None
+        assert pair.server is not None
+        pair.client_end = client = pair.client.wait(0)
+        if step.method.server_ends and not client.timed_out and client.exit_status == 0:
+            pair.server_end = pair.server.wait(_SERVER_END_LIMIT_S)
+        else:
+            pair.server_end = pair.server.stop()
+
     def _discard(self, pair: _Pair) -> None:
-        self._release(pair)
+        """End whatever still runs. Does not fail: an interruption may have come in the middle of anything."""
+        with contextlib.suppress(LaunchError):
+            self._release(pair)
         for running in (pair.client, pair.server):
             if running is not None:
-                running.stop()
+                with contextlib.suppress(LaunchError):
+                    running.stop()
 
     def _signal(self, pair: _Pair, name: str) -> None:
         """Send a signal to the client. A shell has `kill` built in, so this needs no package."""
@@ -179,25 +199,17 @@ class Executor:
         core = self._cores[node.index % len(self._cores)]
         return self._launcher.start(node, argv, cpu=core, log=log)
 
-    def _end_server(self, step: Step, pair: _Pair, client: Finished | None) -> Finished | None:
-        if pair.server is None:
-            return None
-        if client is None or not step.method.server_ends or client.timed_out or client.exit_status != 0:
-            return pair.server.poll() or pair.server.stop()
-        return pair.server.wait(_SERVER_END_LIMIT_S)
 
-
-def _judge(
-    step: Step, request: Request, client: Finished | None, server: Finished | None
-) -> tuple[Reading | None, str | None]:
+def _judge(step: Step, pair: _Pair) -> tuple[Reading | None, str | None]:
+    client, server = pair.client_end, pair.server_end
     assert client is not None
     assert server is not None
     for end, finished in (("client", client), ("server", server)):
-        # A program that the runner had to stop says nothing worth more than the reason.
+        # A program that had to be stopped says nothing worth more than the reason.
         if finished.timed_out:
             return None, f"the {end} hung and was stopped ({finished.stopped_because}): {last_words(_output(finished))}"
     try:
-        reading = step.method.read(request, _output(client), _output(server))
+        reading = step.method.read(pair.request, _output(client), _output(server))
     except ToolError as error:
         return None, str(error)
     return reading, None

@@ -83,7 +83,7 @@ def _steps(study: Study, test: TestTable, link: LinkProfile) -> Iterator[Step]:
                     repetition=repetition,
                     messages=messages,
                     expected_s=expected_s,
-                    time_limit_s=study.time_limit_s + _PATIENCE * expected_s,
+                    time_limit_s=round(study.time_limit_s + _PATIENCE * expected_s, 1),
                 )
 
 

@@ -75,10 +75,12 @@ def interconnect(name: str) -> Interconnect:
 @functools.cache
 def urxe() -> Executable:
     """Where urxe is: $ROCELAB_URXE, then the checkout's release build, then PATH."""
-    built = Path(__file__).resolve().parents[2] / "nic" / "target" / "release" / "urxe"
-    candidates = (os.environ.get("ROCELAB_URXE"), str(built), "urxe")
-    found = next((name for name in candidates if name and shutil.which(name)), "urxe")
-    return Executable(found, remedy="build it with `make build`, or name it in $ROCELAB_URXE")
+    remedy = "build it with `make build`, or name it in $ROCELAB_URXE"
+    if named := os.environ.get("ROCELAB_URXE"):
+        # Who names one wants that one, and no other in its place.
+        return Executable(named, remedy=f"{named}, which $ROCELAB_URXE names, is not there; {remedy}")
+    built = str(Path(__file__).resolve().parents[2] / "nic" / "target" / "release" / "urxe")
+    return Executable(built if shutil.which(built) else "urxe", remedy=remedy)
 
 
 @functools.cache

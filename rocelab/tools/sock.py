@@ -22,10 +22,11 @@ _WARMUP_PART = 10
 @functools.cache
 def program() -> Executable:
     """Where rocelab-sock is: $ROCELAB_SOCK, then the checkout's build, then PATH."""
-    built = Path(__file__).resolve().parents[2] / "bench" / "build" / "rocelab-sock"
-    candidates = (os.environ.get("ROCELAB_SOCK"), str(built), "rocelab-sock")
-    found = next((name for name in candidates if name and shutil.which(name)), "rocelab-sock")
-    return Executable(found, remedy="build it with `make -C bench`, or name it in $ROCELAB_SOCK")
+    remedy = "build it with `make -C bench`, or name it in $ROCELAB_SOCK"
+    if named := os.environ.get("ROCELAB_SOCK"):
+        return Executable(named, remedy=f"{named}, which $ROCELAB_SOCK names, is not there; {remedy}")
+    built = str(Path(__file__).resolve().parents[2] / "bench" / "build" / "rocelab-sock")
+    return Executable(built if shutil.which(built) else "rocelab-sock", remedy=remedy)
 
 
 @dataclass(frozen=True)

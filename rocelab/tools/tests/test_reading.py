@@ -152,9 +152,7 @@ def test_iperf3_counts_what_the_receivers_got() -> None:
 def test_iperf3_both_ways_is_the_sum() -> None:
     report = json.loads((RECORDED / "iperf3_bidir.json").read_text())["end"]
     reading = Iperf3("bidirectional-bandwidth").read(request(1024, 19810), recorded("iperf3_bidir.json"), GOOD)
-    assert (
-        reading.moved_bytes == report["sum_received"]["bytes"] + report["sum_received_bidir_reverse"]["bytes"]
-    )
+    assert reading.moved_bytes == report["sum_received"]["bytes"] + report["sum_received_bidir_reverse"]["bytes"]
 
 
 @pytest.mark.parametrize(
