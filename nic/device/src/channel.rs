@@ -192,7 +192,7 @@ impl CompletionChannel {
 
     fn wait_with(&self, nic: &Nic, waiter: &mut Waiter) -> io::Result<()> {
         loop {
-            let deadline = nic.run_waiting();
+            let (_, deadline) = nic.run_waiting();
             if self.has_cookie() {
                 return Ok(());
             }

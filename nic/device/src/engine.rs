@@ -82,7 +82,7 @@ impl Engine {
 
     /// A round of the background thread, which has no reply of the program to wait for: an
     /// acknowledgement waits only after a single packet, the likely half of a ping-pong.
-    pub(crate) fn run_in_background(&mut self, now: Instant) {
+    pub(crate) fn run_in_background(&mut self, now: Instant) -> usize {
         self.expire(now);
         let received = self.receive(now, true);
         let mode = if received <= 1 {
@@ -91,6 +91,7 @@ impl Engine {
             AckMode::Flush
         };
         self.transmit(now, mode);
+        received
     }
 
     /// The queue pair at `index` may have something to send.
@@ -180,7 +181,10 @@ impl Engine {
     /// (its address, and so its socket, serves all queue pairs of a process there), and shared by all that
     /// send; half of it, because the kernel counts its own bookkeeping, too.
     fn window_bytes(&self, port: usize) -> u32 {
-        let socket = self.ports().get(port).and_then(|port| port.socket.as_deref());
+        let socket = self
+            .ports()
+            .get(port)
+            .and_then(|port| port.socket.as_deref());
         let buffer = socket.map_or(0, urxe_udp::Socket::receive_buffer_bytes);
         let share = buffer / 2 / self.senders.max(1);
         u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)

@@ -322,12 +322,13 @@ impl Nic {
         }
     }
 
-    /// One round of a thread that is going to wait for packets. Returns when it is wanted again.
-    pub(crate) fn run_waiting(&self) -> Option<Instant> {
+    /// One round of a thread that is going to wait for packets. Returns how many packets came, and when
+    /// it is wanted again.
+    pub(crate) fn run_waiting(&self) -> (usize, Option<Instant>) {
         let mut engine = self.engine();
         let now = now();
-        engine.run_in_background(now);
-        engine.deadline(now)
+        let received = engine.run_in_background(now);
+        (received, engine.deadline(now))
     }
 
     /// After a round or a command of the program: the background thread may have to wake earlier.

@@ -151,7 +151,8 @@ impl Batch {
         if self.count == 0 {
             return true;
         }
-        let Some(capabilities) = ports[path.port].socket.as_deref().map(Socket::capabilities) else {
+        let Some(capabilities) = ports[path.port].socket.as_deref().map(Socket::capabilities)
+        else {
             return false;
         };
         let same_peer = self.path.as_ref().is_some_and(|ours| {

@@ -1,13 +1,22 @@
-//! How many packets may be in flight: additive increase, multiplicative decrease.
+//! How many packets may be in flight: additive increase, multiplicative decrease, and no growth into
+//! queues.
 //!
 //! RoCE leaves this to the link (PFC) or to the NIC. A UDP socket's receive buffer is neither, so the
 //! sender finds out what the peer can take: the window doubles each round trip until a loss, is halved
-//! then, and grows by one packet a round trip afterwards (RFC 5681, counted in packets).
+//! then, and grows by one packet a round trip afterwards (RFC 5681, counted in packets). While a round
+//! trip takes longer than the shortest one by more than a target, packets wait in some queue, which a
+//! larger window would only make longer: it does not grow then, and shrinks when they wait much longer
+//! (the idea of delay-based control, as in TCP Vegas).
 
 /// Window of a new connection, bytes.
 const INITIAL_BYTES: u32 = 128 << 10;
 /// Least window: with one packet in flight, a lost one would never be noticed by a later one.
 const MIN_PACKETS: u32 = 2;
+
+/// Waiting in queues beyond this stops the growth, nanoseconds. 128 KiB at 1 Gbps.
+const DELAY_TARGET_NS: u64 = 1_000_000;
+/// Waiting beyond this shrinks the window, down to the initial one.
+const DELAY_EXCESS_NS: u64 = 3_000_000;
 
 /// Bounds of a [`Window`], in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +49,8 @@ pub struct Window {
     packets: u32,
     slow_start_until: u32,
     acked_since_growth: u32,
+    shortest_ns: u64,
+    is_queueing: bool,
 }
 
 impl Window {
@@ -51,6 +62,19 @@ impl Window {
             packets: limits.initial,
             slow_start_until: limits.max,
             acked_since_growth: 0,
+            shortest_ns: u64::MAX,
+            is_queueing: false,
+        }
+    }
+
+    /// A round trip took so long.
+    pub fn handle_round_trip(&mut self, nanos: u64) {
+        self.shortest_ns = self.shortest_ns.min(nanos);
+        let waited_ns = nanos - self.shortest_ns;
+        self.is_queueing = waited_ns > DELAY_TARGET_NS;
+        if waited_ns > DELAY_EXCESS_NS && self.packets > self.limits.initial {
+            self.packets = (self.packets - self.packets / 8).max(self.limits.initial);
+            self.slow_start_until = self.packets;
         }
     }
 
@@ -68,7 +92,7 @@ impl Window {
 
     /// `count` packets were acknowledged, while the window was what limited the sender or not.
     pub fn handle_acked(&mut self, count: u32, was_limited: bool) {
-        if !was_limited {
+        if !was_limited || self.is_queueing {
             return;
         }
         if self.packets < self.slow_start_until {
@@ -129,6 +153,29 @@ mod tests {
             window.handle_loss();
         }
         assert_eq!(window.packets(), 2);
+    }
+
+    #[test]
+    fn does_not_grow_into_a_queue_and_leaves_a_long_one() {
+        const MS: u64 = 1_000_000;
+        let mut window = Window::new(LIMITS);
+        window.handle_round_trip(MS / 10);
+        window.handle_acked(24, true);
+        assert_eq!(window.packets(), 32);
+        window.handle_round_trip(2 * MS);
+        window.handle_acked(32, true);
+        assert_eq!(window.packets(), 32, "round trips are 1.9 ms too long");
+        for _ in 0..100 {
+            window.handle_round_trip(5 * MS);
+        }
+        assert_eq!(
+            window.packets(),
+            8,
+            "down to the initial window, no further"
+        );
+        window.handle_round_trip(MS / 10);
+        window.handle_acked(8, true);
+        assert_eq!(window.packets(), 9);
     }
 
     #[test]

@@ -230,7 +230,9 @@ impl Requester {
         if let Some((psn, sent)) = self.timed
             && !psn.is_after(to)
         {
-            self.retry.handle_round_trip(now.since(sent));
+            let nanos = now.since(sent);
+            self.retry.handle_round_trip(nanos);
+            self.window.handle_round_trip(nanos);
             self.timed = None;
         }
         self.window.handle_acked(count, self.window_was_full);
