@@ -165,9 +165,8 @@ def _finish(store: RunStore, results: Path, outcome: Outcome, *, report: bool) -
     else:
         say(f"Run: {store.path}")
     if outcome.failed:
-        say(
-            f"{outcome.failed} measurements failed. Try them again with:  rocelab run --resume {_name_of(store, results)}"
-        )
+        again = f"rocelab run --resume {_name_of(store, results)}"
+        say(f"{outcome.failed} measurements failed. Try them again with:  {again}")
         return EXIT_FAILED_SAMPLES
     return 0
 

@@ -69,6 +69,8 @@ def _steps(study: Study, test: TestTable, link: LinkProfile) -> Iterator[Step]:
         for number, size_bytes in enumerate(test.every_size_bytes()):
             first = (study.seed + repetition + number) % len(contestants)
             for name, variant in contestants[first:] + contestants[:first]:
+                if number % test.every.get(variant, 1) != 0:
+                    continue
                 method = interconnect(name).methods[test.test, variant]
                 message_s = _message_s(method, test.test, size_bytes, link)
                 messages = _messages(method, message_s, test.point_ms / 1000)

@@ -18,7 +18,6 @@ from rocelab.tools.base import CpuTime
 
 Run = Callable[[Step], Execution]
 _MORE_MESSAGES = 5
-_TRIES = 2
 
 
 class StartupCosts:
@@ -48,9 +47,9 @@ class StartupCosts:
 
     def _measure(self, step: Step) -> tuple[CpuTime, CpuTime] | None:
         few = step.method.messages_min
-        small = self._least(step, 1, few)
-        large = self._least(step, self._size_max_bytes, few)
-        larger = self._least(step, self._size_max_bytes, few * (1 + _MORE_MESSAGES))
+        small = self._least(step, 1, few, tries=2)
+        large = self._least(step, self._size_max_bytes, few, tries=1)
+        larger = self._least(step, self._size_max_bytes, few * (1 + _MORE_MESSAGES), tries=1)
         if small is None or large is None or larger is None:
             return None
         # Even the fewest messages cost something when they are large: take that off again.
@@ -60,11 +59,11 @@ class StartupCosts:
         )
         return small, large
 
-    def _least(self, step: Step, size_bytes: int, messages: int) -> CpuTime | None:
-        """The smaller of two tries: whatever disturbs a start makes it longer."""
+    def _least(self, step: Step, size_bytes: int, messages: int, *, tries: int) -> CpuTime | None:
+        """The smallest of some tries: whatever disturbs a start makes it longer."""
         probe = dataclasses.replace(step, link=self._link, size_bytes=size_bytes, messages=messages)
         found = []
-        for _ in range(_TRIES):
+        for _ in range(tries):
             done = self._run(probe)
             if done.reading is None or done.client is None or done.server is None:
                 return None

@@ -4,9 +4,9 @@ Why not ``-a``, which runs all sizes in one process: it starts at 2 bytes, goes 
 iterations for all of them (4 MiB at 1 Gbps takes 10,000 times as long as 64 B), and the sizes of one interconnect
 could not be interleaved with those of another.
 
-perftest finds out how fast the cycle counter runs by watching it for 0.22 s, for every size that it prints. Latency
-tests can print cycles instead (``-C``), and then the rate is measured once a run and not a thousand times. Bandwidth
-tests cannot.
+perftest finds out how fast the cycle counter runs by watching it for 0.22 s, for every size: bandwidth tests once, at
+the end, latency tests at the beginning and at the end. The second can be spared by letting them print cycles (``-C``):
+then the rate is measured once a run and not a thousand times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Perftest:
     """What gives the program its device: `urxe run --` in front of it."""
     device_prefix: str = "urxe_"
     cycles_per_us: float | None = None
-    """Rate of the counter that perftest reads; None: perftest finds out itself, 0.22 s a step."""
+    """Rate of the counter that perftest reads; None: perftest finds out once more, which takes 0.22 s a step."""
     messages_min: int = 5
     size_max_bytes: int | None = None
     message_us: float = 2.5
@@ -65,8 +65,8 @@ class Perftest:
 
     @property
     def overhead_s(self) -> float:
-        """Start, connection set-up and, if it does so, finding the rate of the cycle counter."""
-        return 0.1 + (0 if self._prints_cycles else _CALIBRATION_S)
+        """Start, connection set-up, and finding the rate of the cycle counter once or twice."""
+        return 0.05 + (2 if self.test == "latency" and not self._prints_cycles else 1) * _CALIBRATION_S
 
     @property
     def _prints_cycles(self) -> bool:

@@ -40,7 +40,7 @@ class Sock:
     messages_min: int = 5
     size_max_bytes: int | None = None
     message_us: float = 3.0
-    overhead_s: float = 0.03
+    overhead_s: float = 0.02
     cpu_from: Literal["report"] = "report"
     head_start_s: float = 0.0
     server_ends: bool = True

@@ -35,6 +35,7 @@ def line_with(text: str, part: str) -> int:
         ('soft-roce = ["send"]', 'softroce = ["send"]', "test[1].variants.softroce", "did you mean 'soft-roce'?"),
         ('soft-roce = ["send"]', 'soft-roce = ["sned"]', "test[1].variants.soft-roce", "did you mean 'send'?"),
         ('soft-roce = ["send"]', 'soft-roce = ["send", "send"]', "test[1].variants.soft-roce", "measured twice"),
+        ("point_ms = 10", "every = { sned = 2 }", "test[1].every.sned", "did you mean 'send'?"),
         ('claims = ["S1"]', 'claims = ["S9"]', "claims[1]", "unknown claim 'S9'. Allowed: S1, S2"),
         ('test = "bandwidth"', 'test = "bandwith"', "test[2].test", 'allowed: "latency", "bandwidth" or'),
     ],
@@ -102,6 +103,8 @@ def test_the_quick_study_is_what_it_promises() -> None:
     for test in ("latency", "bandwidth", "bidirectional-bandwidth"):
         assert main[test].every_size_bytes() == powers
         assert set(main[test].variants["tcp"]) == {"blocking", "busy-poll"}
+        assert main[test].sizes_of_bytes("send") == powers
+        assert main[test].sizes_of_bytes("read")[-1] == powers[-1]
     assert main["latency"].variants["soft-roce"] == main["bandwidth"].variants["soft-roce"] == ["send", "write", "read"]
 
 

@@ -54,3 +54,10 @@ def test_messages_follow_from_duration_size_and_link() -> None:
 
 def test_a_test_runs_only_on_the_links_it_names() -> None:
     assert {step.link.id for step in steps() if step.test == "bandwidth"} == {"direct"}
+
+
+def test_a_variant_can_take_part_at_every_second_size_only() -> None:
+    thin = steps(TEXT.replace("point_ms = 10", "point_ms = 10\nevery = { send = 2 }"))
+    sizes = {step.size_bytes for step in thin if step.variant == "send"}
+    assert sizes == {1, 4}
+    assert {step.size_bytes for step in thin if step.variant == "blocking" and step.test == "latency"} == {1, 2, 4}
