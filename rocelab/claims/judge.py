@@ -260,9 +260,11 @@ def _judge_fails(rule: Fails, info: RunInfo, samples: Sequence[Sample]) -> _Find
         [f"{completed:,} of {text.plural(count, test + ' run')} completed" for test, count, completed in counts]
     )
     words = f"{rule.name}: {words}."
-    completed_in_all = sum(completed for _, _, completed in counts)
-    if errors and completed_in_all:
-        return _Finding(Verdict.REPRODUCED, f"{words} The first failure: {errors[0]}")
+    if errors and any(completed for _, _, completed in counts):
+        often = any(count - completed >= rule.at_least * count > 0 for _, count, completed in counts)
+        if often:
+            return _Finding(Verdict.REPRODUCED, f"{words} The first failure: {errors[0]}")
+        return _Finding(Verdict.NOT_CHECKABLE, f"{words} That is neither frequently nor never. The first: {errors[0]}")
     if errors:
         return _Finding(Verdict.NOT_CHECKABLE, f"{words} Nothing worked at all, which says nothing: {errors[0]}")
     missing = [test for test, count, _ in counts if count == 0]

@@ -72,9 +72,11 @@ class Ordered(Comparison):
 
 
 class Fails(_Data):
-    """Runs of these tests fail or hang."""
+    """Runs of these tests fail or hang, and not only once in a while."""
 
     kind: Literal["fails"]
+    at_least: float = pydantic.Field(gt=0, le=1)
+    """Share of the runs of a test that must fail to bear the claim out."""
     interconnect: str
     name: str
     level: str = "network"

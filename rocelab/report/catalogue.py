@@ -9,8 +9,9 @@ from rocelab.stats import SeriesKey
 
 SUBJECT = ("soft-roce", "send")
 """The series that is held against TCP: two-sided like TCP, and what the papers measured."""
-REFERENCE_INTERCONNECT = "tcp"
 BLOCKING = ("tcp", "blocking")
+REFERENCES = (BLOCKING, ("tcp", "busy-poll"))
+"""What it is held against. Other TCP series, such as those that check these two, are shown and no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ _SERIES = {
     ("soft-roce", "read"): SeriesStyle("Soft RoCE read", "#8f6be0", "triangle-up"),
     ("tcp", "blocking"): SeriesStyle("TCP blocking", "#dd5a26", "diamond", (6, 3)),
     ("tcp", "busy-poll"): SeriesStyle("TCP busy-polling", "#b98200", "triangle-down", (2, 2)),
-    ("tcp", "blocking-qperf"): SeriesStyle("TCP blocking, qperf", "#7d8590", "cross", (1, 3), check=True),
+    ("tcp", "blocking-qperf"): SeriesStyle("TCP blocking, by qperf", "#7d8590", "cross", (1, 3), check=True),
+    ("tcp", "blocking-iperf3"): SeriesStyle("TCP blocking, by iperf3", "#7d8590", "cross", (1, 3), check=True),
 }
 _SPARE_COLOURS = ("#cf4f9e", "#5b8c2a", "#7d8590", "#c0504d", "#4f81bd")
 _INTERCONNECTS = {"soft-roce": "Soft RoCE", "tcp": "TCP", "roce": "RoCE", "infiniband": "InfiniBand"}
@@ -106,7 +108,7 @@ _TESTS = (
         "Bandwidth",
         "Bandwidth",
         "bandwidth_mbps",
-        "One way, messages back to back: higher is better.",
+        "One way, messages back to back: higher is better. A TCP stream may join small messages; RDMA keeps each apart.",
         "the bandwidth",
     ),
     Test(

@@ -37,7 +37,7 @@ RATIO_STYLES = {
     "best TCP": SeriesStyle("against the best TCP", "#c2479a", "circle"),
 }
 BETTER_COLOUR, WORSE_COLOUR, UNCLEAR_COLOUR = "#2383e2", "#dd5a26", "#8b949e"
-_RATIO_TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 10, 20, 50, 100]
+_NARROW_RATIO_TICKS = [0.5, 0.6, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6]
 ROW_HEIGHT_PX = 30
 _MANY = 4.0
 """From this factor on, the overview shows full colour."""
@@ -179,8 +179,9 @@ def _value_axis(curves: Curves, field_name: str, *, titled: bool) -> alt.Y:
     label = _VALUE_LABELS.get(curves.unit)
     options: dict[str, Any] = {} if label is None else {"labelExpr": label}
     if curves.unit == "times":
-        scale = alt.Scale(type="log", base=2, nice=False, domain=_ratio_domain(curves.rows))
-        options["values"] = _RATIO_TICKS
+        lowest, highest = _ratio_domain(curves.rows)
+        scale = alt.Scale(type="log", base=2, nice=False, domain=[lowest, highest])
+        options["values"] = _NARROW_RATIO_TICKS if highest / lowest < 10 else _log_ticks(lowest, highest)
     elif curves.log:
         lowest, highest = min(row.low for row in curves.rows), max(row.high for row in curves.rows)
         scale = alt.Scale(type="log", nice=False, padding=8)
@@ -199,12 +200,12 @@ def _log_ticks(lowest: float, highest: float) -> list[float]:
     return [step * 10.0**decade for decade in decades for step in steps]
 
 
-def _ratio_domain(rows: Sequence[Row]) -> list[float]:
+def _ratio_domain(rows: Sequence[Row]) -> tuple[float, float]:
     """Holds all medians and one; an interval far wider than that is cut, or it would flatten the rest."""
     values = [row.value for row in rows]
     lowest = max(min(row.low for row in rows), min(values) / 1.5)
     highest = min(max(row.high for row in rows), max(values) * 1.5)
-    return [min(lowest / 1.05, 0.7), max(highest * 1.05, 1.45)]
+    return min(lowest / 1.05, 0.7), max(highest * 1.05, 1.45)
 
 
 def _reference_line(value: float, name: str) -> list[alt.Chart]:

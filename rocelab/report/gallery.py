@@ -43,6 +43,8 @@ class Figure:
     height_px: int
     keys: tuple[catalogue.SeriesStyle, ...] = ()
     """Series that have no switch in the page: what their lines look like."""
+    labels: tuple[str, ...] = ()
+    """The series shown."""
 
 
 @dataclass(frozen=True)
@@ -101,21 +103,41 @@ def balance(points: Sequence[SpeedRatio]) -> str:
 
 def sections(model: RunModel) -> list[Section]:
     """A section for each test, then one on CPU use."""
-    found = []
-    for test in model.tests:
-        links = [(link_title(link), _test_figures(model, link, test)) for link in model.links]
-        present = tuple((title, made) for title, made in links if made)
-        if present:
-            found.append(Section(test.test, test.title, test.text, present, tuple(model.styles)))
-    cpu = [(link_title(link), _cpu_figures(model, link)) for link in model.links]
-    present = tuple((title, made) for title, made in cpu if made)
-    if present:
-        words = (
-            "What moving the data costs the nodes. Both ends are added up, and a busy-polling program uses a whole "
-            "core whether or not data moves: lower is better."
+    made = [
+        _section(model, test.test, test.title, test.text, [_test_figures(model, link, test) for link in model.links])
+        for test in model.tests
+    ]
+    cpu = [_cpu_figures(model, link) for link in model.links]
+    made.append(_section(model, "cpu", "CPU use", _cpu_words(model), cpu))
+    return [section for section in made if section.links]
+
+
+def _section(model: RunModel, name: str, title: str, words: str, by_link: list[tuple[Figure, ...]]) -> Section:
+    links = tuple((link_title(link), made) for link, made in zip(model.links, by_link, strict=True) if made)
+    shown = {label for _, made in links for figure in made for label in figure.labels}
+    return Section(name, title, words, links, tuple(style for style in model.styles if style.label in shown))
+
+
+def _cpu_words(model: RunModel) -> str:
+    words = (
+        "What moving the data costs the nodes. Both ends are added up, and a busy-polling program uses a whole core "
+        "whether or not data moves: lower is better."
+    )
+    medians = [
+        summary.median
+        for link in model.links
+        for test in model.tests
+        for each in model.cpu(link.id, test, "cores")
+        for _, summary in each.series.spreads()
+    ]
+    cores = model.info.provenance.cores
+    # Two programs cannot use more than there is; a tenth is what clocks may be apart.
+    if model.info.fabric == "emulated" and max(medians, default=0.0) > 1.1 * cores:
+        words += (
+            f" Up to {max(medians):.1f} cores were computed here, which cannot be on {text.plural(cores, 'core')}: CPU "
+            "time was not told apart from the start of the programs well enough. Take these values as rough."
         )
-        found.append(Section("cpu", "CPU use", words, present, tuple(model.styles)))
-    return found
+    return words
 
 
 def _test_figures(model: RunModel, link: LinkInfo, test: Test) -> tuple[Figure, ...]:
@@ -221,6 +243,7 @@ def _figure(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue
         tables,
         curves.height_px,
         keys,
+        tuple(style.label for style in curves.styles),
     )
 
 

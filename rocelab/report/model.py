@@ -124,7 +124,7 @@ class RunModel:
         return next((each for each in series if self.is_subject(each)), None)
 
     def references(self, series: list[StyledSeries]) -> list[StyledSeries]:
-        """The TCP series."""
+        """The TCP series that the subject is held against."""
         return [each for each in series if self.is_reference(each)]
 
     @staticmethod
@@ -134,8 +134,8 @@ class RunModel:
 
     @staticmethod
     def is_reference(series: StyledSeries) -> bool:
-        """Whether it is a TCP, and not only there to check another."""
-        return series.series.key.interconnect == catalogue.REFERENCE_INTERCONNECT and not series.style.check
+        """Whether it is a TCP that the subject is held against."""
+        return _pair(series) in catalogue.REFERENCES
 
     def speed_ratios(self, series: list[StyledSeries]) -> dict[str, list[SpeedRatio]]:
         """Soft RoCE against blocking TCP, and against the TCP that is best at each size."""

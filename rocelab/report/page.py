@@ -221,9 +221,17 @@ def _provenance_table(model: RunModel) -> DataTable:
         ("rocelab", f"{machine.rocelab_version}, Python {machine.python_version}"),
         ("urxe (Soft RoCE)", machine.urxe_version or "unknown"),
         ("Commit", commit),
-        *((name, version) for name, version in machine.tools.items()),
+        *_programs(machine.tools),
     ]
     return DataTable("Where and with what this was measured", (), tuple(rows), wrap=True)
+
+
+def _programs(versions: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Programs of one version, usually of one package, in one row."""
+    names: dict[str, list[str]] = {}
+    for name, version in versions.items():
+        names.setdefault(version, []).append(name)
+    return [(", ".join(of_version), version) for version, of_version in names.items()]
 
 
 def _link_words(kind: str, mtu_bytes: int, rate_mbps: float | None, queue_bytes: int | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, link_title, lower_is_better
 from rocelab.results import LinkInfo
-from rocelab.stats import Series, Side, ratio, text
+from rocelab.stats import Side, ratio, text
 
 CHOSEN_SIZES_BYTES = (8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20)
 """Sizes of the summary table: small messages, the eager range of MPI, pages, large transfers."""
@@ -121,16 +121,16 @@ def chosen_sizes_table(model: RunModel, link: LinkInfo) -> DataTable | None:
     labels = [style.label for style in model.styles if not style.check]
     rows = []
     for test in model.tests:
-        series = {each.label: each.series for each in model.series(link.id, test)}
+        series = {each.label: each for each in model.series(link.id, test)}
         points = {
             point.size_bytes: point
             for point in model.speed_ratios(list(model.series(link.id, test))).get("best TCP", [])
         }
         for size in CHOSEN_SIZES_BYTES:
-            cells = [_median(series.get(label), size) for label in labels]
-            if any(cell != _NONE for cell in cells):
+            cells = [median_words(series.get(label), size) or "none" for label in labels]
+            if any(cell != "none" for cell in cells):
                 point = points.get(size)
-                speed = _NONE if point is None else text.times_range(point.ratio)
+                speed = "none" if point is None else text.times_range(point.ratio)
                 rows.append((f"{test.short}, {text.size(size)}".replace(" ", "\u00a0"), *cells, speed))
     if not rows:
         return None
@@ -138,10 +138,8 @@ def chosen_sizes_table(model: RunModel, link: LinkInfo) -> DataTable | None:
     return DataTable(f"Medians at chosen sizes, {link_title(link)}", head, tuple(rows))
 
 
-_NONE = "none"
-
-
-def _median(series: Series | None, size_bytes: int) -> str:
-    if series is None or size_bytes not in series.values:
-        return _NONE
-    return text.quantity(series.spread(size_bytes).median, series.unit)
+def median_words(series: StyledSeries | None, size_bytes: int) -> str:
+    """The median at a size in words; empty where there is none."""
+    if series is None or size_bytes not in series.series.values:
+        return ""
+    return text.quantity(series.series.spread(size_bytes).median, series.series.unit)

@@ -5,36 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict
-from rocelab.report import difference, summary
+from rocelab.report import catalogue, difference, summary
 from rocelab.report.difference import Difference, SeriesDifference
-from rocelab.report.model import RunModel, link_title
+from rocelab.report.model import RunModel, StyledSeries, link_title
+from rocelab.results import LinkInfo
 from rocelab.stats import SeriesKey, text
 
+_TERMINAL_SIZES_BYTES = (64, 4096, 65536, 1 << 20)
 _VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", Verdict.NOT_CHECKABLE: "dim"}
 
 
 def print_summary(console: Console, model: RunModel, page: Path | None = None) -> None:
     """Medians at chosen sizes for each link, the verdicts on the claims, failures, and where the report is."""
     for link in model.links:
-        made = summary.chosen_sizes_table(model, link)
-        if made is None:
-            continue
-        table = Table(title=escape(link_title(link)), title_justify="left", title_style="bold")
-        for number, name in enumerate(made.head):
-            table.add_column(escape(name), justify="left" if number == 0 else "right")
-        section = ""
-        for row in made.rows:
-            test = row[0].split(",")[0]
-            if section not in ("", test):
-                table.add_section()
-            section = test
-            table.add_row(*(escape(cell) for cell in row))
-        console.print(table)
+        table = _link_table(model, link)
+        if table.row_count:
+            console.print(table)
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]
         console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
@@ -47,6 +39,38 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
     if page is not None:
         # A path must come out whole, to be clicked on or copied.
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _link_table(model: RunModel, link: LinkInfo) -> Table:
+    """Soft RoCE, both TCPs and the ratio; narrow enough for a terminal of 80 columns."""
+    table = Table(title=escape(link_title(link)), box=box.SIMPLE_HEAD, show_edge=False)
+    table.title_justify, table.title_style = "left", "bold"
+    table.add_column("Message size", no_wrap=True)
+    for name in ("Soft RoCE", "TCP blocking", "TCP polling", "Ratio to best"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for test in model.tests:
+        series = model.series(link.id, test)
+        subject = model.subject(series)
+        shown: list[StyledSeries | None] = [subject, *_in_order(model.references(series))]
+        points = {point.size_bytes: point for point in model.speed_ratios(series).get("best TCP", [])}
+        table.add_section()
+        for size in _TERMINAL_SIZES_BYTES:
+            cells = [summary.median_words(each, size) for each in shown]
+            if any(cells):
+                ratio = _narrow(text.times_range(points[size].ratio)) if size in points else ""
+                table.add_row(f"{test.short}, {text.size(size)}", *cells, ratio)
+    return table
+
+
+def _narrow(factor: str) -> str:
+    """A factor without what the heading of its column says already."""
+    return factor.replace(text.TIMES, "").replace(" to ", "-")
+
+
+def _in_order(references: list[StyledSeries]) -> list[StyledSeries | None]:
+    """One for each column, None where a TCP was not measured."""
+    by_pair = {(each.series.key.interconnect, each.series.key.variant): each for each in references}
+    return [by_pair.get(pair) for pair in catalogue.REFERENCES]
 
 
 def _words(key: Sequence[object]) -> list[str]:

@@ -161,13 +161,22 @@ def test_no_failure_contradicts_the_lock_ups() -> None:
     assert "3 of 3 bandwidth runs completed and 3 of 3 bidirectional-bandwidth runs completed" in result.summary
 
 
-def test_one_failure_reproduces_the_lock_ups_and_a_failure_of_tcp_does_not() -> None:
+def test_frequent_failures_reproduce_the_lock_ups_and_failures_of_tcp_do_not() -> None:
     failed = sample(None, test="bandwidth", interconnect="soft-roce", variant="write")
     result = judge(claim("L5"), INFO, [*bandwidth_runs(), failed])
     assert result.verdict is Verdict.REPRODUCED
     assert "3 of 4 bandwidth runs" in result.summary
     assert "stopped at its time limit" in result.summary
     assert judge(claim("L5"), INFO, [*bandwidth_runs(), sample(None)]).verdict is Verdict.CONTRADICTED
+
+
+@pytest.mark.parametrize(("sizes", "verdict"), [(6, "reproduced"), (7, "not checkable here")])
+def test_a_rare_failure_is_neither_frequently_nor_never(sizes: int, verdict: str) -> None:
+    runs = [each for size in range(1, sizes + 1) for each in bandwidth_runs(size_bytes=size)]
+    failed = sample(None, test="bandwidth", interconnect="soft-roce", variant="send", size_bytes=999)
+    result = judge(claim("L5"), INFO, [*runs, failed])
+    assert result.verdict == verdict
+    assert f"{3 * sizes} of {3 * sizes + 1} bandwidth runs completed" in result.summary
 
 
 def test_where_nothing_worked_nothing_is_said() -> None:

@@ -72,7 +72,12 @@ def test_text_of_the_run_is_escaped(html: str) -> None:
 
 def test_the_page_has_what_issue_and_reader_ask_for(model: RunModel) -> None:
     page = page_of(model)
-    for words in ("Contradicted", "Not checkable here", "Reproduced", "stopped at its time limit of 10 s"):
+    for words in (
+        "Contradicted",
+        "Not checkable here",
+        "neither frequently nor never",
+        "stopped at its time limit of 10 s",
+    ):
         assert words in page
     for words in ("0123456789abcdef0123456789abcdef01234567 with uncommitted changes", "2,070 of 2,070 measurements"):
         assert words in page
@@ -111,6 +116,28 @@ def test_both_ends_of_the_cpu_use_are_added_up(model: RunModel) -> None:
     assert len(series) == 5
 
 
+def test_more_cores_than_there_are_is_pointed_out(model: RunModel) -> None:
+    def words(factor: float) -> str:
+        samples = [
+            dataclasses.replace(each, value=each.value * factor)
+            if each.metric == "cpu_client_cores" and each.value is not None
+            else each
+            for each in model.samples
+        ]
+        return gallery.sections(RunModel(model.info, samples))[-1].text
+
+    assert "cannot be" not in words(1.0)
+    assert "3.0 cores" in words(2.0) or "2.9 cores" in words(2.0)
+    assert "cannot be" in words(2.0)
+
+
+def test_a_section_has_switches_for_its_own_series_only(model: RunModel) -> None:
+    only_send = [each for each in model.samples if each.test != "bandwidth" or each.variant not in ("read", "write")]
+    made = {section.id: section for section in gallery.sections(RunModel(model.info, only_send))}
+    assert [style.label for style in made["bandwidth"].series] == ["Soft RoCE send", "TCP blocking", "TCP busy-polling"]
+    assert len(made["latency"].series) == 5
+
+
 def test_the_summary_says_better_only_when_it_is_sure(model: RunModel) -> None:
     tiles = {tile.title: tile for tile in summary.link_summaries(model)[1].tiles}
     peak = tiles["Peak bandwidth"]
@@ -129,7 +156,7 @@ def test_a_series_that_only_checks_another_is_shown_and_never_compared(model: Ru
     ]
     made = RunModel(model.info, [*model.samples, *fast])
     series = made.series("direct", made.tests[0])
-    assert "TCP blocking, qperf" in {each.label for each in series}
+    assert "TCP blocking, by qperf" in {each.label for each in series}
     assert made.speed_ratios(series) == model.speed_ratios(model.series("direct", model.tests[0]))
     assert summary.link_summaries(made) == summary.link_summaries(model)
 
