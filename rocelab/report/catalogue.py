@@ -108,7 +108,7 @@ _TESTS = (
         "Bandwidth",
         "Bandwidth",
         "bandwidth_mbps",
-        "One way, messages back to back: higher is better. A TCP stream may join small messages; RDMA keeps each apart.",
+        "One way, messages back to back: higher is better. TCP may join small messages; RDMA keeps each apart.",
         "the bandwidth",
     ),
     Test(
