@@ -66,11 +66,12 @@ impl Engine {
         self.sockets.as_ref().map_or(&[], |sockets| &sockets.ports)
     }
 
-    /// One round: timers, packets in, packets out. Acknowledgements may wait for company in a round
+    /// One round: packets in, timers, packets out; in this order, lest a thread that was kept from its
+    /// processor takes for lost what waits in the socket. Acknowledgements may wait for company in a round
     /// that brought something; the next empty one sends them. Returns how many packets came.
     pub(crate) fn run(&mut self, now: Instant) -> usize {
-        self.expire(now);
         let received = self.receive(now, false);
+        self.expire(now);
         let mode = if received == 0 {
             AckMode::Flush
         } else {
@@ -83,8 +84,8 @@ impl Engine {
     /// A round of the background thread, which has no reply of the program to wait for: an
     /// acknowledgement waits only after a single packet, the likely half of a ping-pong.
     pub(crate) fn run_in_background(&mut self, now: Instant) -> usize {
-        self.expire(now);
         let received = self.receive(now, true);
+        self.expire(now);
         let mode = if received <= 1 {
             AckMode::Hold
         } else {

@@ -20,6 +20,11 @@ use crate::verbs::{Completion, RecvRequest, SendData, SendRequest, Transmit, WcS
 /// smallest MTU.
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
+/// The transport timeout over the value that the program set: the specification allows up to four times
+/// (IBTA 9.7.6.1.3), and a peer in software may be kept from its processor for as long as hardware never
+/// is. What is lost is sent again much earlier (`rc/retry.rs`).
+const TIMEOUT_FACTOR: u64 = 4;
+
 /// How much a queue pair holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
@@ -543,7 +548,7 @@ fn connection(qp: Qpn, pd: PdId, transport: Transport, attributes: &Attributes) 
 
 fn requester_limits(attributes: &Attributes) -> RequesterLimits {
     RequesterLimits {
-        timeout_ns: ack_timeout_ns(attributes.timeout),
+        timeout_ns: ack_timeout_ns(attributes.timeout).map(|ns| ns * TIMEOUT_FACTOR),
         retry_count: attributes.retry_count,
         rnr_retry: attributes.rnr_retry,
         max_rd_atomic: attributes.max_rd_atomic,

@@ -61,9 +61,10 @@ fn a_black_hole_exhausts_the_retries() {
             SendOp::Write { va, rkey }
         };
         assert_eq!(fail_first(&mut bench, op, len), WcStatus::RetryExceeded);
-        // 4.096 us * 2^10, four times (the first try and three retries).
+        // 4.096 us * 2^10, four times (the first try and three retries), and up to four times as long
+        // (IBTA 9.7.6.1.3).
         let took_ns = bench.world.now().as_nanos();
-        assert!((16_000_000..40_000_000).contains(&took_ns), "{took_ns} ns");
+        assert!((16_000_000..80_000_000).contains(&took_ns), "{took_ns} ns");
     }
 }
 
