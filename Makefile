@@ -64,6 +64,23 @@ test-python: setup build ## Run the Python tests alone
 sim: setup-rust ## Run the simulator's slow tests too; SEEDS=100000 for that many random programs in each
 	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim -- --include-ignored
 
+# The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
+.PHONY: bench
+bench: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC (a quiet machine is needed)
+	$(CARGO) build $(NIC) --release -p urxe-udp --examples
+	for each in cost pingpong stream; do $(RELEASE)/examples/udp_$$each --link veth; done
+
+# cargo-fuzz needs a nightly compiler; what it finds is kept in nic/fuzz/artifacts.
+FUZZ_TARGETS := packet queue_pair
+.PHONY: fuzz
+fuzz: setup-rust ## Throw packets at the parser and at a live queue pair, SECONDS_EACH=60 (needs Rust nightly)
+	@cargo +nightly --version >/dev/null 2>&1 || { echo "make fuzz needs a nightly compiler: rustup toolchain install nightly" >&2; exit 1; }
+	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools cargo-fuzz
+	for each in $(FUZZ_TARGETS); do \
+	    PATH=$(CARGO_TARGET_DIR)/tools/bin:$$PATH CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz \
+	    cargo +nightly fuzz run --fuzz-dir nic/fuzz $$each -- -max_total_time=$${SECONDS_EACH:-60} -max_len=8192; \
+	done
+
 .PHONY: lint
 lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)
 
