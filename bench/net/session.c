@@ -11,10 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define LINE_BYTES 512
 #define PAGE_BYTES 4096
+#define REASON_LIMIT_S 3
 
 /* The control conversation, a line each: job -> , <- "ready PORT", [data], <- "result ..." or
  * "error TEXT". */
@@ -62,6 +65,19 @@ static int receive_result(int control, struct measurement *result, struct failur
     return 0;
 }
 
+/*
+ * After a failure at this end: the server, which may wait for data, sees that none will come, and
+ * this end does not wait for its reason for ever.
+ */
+static void abandon(int data, int control)
+{
+    const struct timeval limit = {.tv_sec = REASON_LIMIT_S};
+
+    shutdown(data, SHUT_RDWR);
+    shutdown(control, SHUT_WR);
+    setsockopt(control, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
 /* Opens the data connection and runs the job. The control connection is open, and stays so. */
 static int client_on(int control, const char *host, unsigned port, const struct job *job,
                      struct outcome *outcome, struct failure *failure)
@@ -99,6 +115,8 @@ static int client_on(int control, const char *host, unsigned port, const struct 
     if (job->protocol == JOB_UDP && link_udp_connect(data, control, server_port, failure) < 0)
         goto out;
     status = run(data, control, job, true, buffer, &outcome->client, failure);
+    if (status < 0)
+        abandon(data, control);
     /* If the server knows why, its reason is the better one. */
     if (status < 0 && receive_result(control, &outcome->server, &server_failure) < 0 &&
         strncmp(server_failure.text, "server: ", 8) == 0)

@@ -132,7 +132,8 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
 def _announce(job: _Job, store: RunStore) -> None:
     left = "" if job.store is None else "still "
     about = duration(seconds(list(job.steps)))
-    say(f"{job.study.title}: {left}{len(job.steps)} measurements, about {about}, into {store.path}")
+    say(f"{job.study.title}: {left}{len(job.steps)} measurements, about {about}")
+    say(f"Run: {store.path}")
 
 
 def _say_interrupted(store: RunStore | None, results: Path) -> None:
@@ -162,8 +163,6 @@ def _finish(store: RunStore, results: Path, outcome: Outcome, *, report: bool) -
         with Console(stderr=True).status("writing the report") as status:
             files = write_report(store, progress=status.update)
         print_summary(Console(), RunModel.of(store), files.page)
-    else:
-        say(f"Run: {store.path}")
     if outcome.failed:
         again = f"rocelab run --resume {_name_of(store, results)}"
         say(f"{outcome.failed} measurements failed. Try them again with:  {again}")

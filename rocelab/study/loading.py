@@ -98,27 +98,37 @@ def _problem(text: str, detail: ErrorDetails) -> Problem:
 def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
     """What no single key shows: names that refer to nothing, things said twice."""
     yield from _repeated("link", [link.id for link in study.link])
-    links = [link.id for link in study.link]
     for index, claim in enumerate(study.claims):
         if known_claims and claim not in known_claims:
             yield ("claims", index), _unknown("claim", claim, known_claims)
+    for at, test in enumerate(study.test):
+        yield from _dangling(study, at, test)
+    yield from _measured_twice(study)
+
+
+def _dangling(study: Study, at: int, test: TestTable) -> Iterator[tuple[Path_, str]]:
+    """Names in a test that refer to nothing."""
+    links = [link.id for link in study.link]
+    for link in test.links or ():
+        if link not in links:
+            yield ("test", at, "links"), _unknown("link", link, links)
+    if not test.every_size_bytes():
+        yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
+    everyone = [variant for variants in test.variants.values() for variant in variants]
+    for variant in test.every:
+        if variant not in everyone:
+            yield ("test", at, "every", variant), _unknown("variant", variant, everyone)
+    for name in test.variants:
+        if name not in INTERCONNECTS:
+            yield ("test", at, "variants", name), _unknown("interconnect", name, INTERCONNECTS)
+        else:
+            yield from ((("test", at, "variants", name), text) for text in _wrong_variants(test, name))
+
+
+def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
     seen: set[tuple[str, str, str, str, int]] = set()
     for at, test in enumerate(study.test):
-        for link in test.links or ():
-            if link not in links:
-                yield ("test", at, "links"), _unknown("link", link, links)
-        if not test.every_size_bytes():
-            yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
-        everyone = [variant for variants in test.variants.values() for variant in variants]
-        for variant in test.every:
-            if variant not in everyone:
-                yield ("test", at, "every", variant), _unknown("variant", variant, everyone)
         for name, variants in test.variants.items():
-            path: Path_ = ("test", at, "variants", name)
-            if name not in INTERCONNECTS:
-                yield path, _unknown("interconnect", name, INTERCONNECTS)
-                continue
-            yield from ((path, text) for text in _wrong_variants(test, name))
             cells = {
                 (link.id, test.test, name, variant, size_bytes)
                 for link in study.links_of(test)
@@ -126,7 +136,10 @@ def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tup
                 for size_bytes in test.sizes_of_bytes(variant)
             }
             if len(set(variants)) < len(variants) or cells & seen:
-                yield path, "the same variant is measured twice at the same size on the same link"
+                yield (
+                    ("test", at, "variants", name),
+                    "the same variant is measured twice at the same size on the same link",
+                )
             seen |= cells
 
 

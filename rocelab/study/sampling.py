@@ -11,6 +11,8 @@ from rocelab.study.plan import LEVEL, Step
 from rocelab.tools.base import MAIN_METRIC, CpuTime, Reading, Value
 
 _MIB = 1 << 20
+#: The CPU time of a start varies by a few milliseconds; what is left of a shorter region would be that.
+_REGION_MIN_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +34,18 @@ def samples_of(
         error = execution.error or "no reason is known"
         return (_sample(step, execution, circumstances, {"messages": step.messages}, None, error=error),)
     params: dict[str, ParamValue] = {"messages": step.messages, "active_s": reading.active_s, **reading.params}
-    values = [*reading.values, *_cpu_values(step, execution, reading, startup, params)]
+    values = [*reading.values, *_cpu_values(execution, reading, startup, params)]
     return tuple(_sample(step, execution, circumstances, params, value) for value in values)
 
 
 def _cpu_values(
-    step: Step, execution: Execution, reading: Reading, startup: CpuTime | None, params: dict[str, ParamValue]
+    execution: Execution, reading: Reading, startup: CpuTime | None, params: dict[str, ParamValue]
 ) -> Iterator[Value]:
     """CPU time of both ends, as cores in use and by MiB moved. Notes in `params` where it comes from."""
     used = reading.cpu
     if used is not None:
         params["cpu_from"] = "report of the program"
-    elif step.method.cpu_from == "processes" and startup and execution.client and execution.server:
+    elif startup and execution.client and execution.server and reading.active_s >= _REGION_MIN_S:
         params["cpu_from"] = "processes less start"
         params["cpu_client_process_s"] = execution.client.cpu_s
         params["cpu_server_process_s"] = execution.server.cpu_s

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from rocelab.fabric.base import LinkProfile
 from rocelab.study.execution import Execution
@@ -47,9 +48,9 @@ class StartupCosts:
 
     def _measure(self, step: Step) -> tuple[CpuTime, CpuTime] | None:
         few = step.method.messages_min
-        small = self._least(step, 1, few, tries=2)
-        large = self._least(step, self._size_max_bytes, few, tries=1)
-        larger = self._least(step, self._size_max_bytes, few * (1 + _MORE_MESSAGES), tries=1)
+        small = self._mean(step, 1, few, tries=3)
+        large = self._mean(step, self._size_max_bytes, few, tries=1)
+        larger = self._mean(step, self._size_max_bytes, few * (1 + _MORE_MESSAGES), tries=1)
         if small is None or large is None or larger is None:
             return None
         # Even the fewest messages cost something when they are large: take that off again.
@@ -59,8 +60,8 @@ class StartupCosts:
         )
         return small, large
 
-    def _least(self, step: Step, size_bytes: int, messages: int, *, tries: int) -> CpuTime | None:
-        """The smallest of some tries: whatever disturbs a start makes it longer."""
+    def _mean(self, step: Step, size_bytes: int, messages: int, *, tries: int) -> CpuTime | None:
+        """The mean of some tries: what disturbs a start disturbs those that are measured just as much."""
         probe = dataclasses.replace(step, link=self._link, size_bytes=size_bytes, messages=messages)
         found = []
         for _ in range(tries):
@@ -68,4 +69,4 @@ class StartupCosts:
             if done.reading is None or done.client is None or done.server is None:
                 return None
             found.append((done.client.cpu_s, done.server.cpu_s))
-        return CpuTime(min(client_s for client_s, _ in found), min(server_s for _, server_s in found))
+        return CpuTime(fmean(client_s for client_s, _ in found), fmean(server_s for _, server_s in found))

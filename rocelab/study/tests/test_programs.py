@@ -1,0 +1,145 @@
+"""The real programs on a real fabric: every method reads what its program prints, and ours agrees with others'."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.fabric import emulated
+from rocelab.fabric.base import FabricError, LinkProfile
+from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.study.execution import Executor
+from rocelab.study.plan import Step
+from rocelab.tools.base import TESTS, Executable, Method, Test
+from rocelab.tools.interconnects import INTERCONNECTS, interconnect
+from rocelab.tools.iperf3 import Iperf3
+from rocelab.tools.qperf import QperfLatency
+from rocelab.tools.sock import Sock
+
+pytestmark = pytest.mark.fabric
+
+DIRECT = LinkProfile("direct", "direct", mtu_bytes=9000)
+SLOW = LinkProfile("slow", "bridge", rate_mbps=200)
+TRIES = 4
+METHODS = [
+    (name, test, variant) for name in INTERCONNECTS for test in TESTS for variant in interconnect(name).variants(test)
+]
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Iterator[emulated.EmulatedFabric]:
+    try:
+        made = emulated.up([DIRECT, SLOW])
+    except FabricError as error:
+        pytest.skip(f"no emulated fabric on this machine: {error}")
+    with made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def executor(fabric: emulated.EmulatedFabric) -> Iterator[Executor]:
+    made = Executor(fabric, NamespaceLauncher(fabric))
+    yield made
+    made.close()
+
+
+def need(*executables: Executable) -> None:
+    for executable in executables:
+        if executable.path is None:
+            pytest.skip(f"{executable.name} is not there: {executable.advice}")
+
+
+def step(method: Method, test: Test, size_bytes: int, messages: int, link: LinkProfile = DIRECT) -> Step:
+    return Step(link, test, "any", "any", method, size_bytes, 0, messages, expected_s=1.0, time_limit_s=20.0)
+
+
+def measure(executor: Executor, method: Method, of: Step, statistic: str) -> float:
+    need(*method.executables)
+    done = executor.execute(of, None)
+    assert done.reading is not None, done.error
+    return next(value.value for value in done.reading.values if value.statistic == statistic)
+
+
+@pytest.mark.parametrize(("name", "test", "variant"), METHODS)
+@pytest.mark.parametrize("size_bytes", [1, 4096, 1 << 20])
+def test_every_method_works(executor: Executor, name: str, test: Test, variant: str, size_bytes: int) -> None:
+    method = interconnect(name).methods[test, variant]
+    need(*method.executables)
+    done = executor.execute(step(method, test, size_bytes, max(50, method.messages_min)), None)
+    assert done.reading is not None, done.error
+    assert done.reading.active_s > 0
+    assert done.reading.moved_bytes > 0
+    assert all(value.value > 0 for value in done.reading.values)
+
+
+@pytest.mark.slow
+def test_latency_agrees_with_qperf(executor: Executor) -> None:
+    """On a busy machine a mean is easily too large and never too small, so the best of some tries is compared."""
+    ours, theirs = [], []
+    for _ in range(TRIES):
+        qperf = QperfLatency()
+        theirs.append(measure(executor, qperf, step(qperf, "latency", 1024, 1), "mean"))
+        own = Sock("latency", "blocking")
+        ours.append(measure(executor, own, step(own, "latency", 1024, 20_000), "mean"))
+    assert min(ours) == pytest.approx(min(theirs), rel=0.4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waiting", ["blocking", "busy-poll"])
+def test_latency_agrees_with_sockperf(fabric: emulated.EmulatedFabric, executor: Executor, waiting: str) -> None:
+    need(Executable("sockperf", package="sockperf"))
+    own = Sock("latency", "busy-poll" if waiting == "busy-poll" else "blocking")
+    ours, theirs = [], []
+    for _ in range(TRIES):
+        theirs.append(sockperf_median_us(fabric, spins=waiting == "busy-poll"))
+        ours.append(measure(executor, own, step(own, "latency", 64, 20_000), "median"))
+    assert min(ours) == pytest.approx(min(theirs), rel=0.4)
+
+
+def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float:
+    launcher = NamespaceLauncher(fabric)
+    address = fabric.nodes[1].addresses["direct"]
+    common = ["--tcp", "-i", address, "-p", "17000", *(["--nonblocked"] if spins else [])]
+    server = launcher.start(fabric.nodes[1], ["sockperf", "server", *common], cpu=1)
+    try:
+        launcher.wait_until_listening(fabric.nodes[1], server, 17000)
+        client = launcher.start(fabric.nodes[0], ["sockperf", "ping-pong", *common, "-m", "64", "-t", "1"], cpu=0)
+        said = client.wait(20).stdout
+    finally:
+        server.stop()
+    found = re.search(r"percentile 50\.000 =\s*([0-9.]+)", said)
+    assert found is not None, said
+    return float(found[1])
+
+
+@pytest.mark.parametrize("test", ["bandwidth", "bidirectional-bandwidth"])
+def test_bandwidth_of_a_shaped_link_agrees_with_iperf3(executor: Executor, test: Test) -> None:
+    theirs = Iperf3("bandwidth" if test == "bandwidth" else "bidirectional-bandwidth")
+    limit_mbps = 200 * (1 if test == "bandwidth" else 2)
+    found = {}
+    methods: dict[str, Method] = {
+        "iperf3": theirs,
+        "blocking": Sock(test, "blocking"),
+        "busy-poll": Sock(test, "busy-poll"),
+    }
+    for name, method in methods.items():
+        found[name] = measure(executor, method, step(method, test, 65536, 160, SLOW), "mean")
+    assert all(0.75 * limit_mbps < value < 1.02 * limit_mbps for value in found.values()), found
+
+
+def test_reported_cpu_time_is_that_of_the_process(executor: Executor, tmp_path: Path) -> None:
+    method = Sock("latency", "busy-poll")
+    need(*method.executables)
+    done = executor.execute(step(method, "latency", 64, 40_000), tmp_path / "log")
+    assert done.reading is not None, done.error
+    assert done.reading.cpu is not None
+    assert done.client is not None
+    assert 0 < done.reading.cpu.client_s <= done.client.cpu_s
+    # It also warms up (a tenth) and starts; nothing else costs much.
+    assert done.reading.cpu.client_s > 0.7 * done.client.cpu_s
+    report = json.loads(done.client.stdout)
+    assert report["waiting"] == "busy-poll"

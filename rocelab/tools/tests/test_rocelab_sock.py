@@ -1,0 +1,214 @@
+"""rocelab-sock itself, over loopback: every kind of job, wrong data, wrong use, and a peer that talks nonsense."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocelab.tools import sock
+
+BENCH = Path(__file__).resolve().parents[3] / "bench"
+
+
+@pytest.fixture(scope="module", params=["plain", pytest.param("sanitized", marks=pytest.mark.slow)])
+def program(request: pytest.FixtureRequest) -> str:
+    """The usual build, and one in which ASan and UBSan watch."""
+    if request.param == "plain":
+        if sock.program().path is None:
+            pytest.skip("rocelab-sock is not built: make -C bench")
+        return sock.program().name
+    made = subprocess.run(
+        ["make", "-C", str(BENCH), "SANITIZE=1"], capture_output=True, text=True, check=False, timeout=300
+    )
+    if made.returncode != 0:
+        pytest.skip(f"rocelab-sock cannot be built with sanitizers: {made.stderr.strip()[-200:]}")
+    return str(BENCH / "build" / "sanitize" / "rocelab-sock")
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def server(program: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    port = free_port()
+    process = subprocess.Popen([program, "server", "--port", str(port)], stderr=subprocess.PIPE, text=True)
+    deadline_s = time.monotonic() + 10
+    # The port shows in /proc/net/tcp6 without a connection, which would be taken for the client's.
+    while f":{port:04X} 00000000000000000000000000000000:0000 0A" not in Path("/proc/net/tcp6").read_text():
+        assert process.poll() is None
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+    try:
+        yield process, port
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def client(program: str, port: int, *options: str) -> subprocess.CompletedProcess[str]:
+    argv = [program, "client", "127.0.0.1", "--port", str(port), *options]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+def measure(program: str, *options: str) -> dict[str, Any]:
+    with server(program) as (process, port):
+        done = client(program, port, *options)
+        assert done.returncode == 0, done.stderr
+        _, said = process.communicate(timeout=10)
+        assert process.returncode == 0, said
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+JOBS = [
+    (protocol, test, waiting, size)
+    for protocol, test, waiting, size in itertools.product(
+        ("tcp", "udp"), ("latency", "bandwidth", "bidirectional"), ("blocking", "busy-poll"), (1, 1000, 65507, 1 << 20)
+    )
+    if protocol == "tcp" or size <= 65507
+]
+
+
+@pytest.mark.parametrize(("protocol", "test", "waiting", "size"), JOBS)
+def test_every_kind_of_job(program: str, protocol: str, test: str, waiting: str, size: int) -> None:
+    options = ("--protocol", protocol, "--test", test, "--waiting", waiting, "--size", str(size))
+    report = measure(program, *options, "--messages", "20", "--warmup", "3")
+    assert report["content_checked"] is True
+    each_way = 20 * size
+    if test == "latency":
+        latency = report["latency_us"]
+        assert 0 < latency["min"] <= latency["p50"] <= latency["p99"] <= latency["max"]
+        assert latency["min"] <= latency["mean"] <= latency["max"]
+        assert report["client"]["elapsed_s"] * 1e6 == pytest.approx(2 * 20 * latency["mean"], rel=0.01, abs=1)
+        return
+    assert report["client"]["sent_bytes"] == each_way
+    assert report["server"]["sent_bytes"] == (each_way if test == "bidirectional" else 0)
+    received = report["client"]["received_bytes"] + report["server"]["received_bytes"]
+    sent = report["client"]["sent_bytes"] + report["server"]["sent_bytes"]
+    assert received == sent - report["lost_messages"] * size
+    if protocol == "tcp":
+        assert report["lost_messages"] == 0
+        elapsed_s = report["client"]["elapsed_s"]
+        assert report["bandwidth_mbps"] == pytest.approx(received * 8 / elapsed_s / 1e6, rel=1e-3)
+
+
+def test_warm_up_may_be_left_out(program: str) -> None:
+    assert measure(program, "--messages", "1", "--warmup", "0")["messages"] == 1
+
+
+@contextmanager
+def corrupting_proxy(to_port: int) -> Iterator[int]:
+    """Passes TCP connections on. The first (control) stays as it is; the bytes of the second are turned over."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    open_sockets = [listener]
+
+    def pump(source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]) -> None:
+        try:
+            while data := source.recv(65536):
+                target.sendall(change(data))
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # an end is gone, which is how this test ends
+
+    def accept() -> None:
+        for change in (lambda data: data, lambda data: bytes(byte ^ 0xFF for byte in data)):
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", to_port))
+            open_sockets.extend((near, far))
+            threading.Thread(target=pump, args=(near, far, change), daemon=True).start()
+            threading.Thread(target=pump, args=(far, near, lambda data: data), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        for one in open_sockets:
+            one.close()
+        thread.join(5)
+
+
+@pytest.mark.parametrize("test", ["latency", "bandwidth", "bidirectional"])
+def test_wrong_data_fails_the_run(program: str, test: str) -> None:
+    with server(program) as (_, port), corrupting_proxy(port) as proxy:
+        done = client(program, proxy, "--test", test, "--size", "100", "--messages", "10")
+    assert done.returncode == 1
+    assert "wrong data" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["client"], "host name or address is missing"),
+        (["client", "h", "--size", "0"], "--size must be 1 to 1073741824"),
+        (["client", "h", "--size", "-1"], "a whole number is needed"),
+        (["client", "h", "--size", "1k"], "a whole number is needed"),
+        (["client", "h", "--size", "99999999999999999999"], "a whole number is needed"),
+        (["client", "h", "--protocol", "udp", "--size", "65508"], "1 to 65507"),
+        (["client", "h", "--messages", "0"], "--messages must be"),
+        (["client", "h", "--waiting", "sleepy"], "blocking or busy-poll"),
+        (["client", "h", "--port", "65536"], "a port is 1 to 65535"),
+        (["client", "h", "i"], "not expected here"),
+        (["server", "--colour", "red"], "unrecognized option"),
+        (["dance"], "rocelab-sock client HOST"),
+        ([], "rocelab-sock client HOST"),
+    ],
+)
+def test_wrong_use_says_what_is_allowed(program: str, options: list[str], says: str) -> None:
+    done = subprocess.run([program, *options], capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_nobody_there(program: str) -> None:
+    done = client(program, free_port())
+    assert done.returncode == 1
+    assert "Connection refused" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\n",
+        b"rocelab-sock 1 tcp latency blocking 0 1 1 0\n",
+        b"rocelab-sock 1 tcp latency blocking 99999999999999 1 1 0\n",
+        b"rocelab-sock 1 tcp juggling blocking 1 1 1 0\n",
+        b"x" * 5000,
+        b"",
+    ],
+)
+def test_a_server_refuses_nonsense(program: str, nonsense: bytes) -> None:
+    with server(program) as (process, port), closing(socket.create_connection(("127.0.0.1", port))) as peer:
+        peer.sendall(nonsense)
+        with suppress(OSError):  # it may be gone already
+            peer.shutdown(socket.SHUT_WR)
+        _, said = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert said.startswith("rocelab-sock: ")
+    assert "runtime error" not in said
+    assert "AddressSanitizer" not in said
+
+
+def test_the_port_is_taken(program: str) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        argv = [program, "server", "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 1
+    assert "Address already in use" in done.stderr
