@@ -78,12 +78,25 @@ static void abandon(int data, int control)
     setsockopt(control, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
+/* One end failed first, and the other only saw the connection close: say what both say. */
+static void add_server_reason(int control, struct failure *failure)
+{
+    struct measurement ignored;
+    struct failure both;
+    struct failure server;
+
+    if (receive_result(control, &ignored, &server) == 0 ||
+        strncmp(server.text, "server: ", sizeof "server: " - 1) != 0)
+        return;
+    failure_set(&both, "%.120s; %.120s", failure->text, server.text);
+    *failure = both;
+}
+
 /* Opens the data connection and runs the job. The control connection is open, and stays so. */
 static int client_on(int control, const char *host, unsigned port, const struct job *job,
                      struct outcome *outcome, struct failure *failure)
 {
     struct job sent_job = *job;
-    struct failure server_failure;
     char line[LINE_BYTES];
     uint8_t *buffer = NULL;
     int status = -1;
@@ -115,14 +128,12 @@ static int client_on(int control, const char *host, unsigned port, const struct 
     if (job->protocol == JOB_UDP && link_udp_connect(data, control, server_port, failure) < 0)
         goto out;
     status = run(data, control, job, true, buffer, &outcome->client, failure);
-    if (status < 0)
-        abandon(data, control);
-    /* If the server knows why, its reason is the better one. */
-    if (status < 0 && receive_result(control, &outcome->server, &server_failure) < 0 &&
-        strncmp(server_failure.text, "server: ", 8) == 0)
-        *failure = server_failure;
-    else if (status == 0)
+    if (status == 0) {
         status = receive_result(control, &outcome->server, failure);
+    } else {
+        abandon(data, control);
+        add_server_reason(control, failure);
+    }
 out:
     free(buffer);
     close(data);
