@@ -70,26 +70,20 @@ bench: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC
 	$(CARGO) build $(NIC) --release -p urxe-udp --examples
 	for each in cost pingpong stream; do $(RELEASE)/examples/udp_$$each --link veth; done
 
-# cargo-fuzz needs a nightly compiler; what it finds is kept in nic/fuzz/artifacts.
+# cargo-fuzz asks for a nightly compiler, for its -Z flags alone. RUSTC_BOOTSTRAP lets the stable one take them, so that what
+# is fuzzed is built by the compiler that builds everything else. What it finds is kept in nic/fuzz/artifacts.
 FUZZ_TARGETS := packet queue_pair
+CARGO_FUZZ := $(CARGO_TARGET_DIR)/tools/bin/cargo-fuzz
+SECONDS_EACH := 60
 .PHONY: fuzz
-fuzz: setup-rust ## Throw packets at the parser and at a live queue pair, SECONDS_EACH=60 (needs Rust nightly)
-	@cargo +nightly --version >/dev/null 2>&1 || { echo "make fuzz needs a nightly compiler: rustup toolchain install nightly" >&2; exit 1; }
-	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools cargo-fuzz
+fuzz: setup-rust | $(CARGO_FUZZ) ## Throw packets at the parser and at a live queue pair, SECONDS_EACH=60
 	for each in $(FUZZ_TARGETS); do \
-	    PATH=$(CARGO_TARGET_DIR)/tools/bin:$$PATH CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz \
-	    cargo +nightly fuzz run --fuzz-dir nic/fuzz $$each -- -max_total_time=$${SECONDS_EACH:-60} -max_len=8192; \
+	    RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz \
+	    $(CARGO_FUZZ) fuzz run --fuzz-dir nic/fuzz $$each -- -max_total_time=$(SECONDS_EACH) -max_len=8192; \
 	done
 
-.PHONY: lint
-lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)
-
-.PHONY: format
-format: setup-python ## Format Rust, Python and C in place
-	$(CARGO) fmt --manifest-path nic/Cargo.toml --all
-	.venv/bin/ruff check --select I --fix --quiet
-	.venv/bin/ruff format
-	$(if $(C_SOURCES),.venv/bin/clang-format -i $(C_SOURCES))
+$(CARGO_FUZZ): | setup-rust
+	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools cargo-fuzz
 
 # The readers are those who work on it, so private items are in, and links to them are fine.
 .PHONY: docs
@@ -111,7 +105,7 @@ clean: ## Remove what was built; .venv and results stay
 	find rocelab scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of set-up. Only those who test or lint get the packages that no benchmark needs (a browser).
-PURPOSE := $(if $(filter setup test% lint%,$(MAKECMDGOALS)),test,run)
+PURPOSE := $(if $(filter setup test% lint% fuzz,$(MAKECMDGOALS)),test,run)
 
 .PHONY: setup-packages setup-python setup-rust
 setup-packages:
@@ -129,9 +123,11 @@ setup-rust: setup-packages
 .PHONY: $(filter lint-%,$(LINTS))
 lint-fmt: setup-rust
 	$(CARGO) fmt --manifest-path nic/Cargo.toml --all --check
+	$(CARGO) fmt --manifest-path nic/fuzz/Cargo.toml --check
 
 lint-clippy: setup-rust
 	$(CARGO) clippy $(NIC) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --manifest-path nic/fuzz/Cargo.toml --locked -- -D warnings
 
 lint-crates: setup-rust setup-python
 	$(PY) scripts/check_imports.py
