@@ -94,7 +94,7 @@ docs: setup-rust ## Build the documentation of the Rust crates; a broken link is
 
 .PHONY: lock
 lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
-	.venv/bin/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --resolver backtracking \
+	CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --resolver backtracking \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 
 .PHONY: clean
