@@ -13,10 +13,13 @@ const INITIAL_BYTES: u32 = 128 << 10;
 /// Least window: with one packet in flight, a lost one would never be noticed by a later one.
 const MIN_PACKETS: u32 = 2;
 
-/// Waiting in queues beyond this stops the growth, nanoseconds. 128 KiB at 1 Gbps.
-const DELAY_TARGET_NS: u64 = 1_000_000;
-/// Waiting beyond this shrinks the window, down to the initial one.
-const DELAY_EXCESS_NS: u64 = 3_000_000;
+/// Waiting in queues beyond this stops the growth, nanoseconds: 512 KiB at 1 Gbps. Less would take the
+/// queue for a processor, where processes outnumber them, for one on the link.
+const DELAY_TARGET_NS: u64 = 4_000_000;
+/// Waiting beyond this shrinks the window.
+const DELAY_EXCESS_NS: u64 = 8_000_000;
+/// Waiting alone does not shrink the window below this, bytes.
+const DELAY_FLOOR_BYTES: u32 = 512 << 10;
 
 /// Bounds of a [`Window`], in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct WindowLimits {
     pub min: u32,
     /// Greatest window.
     pub max: u32,
+    /// Least window while packets wait, but none is lost.
+    pub delay_floor: u32,
 }
 
 impl WindowLimits {
@@ -38,6 +43,7 @@ impl WindowLimits {
             initial: (INITIAL_BYTES / mtu_bytes).min(max),
             min: MIN_PACKETS,
             max,
+            delay_floor: DELAY_FLOOR_BYTES / mtu_bytes,
         }
     }
 }
@@ -72,8 +78,8 @@ impl Window {
         self.shortest_ns = self.shortest_ns.min(nanos);
         let waited_ns = nanos - self.shortest_ns;
         self.is_queueing = waited_ns > DELAY_TARGET_NS;
-        if waited_ns > DELAY_EXCESS_NS && self.packets > self.limits.initial {
-            self.packets = (self.packets - self.packets / 8).max(self.limits.initial);
+        if waited_ns > DELAY_EXCESS_NS && self.packets > self.limits.delay_floor {
+            self.packets = (self.packets - self.packets / 8).max(self.limits.delay_floor);
             self.slow_start_until = self.packets;
         }
     }
@@ -129,6 +135,7 @@ mod tests {
         initial: 8,
         min: 2,
         max: 64,
+        delay_floor: 16,
     };
 
     #[test]
@@ -162,20 +169,16 @@ mod tests {
         window.handle_round_trip(MS / 10);
         window.handle_acked(24, true);
         assert_eq!(window.packets(), 32);
-        window.handle_round_trip(2 * MS);
+        window.handle_round_trip(5 * MS);
         window.handle_acked(32, true);
-        assert_eq!(window.packets(), 32, "round trips are 1.9 ms too long");
+        assert_eq!(window.packets(), 32, "round trips are 4.9 ms too long");
         for _ in 0..100 {
-            window.handle_round_trip(5 * MS);
+            window.handle_round_trip(9 * MS);
         }
-        assert_eq!(
-            window.packets(),
-            8,
-            "down to the initial window, no further"
-        );
+        assert_eq!(window.packets(), 16, "down to the floor, no further");
         window.handle_round_trip(MS / 10);
-        window.handle_acked(8, true);
-        assert_eq!(window.packets(), 9);
+        window.handle_acked(16, true);
+        assert_eq!(window.packets(), 17);
     }
 
     #[test]
