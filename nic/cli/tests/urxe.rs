@@ -57,13 +57,15 @@ fn runs_the_program_with_the_library_first_and_its_own_exit_status() {
 
 #[test]
 fn finds_the_library_beside_the_command_or_in_lib() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let bin = folder.path().join("bin");
     let lib = folder.path().join("lib");
     std::fs::create_dir(&bin).unwrap();
     std::fs::create_dir(&lib).unwrap();
     let command = bin.join("urxe");
-    std::fs::copy(env!("CARGO_BIN_EXE_urxe"), &command).unwrap();
+    // A link, not a copy: a process that another test starts meanwhile would inherit the copy open for
+    // writing, and nobody could run it then.
+    std::fs::hard_link(env!("CARGO_BIN_EXE_urxe"), &command).unwrap();
     let preloaded = || {
         let mut run_it = Command::new(&command);
         run_it.env_remove("URXE_LIBRARY").env_remove("LD_PRELOAD");
