@@ -95,6 +95,17 @@ format: setup-python ## Format Rust, Python and C in place
 	.venv/bin/ruff format
 	$(if $(C_SOURCES),.venv/bin/clang-format -i $(C_SOURCES))
 
+.PHONY: lint
+lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)
+
+.PHONY: format
+format: setup-python ## Format Rust, Python and C in place
+	$(CARGO) fmt --manifest-path nic/Cargo.toml --all
+	$(CARGO) fmt --manifest-path nic/fuzz/Cargo.toml
+	.venv/bin/ruff check --select I --fix --quiet
+	.venv/bin/ruff format
+	$(if $(C_SOURCES),.venv/bin/clang-format -i $(C_SOURCES))
+
 # The readers are those who work on it, so private items are in, and links to them are fine.
 .PHONY: docs
 docs: setup-rust ## Build the documentation of the Rust crates; a broken link is an error
