@@ -91,16 +91,6 @@ lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do 
 .PHONY: format
 format: setup-python ## Format Rust, Python and C in place
 	$(CARGO) fmt --manifest-path nic/Cargo.toml --all
-	.venv/bin/ruff check --select I --fix --quiet
-	.venv/bin/ruff format
-	$(if $(C_SOURCES),.venv/bin/clang-format -i $(C_SOURCES))
-
-.PHONY: lint
-lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)
-
-.PHONY: format
-format: setup-python ## Format Rust, Python and C in place
-	$(CARGO) fmt --manifest-path nic/Cargo.toml --all
 	$(CARGO) fmt --manifest-path nic/fuzz/Cargo.toml
 	.venv/bin/ruff check --select I --fix --quiet
 	.venv/bin/ruff format
@@ -115,8 +105,9 @@ docs: setup-rust ## Build the documentation of the Rust crates; a broken link is
 
 .PHONY: lock
 lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
-	CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --resolver backtracking \
-	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+	CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --resolver backtracking --extra dev \
+	    --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	    --output-file requirements.lock pyproject.toml
 
 .PHONY: clean
 clean: ## Remove what was built; .venv and results stay
