@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -174,7 +175,13 @@ def test_close_removes_everything_and_may_be_repeated(can_emulate: None) -> None
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_however_the_owner_ends_nothing_is_left(can_emulate: None, number: signal.Signals) -> None:
     links_before = {entry.name for entry in Path("/sys/class/net").iterdir()}
-    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as owner:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        # A shell starts what it puts in the background with SIGINT ignored, and children inherit that.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    ) as owner:
         try:
             assert owner.stdout is not None
             words = owner.stdout.readline().decode().split()
