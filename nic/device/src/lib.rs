@@ -13,6 +13,7 @@
 mod channel;
 mod clock;
 mod cq;
+mod datagram;
 mod engine;
 mod error;
 mod events;
@@ -20,11 +21,14 @@ mod exit;
 mod idle;
 mod list;
 mod memory;
+mod multicast;
 mod nic;
+mod path;
 mod port;
 mod progress;
 mod qp;
 mod receive;
+mod srq;
 mod table;
 mod timers;
 mod transmit;
@@ -38,9 +42,11 @@ pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use qp::{Qp, QpInit, SendPoster};
+pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
 
 pub use urxe_proto::{
-    AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError, PostError, QpEvent,
-    QpState, QpStats, QueueSide, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus,
+    AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, GRH_BYTES,
+    ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest, SendData,
+    SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess, WindowBind, WindowType,
 };
-pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Transport};
+pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};
