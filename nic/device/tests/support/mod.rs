@@ -165,6 +165,14 @@ impl End {
 
     /// Takes the next asynchronous event.
     pub fn event(&self) -> AsyncEventKind {
+        let mut poll = libc::pollfd {
+            fd: self.nic.event_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, 10_000) };
+        assert_eq!(ready, 1, "no event");
         self.nic.next_event().unwrap().kind
     }
 

@@ -197,12 +197,11 @@ impl QueuePair {
 
     #[cold]
     pub(super) fn enter_error(&mut self) {
-        let was_in_error = self.attributes.state == QpState::Error;
         self.attributes.state = QpState::Error;
         self.sender.flush(self.config.number, &mut self.out);
         self.responder
             .flush(&self.connection, &mut self.receives, &mut self.out);
-        if self.config.shares_receives && !was_in_error {
+        if self.config.shares_receives && !core::mem::replace(&mut self.last_wqe_reported, true) {
             self.out.events.push_back(QpEvent::LastWqeReached);
         }
     }
