@@ -13,6 +13,7 @@
 mod channel;
 mod clock;
 mod cq;
+mod dm;
 mod engine;
 mod error;
 mod events;
@@ -21,6 +22,7 @@ mod idle;
 mod list;
 mod memory;
 mod nic;
+mod odp;
 mod port;
 mod progress;
 mod qp;
@@ -31,6 +33,7 @@ mod transmit;
 
 pub use channel::CompletionChannel;
 pub use cq::Cq;
+pub use dm::DeviceMemory;
 pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind};
 pub use exit::at_exit;
@@ -40,7 +43,8 @@ pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use qp::{Qp, QpInit, SendPoster};
 
 pub use urxe_proto::{
-    AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError, PostError, QpEvent,
-    QpState, QpStats, QueueSide, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus,
+    AccessError, AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError,
+    PostError, QpEvent, QpState, QpStats, QueueSide, RecvRequest, SendData, SendOp, SendRequest,
+    Sge, WcStatus,
 };
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Transport};

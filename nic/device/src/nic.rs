@@ -4,13 +4,14 @@ use std::io;
 use std::os::fd::{AsFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use urxe_proto::{Instant, QpStats};
+use urxe_proto::{Instant, QpStats, Sge};
 use urxe_udp::{Interest, Socket, Waiter, wait_readable};
 use urxe_wire::Mtu;
 
 use crate::channel::CompletionChannel;
 use crate::clock::now;
 use crate::cq::Cq;
+use crate::dm::{self, DeviceMemory};
 use crate::engine::{AckMode, Engine};
 use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
@@ -47,6 +48,8 @@ pub struct Limits {
     pub max_inline_bytes: u32,
     /// Bytes of a message.
     pub max_message_bytes: u32,
+    /// Bytes of device memory.
+    pub max_dm_bytes: u64,
 }
 
 /// The limits of every device.
@@ -62,6 +65,7 @@ const LIMITS: Limits = Limits {
     max_rd_atomic: 128,
     max_inline_bytes: 1024,
     max_message_bytes: 1 << 30,
+    max_dm_bytes: dm::MAX_BYTES,
 };
 
 /// The state of a device's port.
@@ -116,6 +120,7 @@ pub struct Nic {
     /// The sockets again, for waiting without the engine's lock.
     sockets: OnceLock<Vec<Arc<Socket>>>,
     events: Arc<EventQueue>,
+    device_memory: dm::Pool,
 }
 
 impl Nic {
@@ -131,6 +136,7 @@ impl Nic {
             progress: Progress::new()?,
             sockets: OnceLock::new(),
             events,
+            device_memory: dm::Pool::default(),
         });
         exit::remember(&nic);
         Ok(nic)
@@ -219,6 +225,39 @@ impl Nic {
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         self.engine().memory.register(pd, host, len, base, access)
+    }
+
+    /// Registers all addresses: they read as zeros, and what is written to them is dropped. For work
+    /// requests only, not for peers.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is no such protection domain.
+    pub fn register_null(&self, pd: Pd) -> Result<MemoryRegion, Error> {
+        self.engine().memory.register_null(pd)
+    }
+
+    /// Prepares on-demand memory behind `sge` for access; with `is_wanted_now` it is there when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Error::Access`]: why it cannot be accessed so.
+    pub fn prefetch(
+        &self,
+        pd: Pd,
+        sge: &Sge,
+        writes: bool,
+        is_wanted_now: bool,
+    ) -> Result<(), Error> {
+        let engine = self.engine();
+        Ok(engine.memory.prefetch(pd, sge, writes, is_wanted_now)?)
+    }
+
+    /// Allocates `length` bytes of device memory, all zero, aligned to 2^`log_align` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`] when there is not as much left.
+    pub fn alloc_dm(&self, length: u64, log_align: u32) -> Result<DeviceMemory, Error> {
+        self.device_memory.allocate(length, log_align)
     }
 
     /// Ends a registration. No packet touches the memory afterwards.
