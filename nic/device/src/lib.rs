@@ -21,6 +21,7 @@ mod exit;
 mod idle;
 mod list;
 mod memory;
+mod moderation;
 mod nic;
 mod odp;
 mod port;
@@ -39,6 +40,7 @@ pub use events::{AsyncEvent, AsyncEventKind};
 pub use exit::at_exit;
 pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
+pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use qp::{Qp, QpInit, SendPoster};
 

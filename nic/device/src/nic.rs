@@ -19,6 +19,7 @@ use crate::exit;
 use crate::idle;
 use crate::list::{DeviceInfo, GidEntry};
 use crate::memory::{Access, MemoryRegion, Pd};
+use crate::moderation::Moderated;
 use crate::port::Ports;
 use crate::progress::Progress;
 use crate::table::QpTable;
@@ -121,6 +122,7 @@ pub struct Nic {
     sockets: OnceLock<Vec<Arc<Socket>>>,
     events: Arc<EventQueue>,
     device_memory: dm::Pool,
+    moderated: Moderated,
 }
 
 impl Nic {
@@ -137,6 +139,7 @@ impl Nic {
             sockets: OnceLock::new(),
             events,
             device_memory: dm::Pool::default(),
+            moderated: Moderated::default(),
         });
         exit::remember(&nic);
         Ok(nic)
@@ -352,6 +355,7 @@ impl Nic {
         if let Ok(mut engine) = self.engine.try_lock() {
             let now = now();
             received = engine.run(now);
+            self.moderated.expire(now);
             self.after(&engine, now);
         }
         if idle::should_wait(received > 0)
@@ -367,16 +371,37 @@ impl Nic {
         let mut engine = self.engine();
         let now = now();
         let received = engine.run_in_background(now);
-        (received, engine.deadline(now))
+        self.moderated.expire(now);
+        (received, self.deadline(&engine, now))
     }
 
     /// After a round or a command of the program: the background thread may have to wake earlier.
     pub(crate) fn after(&self, engine: &Engine, now: Instant) {
-        self.progress.note_deadline(engine.deadline(now));
+        self.progress.note_deadline(self.deadline(engine, now));
     }
 
     pub(crate) fn earliest_deadline(&self) -> Option<Instant> {
-        self.engine().deadline(now())
+        self.deadline(&self.engine(), now())
+    }
+
+    /// When a round is wanted again.
+    fn deadline(&self, engine: &Engine, now: Instant) -> Option<Instant> {
+        match (engine.deadline(now), self.moderated.due()) {
+            (Some(engine), Some(event)) => Some(engine.min(event)),
+            (engine, event) => engine.or(event),
+        }
+    }
+
+    pub(crate) const fn moderated(&self) -> &Moderated {
+        &self.moderated
+    }
+
+    /// An event of a completion queue waits until `due`.
+    pub(crate) fn note_moderated(&self, due: Option<Instant>) {
+        if let Some(due) = due {
+            self.moderated.note(due);
+            self.progress.note_deadline(Some(due));
+        }
     }
 
     /// Sends acknowledgements that are held back.

@@ -50,9 +50,12 @@ impl Slot {
     /// Hands completions and events over to whom they belong.
     pub(crate) fn deliver(&mut self, events: &EventQueue) {
         while let Some(completion) = self.qp.poll_completion() {
-            match completion.side() {
+            let pushed = match completion.side() {
                 urxe_proto::QueueSide::Send => self.send_cq.push(completion),
                 urxe_proto::QueueSide::Recv => self.recv_cq.push(completion),
+            };
+            if pushed.is_err() {
+                self.qp.handle_cq_overrun();
             }
         }
         while let Some(event) = self.qp.poll_event() {

@@ -420,6 +420,15 @@ impl QueuePair {
         self.settle();
     }
 
+    /// A completion was lost because its queue was full: the queue pair cannot go on (IBTA 11.6.3,
+    /// a local work queue catastrophic error).
+    pub fn handle_cq_overrun(&mut self) {
+        if self.state() != QpState::Error {
+            self.out.events.push_back(QpEvent::Fatal);
+            self.enter_error();
+        }
+    }
+
     /// The time that [`Self::poll_timeout`] gave has come. Harmless if called early.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.may_handle(true) {
