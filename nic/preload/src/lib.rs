@@ -12,7 +12,8 @@
 //! |---|---|---|---|
 //! | device | `verbs_device` | [`device`] | the process, never freed |
 //! | context | `verbs_context` | [`context`] | the program, until `ibv_close_device` |
-//! | PD, MR | `ibv_pd`, `ibv_mr` | [`memory`] | the program |
+//! | PD, thread domain | `ibv_pd`, `ibv_td` | [`pd`] | the program |
+//! | MR, device memory | `ibv_mr`, `ibv_dm` | [`memory`], [`dm`] | the program |
 //! | channel, CQ | `ibv_comp_channel`, `ibv_cq_ex` | [`channel`], [`cq`] | the program |
 //! | QP | `ibv_qp_ex` | [`qp`] | the program |
 //!
@@ -37,6 +38,7 @@ mod convert;
 mod cq;
 mod cq_ex;
 mod device;
+mod dm;
 mod errno;
 mod events;
 mod exports;
@@ -46,6 +48,7 @@ mod handle;
 mod memory;
 mod next;
 mod operations;
+mod pd;
 mod post;
 mod qp;
 mod qp_ex;

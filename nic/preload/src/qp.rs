@@ -10,7 +10,7 @@ use crate::channel::Unacknowledged;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Handle;
 use crate::unsupported::refuse;
-use crate::{context, convert, cq, memory, qp_ex};
+use crate::{context, convert, cq, pd, qp_ex};
 
 /// What stands behind a queue pair.
 pub(crate) struct QpState {
@@ -129,21 +129,21 @@ unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_
         }
     }
     // SAFETY: by the caller's promise; the queues are ours since their context is.
-    let (pd, send_cq, recv_cq) = unsafe {
+    let (domain, send_cq, recv_cq) = unsafe {
         (
-            memory::pd_state(wanted.pd),
+            pd::state(wanted.pd),
             cq::state(attr.send_cq),
             cq::state(attr.recv_cq),
         )
     };
     let init = QpInit {
-        pd: pd.pd,
+        pd: domain.pd,
         send_cq: Arc::clone(&send_cq.cq),
         recv_cq: Arc::clone(&recv_cq.cq),
         transport,
         capacity: convert::capacity(&attr.cap),
     };
-    let qp = pd
+    let qp = domain
         .nic
         .create_qp(&init)
         .map_err(|error| convert::errno(&error))?;
@@ -162,7 +162,7 @@ unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_
         qp_type: attr.qp_type,
         ..ibv_qp::default()
     };
-    for users in [&pd.users, &send_cq.users, &recv_cq.users] {
+    for users in [&domain.users, &send_cq.users, &recv_cq.users] {
         users.add();
     }
     let private = QpState {
@@ -282,7 +282,7 @@ pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> Outcome<()> {
             .forget_qp(state.qp.number().get());
         state.qp.destroy();
         state.events.wait_for_none();
-        memory::pd_state(public.pd).users.remove();
+        pd::state(public.pd).users.remove();
         cq::state(public.send_cq).users.remove();
         cq::state(public.recv_cq).users.remove();
         drop(QpHandle::take_back(qp.cast()));
