@@ -38,6 +38,13 @@ pub struct GidEntry {
 }
 
 impl GidEntry {
+    /// Whether there is an address here. An entry whose address went away stays empty until an address
+    /// takes its place, so that the others keep their index.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        !self.gid.is_zero()
+    }
+
     /// The socket address of UDP port `port` at this GID.
     pub(crate) fn with_port(&self, port: u16) -> SocketAddr {
         socket_address(self.gid, self.scope_id, port)

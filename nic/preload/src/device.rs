@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Handle;
 use crate::next::{Next, call_next};
-use crate::report;
+use crate::{report, sysfs, tree};
 
 /// What a device is, as of the last listing.
 pub(crate) type DeviceState = Mutex<DeviceInfo>;
@@ -71,7 +71,7 @@ fn c_device(info: &DeviceInfo) -> VerbsDevice {
         transport_type: IBV_TRANSPORT_IB,
         ..ibv_device::default()
     };
-    let uverbs = format!("uverbs_{}", info.name);
+    let uverbs = sysfs::uverbs_name(&info.name);
     put(&mut device.name, &info.name);
     put(&mut device.dev_name, &uverbs);
     put(
@@ -80,7 +80,7 @@ fn c_device(info: &DeviceInfo) -> VerbsDevice {
     );
     put(
         &mut device.ibdev_path,
-        &format!("{}/{}", crate::sysfs::CLASS, info.name),
+        &format!("/sys/class/infiniband/{}", info.name),
     );
     VerbsDevice {
         device,
@@ -117,6 +117,15 @@ pub(crate) fn named(name: &str) -> Option<DeviceInfo> {
     };
     let known = find(&DEVICES.lock());
     known.or_else(|| find(&refresh()))
+}
+
+/// The names of our devices.
+pub(crate) fn names() -> Vec<String> {
+    let devices = refresh();
+    let names = devices
+        .iter()
+        .map(|device| device.state().lock().name.clone());
+    names.collect()
 }
 
 /// `ibv_get_device_name`.
@@ -174,8 +183,11 @@ pub(crate) unsafe fn list(num_devices: *mut c_int) -> *mut *mut ibv_device {
         .collect();
     let saved = std::io::Error::last_os_error();
     let mut count: c_int = 0;
-    let next = call_next!(NEXT, fn(*mut c_int) -> *mut *mut ibv_device, &raw mut count)
-        .unwrap_or(std::ptr::null_mut());
+    // It looks through the folders where ours would be, too.
+    let next = tree::without_ours(|| {
+        call_next!(NEXT, fn(*mut c_int) -> *mut *mut ibv_device, &raw mut count)
+    })
+    .unwrap_or(std::ptr::null_mut());
     if next.is_null() {
         // No kernel support, say. That is no failure here.
         Errno::of(&saved).set();

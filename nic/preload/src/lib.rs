@@ -6,7 +6,7 @@
 //! context, [`qp_ex`] and [`cq_ex`] in the extended queue pair and completion queue.
 //!
 //! This crate translates, and does nothing else: what a device does is in `urxe-device`. A program
-//! that never touches verbs pays a comparison per file it opens, see [`files`].
+//! that never touches verbs pays a comparison per file it names, see [`files`].
 //!
 //! | object | C struct | behind it | owner |
 //! |---|---|---|---|
@@ -43,11 +43,13 @@ mod errno;
 mod events;
 mod exports;
 mod files;
+mod folders;
 mod gid;
 mod handle;
 mod memory;
 mod next;
 mod operations;
+mod paths;
 mod pd;
 mod post;
 mod qp;
@@ -56,4 +58,5 @@ mod query;
 mod report;
 mod speed;
 mod sysfs;
+mod tree;
 mod unsupported;
