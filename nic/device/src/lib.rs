@@ -10,6 +10,7 @@
 //! per [`Nic`] takes over when the program does neither (it computes, or waits in its own `poll`), and
 //! sleeps otherwise, so that no packet wakes two threads.
 
+mod capture;
 mod channel;
 mod clock;
 mod cq;
@@ -18,6 +19,7 @@ mod error;
 mod events;
 mod exit;
 mod idle;
+mod impair;
 mod list;
 mod memory;
 mod nic;
@@ -26,6 +28,7 @@ mod progress;
 mod qp;
 mod receive;
 mod table;
+mod tap;
 mod timers;
 mod transmit;
 
@@ -34,10 +37,12 @@ pub use cq::Cq;
 pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind};
 pub use exit::at_exit;
+pub use impair::{Delay, Impairment, Share};
 pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use qp::{Qp, QpInit, SendPoster};
+pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE};
 
 pub use urxe_proto::{
     AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError, PostError, QpEvent,

@@ -21,6 +21,7 @@ use crate::memory::{Access, MemoryRegion, Pd};
 use crate::port::Ports;
 use crate::progress::Progress;
 use crate::table::QpTable;
+use crate::tap::Taps;
 
 /// How much a device holds. What bounds it is memory; the figures are what programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,13 +117,16 @@ pub struct Nic {
     /// The sockets again, for waiting without the engine's lock.
     sockets: OnceLock<Vec<Arc<Socket>>>,
     events: Arc<EventQueue>,
+    /// What its sockets pass through.
+    taps: Taps,
 }
 
 impl Nic {
     /// Opens a device.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// When the process has no descriptors left, or its environment asks for a capture or a bad network that
+    /// cannot be had.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
@@ -131,6 +135,7 @@ impl Nic {
             progress: Progress::new()?,
             sockets: OnceLock::new(),
             events,
+            taps: Taps::from_environment(&info.name)?,
         });
         exit::remember(&nic);
         Ok(nic)
@@ -283,6 +288,10 @@ impl Nic {
         &self.progress
     }
 
+    pub(crate) const fn taps(&self) -> &Taps {
+        &self.taps
+    }
+
     pub(crate) fn events(&self) -> &EventQueue {
         &self.events
     }
@@ -292,7 +301,7 @@ impl Nic {
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                let ports = Ports::open(&self.info.gids)?;
+                let ports = Ports::open(&self.info.gids, &self.taps)?;
                 let sockets = ports.ports.iter().filter_map(|port| port.socket.clone());
                 self.sockets.get_or_init(|| sockets.collect());
                 engine.sockets = Some(ports);
