@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use urxe_device::{Delay, Share};
 
 /// Run unmodified RDMA programs over plain UDP sockets: no RDMA hardware, no kernel module, no root.
 #[derive(Parser)]
-#[command(name = "urxe", version = env!("URXE_VERSION"))]
+#[command(name = "urxe", version = env!("URXE_VERSION"), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -37,6 +38,13 @@ enum Command {
 /// Options of `urxe run`.
 #[derive(clap::Args)]
 struct Run {
+    /// Write what goes over the wire to FILE, for Wireshark
+    ///
+    /// FILE is begun anew (pcapng). All processes of the program write to it; with %p in its name, each
+    /// writes a file of its own, with its process ID in the name.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+
     /// Say on stderr what the device does: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "URXE_LOG")]
     log: Option<String>,
@@ -50,6 +58,52 @@ struct Run {
         value_name = "PROGRAM [ARGS]"
     )]
     command: Vec<std::ffi::OsString>,
+    #[command(flatten)]
+    network: BadNetwork,
+}
+
+/// A bad network, on purpose.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Bad network (packets that the program sends)")]
+struct BadNetwork {
+    /// Lose packets, e.g. 1%
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    loss: Share,
+    /// Send packets twice, e.g. 0.1%
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    duplicate: Share,
+    /// Let 1 to 3 later packets overtake, e.g. 0.5%
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    reorder: Share,
+    /// Flip 1 to 8 bits, e.g. 0.1%
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    corrupt: Share,
+    /// Delay all packets, e.g. 100us, 1.5ms, 2s
+    #[arg(long, value_name = "TIME", default_value_t, hide_default_value = true)]
+    delay: Delay,
+    /// Which packets: the same seed strikes the same ones
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
 }
 
 fn main() -> ExitCode {

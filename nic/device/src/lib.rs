@@ -10,6 +10,7 @@
 //! per [`Nic`] takes over when the program does neither (it computes, or waits in its own `poll`), and
 //! sleeps otherwise, so that no packet wakes two threads.
 
+mod capture;
 mod channel;
 mod clock;
 mod cq;
@@ -19,6 +20,7 @@ mod error;
 mod events;
 mod exit;
 mod idle;
+mod impair;
 mod list;
 mod memory;
 mod moderation;
@@ -29,6 +31,7 @@ mod progress;
 mod qp;
 mod receive;
 mod table;
+mod tap;
 mod timers;
 mod transmit;
 
@@ -38,11 +41,13 @@ pub use dm::DeviceMemory;
 pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind};
 pub use exit::at_exit;
+pub use impair::{Delay, Impairment, Share};
 pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
 pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use qp::{Qp, QpInit, SendPoster};
+pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE};
 
 pub use urxe_proto::{
     AccessError, AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError,

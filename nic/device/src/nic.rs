@@ -23,6 +23,7 @@ use crate::moderation::Moderated;
 use crate::port::Ports;
 use crate::progress::Progress;
 use crate::table::QpTable;
+use crate::tap::Taps;
 
 /// How much a device holds. What bounds it is memory; the figures are what programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,13 +124,16 @@ pub struct Nic {
     events: Arc<EventQueue>,
     device_memory: dm::Pool,
     moderated: Moderated,
+    /// What its sockets pass through.
+    taps: Taps,
 }
 
 impl Nic {
     /// Opens a device.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// When the process has no descriptors left, or its environment asks for a capture or a bad network that
+    /// cannot be had.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
@@ -140,6 +144,7 @@ impl Nic {
             events,
             device_memory: dm::Pool::default(),
             moderated: Moderated::default(),
+            taps: Taps::from_environment(&info.name)?,
         });
         exit::remember(&nic);
         Ok(nic)
@@ -325,6 +330,10 @@ impl Nic {
         &self.progress
     }
 
+    pub(crate) const fn taps(&self) -> &Taps {
+        &self.taps
+    }
+
     pub(crate) fn events(&self) -> &EventQueue {
         &self.events
     }
@@ -334,7 +343,7 @@ impl Nic {
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                let ports = Ports::open(&self.info.gids)?;
+                let ports = Ports::open(&self.info.gids, &self.taps)?;
                 let sockets = ports.ports.iter().filter_map(|port| port.socket.clone());
                 self.sockets.get_or_init(|| sockets.collect());
                 engine.sockets = Some(ports);

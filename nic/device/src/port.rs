@@ -7,12 +7,13 @@
 use std::io;
 use std::sync::Arc;
 
-use urxe_udp::{Options, Socket};
+use urxe_udp::Socket;
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
 
 use crate::error::Error;
 use crate::list::GidEntry;
 use crate::table::LOCAL_BITS;
+use crate::tap::Taps;
 
 /// Processes (more exactly: opened devices) per address.
 const SLOTS: u16 = 1 << 10;
@@ -40,9 +41,9 @@ pub(crate) struct Ports {
 
 impl Ports {
     /// Binds the sockets.
-    pub(crate) fn open(gids: &[GidEntry]) -> Result<Self, Error> {
+    pub(crate) fn open(gids: &[GidEntry], taps: &Taps) -> Result<Self, Error> {
         for slot in 0..SLOTS {
-            if let Some(ports) = bind_all(gids, ROCE_UDP_PORT + slot)? {
+            if let Some(ports) = bind_all(gids, taps, ROCE_UDP_PORT + slot)? {
                 return Ok(Self { slot, ports });
             }
         }
@@ -51,10 +52,10 @@ impl Ports {
 }
 
 /// Sockets for all addresses, or `None` if the port is taken on one of them.
-fn bind_all(gids: &[GidEntry], port: u16) -> Result<Option<Vec<Port>>, Error> {
+fn bind_all(gids: &[GidEntry], taps: &Taps, port: u16) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
-        let socket = match Socket::bind(entry.with_port(port), &Options::default()) {
+        let socket = match taps.bind(entry.with_port(port)) {
             Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,

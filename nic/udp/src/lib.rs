@@ -21,6 +21,7 @@ mod receive;
 mod send;
 mod socket;
 mod sockopt;
+mod tap;
 mod wait;
 mod wakeup;
 
@@ -35,5 +36,6 @@ pub use pmtu::path_mtu_bytes;
 pub use receive::{RecvBuffer, RecvMeta};
 pub use send::{Piece, Sent, Transmit};
 pub use socket::{Options, Socket};
+pub use tap::Tap;
 pub use wait::{Event, Interest, Waiter, set_timer_slack_ns, wait_readable};
 pub use wakeup::Wakeup;
