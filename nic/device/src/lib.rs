@@ -19,8 +19,10 @@ mod engine;
 mod error;
 mod events;
 mod exit;
+mod gid_table;
 mod idle;
 mod impair;
+mod link;
 mod list;
 mod memory;
 mod moderation;
@@ -41,6 +43,7 @@ pub use dm::DeviceMemory;
 pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind};
 pub use exit::at_exit;
+pub use gid_table::GID_TABLE_LENGTH;
 pub use impair::{Delay, Impairment, Share};
 pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
@@ -54,4 +57,5 @@ pub use urxe_proto::{
     PostError, QpEvent, QpState, QpStats, QueueSide, RecvRequest, SendData, SendOp, SendRequest,
     Sge, WcStatus,
 };
+pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Transport};

@@ -1,14 +1,14 @@
 //! An opened device.
 
 use std::io;
-use std::os::fd::{AsFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use urxe_proto::{Instant, QpStats, Sge};
 use urxe_udp::{Interest, Socket, Waiter, wait_readable};
 use urxe_wire::Mtu;
 
-use crate::channel::CompletionChannel;
+use crate::channel::{CompletionChannel, EventFd};
 use crate::clock::now;
 use crate::cq::Cq;
 use crate::dm::{self, DeviceMemory};
@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
 use crate::idle;
+use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
 use crate::memory::{Access, MemoryRegion, Pd};
 use crate::moderation::Moderated;
@@ -120,7 +121,10 @@ pub struct Nic {
     engine: Mutex<Engine>,
     progress: Progress,
     /// The sockets again, for waiting without the engine's lock.
-    sockets: OnceLock<Vec<Arc<Socket>>>,
+    sockets: Mutex<Arc<[Arc<Socket>]>>,
+    /// Becomes readable, and is replaced, when the sockets change: who waits for them has to look again.
+    stale: Mutex<Arc<EventFd>>,
+    link: Link,
     events: Arc<EventQueue>,
     device_memory: dm::Pool,
     moderated: Moderated,
@@ -140,7 +144,9 @@ impl Nic {
             info: info.clone(),
             engine: Mutex::new(Engine::new(Arc::clone(&events))),
             progress: Progress::new()?,
-            sockets: OnceLock::new(),
+            sockets: Mutex::new(Arc::new([])),
+            stale: Mutex::new(Arc::new(EventFd::new()?)),
+            link: Link::new(info)?,
             events,
             device_memory: dm::Pool::default(),
             moderated: Moderated::default(),
@@ -158,16 +164,16 @@ impl Nic {
 
     // ---- what it is --------------------------------------------------------------------------
 
-    /// What it was opened as.
+    /// What it was when it was opened; [`Self::gids`] and [`Self::port`] tell what changes.
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Its GID table.
+    /// Its GID table. Addresses that come and go leave the index of the others as it is.
     #[must_use]
-    pub fn gids(&self) -> &[GidEntry] {
-        &self.info.gids
+    pub fn gids(&self) -> Arc<[GidEntry]> {
+        self.link.state().gids
     }
 
     /// How much it holds.
@@ -179,10 +185,11 @@ impl Nic {
     /// The state of its port.
     #[must_use]
     pub fn port(&self) -> PortInfo {
+        let state = self.link.state();
         PortInfo {
-            is_up: self.info.is_up,
+            is_up: state.is_up,
             max_mtu: Mtu::B4096,
-            active_mtu: self.info.active_mtu(),
+            active_mtu: Mtu::for_link(state.mtu_bytes).unwrap_or(Mtu::B256),
         }
     }
 
@@ -310,7 +317,9 @@ impl Nic {
     ///
     /// # Errors
     /// EAGAIN or EINTR.
-    pub fn next_event(&self) -> io::Result<AsyncEvent> {
+    pub fn next_event(self: &Arc<Self>) -> io::Result<AsyncEvent> {
+        // The thread looks after the interface, whose changes are events.
+        self.progress.start(self)?;
         self.events.next()
     }
 
@@ -340,21 +349,16 @@ impl Nic {
 
     /// Binds the sockets and starts the background thread, once.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
+        self.follow_link();
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                let ports = Ports::open(&self.info.gids, &self.taps)?;
-                let sockets = ports.ports.iter().filter_map(|port| port.socket.clone());
-                self.sockets.get_or_init(|| sockets.collect());
+                let ports = Ports::open(&self.gids(), &self.taps)?;
+                self.note_sockets(&ports);
                 engine.sockets = Some(ports);
             }
         }
         Ok(self.progress.start(self)?)
-    }
-
-    /// Whether the sockets are bound.
-    pub(crate) fn is_started(&self) -> bool {
-        self.engine().sockets.is_some()
     }
 
     /// One round on the program's own thread, unless another thread is at it.
@@ -367,9 +371,8 @@ impl Nic {
             self.moderated.expire(now);
             self.after(&engine, now);
         }
-        if idle::should_wait(received > 0)
-            && let Some(sockets) = self.sockets.get()
-        {
+        if idle::should_wait(received > 0) {
+            let sockets = Arc::clone(&lock(&self.sockets));
             wait_readable(sockets.iter().map(Arc::as_ref), idle::WAIT_NS);
         }
     }
@@ -420,26 +423,66 @@ impl Nic {
         }
     }
 
-    /// Adds all sockets to `waiter`.
-    pub(crate) fn watch(&self, waiter: &Waiter) -> io::Result<()> {
+    // ---- the sockets -------------------------------------------------------------------------
+
+    /// Looks whether the interface changed, and follows it, as the background thread does where there is
+    /// one. Takes the engine's lock.
+    pub fn follow_link(&self) {
+        let apply = |gids: &Arc<[GidEntry]>| {
+            let mut engine = self.engine();
+            if let Some(ports) = &mut engine.sockets {
+                ports.follow(gids, &self.taps);
+                self.note_sockets(ports);
+            }
+        };
+        self.link.follow(apply, |event| self.events.push(event));
+    }
+
+    /// Readable when [`Self::follow_link`] may have something to do.
+    pub(crate) fn link_fd(&self) -> BorrowedFd<'_> {
+        self.link.fd()
+    }
+
+    /// The sockets are now those of `ports`.
+    fn note_sockets(&self, ports: &Ports) {
+        *lock(&self.sockets) = ports.sockets();
+        match EventFd::new() {
+            Ok(fresh) => std::mem::replace(&mut *lock(&self.stale), Arc::new(fresh)).signal(),
+            // Without descriptors nobody else can open sockets either; who waits is not told.
+            Err(error) => log::warn!("cannot tell of changed sockets: {error}"),
+        }
+    }
+
+    /// Whether the sockets have changed since [`Self::watch`] returned `watched`.
+    pub(crate) fn is_stale(&self, watched: &Arc<EventFd>) -> bool {
+        !Arc::ptr_eq(watched, &lock(&self.stale))
+    }
+
+    /// Adds all sockets to `waiter`, and what it returns, which becomes readable when they change.
+    pub(crate) fn watch(&self, waiter: &Waiter) -> io::Result<Arc<EventFd>> {
+        let stale = Arc::clone(&lock(&self.stale));
         let engine = self.engine();
         for (token, port) in engine.ports().iter().enumerate() {
             if let Some(socket) = &port.socket {
-                waiter.add(&socket.as_fd(), token as u64, Interest::READ)?;
+                let added = waiter.add(&socket.as_fd(), token as u64, Interest::READ);
+                unless(added, libc::EEXIST)?;
             }
         }
-        Ok(())
+        waiter.add(&*stale, u64::MAX, Interest::READ)?;
+        Ok(stale)
     }
 
-    /// Takes all sockets out of `waiter`.
-    pub(crate) fn unwatch(&self, waiter: &Waiter) -> io::Result<()> {
+    /// Takes all sockets, and what [`Self::watch`] returned, out of `waiter`.
+    pub(crate) fn unwatch(&self, waiter: &Waiter, watched: &EventFd) -> io::Result<()> {
+        waiter.remove(watched)?;
         let engine = self.engine();
         let sockets = engine
             .ports()
             .iter()
             .filter_map(|port| port.socket.as_ref());
         for socket in sockets {
-            waiter.remove(&socket.as_fd())?;
+            // One that came since is not in it.
+            unless(waiter.remove(&socket.as_fd()), libc::ENOENT)?;
         }
         Ok(())
     }
@@ -456,10 +499,23 @@ impl Nic {
             for (port, interest) in [(before, Interest::READ), (blocked, Interest::READ_WRITE)] {
                 let socket = port.and_then(|port| engine.ports()[port].socket.as_ref());
                 if let (Some(port), Some(socket)) = (port, socket) {
-                    waiter.modify(&socket.as_fd(), port as u64, interest)?;
+                    let modified = waiter.modify(&socket.as_fd(), port as u64, interest);
+                    unless(modified, libc::ENOENT)?;
                 }
             }
         }
         Ok(blocked)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Success also if it failed with `errno`.
+fn unless(result: io::Result<()>, errno: i32) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(errno) => Ok(()),
+        result => result,
     }
 }

@@ -40,6 +40,41 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
+    /// Binds sockets for addresses that are new, and closes those of addresses that are gone.
+    pub(crate) fn follow(&mut self, gids: &[GidEntry], taps: &Taps) {
+        let port = ROCE_UDP_PORT + self.slot;
+        let missing = gids.len().saturating_sub(self.ports.len());
+        self.ports.extend((0..missing).map(|_| Port {
+            socket: None,
+            users: 0,
+        }));
+        for (index, at) in self.ports.iter_mut().enumerate() {
+            let address = gids
+                .get(index)
+                .filter(|entry| entry.is_used())
+                .map(|entry| entry.with_port(port));
+            let bound = at.socket.as_ref().map(|socket| socket.local_address());
+            if address == bound {
+                continue;
+            }
+            at.socket = address.and_then(|address| match taps.bind(address) {
+                Ok(socket) => Some(Arc::new(socket)),
+                Err(error) => {
+                    log::warn!("cannot use {address}: {error}");
+                    None
+                }
+            });
+        }
+    }
+
+    /// The sockets.
+    pub(crate) fn sockets(&self) -> Arc<[Arc<Socket>]> {
+        self.ports
+            .iter()
+            .filter_map(|port| port.socket.clone())
+            .collect()
+    }
+
     /// Binds the sockets.
     pub(crate) fn open(gids: &[GidEntry], taps: &Taps) -> Result<Self, Error> {
         for slot in 0..SLOTS {
@@ -55,6 +90,13 @@ impl Ports {
 fn bind_all(gids: &[GidEntry], taps: &Taps, port: u16) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
+        if !entry.is_used() {
+            ports.push(Port {
+                socket: None,
+                users: 0,
+            });
+            continue;
+        }
         let socket = match taps.bind(entry.with_port(port)) {
             Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),

@@ -111,15 +111,12 @@ impl Nic {
     /// Where a queue pair with these attributes sends to and hears from.
     fn path(&self, engine: &Engine, attributes: &Attributes) -> Result<Path, Error> {
         let port = usize::from(attributes.source_gid_index);
-        let count = self.gids().len();
+        let count = engine.ports().len();
         let local = engine
             .ports()
             .get(port)
             .ok_or_else(|| {
-                Error::Invalid(format!(
-                    "GID index {port}; this device has 0 to {}",
-                    count - 1
-                ))
+                Error::Invalid(format!("GID index {port}; this device has {count}, from 0"))
             })?
             .socket
             .as_ref()

@@ -33,6 +33,34 @@ impl Listed {
 
 static DEVICES: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
 
+/// The devices there are now, looked up anew only when an interface has changed since the last time: for
+/// who reads one file after another.
+fn current() -> Vec<DeviceInfo> {
+    static LAST: Mutex<Option<(urxe_device::Changes, Vec<Listed>)>> = Mutex::new(None);
+    let mut last = LAST.lock();
+    // A child process must not take the news from its parent.
+    let is_known = last
+        .as_ref()
+        .is_some_and(|(changes, _)| changes.is_of_this_process() && !changes.has_changed());
+    if !is_known {
+        // Listening first: what changes meanwhile is found the next time.
+        let changes = urxe_device::Changes::listen();
+        let devices = refresh();
+        let infos = infos(&devices);
+        *last = changes.ok().map(|changes| (changes, devices));
+        return infos;
+    }
+    last.as_ref()
+        .map_or_else(Vec::new, |(_, devices)| infos(devices))
+}
+
+fn infos(devices: &[Listed]) -> Vec<DeviceInfo> {
+    devices
+        .iter()
+        .map(|device| device.state().lock().clone())
+        .collect()
+}
+
 /// The devices there are now, made or brought up to date.
 fn refresh() -> Vec<Listed> {
     report::start();
@@ -109,23 +137,12 @@ pub(crate) unsafe fn info(device: *mut ibv_device) -> DeviceInfo {
 
 /// What our device of this name is, if there is one.
 pub(crate) fn named(name: &str) -> Option<DeviceInfo> {
-    let find = |devices: &[Listed]| {
-        devices
-            .iter()
-            .map(|device| device.state().lock().clone())
-            .find(|info| info.name == name)
-    };
-    let known = find(&DEVICES.lock());
-    known.or_else(|| find(&refresh()))
+    current().into_iter().find(|info| info.name == name)
 }
 
 /// The names of our devices.
 pub(crate) fn names() -> Vec<String> {
-    let devices = refresh();
-    let names = devices
-        .iter()
-        .map(|device| device.state().lock().name.clone());
-    names.collect()
+    current().into_iter().map(|info| info.name).collect()
 }
 
 /// `ibv_get_device_name`.

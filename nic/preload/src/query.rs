@@ -225,6 +225,7 @@ pub(crate) unsafe fn port_compat(
 }
 
 fn port_attr(nic: &Nic) -> ibv_port_attr {
+    nic.follow_link();
     let info = nic.port();
     let (width, speed) = link(speed::of(&nic.info().netdev));
     ibv_port_attr {
