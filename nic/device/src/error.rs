@@ -42,7 +42,9 @@ impl Error {
             Self::Access(AccessError::UnknownKey) => libc::ENOENT,
             Self::Access(AccessError::WrongPd) => libc::EPERM,
             Self::Access(AccessError::OutOfBounds | AccessError::Fault) => libc::EFAULT,
-            Self::Access(AccessError::Denied | AccessError::Misaligned) => libc::EINVAL,
+            Self::Access(
+                AccessError::Denied | AccessError::Misaligned | AccessError::WindowState,
+            ) => libc::EINVAL,
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }

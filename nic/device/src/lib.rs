@@ -14,6 +14,7 @@ mod capture;
 mod channel;
 mod clock;
 mod cq;
+mod datagram;
 mod dm;
 mod engine;
 mod error;
@@ -26,12 +27,15 @@ mod link;
 mod list;
 mod memory;
 mod moderation;
+mod multicast;
 mod nic;
 mod odp;
+mod path;
 mod port;
 mod progress;
 mod qp;
 mod receive;
+mod srq;
 mod table;
 mod tap;
 mod timers;
@@ -50,12 +54,14 @@ pub use memory::{Access, MemoryRegion, Pd};
 pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use qp::{Qp, QpInit, SendPoster};
+pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
 pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE};
 
 pub use urxe_proto::{
-    AccessError, AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError,
-    PostError, QpEvent, QpState, QpStats, QueueSide, RecvRequest, SendData, SendOp, SendRequest,
-    Sge, WcStatus,
+    AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
+    GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest,
+    SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess, WindowBind,
+    WindowType,
 };
 pub use urxe_udp::Changes;
-pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Transport};
+pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

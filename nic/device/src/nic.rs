@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use urxe_proto::{Instant, QpStats, Sge};
+use urxe_proto::{Instant, QpStats, Sge, WindowType};
 use urxe_udp::{Interest, Socket, Waiter, wait_readable};
 use urxe_wire::Mtu;
 
@@ -19,10 +19,11 @@ use crate::exit;
 use crate::idle;
 use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
-use crate::memory::{Access, MemoryRegion, Pd};
+use crate::memory::{Access, MemoryRegion, Pd, WINDOWS_MAX};
 use crate::moderation::Moderated;
 use crate::port::Ports;
 use crate::progress::Progress;
+use crate::srq::SrqTable;
 use crate::table::QpTable;
 use crate::tap::Taps;
 
@@ -53,6 +54,18 @@ pub struct Limits {
     pub max_message_bytes: u32,
     /// Bytes of device memory.
     pub max_dm_bytes: u64,
+    /// Shared receive queues.
+    pub max_srq: usize,
+    /// Requests of a shared receive queue.
+    pub max_srq_wr: u32,
+    /// XRC domains.
+    pub max_xrcd: usize,
+    /// Memory windows.
+    pub max_mw: usize,
+    /// Multicast groups.
+    pub max_mcast_grp: usize,
+    /// Queue pairs attached to a multicast group.
+    pub max_mcast_qp_attach: usize,
 }
 
 /// The limits of every device.
@@ -69,6 +82,12 @@ const LIMITS: Limits = Limits {
     max_inline_bytes: 1024,
     max_message_bytes: 1 << 30,
     max_dm_bytes: dm::MAX_BYTES,
+    max_srq: SrqTable::capacity(),
+    max_srq_wr: 1 << 15,
+    max_xrcd: 1 << 16,
+    max_mw: WINDOWS_MAX,
+    max_mcast_grp: 1 << 10,
+    max_mcast_qp_attach: 1 << 8,
 };
 
 /// The state of a device's port.
@@ -278,12 +297,28 @@ impl Nic {
     /// Ends a registration. No packet touches the memory afterwards.
     ///
     /// # Errors
-    /// [`Error::Gone`] if there is none with this key.
+    /// [`Error::Gone`] if there is none with this key, [`Error::Busy`] while memory windows are bound to it.
     pub fn deregister(&self, lkey: u32) -> Result<(), Error> {
         let mut engine = self.engine();
         engine.memory.deregister(lkey)?;
         engine.discard_outgoing();
         Ok(())
+    }
+
+    /// Makes a memory window and returns its remote key, which opens nothing until it is bound.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`], [`Error::Gone`].
+    pub fn alloc_window(&self, pd: Pd, kind: WindowType) -> Result<u32, Error> {
+        self.engine().memory.alloc_window(pd, kind)
+    }
+
+    /// Ends the memory window that `rkey` names with its upper 24 bits.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is none.
+    pub fn dealloc_window(&self, rkey: u32) -> Result<(), Error> {
+        self.engine().memory.dealloc_window(rkey)
     }
 
     /// Makes a completion channel.
@@ -353,7 +388,7 @@ impl Nic {
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                let ports = Ports::open(&self.gids(), &self.taps)?;
+                let ports = Ports::open(&self.gids(), self.info.ifindex, &self.taps)?;
                 self.note_sockets(&ports);
                 engine.sockets = Some(ports);
             }
@@ -446,6 +481,11 @@ impl Nic {
     /// The sockets are now those of `ports`.
     fn note_sockets(&self, ports: &Ports) {
         *lock(&self.sockets) = ports.sockets();
+        self.sockets_changed();
+    }
+
+    /// There are other sockets to wait for than before.
+    pub(crate) fn sockets_changed(&self) {
         match EventFd::new() {
             Ok(fresh) => std::mem::replace(&mut *lock(&self.stale), Arc::new(fresh)).signal(),
             // Without descriptors nobody else can open sockets either; who waits is not told.
@@ -468,6 +508,10 @@ impl Nic {
                 unless(added, libc::EEXIST)?;
             }
         }
+        for group in &engine.groups {
+            let added = waiter.add(&group.socket.as_fd(), u64::MAX, Interest::READ);
+            unless(added, libc::EEXIST)?;
+        }
         waiter.add(&*stale, u64::MAX, Interest::READ)?;
         Ok(stale)
     }
@@ -480,7 +524,8 @@ impl Nic {
             .ports()
             .iter()
             .filter_map(|port| port.socket.as_ref());
-        for socket in sockets {
+        let groups = engine.groups.iter().map(|group| &group.socket);
+        for socket in sockets.chain(groups) {
             // One that came since is not in it.
             unless(waiter.remove(&socket.as_fd()), libc::ENOENT)?;
         }

@@ -5,9 +5,10 @@
 //! by a crash. A queue pair's number carries the slot, and so tells its peers the port.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use urxe_udp::Socket;
+use urxe_udp::{Options, Socket};
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
 
 use crate::error::Error;
@@ -35,8 +36,20 @@ pub(crate) struct Port {
 #[derive(Debug)]
 pub(crate) struct Ports {
     pub(crate) slot: u16,
+    /// Index of the network interface.
+    pub(crate) ifindex: u32,
     /// One per GID, in the order of the GID table.
     pub(crate) ports: Vec<Port>,
+    /// Queue pairs that use all of them.
+    datagram_users: u32,
+}
+
+/// How the sockets of interface `ifindex` are made.
+fn options(ifindex: u32) -> Options {
+    Options {
+        multicast_ifindex: Some(ifindex),
+        ..Options::default()
+    }
 }
 
 impl Ports {
@@ -44,9 +57,10 @@ impl Ports {
     pub(crate) fn follow(&mut self, gids: &[GidEntry], taps: &Taps) {
         let port = ROCE_UDP_PORT + self.slot;
         let missing = gids.len().saturating_sub(self.ports.len());
+        let users = self.datagram_users;
         self.ports.extend((0..missing).map(|_| Port {
             socket: None,
-            users: 0,
+            users,
         }));
         for (index, at) in self.ports.iter_mut().enumerate() {
             let address = gids
@@ -57,13 +71,22 @@ impl Ports {
             if address == bound {
                 continue;
             }
-            at.socket = address.and_then(|address| match taps.bind(address) {
+            let options = options(self.ifindex);
+            at.socket = address.and_then(|address| match taps.bind(address, &options) {
                 Ok(socket) => Some(Arc::new(socket)),
                 Err(error) => {
                     log::warn!("cannot use {address}: {error}");
                     None
                 }
             });
+        }
+    }
+
+    /// A queue pair that hears on all addresses comes (1) or goes (-1).
+    pub(crate) fn count_datagram_user(&mut self, change: i32) {
+        self.datagram_users = self.datagram_users.saturating_add_signed(change);
+        for port in &mut self.ports {
+            port.users = port.users.saturating_add_signed(change);
         }
     }
 
@@ -76,18 +99,39 @@ impl Ports {
     }
 
     /// Binds the sockets.
-    pub(crate) fn open(gids: &[GidEntry], taps: &Taps) -> Result<Self, Error> {
+    pub(crate) fn open(gids: &[GidEntry], ifindex: u32, taps: &Taps) -> Result<Self, Error> {
         for slot in 0..SLOTS {
-            if let Some(ports) = bind_all(gids, taps, ROCE_UDP_PORT + slot)? {
-                return Ok(Self { slot, ports });
+            if let Some(ports) = bind_all(gids, ifindex, taps, ROCE_UDP_PORT + slot)? {
+                return Ok(Self {
+                    slot,
+                    ifindex,
+                    ports,
+                    datagram_users: 0,
+                });
             }
         }
         Err(Error::Exhausted("UDP port between 4791 and 5814"))
     }
+
+    /// The address of the socket at an index of the GID table.
+    pub(crate) fn local_address(&self, port: usize) -> Result<SocketAddr, Error> {
+        let wrong = || {
+            let count = self.ports.len();
+            Error::Invalid(format!("GID index {port}; this device has {count}, from 0"))
+        };
+        let gone = || Error::Invalid(format!("the address of GID index {port} is gone"));
+        let socket = &self.ports.get(port).ok_or_else(wrong)?.socket;
+        Ok(socket.as_ref().ok_or_else(gone)?.local_address())
+    }
 }
 
 /// Sockets for all addresses, or `None` if the port is taken on one of them.
-fn bind_all(gids: &[GidEntry], taps: &Taps, port: u16) -> Result<Option<Vec<Port>>, Error> {
+fn bind_all(
+    gids: &[GidEntry],
+    ifindex: u32,
+    taps: &Taps,
+    port: u16,
+) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
         if !entry.is_used() {
@@ -97,7 +141,7 @@ fn bind_all(gids: &[GidEntry], taps: &Taps, port: u16) -> Result<Option<Vec<Port
             });
             continue;
         }
-        let socket = match taps.bind(entry.with_port(port)) {
+        let socket = match taps.bind(entry.with_port(port), &options(ifindex)) {
             Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,

@@ -57,15 +57,15 @@ impl Taps {
     }
 
     /// Binds a socket to `address`, with what stands between it and the network.
-    pub(crate) fn bind(&self, address: SocketAddr) -> io::Result<Socket> {
+    pub(crate) fn bind(&self, address: SocketAddr, options: &Options) -> io::Result<Socket> {
         if self.capture.is_none() && self.impairment.is_none() && !self.traces {
-            return Socket::bind(address, &Options::default());
+            return Socket::bind(address, options);
         }
         let options = Options {
             // The IPv4 ID of a datagram, and so its ICRC, depends on its place in a batch. If some of a
             // batch are lost, none of the others may have been in one.
-            gso: self.impairment.is_none(),
-            ..Options::default()
+            gso: options.gso && self.impairment.is_none(),
+            ..*options
         };
         let socket = Socket::bind(address, &options)?;
         let wire = Arc::new(Wire {
