@@ -1,7 +1,10 @@
 //! `urxe`: gives unmodified RDMA programs a RoCEv2 device over plain UDP sockets.
 mod devices;
 mod library;
+mod processes;
+mod qp;
 mod run;
+mod stat;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +27,17 @@ enum Command {
     Run(Run),
     /// List the devices that programs under `urxe run` see
     Devices {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the counters of running programs
+    ///
+    /// Of every process of yours (of all users' for root) that has urxe queue pairs, in this network
+    /// namespace. It does not stop or slow them.
+    Stat(stat::Stat),
+    /// Show the queue pairs of running programs, as `rdma resource show qp` does
+    Qp {
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -107,9 +121,14 @@ struct BadNetwork {
 }
 
 fn main() -> ExitCode {
+    // As other commands do, end quietly when the reader of a pipe has seen enough. Rust ignores the signal.
+    // SAFETY: the default action of a signal, set before there is another thread.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let outcome = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Devices { json } => devices::print(json),
+        Command::Stat(options) => stat::print(&options),
+        Command::Qp { json } => qp::print(json),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "urxe", &mut std::io::stdout());
             Ok(())

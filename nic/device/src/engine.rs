@@ -11,6 +11,7 @@ use crate::events::EventQueue;
 use crate::memory::MemoryTable;
 use crate::nic::DeviceStats;
 use crate::port::{Port, Ports};
+use crate::stat;
 use crate::table::QpTable;
 use crate::timers::Timers;
 use crate::transmit::Outgoing;
@@ -29,6 +30,8 @@ pub(crate) struct Engine {
     pub(crate) memory: MemoryTable,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) stats: DeviceStats,
+    /// Counters of queue pairs that were destroyed.
+    pub(crate) departed: stat::Departed,
     pub(crate) buffer: Option<Box<RecvBuffer>>,
     /// Bound when the first queue pair is made: a program that only looks takes no slot.
     pub(crate) sockets: Option<Ports>,
@@ -53,6 +56,7 @@ impl Engine {
             memory: MemoryTable::default(),
             events,
             stats: DeviceStats::default(),
+            departed: stat::Departed::default(),
             buffer: Some(Box::new(RecvBuffer::new())),
             sockets: None,
             timers: Timers::default(),
@@ -149,6 +153,7 @@ impl Engine {
     pub(crate) fn remove(&mut self, index: u16) {
         if let Some(slot) = self.qps.remove(index) {
             self.timers.clear(index, slot.armed);
+            self.departed.add(slot.qp.stats());
             self.senders -= usize::from(slot.is_sender);
         }
     }

@@ -27,6 +27,7 @@ mod port;
 mod progress;
 mod qp;
 mod receive;
+mod stat;
 mod table;
 mod tap;
 mod timers;
@@ -42,7 +43,8 @@ pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use qp::{Qp, QpInit, SendPoster};
-pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE};
+pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
+pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, Wiring};
 
 pub use urxe_proto::{
     AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError, PostError, QpEvent,

@@ -13,6 +13,10 @@ use crate::table::Path;
 /// Batches read from one socket before the others get their turn.
 const BATCHES_PER_TURN: usize = 8;
 
+/// The ECN field of the type of service, and its value where a queue was too long (RFC 3168, 5).
+const ECN_MASK: u8 = 0b11;
+const ECN_CONGESTION_EXPERIENCED: u8 = 0b11;
+
 impl Engine {
     /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are looked
     /// at only by a thread that waits for them (`all`), lest they keep it awake.
@@ -48,6 +52,9 @@ impl Engine {
                 }
             };
             self.stats.rx_batches += 1;
+            if meta.tos & ECN_MASK == ECN_CONGESTION_EXPERIENCED {
+                self.stats.rx_ecn_marked += meta.segments() as u64;
+            }
             for (index, segment) in buffer.segments(&meta).enumerate() {
                 count += 1;
                 self.stats.rx_packets += 1;

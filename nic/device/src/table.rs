@@ -128,6 +128,11 @@ impl QpTable {
         self.slots.get(usize::from(index))?.as_deref()
     }
 
+    /// All queue pairs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().flatten().map(Box::as_ref)
+    }
+
     /// The index of the queue pair with this number.
     pub(crate) fn find(&self, number: Qpn) -> Option<u16> {
         let index = self.by_local[local_of(number)];
