@@ -117,6 +117,14 @@ impl Engine {
             slot.armed = None;
             if slot.qp.poll_retry_timeout().is_some_and(|at| at <= now) {
                 slot.qp.handle_timeout(now);
+                let (qp, stats) = (&slot.qp, slot.qp.stats());
+                log::debug!(
+                    "QP {}: no answer in time; {} early retransmissions and {} timeouts so far, now {:?}",
+                    qp.number().get(),
+                    stats.probes,
+                    stats.local_ack_timeout_err,
+                    qp.state()
+                );
                 slot.deliver(&self.events);
                 self.mark_ready(index);
             } else {

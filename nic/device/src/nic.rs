@@ -327,6 +327,11 @@ impl Nic {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
                 let ports = Ports::open(&self.info.gids, &self.taps)?;
+                log::info!(
+                    "{}: UDP port {}",
+                    self.info.name,
+                    urxe_wire::ROCE_UDP_PORT + ports.slot
+                );
                 let sockets = ports.ports.iter().filter_map(|port| port.socket.clone());
                 self.sockets.get_or_init(|| sockets.collect());
                 engine.sockets = Some(ports);

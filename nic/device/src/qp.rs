@@ -57,6 +57,12 @@ impl Nic {
         let slot = engine.sockets.as_ref().map_or(0, |sockets| sockets.slot);
         let local = engine.qps.fresh_local()?;
         let number = Qpn::new(u32::from(slot) << LOCAL_BITS | local);
+        log::debug!(
+            "{}: QP {} ({:?}) made",
+            self.info().name,
+            number.get(),
+            init.transport
+        );
         let index = engine.qps.insert(Box::new(Slot {
             qp: QueuePair::new(number, init.pd.id(), init.transport, init.capacity),
             send_cq: Arc::clone(&init.send_cq),
@@ -185,7 +191,13 @@ impl Qp {
             None
         };
         let slot = self.slot(&mut engine)?;
+        let before = slot.qp.state();
         slot.qp.modify(wanted, mask)?;
+        log::debug!(
+            "QP {}: {before:?} to {:?}",
+            self.number.get(),
+            slot.qp.state()
+        );
         let is_reset = slot.qp.state() == QpState::Reset;
         if is_reset {
             slot.send_cq.forget_qp(self.number);
@@ -274,6 +286,7 @@ impl Qp {
         if self.slot(&mut engine).is_err() {
             return;
         }
+        log::debug!("QP {} destroyed", self.number.get());
         engine.mark_ready(self.index);
         engine.transmit(now(), AckMode::Flush);
         engine.discard_outgoing();

@@ -76,9 +76,13 @@ impl Engine {
         ip_id: u16,
         datagram: &[u8],
     ) {
-        let Ok(packet) = Packet::parse(datagram) else {
-            self.stats.rx_malformed += 1;
-            return;
+        let packet = match Packet::parse(datagram) {
+            Ok(packet) => packet,
+            Err(why) => {
+                self.stats.rx_malformed += 1;
+                log::debug!("dropped {} bytes from {source}: {why}", datagram.len());
+                return;
+            }
         };
         if packet.header.bth.opcode == Opcode::CNP {
             self.stats.rx_cnp += 1;
@@ -86,6 +90,8 @@ impl Engine {
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
             self.stats.rx_unknown_qp += 1;
+            let number = packet.header.bth.dest_qp.get();
+            log::debug!("dropped a packet from {source}: no QP {number}");
             return;
         };
         let Some(slot) = self.qps.get_mut(index) else {
@@ -97,6 +103,8 @@ impl Engine {
             .filter(|path| path.is_from_peer(port, source))
         else {
             self.stats.rx_wrong_source += 1;
+            let number = packet.header.bth.dest_qp.get();
+            log::debug!("dropped a packet from {source}: not the peer of QP {number}");
             return;
         };
         if !path
@@ -104,6 +112,7 @@ impl Engine {
             .is_some_and(|f| f.verify(datagram, ip_id).is_good())
         {
             self.stats.rx_icrc_errors += 1;
+            log::debug!("dropped a packet from {source}: wrong ICRC");
             return;
         }
         slot.qp.handle_packet(now, &packet, &mut self.memory);

@@ -56,6 +56,7 @@ impl Slot {
             }
         }
         while let Some(event) = self.qp.poll_event() {
+            log::debug!("QP {}: {event:?}", self.qp.number().get());
             events.push(AsyncEventKind::Qp(self.qp.number(), event));
         }
     }
