@@ -51,10 +51,10 @@ impl Engine {
                     break;
                 }
             };
-            self.stats.rx_batches += 1;
             if meta.tos & ECN_MASK == ECN_CONGESTION_EXPERIENCED {
                 self.stats.rx_ecn_marked += meta.segments() as u64;
             }
+            self.stats.rx_batches += 1;
             for (index, segment) in buffer.segments(&meta).enumerate() {
                 count += 1;
                 self.stats.rx_packets += 1;
@@ -76,22 +76,18 @@ impl Engine {
         ip_id: u16,
         datagram: &[u8],
     ) {
-        let packet = match Packet::parse(datagram) {
-            Ok(packet) => packet,
-            Err(why) => {
-                self.stats.rx_malformed += 1;
-                log::debug!("dropped {} bytes from {source}: {why}", datagram.len());
-                return;
-            }
+        let Ok(packet) = Packet::parse(datagram) else {
+            self.stats.rx_malformed += 1;
+            return;
         };
         if packet.header.bth.opcode == Opcode::CNP {
             self.stats.rx_cnp += 1;
             return;
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
-            self.stats.rx_unknown_qp += 1;
-            let number = packet.header.bth.dest_qp.get();
-            log::debug!("dropped a packet from {source}: no QP {number}");
+            if !self.answer_ping(port, source, &packet, datagram) {
+                self.stats.rx_unknown_qp += 1;
+            }
             return;
         };
         let Some(slot) = self.qps.get_mut(index) else {
@@ -103,8 +99,6 @@ impl Engine {
             .filter(|path| path.is_from_peer(port, source))
         else {
             self.stats.rx_wrong_source += 1;
-            let number = packet.header.bth.dest_qp.get();
-            log::debug!("dropped a packet from {source}: not the peer of QP {number}");
             return;
         };
         if !path
@@ -112,7 +106,6 @@ impl Engine {
             .is_some_and(|f| f.verify(datagram, ip_id).is_good())
         {
             self.stats.rx_icrc_errors += 1;
-            log::debug!("dropped a packet from {source}: wrong ICRC");
             return;
         }
         slot.qp.handle_packet(now, &packet, &mut self.memory);
