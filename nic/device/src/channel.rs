@@ -83,7 +83,7 @@ pub struct CompletionChannel {
     /// The program blocks in [`Self::wait`], so that nobody else has to watch the sockets.
     is_waited_in: AtomicBool,
     /// Waits for the descriptor and the sockets; kept between calls, made anew for a second thread.
-    waiter: Mutex<Option<Waiter>>,
+    waiter: Mutex<Option<(u64, Waiter)>>,
 }
 
 impl CompletionChannel {
@@ -172,13 +172,16 @@ impl CompletionChannel {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
+        // Read before the sockets are: a socket that is added meanwhile then makes the next call start anew.
+        let generation = nic.sockets_generation();
         let mut waiter = match kept {
-            Some(waiter) => waiter,
-            None => self.new_waiter(nic)?,
+            Some((of, waiter)) if of == generation => waiter,
+            _ => self.new_waiter(nic)?,
         };
         let result = self.wait_with(nic, &mut waiter);
         if nic.is_started() {
-            *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiter);
+            let kept = Some((generation, waiter));
+            *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = kept;
         }
         result
     }

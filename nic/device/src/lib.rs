@@ -14,6 +14,7 @@ mod capture;
 mod channel;
 mod clock;
 mod cq;
+mod datagram;
 mod engine;
 mod error;
 mod events;
@@ -22,12 +23,15 @@ mod idle;
 mod impair;
 mod list;
 mod memory;
+mod multicast;
 mod nic;
+mod path;
 mod ping;
 mod port;
 mod progress;
 mod qp;
 mod receive;
+mod srq;
 mod stat;
 mod table;
 mod tap;
@@ -45,11 +49,13 @@ pub use memory::{Access, MemoryRegion, Pd};
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use ping::{PingAnswer, PingQuestion};
 pub use qp::{Qp, QpInit, SendPoster};
+pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
 pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
 pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, Wiring};
 
 pub use urxe_proto::{
-    AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError, PostError, QpEvent,
-    QpState, QpStats, QueueSide, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus,
+    AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, GRH_BYTES,
+    ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest, SendData,
+    SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess, WindowBind, WindowType,
 };
-pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Transport};
+pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

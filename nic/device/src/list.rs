@@ -1,7 +1,7 @@
 //! The devices of this host: one per network interface that has an address.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use urxe_udp::{Interface, InterfaceAddress, interfaces};
 use urxe_wire::{Gid, Mtu};
@@ -47,12 +47,17 @@ impl GidEntry {
 /// The socket address of a GID as seen from an interface with index `scope_id`.
 pub(crate) fn socket_address(gid: Gid, scope_id: u32, port: u16) -> SocketAddr {
     match SocketAddr::new(gid.to_ip(), port) {
-        SocketAddr::V6(mut v6) if v6.ip().is_unicast_link_local() => {
+        SocketAddr::V6(mut v6) if is_link_local(v6.ip()) => {
             v6.set_scope_id(scope_id);
             v6.into()
         }
         other => other,
     }
+}
+
+/// Whether an address means something only on one link (RFC 4291, 2.5.6 and 2.7).
+fn is_link_local(ip: &Ipv6Addr) -> bool {
+    ip.is_unicast_link_local() || ip.is_multicast() && matches!(ip.segments()[0] & 0xf, 1 | 2)
 }
 
 impl DeviceInfo {

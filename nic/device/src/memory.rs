@@ -6,10 +6,16 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 use urxe_proto::{
-    AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, Sge,
+    AccessError, AtomicOp, BindTarget, LocalAccess, Memory, MemoryWindow, PdId, RemoteAccess,
+    RemoteRange, Sge, Via, WindowBind, WindowType,
 };
 
+use urxe_wire::Qpn;
+
 use crate::error::Error;
+
+/// Memory windows of an opened device, at most.
+pub(crate) const WINDOWS_MAX: usize = 1 << 16;
 
 bitflags::bitflags! {
     /// Rights to a region. Bit values are those of `enum ibv_access_flags`.
@@ -23,6 +29,8 @@ bitflags::bitflags! {
         const REMOTE_READ = 1 << 2;
         /// Peers may use atomics.
         const REMOTE_ATOMIC = 1 << 3;
+        /// Memory windows may be bound to it.
+        const MW_BIND = 1 << 4;
         /// Addresses in the region count from zero.
         const ZERO_BASED = 1 << 5;
         /// Pages need not be pinned; ours never are.
@@ -80,6 +88,8 @@ impl Region {
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTable {
     regions: FxHashMap<u32, Region>,
+    /// Memory windows, by what names them in their keys.
+    windows: FxHashMap<u32, MemoryWindow>,
     next_pd: u32,
     regions_per_pd: FxHashMap<PdId, u32>,
 }
@@ -160,13 +170,50 @@ impl MemoryTable {
         loop {
             let key = crate::table::random_u32()?;
             // Zero means "no key" to programs.
-            if key != 0 && !self.regions.contains_key(&key) {
+            let is_window = self.windows.contains_key(&MemoryWindow::index_of(key));
+            if key != 0 && !is_window && !self.regions.contains_key(&key) {
                 return Ok(key);
             }
         }
     }
 
+    pub(crate) fn alloc_window(&mut self, pd: Pd, kind: WindowType) -> Result<u32, Error> {
+        if self.windows.len() >= WINDOWS_MAX {
+            return Err(Error::Exhausted("memory windows"));
+        }
+        self.use_pd(pd)?;
+        loop {
+            let rkey = self.fresh_key()?;
+            let index = MemoryWindow::index_of(rkey);
+            // No region may have a key that the window's can become.
+            let is_taken = |key: &u32| MemoryWindow::index_of(*key) == index;
+            if index != 0 && !self.regions.keys().any(is_taken) {
+                let window = MemoryWindow::new(pd.id(), kind, rkey);
+                self.windows.insert(index, window);
+                return Ok(rkey);
+            }
+        }
+    }
+
+    pub(crate) fn dealloc_window(&mut self, rkey: u32) -> Result<(), Error> {
+        let window = self.windows.remove(&MemoryWindow::index_of(rkey));
+        let window = window.ok_or(Error::Gone("the memory window"))?;
+        self.release_pd(window.pd());
+        Ok(())
+    }
+
+    /// Unbinds what was bound to a queue pair that is destroyed.
+    pub(crate) fn forget_qp(&mut self, qp: Qpn) {
+        for window in self.windows.values_mut() {
+            window.forget_qp(qp);
+        }
+    }
+
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), Error> {
+        let is_bound = |window: &MemoryWindow| window.region() == Some(lkey);
+        if self.windows.values().any(is_bound) {
+            return Err(Error::Busy("the memory region"));
+        }
         let region = self
             .regions
             .remove(&lkey)
@@ -210,11 +257,16 @@ impl MemoryTable {
     /// The process's address of a range that a peer names.
     pub(crate) fn remote(
         &self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         access: RemoteAccess,
     ) -> Result<u64, AccessError> {
-        let region = self.region(pd, range.rkey)?;
+        let Some(region) = self.regions.get(&range.rkey) else {
+            return self.through_window(via, range, access);
+        };
+        if region.pd != via.pd {
+            return Err(AccessError::WrongPd);
+        }
         let right = match access {
             RemoteAccess::Read => Access::REMOTE_READ,
             RemoteAccess::Write => Access::REMOTE_WRITE,
@@ -224,6 +276,21 @@ impl MemoryTable {
             return Err(AccessError::Denied);
         }
         region.translate(range.va, u64::from(range.len))
+    }
+
+    #[cold]
+    fn through_window(
+        &self,
+        via: Via,
+        range: RemoteRange,
+        access: RemoteAccess,
+    ) -> Result<u64, AccessError> {
+        let window = self.windows.get(&MemoryWindow::index_of(range.rkey));
+        let (lkey, va) = window
+            .ok_or(AccessError::UnknownKey)?
+            .translate(via, range, access)?;
+        self.region(via.pd, lkey)?
+            .translate(va, u64::from(range.len))
     }
 }
 
@@ -237,11 +304,11 @@ impl Memory for MemoryTable {
 
     fn check_remote(
         &self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         access: RemoteAccess,
     ) -> Result<(), AccessError> {
-        self.remote(pd, range, access).map(drop)
+        self.remote(via, range, access).map(drop)
     }
 
     fn write_local(
@@ -272,22 +339,22 @@ impl Memory for MemoryTable {
 
     fn write_remote(
         &mut self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         bytes: &[u8],
     ) -> Result<(), AccessError> {
-        let to = self.remote(pd, range, RemoteAccess::Write)?;
+        let to = self.remote(via, range, RemoteAccess::Write)?;
         // SAFETY: the range lies in a region that the program registered for remote writing, and
         // `bytes` is as long as the range (checked by the caller's contract, and here by the slice).
         unsafe { place(to, &bytes[..range.len as usize]) };
         Ok(())
     }
 
-    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
+    fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
         if !va.is_multiple_of(8) {
             return Err(AccessError::Misaligned);
         }
-        let at = self.remote(pd, RemoteRange { rkey, va, len: 8 }, RemoteAccess::Atomic)?;
+        let at = self.remote(via, RemoteRange { rkey, va, len: 8 }, RemoteAccess::Atomic)?;
         if !at.is_multiple_of(8) {
             return Err(AccessError::Misaligned);
         }
@@ -301,10 +368,26 @@ impl Memory for MemoryTable {
         })
     }
 
-    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), AccessError> {
-        // Only memory windows can be invalidated by a peer (IBTA 10.6.3); there are none yet.
-        self.region(pd, rkey)?;
-        Err(AccessError::Denied)
+    fn bind_window(&mut self, via: Via, bind: &WindowBind) -> Result<(), AccessError> {
+        let target = self.regions.get(&bind.lkey).map(|region| BindTarget {
+            pd: region.pd,
+            allows_binding: region.access.contains(Access::MW_BIND),
+            is_writable: region.access.contains(Access::LOCAL_WRITE),
+            is_zero_based: region.access.contains(Access::ZERO_BASED),
+            base: region.base,
+            len: region.len,
+        });
+        let window = self.windows.get_mut(&MemoryWindow::index_of(bind.rkey));
+        window
+            .ok_or(AccessError::UnknownKey)?
+            .bind(via, bind, target.as_ref())
+    }
+
+    fn invalidate(&mut self, via: Via, rkey: u32) -> Result<(), AccessError> {
+        // Of regions only those that a request registers can be invalidated (IBTA 10.6.3): verbs for
+        // programs have none.
+        let window = self.windows.get_mut(&MemoryWindow::index_of(rkey));
+        window.ok_or(AccessError::UnknownKey)?.invalidate(via, rkey)
     }
 }
 
@@ -344,6 +427,13 @@ mod tests {
         (table, pd, vec![0; 64])
     }
 
+    fn via(pd: Pd) -> Via {
+        Via {
+            pd: pd.id(),
+            qp: Qpn::new(7),
+        }
+    }
+
     fn register(table: &mut MemoryTable, pd: Pd, memory: &[u8], access: Access) -> MemoryRegion {
         let host = memory.as_ptr() as u64;
         table
@@ -363,7 +453,7 @@ mod tests {
             len: 9,
         };
         assert_eq!(
-            table.write_remote(pd.id(), range, &[1; 9]),
+            table.write_remote(via(pd), range, &[1; 9]),
             Err(AccessError::OutOfBounds)
         );
         let wrapped = RemoteRange {
@@ -372,7 +462,7 @@ mod tests {
             len: 8,
         };
         assert_eq!(
-            table.write_remote(pd.id(), wrapped, &[1; 8]),
+            table.write_remote(via(pd), wrapped, &[1; 8]),
             Err(AccessError::OutOfBounds)
         );
         assert!(memory.iter().all(|byte| *byte == 0));
@@ -389,11 +479,11 @@ mod tests {
             len: 1,
         };
         assert_eq!(
-            table.write_remote(pd.id(), range, &[1]),
+            table.write_remote(via(pd), range, &[1]),
             Err(AccessError::Denied)
         );
         assert_eq!(
-            table.write_remote(other.id(), range, &[1]),
+            table.write_remote(via(other), range, &[1]),
             Err(AccessError::WrongPd)
         );
         let guessed = RemoteRange {
@@ -401,7 +491,7 @@ mod tests {
             ..range
         };
         assert_eq!(
-            table.write_remote(pd.id(), guessed, &[1]),
+            table.write_remote(via(pd), guessed, &[1]),
             Err(AccessError::UnknownKey)
         );
         table.deregister(mr.lkey).unwrap();
@@ -439,7 +529,7 @@ mod tests {
             va: 10,
             len: 3,
         };
-        table.write_remote(pd.id(), range, b"abc").unwrap();
+        table.write_remote(via(pd), range, b"abc").unwrap();
         assert_eq!(&memory[10..13], b"abc");
     }
 
@@ -451,14 +541,14 @@ mod tests {
         let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
         let mr = table.register(pd, at, 8, at, access).unwrap();
         let add = AtomicOp::FetchAdd { add: 3 };
-        assert_eq!(table.atomic(pd.id(), mr.rkey, at, add), Ok(5));
+        assert_eq!(table.atomic(via(pd), mr.rkey, at, add), Ok(5));
         let swap = AtomicOp::CompareSwap {
             compare: 8,
             swap: 1,
         };
-        assert_eq!(table.atomic(pd.id(), mr.rkey, at, swap), Ok(8));
+        assert_eq!(table.atomic(via(pd), mr.rkey, at, swap), Ok(8));
         assert_eq!(
-            table.atomic(pd.id(), mr.rkey, at + 4, add),
+            table.atomic(via(pd), mr.rkey, at + 4, add),
             Err(AccessError::Misaligned)
         );
     }

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use urxe_proto::{Instant, QpStats};
+use urxe_proto::{Instant, QpStats, WindowType};
 use urxe_udp::{Interest, Socket, Waiter, wait_readable};
 use urxe_wire::Mtu;
 
@@ -18,9 +19,10 @@ use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
 use crate::idle;
 use crate::list::{DeviceInfo, GidEntry};
-use crate::memory::{Access, MemoryRegion, Pd};
+use crate::memory::{Access, MemoryRegion, Pd, WINDOWS_MAX};
 use crate::port::Ports;
 use crate::progress::Progress;
+use crate::srq::SrqTable;
 use crate::stat;
 use crate::table::QpTable;
 use crate::tap::{Taps, Wiring};
@@ -50,6 +52,18 @@ pub struct Limits {
     pub max_inline_bytes: u32,
     /// Bytes of a message.
     pub max_message_bytes: u32,
+    /// Shared receive queues.
+    pub max_srq: usize,
+    /// Requests of a shared receive queue.
+    pub max_srq_wr: u32,
+    /// XRC domains.
+    pub max_xrcd: usize,
+    /// Memory windows.
+    pub max_mw: usize,
+    /// Multicast groups.
+    pub max_mcast_grp: usize,
+    /// Queue pairs attached to a multicast group.
+    pub max_mcast_qp_attach: usize,
 }
 
 /// The limits of every device.
@@ -65,6 +79,12 @@ const LIMITS: Limits = Limits {
     max_rd_atomic: 128,
     max_inline_bytes: 1024,
     max_message_bytes: 1 << 30,
+    max_srq: SrqTable::capacity(),
+    max_srq_wr: 1 << 15,
+    max_xrcd: 1 << 16,
+    max_mw: WINDOWS_MAX,
+    max_mcast_grp: 1 << 10,
+    max_mcast_qp_attach: 1 << 8,
 };
 
 /// The state of a device's port.
@@ -120,6 +140,8 @@ pub struct Nic {
     progress: Progress,
     /// The sockets again, for waiting without the engine's lock.
     sockets: OnceLock<Vec<Arc<Socket>>>,
+    /// Grows with every socket that is added later, for a multicast group.
+    generation: AtomicU64,
     events: Arc<EventQueue>,
     /// What its sockets pass through.
     taps: Taps,
@@ -145,6 +167,7 @@ impl Nic {
             engine: Mutex::new(Engine::new(Arc::clone(&events))),
             progress: Progress::new()?,
             sockets: OnceLock::new(),
+            generation: AtomicU64::new(0),
             events,
             taps: Taps::new(wiring, &info.name)?,
         });
@@ -240,12 +263,28 @@ impl Nic {
     /// Ends a registration. No packet touches the memory afterwards.
     ///
     /// # Errors
-    /// [`Error::Gone`] if there is none with this key.
+    /// [`Error::Gone`] if there is none with this key, [`Error::Busy`] while memory windows are bound to it.
     pub fn deregister(&self, lkey: u32) -> Result<(), Error> {
         let mut engine = self.engine();
         engine.memory.deregister(lkey)?;
         engine.discard_outgoing();
         Ok(())
+    }
+
+    /// Makes a memory window and returns its remote key, which opens nothing until it is bound.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`], [`Error::Gone`].
+    pub fn alloc_window(&self, pd: Pd, kind: WindowType) -> Result<u32, Error> {
+        self.engine().memory.alloc_window(pd, kind)
+    }
+
+    /// Ends the memory window that `rkey` names with its upper 24 bits.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is none.
+    pub fn dealloc_window(&self, rkey: u32) -> Result<(), Error> {
+        self.engine().memory.dealloc_window(rkey)
     }
 
     /// Makes a completion channel.
@@ -326,7 +365,7 @@ impl Nic {
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                let ports = Ports::open(&self.info.gids, &self.taps)?;
+                let ports = Ports::open(&self.info.gids, self.info.ifindex, &self.taps)?;
                 log::info!(
                     "{}: UDP port {}",
                     self.info.name,
@@ -389,6 +428,17 @@ impl Nic {
         }
     }
 
+    /// Which sockets [`Self::watch`] would add: another number, others.
+    pub(crate) fn sockets_generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// A socket was added.
+    pub(crate) fn sockets_changed(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+        self.progress.wake();
+    }
+
     /// Adds all sockets to `waiter`.
     pub(crate) fn watch(&self, waiter: &Waiter) -> io::Result<()> {
         let engine = self.engine();
@@ -396,6 +446,9 @@ impl Nic {
             if let Some(socket) = &port.socket {
                 waiter.add(&socket.as_fd(), token as u64, Interest::READ)?;
             }
+        }
+        for group in &engine.groups {
+            waiter.add(&group.socket.as_fd(), u64::MAX - 1, Interest::READ)?;
         }
         Ok(())
     }
@@ -407,7 +460,8 @@ impl Nic {
             .ports()
             .iter()
             .filter_map(|port| port.socket.as_ref());
-        for socket in sockets {
+        let groups = engine.groups.iter().map(|group| &group.socket);
+        for socket in sockets.chain(groups) {
             waiter.remove(&socket.as_fd())?;
         }
         Ok(())

@@ -18,6 +18,7 @@ use urxe_wire::{
 };
 
 use crate::engine::Engine;
+use crate::receive::Origin;
 
 /// The queue pair for management (IBTA vol 1, 3.9).
 const GENERAL_SERVICES: Qpn = Qpn::new(1);
@@ -165,19 +166,21 @@ impl Engine {
     #[cold]
     pub(crate) fn answer_ping(
         &mut self,
-        port: usize,
-        source: SocketAddr,
+        origin: &Origin,
         packet: &Packet<'_>,
         datagram: &[u8],
     ) -> bool {
         let Some((METHOD_GET, transaction)) = read_mad(packet) else {
             return false;
         };
-        let Some(socket) = self.ports().get(port).and_then(|port| port.socket.as_ref()) else {
+        let Origin { source, local, .. } = *origin;
+        let port = self.ports().get(origin.port);
+        let Some(socket) = port.and_then(|port| port.socket.as_ref()) else {
             return false;
         };
-        let local = socket.local_address();
-        if !Flow::new(source, local).is_some_and(|flow| flow.verify(datagram, 0).is_good()) {
+        if !Flow::new(source, local)
+            .is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good())
+        {
             return false;
         }
         let answer = PingAnswer {

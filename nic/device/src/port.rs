@@ -5,9 +5,10 @@
 //! by a crash. A queue pair's number carries the slot, and so tells its peers the port.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use urxe_udp::Socket;
+use urxe_udp::{Options, Socket};
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
 
 use crate::error::Error;
@@ -35,27 +36,54 @@ pub(crate) struct Port {
 #[derive(Debug)]
 pub(crate) struct Ports {
     pub(crate) slot: u16,
+    /// Index of the network interface.
+    pub(crate) ifindex: u32,
     /// One per GID, in the order of the GID table.
     pub(crate) ports: Vec<Port>,
 }
 
 impl Ports {
     /// Binds the sockets.
-    pub(crate) fn open(gids: &[GidEntry], taps: &Taps) -> Result<Self, Error> {
+    pub(crate) fn open(gids: &[GidEntry], ifindex: u32, taps: &Taps) -> Result<Self, Error> {
+        let options = Options {
+            multicast_ifindex: Some(ifindex),
+            ..Options::default()
+        };
         for slot in 0..SLOTS {
-            if let Some(ports) = bind_all(gids, taps, ROCE_UDP_PORT + slot)? {
-                return Ok(Self { slot, ports });
+            if let Some(ports) = bind_all(gids, taps, ROCE_UDP_PORT + slot, &options)? {
+                return Ok(Self {
+                    slot,
+                    ifindex,
+                    ports,
+                });
             }
         }
         Err(Error::Exhausted("UDP port between 4791 and 5814"))
     }
+
+    /// The address of the socket at an index of the GID table.
+    pub(crate) fn local_address(&self, port: usize) -> Result<SocketAddr, Error> {
+        let wrong = || {
+            let last = self.ports.len() - 1;
+            Error::Invalid(format!("GID index {port}; this device has 0 to {last}"))
+        };
+        let gone = || Error::Invalid(format!("the address of GID index {port} is gone"));
+        let socket = &self.ports.get(port).ok_or_else(wrong)?.socket;
+        Ok(socket.as_ref().ok_or_else(gone)?.local_address())
+    }
 }
 
 /// Sockets for all addresses, or `None` if the port is taken on one of them.
-fn bind_all(gids: &[GidEntry], taps: &Taps, port: u16) -> Result<Option<Vec<Port>>, Error> {
+fn bind_all(
+    gids: &[GidEntry],
+    taps: &Taps,
+    port: u16,
+    options: &Options,
+) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
-        let socket = match taps.bind(entry.with_port(port)) {
+        let address = entry.with_port(port);
+        let socket = match taps.bind(options, |options| Socket::bind(address, options)) {
             Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,

@@ -108,6 +108,11 @@ impl Progress {
         }
     }
 
+    /// Makes the thread look at what it watches.
+    pub(crate) fn wake(&self) {
+        self.wakeup.signal();
+    }
+
     /// The earliest deadline of the engine is now `at`: the thread must not wait beyond it.
     pub(crate) fn note_deadline(&self, at: Option<Instant>) {
         let wakes_at_ns = self.wakes_at_ns.load(Ordering::Relaxed);
@@ -132,11 +137,20 @@ fn run(nic: &Weak<Nic>) {
     }
 }
 
+/// Waits for nothing but the wakeup.
+fn wakeup_waiter(nic: &Nic) -> io::Result<Waiter> {
+    let waiter = Waiter::new()?;
+    waiter.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
+    Ok(waiter)
+}
+
 struct Thread {
     /// The wakeup and, while the thread waits for packets, the sockets. Not while it sleeps: a socket that
     /// is in an epoll set costs every packet 200 ns, even if nobody waits (`urxe-udp`'s README).
     packets: Waiter,
     watches_sockets: bool,
+    /// Of the sockets that it watches ([`Nic::sockets_generation`]).
+    generation: u64,
     /// The wakeup alone.
     nothing: Waiter,
     rounds_seen: u64,
@@ -148,12 +162,11 @@ struct Thread {
 
 impl Thread {
     fn new(nic: &Arc<Nic>) -> io::Result<Self> {
-        let (packets, nothing) = (Waiter::new()?, Waiter::new()?);
-        packets.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
-        nothing.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
+        let (packets, nothing) = (wakeup_waiter(nic)?, wakeup_waiter(nic)?);
         Ok(Self {
             packets,
             watches_sockets: false,
+            generation: 0,
             nothing,
             rounds_seen: 0,
             look_again_ns: LOOK_AGAIN_NS,
@@ -176,7 +189,11 @@ impl Thread {
             return self.sleep(nic, is_blocked_in);
         }
         self.look_again_ns = LOOK_AGAIN_NS;
+        if self.watches_sockets && self.generation != nic.sockets_generation() {
+            self.unwatch(nic)?;
+        }
         if !std::mem::replace(&mut self.watches_sockets, true) {
+            self.generation = nic.sockets_generation();
             nic.watch(&self.packets)?;
         }
         let (received, deadline) = nic.run_waiting();
@@ -186,11 +203,22 @@ impl Thread {
         self.wait_for_packets(nic, deadline)
     }
 
+    /// Watches the sockets no longer. There may be others by now than those that it watches.
+    fn unwatch(&mut self, nic: &Nic) -> io::Result<()> {
+        if self.generation == nic.sockets_generation() {
+            nic.unwatch(&self.packets)?;
+        } else {
+            self.packets = wakeup_waiter(nic)?;
+        }
+        self.watches_sockets = false;
+        self.writable = None;
+        Ok(())
+    }
+
     fn sleep(&mut self, nic: &Nic, is_blocked_in: bool) -> io::Result<()> {
         let progress = nic.progress();
-        if std::mem::take(&mut self.watches_sockets) {
-            nic.unwatch(&self.packets)?;
-            self.writable = None;
+        if self.watches_sockets {
+            self.unwatch(nic)?;
         }
         self.look_again_ns = if is_blocked_in {
             (self.look_again_ns * 2).min(LOOK_AGAIN_BLOCKED_MAX_NS)

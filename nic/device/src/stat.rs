@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use urxe_proto::{QpState, QpStats, QueuePair};
-use urxe_wire::{ROCE_UDP_PORT, Transport};
+use urxe_proto::{QpState, QpStats, QpType, QueuePair};
+use urxe_wire::ROCE_UDP_PORT;
 
 use crate::engine::Engine;
 use crate::exit;
@@ -79,7 +79,7 @@ pub struct QpStat {
     pub lqpn: u32,
     /// The number of its peer; none before it has one, or where there is none.
     pub rqpn: Option<u32>,
-    /// `RC`, `UC`, `UD` or `XRC`.
+    /// `RC`, `UC`, `UD`, `XRC_INI` or `XRC_TGT`.
     pub r#type: String,
     /// `RESET`, `INIT`, `RTR`, `RTS`, `SQD`, `SQE` or `ERR`.
     pub state: String,
@@ -125,7 +125,7 @@ fn device_counters(stats: &DeviceStats) -> [Named; 15] {
 }
 
 /// The counters of a queue pair that also count for its device.
-fn transport_counters(stats: &QpStats) -> [Named; 10] {
+fn transport_counters(stats: &QpStats) -> [Named; 12] {
     [
         ("duplicate_request", stats.duplicate_request),
         ("out_of_sequence", stats.out_of_sequence),
@@ -133,7 +133,9 @@ fn transport_counters(stats: &QpStats) -> [Named; 10] {
         ("implied_nak_seq_err", stats.implied_nak_seq_err),
         ("local_ack_timeout_err", stats.local_ack_timeout_err),
         ("rnr_nak_retry_err", stats.rnr_nak_received),
-        ("out_of_buffer", stats.rnr_nak_sent),
+        ("out_of_buffer", stats.rnr_nak_sent + stats.out_of_buffer),
+        ("bad_qkey", stats.bad_qkey),
+        ("too_long", stats.too_long),
         ("early_retransmissions", stats.probes),
         ("ignored_responses", stats.ignored_responses),
         ("qp_dropped", stats.dropped),
@@ -142,7 +144,7 @@ fn transport_counters(stats: &QpStats) -> [Named; 10] {
 
 /// The counters of queue pairs that were destroyed.
 #[derive(Debug)]
-pub(crate) struct Departed([Named; 10]);
+pub(crate) struct Departed([Named; 12]);
 
 impl Default for Departed {
     fn default() -> Self {
@@ -236,11 +238,12 @@ fn qp_stat(engine: &Engine, slot: &Slot) -> QpStat {
 }
 
 const fn type_name(qp: &QueuePair) -> &'static str {
-    match qp.transport() {
-        Transport::Rc => "RC",
-        Transport::Uc => "UC",
-        Transport::Ud => "UD",
-        Transport::Xrc => "XRC",
+    match qp.config().qp_type {
+        QpType::Rc => "RC",
+        QpType::Uc => "UC",
+        QpType::Ud => "UD",
+        QpType::XrcInitiator => "XRC_INI",
+        QpType::XrcTarget => "XRC_TGT",
     }
 }
 

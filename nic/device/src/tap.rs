@@ -80,18 +80,22 @@ impl Taps {
         })
     }
 
-    /// Binds a socket to `address`, with what stands between it and the network.
-    pub(crate) fn bind(&self, address: SocketAddr) -> io::Result<Socket> {
+    /// The socket that `bind` makes, with what stands between it and the network. Every socket of a device
+    /// is made so.
+    pub(crate) fn bind(
+        &self,
+        options: &Options,
+        bind: impl FnOnce(&Options) -> io::Result<Socket>,
+    ) -> io::Result<Socket> {
         if self.capture.is_none() && self.impairment.is_none() && !self.traces {
-            return Socket::bind(address, &Options::default());
+            return bind(options);
         }
-        let options = Options {
+        let socket = bind(&Options {
             // The IPv4 ID of a datagram, and so its ICRC, depends on its place in a batch. If some of a
             // batch are lost, none of the others may have been in one.
-            gso: self.impairment.is_none(),
-            ..Options::default()
-        };
-        let socket = Socket::bind(address, &options)?;
+            gso: options.gso && self.impairment.is_none(),
+            ..*options
+        })?;
         let wire = Arc::new(Wire {
             local: socket.local_address(),
             socket: socket.duplicate()?,

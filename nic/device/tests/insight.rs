@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use urxe_device::{
     Access, AttrMask, Attributes, Capacity, Completion, Cq, DeviceInfo, Mtu, Nic, ProcessStat, Psn,
-    Qp, QpInit, QpState, RecvRequest, STAT_SCHEMA, STAT_SOCKET_PREFIX, SendData, SendOp,
-    SendRequest, Sge, Transport, WcStatus, Wiring,
+    Qp, QpInit, QpState, QpType, RecvRequest, STAT_SCHEMA, STAT_SOCKET_PREFIX, SendData, SendOp,
+    SendRequest, SendTarget, Sge, WcStatus, Wiring,
 };
 use urxe_wire::icrc::Flow;
 use urxe_wire::{Operation, Packet};
@@ -45,10 +45,12 @@ impl End {
         let pd = nic.alloc_pd();
         let cq = nic.create_cq(256, None, 0).unwrap();
         let init = QpInit {
-            pd,
-            send_cq: Arc::clone(&cq),
-            recv_cq: Arc::clone(&cq),
-            transport: Transport::Rc,
+            qp_type: QpType::Rc,
+            pd: Some(pd),
+            send_cq: Some(Arc::clone(&cq)),
+            recv_cq: Some(Arc::clone(&cq)),
+            srq: None,
+            xrcd: None,
             capacity: Capacity {
                 send_requests: 64,
                 recv_requests: 64,
@@ -129,6 +131,7 @@ impl End {
             signaled: true,
             solicited: false,
             fence: false,
+            target: SendTarget::Connection,
         };
         self.qp.poster().post(&request).unwrap();
     }

@@ -132,6 +132,8 @@ impl Registry {
                 event.element.qp = qp;
                 event.event_type = convert::qp_event(what);
             }
+            // No program can have made one yet.
+            AsyncEventKind::Srq(..) => return None,
             AsyncEventKind::CqOverrun(cookie) => {
                 let cq = *objects.queues.get(&cookie)?;
                 // SAFETY: registered, and so live while the map is locked.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use urxe_device::{Qp, QpInit, Transport};
+use urxe_device::{Qp, QpInit, QpType};
 
 use crate::abi::*;
 use crate::channel::Unacknowledged;
@@ -108,8 +108,8 @@ unsafe fn wanted(context: *mut ibv_context, attr: &ibv_qp_init_attr_ex) -> Outco
 /// # Safety
 /// The protection domain is ours, and the objects in `attr` are null or live.
 unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_qp> {
-    let transport = match attr.qp_type {
-        IBV_QPT_RC => Transport::Rc,
+    let qp_type = match attr.qp_type {
+        IBV_QPT_RC => QpType::Rc,
         IBV_QPT_UC => return refuse("an unreliable connected queue pair (UC)"),
         IBV_QPT_UD => return refuse("an unreliable datagram queue pair (UD)"),
         IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => return refuse("an XRC queue pair"),
@@ -137,10 +137,12 @@ unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_
         )
     };
     let init = QpInit {
-        pd: pd.pd,
-        send_cq: Arc::clone(&send_cq.cq),
-        recv_cq: Arc::clone(&recv_cq.cq),
-        transport,
+        qp_type,
+        pd: Some(pd.pd),
+        send_cq: Some(Arc::clone(&send_cq.cq)),
+        recv_cq: Some(Arc::clone(&recv_cq.cq)),
+        srq: None,
+        xrcd: None,
         capacity: convert::capacity(&attr.cap),
     };
     let qp = pd

@@ -16,6 +16,7 @@ mod gro;
 mod gso;
 mod interfaces;
 mod mmsg;
+mod multicast;
 mod pmtu;
 mod receive;
 mod send;
