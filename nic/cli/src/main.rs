@@ -1,7 +1,11 @@
 //! `urxe`: gives unmodified RDMA programs a RoCEv2 device over plain UDP sockets.
 mod devices;
 mod library;
+mod ping;
+mod processes;
+mod qp;
 mod run;
+mod stat;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,12 +32,37 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show the counters of running programs
+    ///
+    /// Of every process of yours (of all users' for root) that has urxe queue pairs, in this network
+    /// namespace. It does not stop or slow them.
+    Stat(stat::Stat),
+    /// Show the queue pairs of running programs, as `rdma resource show qp` does
+    Qp {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Find out whether RoCEv2 gets through to a host
+    #[command(after_help = PING_HELP)]
+    Ping(ping::Ping),
     /// Print a completion script for a shell
     Completions {
         /// The shell to complete for
         shell: clap_complete::Shell,
     },
 }
+
+/// What `urxe ping` can know, and what not.
+const PING_HELP: &str = "\
+What it tells:
+  urxe answers: the first urxe program with queue pairs at that address does (port 4791). Then round trip \
+and path MTU are measured with RoCEv2 packets.
+  no: the host or a router said that there is nothing (ICMP).
+  no answer: a RoCEv2 stack other than urxe, a firewall, or no host at all. Other stacks do not answer such \
+questions, which harm none of them.
+
+Exit status: 0 urxe answers, 1 no, 3 no answer.";
 
 /// Options of `urxe run`.
 #[derive(clap::Args)]
@@ -107,9 +136,18 @@ struct BadNetwork {
 }
 
 fn main() -> ExitCode {
+    // As other commands do, end quietly when the reader of a pipe has seen enough. Rust ignores the signal.
+    // SAFETY: the default action of a signal, set before there is another thread.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let outcome = match Cli::parse().command {
+        Command::Ping(options) => match ping::run(&options) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
         Command::Run(options) => run::run(&options),
         Command::Devices { json } => devices::print(json),
+        Command::Stat(options) => stat::print(&options),
+        Command::Qp { json } => qp::print(json),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "urxe", &mut std::io::stdout());
             Ok(())

@@ -12,6 +12,12 @@ pub(crate) fn remember(nic: &Arc<Nic>) {
     opened.push(Arc::downgrade(nic));
 }
 
+/// The opened devices.
+pub(crate) fn opened() -> Vec<Arc<Nic>> {
+    let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    opened.iter().filter_map(Weak::upgrade).collect()
+}
+
 /// Sends the acknowledgements that are still held back: the peer's requests were executed, and it must
 /// not take them for lost. Writes out captures. To be called when the process exits.
 pub fn at_exit() {

@@ -31,11 +31,13 @@ mod multicast;
 mod nic;
 mod odp;
 mod path;
+mod ping;
 mod port;
 mod progress;
 mod qp;
 mod receive;
 mod srq;
+mod stat;
 mod table;
 mod tap;
 mod timers;
@@ -53,9 +55,11 @@ pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
 pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
+pub use ping::{PingAnswer, PingQuestion};
 pub use qp::{Qp, QpInit, SendPoster};
 pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
-pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE};
+pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
+pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, Wiring};
 
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,

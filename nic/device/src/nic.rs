@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use urxe_proto::{Instant, QpStats, Sge, WindowType};
 use urxe_udp::{Interest, Socket, Waiter, wait_readable};
@@ -24,8 +25,9 @@ use crate::moderation::Moderated;
 use crate::port::Ports;
 use crate::progress::Progress;
 use crate::srq::SrqTable;
+use crate::stat;
 use crate::table::QpTable;
-use crate::tap::Taps;
+use crate::tap::{Taps, Wiring};
 
 /// How much a device holds. What bounds it is memory; the figures are what programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +132,8 @@ pub struct DeviceStats {
     pub rx_icrc_errors: u64,
     /// Congestion notifications.
     pub rx_cnp: u64,
+    /// Packets that a switch marked "congestion experienced".
+    pub rx_ecn_marked: u64,
 }
 
 /// An opened device. Queue pairs, completion queues and channels keep it alive; [`Self::close`] ends
@@ -152,12 +156,19 @@ pub struct Nic {
 }
 
 impl Nic {
+    /// Opens a device, as the process's environment asks for ([`Wiring::from_environment`]).
+    ///
+    /// # Errors
+    /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
+    pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+        Self::open_wired(info, &Wiring::from_environment()?)
+    }
+
     /// Opens a device.
     ///
     /// # Errors
-    /// When the process has no descriptors left, or its environment asks for a capture or a bad network that
-    /// cannot be had.
-    pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+    /// When the process has no descriptors left, or a capture file cannot be written.
+    pub fn open_wired(info: &DeviceInfo, wiring: &Wiring) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
             info: info.clone(),
@@ -169,7 +180,7 @@ impl Nic {
             events,
             device_memory: dm::Pool::default(),
             moderated: Moderated::default(),
-            taps: Taps::from_environment(&info.name)?,
+            taps: Taps::new(wiring, &info.name)?,
         });
         exit::remember(&nic);
         Ok(nic)
@@ -370,6 +381,20 @@ impl Nic {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The engine for a caller that can wait: it never makes the program wait for it, as one who queues up at the
+    /// lock would, unless there is no other way.
+    pub(crate) fn engine_patiently(&self) -> MutexGuard<'_, Engine> {
+        const ATTEMPTS: usize = 2_000;
+        const PAUSE: Duration = Duration::from_micros(50);
+        for _ in 0..ATTEMPTS {
+            if let Ok(engine) = self.engine.try_lock() {
+                return engine;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.engine()
+    }
+
     pub(crate) const fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -389,10 +414,18 @@ impl Nic {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
                 let ports = Ports::open(&self.gids(), self.info.ifindex, &self.taps)?;
+                log::info!(
+                    "{}: UDP port {}",
+                    self.info.name,
+                    urxe_wire::ROCE_UDP_PORT + ports.slot
+                );
                 self.note_sockets(&ports);
                 engine.sockets = Some(ports);
             }
         }
+        stat::serve().unwrap_or_else(|error| {
+            log::warn!("`urxe stat` will not see this process: {error}");
+        });
         Ok(self.progress.start(self)?)
     }
 

@@ -72,7 +72,8 @@ impl Ports {
                 continue;
             }
             let options = options(self.ifindex);
-            at.socket = address.and_then(|address| match taps.bind(address, &options) {
+            let bind = |address| taps.bind(&options, |options| Socket::bind(address, options));
+            at.socket = address.and_then(|address| match bind(address) {
                 Ok(socket) => Some(Arc::new(socket)),
                 Err(error) => {
                     log::warn!("cannot use {address}: {error}");
@@ -141,7 +142,9 @@ fn bind_all(
             });
             continue;
         }
-        let socket = match taps.bind(entry.with_port(port), &options(ifindex)) {
+        let address = entry.with_port(port);
+        let bound = taps.bind(&options(ifindex), |options| Socket::bind(address, options));
+        let socket = match bound {
             Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
@@ -29,25 +30,48 @@ pub(crate) struct Taps {
     traces: bool,
 }
 
-impl Taps {
-    /// What the process's environment asks for, for the device `name`.
+/// What is to stand between a device and the network. By default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wiring {
+    /// A capture file to append to. `%p` in its name stands for the process's number.
+    pub pcap: Option<PathBuf>,
+    /// How bad the network is.
+    pub impairment: Impairment,
+}
+
+impl Wiring {
+    /// What the process's environment asks for.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a variable that cannot be understood or a file that cannot be written.
-    pub(crate) fn from_environment(name: &str) -> Result<Self, Error> {
-        let path = std::env::var_os(PCAP_VARIABLE).filter(|path| !path.is_empty());
-        let capture = path.map(|path| {
-            Capture::open(path.as_ref(), name).map_err(|error| {
+    /// [`Error::Invalid`] for a variable that cannot be understood.
+    pub fn from_environment() -> Result<Self, Error> {
+        let impairment = std::env::var(IMPAIR_VARIABLE).unwrap_or_default();
+        Ok(Self {
+            pcap: std::env::var_os(PCAP_VARIABLE)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
+            impairment: impairment
+                .parse()
+                .map_err(|why| Error::Invalid(format!("{IMPAIR_VARIABLE}: {why}")))?,
+        })
+    }
+}
+
+impl Taps {
+    /// What `wiring` says, for the device `name`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the capture file cannot be written.
+    pub(crate) fn new(wiring: &Wiring, name: &str) -> Result<Self, Error> {
+        let capture = wiring.pcap.as_ref().map(|path| {
+            Capture::open(path, name).map_err(|error| {
                 Error::Invalid(format!(
-                    "{PCAP_VARIABLE}: cannot write {}: {error}",
+                    "cannot write the capture {}: {error}",
                     path.display()
                 ))
             })
         });
-        let impairment = std::env::var(IMPAIR_VARIABLE).unwrap_or_default();
-        let impairment: Impairment = impairment
-            .parse()
-            .map_err(|why| Error::Invalid(format!("{IMPAIR_VARIABLE}: {why}")))?;
+        let impairment = wiring.impairment;
         Ok(Self {
             capture: capture.transpose()?,
             impairment: (!impairment.is_none()).then(|| (impairment, Arc::default())),
@@ -56,18 +80,22 @@ impl Taps {
         })
     }
 
-    /// Binds a socket to `address`, with what stands between it and the network.
-    pub(crate) fn bind(&self, address: SocketAddr, options: &Options) -> io::Result<Socket> {
+    /// The socket that `bind` makes, with what stands between it and the network. Every socket of a device
+    /// is made so.
+    pub(crate) fn bind(
+        &self,
+        options: &Options,
+        bind: impl FnOnce(&Options) -> io::Result<Socket>,
+    ) -> io::Result<Socket> {
         if self.capture.is_none() && self.impairment.is_none() && !self.traces {
-            return Socket::bind(address, options);
+            return bind(options);
         }
-        let options = Options {
+        let socket = bind(&Options {
             // The IPv4 ID of a datagram, and so its ICRC, depends on its place in a batch. If some of a
             // batch are lost, none of the others may have been in one.
             gso: options.gso && self.impairment.is_none(),
             ..*options
-        };
-        let socket = Socket::bind(address, &options)?;
+        })?;
         let wire = Arc::new(Wire {
             local: socket.local_address(),
             socket: socket.duplicate()?,

@@ -1,5 +1,5 @@
 //! What a urxe device does not do: one table, EOPNOTSUPP in the verb's own convention, and one
-//! message per kind for who asks (`URXE_LOG=debug`).
+//! message per kind on stderr ([`report`]).
 //!
 //! Verbs of this table that take an object which cannot exist (modify an SRQ, free a device memory)
 //! stand here all the same: a program with a bug gets an error, not a crash.

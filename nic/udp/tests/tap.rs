@@ -9,11 +9,14 @@ use urxe_udp::{
     Options, Piece, RecvBatch, RecvBuffer, RecvMeta, SendError, Sent, Socket, Tap, Transmit,
 };
 
+/// What passed: which way, and the bytes.
+type Seen = Arc<Mutex<Vec<(&'static str, Vec<u8>)>>>;
+
 /// Keeps what passes, and lets half of every send out.
 #[derive(Debug)]
 struct Halving {
     wire: Socket,
-    seen: Arc<Mutex<Vec<(&'static str, Vec<u8>)>>>,
+    seen: Seen,
 }
 
 impl Tap for Halving {
@@ -34,8 +37,6 @@ impl Tap for Halving {
         self.seen.lock().unwrap().push(("in", bytes.to_vec()));
     }
 }
-
-type Seen = Arc<Mutex<Vec<(&'static str, Vec<u8>)>>>;
 
 fn tapped() -> (Socket, Seen) {
     let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
