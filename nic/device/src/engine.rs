@@ -13,6 +13,7 @@ use crate::multicast::Group;
 use crate::nic::DeviceStats;
 use crate::port::{Port, Ports};
 use crate::srq::SrqTable;
+use crate::stat;
 use crate::table::QpTable;
 use crate::timers::Timers;
 use crate::transmit::Outgoing;
@@ -32,6 +33,8 @@ pub(crate) struct Engine {
     pub(crate) memory: MemoryTable,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) stats: DeviceStats,
+    /// Counters of queue pairs that were destroyed.
+    pub(crate) departed: stat::Departed,
     pub(crate) buffer: Option<Box<RecvBuffer>>,
     /// Bound when the first queue pair is made: a program that only looks takes no slot.
     pub(crate) sockets: Option<Ports>,
@@ -59,6 +62,7 @@ impl Engine {
             memory: MemoryTable::default(),
             events,
             stats: DeviceStats::default(),
+            departed: stat::Departed::default(),
             buffer: Some(Box::new(RecvBuffer::new())),
             sockets: None,
             groups: Vec::new(),
@@ -120,6 +124,14 @@ impl Engine {
             slot.armed = None;
             if slot.qp.poll_retry_timeout().is_some_and(|at| at <= now) {
                 slot.qp.handle_timeout(now);
+                let (qp, stats) = (&slot.qp, slot.qp.stats());
+                log::debug!(
+                    "QP {}: no answer in time; {} early retransmissions and {} timeouts so far, now {:?}",
+                    qp.number().get(),
+                    stats.probes,
+                    stats.local_ack_timeout_err,
+                    qp.state()
+                );
                 if let Some(path) = &mut slot.path
                     && let Some(socket) = self
                         .sockets
@@ -164,6 +176,7 @@ impl Engine {
     pub(crate) fn remove(&mut self, index: u16) {
         if let Some(slot) = self.qps.remove(index) {
             self.timers.clear(index, slot.armed);
+            self.departed.add(slot.qp.stats());
             self.senders -= usize::from(slot.is_sender);
         }
     }

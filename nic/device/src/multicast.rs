@@ -46,7 +46,8 @@ impl Nic {
         }
         let ifindex = self.info().ifindex;
         let address = socket_address(gid, ifindex, ROCE_UDP_PORT);
-        let socket = Socket::bind_multicast(address, ifindex, &Options::default())?;
+        let bind = |options: &Options| Socket::bind_multicast(address, ifindex, options);
+        let socket = self.taps().bind(&Options::default(), bind)?;
         engine.groups.push(Group {
             gid,
             socket: Arc::new(socket),
@@ -100,7 +101,7 @@ impl Engine {
                         break;
                     }
                 };
-                self.stats.rx_batches += 1;
+                self.count_batch(&meta);
                 let mut origin = Origin {
                     port: usize::MAX,
                     local: socket.local_address(),

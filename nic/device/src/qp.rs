@@ -70,6 +70,12 @@ impl Nic {
         let slot = engine.sockets.as_ref().map_or(0, |sockets| sockets.slot);
         let local = engine.qps.fresh_local()?;
         let number = Qpn::new(u32::from(slot) << LOCAL_BITS | local);
+        log::debug!(
+            "{}: QP {} ({:?}) made",
+            self.info().name,
+            number.get(),
+            init.qp_type
+        );
         engine.use_objects(init)?;
         let config = QpConfig {
             number,
@@ -212,9 +218,8 @@ impl Engine {
 
     /// A datagram queue pair, which hears on all addresses, comes (1) or goes (-1).
     fn count_datagram_user(&mut self, change: i32) {
-        let sockets = self.sockets.iter_mut();
-        for port in sockets.flat_map(|sockets| &mut sockets.ports) {
-            port.users = port.users.saturating_add_signed(change);
+        if let Some(sockets) = &mut self.sockets {
+            sockets.count_datagram_user(change);
         }
     }
 }
@@ -256,7 +261,13 @@ impl Qp {
             None
         };
         let slot = self.slot(&mut engine)?;
+        let before = slot.qp.state();
         slot.qp.modify(wanted, mask)?;
+        log::debug!(
+            "QP {}: {before:?} to {:?}",
+            self.number.get(),
+            slot.qp.state()
+        );
         let is_reset = slot.qp.state() == QpState::Reset;
         if is_reset {
             for cq in [&self.init.send_cq, &self.init.recv_cq]
@@ -377,6 +388,7 @@ impl Qp {
         if self.slot(&mut engine).is_err() {
             return;
         }
+        log::debug!("QP {} destroyed", self.number.get());
         engine.mark_ready(self.index);
         engine.transmit(now(), AckMode::Flush);
         engine.discard_outgoing();

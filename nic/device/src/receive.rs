@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use urxe_proto::Instant;
-use urxe_udp::RecvBuffer;
+use urxe_udp::{RecvBuffer, RecvMeta};
 use urxe_wire::{Opcode, Packet};
 
 use crate::engine::Engine;
@@ -24,6 +24,10 @@ pub(crate) struct Origin {
     /// The IPv4 ID that it probably has.
     pub(crate) ip_id: u16,
 }
+
+/// The ECN field of the type of service, and its value where a queue was too long (RFC 3168, 5).
+const ECN_MASK: u8 = 0b11;
+const ECN_CONGESTION_EXPERIENCED: u8 = 0b11;
 
 impl Engine {
     /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are looked
@@ -62,7 +66,7 @@ impl Engine {
                     break;
                 }
             };
-            self.stats.rx_batches += 1;
+            self.count_batch(&meta);
             let mut origin = Origin {
                 port,
                 local,
@@ -82,6 +86,14 @@ impl Engine {
         count
     }
 
+    /// Counts what was received with one system call.
+    pub(crate) fn count_batch(&mut self, meta: &RecvMeta) {
+        self.stats.rx_batches += 1;
+        if meta.tos & ECN_MASK == ECN_CONGESTION_EXPERIENCED {
+            self.stats.rx_ecn_marked += meta.segments() as u64;
+        }
+    }
+
     fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) {
         let Ok(packet) = Packet::parse(datagram) else {
             self.stats.rx_malformed += 1;
@@ -92,7 +104,9 @@ impl Engine {
             return;
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
-            self.stats.rx_unknown_qp += 1;
+            if !self.answer_ping(origin, &packet, datagram) {
+                self.stats.rx_unknown_qp += 1;
+            }
             return;
         };
         let Some(slot) = self.qps.get_mut(index) else {

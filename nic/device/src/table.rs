@@ -58,11 +58,14 @@ impl Slot {
                 urxe_proto::QueueSide::Send => &self.send_cq,
                 urxe_proto::QueueSide::Recv => &self.recv_cq,
             };
-            if let Some(cq) = cq {
-                cq.push(completion);
+            if let Some(cq) = cq
+                && cq.push(completion).is_err()
+            {
+                self.qp.handle_cq_overrun();
             }
         }
         while let Some(event) = self.qp.poll_event() {
+            log::debug!("QP {}: {event:?}", self.qp.number().get());
             events.push(AsyncEventKind::Qp(self.qp.number(), event));
         }
     }
@@ -133,6 +136,11 @@ impl QpTable {
 
     pub(crate) fn get(&self, index: u16) -> Option<&Slot> {
         self.slots.get(usize::from(index))?.as_deref()
+    }
+
+    /// All queue pairs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().flatten().map(Box::as_ref)
     }
 
     /// The index of the queue pair with this number.

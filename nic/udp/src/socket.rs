@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{IPPROTO_IPV6, IPV6_V6ONLY, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, c_int};
 
 use crate::address::{Destination, RawAddress, canonical};
-use crate::{BusyPoll, Capabilities, buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt};
+use crate::{
+    BusyPoll, Capabilities, Tap, buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt,
+};
 
 /// What a socket should be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,7 @@ pub struct Socket {
     local: SocketAddr,
     receive_buffer_bytes: usize,
     send_buffer_bytes: usize,
+    pub(crate) tap: Option<Box<dyn Tap>>,
 }
 
 impl Socket {
@@ -143,7 +146,23 @@ impl Socket {
             local,
             receive_buffer_bytes,
             send_buffer_bytes,
+            tap: None,
             fd: owned,
+        })
+    }
+
+    /// The same socket of the kernel under another descriptor, without the tap. The address stays bound until both are
+    /// gone.
+    ///
+    /// # Errors
+    ///
+    /// EMFILE.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            gso: AtomicBool::new(self.gso.load(Ordering::Relaxed)),
+            tap: None,
+            ..*self
         })
     }
 

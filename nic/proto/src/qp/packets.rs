@@ -195,6 +195,15 @@ impl QueuePair {
         self.sender.flush(self.config.number, &mut self.out);
     }
 
+    /// A completion was lost because its queue was full: the queue pair cannot go on (IBTA 11.6.3,
+    /// a local work queue catastrophic error).
+    pub fn handle_cq_overrun(&mut self) {
+        if self.state() != QpState::Error {
+            self.out.events.push_back(QpEvent::Fatal);
+            self.enter_error();
+        }
+    }
+
     #[cold]
     pub(super) fn enter_error(&mut self) {
         self.attributes.state = QpState::Error;
