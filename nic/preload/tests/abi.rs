@@ -38,6 +38,12 @@ fn files_in_sysfs() {
 }
 
 #[test]
+fn processes_and_threads() {
+    common::run("processes");
+    common::run_with("processes", &["with ibv_fork_init"]);
+}
+
+#[test]
 fn every_transport() {
     common::run("transports");
 }
