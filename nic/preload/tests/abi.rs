@@ -38,6 +38,15 @@ fn files_in_sysfs() {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "dlsym is libc's on this architecture"
+)]
+fn libibverbs_may_be_opened_later() {
+    common::run("opened");
+}
+
+#[test]
 fn processes_and_threads() {
     common::run("processes");
     common::run_with("processes", &["with ibv_fork_init"]);
