@@ -20,6 +20,7 @@ mod engine;
 mod error;
 mod events;
 mod exit;
+mod fork;
 mod gid_table;
 mod idle;
 mod impair;
