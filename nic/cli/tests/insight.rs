@@ -400,10 +400,19 @@ fn ping_says_that_nothing_is_there() {
         # A neighbour that is believed to be there, and says nothing.
         ip neighbour add 198.51.100.2 lladdr 02:00:00:00:00:02 dev eth0
         status=0; urxe ping 198.51.100.2 --count 2 --timeout 50 >silent || status=$?; [ $status = 3 ]
-        echo '0 2147483647' >/proc/sys/net/ipv4/ping_group_range 2>/dev/null || exit 0
-        status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >down || status=$?; [ $status = 3 ]
+        if echo '0 2147483647' 2>/dev/null >/proc/sys/net/ipv4/ping_group_range; then
+            status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >down || status=$?; [ $status = 3 ]
+        fi
+        # Somebody else has the port to which other stacks answer.
+        python3 -c "$HOLDER" & holder=$!
+        until_true "a holder" sh -c 'ss -Hlun | grep -q 198.51.100.1:4791'
+        status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >deaf || status=$?; [ $status = 3 ]
+        kill $holder
     "#;
-    let Some(_) = script("urxe ping", &[], folder.path(), text) else {
+    const HOLDER: &str = "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); \
+                          s.bind(('198.51.100.1', 4791)); time.sleep(20)";
+    let text = &format!("HOLDER=\"{HOLDER}\"\n{text}");
+    let Some(_) = script("urxe ping", &["python3"], folder.path(), text) else {
         return;
     };
     let read = |file: &str| std::fs::read_to_string(folder.path().join(file));
@@ -414,9 +423,54 @@ fn ping_says_that_nothing_is_there() {
     );
     assert_eq!(json(folder.path(), "refused6.json")["verdict"], "refused");
     assert!(read("silent").unwrap().contains("UDP port 4791: no answer"));
+    assert!(read("deaf").unwrap().contains("could not be asked"));
     if let Ok(down) = read("down") {
         assert!(down.contains("does not answer ICMP echo either"), "{down}");
     }
+}
+
+/// A stack that is not urxe: it answers a SIDR_REQ (attribute 0x17 of class 7) as Linux does where nobody has the
+/// service, with a SIDR_REP (0x18) of status 1 to UDP port 4791, and drops all else.
+const OTHER_STACK: &str = r#"
+import socket
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.bind(("127.0.0.2", 4791))
+while True:
+    packet, (host, port) = s.recvfrom(9000)
+    packet = bytearray(packet)
+    mad = 12 + 8
+    if packet[0] != 0x64 or packet[mad + 1] != 7 or packet[mad + 17] != 0x17:
+        continue
+    packet[mad + 17] = 0x18
+    packet[mad + 28] = 1
+    s.sendto(packet, (host, 4791))
+"#;
+
+#[test]
+fn ping_finds_another_stack_by_its_connection_manager() {
+    let folder = folder();
+    std::fs::write(folder.path().join("other.py"), OTHER_STACK).unwrap();
+    let text = r#"
+        python3 other.py & other=$!
+        until_true "the other stack" sh -c 'ss -Hlun | grep -q 127.0.0.2:4791'
+        urxe ping 127.0.0.2 --timeout 200 --json >ping.json
+        urxe ping 127.0.0.2 --timeout 200 >ping
+        kill $other
+    "#;
+    let Some(_) = script("urxe ping", &["python3"], folder.path(), text) else {
+        return;
+    };
+    let ping = json(folder.path(), "ping.json");
+    assert_eq!(
+        (&ping["verdict"], &ping["answers"]),
+        (&"roce".into(), &5.into())
+    );
+    assert_eq!(ping["path_mtu_bytes"], Value::Null);
+    let text = std::fs::read_to_string(folder.path().join("ping")).unwrap();
+    assert!(
+        text.contains("connection manager of a RoCEv2 stack"),
+        "{text}"
+    );
 }
 
 #[test]
