@@ -144,7 +144,7 @@ pub struct Nic {
     generation: AtomicU64,
     events: Arc<EventQueue>,
     /// What its sockets pass through.
-    taps: Taps,
+    taps: Arc<Taps>,
 }
 
 impl Nic {
@@ -153,7 +153,7 @@ impl Nic {
     /// # Errors
     /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
-        Self::open_wired(info, &Wiring::from_environment()?)
+        Self::open_tapped(info, Taps::of_environment(&info.name)?)
     }
 
     /// Opens a device.
@@ -161,6 +161,10 @@ impl Nic {
     /// # Errors
     /// When the process has no descriptors left, or a capture file cannot be written.
     pub fn open_wired(info: &DeviceInfo, wiring: &Wiring) -> Result<Arc<Self>, Error> {
+        Self::open_tapped(info, Arc::new(Taps::new(wiring, &info.name)?))
+    }
+
+    fn open_tapped(info: &DeviceInfo, taps: Arc<Taps>) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
             info: info.clone(),
@@ -169,7 +173,7 @@ impl Nic {
             sockets: OnceLock::new(),
             generation: AtomicU64::new(0),
             events,
-            taps: Taps::new(wiring, &info.name)?,
+            taps,
         });
         exit::remember(&nic);
         Ok(nic)
@@ -352,7 +356,7 @@ impl Nic {
         &self.progress
     }
 
-    pub(crate) const fn taps(&self) -> &Taps {
+    pub(crate) fn taps(&self) -> &Taps {
         &self.taps
     }
 
