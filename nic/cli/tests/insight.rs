@@ -259,6 +259,11 @@ fn wireshark_reads_what_programs_sent() {
         start 18515 "--pcap server.%p" "--pcap both.pcapng" ib_read_bw -d urxe_lo -x 0 -n 20 -s 20000
         finish
         ls server.[0-9]*
+        # Both ends are processes of one program, which write one file.
+        urxe run --pcap tree.pcapng -- bash -c '
+            ib_write_bw -d urxe_lo -x 0 -n 100 -s 4096 >/dev/null &
+            until ss -Hltn | grep -q :18515; do sleep 0.05; done
+            ib_write_bw -d urxe_lo -x 0 -n 100 -s 4096 127.0.0.1 >/dev/null && wait'
         # Killed in the middle: what was written is whole.
         start 18515 "--pcap killed.pcapng" "" ib_write_bw -d urxe_lo -x 0 -D 20 -s 4096
         until_true "packets" test -s killed.pcapng
@@ -266,7 +271,7 @@ fn wireshark_reads_what_programs_sent() {
         urxe stat --json | sed -n 's/^ *"pid": \([0-9]*\),/\1/p' | xargs kill -9
         wait $client $server || true
         fields='-e frame.time_epoch -e frame.p2p_dir -e ip.src -e ip.id -e udp.length -e infiniband.bth.opcode -e infiniband.bth.psn'
-        for file in client both killed; do tshark -n -r $file.pcapng -T fields $fields >$file.fields; done
+        for file in client both tree killed; do tshark -n -r $file.pcapng -T fields $fields >$file.fields; done
         capinfos -tl client.pcapng
         tshark -n -r client.pcapng -o udp.check_checksum:TRUE -o ip.check_checksum:TRUE -z expert,warn -q >expert
     "#;
@@ -313,6 +318,26 @@ fn wireshark_reads_what_programs_sent() {
     }
     assert!(shown(&output).contains("server."), "{}", shown(&output));
     assert!(!opcodes("killed.fields").is_empty());
+    // What was received was sent, with the same headers.
+    let tree = read("tree.fields");
+    let passed = |direction: &str| {
+        let lines = tree
+            .lines()
+            .map(|line| line.split('\t').collect::<Vec<_>>());
+        let lines = lines.filter(|fields| fields[1] == direction);
+        let mut passed: Vec<_> = lines.map(|fields| fields[2..].join(" ")).collect();
+        passed.sort();
+        passed
+    };
+    let (sent, received) = (passed("0"), passed("1"));
+    // The last acknowledgement may find nobody.
+    let known = received
+        .iter()
+        .filter(|packet| sent.binary_search(packet).is_ok());
+    assert!(
+        received.len() >= 100 && known.count() == received.len(),
+        "{tree}"
+    );
     let expert = read("expert");
     assert!(!expert.to_lowercase().contains("checksum"), "{expert}");
 }
