@@ -25,6 +25,8 @@ const WINDOW_MAX_BYTES: usize = 1 << 20;
 
 /// See the module.
 pub(crate) struct Engine {
+    /// The network interface of the device.
+    pub(crate) link: u32,
     pub(crate) qps: QpTable,
     pub(crate) memory: MemoryTable,
     pub(crate) events: Arc<EventQueue>,
@@ -47,8 +49,9 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(events: Arc<EventQueue>) -> Self {
+    pub(crate) fn new(link: u32, events: Arc<EventQueue>) -> Self {
         Self {
+            link,
             qps: QpTable::new(),
             memory: MemoryTable::default(),
             events,

@@ -12,6 +12,7 @@
 
 mod channel;
 mod clock;
+mod cm;
 mod cq;
 mod engine;
 mod error;
@@ -30,6 +31,10 @@ mod timers;
 mod transmit;
 
 pub use channel::CompletionChannel;
+pub use cm::{
+    CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
+    ConnectionParam, DatagramParam, ReliableSender,
+};
 pub use cq::Cq;
 pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind};
@@ -39,6 +44,7 @@ pub use memory::{Access, MemoryRegion, Pd};
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use qp::{Qp, QpInit, SendPoster};
 
+pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError, PostError, QpEvent,
     QpState, QpStats, QueueSide, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus,

@@ -10,6 +10,7 @@ use urxe_wire::Mtu;
 
 use crate::channel::CompletionChannel;
 use crate::clock::now;
+use crate::cm;
 use crate::cq::Cq;
 use crate::engine::{AckMode, Engine};
 use crate::error::Error;
@@ -127,7 +128,7 @@ impl Nic {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
             info: info.clone(),
-            engine: Mutex::new(Engine::new(Arc::clone(&events))),
+            engine: Mutex::new(Engine::new(info.ifindex, Arc::clone(&events))),
             progress: Progress::new()?,
             sockets: OnceLock::new(),
             events,
@@ -140,6 +141,17 @@ impl Nic {
     pub fn close(&self) {
         self.flush_owed();
         self.progress.stop();
+        cm::released();
+    }
+
+    /// Whether it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.progress.is_stopped()
+    }
+
+    /// Its sockets, once they are bound.
+    pub(crate) fn sockets(&self) -> Option<&[Arc<Socket>]> {
+        self.sockets.get().map(Vec::as_slice)
     }
 
     // ---- what it is --------------------------------------------------------------------------
@@ -292,13 +304,24 @@ impl Nic {
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                let ports = Ports::open(&self.info.gids)?;
+                let ports = match cm::adopt(self, &self.info.gids) {
+                    Some(ports) => ports,
+                    None => Ports::open(&self.info.gids)?,
+                };
                 let sockets = ports.ports.iter().filter_map(|port| port.socket.clone());
                 self.sockets.get_or_init(|| sockets.collect());
                 engine.sockets = Some(ports);
             }
         }
         Ok(self.progress.start(self)?)
+    }
+
+    /// Takes in what came to sockets that no queue pair uses, for which a program that polls does not
+    /// look.
+    pub(crate) fn run_idle_sockets(&self) {
+        if let Ok(mut engine) = self.engine.try_lock() {
+            engine.receive_idle(now());
+        }
     }
 
     /// Whether the sockets are bound.
@@ -388,5 +411,11 @@ impl Nic {
             }
         }
         Ok(blocked)
+    }
+}
+
+impl Drop for Nic {
+    fn drop(&mut self) {
+        cm::released();
     }
 }

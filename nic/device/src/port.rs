@@ -15,7 +15,7 @@ use crate::list::GidEntry;
 use crate::table::LOCAL_BITS;
 
 /// Processes (more exactly: opened devices) per address.
-const SLOTS: u16 = 1 << 10;
+pub(crate) const SLOTS: u16 = 1 << 10;
 
 /// The UDP port on which a queue pair listens.
 pub(crate) fn udp_port(number: Qpn) -> u16 {
@@ -51,7 +51,7 @@ impl Ports {
 }
 
 /// Sockets for all addresses, or `None` if the port is taken on one of them.
-fn bind_all(gids: &[GidEntry], port: u16) -> Result<Option<Vec<Port>>, Error> {
+pub(crate) fn bind_all(gids: &[GidEntry], port: u16) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
         let socket = match Socket::bind(entry.with_port(port), &Options::default()) {

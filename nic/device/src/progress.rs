@@ -90,6 +90,11 @@ impl Progress {
         }
     }
 
+    /// Whether the thread was ended.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// The program ran a round itself.
     pub(crate) fn note_round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
@@ -205,6 +210,7 @@ impl Thread {
             self.nothing.wait(Some(self.look_again_ns))?;
         }
         progress.wakeup.disarm();
+        nic.run_idle_sockets();
         Ok(())
     }
 
@@ -270,7 +276,7 @@ fn ask_for_prompt_scheduling() {
 }
 
 /// Runs `work` with all signals blocked in the calling thread; threads made by it inherit that.
-fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are initialised by the calls before they are read.
     unsafe {
         let mut all = std::mem::zeroed();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use urxe_proto::Instant;
 use urxe_udp::RecvBuffer;
 use urxe_wire::icrc::Flow;
-use urxe_wire::{Opcode, Packet};
+use urxe_wire::{Opcode, Packet, Qpn};
 
 use crate::engine::Engine;
 use crate::table::Path;
@@ -30,6 +30,19 @@ impl Engine {
         }
         self.buffer = Some(buffer);
         count
+    }
+
+    /// Takes in what came to sockets that no queue pair uses.
+    pub(crate) fn receive_idle(&mut self, now: Instant) {
+        let Some(mut buffer) = self.buffer.take() else {
+            return;
+        };
+        for port in 0..self.ports().len() {
+            if self.ports()[port].users == 0 {
+                self.receive_from(port, &mut buffer, now);
+            }
+        }
+        self.buffer = Some(buffer);
     }
 
     fn receive_from(&mut self, port: usize, buffer: &mut RecvBuffer, now: Instant) -> usize {
@@ -78,7 +91,11 @@ impl Engine {
             return;
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
-            self.stats.rx_unknown_qp += 1;
+            if packet.header.bth.dest_qp == Qpn::GSI {
+                crate::cm::receive(self.link, local, source, ip_id, datagram, &packet);
+            } else {
+                self.stats.rx_unknown_qp += 1;
+            }
             return;
         };
         let Some(slot) = self.qps.get_mut(index) else {

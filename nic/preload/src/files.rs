@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
 use crate::next::{Next, c_name, call_next};
-use crate::sysfs;
+use crate::{cm_files, sysfs};
 
 /// The text behind `path` if it is a file of a device of ours (see [`sysfs::read`]). Cheap for all
 /// other paths: this runs on every open of the program.
@@ -69,6 +69,10 @@ macro_rules! opens {
             // SAFETY: by the caller's promise.
             if let Some(text) = unsafe { ours(path) } {
                 return MinusOne::raw(memory_file(text, flags));
+            }
+            // SAFETY: by the caller's promise.
+            if let Some(opened) = unsafe { cm_files::open(path, flags) } {
+                return MinusOne::raw(opened);
             }
             call_next!(
                 NEXT,

@@ -32,6 +32,9 @@
 
 mod abi;
 mod channel;
+mod cm;
+mod cm_abi;
+mod cm_files;
 mod context;
 mod convert;
 mod cq;
