@@ -12,14 +12,15 @@ pub(crate) fn remember(nic: &Arc<Nic>) {
     opened.push(Arc::downgrade(nic));
 }
 
-/// The devices that this process has open.
+/// The opened devices.
 pub(crate) fn opened() -> Vec<Arc<Nic>> {
     let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     opened.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Ends the connections of the process, and sends the acknowledgements that are still held back: the peer's requests were executed, and it must
-/// not take them for lost. To be called when the process exits.
+/// Ends the connections of the process, and sends the acknowledgements that are still held back: the
+/// peer's requests were executed, and it must not take them for lost. Writes out captures. To be called
+/// when the process exits.
 pub fn at_exit() {
     crate::cm::at_exit();
     // try_lock: a thread that was ended while it held the lock must not stop the exit.
@@ -28,5 +29,6 @@ pub fn at_exit() {
     };
     for nic in opened.iter().filter_map(Weak::upgrade) {
         nic.flush_owed();
+        nic.taps().flush();
     }
 }

@@ -5,6 +5,7 @@
 //! by a crash. A queue pair's number carries the slot, and so tells its peers the port.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use urxe_udp::{Options, Socket};
@@ -13,6 +14,7 @@ use urxe_wire::{Qpn, ROCE_UDP_PORT};
 use crate::error::Error;
 use crate::list::GidEntry;
 use crate::table::LOCAL_BITS;
+use crate::tap::Taps;
 
 /// Processes (more exactly: opened devices) per address.
 pub(crate) const SLOTS: u16 = 1 << 10;
@@ -34,27 +36,115 @@ pub(crate) struct Port {
 #[derive(Debug)]
 pub(crate) struct Ports {
     pub(crate) slot: u16,
+    /// Index of the network interface.
+    pub(crate) ifindex: u32,
     /// One per GID, in the order of the GID table.
     pub(crate) ports: Vec<Port>,
+    /// Queue pairs that use all of them.
+    datagram_users: u32,
+}
+
+/// How the sockets of interface `ifindex` are made.
+fn options(ifindex: u32) -> Options {
+    Options {
+        multicast_ifindex: Some(ifindex),
+        ..Options::default()
+    }
 }
 
 impl Ports {
+    /// Binds sockets for addresses that are new, and closes those of addresses that are gone.
+    pub(crate) fn follow(&mut self, gids: &[GidEntry], taps: &Taps) {
+        let port = ROCE_UDP_PORT + self.slot;
+        let missing = gids.len().saturating_sub(self.ports.len());
+        let users = self.datagram_users;
+        self.ports.extend((0..missing).map(|_| Port {
+            socket: None,
+            users,
+        }));
+        for (index, at) in self.ports.iter_mut().enumerate() {
+            let address = gids
+                .get(index)
+                .filter(|entry| entry.is_used())
+                .map(|entry| entry.with_port(port));
+            let bound = at.socket.as_ref().map(|socket| socket.local_address());
+            if address == bound {
+                continue;
+            }
+            let options = options(self.ifindex);
+            let bind = |address| taps.bind(&options, |options| Socket::bind(address, options));
+            at.socket = address.and_then(|address| match bind(address) {
+                Ok(socket) => Some(Arc::new(socket)),
+                Err(error) => {
+                    log::warn!("cannot use {address}: {error}");
+                    None
+                }
+            });
+        }
+    }
+
+    /// A queue pair that hears on all addresses comes (1) or goes (-1).
+    pub(crate) fn count_datagram_user(&mut self, change: i32) {
+        self.datagram_users = self.datagram_users.saturating_add_signed(change);
+        for port in &mut self.ports {
+            port.users = port.users.saturating_add_signed(change);
+        }
+    }
+
+    /// The sockets.
+    pub(crate) fn sockets(&self) -> Arc<[Arc<Socket>]> {
+        self.ports
+            .iter()
+            .filter_map(|port| port.socket.clone())
+            .collect()
+    }
+
     /// Binds the sockets.
-    pub(crate) fn open(gids: &[GidEntry]) -> Result<Self, Error> {
+    pub(crate) fn open(gids: &[GidEntry], ifindex: u32, taps: &Taps) -> Result<Self, Error> {
         for slot in 0..SLOTS {
-            if let Some(ports) = bind_all(gids, ROCE_UDP_PORT + slot)? {
-                return Ok(Self { slot, ports });
+            if let Some(ports) = bind_all(gids, ifindex, taps, ROCE_UDP_PORT + slot)? {
+                return Ok(Self {
+                    slot,
+                    ifindex,
+                    ports,
+                    datagram_users: 0,
+                });
             }
         }
         Err(Error::Exhausted("UDP port between 4791 and 5814"))
     }
+
+    /// The address of the socket at an index of the GID table.
+    pub(crate) fn local_address(&self, port: usize) -> Result<SocketAddr, Error> {
+        let wrong = || {
+            let count = self.ports.len();
+            Error::Invalid(format!("GID index {port}; this device has {count}, from 0"))
+        };
+        let gone = || Error::Invalid(format!("the address of GID index {port} is gone"));
+        let socket = &self.ports.get(port).ok_or_else(wrong)?.socket;
+        Ok(socket.as_ref().ok_or_else(gone)?.local_address())
+    }
 }
 
 /// Sockets for all addresses, or `None` if the port is taken on one of them.
-pub(crate) fn bind_all(gids: &[GidEntry], port: u16) -> Result<Option<Vec<Port>>, Error> {
+pub(crate) fn bind_all(
+    gids: &[GidEntry],
+    ifindex: u32,
+    taps: &Taps,
+    port: u16,
+) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
-        let socket = match Socket::bind(entry.with_port(port), &Options::default()) {
+        if !entry.is_used() {
+            ports.push(Port {
+                socket: None,
+                users: 0,
+            });
+            continue;
+        }
+        let address = entry.with_port(port);
+        let bound = taps.bind(&options(ifindex), |options| Socket::bind(address, options));
+        let socket = match bound {
             Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,

@@ -3,15 +3,31 @@
 use std::net::SocketAddr;
 
 use urxe_proto::Instant;
-use urxe_udp::RecvBuffer;
-use urxe_wire::icrc::Flow;
+use urxe_udp::{RecvBuffer, RecvMeta};
 use urxe_wire::{Opcode, Packet, Qpn};
 
 use crate::engine::Engine;
-use crate::table::Path;
+use crate::table::Receives;
 
 /// Batches read from one socket before the others get their turn.
-const BATCHES_PER_TURN: usize = 8;
+pub(crate) const BATCHES_PER_TURN: usize = 8;
+
+/// Where a datagram came from, and to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Index of the socket.
+    pub(crate) port: usize,
+    /// The address that it was sent to.
+    pub(crate) local: SocketAddr,
+    pub(crate) source: SocketAddr,
+    pub(crate) tos: u8,
+    /// The IPv4 ID that it probably has.
+    pub(crate) ip_id: u16,
+}
+
+/// The ECN field of the type of service, and its value where a queue was too long (RFC 3168, 5).
+const ECN_MASK: u8 = 0b11;
+const ECN_CONGESTION_EXPERIENCED: u8 = 0b11;
 
 impl Engine {
     /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are looked
@@ -27,6 +43,9 @@ impl Engine {
             if all || self.ports()[port].users > 0 {
                 count += self.receive_from(port, &mut buffer, now);
             }
+        }
+        if !self.groups.is_empty() {
+            count += self.receive_multicast(&mut buffer);
         }
         self.buffer = Some(buffer);
         count
@@ -60,28 +79,35 @@ impl Engine {
                     break;
                 }
             };
-            self.stats.rx_batches += 1;
-            for (index, segment) in buffer.segments(&meta).enumerate() {
+            self.count_batch(&meta);
+            let mut origin = Origin {
+                port,
+                local,
+                source: meta.source,
+                tos: meta.tos,
+                ip_id: 0,
+            };
+            for segment in buffer.segments(&meta) {
                 count += 1;
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += segment.len() as u64;
+                self.handle_datagram(now, &origin, segment);
                 // A batch that nobody cut apart has the IPv4 IDs 0, 1, 2, ... that its sender assumed.
-                let id = u16::try_from(index).unwrap_or(0);
-                self.handle_datagram(now, port, local, meta.source, id, segment);
+                origin.ip_id = origin.ip_id.wrapping_add(1);
             }
         }
         count
     }
 
-    fn handle_datagram(
-        &mut self,
-        now: Instant,
-        port: usize,
-        local: SocketAddr,
-        source: SocketAddr,
-        ip_id: u16,
-        datagram: &[u8],
-    ) {
+    /// Counts what was received with one system call.
+    pub(crate) fn count_batch(&mut self, meta: &RecvMeta) {
+        self.stats.rx_batches += 1;
+        if meta.tos & ECN_MASK == ECN_CONGESTION_EXPERIENCED {
+            self.stats.rx_ecn_marked += meta.segments() as u64;
+        }
+    }
+
+    fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) {
         let Ok(packet) = Packet::parse(datagram) else {
             self.stats.rx_malformed += 1;
             return;
@@ -91,8 +117,11 @@ impl Engine {
             return;
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
+            if self.answer_ping(origin, &packet, datagram) {
+                return;
+            }
             if packet.header.bth.dest_qp == Qpn::GSI {
-                crate::cm::receive(self.link, local, source, ip_id, datagram, &packet);
+                crate::cm::receive(self.link, origin, datagram, &packet);
             } else {
                 self.stats.rx_unknown_qp += 1;
             }
@@ -104,39 +133,22 @@ impl Engine {
         let Some(path) = slot
             .path
             .as_mut()
-            .filter(|path| path.is_from_peer(port, source))
+            .filter(|path| path.is_from_peer(origin.port, origin.source))
         else {
-            self.stats.rx_wrong_source += 1;
+            self.handle_unconnected(index, &packet, origin, datagram);
             return;
         };
-        if !path
-            .inbound_flow(source, local)
-            .is_some_and(|f| f.verify(datagram, ip_id).is_good())
-        {
+        if !path.verify(origin, datagram) {
             self.stats.rx_icrc_errors += 1;
             return;
         }
-        slot.qp.handle_packet(now, &packet, &mut self.memory);
+        if slot.receives == Receives::Own {
+            slot.qp.handle_packet(now, &packet, None, &mut self.memory);
+        } else {
+            self.srqs
+                .handle_packet(slot, now, &packet, &mut self.memory, &self.events);
+        }
         slot.deliver(&self.events);
         self.mark_ready(index);
-    }
-}
-
-impl Path {
-    /// Whether a packet that came to `port` from `source` comes from the queue pair's peer. The UDP
-    /// source port does not count: Linux rxe and hardware choose it freely.
-    fn is_from_peer(&self, port: usize, source: SocketAddr) -> bool {
-        self.port == port && self.destination.address().ip() == source.ip()
-    }
-
-    fn inbound_flow(&mut self, source: SocketAddr, local: SocketAddr) -> Option<&Flow> {
-        if self
-            .inbound
-            .as_ref()
-            .is_none_or(|(known, _)| *known != source)
-        {
-            self.inbound = Flow::new(source, local).map(|flow| (source, flow));
-        }
-        self.inbound.as_ref().map(|(_, flow)| flow)
     }
 }

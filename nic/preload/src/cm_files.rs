@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use urxe_device::CmFile;
 
 use crate::cm;
-use crate::errno::{Convention, Errno, MinusOne, Outcome};
+use crate::errno::{Errno, Outcome};
 use crate::next::{Next, call_next};
 
 const PATH: &CStr = c"/dev/infiniband/rdma_cm";
@@ -132,63 +132,23 @@ pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, count: usize) ->
     })
 }
 
-/// librdmacm makes sure that what it opened is a device: so it is.
-fn look_like_a_device(fd: RawFd, status: &mut libc::stat) {
-    let is_it = || {
-        let files = FILES.read();
-        let file = files.as_ref().and_then(|files| files.get(&fd));
-        file.is_some_and(|file| file.is((status.st_dev, status.st_ino)))
-    };
-    if may_be_ours(fd) && is_it() {
-        status.st_mode = libc::S_IFCHR | 0o666;
-        status.st_rdev = kernels_device();
+/// What `fstat` says of a descriptor of ours: librdmacm makes sure that what it opened is a device, so it
+/// is. Where the kernel has such a device, too, librdmacm may have asked for its number.
+pub(crate) fn status(fd: RawFd) -> Option<libc::stat> {
+    if !may_be_ours(fd) {
+        return None;
     }
-}
-
-/// The number of the kernel's own device, where there is one: librdmacm may have asked the kernel for it.
-fn kernels_device() -> libc::dev_t {
+    file(fd)?;
     // SAFETY: all zeros is a valid stat, the path is a string.
-    unsafe {
+    let kernels_device = unsafe {
         let mut status: libc::stat = std::mem::zeroed();
-        if libc::stat(PATH.as_ptr(), &raw mut status) == 0 {
-            status.st_rdev
-        } else {
-            0
-        }
-    }
-}
-
-/// Interposes functions that describe an open file. `fstat` came to libc's symbols with version 2.33, the
-/// others are what programs built before that call.
-macro_rules! fstats {
-    ($($name:ident ($($version:ident: $ty:ty)?);)*) => {$(
-        #[doc = concat!("`", stringify!($name), "` of libc.")]
-        ///
-        /// # Safety
-        /// As its manual page says.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name(
-            $($version: $ty,)? fd: c_int, status: *mut libc::stat
-        ) -> c_int {
-            static NEXT: Next = Next::libc(crate::next::c_name!(stringify!($name)));
-            let result = call_next!(
-                NEXT,
-                fn($($ty,)? c_int, *mut libc::stat) -> c_int,
-                $($version,)? fd, status
-            )
-            .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)));
-            if result == 0 && may_be_ours(fd) {
-                // SAFETY: the kernel has just filled it.
-                look_like_a_device(fd, unsafe { &mut *status });
-            }
-            result
-        }
-    )*};
-}
-
-fstats! {
-    fstat();
-    fstat64();
-    __fxstat(version: c_int);
-    __fxstat64(version: c_int);
+        let found = libc::stat(PATH.as_ptr(), &raw mut status) == 0;
+        found.then_some(status.st_rdev)
+    };
+    // SAFETY: as above.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    status.st_mode = libc::S_IFCHR | 0o666;
+    status.st_nlink = 1;
+    status.st_rdev = kernels_device.unwrap_or_default();
+    Some(status)
 }

@@ -37,7 +37,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
     // SAFETY: by the caller's promise.
     let info = unsafe { device::info(device) };
     let nic = Nic::open(&info).map_err(|error| {
-        log::warn!("cannot open {}: {error}", info.name);
+        log::error!("cannot open {}: {error}", info.name);
         convert::errno(&error)
     })?;
     flush_at_exit();

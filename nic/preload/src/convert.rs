@@ -74,6 +74,7 @@ pub(crate) fn status(status: WcStatus) -> ibv_wc_status {
         WcStatus::LocalQpOperation => IBV_WC_LOC_QP_OP_ERR,
         WcStatus::LocalProtection => IBV_WC_LOC_PROT_ERR,
         WcStatus::WrFlush => IBV_WC_WR_FLUSH_ERR,
+        WcStatus::MwBind => IBV_WC_MW_BIND_ERR,
         WcStatus::BadResponse => IBV_WC_BAD_RESP_ERR,
         WcStatus::LocalAccess => IBV_WC_LOC_ACCESS_ERR,
         WcStatus::RemoteInvalidRequest => IBV_WC_REM_INV_REQ_ERR,
@@ -91,6 +92,8 @@ fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
         CompletionKind::Read => IBV_WC_RDMA_READ,
         CompletionKind::CompareSwap => IBV_WC_COMP_SWAP,
         CompletionKind::FetchAdd => IBV_WC_FETCH_ADD,
+        CompletionKind::LocalInvalidate => IBV_WC_LOCAL_INV,
+        CompletionKind::BindWindow => IBV_WC_BIND_MW,
         CompletionKind::Recv => IBV_WC_RECV,
         CompletionKind::RecvWriteImm => IBV_WC_RECV_RDMA_WITH_IMM,
     }
@@ -124,6 +127,7 @@ pub(crate) fn qp_event(event: QpEvent) -> ibv_event_type {
         QpEvent::RequestError => IBV_EVENT_QP_REQ_ERR,
         QpEvent::AccessError => IBV_EVENT_QP_ACCESS_ERR,
         QpEvent::Fatal => IBV_EVENT_QP_FATAL,
+        QpEvent::LastWqeReached => IBV_EVENT_QP_LAST_WQE_REACHED,
     }
 }
 

@@ -7,7 +7,7 @@ use urxe_device::{AsyncEvent, AsyncEventKind};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
-use crate::{context, convert, cq, qp};
+use crate::{context, convert, cq, qp, query};
 
 /// The objects that events name, by what the device knows them by.
 #[derive(Default)]
@@ -132,6 +132,8 @@ impl Registry {
                 event.element.qp = qp;
                 event.event_type = convert::qp_event(what);
             }
+            // No program can have made one yet.
+            AsyncEventKind::Srq(..) => return None,
             AsyncEventKind::CqOverrun(cookie) => {
                 let cq = *objects.queues.get(&cookie)?;
                 // SAFETY: registered, and so live while the map is locked.
@@ -139,9 +141,19 @@ impl Registry {
                 event.element.cq = cq;
                 event.event_type = IBV_EVENT_CQ_ERR;
             }
+            AsyncEventKind::GidsChanged => put_port(&mut event, IBV_EVENT_GID_CHANGE),
+            AsyncEventKind::PortActive => put_port(&mut event, IBV_EVENT_PORT_ACTIVE),
+            AsyncEventKind::PortDown => put_port(&mut event, IBV_EVENT_PORT_ERR),
+            AsyncEventKind::DeviceRemoved => event.event_type = IBV_EVENT_DEVICE_FATAL,
         }
         Some(event)
     }
+}
+
+/// Makes an event one of the port.
+fn put_port(event: &mut ibv_async_event, kind: ibv_event_type) {
+    event.element.port_num = query::PORT.into();
+    event.event_type = kind;
 }
 
 /// `ibv_ack_async_event`.

@@ -20,7 +20,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain, Pointer};
 use crate::next::{Next, c_name, call_next};
-use crate::{channel, context, cq, device, events, gid, memory, qp, query, unsupported};
+use crate::{channel, context, cq, device, events, gid, memory, pd, qp, query, unsupported};
 
 /// Anything a verb takes as its first argument.
 trait Object: Copy {
@@ -119,8 +119,8 @@ verbs! {
     "IBVERBS_1.1" Plain<()>: ibv_ack_async_event(event: *mut ibv_async_event) = events::acknowledge;
 
     // Protection domains and memory.
-    "IBVERBS_1.1" Pointer<ibv_pd>: ibv_alloc_pd(context: *mut ibv_context) = memory::alloc_pd;
-    "IBVERBS_1.1" ErrnoCode: ibv_dealloc_pd(pd: *mut ibv_pd) = memory::dealloc_pd;
+    "IBVERBS_1.1" Pointer<ibv_pd>: ibv_alloc_pd(context: *mut ibv_context) = pd::alloc;
+    "IBVERBS_1.1" ErrnoCode: ibv_dealloc_pd(pd: *mut ibv_pd) = pd::dealloc;
     "IBVERBS_1.1" Pointer<ibv_mr>: ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) = memory::register;
     "IBVERBS_1.7" Pointer<ibv_mr>: ibv_reg_mr_iova(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_int) = memory::register_iova;
     "IBVERBS_1.8" Pointer<ibv_mr>: ibv_reg_mr_iova2(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_uint) = memory::register_iova2;

@@ -2,7 +2,9 @@
 use std::ffi::c_int;
 
 use arrayvec::ArrayVec;
-use urxe_device::{Immediate, RecvRequest, SendData, SendOp, SendPoster, SendRequest, Sge};
+use urxe_device::{
+    Immediate, RecvRequest, SendData, SendOp, SendPoster, SendRequest, SendTarget, Sge,
+};
 
 use crate::abi::*;
 use crate::convert;
@@ -86,6 +88,7 @@ unsafe fn send_one(poster: &mut SendPoster<'_>, signal_all: bool, wr: &ibv_send_
             signaled: signal_all || wr.send_flags & IBV_SEND_SIGNALED != 0,
             solicited: wr.send_flags & IBV_SEND_SOLICITED != 0,
             fence: wr.send_flags & IBV_SEND_FENCE != 0,
+            target: SendTarget::Connection,
         };
         poster.post(&request).map_err(convert::post_errno)
     };

@@ -3,14 +3,14 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use urxe_device::{Qp, QpInit, Transport};
+use urxe_device::{Qp, QpInit, QpType};
 
 use crate::abi::*;
 use crate::channel::Unacknowledged;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Handle;
 use crate::unsupported::refuse;
-use crate::{context, convert, cq, memory, qp_ex};
+use crate::{context, convert, cq, pd, qp_ex};
 
 /// What stands behind a queue pair.
 pub(crate) struct QpState {
@@ -108,8 +108,8 @@ unsafe fn wanted(context: *mut ibv_context, attr: &ibv_qp_init_attr_ex) -> Outco
 /// # Safety
 /// The protection domain is ours, and the objects in `attr` are null or live.
 unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_qp> {
-    let transport = match attr.qp_type {
-        IBV_QPT_RC => Transport::Rc,
+    let qp_type = match attr.qp_type {
+        IBV_QPT_RC => QpType::Rc,
         IBV_QPT_UC => return refuse("an unreliable connected queue pair (UC)"),
         IBV_QPT_UD => return refuse("an unreliable datagram queue pair (UD)"),
         IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => return refuse("an XRC queue pair"),
@@ -129,21 +129,23 @@ unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_
         }
     }
     // SAFETY: by the caller's promise; the queues are ours since their context is.
-    let (pd, send_cq, recv_cq) = unsafe {
+    let (domain, send_cq, recv_cq) = unsafe {
         (
-            memory::pd_state(wanted.pd),
+            pd::state(wanted.pd),
             cq::state(attr.send_cq),
             cq::state(attr.recv_cq),
         )
     };
     let init = QpInit {
-        pd: pd.pd,
-        send_cq: Arc::clone(&send_cq.cq),
-        recv_cq: Arc::clone(&recv_cq.cq),
-        transport,
+        qp_type,
+        pd: Some(domain.pd),
+        send_cq: Some(Arc::clone(&send_cq.cq)),
+        recv_cq: Some(Arc::clone(&recv_cq.cq)),
+        srq: None,
+        xrcd: None,
         capacity: convert::capacity(&attr.cap),
     };
-    let qp = pd
+    let qp = domain
         .nic
         .create_qp(&init)
         .map_err(|error| convert::errno(&error))?;
@@ -162,7 +164,7 @@ unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_
         qp_type: attr.qp_type,
         ..ibv_qp::default()
     };
-    for users in [&pd.users, &send_cq.users, &recv_cq.users] {
+    for users in [&domain.users, &send_cq.users, &recv_cq.users] {
         users.add();
     }
     let private = QpState {
@@ -282,7 +284,7 @@ pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> Outcome<()> {
             .forget_qp(state.qp.number().get());
         state.qp.destroy();
         state.events.wait_for_none();
-        memory::pd_state(public.pd).users.remove();
+        pd::state(public.pd).users.remove();
         cq::state(public.send_cq).users.remove();
         cq::state(public.recv_cq).users.remove();
         drop(QpHandle::take_back(qp.cast()));

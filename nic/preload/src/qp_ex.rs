@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use parking_lot::lock_api::GuardNoSend;
-use urxe_device::{Immediate, SendData, SendOp, SendRequest, Sge};
+use urxe_device::{Immediate, SendData, SendOp, SendRequest, SendTarget, Sge};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -113,6 +113,7 @@ impl Batch {
                 signaled: state.signal_all || pending.flags & IBV_SEND_SIGNALED != 0,
                 solicited: pending.flags & IBV_SEND_SOLICITED != 0,
                 fence: pending.flags & IBV_SEND_FENCE != 0,
+                target: SendTarget::Connection,
             };
             poster.post(&request).map_err(convert::post_errno)
         })

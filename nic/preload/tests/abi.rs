@@ -33,9 +33,24 @@ fn completion_channels() {
 }
 
 #[test]
+fn files_in_sysfs() {
+    common::run("files");
+}
+
+#[test]
+fn every_kind_of_memory() {
+    common::run("memory");
+}
+
+#[test]
+fn completion_queues() {
+    common::run("queues");
+}
+
+#[test]
 fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
     for name in [
-        "devices", "refusals", "rc", "extended", "failures", "events",
+        "devices", "refusals", "rc", "extended", "failures", "events", "memory", "queues", "files",
     ] {
         common::run_sanitized(name);
     }

@@ -147,7 +147,7 @@ impl Host {
             self.stats.no_qp += 1;
             return;
         };
-        qp.handle_packet(now, &packet, &mut self.memory);
+        qp.handle_packet(now, &packet, None, &mut self.memory);
         self.collect(now, packet.header.bth.dest_qp);
     }
 
@@ -201,7 +201,9 @@ impl Host {
         let flow = flow(self.address, qp.query().dest_gid.to_ip())?;
         loop {
             let pd = qp.pd();
-            let Transmit { header, payload } = qp.poll_transmit(now, mode, &self.memory)?;
+            let Transmit {
+                header, payload, ..
+            } = qp.poll_transmit(now, mode, &mut self.memory)?;
             let bytes = match payload {
                 Payload::Empty => Ok(Vec::new()),
                 Payload::Bytes(bytes) => Ok(bytes.to_vec()),
@@ -209,9 +211,9 @@ impl Host {
                     let mut bytes = vec![0; len as usize];
                     gather(&self.memory, pd, sges, offset, &mut bytes).map(|()| bytes)
                 }
-                Payload::Remote { rkey, va, len } => self
+                Payload::Remote { via, rkey, va, len } => self
                     .memory
-                    .read_remote(pd, RemoteRange { rkey, va, len })
+                    .read_remote(via, RemoteRange { rkey, va, len })
                     .map(<[u8]>::to_vec),
             };
             match bytes {
@@ -220,7 +222,7 @@ impl Host {
                     assert!(packet.is_some(), "a header that does not emit: {header:?}");
                     return packet;
                 }
-                Err(_) => qp.handle_memory_fault(),
+                Err(_) => qp.handle_memory_fault(&header.bth),
             }
         }
     }

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, Instant, ModifyError, PdId, PostError, QpState, QueuePair,
-    RecvRequest, SendRequest,
+    AttrMask, Attributes, Capacity, Instant, ModifyError, PdId, PostError, QpConfig, QpState,
+    QpType, QueuePair, RecvRequest, SendRequest,
 };
-use urxe_wire::{Gid, Mtu, Psn, Qpn, Transport};
+use urxe_wire::{Gid, Mtu, Psn, Qpn};
 
 use crate::event::{Event, EventQueue};
 use crate::fault::{Fate, Rule, decide};
@@ -176,8 +176,14 @@ impl World {
             let number = Qpn::new(self.next_qpn);
             // Numbers of one host are not dense, and differ from those of the others.
             self.next_qpn += 0x13;
-            self.host_mut(host)
-                .insert(QueuePair::new(number, pd, Transport::Rc, options.capacity));
+            self.host_mut(host).insert(QueuePair::new(QpConfig {
+                number,
+                pd,
+                qp_type: QpType::Rc,
+                capacity: options.capacity,
+                shares_receives: false,
+                port_mtu: Mtu::B4096,
+            }));
             QpHandle { host, number }
         });
         let [first, second] = ends;

@@ -25,11 +25,10 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::list::DeviceInfo;
 use crate::progress::with_signals_blocked;
+use crate::receive::{BATCHES_PER_TURN, Origin};
 
 /// How often to try whether port 4791 has become free, while requests or answers may come to it.
 const LOOK_FOR_PORT_NS: u64 = 250_000_000;
-/// Batches read from one socket before the others get their turn.
-const BATCHES_PER_TURN: usize = 8;
 
 /// A failure as the C interface knows it.
 pub(super) fn errno(code: i32) -> io::Error {
@@ -58,6 +57,8 @@ pub(super) struct Inner {
     pub(super) now_ns: u64,
     last_number: u32,
     last_file: u64,
+    /// When to try port 4791 again.
+    looks_at_ns: u64,
     /// When the thread wakes by itself.
     wakes_at_ns: u64,
     /// What the thread waits for has changed.
@@ -129,11 +130,6 @@ impl Agent {
         result
     }
 
-    /// Has the thread look at what it waits for again.
-    pub(super) fn poke(&self) {
-        self.wakeup.signal();
-    }
-
     fn run(&self) {
         let mut buffer = RecvBuffer::new();
         loop {
@@ -201,6 +197,7 @@ impl Inner {
             now_ns: 0,
             last_number: 0,
             last_file: 0,
+            looks_at_ns: 0,
             wakes_at_ns: 0,
             is_stale: false,
         }
@@ -298,11 +295,7 @@ impl Inner {
 
     /// Opens the door of a device if it is not; returns its slot.
     pub(super) fn open_door(&mut self, info: &DeviceInfo) -> io::Result<u16> {
-        if let Some(door) = self
-            .doors
-            .iter()
-            .find(|door| door.info.ifindex == info.ifindex)
-        {
+        if let Some(door) = self.door(info.ifindex) {
             return Ok(door.slot);
         }
         let door = Door::open(info).map_err(|error| match error {
@@ -315,8 +308,18 @@ impl Inner {
         Ok(slot)
     }
 
+    /// Opens the door of a device that the process has open and that has got a packet.
+    fn attach_door(&mut self, link: u32) {
+        if self.door(link).is_none()
+            && let Some(door) = Door::attach(link)
+        {
+            self.doors.push(door);
+            self.is_stale = true;
+        }
+    }
+
     pub(super) fn door(&mut self, link: u32) -> Option<&mut Door> {
-        self.doors.iter_mut().find(|door| door.info.ifindex == link)
+        self.doors.iter_mut().find(|door| door.link() == link)
     }
 
     // ---- what comes in -----------------------------------------------------------------------
@@ -387,14 +390,8 @@ impl Inner {
     fn turn(&mut self, buffer: &mut RecvBuffer) {
         self.drop_closed_files();
         for index in 0..self.doors.len() {
-            let (link, sockets) = {
-                let door = &self.doors[index];
-                (
-                    door.info.ifindex,
-                    door.unread().cloned().collect::<Vec<_>>(),
-                )
-            };
-            for socket in sockets {
+            let link = self.doors[index].link();
+            for socket in self.doors[index].front_sockets().to_vec() {
                 self.read(link, &socket, buffer);
             }
             while let Some(relayed) = self.doors[index].relay.as_ref().and_then(relay::receive) {
@@ -411,7 +408,8 @@ impl Inner {
                 self.incoming(relayed.path, &relayed.mad, None);
             }
         }
-        if self.wants_port() {
+        if self.wants_port() && self.now_ns >= self.looks_at_ns {
+            self.looks_at_ns = self.now_ns + LOOK_FOR_PORT_NS;
             for door in &mut self.doors {
                 door.try_to_hold();
             }
@@ -482,7 +480,7 @@ impl Inner {
         let mut polled = Vec::new();
         let mut sockets = Vec::new();
         for door in &self.doors {
-            for socket in door.unread() {
+            for socket in door.front_sockets() {
                 polled.push(poll_for(socket.as_raw_fd(), libc::POLLIN));
                 sockets.push(Arc::clone(socket));
             }
@@ -511,7 +509,9 @@ impl Inner {
             .manager
             .poll_timeout()
             .map(|at_ns| at_ns.saturating_sub(self.now_ns));
-        let look = self.wants_port().then_some(LOOK_FOR_PORT_NS);
+        let look = self
+            .wants_port()
+            .then(|| self.looks_at_ns.saturating_sub(self.now_ns));
         timer.into_iter().chain(look).min()
     }
 }
@@ -542,17 +542,11 @@ fn answered_id(message: &Message) -> u32 {
     }
 }
 
-/// A packet for QP 1 that an opened device got on `local`, with the engine's lock held.
+/// A packet for QP 1 that an opened device got, with the engine's lock held.
 #[cold]
-pub(crate) fn receive(
-    link: u32,
-    local: SocketAddr,
-    source: SocketAddr,
-    ip_id: u16,
-    datagram: &[u8],
-    packet: &Packet<'_>,
-) {
-    let Some(mad) = gsi::mad(source, local, ip_id, datagram, packet) else {
+pub(crate) fn receive(link: u32, origin: &Origin, datagram: &[u8], packet: &Packet<'_>) {
+    let (local, source) = (origin.local, origin.source);
+    let Some(mad) = gsi::mad(source, local, origin.ip_id, datagram, packet) else {
         return;
     };
     let Ok(agent) = Agent::get() else {
@@ -560,14 +554,7 @@ pub(crate) fn receive(
     };
     agent.with(|inner| {
         // A process that knows nothing of connections still passes on what is for others.
-        let info = inner
-            .devices()
-            .iter()
-            .find(|info| info.ifindex == link)
-            .cloned();
-        if let Some(info) = info {
-            let _ = inner.open_door(&info);
-        }
+        inner.attach_door(link);
         inner.incoming(path(link, local, source), mad, Some(local.port()));
     });
 }

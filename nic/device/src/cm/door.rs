@@ -1,13 +1,13 @@
-//! Where management datagrams of a device go out and come in: the sockets of a slot.
+//! Where management datagrams of a device go out and come in: an opened device of the process, so that
+//! a peer finds its queue pairs and its management on one port.
 //!
-//! They are the same sockets that an opened device of the process uses for its queue pairs, so that a
-//! peer finds both on one port. Whoever comes first binds them: if a program listens before it has queue
-//! pairs, the device that it opens later takes them over ([`Door::adopt`]), and reads them as long as it
-//! is open.
+//! Whoever comes first opens the device. If the program has, that one is used; if management is first
+//! (a program listens before it has queue pairs), the program gets management's when it opens the device
+//! ([`Door::claim`]). When the program closes it, management keeps it.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use urxe_cm::{MAD_LEN, Transmit};
 use urxe_udp::{Destination, Piece, Socket, Transmit as UdpTransmit};
@@ -16,106 +16,98 @@ use urxe_wire::{Gid, ROCE_UDP_PORT};
 use super::{gsi, relay};
 use crate::error::Error;
 use crate::exit;
-use crate::list::{DeviceInfo, GidEntry, socket_address};
+use crate::list::{DeviceInfo, socket_address};
 use crate::nic::Nic;
-use crate::port::{Port, Ports};
+use crate::tap::Wiring;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Door {
-    pub(super) info: DeviceInfo,
+    nic: Arc<Nic>,
+    /// The program uses the device, too.
+    is_claimed: bool,
     /// What its communication IDs begin with.
     pub(super) slot: u16,
-    sockets: Vec<Arc<Socket>>,
-    /// The opened device that reads the sockets.
-    reader: Weak<Nic>,
     /// Where the holder of port 4791 passes on what is for this slot.
     pub(super) relay: Option<UnixDatagram>,
     /// Port 4791, taken over from a process that ended. Sockets to receive from only.
-    pub(super) front: Option<Front>,
+    front: Option<Front>,
     psn: u32,
 }
 
 /// See [`Door::front`].
 #[derive(Debug)]
-pub(super) struct Front {
-    pub(super) sockets: Vec<Arc<Socket>>,
+struct Front {
+    sockets: Vec<Arc<Socket>>,
     /// Passes on from here.
-    pub(super) relay: Option<UnixDatagram>,
-}
-
-fn bound(ports: &Ports) -> Vec<Arc<Socket>> {
-    ports
-        .ports
-        .iter()
-        .filter_map(|port| port.socket.clone())
-        .collect()
+    relay: Option<UnixDatagram>,
 }
 
 impl Door {
-    /// Opens the door of a device: with the sockets of one that the process has opened, if there is one.
+    /// Opens the door of a device.
     ///
     /// # Errors
     /// When no slot is free, or the device has lost its addresses.
     pub(super) fn open(info: &DeviceInfo) -> Result<Self, Error> {
-        let opened = exit::opened().into_iter().find_map(|nic| {
-            let sockets = nic.sockets()?.to_vec();
-            let is_it = nic.info().ifindex == info.ifindex && !nic.is_closed();
-            is_it.then(|| (Arc::downgrade(&nic), sockets))
-        });
-        let (reader, sockets) = match opened {
-            Some(opened) => opened,
-            None => (Weak::new(), bound(&Ports::open(&info.gids)?)),
+        let (nic, is_claimed) = match opened(info.ifindex) {
+            Some(nic) => (nic, true),
+            None => (Nic::open_wired(info, &Wiring::from_environment()?)?, false),
         };
-        let port = sockets
-            .first()
-            .map_or(ROCE_UDP_PORT, |socket| socket.local_address().port());
-        let slot = port.wrapping_sub(ROCE_UDP_PORT);
-        Ok(Self {
-            info: info.clone(),
+        // Takes the engine's lock. That is in order: nobody who holds it can come here for this device
+        // before it has started and so gets packets.
+        if nic.sockets().is_empty() {
+            nic.start()?;
+        }
+        Ok(Self::of(nic, is_claimed))
+    }
+
+    /// The door of a device that the process has open.
+    pub(super) fn attach(link: u32) -> Option<Self> {
+        opened(link)
+            .filter(|nic| !nic.sockets().is_empty())
+            .map(|nic| Self::of(nic, true))
+    }
+
+    fn of(nic: Arc<Nic>, is_claimed: bool) -> Self {
+        let slot = nic.sockets().first().map_or(0, |socket| {
+            socket.local_address().port().wrapping_sub(ROCE_UDP_PORT)
+        });
+        Self {
+            relay: relay::bind_process(nic.info().ifindex, slot).ok(),
+            nic,
+            is_claimed,
             slot,
-            sockets,
-            reader,
-            relay: relay::bind_process(info.ifindex, slot).ok(),
             front: None,
             psn: 0,
-        })
+        }
     }
 
-    /// The sockets, for a device that the process opens now, which will read them.
-    pub(super) fn adopt(&mut self, nic: &Arc<Nic>, gids: &[GidEntry]) -> Option<Ports> {
-        if self.has_reader() || self.info.gids != gids {
+    /// The number of its network interface.
+    pub(super) fn link(&self) -> u32 {
+        self.nic.info().ifindex
+    }
+
+    /// The device, for a program that opens it, unless another one has it.
+    pub(super) fn claim(&mut self, info: &DeviceInfo) -> Option<Arc<Nic>> {
+        if self.is_claimed || self.nic.info().name != info.name {
             return None;
         }
-        self.reader = Arc::downgrade(nic);
-        let socket_of = |entry: &GidEntry| self.socket(entry.gid).cloned();
-        let ports = gids
-            .iter()
-            .map(|entry| Port {
-                socket: socket_of(entry),
-                users: 0,
-            })
-            .collect();
-        Some(Ports {
-            slot: self.slot,
-            ports,
-        })
+        self.is_claimed = true;
+        Some(Arc::clone(&self.nic))
     }
 
-    /// Whether an opened device reads the sockets.
-    pub(super) fn has_reader(&self) -> bool {
-        self.reader.upgrade().is_some_and(|nic| !nic.is_closed())
+    /// The program is done with `nic`: whether that is the one of this door, which goes on.
+    pub(super) fn take_back(&mut self, nic: &Nic) -> bool {
+        let is_it = std::ptr::eq(Arc::as_ptr(&self.nic), nic);
+        if is_it {
+            self.is_claimed = false;
+        }
+        is_it
     }
 
-    /// The sockets that nobody else reads.
-    pub(super) fn unread(&self) -> impl Iterator<Item = &Arc<Socket>> {
-        let own = if self.has_reader() {
-            &[][..]
-        } else {
-            &self.sockets
-        };
-        let front = self.front.as_ref().map_or(&[][..], |front| &front.sockets);
-        own.iter().chain(front)
+    /// Sockets of port 4791 that was taken over, which nobody else reads.
+    pub(super) fn front_sockets(&self) -> &[Arc<Socket>] {
+        self.front.as_ref().map_or(&[], |front| &front.sockets)
     }
 
     /// Whether port 4791 is this process's.
@@ -133,30 +125,23 @@ impl Door {
 
     /// Takes port 4791 over if it is free.
     pub(super) fn try_to_hold(&mut self) {
-        if !self.is_holder()
-            && let Ok(Some(ports)) = crate::port::bind_all(&self.info.gids, ROCE_UDP_PORT)
-        {
-            let sockets = ports
-                .iter()
-                .filter_map(|port| port.socket.clone())
-                .collect();
-            let relay = relay::bind_process(self.info.ifindex, 0).ok();
+        if self.is_holder() {
+            return;
+        }
+        let (gids, taps) = (self.nic.gids(), self.nic.taps());
+        if let Ok(Some(ports)) = crate::port::bind_all(&gids, self.link(), taps, ROCE_UDP_PORT) {
+            let sockets = ports.into_iter().filter_map(|port| port.socket).collect();
+            let relay = relay::bind_process(self.link(), 0).ok();
             self.front = Some(Front { sockets, relay });
         }
-    }
-
-    fn socket(&self, local: Gid) -> Option<&Arc<Socket>> {
-        let ip = local.to_ip();
-        self.sockets
-            .iter()
-            .find(|socket| socket.local_address().ip() == ip)
     }
 
     /// Sends a datagram. What cannot be sent is lost: it will be repeated.
     pub(super) fn send(&mut self, transmit: &Transmit) {
         let path = &transmit.path;
-        let to = socket_address(path.remote, self.info.ifindex, path.port);
-        let Some(socket) = self.socket(path.local) else {
+        let to = socket_address(path.remote, self.link(), path.port);
+        let sockets = self.nic.sockets();
+        let Some(socket) = socket_of(&sockets, path.local) else {
             return;
         };
         let destination = Destination::new(to);
@@ -173,6 +158,18 @@ impl Door {
             self.psn = self.psn.wrapping_add(1);
         }
     }
+}
+
+/// The first device that the process has open on an interface.
+fn opened(link: u32) -> Option<Arc<Nic>> {
+    exit::opened()
+        .into_iter()
+        .find(|nic| nic.info().ifindex == link && !nic.is_closed())
+}
+
+fn socket_of(sockets: &[Arc<Socket>], local: Gid) -> Option<&Arc<Socket>> {
+    let ip = local.to_ip();
+    sockets.iter().find(|socket| socket.local_address().ip() == ip)
 }
 
 /// Where a peer that sends from `source` wants its answers: to that port, if it is one of a slot, else

@@ -21,9 +21,8 @@ use std::sync::Arc;
 use urxe_cm::PortSpace;
 use urxe_proto::QpState;
 
-use crate::list::GidEntry;
+use crate::list::DeviceInfo;
 use crate::nic::Nic;
-use crate::port::Ports;
 pub(crate) use agent::receive;
 use agent::{Agent, Inner, errno};
 use files::EventFile;
@@ -79,12 +78,6 @@ impl CmFile {
     #[must_use]
     pub fn is_current(&self) -> bool {
         EventFile::identity(self.fd) == Some(self.identity)
-    }
-
-    /// Whether a descriptor's device and inode, as `fstat` tells them, are those of this file.
-    #[must_use]
-    pub fn is(&self, device_and_inode: (u64, u64)) -> bool {
-        self.identity == device_and_inode
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> io::Result<T>) -> io::Result<T> {
@@ -386,18 +379,19 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The sockets that a device that is being opened shall use, if the process has some for it already.
-pub(crate) fn adopt(nic: &Arc<Nic>, gids: &[GidEntry]) -> Option<Ports> {
-    let agent = Agent::existing()?;
-    let link = nic.info().ifindex;
-    agent.with(|inner| inner.door(link)?.adopt(nic, gids))
+/// The device `info`, if communication management has it open and no program uses it.
+pub(crate) fn claim(info: &DeviceInfo) -> Option<Arc<Nic>> {
+    Agent::existing()?.with(|inner| inner.door(info.ifindex)?.claim(info))
 }
 
-/// A device was closed: its sockets may be nobody's now.
-pub(crate) fn released() {
-    if let Some(agent) = Agent::existing() {
-        agent.poke();
-    }
+/// A program is done with a device: whether communication management goes on with it.
+pub(crate) fn keeps(nic: &Nic) -> bool {
+    Agent::existing().is_some_and(|agent| {
+        agent.with(|inner| {
+            let door = inner.door(nic.info().ifindex);
+            door.is_some_and(|door| door.take_back(nic))
+        })
+    })
 }
 
 /// Tells peers that the connections of a process that ends are over.

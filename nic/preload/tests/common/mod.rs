@@ -70,6 +70,11 @@ pub(crate) fn shown(output: &Output) -> String {
     )
 }
 
+/// Compiles a C program that runs in circumstances of its own.
+pub(crate) fn build(name: &str) -> PathBuf {
+    compile(name, name, &[])
+}
+
 /// Compiles and runs a C program, which checks for itself.
 pub(crate) fn run(name: &str) {
     let output = preloaded(compile(name, name, &[])).output().unwrap();

@@ -1,7 +1,9 @@
 //! Runs the program of one direction of a connection: posts its requests on one side and receives on
 //! the other, and holds every completion and every byte against the model.
 
-use urxe_proto::{Instant, PdId, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus};
+use urxe_proto::{
+    Instant, PdId, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
+};
 use urxe_sim::{QpHandle, Random, Rights, World};
 use urxe_wire::Immediate;
 
@@ -260,6 +262,7 @@ impl Driver {
             signaled: op.signaled,
             solicited: op.solicited,
             fence: op.fence,
+            target: SendTarget::Connection,
         };
         let posted = world.post_send(self.requester, &request).is_ok();
         self.posted += usize::from(posted);

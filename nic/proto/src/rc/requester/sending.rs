@@ -1,23 +1,27 @@
 //! What a requester sends: requests in the order of posting, as far as the window and the timers allow.
 
-use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth};
+use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth, Transport, XrcEth};
 
-use super::super::connection::Connection;
-use super::super::send_queue::{Position, Wqe};
 use super::{Requester, distance};
-use crate::memory::{LocalAccess, Memory};
+use crate::connection::Connection;
+use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::qp::Outbox;
+use crate::send_queue::{Position, Wqe};
 use crate::time::Instant;
 use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 
 /// An acknowledgement is asked for at least once in this many packets.
 const ACK_INTERVAL_MAX: u32 = 32;
+
 /// The next packet, before its payload is borrowed from the queue.
+#[derive(Clone, Debug)]
 pub(crate) struct Planned {
-    position: Position,
-    header: Header,
-    offset: u32,
-    len: u32,
+    pub(crate) position: Position,
+    pub(crate) header: Header,
+    /// Bytes of the message before the packet's own.
+    pub(crate) offset: u32,
+    /// Bytes of its payload.
+    pub(crate) len: u32,
 }
 
 impl Requester {
@@ -28,7 +32,7 @@ impl Requester {
         now: Instant,
         connection: &Connection,
         may_start: bool,
-        memory: &M,
+        memory: &mut M,
         out: &mut Outbox,
     ) -> Option<Planned> {
         if self.rnr_until.is_some_and(|until| until > now) {
@@ -38,7 +42,7 @@ impl Requester {
         loop {
             let position = self.cursor_wqe;
             let wqe = self.queue.get(position)?;
-            if !wqe.is_started() {
+            if !wqe.is_started {
                 if !may_start || (wqe.fence && self.fetch_before(position)) {
                     return None;
                 }
@@ -47,6 +51,9 @@ impl Requester {
             }
             let offset = distance(self.cursor, wqe.first);
             if offset < wqe.packets {
+                if self.faulty == Some(position) {
+                    return None;
+                }
                 let fetch = wqe.op.is_fetch();
                 return if fetch {
                     self.plan_fetch(now, connection, position, offset)
@@ -67,6 +74,7 @@ impl Requester {
                 wqe.payload(planned.offset, planned.len)
             });
         Transmit {
+            address: None,
             header: planned.header,
             payload,
         }
@@ -87,12 +95,15 @@ impl Requester {
         &mut self,
         position: Position,
         connection: &Connection,
-        memory: &M,
+        memory: &mut M,
         out: &mut Outbox,
     ) -> Option<()> {
         let next = self.next;
         let is_front = position == self.queue.front_position();
         let wqe = self.queue.get_mut(position)?;
+        if wqe.op.is_local() {
+            return self.carry_out(position, connection, memory, out);
+        }
         let access = if wqe.op.is_fetch() {
             LocalAccess::Write
         } else {
@@ -110,6 +121,30 @@ impl Requester {
         }
         wqe.start(next, connection.mtu_bytes);
         self.next = wqe.end();
+        Some(())
+    }
+
+    /// Carries out a request that concerns this host alone, when its turn to be sent comes (IBTA
+    /// 10.8.3): requests before it may be on their way, those after it meet its effect.
+    #[cold]
+    fn carry_out<M: Memory>(
+        &mut self,
+        position: Position,
+        connection: &Connection,
+        memory: &mut M,
+        out: &mut Outbox,
+    ) -> Option<()> {
+        let next = self.next;
+        let is_front = position == self.queue.front_position();
+        let wqe = self.queue.get_mut(position)?;
+        if carry_out(&wqe.op, connection.via(), memory).is_err() {
+            if is_front {
+                self.fail(connection.qp, WcStatus::MwBind, out);
+            }
+            return None;
+        }
+        wqe.start(next, connection.mtu_bytes);
+        self.complete(connection, out);
         Some(())
     }
 
@@ -147,6 +182,9 @@ impl Requester {
                 _ => {}
             }
             header.bth.solicited = wqe.solicited;
+        }
+        if connection.transport == Transport::Xrc {
+            header.xrceth = Some(XrcEth { srqn: wqe.srqn });
         }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
         header.bth.ack_request = self.wants_ack(is_last);
@@ -226,7 +264,20 @@ impl Requester {
     }
 }
 
-fn packet_operation(op: &SendOp, is_first: bool, is_last: bool) -> Operation {
+/// Carries out a local operation.
+pub(crate) fn carry_out<M: Memory>(
+    op: &SendOp,
+    via: Via,
+    memory: &mut M,
+) -> Result<(), AccessError> {
+    match op {
+        SendOp::BindWindow(bind) => memory.bind_window(via, bind),
+        SendOp::LocalInvalidate { rkey } => memory.invalidate(via, *rkey),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn packet_operation(op: &SendOp, is_first: bool, is_last: bool) -> Operation {
     use Operation as O;
     let (first, middle, last, only) = match op {
         SendOp::Send => (O::SendFirst, O::SendMiddle, O::SendLast, O::SendOnly),
@@ -293,6 +344,9 @@ fn fetch_header(connection: &Connection, wqe: &Wqe, psn: Psn, offset: u32, count
             });
         }
         _ => {}
+    }
+    if connection.transport == Transport::Xrc {
+        header.xrceth = Some(XrcEth { srqn: wqe.srqn });
     }
     header
 }

@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 
 use smallvec::SmallVec;
-use urxe_wire::Psn;
+use urxe_wire::{Psn, Qpn, Srqn};
 
-use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, Sge, WcStatus};
+use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
 
 /// Data of a work request while it is queued. The sizes keep the common cases free of allocation.
 #[derive(Clone, Debug)]
@@ -25,9 +25,14 @@ pub(crate) struct Wqe {
     pub(crate) signaled: bool,
     pub(crate) solicited: bool,
     pub(crate) fence: bool,
+    /// It has its PSNs; if it is local, it was carried out.
+    pub(crate) is_started: bool,
+    /// The peer's shared receive queue (XRC).
+    pub(crate) srqn: Srqn,
     /// First PSN, once started.
     pub(crate) first: Psn,
-    /// PSNs that the message takes, for a fetch those of its responses. Zero until started.
+    /// PSNs that the message takes, for a fetch those of its responses. Zero until started,
+    /// and of a local operation.
     pub(crate) packets: u32,
 }
 
@@ -45,13 +50,14 @@ impl Wqe {
             signaled: request.signaled,
             solicited: request.solicited,
             fence: request.fence,
+            is_started: false,
+            srqn: match request.target {
+                SendTarget::XrcSrq(srqn) => srqn,
+                _ => Srqn::default(),
+            },
             first: Psn::new(0),
             packets: 0,
         }
-    }
-
-    pub(crate) const fn is_started(&self) -> bool {
-        self.packets != 0
     }
 
     /// One past the last PSN.
@@ -61,8 +67,11 @@ impl Wqe {
 
     /// Gives the message its PSNs.
     pub(crate) fn start(&mut self, first: Psn, mtu_bytes: u32) {
+        self.is_started = true;
         self.first = first;
-        self.packets = if self.op.is_atomic() {
+        self.packets = if self.op.is_local() {
+            0
+        } else if self.op.is_atomic() {
             1
         } else {
             self.length.div_ceil(mtu_bytes).max(1)
@@ -95,7 +104,7 @@ impl Wqe {
         }
     }
 
-    pub(crate) fn completion(&self, qp: urxe_wire::Qpn, status: WcStatus) -> Completion {
+    pub(crate) fn completion(&self, qp: Qpn, status: WcStatus) -> Completion {
         Completion {
             wr_id: self.wr_id,
             status,
@@ -105,6 +114,7 @@ impl Wqe {
             immediate: None,
             invalidated_rkey: None,
             solicited: false,
+            source_qp: None,
         }
     }
 }
@@ -131,6 +141,10 @@ impl SendQueue {
 
     pub(crate) fn front(&self) -> Option<&Wqe> {
         self.wqes.front()
+    }
+
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Wqe> {
+        self.wqes.front_mut()
     }
 
     /// Position of the oldest request, or of the next one to be posted.
