@@ -3,7 +3,7 @@ use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use urxe_device::{GID_TABLE_LENGTH, GidEntry};
+use urxe_device::{GID_TABLE_LENGTH, Gid, GidEntry};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -40,6 +40,24 @@ unsafe fn entry(context: *mut ibv_context, port: u32, index: u32) -> Outcome<Opt
         .ok()
         .and_then(|index| entries.get(index).copied())
         .filter(GidEntry::is_used))
+}
+
+/// The index of the entry that a datagram to `gid` came to: its own, or of a multicast group the first of
+/// the same kind.
+///
+/// # Safety
+/// `context` is ours and open.
+pub(crate) unsafe fn index_for(context: *mut ibv_context, port: u8, gid: Gid) -> Outcome<u8> {
+    check_port(port.into())?;
+    // SAFETY: by the caller's promise.
+    let entries = unsafe { table(context) };
+    let is_v4 = gid.to_ip().is_ipv4();
+    let fits = |entry: &GidEntry| {
+        entry.is_used()
+            && (entry.gid == gid || gid.is_multicast() && entry.gid.to_ip().is_ipv4() == is_v4)
+    };
+    let index = entries.iter().position(fits).ok_or(Errno(libc::ENOENT))?;
+    u8::try_from(index).map_err(|_| Errno::INVAL)
 }
 
 /// `ibv_query_gid`: an unused entry is all zeros.

@@ -16,6 +16,8 @@
 //! | MR, device memory | `ibv_mr`, `ibv_dm` | [`memory`], [`dm`] | the program |
 //! | channel, CQ | `ibv_comp_channel`, `ibv_cq_ex` | [`channel`], [`cq`] | the program |
 //! | QP | `ibv_qp_ex` | [`qp`] | the program |
+//! | SRQ, XRC domain | `ibv_srq`, `ibv_xrcd` | [`srq`], [`xrc`] | the program |
+//! | AH, MW | `ibv_ah`, `ibv_mw` | [`ah`], [`mw`] | the program |
 //!
 //! All of `unsafe` that the C interface needs is here; each object is one [`handle::Handle`].
 
@@ -32,6 +34,7 @@
 )]
 
 mod abi;
+mod ah;
 mod channel;
 mod cm;
 mod cm_abi;
@@ -50,6 +53,7 @@ mod folders;
 mod gid;
 mod handle;
 mod memory;
+mod mw;
 mod next;
 mod operations;
 mod paths;
@@ -60,6 +64,8 @@ mod qp_ex;
 mod query;
 mod report;
 mod speed;
+mod srq;
 mod sysfs;
 mod tree;
 mod unsupported;
+mod xrc;

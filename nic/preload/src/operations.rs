@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use crate::abi::*;
 use crate::errno::{Convention, ErrnoCode, Pointer};
-use crate::{cq, cq_ex, dm, memory, pd, post, qp, query, unsupported};
+use crate::{cq, cq_ex, dm, memory, mw, pd, post, qp, query, srq, unsupported, xrc};
 
 /// `table.field(arguments) Convention = ours;`
 macro_rules! operations {
@@ -30,6 +30,7 @@ macro_rules! operations {
             vctx.context.ops.poll_cq = Some(cq::poll);
             vctx.context.ops.post_send = Some(post::post_send);
             vctx.context.ops.post_recv = Some(post::post_recv);
+            vctx.context.ops.post_srq_recv = Some(srq::post);
         }
     };
     (@set $vctx:ident vctx) => { $vctx };
@@ -51,5 +52,13 @@ operations! {
     vctx: alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) Pointer<ibv_dm> = dm::alloc;
     vctx: free_dm(dm: *mut ibv_dm) ErrnoCode = dm::free;
     vctx: reg_dm_mr(pd: *mut ibv_pd, dm: *mut ibv_dm, offset: u64, length: usize, access: c_uint) Pointer<ibv_mr> = dm::register;
+    vctx.ops: alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) Pointer<ibv_mw> = mw::alloc;
+    vctx.ops: bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) ErrnoCode = mw::bind;
+    vctx.ops: dealloc_mw(mw: *mut ibv_mw) ErrnoCode = mw::dealloc;
+    vctx: create_srq_ex(context: *mut ibv_context, attr: *mut ibv_srq_init_attr_ex) Pointer<ibv_srq> = srq::create_ex;
+    vctx: get_srq_num(srq: *mut ibv_srq, number: *mut u32) ErrnoCode = srq::number;
+    vctx: open_xrcd(context: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) Pointer<ibv_xrcd> = xrc::open;
+    vctx: close_xrcd(xrcd: *mut ibv_xrcd) ErrnoCode = xrc::close;
+    vctx: open_qp(context: *mut ibv_context, attr: *mut ibv_qp_open_attr) Pointer<ibv_qp> = qp::open;
     vctx: create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) Pointer<ibv_qp> = qp::create_ex;
 }

@@ -66,7 +66,13 @@ unsafe fn device_attr(context: *mut ibv_context) -> ibv_device_attr {
         vendor_id: VENDOR_ID,
         device_cap_flags: IBV_DEVICE_CURR_QP_STATE_MOD
             | IBV_DEVICE_PORT_ACTIVE_EVENT
+            | IBV_DEVICE_UD_AV_PORT_ENFORCE
             | IBV_DEVICE_SYS_IMAGE_GUID
+            | IBV_DEVICE_SRQ_RESIZE
+            | IBV_DEVICE_MEM_WINDOW
+            | IBV_DEVICE_MEM_WINDOW_TYPE_2B
+            | IBV_DEVICE_MEM_MGT_EXTENSIONS
+            | IBV_DEVICE_XRC
             | IBV_DEVICE_RC_RNR_NAK_GEN,
         atomic_cap: IBV_ATOMIC_HCA,
         max_pkeys: 1,
@@ -91,6 +97,18 @@ fn put_limits(attr: &mut ibv_device_attr, limits: &Limits) {
     attr.max_mr_size = limits.max_mr_bytes;
     attr.max_qp_rd_atom = clamp(limits.max_rd_atomic);
     attr.max_qp_init_rd_atom = clamp(limits.max_rd_atomic);
+    attr.max_ah = c_int::MAX;
+    attr.max_mw = clamp(limits.max_mw);
+    attr.max_srq = clamp(limits.max_srq);
+    attr.max_srq_wr = clamp(limits.max_srq_wr);
+    attr.max_srq_sge = clamp(limits.max_sge);
+    attr.max_mcast_grp = clamp(limits.max_mcast_grp);
+    attr.max_mcast_qp_attach = clamp(limits.max_mcast_qp_attach);
+    attr.max_total_mcast_qp_attach = clamp(
+        limits
+            .max_mcast_grp
+            .saturating_mul(limits.max_mcast_qp_attach),
+    );
     attr.max_res_rd_atom = clamp(limits.max_qp.saturating_mul(limits.max_rd_atomic.into()));
 }
 
@@ -128,13 +146,13 @@ pub(crate) unsafe fn device_ex(
 
 /// On-demand paging: all of it.
 fn put_paging(attr: &mut ibv_device_attr_ex) {
-    let all = IBV_ODP_SUPPORT_SEND
-        | IBV_ODP_SUPPORT_RECV
-        | IBV_ODP_SUPPORT_WRITE
-        | IBV_ODP_SUPPORT_READ
-        | IBV_ODP_SUPPORT_ATOMIC;
+    let datagrams = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+    let all = datagrams | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
     attr.odp_caps.general_caps = u64::from(IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
     attr.odp_caps.per_transport_caps.rc_odp_caps = all;
+    attr.odp_caps.per_transport_caps.uc_odp_caps = datagrams | IBV_ODP_SUPPORT_WRITE;
+    attr.odp_caps.per_transport_caps.ud_odp_caps = datagrams;
+    attr.xrc_odp_caps = all;
 }
 
 /// What completion queues can do: timestamps of 64 bits, in nanoseconds, and moderation.
