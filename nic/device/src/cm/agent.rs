@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use urxe_cm::{Mad, Manager, Message, Path};
+use urxe_cm::{Mad, Manager, Message, Path, ServiceId};
 use urxe_udp::{RecvBuffer, Socket, Wakeup};
 use urxe_wire::{Gid, Packet, ROCE_UDP_PORT};
 
@@ -29,6 +29,21 @@ use crate::receive::{BATCHES_PER_TURN, Origin};
 
 /// How often to try whether port 4791 has become free, while requests or answers may come to it.
 const LOOK_FOR_PORT_NS: u64 = 250_000_000;
+
+/// How long a request for which nobody listens waits for somebody who does. Programs that set up one
+/// connection after another (perftest with `-R`) rely on the time that a kernel takes.
+const GRACE_NS: u64 = 100_000_000;
+/// Requests that wait so, at most; others are refused at once.
+const WAITING_MAX: usize = 256;
+
+/// A request for which nobody listens, yet.
+#[derive(Debug)]
+struct Waiting {
+    until_ns: u64,
+    path: Path,
+    service_id: ServiceId,
+    mad: Mad,
+}
 
 /// A failure as the C interface knows it.
 pub(super) fn errno(code: i32) -> io::Error {
@@ -57,6 +72,7 @@ pub(super) struct Inner {
     pub(super) now_ns: u64,
     last_number: u32,
     last_file: u64,
+    waiting: Vec<Waiting>,
     /// When to try port 4791 again.
     looks_at_ns: u64,
     /// When the thread wakes by itself.
@@ -197,6 +213,7 @@ impl Inner {
             now_ns: 0,
             last_number: 0,
             last_file: 0,
+            waiting: Vec::new(),
             looks_at_ns: 0,
             wakes_at_ns: 0,
             is_stale: false,
@@ -341,24 +358,56 @@ impl Inner {
         }
     }
 
-    fn request(
-        &mut self,
-        path: Path,
-        mad: &Mad,
-        service_id: urxe_cm::ServiceId,
-        port: Option<u16>,
-    ) {
+    fn request(&mut self, path: Path, mad: &Mad, service_id: ServiceId, port: Option<u16>) {
         if self.manager.is_repetition(&path, &mad.message) {
             self.manager.handle_mad(self.now_ns, path, mad, 0);
         } else if let Some(listener) = self.listener_for(&path, service_id) {
             // What cannot be taken in now will be repeated.
             let _ = self.admit(listener, path, mad);
         } else if port.is_none() || !self.pass_on_request(path, mad, service_id) {
-            self.manager.refuse(path, mad);
+            self.keep_waiting(path, mad, service_id);
         }
     }
 
-    fn pass_on_request(&mut self, path: Path, mad: &Mad, service_id: urxe_cm::ServiceId) -> bool {
+    fn keep_waiting(&mut self, path: Path, mad: &Mad, service_id: ServiceId) {
+        if self.waiting.iter().any(|waiting| waiting.mad == *mad) {
+            return;
+        }
+        if self.waiting.len() >= WAITING_MAX {
+            self.manager.refuse(path, mad);
+            return;
+        }
+        self.waiting.push(Waiting {
+            until_ns: self.now_ns + GRACE_NS,
+            path,
+            service_id,
+            mad: mad.clone(),
+        });
+        self.is_stale = true;
+    }
+
+    /// Takes in requests for which somebody listens by now, and refuses those that have waited enough.
+    fn look_at_waiting(&mut self) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            let Waiting {
+                path,
+                service_id,
+                mad,
+                ..
+            } = &waiting;
+            if self.manager.is_repetition(path, &mad.message) {
+                // A repetition of it was taken in.
+            } else if let Some(listener) = self.listener_for(path, *service_id) {
+                let _ = self.admit(listener, *path, mad);
+            } else if self.now_ns < waiting.until_ns {
+                self.waiting.push(waiting);
+            } else if !self.pass_on_request(*path, mad, *service_id) {
+                self.manager.refuse(*path, mad);
+            }
+        }
+    }
+
+    fn pass_on_request(&mut self, path: Path, mad: &Mad, service_id: ServiceId) -> bool {
         let from = self.door(path.link).and_then(|door| door.holder_relay());
         let relayed = Relayed {
             path,
@@ -414,6 +463,7 @@ impl Inner {
                 door.try_to_hold();
             }
         }
+        self.look_at_waiting();
         self.manager.handle_timeout(self.now_ns);
     }
 
@@ -512,7 +562,9 @@ impl Inner {
         let look = self
             .wants_port()
             .then(|| self.looks_at_ns.saturating_sub(self.now_ns));
-        timer.into_iter().chain(look).min()
+        let waiting = self.waiting.iter().map(|waiting| waiting.until_ns);
+        let waiting = waiting.min().map(|at_ns| at_ns.saturating_sub(self.now_ns));
+        timer.into_iter().chain(look).chain(waiting).min()
     }
 }
 
