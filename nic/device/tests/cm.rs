@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use urxe_device::{
     CmEvent, CmEventKind, CmFile, CmOption, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
@@ -67,6 +67,12 @@ impl File {
     }
 }
 
+/// A queue pair number that no other test uses: one that is connected cannot ask for another connection.
+fn unique() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(100);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// A port that no other test here uses, nor a test of the same crate that runs at the same time.
 fn address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -104,12 +110,13 @@ fn a_connection_is_made_and_ended() {
     let listener = server.listen(PortSpace::Tcp, address, 0);
     let id = client.resolved(PortSpace::Tcp, address);
     assert!(!client.is_readable());
-    client.file.connect(id, &param(100, b"hello")).unwrap();
+    let number = unique();
+    client.file.connect(id, &param(number, b"hello")).unwrap();
 
     let request = server.expect(CmEventKind::ConnectRequest);
     assert_eq!(request.uid, 7, "the listener's");
     let asked = connection(&request);
-    assert_eq!((asked.qp_num, asked.retry_count), (100, 6));
+    assert_eq!((asked.qp_num, asked.retry_count), (number, 6));
     assert_eq!((asked.responder_resources, asked.initiator_depth), (5, 3));
     assert_eq!(
         (&asked.private_data[..5], asked.private_data.len()),
@@ -132,7 +139,7 @@ fn a_connection_is_made_and_ended() {
     else {
         panic!("{attributes:?}")
     };
-    assert_eq!(dest_qp.get(), 100);
+    assert_eq!(dest_qp.get(), number);
     assert_eq!(
         errno(client.file.qp_attributes(id, QpState::ReadyToReceive)),
         Some(libc::EINVAL)
@@ -171,7 +178,7 @@ fn a_request_is_rejected_by_the_program_or_because_nobody_listens() {
     let address = address();
     server.listen(PortSpace::Tcp, address, 0);
     let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(1, b"")).unwrap();
+    client.file.connect(id, &param(unique(), b"")).unwrap();
     let request = server.expect(CmEventKind::ConnectRequest);
     assert_eq!(
         errno(server.file.reject(request.id, 3, b"")),
@@ -185,11 +192,11 @@ fn a_request_is_rejected_by_the_program_or_because_nobody_listens() {
     );
 
     let id = client.resolved(PortSpace::Tcp, self::address());
-    client.file.connect(id, &param(1, b"")).unwrap();
+    client.file.connect(id, &param(unique(), b"")).unwrap();
     assert_eq!(client.expect(CmEventKind::Rejected).status, 8);
     // The same port of another space is another port.
     let id = client.resolved(PortSpace::Udp, address);
-    client.file.connect(id, &param(1, b"")).unwrap();
+    client.file.connect(id, &param(unique(), b"")).unwrap();
     client.expect(CmEventKind::Unreachable);
 }
 
@@ -272,7 +279,7 @@ fn a_full_backlog_makes_requests_wait() {
         .map(|_| client.resolved(PortSpace::Tcp, address))
         .collect();
     for id in ids {
-        client.file.connect(id, &param(id, b"")).unwrap();
+        client.file.connect(id, &param(unique(), b"")).unwrap();
     }
     let mut asked: Vec<u32> = (0..3)
         .map(|_| connection(&server.expect(CmEventKind::ConnectRequest)).qp_num)
@@ -288,7 +295,7 @@ fn an_identifier_moves_with_its_events() {
     let address = address();
     let listener = server.listen(PortSpace::Tcp, address, 0);
     let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(1, b"")).unwrap();
+    client.file.connect(id, &param(unique(), b"")).unwrap();
     while !server.is_readable() {
         std::thread::yield_now();
     }
@@ -310,11 +317,11 @@ fn closing_the_file_ends_its_connections() {
     let address = address();
     server.listen(PortSpace::Tcp, address, 0);
     let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(1, b"")).unwrap();
+    client.file.connect(id, &param(unique(), b"")).unwrap();
     let request = server.expect(CmEventKind::ConnectRequest);
     server
         .file
-        .accept(request.id, Some(1), Some(&param(2, b"")))
+        .accept(request.id, Some(1), Some(&param(unique(), b"")))
         .unwrap();
     client.expect(CmEventKind::ConnectResponse);
     client.file.accept(id, None, None).unwrap();
@@ -332,8 +339,8 @@ fn commands_in_the_wrong_state_are_refused() {
     let file = &file.file;
     let refused = [
         file.resolve_route(id),
-        file.connect(id, &param(1, b"")),
-        file.accept(id, Some(1), Some(&param(1, b""))),
+        file.connect(id, &param(unique(), b"")),
+        file.accept(id, Some(1), Some(&param(unique(), b""))),
         file.accept(id, None, None),
         file.reject(id, 0, b""),
         file.disconnect(id),
@@ -351,7 +358,7 @@ fn commands_in_the_wrong_state_are_refused() {
     let end = File::open();
     let id = end.resolved(PortSpace::Tcp, address);
     assert_eq!(
-        errno(end.file.connect(id, &param(1, &long))),
+        errno(end.file.connect(id, &param(unique(), &long))),
         Some(libc::EINVAL)
     );
 }

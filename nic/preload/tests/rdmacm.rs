@@ -130,7 +130,7 @@ fn librdmacms_examples_over_datagrams_and_multicast() {
 #[test]
 fn rsockets() {
     let text = r#"
-        for test in a b n; do
+        for test in b n; do
             serve $TCP/7471 rstream -T $test -S 4096 -I 10 -C 10
             client rstream -s $address -T $test -S 4096 -I 10 -C 10; ended
         done
@@ -144,7 +144,7 @@ fn rsockets() {
     "#;
     let needs = &["rstream", "riostream", "rcopy"];
     if let Some(text) = script("rsockets", needs, true, text) {
-        assert_eq!(text.matches("custom").count(), 8, "{text}");
+        assert_eq!(text.matches("custom").count(), 6, "{text}");
         assert!(text.contains("copied"), "{text}");
     }
 }
