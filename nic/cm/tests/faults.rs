@@ -82,11 +82,13 @@ struct Faults {
     delay_max_ns: u64,
 }
 
+type Flying = (u64, u64, usize, Vec<u8>);
+
 struct World {
     now_ns: u64,
     hosts: [Manager; 2],
     /// Arrival, a number that keeps order, destination, datagram.
-    on_the_way: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>>,
+    on_the_way: BinaryHeap<Reverse<Flying>>,
     sent: u64,
     random: Rand64,
     faults: Faults,
@@ -356,9 +358,17 @@ fn a_stranger_cannot_end_a_connection() {
         message: dreq.into(),
     };
     world.hosts[0].handle_mad(world.now_ns, elsewhere, &mad, 50);
-    while let Some((_, event)) = world.hosts[0].poll_event() {
-        panic!("{event:?} after {before:?}");
-    }
+    assert_eq!(world.hosts[0].poll_event(), None, "after {before:?}");
+    // Nor can one that names the same queue pair in a request.
+    let mut first = Manager::default();
+    first.connect(0, 77, elsewhere, request(id_there));
+    let mad = Mad::parse(&first.poll_transmit().unwrap().mad[..]).unwrap();
+    world.hosts[0].handle_mad(world.now_ns, elsewhere, &mad, 51);
+    assert!(matches!(
+        world.hosts[0].poll_event(),
+        Some((51, Event::Request(_)))
+    ));
+    assert_eq!(world.hosts[0].poll_event(), None);
 }
 
 #[test]
