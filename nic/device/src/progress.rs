@@ -93,6 +93,11 @@ impl Progress {
         }
     }
 
+    /// Whether the thread was ended.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// The program ran a round itself.
     pub(crate) fn note_round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
@@ -217,6 +222,7 @@ impl Thread {
             link_changed = is_of_link(self.nothing.wait(Some(self.look_again_ns))?);
         }
         progress.wakeup.disarm();
+        nic.run_idle_sockets();
         if link_changed {
             nic.follow_link();
         }

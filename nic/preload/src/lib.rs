@@ -36,6 +36,9 @@
 mod abi;
 mod ah;
 mod channel;
+mod cm;
+mod cm_abi;
+mod cm_files;
 mod context;
 mod convert;
 mod cq;
