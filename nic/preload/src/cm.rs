@@ -43,7 +43,10 @@ pub(crate) unsafe fn command(file: CmFile, written: &[u8]) -> Outcome<()> {
         room: header.out.into(),
     };
     // SAFETY: by the caller's promise.
-    unsafe { call.execute(header.cmd) }
+    unsafe { call.execute(header.cmd) }.inspect_err(|errno| {
+        let error = std::io::Error::from_raw_os_error(errno.0);
+        log::debug!("RDMA-CM command {}: {error}", header.cmd);
+    })
 }
 
 /// A command under way.

@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::cm_files;
 use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
 use crate::next::{Next, c_name, call_next};
-use crate::cm_files;
 use crate::sysfs::Node;
 use crate::tree::{self, Place};
 

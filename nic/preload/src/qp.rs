@@ -289,7 +289,8 @@ unsafe fn give(
     let public = ibv_qp {
         context: wanted.context,
         qp_context,
-        pd: objects.pd,
+        // Also that of an XRC target, which needs none: librdmacm takes it for what is made next.
+        pd: wanted.pd,
         send_cq: objects.send_cq,
         recv_cq: objects.recv_cq,
         srq: objects.srq,
@@ -524,10 +525,10 @@ pub(crate) unsafe fn set_ece(_: *mut ibv_qp, ece: *mut ibv_ece) -> Outcome<()> {
     refuse("enhanced connection establishment (ECE)")
 }
 
-/// `ibv_query_ece`.
+/// `ibv_query_ece`: refused without a word, because librdmacm asks on behalf of every program and is content.
 ///
 /// # Safety
 /// None needed.
 pub(crate) unsafe fn query_ece(_: *mut ibv_qp, _: *mut ibv_ece) -> Outcome<()> {
-    refuse("enhanced connection establishment (ECE)")
+    Err(Errno::OPNOTSUPP)
 }

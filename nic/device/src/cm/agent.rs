@@ -62,7 +62,7 @@ pub(super) struct Inner {
     /// When the thread wakes by itself.
     wakes_at_ns: u64,
     /// What the thread waits for has changed.
-    is_stale: bool,
+    pub(super) is_stale: bool,
 }
 
 static AGENT: AtomicPtr<Agent> = AtomicPtr::new(std::ptr::null_mut());
@@ -287,7 +287,7 @@ impl Inner {
         {
             listener.pending = listener.pending.saturating_sub(1);
         }
-        self.is_stale |= entry.reservation.is_some();
+        self.is_stale |= entry.requests.is_some();
         Some(entry.events_reported)
     }
 
@@ -398,13 +398,13 @@ impl Inner {
                 self.incoming(relayed.path, &relayed.mad, None);
             }
         }
-        let reservations: Vec<_> = self
+        let listeners: Vec<_> = self
             .ids
             .values()
-            .filter_map(|id| id.reservation.clone())
+            .filter_map(|id| id.requests.clone())
             .collect();
-        for reservation in reservations {
-            while let Some(relayed) = relay::receive(&reservation.socket) {
+        for listener in listeners {
+            while let Some(relayed) = relay::receive(&listener) {
                 self.incoming(relayed.path, &relayed.mad, None);
             }
         }
@@ -490,8 +490,8 @@ impl Inner {
                     .map(|relay| poll_for(relay.as_raw_fd(), libc::POLLIN)),
             );
         }
-        let reservations = self.ids.values().filter_map(|id| id.reservation.as_ref());
-        polled.extend(reservations.map(|r| poll_for(r.socket.as_raw_fd(), libc::POLLIN)));
+        let listeners = self.ids.values().filter_map(|id| id.requests.as_ref());
+        polled.extend(listeners.map(|socket| poll_for(socket.as_raw_fd(), libc::POLLIN)));
         // Nothing is asked for; that the other end is closed is told anyway.
         polled.extend(
             self.files

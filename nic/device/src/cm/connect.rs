@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use urxe_cm::{
     ACK_DELAY, Event, IpHeader, Mad, Manager, Message, Path, Rej, RejectReason, Rep, Req, Rtu,
@@ -14,6 +15,7 @@ use super::id::{
     Bound, CmEvent, CmEventKind, CmParam, CmQpAttributes, CmQpType, ConnectionParam, DatagramParam,
     Id, ReliableSender, State,
 };
+use super::relay;
 use crate::table::random_u32;
 use urxe_proto::QpState;
 
@@ -132,12 +134,17 @@ impl Inner {
             }
         }
         let entry = self.id(id)?;
+        if entry.requests.is_none() {
+            let requests = relay::bind_listener(space, source.port(), source.ip())?;
+            entry.requests = Some(Arc::new(requests));
+        }
         entry.state = State::Listening;
         entry.backlog = if (1..BACKLOG_MAX).contains(&backlog) {
             backlog
         } else {
             BACKLOG_MAX
         };
+        self.is_stale = true;
         Ok(())
     }
 

@@ -160,16 +160,19 @@ impl Door {
     }
 }
 
-/// The first device that the process has open on an interface.
+/// A device that the process has open on an interface; if it has several, one that has its ports.
 fn opened(link: u32) -> Option<Arc<Nic>> {
     exit::opened()
         .into_iter()
-        .find(|nic| nic.info().ifindex == link && !nic.is_closed())
+        .filter(|nic| nic.info().ifindex == link && !nic.is_closed())
+        .max_by_key(|nic| !nic.sockets().is_empty())
 }
 
 fn socket_of(sockets: &[Arc<Socket>], local: Gid) -> Option<&Arc<Socket>> {
     let ip = local.to_ip();
-    sockets.iter().find(|socket| socket.local_address().ip() == ip)
+    sockets
+        .iter()
+        .find(|socket| socket.local_address().ip() == ip)
 }
 
 /// Where a peer that sends from `source` wants its answers: to that port, if it is one of a slot, else

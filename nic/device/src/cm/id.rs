@@ -2,6 +2,7 @@
 //! of them.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
 use urxe_cm::PortSpace;
@@ -146,6 +147,8 @@ pub(super) struct Id {
     pub(super) device: Option<Bound>,
     /// The port is this identifier's.
     pub(super) reservation: Option<Arc<Reservation>>,
+    /// Where other processes pass on requests, while it listens.
+    pub(super) requests: Option<Arc<UnixDatagram>>,
     /// Its exchange, by the communication ID.
     pub(super) comm: Option<u32>,
     /// A peer asked for it.
@@ -177,6 +180,7 @@ impl Id {
             destination: None,
             device: None,
             reservation: None,
+            requests: None,
             comm: None,
             is_passive: false,
             listener: None,

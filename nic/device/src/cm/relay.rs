@@ -3,9 +3,9 @@
 //! (unix(7)). These exist once per network namespace, as ports do; they vanish with their process, and
 //! no other host can reach them.
 //!
-//! Two kinds of names: one per process and device, for answers, which carry the process's slot in their
-//! communication ID; and one per port that is listened on, for requests, which do not. The second kind
-//! is also what makes a port belong to one process.
+//! Three kinds of names: one per process and device, for answers, which carry the process's slot in their
+//! communication ID; one per port that is listened on, for requests, which do not; and one per port that
+//! is bound to, which nothing is sent to: having it makes the port this process's.
 
 use std::io;
 use std::net::IpAddr;
@@ -95,7 +95,7 @@ pub(super) fn to_listener(
     names
         .into_iter()
         .flatten()
-        .any(|address| send(from, &port_name(space, port, address), relayed))
+        .any(|address| send(from, &listener_name(space, port, address), relayed))
 }
 
 fn send(from: &UnixDatagram, name: &str, relayed: &Relayed) -> bool {
@@ -130,15 +130,27 @@ pub(super) fn receive(socket: &UnixDatagram) -> Option<Relayed> {
     }
 }
 
-fn port_name(space: PortSpace, port: u16, address: IpAddr) -> String {
-    format!("{PREFIX}/{:04x}/{port}/{address}", space as u16)
+fn listener_name(space: PortSpace, port: u16, address: IpAddr) -> String {
+    format!("{PREFIX}/listen/{:04x}/{port}/{address}", space as u16)
 }
 
-/// A port that is this process's.
+/// Under this name requests are passed on to a listener.
+pub(super) fn bind_listener(
+    space: PortSpace,
+    port: u16,
+    address: IpAddr,
+) -> io::Result<UnixDatagram> {
+    bind(&listener_name(space, port, address))
+}
+
+fn port_name(space: PortSpace, port: u16, address: IpAddr) -> String {
+    format!("{PREFIX}/port/{:04x}/{port}/{address}", space as u16)
+}
+
+/// A port that is this process's, as long as this lives.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    /// Requests come here.
-    pub(super) socket: UnixDatagram,
+    _name: UnixDatagram,
 }
 
 impl Reservation {
@@ -162,8 +174,8 @@ impl Reservation {
         if others.iter().any(taken) {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
         }
-        let socket = bind(&port_name(space, port, address))?;
-        Ok(Self { socket })
+        let name = bind(&port_name(space, port, address))?;
+        Ok(Self { _name: name })
     }
 }
 
@@ -211,8 +223,10 @@ mod tests {
         let whole = Reservation::take(space, port, any, &[one]).unwrap();
         let error = Reservation::take(space, port, one, &[any]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE));
+        assert!(!to_listener(&holder, space, port, &relayed(link)), "bound");
+        let listener = bind_listener(space, port, any).unwrap();
         assert!(to_listener(&holder, space, port, &relayed(link)));
-        assert_eq!(receive(&whole.socket), Some(relayed(link)));
+        assert_eq!(receive(&listener), Some(relayed(link)));
         drop(whole);
         let _one = Reservation::take(space, port, one, &[any]).unwrap();
     }
