@@ -38,6 +38,17 @@ fn files_in_sysfs() {
 }
 
 #[test]
+fn processes_and_threads() {
+    common::run("processes");
+    common::run_with("processes", &["with ibv_fork_init"]);
+}
+
+#[test]
+fn every_transport() {
+    common::run("transports");
+}
+
+#[test]
 fn every_kind_of_memory() {
     common::run("memory");
 }
@@ -50,7 +61,16 @@ fn completion_queues() {
 #[test]
 fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
     for name in [
-        "devices", "refusals", "rc", "extended", "failures", "events", "memory", "queues", "files",
+        "devices",
+        "refusals",
+        "rc",
+        "extended",
+        "failures",
+        "events",
+        "memory",
+        "queues",
+        "files",
+        "transports",
     ] {
         common::run_sanitized(name);
     }

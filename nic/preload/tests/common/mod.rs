@@ -79,7 +79,13 @@ pub(crate) fn build(name: &str) -> PathBuf {
 
 /// Compiles and runs a C program, which checks for itself.
 pub(crate) fn run(name: &str) {
-    let output = preloaded(compile(name, name, &[])).output().unwrap();
+    run_with(name, &[]);
+}
+
+/// The same with arguments.
+pub(crate) fn run_with(name: &str, arguments: &[&str]) {
+    let program = compile(name, name, &[]);
+    let output = preloaded(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{name}: {}", shown(&output));
 }
 
