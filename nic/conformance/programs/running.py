@@ -72,10 +72,7 @@ def command(line: str, entry: Entry, fabric: EmulatedFabric, scratch: Path) -> l
         "scratch": str(scratch),
     }
     # Options may name an address or a device as well.
-    program, *arguments = shlex.split(_filled(_filled(line, words), words))
-    if shutil.which(program) is None:
-        raise Missing(f"there is no {program}; install the Debian package {entry.package}")
-    return [urxe().name, "run", "--", program, *arguments]
+    return [urxe().name, "run", "--", *shlex.split(_filled(_filled(line, words), words))]
 
 
 def _filled(text: str, words: dict[str, Any]) -> str:
@@ -83,6 +80,8 @@ def _filled(text: str, words: dict[str, Any]) -> str:
 
 
 def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) -> None:
+    if shutil.which(entry.program) is None:
+        raise Missing(f"there is no {entry.program}; install the Debian package {entry.package}")
     launcher = NamespaceLauncher(fabric)
     env = {name: _filled(value, {"scratch": scratch, "here": HERE}) for name, value in entry.env.items()}
     on_server, on_client = fabric.nodes[:2]
