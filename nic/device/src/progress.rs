@@ -93,17 +93,17 @@ impl Progress {
         }
     }
 
+    /// Whether the thread was ended.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// Forgets the thread, which a child process does not have.
     pub(crate) fn abandon(&self) {
         // try_lock: a thread that held the lock is not there to release it.
         if let Ok(mut thread) = self.thread.try_lock() {
             std::mem::forget(thread.take());
         }
-    }
-
-    /// Whether the thread was ended.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
     }
 
     /// The program ran a round itself.
