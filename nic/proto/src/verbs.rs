@@ -315,6 +315,8 @@ pub struct Completion {
     /// Of a datagram that was received, the queue pair that sent it. Its first 40 bytes, which `byte_len`
     /// counts, are the global route header.
     pub source_qp: Option<Qpn>,
+    /// Whether what stands for the global route header of that datagram is an IPv4 header, in its last 20 bytes.
+    pub is_ipv4: bool,
 }
 
 impl Completion {
