@@ -21,6 +21,7 @@ mod engine;
 mod error;
 mod events;
 mod exit;
+mod fork;
 mod gid_table;
 mod idle;
 mod impair;

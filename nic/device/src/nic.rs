@@ -1,7 +1,7 @@
 //! An opened device.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -551,6 +551,20 @@ impl Nic {
             // Without descriptors nobody else can open sockets either; who waits is not told.
             Err(error) => log::warn!("cannot tell of changed sockets: {error}"),
         }
+    }
+
+    /// The descriptors of all sockets.
+    pub(crate) fn socket_fds(&self) -> Vec<RawFd> {
+        let engine = self.engine();
+        let ports = engine
+            .ports()
+            .iter()
+            .filter_map(|port| port.socket.as_ref());
+        let groups = engine.groups.iter().map(|group| &group.socket);
+        ports
+            .chain(groups)
+            .map(|socket| socket.as_fd().as_raw_fd())
+            .collect()
     }
 
     /// Whether the sockets have changed since [`Self::watch`] returned `watched`.

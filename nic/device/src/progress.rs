@@ -98,6 +98,14 @@ impl Progress {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Forgets the thread, which a child process does not have.
+    pub(crate) fn abandon(&self) {
+        // try_lock: a thread that held the lock is not there to release it.
+        if let Ok(mut thread) = self.thread.try_lock() {
+            std::mem::forget(thread.take());
+        }
+    }
+
     /// The program ran a round itself.
     pub(crate) fn note_round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use urxe_device::{Capacity, Gid, Qp, QpInit, QpType};
+use urxe_device::{AttrMask, Capacity, Gid, Qp, QpInit, QpType};
 
 use crate::abi::*;
 use crate::channel::Unacknowledged;
@@ -399,7 +399,7 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
     }
     // SAFETY: by the caller's promise.
     let (state, attr) = unsafe { (state(qp), &*attr) };
-    let mask = convert::attribute_mask(mask)?;
+    let mask = convert::attribute_mask(mask)?.difference(ignored_attributes(state.kind));
     let attributes = convert::attributes(attr, mask)?;
     state.qp.modify(&attributes, mask).map_err(|error| {
         log::debug!(
@@ -408,11 +408,23 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
         );
         convert::errno(&error)
     })?;
-    if mask.contains(urxe_device::AttrMask::STATE) {
+    if mask.contains(AttrMask::STATE) {
         // SAFETY: by the caller's promise.
         unsafe { (*qp).state = attr.qp_state };
     }
     Ok(())
+}
+
+/// Attributes that programs set on both ends of XRC alike, and that the kernel drops where they have no
+/// meaning (`drivers/infiniband/core/uverbs_cmd.c` of Linux).
+const fn ignored_attributes(kind: QpType) -> AttrMask {
+    match kind {
+        QpType::XrcInitiator => AttrMask::MAX_DEST_RD_ATOMIC.union(AttrMask::MIN_RNR_TIMER),
+        QpType::XrcTarget => AttrMask::MAX_RD_ATOMIC
+            .union(AttrMask::RETRY_COUNT)
+            .union(AttrMask::RNR_RETRY),
+        _ => AttrMask::empty(),
+    }
 }
 
 /// `ibv_query_qp`: everything, whatever the mask asks for.

@@ -38,6 +38,26 @@ fn files_in_sysfs() {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "dlsym is libc's on this architecture"
+)]
+fn libibverbs_may_be_opened_later() {
+    common::run("opened");
+}
+
+#[test]
+fn processes_and_threads() {
+    common::run("processes");
+    common::run_with("processes", &["with ibv_fork_init"]);
+}
+
+#[test]
+fn every_transport() {
+    common::run("transports");
+}
+
+#[test]
 fn every_kind_of_memory() {
     common::run("memory");
 }
@@ -50,7 +70,16 @@ fn completion_queues() {
 #[test]
 fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
     for name in [
-        "devices", "refusals", "rc", "extended", "failures", "events", "memory", "queues", "files",
+        "devices",
+        "refusals",
+        "rc",
+        "extended",
+        "failures",
+        "events",
+        "memory",
+        "queues",
+        "files",
+        "transports",
     ] {
         common::run_sanitized(name);
     }

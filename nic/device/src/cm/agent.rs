@@ -2,16 +2,17 @@
 //! that keeps time and reads what nobody else reads.
 //!
 //! An opened device that gets a packet for QP 1 calls [`receive`] on whatever thread runs its engine, with
-//! the engine's lock held. So nothing here may take an engine's lock while it has the agent's.
+//! the engine's lock held. It never waits there: what cannot be dealt with at once is left for the thread.
+//! So the agent's lock comes before all others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use urxe_cm::{Mad, Manager, Message, Path, ServiceId};
+use urxe_cm::{MAD_LEN, Mad, Manager, Message, Path, ServiceId};
 use urxe_udp::{RecvBuffer, Socket, Wakeup};
 use urxe_wire::{Gid, Packet, ROCE_UDP_PORT};
 
@@ -55,7 +56,20 @@ pub(super) fn errno(code: i32) -> io::Error {
 pub(crate) struct Agent {
     process: u32,
     inner: Mutex<Inner>,
+    /// Datagrams that came while somebody else had the lock. Nothing else is locked under it.
+    inbox: Mutex<VecDeque<Arrived>>,
     wakeup: Wakeup,
+}
+
+/// Datagrams in the inbox, at most; further ones are lost, and repeated by their peers.
+const INBOX_MAX: usize = 4096;
+
+/// A datagram that came to UDP port `port`.
+#[derive(Debug)]
+struct Arrived {
+    path: Path,
+    port: u16,
+    mad: [u8; MAD_LEN],
 }
 
 /// What the lock protects.
@@ -100,6 +114,7 @@ impl Agent {
         let agent: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
             inner: Mutex::new(Inner::new()),
+            inbox: Mutex::default(),
             wakeup: Wakeup::new()?,
         }));
         let builder = std::thread::Builder::new().name("urxe-cm".into());
@@ -146,16 +161,50 @@ impl Agent {
         result
     }
 
+    fn lock_inbox(&self) -> MutexGuard<'_, VecDeque<Arrived>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_in_inbox(&self) -> Option<Arrived> {
+        self.lock_inbox().pop_front()
+    }
+
+    /// Takes a datagram in now, if nobody else is at work here and its door is open; else leaves it for the
+    /// thread.
+    fn arrived(&self, arrived: Arrived) {
+        if let Ok(mut inner) = self.inner.try_lock()
+            && inner.door(arrived.path.link).is_some()
+        {
+            return self.work(&mut inner, |inner| {
+                inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
+            });
+        }
+        let mut inbox = self.lock_inbox();
+        if inbox.len() < INBOX_MAX {
+            inbox.push_back(arrived);
+        }
+        drop(inbox);
+        self.wakeup.signal();
+    }
+
     fn run(&self) {
         let mut buffer = RecvBuffer::new();
         loop {
             let (waits, timeout_ns) = {
                 let mut inner = self.lock();
                 inner.now_ns = now().as_nanos();
+                while let Some(arrived) = self.next_in_inbox() {
+                    inner.attach_door(arrived.path.link);
+                    inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
+                }
                 inner.turn(&mut buffer);
                 inner.settle();
                 inner.is_stale = false;
                 self.wakeup.arm();
+                if !self.lock_inbox().is_empty() {
+                    self.wakeup.disarm();
+                    continue;
+                }
                 let waits = inner.waits();
                 let timeout_ns = inner.timeout_ns();
                 inner.wakes_at_ns =
@@ -325,7 +374,8 @@ impl Inner {
         Ok(slot)
     }
 
-    /// Opens the door of a device that the process has open and that has got a packet.
+    /// Opens the door of a device that the process has open and that has got a packet: a process that knows
+    /// nothing of connections still passes on what is for others.
     fn attach_door(&mut self, link: u32) {
         if self.door(link).is_none()
             && let Some(door) = Door::attach(link)
@@ -604,9 +654,28 @@ pub(crate) fn receive(link: u32, origin: &Origin, datagram: &[u8], packet: &Pack
     let Ok(agent) = Agent::get() else {
         return;
     };
-    agent.with(|inner| {
-        // A process that knows nothing of connections still passes on what is for others.
-        inner.attach_door(link);
-        inner.incoming(path(link, local, source), mad, Some(local.port()));
+    agent.arrived(Arrived {
+        path: path(link, local, source),
+        port: local.port(),
+        mad: *mad,
     });
+}
+
+/// In a child that was forked: lets go of names and ports that are the parent's.
+pub(crate) fn abandon_in_child() {
+    // SAFETY: null, or an agent, which is never freed.
+    let agent = unsafe { AGENT.load(Ordering::Acquire).as_ref() };
+    // A thread that held the lock is not there to release it.
+    let Some(inner) = agent.and_then(|agent| agent.inner.try_lock().ok()) else {
+        return;
+    };
+    let Ok(nothing) = std::fs::File::open("/dev/null") else {
+        return;
+    };
+    let doors = inner.doors.iter().flat_map(Door::fds);
+    let ids = inner.ids.values().flat_map(Id::fds);
+    for fd in doors.chain(ids) {
+        // SAFETY: plain integers. The number stays taken, by something that says nothing.
+        unsafe { libc::dup3(nothing.as_raw_fd(), fd, libc::O_CLOEXEC) };
+    }
 }

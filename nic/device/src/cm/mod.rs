@@ -23,8 +23,8 @@ use urxe_proto::QpState;
 
 use crate::list::DeviceInfo;
 use crate::nic::Nic;
-pub(crate) use agent::receive;
 use agent::{Agent, Inner, errno};
+pub(crate) use agent::{abandon_in_child, receive};
 use files::EventFile;
 pub use id::{
     CmAddress, CmEvent, CmEventKind, CmInfo, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
