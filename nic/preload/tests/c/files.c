@@ -1,4 +1,5 @@
-/* What programs read under /sys/class/infiniband and its neighbours, in all the ways that they do. */
+/* What programs read under /sys/class/infiniband and its neighbours, in all the ways that they do.
+ */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
