@@ -431,9 +431,11 @@ impl Nic {
 
     /// One round on the program's own thread, unless another thread is at it.
     pub(crate) fn run_inline(&self) {
-        self.progress.note_round();
         let mut received = 0;
         if let Ok(mut engine) = self.engine.try_lock() {
+            // Only now: where threads that post hold the lock whenever one polls, the background thread has
+            // to see to what arrives.
+            self.progress.note_round();
             let now = now();
             received = engine.run(now);
             self.moderated.expire(now);
