@@ -100,6 +100,13 @@ static void check_folders(void)
     CHECK(!memcmp(text, "Ethernet\n", 9));
     close(inner);
     close(fd);
+    CHECK((fd = open("/", O_RDONLY | O_DIRECTORY)) >= 0);
+    CHECK((inner = openat(fd, "sys/class/infiniband", O_RDONLY | O_DIRECTORY)) >= 0);
+    CHECK((folder = fdopendir(inner)) != NULL);
+    CHECK_EQ(count(folder, LOOPBACK, &all), 1);
+    CHECK_EQ(closedir(folder), 0);
+    CHECK_EQ(fstatat(fd, "sys/class/infiniband/" LOOPBACK, &info, 0), 0);
+    close(fd);
     CHECK((folder = opendir("/")) != NULL); /* everything else is as ever */
     CHECK_EQ(count(folder, "proc", &all), 1);
     CHECK_EQ(closedir(folder), 0);
