@@ -19,7 +19,6 @@ use crate::error::Error;
 use crate::exit;
 use crate::list::{DeviceInfo, socket_address};
 use crate::nic::Nic;
-use crate::tap::Wiring;
 
 /// See the module.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ impl Door {
     pub(super) fn open(info: &DeviceInfo) -> Result<Self, Error> {
         let (nic, is_claimed) = match opened(info.ifindex) {
             Some(nic) => (nic, true),
-            None => (Nic::open_wired(info, &Wiring::from_environment()?)?, false),
+            None => (Nic::open_unshared(info)?, false),
         };
         if nic.sockets().is_empty() {
             nic.start()?;
