@@ -10,6 +10,7 @@ fn main() {
         .header_contents("urxe_wrapper.h", &format!("#include <{HEADER}>\n"))
         .allowlist_type("(ibv|verbs)_.*")
         .allowlist_type("_compat_ibv_port_attr")
+        .allowlist_type("ib_uverbs_advise_mr_flag")
         .allowlist_var("(IBV|IB|VERBS)_.*")
         .prepend_enum_name(false)
         .default_enum_style(bindgen::EnumVariation::Consts)

@@ -89,9 +89,13 @@ impl Nic {
     /// [`Error::Invalid`] says why not.
     pub fn check_address(&self, address: &AddressVector) -> Result<(), Error> {
         let index = usize::from(address.source_gid_index);
-        let source = self.gids().get(index).ok_or_else(|| {
-            let last = self.gids().len() - 1;
-            Error::Invalid(format!("GID index {index}; this device has 0 to {last}"))
+        let gids = self.gids();
+        let source = gids.get(index).filter(|entry| entry.is_used());
+        let source = source.ok_or_else(|| {
+            let count = gids.len();
+            Error::Invalid(format!(
+                "GID index {index}; this device has {count}, from 0"
+            ))
         })?;
         let (from, to) = (source.gid.to_ip(), address.dest_gid.to_ip());
         if from.is_ipv4() == to.is_ipv4() && !address.dest_gid.is_zero() {

@@ -24,6 +24,14 @@ pub enum AsyncEventKind {
     Qp(Qpn, QpEvent),
     /// A completion queue overran; the value is its cookie.
     CqOverrun(u64),
+    /// The GID table changed.
+    GidsChanged,
+    /// The port can carry packets again.
+    PortActive,
+    /// The port carries no packets any more.
+    PortDown,
+    /// The network interface is gone.
+    DeviceRemoved,
     /// Of a shared receive queue.
     Srq(Srqn, SrqEvent),
 }

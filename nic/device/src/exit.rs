@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::fork;
 use crate::nic::Nic;
 
-static OPENED: Mutex<Vec<Weak<Nic>>> = Mutex::new(Vec::new());
+pub(crate) static OPENED: Mutex<Vec<Weak<Nic>>> = Mutex::new(Vec::new());
 
 pub(crate) fn remember(nic: &Arc<Nic>) {
+    fork::prepare();
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     opened.retain(|nic| nic.strong_count() > 0);
     opened.push(Arc::downgrade(nic));

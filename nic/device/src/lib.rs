@@ -15,16 +15,22 @@ mod channel;
 mod clock;
 mod cq;
 mod datagram;
+mod dm;
 mod engine;
 mod error;
 mod events;
 mod exit;
+mod fork;
+mod gid_table;
 mod idle;
 mod impair;
+mod link;
 mod list;
 mod memory;
+mod moderation;
 mod multicast;
 mod nic;
+mod odp;
 mod path;
 mod ping;
 mod port;
@@ -40,12 +46,15 @@ mod transmit;
 
 pub use channel::CompletionChannel;
 pub use cq::Cq;
+pub use dm::DeviceMemory;
 pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind};
 pub use exit::at_exit;
+pub use gid_table::GID_TABLE_LENGTH;
 pub use impair::{Delay, Impairment, Share};
 pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
+pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use ping::{PingAnswer, PingQuestion, gsi_datagram, gsi_payload};
 pub use qp::{Qp, QpInit, SendPoster};
@@ -54,8 +63,10 @@ pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCK
 pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, Wiring};
 
 pub use urxe_proto::{
-    AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, GRH_BYTES,
-    ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest, SendData,
-    SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess, WindowBind, WindowType,
+    AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
+    GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest,
+    SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess, WindowBind,
+    WindowType,
 };
+pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

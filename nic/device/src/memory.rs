@@ -13,6 +13,7 @@ use urxe_proto::{
 use urxe_wire::Qpn;
 
 use crate::error::Error;
+use crate::odp;
 
 /// Memory windows of an opened device, at most.
 pub(crate) const WINDOWS_MAX: usize = 1 << 16;
@@ -33,7 +34,8 @@ bitflags::bitflags! {
         const MW_BIND = 1 << 4;
         /// Addresses in the region count from zero.
         const ZERO_BASED = 1 << 5;
-        /// Pages need not be pinned; ours never are.
+        /// On-demand paging: the memory need not be there before it is accessed. No region of ours is
+        /// pinned; one without this right promises, though, to stay mapped, and is not asked each time.
         const ON_DEMAND = 1 << 6;
         /// A hint for the bus; without meaning here.
         const HUGE_PAGES = 1 << 7;
@@ -61,8 +63,20 @@ pub struct MemoryRegion {
     pub rkey: u32,
 }
 
+/// What is behind a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backing {
+    /// Memory that the program keeps mapped.
+    Mapped,
+    /// Memory that may be missing when it is accessed.
+    OnDemand,
+    /// Nothing: reads as zeros, what is written is dropped.
+    Null,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Region {
+    backing: Backing,
     pd: PdId,
     /// Address in the process.
     host: u64,
@@ -80,7 +94,18 @@ impl Region {
         if end > self.len {
             return Err(AccessError::OutOfBounds);
         }
-        Ok(self.host + offset)
+        match self.backing {
+            Backing::Mapped | Backing::OnDemand => Ok(self.host + offset),
+            Backing::Null => odp::zeros(len),
+        }
+    }
+
+    /// Whether `len` bytes at the process's address `at` can be accessed now.
+    fn check_present(&self, at: u64, len: u64, writes: bool) -> Result<(), AccessError> {
+        if self.backing == Backing::OnDemand && !odp::fault_in(at, len, writes) {
+            return Err(AccessError::Fault);
+        }
+        Ok(())
     }
 }
 
@@ -146,22 +171,71 @@ impl MemoryTable {
                 "{len} bytes at {host:#x} wrap around"
             )));
         }
-        self.use_pd(pd)?;
+        let backing = if access.contains(Access::ON_DEMAND) {
+            Backing::OnDemand
+        } else {
+            Backing::Mapped
+        };
+        self.insert(Region {
+            backing,
+            pd: pd.id(),
+            host,
+            base,
+            len,
+            access,
+        })
+    }
+
+    /// A region at all addresses that reads as zeros and forgets what is written.
+    pub(crate) fn register_null(&mut self, pd: Pd) -> Result<MemoryRegion, Error> {
+        self.insert(Region {
+            backing: Backing::Null,
+            pd: pd.id(),
+            host: 0,
+            base: 0,
+            len: u64::MAX,
+            access: Access::LOCAL_WRITE,
+        })
+    }
+
+    fn insert(&mut self, region: Region) -> Result<MemoryRegion, Error> {
         let key = self.fresh_key()?;
-        self.regions.insert(
-            key,
-            Region {
-                pd: pd.id(),
-                host,
-                base,
-                len,
-                access,
-            },
-        );
+        self.use_pd(Pd(region.pd.0))?;
+        self.regions.insert(key, region);
         Ok(MemoryRegion {
             lkey: key,
             rkey: key,
         })
+    }
+
+    /// Prepares the memory behind `sge` for access (`ibv_advise_mr`). With `is_wanted_now` it is there
+    /// when this returns.
+    pub(crate) fn prefetch(
+        &self,
+        pd: Pd,
+        sge: &Sge,
+        writes: bool,
+        is_wanted_now: bool,
+    ) -> Result<(), AccessError> {
+        let (region, at) = self.locate_local(
+            pd.id(),
+            sge,
+            0,
+            sge.len as usize,
+            if writes {
+                LocalAccess::Write
+            } else {
+                LocalAccess::Read
+            },
+        )?;
+        match region.backing {
+            // Only on-demand regions may be prefetched (`man ibv_advise_mr`).
+            Backing::Mapped | Backing::Null => Err(AccessError::Denied),
+            Backing::OnDemand if !is_wanted_now || odp::fault_in(at, sge.len.into(), writes) => {
+                Ok(())
+            }
+            Backing::OnDemand => Err(AccessError::Fault),
+        }
     }
 
     /// Keys are random: a key that can be guessed opens memory to whoever can reach the port
@@ -231,15 +305,15 @@ impl MemoryTable {
         }
     }
 
-    /// The process's address of `len` bytes at `offset` into `sge`.
-    pub(crate) fn local(
+    /// The region and the process's address of `len` bytes at `offset` into `sge`.
+    fn locate_local(
         &self,
         pd: PdId,
         sge: &Sge,
         offset: u32,
         len: usize,
         access: LocalAccess,
-    ) -> Result<u64, AccessError> {
+    ) -> Result<(&Region, u64), AccessError> {
         let region = self.region(pd, sge.lkey)?;
         if access == LocalAccess::Write && !region.access.contains(Access::LOCAL_WRITE) {
             return Err(AccessError::Denied);
@@ -251,16 +325,30 @@ impl MemoryTable {
             .addr
             .checked_add(u64::from(offset))
             .ok_or(AccessError::OutOfBounds)?;
-        region.translate(va, len as u64)
+        Ok((region, region.translate(va, len as u64)?))
     }
 
-    /// The process's address of a range that a peer names.
-    pub(crate) fn remote(
+    /// The process's address of `len` bytes at `offset` into `sge`, for an access that happens now.
+    pub(crate) fn local(
+        &self,
+        pd: PdId,
+        sge: &Sge,
+        offset: u32,
+        len: usize,
+        access: LocalAccess,
+    ) -> Result<u64, AccessError> {
+        let (region, at) = self.locate_local(pd, sge, offset, len, access)?;
+        region.check_present(at, len as u64, access == LocalAccess::Write)?;
+        Ok(at)
+    }
+
+    /// The region and the process's address of a range that a peer names.
+    fn locate_remote(
         &self,
         via: Via,
         range: RemoteRange,
         access: RemoteAccess,
-    ) -> Result<u64, AccessError> {
+    ) -> Result<(&Region, u64), AccessError> {
         let Some(region) = self.regions.get(&range.rkey) else {
             return self.through_window(via, range, access);
         };
@@ -275,7 +363,20 @@ impl MemoryTable {
         if !region.access.contains(right) {
             return Err(AccessError::Denied);
         }
-        region.translate(range.va, u64::from(range.len))
+        let at = region.translate(range.va, u64::from(range.len))?;
+        Ok((region, at))
+    }
+
+    /// The process's address of a range that a peer names, for an access that happens now.
+    pub(crate) fn remote(
+        &self,
+        via: Via,
+        range: RemoteRange,
+        access: RemoteAccess,
+    ) -> Result<u64, AccessError> {
+        let (region, at) = self.locate_remote(via, range, access)?;
+        region.check_present(at, range.len.into(), access != RemoteAccess::Read)?;
+        Ok(at)
     }
 
     #[cold]
@@ -284,13 +385,13 @@ impl MemoryTable {
         via: Via,
         range: RemoteRange,
         access: RemoteAccess,
-    ) -> Result<u64, AccessError> {
+    ) -> Result<(&Region, u64), AccessError> {
         let window = self.windows.get(&MemoryWindow::index_of(range.rkey));
         let (lkey, va) = window
             .ok_or(AccessError::UnknownKey)?
             .translate(via, range, access)?;
-        self.region(via.pd, lkey)?
-            .translate(va, u64::from(range.len))
+        let region = self.region(via.pd, lkey)?;
+        Ok((region, region.translate(va, u64::from(range.len))?))
     }
 }
 
@@ -299,7 +400,8 @@ impl Memory for MemoryTable {
         if sge.len == 0 {
             return Ok(());
         }
-        self.local(pd, sge, 0, sge.len as usize, access).map(drop)
+        self.locate_local(pd, sge, 0, sge.len as usize, access)
+            .map(drop)
     }
 
     fn check_remote(
@@ -308,7 +410,7 @@ impl Memory for MemoryTable {
         range: RemoteRange,
         access: RemoteAccess,
     ) -> Result<(), AccessError> {
-        self.remote(via, range, access).map(drop)
+        self.locate_remote(via, range, access).map(drop)
     }
 
     fn write_local(
@@ -318,7 +420,11 @@ impl Memory for MemoryTable {
         offset: u32,
         bytes: &[u8],
     ) -> Result<(), AccessError> {
-        let to = self.local(pd, sge, offset, bytes.len(), LocalAccess::Write)?;
+        let (region, to) = self.locate_local(pd, sge, offset, bytes.len(), LocalAccess::Write)?;
+        if region.backing == Backing::Null {
+            return Ok(());
+        }
+        region.check_present(to, bytes.len() as u64, true)?;
         // SAFETY: the range lies in a region that the program registered for writing.
         unsafe { place(to, bytes) };
         Ok(())
@@ -564,6 +670,71 @@ mod tests {
             .map(|pair| pair[1].wrapping_sub(pair[0]))
             .collect();
         assert!(steps.len() > 60, "keys follow a pattern: {keys:x?}");
+    }
+
+    #[test]
+    fn a_null_region_reads_as_zeros_and_forgets() {
+        let (mut table, pd, _) = table();
+        let mr = table.register_null(pd).unwrap();
+        let sge = Sge {
+            addr: 0xdead_beef,
+            len: 100,
+            lkey: mr.lkey,
+        };
+        table.write_local(pd.id(), &sge, 0, &[7; 100]).unwrap();
+        let mut read = [1; 100];
+        table.read_local(pd.id(), &sge, 0, &mut read).unwrap();
+        assert_eq!(read, [0; 100]);
+        let range = RemoteRange {
+            rkey: mr.rkey,
+            va: 0,
+            len: 1,
+        };
+        assert_eq!(
+            table.check_remote(via(pd), range, RemoteAccess::Read),
+            Err(AccessError::Denied)
+        );
+    }
+
+    #[test]
+    fn on_demand_memory_that_is_missing_is_a_fault_and_no_crash() {
+        let (mut table, pd, memory) = table();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::ON_DEMAND;
+        let everything = table.register(pd, 0, u64::MAX, 0, access).unwrap();
+        let rkey = everything.rkey;
+        let present = RemoteRange {
+            rkey,
+            va: memory.as_ptr() as u64,
+            len: 3,
+        };
+        table.write_remote(via(pd), present, b"abc").unwrap();
+        assert_eq!(&memory[..3], b"abc");
+        // The first page is never mapped; a constant cannot be written.
+        for va in [64, b"constant".as_ptr() as u64] {
+            let missing = RemoteRange { rkey, va, len: 3 };
+            assert_eq!(
+                table.check_remote(via(pd), missing, RemoteAccess::Write),
+                Ok(())
+            );
+            assert_eq!(
+                table.write_remote(via(pd), missing, b"abc"),
+                Err(AccessError::Fault)
+            );
+        }
+        let sge = Sge {
+            addr: 64,
+            len: 8,
+            lkey: everything.lkey,
+        };
+        assert_eq!(
+            table.read_local(pd.id(), &sge, 0, &mut [0; 8]),
+            Err(AccessError::Fault)
+        );
+        assert_eq!(
+            table.prefetch(pd, &sge, false, true),
+            Err(AccessError::Fault)
+        );
+        assert_eq!(table.prefetch(pd, &sge, false, false), Ok(()));
     }
 
     #[test]

@@ -8,11 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use urxe_proto::Instant;
-use urxe_udp::{Interest, Waiter, Wakeup, set_timer_slack_ns};
+use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
+use crate::channel::EventFd;
 use crate::clock::now;
 use crate::nic::Nic;
 
+/// The token of news about the interface.
+const LINK: u64 = u64::MAX - 1;
 /// How long the thread sleeps before it looks whether the program still polls.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// The same while the program blocks in a completion channel; doubles up to the maximum.
@@ -90,6 +93,14 @@ impl Progress {
         }
     }
 
+    /// Forgets the thread, which a child process does not have.
+    pub(crate) fn abandon(&self) {
+        // try_lock: a thread that held the lock is not there to release it.
+        if let Ok(mut thread) = self.thread.try_lock() {
+            std::mem::forget(thread.take());
+        }
+    }
+
     /// The program ran a round itself.
     pub(crate) fn note_round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
@@ -106,11 +117,6 @@ impl Progress {
             self.take_over.store(true, Ordering::Relaxed);
             self.wakeup.signal();
         }
-    }
-
-    /// Makes the thread look at what it watches.
-    pub(crate) fn wake(&self) {
-        self.wakeup.signal();
     }
 
     /// The earliest deadline of the engine is now `at`: the thread must not wait beyond it.
@@ -137,20 +143,12 @@ fn run(nic: &Weak<Nic>) {
     }
 }
 
-/// Waits for nothing but the wakeup.
-fn wakeup_waiter(nic: &Nic) -> io::Result<Waiter> {
-    let waiter = Waiter::new()?;
-    waiter.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
-    Ok(waiter)
-}
-
 struct Thread {
     /// The wakeup and, while the thread waits for packets, the sockets. Not while it sleeps: a socket that
     /// is in an epoll set costs every packet 200 ns, even if nobody waits (`urxe-udp`'s README).
     packets: Waiter,
-    watches_sockets: bool,
-    /// Of the sockets that it watches ([`Nic::sockets_generation`]).
-    generation: u64,
+    /// Set while the sockets are in it.
+    watched: Option<Arc<EventFd>>,
     /// The wakeup alone.
     nothing: Waiter,
     rounds_seen: u64,
@@ -162,11 +160,15 @@ struct Thread {
 
 impl Thread {
     fn new(nic: &Arc<Nic>) -> io::Result<Self> {
-        let (packets, nothing) = (wakeup_waiter(nic)?, wakeup_waiter(nic)?);
+        let (packets, nothing) = (Waiter::new()?, Waiter::new()?);
+        packets.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
+        nothing.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
+        for waiter in [&packets, &nothing] {
+            waiter.add(&nic.link_fd(), LINK, Interest::READ)?;
+        }
         Ok(Self {
             packets,
-            watches_sockets: false,
-            generation: 0,
+            watched: None,
             nothing,
             rounds_seen: 0,
             look_again_ns: LOOK_AGAIN_NS,
@@ -189,12 +191,12 @@ impl Thread {
             return self.sleep(nic, is_blocked_in);
         }
         self.look_again_ns = LOOK_AGAIN_NS;
-        if self.watches_sockets && self.generation != nic.sockets_generation() {
-            self.unwatch(nic)?;
+        if let Some(stale) = self.watched.take_if(|watched| nic.is_stale(watched)) {
+            nic.unwatch(&self.packets, &stale)?;
+            self.writable = None;
         }
-        if !std::mem::replace(&mut self.watches_sockets, true) {
-            self.generation = nic.sockets_generation();
-            nic.watch(&self.packets)?;
+        if self.watched.is_none() {
+            self.watched = Some(nic.watch(&self.packets)?);
         }
         let (received, deadline) = nic.run_waiting();
         if std::mem::take(&mut self.has_slept) && received > 0 && !is_asked {
@@ -203,22 +205,11 @@ impl Thread {
         self.wait_for_packets(nic, deadline)
     }
 
-    /// Watches the sockets no longer. There may be others by now than those that it watches.
-    fn unwatch(&mut self, nic: &Nic) -> io::Result<()> {
-        if self.generation == nic.sockets_generation() {
-            nic.unwatch(&self.packets)?;
-        } else {
-            self.packets = wakeup_waiter(nic)?;
-        }
-        self.watches_sockets = false;
-        self.writable = None;
-        Ok(())
-    }
-
     fn sleep(&mut self, nic: &Nic, is_blocked_in: bool) -> io::Result<()> {
         let progress = nic.progress();
-        if self.watches_sockets {
-            self.unwatch(nic)?;
+        if let Some(watched) = self.watched.take() {
+            nic.unwatch(&self.packets, &watched)?;
+            self.writable = None;
         }
         self.look_again_ns = if is_blocked_in {
             (self.look_again_ns * 2).min(LOOK_AGAIN_BLOCKED_MAX_NS)
@@ -229,10 +220,14 @@ impl Thread {
         progress.wakeup.arm();
         let is_wanted =
             || progress.stop.load(Ordering::Relaxed) || progress.take_over.load(Ordering::Relaxed);
+        let mut link_changed = false;
         if !is_wanted() {
-            self.nothing.wait(Some(self.look_again_ns))?;
+            link_changed = is_of_link(self.nothing.wait(Some(self.look_again_ns))?);
         }
         progress.wakeup.disarm();
+        if link_changed {
+            nic.follow_link();
+        }
         Ok(())
     }
 
@@ -248,13 +243,23 @@ impl Thread {
         // Between the round and here the program may have started a timer that nobody told us of.
         let is_stale = nic.earliest_deadline() < deadline.or(Some(Instant::from_nanos(u64::MAX)))
             && nic.earliest_deadline().is_some();
+        let mut link_changed = false;
         if !is_stale && !progress.stop.load(Ordering::Relaxed) {
-            self.packets.wait(deadline.map(|at| at.since(now())))?;
+            let timeout_ns = deadline.map(|at| at.since(now()));
+            link_changed = is_of_link(self.packets.wait(timeout_ns)?);
         }
         progress.wakeup.disarm();
         progress.wakes_at_ns.store(0, Ordering::Relaxed);
+        if link_changed {
+            nic.follow_link();
+        }
         Ok(())
     }
+}
+
+/// Whether the interface changed.
+fn is_of_link(events: &[Event]) -> bool {
+    events.iter().any(|event| event.token() == LINK)
 }
 
 /// The thread works for a few microseconds at a time, for a peer that waits, and has to do so beside a

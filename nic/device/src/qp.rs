@@ -218,9 +218,8 @@ impl Engine {
 
     /// A datagram queue pair, which hears on all addresses, comes (1) or goes (-1).
     fn count_datagram_user(&mut self, change: i32) {
-        let sockets = self.sockets.iter_mut();
-        for port in sockets.flat_map(|sockets| &mut sockets.ports) {
-            port.users = port.users.saturating_add_signed(change);
+        if let Some(sockets) = &mut self.sockets {
+            sockets.count_datagram_user(change);
         }
     }
 }

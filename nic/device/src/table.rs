@@ -58,8 +58,10 @@ impl Slot {
                 urxe_proto::QueueSide::Send => &self.send_cq,
                 urxe_proto::QueueSide::Recv => &self.recv_cq,
             };
-            if let Some(cq) = cq {
-                cq.push(completion);
+            if let Some(cq) = cq
+                && cq.push(completion).is_err()
+            {
+                self.qp.handle_cq_overrun();
             }
         }
         while let Some(event) = self.qp.poll_event() {

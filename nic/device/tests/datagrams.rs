@@ -339,3 +339,22 @@ fn an_address_of_another_family_is_refused() {
     let none = a.address_of(Gid::from(Ipv4Addr::LOCALHOST), 99);
     assert!(matches!(a.nic.check_address(&none), Err(Error::Invalid(_))));
 }
+
+#[test]
+fn receive_memory_that_may_not_be_written_stops_the_queue_pair() {
+    let (a, qp_a, b, qp_b) = pair(4096);
+    let mut bad = b.sge(0, 100);
+    bad.lkey ^= 0x55;
+    post_recv(&qp_b, 1, &[bad]);
+    post_recv(&qp_b, 2, &[b.sge(0, 100)]);
+    post(
+        &qp_a,
+        3,
+        SendOp::Send,
+        &[a.sge(0, 8)],
+        to(&a, qp_b.number(), QKEY),
+    );
+    let statuses: Vec<_> = b.wait(&[&a], 2).iter().map(|c| c.status).collect();
+    assert_eq!(statuses, [WcStatus::LocalProtection, WcStatus::WrFlush]);
+    assert_eq!(qp_b.state().unwrap(), QpState::Error);
+}

@@ -1,12 +1,13 @@
 //! Opening and closing a device: a full `verbs_context`, one NIC behind each.
 use std::sync::{Arc, Once};
 
+use parking_lot::Mutex;
 use urxe_device::Nic;
 
 use crate::abi::*;
 use crate::errno::Outcome;
 use crate::handle::{Handle, Users};
-use crate::{convert, device, events, operations};
+use crate::{convert, device, events, operations, xrc};
 
 /// What stands behind a context.
 pub(crate) struct ContextState {
@@ -16,6 +17,8 @@ pub(crate) struct ContextState {
     pub(crate) events: events::Registry,
     /// Protection domains, queues and channels that were not destroyed.
     pub(crate) users: Users,
+    /// XRC domains that were opened with a file.
+    pub(crate) xrc_domains: Mutex<Vec<xrc::Opened>>,
 }
 
 type Context = Handle<verbs_context, ContextState>;
@@ -55,6 +58,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
         nic,
         events: events::Registry::default(),
         users: Users::default(),
+        xrc_domains: Mutex::default(),
     };
     let vctx = Context::give(vctx, state);
     // SAFETY: just made.

@@ -2,8 +2,8 @@
 use std::ffi::c_int;
 
 use urxe_device::{
-    Access, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid, Mtu, PostError,
-    Psn, QpEvent, QpState, Qpn, Sge, WcStatus,
+    Access, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid,
+    Mtu, PostError, Psn, QpEvent, QpState, Qpn, Sge, WcStatus,
 };
 
 use crate::abi::*;
@@ -116,6 +116,10 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         wc.__bindgen_anon_1.invalidated_rkey = rkey;
         wc.wc_flags |= IBV_WC_WITH_INV;
     }
+    if let Some(source) = completion.source_qp {
+        wc.src_qp = source.get();
+        wc.wc_flags |= IBV_WC_GRH;
+    }
     wc
 }
 
@@ -218,11 +222,23 @@ pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask) -> Outcome<Attribut
     Ok(to)
 }
 
-/// Takes the peer's address, which RoCE has in the GRH and nowhere else.
+/// Takes the peer's address.
 fn put_address(to: &mut Attributes, address: &ibv_ah_attr) -> Outcome<()> {
+    let address = address_vector(address)?;
+    to.dest_gid = address.dest_gid;
+    to.source_gid_index = address.source_gid_index;
+    to.traffic_class = address.traffic_class;
+    to.hop_limit = address.hop_limit;
+    to.flow_label = address.flow_label;
+    to.service_level = address.service_level;
+    Ok(())
+}
+
+/// An address, which RoCE has in the GRH and nowhere else.
+pub(crate) fn address_vector(address: &ibv_ah_attr) -> Outcome<AddressVector> {
     if address.is_global == 0 {
         log::info!(
-            "the program connects a queue pair without a GID; RoCE needs one \
+            "the program names a peer without a GID; RoCE needs one \
              (option -g of the pingpong programs, -x of perftest)"
         );
         return Err(Errno::INVAL);
@@ -230,14 +246,15 @@ fn put_address(to: &mut Attributes, address: &ibv_ah_attr) -> Outcome<()> {
     if address.port_num != crate::query::PORT {
         return Err(Errno::INVAL);
     }
-    // SAFETY: both members of the union are 16 bytes of any value.
-    to.dest_gid = Gid(unsafe { address.grh.dgid.raw });
-    to.source_gid_index = address.grh.sgid_index;
-    to.traffic_class = address.grh.traffic_class;
-    to.hop_limit = address.grh.hop_limit;
-    to.flow_label = address.grh.flow_label;
-    to.service_level = address.sl;
-    Ok(())
+    Ok(AddressVector {
+        // SAFETY: both members of the union are 16 bytes of any value.
+        dest_gid: Gid(unsafe { address.grh.dgid.raw }),
+        source_gid_index: address.grh.sgid_index,
+        traffic_class: address.grh.traffic_class,
+        hop_limit: address.grh.hop_limit,
+        flow_label: address.grh.flow_label,
+        service_level: address.sl,
+    })
 }
 
 /// All attributes, as `ibv_query_qp` returns them.

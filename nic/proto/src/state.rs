@@ -239,11 +239,17 @@ const UD_ROWS: &[Row] = &[
     ),
 ];
 
-/// Rows for XRC initiators, which execute nothing for the peer.
+/// Rows for XRC initiators, which execute nothing for the peer. What concerns executing is taken and has no effect:
+/// programs (perftest) set it for both ends alike.
 const XRC_INITIATOR_ROWS: &[Row] = &[
     (Reset, Init, INIT_CONNECTED, A::empty()),
     (Init, Init, A::empty(), INIT_CONNECTED),
-    (Init, ReadyToReceive, RTR_CONNECTED, RTR_OPTIONAL),
+    (
+        Init,
+        ReadyToReceive,
+        RTR_CONNECTED,
+        mask(&[RTR_OPTIONAL, A::MAX_DEST_RD_ATOMIC, A::MIN_RNR_TIMER]),
+    ),
     (
         ReadyToReceive,
         ReadyToSend,
@@ -278,7 +284,7 @@ const XRC_INITIATOR_ROWS: &[Row] = &[
     ),
 ];
 
-/// Rows for XRC targets, which only execute and answer.
+/// Rows for XRC targets, which only execute and answer. What concerns requests is taken and has no effect.
 const XRC_TARGET_ROWS: &[Row] = &[
     (Reset, Init, INIT_CONNECTED, A::empty()),
     (Init, Init, A::empty(), INIT_CONNECTED),
@@ -292,7 +298,7 @@ const XRC_TARGET_ROWS: &[Row] = &[
         ReadyToReceive,
         ReadyToSend,
         mask(&[A::TIMEOUT, A::SQ_PSN]),
-        RTS_OPTIONAL,
+        mask(&[RTS_OPTIONAL, A::RETRY_COUNT, A::RNR_RETRY, A::MAX_RD_ATOMIC]),
     ),
     (ReadyToSend, ReadyToSend, A::empty(), RTS_OPTIONAL),
     (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),

@@ -165,6 +165,14 @@ impl End {
 
     /// Takes the next asynchronous event.
     pub fn event(&self) -> AsyncEventKind {
+        let mut poll = libc::pollfd {
+            fd: self.nic.event_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, 10_000) };
+        assert_eq!(ready, 1, "no event");
         self.nic.next_event().unwrap().kind
     }
 
@@ -223,12 +231,17 @@ pub fn ready_datagrams(qp: &Qp, qkey: u32) {
 
 /// Connects a queue pair to the queue pair `peer` of this host.
 pub fn connect(end: &End, qp: &Qp, peer: Qpn, mtu: Mtu) {
+    connect_to(qp, end.nic.gids()[0].gid, peer, mtu);
+}
+
+/// Connects a queue pair to the queue pair `peer` at an address.
+pub fn connect_to(qp: &Qp, dest_gid: Gid, peer: Qpn, mtu: Mtu) {
     use AttrMask as A;
     let wanted = Attributes {
         allow_remote_write: true,
         allow_remote_read: true,
         allow_remote_atomic: true,
-        dest_gid: end.nic.gids()[0].gid,
+        dest_gid,
         path_mtu: mtu,
         dest_qp: peer,
         rq_psn: PSN,

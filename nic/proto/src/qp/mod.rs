@@ -39,6 +39,7 @@ pub struct QueuePair {
     receives: ReceiveQueue,
     out: Outbox,
     drain_reported: bool,
+    last_wqe_reported: bool,
     /// The shared receive queue that the message in progress names (XRC target).
     message_srqn: Option<Srqn>,
     stats: QpStats,
@@ -62,6 +63,7 @@ impl QueuePair {
             receives: ReceiveQueue::default(),
             out: Outbox::default(),
             drain_reported: false,
+            last_wqe_reported: false,
             message_srqn: None,
             stats: QpStats::default(),
         }

@@ -195,14 +195,22 @@ impl QueuePair {
         self.sender.flush(self.config.number, &mut self.out);
     }
 
+    /// A completion was lost because its queue was full: the queue pair cannot go on (IBTA 11.6.3,
+    /// a local work queue catastrophic error).
+    pub fn handle_cq_overrun(&mut self) {
+        if self.state() != QpState::Error {
+            self.out.events.push_back(QpEvent::Fatal);
+            self.enter_error();
+        }
+    }
+
     #[cold]
     pub(super) fn enter_error(&mut self) {
-        let was_in_error = self.attributes.state == QpState::Error;
         self.attributes.state = QpState::Error;
         self.sender.flush(self.config.number, &mut self.out);
         self.responder
             .flush(&self.connection, &mut self.receives, &mut self.out);
-        if self.config.shares_receives && !was_in_error {
+        if self.config.shares_receives && !core::mem::replace(&mut self.last_wqe_reported, true) {
             self.out.events.push_back(QpEvent::LastWqeReached);
         }
     }

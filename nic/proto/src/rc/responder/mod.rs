@@ -110,7 +110,12 @@ impl Responder {
             Polled::Nothing => None,
             Polled::Packet(transmit) => Some(transmit),
             Polled::ReadRefused(psn) => {
-                self.refuse(psn, NakCode::RemoteAccessError, QpEvent::AccessError, out);
+                self.refuse(
+                    psn,
+                    NakCode::RemoteAccessError,
+                    Some(QpEvent::AccessError),
+                    out,
+                );
                 self.poll_transmit(now, mode, connection, memory, out)
             }
         }
@@ -224,6 +229,7 @@ impl Responder {
         out: &mut Outbox,
         stats: &mut QpStats,
     ) {
+        // An error that completes a receive needs no event besides (IBTA 10.10.2.3).
         let (code, event) = match refusal {
             Refusal::NotReady => {
                 stats.rnr_nak_sent += 1;
@@ -234,15 +240,15 @@ impl Responder {
                 self.acknowledger.set_nak(psn, syndrome);
                 return;
             }
-            Refusal::Invalid => (NakCode::InvalidRequest, QpEvent::RequestError),
-            Refusal::Access => (NakCode::RemoteAccessError, QpEvent::AccessError),
+            Refusal::Invalid => (NakCode::InvalidRequest, Some(QpEvent::RequestError)),
+            Refusal::Access => (NakCode::RemoteAccessError, Some(QpEvent::AccessError)),
             Refusal::TooLong => {
                 self.fail_receive(connection, WcStatus::LocalLength, receives, out);
-                (NakCode::InvalidRequest, QpEvent::Fatal)
+                (NakCode::InvalidRequest, None)
             }
             Refusal::OwnMemory => {
                 self.fail_receive(connection, WcStatus::LocalProtection, receives, out);
-                (NakCode::RemoteOperationalError, QpEvent::Fatal)
+                (NakCode::RemoteOperationalError, None)
             }
         };
         self.refuse(psn, code, event, out);
@@ -250,21 +256,31 @@ impl Responder {
 
     /// Memory that a READ is to be answered from, in the packet `psn`, cannot be read any more.
     pub(crate) fn handle_memory_fault(&mut self, psn: Psn, out: &mut Outbox) {
-        self.refuse(psn, NakCode::RemoteAccessError, QpEvent::AccessError, out);
+        self.refuse(
+            psn,
+            NakCode::RemoteAccessError,
+            Some(QpEvent::AccessError),
+            out,
+        );
     }
 
     /// A request names a shared receive queue that it may not use (XRC).
     pub(crate) fn refuse_queue(&mut self, psn: Psn, out: &mut Outbox) {
         if psn == self.expected {
-            self.refuse(psn, NakCode::InvalidRequest, QpEvent::RequestError, out);
+            self.refuse(
+                psn,
+                NakCode::InvalidRequest,
+                Some(QpEvent::RequestError),
+                out,
+            );
         }
     }
 
     /// Tells the peer and goes to the error state.
-    fn refuse(&mut self, psn: Psn, code: NakCode, event: QpEvent, out: &mut Outbox) {
+    fn refuse(&mut self, psn: Psn, code: NakCode, event: Option<QpEvent>, out: &mut Outbox) {
         self.acknowledger.clear_all_but_nak();
         self.acknowledger.set_nak(psn, Syndrome::Nak(code));
-        out.events.push_back(event);
+        out.events.extend(event);
         out.failure = Failure::QueuePair;
     }
 
