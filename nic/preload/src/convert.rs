@@ -118,6 +118,7 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     }
     if let Some(source) = completion.source_qp {
         wc.src_qp = source.get();
+        wc.sl = completion.service_level;
         wc.wc_flags |= IBV_WC_GRH;
     }
     wc
