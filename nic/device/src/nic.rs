@@ -153,7 +153,7 @@ pub struct Nic {
     device_memory: dm::Pool,
     moderated: Moderated,
     /// What its sockets pass through.
-    taps: Taps,
+    taps: Arc<Taps>,
 }
 
 impl Nic {
@@ -166,8 +166,13 @@ impl Nic {
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
         match cm::claim(info) {
             Some(nic) => Ok(nic),
-            None => Self::open_wired(info, &Wiring::from_environment()?),
+            None => Self::open_unshared(info),
         }
+    }
+
+    /// Opens a device of its own, as the process's environment asks for.
+    pub(crate) fn open_unshared(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+        Self::open_tapped(info, Taps::of_environment(&info.name)?)
     }
 
     /// Opens a device.
@@ -175,6 +180,10 @@ impl Nic {
     /// # Errors
     /// When the process has no descriptors left, or a capture file cannot be written.
     pub fn open_wired(info: &DeviceInfo, wiring: &Wiring) -> Result<Arc<Self>, Error> {
+        Self::open_tapped(info, Arc::new(Taps::new(wiring, &info.name)?))
+    }
+
+    fn open_tapped(info: &DeviceInfo, taps: Arc<Taps>) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
             info: info.clone(),
@@ -186,7 +195,7 @@ impl Nic {
             events,
             device_memory: dm::Pool::default(),
             moderated: Moderated::default(),
-            taps: Taps::new(wiring, &info.name)?,
+            taps,
         });
         exit::remember(&nic);
         Ok(nic)
@@ -418,7 +427,7 @@ impl Nic {
         &self.progress
     }
 
-    pub(crate) const fn taps(&self) -> &Taps {
+    pub(crate) fn taps(&self) -> &Taps {
         &self.taps
     }
 
@@ -458,9 +467,11 @@ impl Nic {
 
     /// One round on the program's own thread, unless another thread is at it.
     pub(crate) fn run_inline(&self) {
-        self.progress.note_round();
         let mut received = 0;
         if let Ok(mut engine) = self.engine.try_lock() {
+            // Only now: where threads that post hold the lock whenever one polls, the background thread has
+            // to see to what arrives.
+            self.progress.note_round();
             let now = now();
             received = engine.run(now);
             self.moderated.expire(now);

@@ -7,6 +7,7 @@ use urxe_udp::{RecvBuffer, RecvMeta};
 use urxe_wire::{Opcode, Packet, Qpn};
 
 use crate::engine::Engine;
+use crate::port::Ports;
 use crate::table::Receives;
 
 /// Batches read from one socket before the others get their turn.
@@ -39,9 +40,17 @@ impl Engine {
         let Some(mut buffer) = self.buffer.take() else {
             return 0;
         };
+        if let Some(sockets) = &mut self.sockets {
+            sockets.begin_round();
+        }
         for port in 0..self.ports().len() {
-            if all || self.ports()[port].users > 0 {
-                count += self.receive_from(port, &mut buffer, now);
+            let is_due = |sockets: &Ports| all || sockets.is_due(port);
+            if self.sockets.as_ref().is_some_and(is_due) {
+                let received = self.receive_from(port, &mut buffer, now);
+                if let Some(sockets) = self.sockets.as_mut().filter(|_| received > 0) {
+                    sockets.note_heard(port);
+                }
+                count += received;
             }
         }
         if !self.groups.is_empty() {

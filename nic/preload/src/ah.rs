@@ -138,8 +138,8 @@ pub(crate) unsafe fn init_from_wc(
             hop_limit: u8::MAX,
             traffic_class: route.traffic_class,
         },
-        // What `ibv_wc.sl` tells of a RoCE packet is not a service level.
-        sl: 0,
+        // SAFETY: by the caller's promise.
+        sl: unsafe { (*wc).sl },
         is_global: 1,
         port_num: port,
         ..ibv_ah_attr::default()

@@ -99,11 +99,6 @@ fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
     }
 }
 
-/// Bits of `ibv_wc.sl` of a datagram received over RoCE, as ConnectX sets them: it came over UDP, and by which IP.
-const SL_IS_ROCE_V2: u8 = 1 << 3;
-const SL_IPV6: u8 = 1;
-const SL_IPV4: u8 = 2;
-
 /// A completion as `ibv_poll_cq` returns it.
 pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     let mut wc = ibv_wc {
@@ -123,10 +118,8 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     }
     if let Some(source) = completion.source_qp {
         wc.src_qp = source.get();
+        wc.sl = completion.service_level;
         wc.wc_flags |= IBV_WC_GRH;
-        // IBTA vol 1, A17.4.5.1 wants a flag that tells IPv4 from IPv6, for which verbs have no field. RoCE has
-        // no service level either, and there hardware tells it: UCX 1.13 looks for the own address accordingly.
-        wc.sl = SL_IS_ROCE_V2 | if completion.is_ipv4 { SL_IPV4 } else { SL_IPV6 };
     }
     wc
 }

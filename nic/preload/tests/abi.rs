@@ -38,9 +38,23 @@ fn files_in_sysfs() {
 }
 
 #[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "dlsym is libc's on this architecture"
+)]
+fn libibverbs_may_be_opened_later() {
+    common::run("opened");
+}
+
+#[test]
 fn processes_and_threads() {
     common::run("processes");
     common::run_with("processes", &["with ibv_fork_init"]);
+}
+
+#[test]
+fn attributes_and_flushes() {
+    common::run("attributes");
 }
 
 #[test]
@@ -71,6 +85,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "queues",
         "files",
         "transports",
+        "attributes",
     ] {
         common::run_sanitized(name);
     }

@@ -53,6 +53,10 @@ const LIBC: &[&str] = &[
     "canonicalize_file_name",
     "closedir",
     "dirfd",
+    #[cfg(target_arch = "x86_64")]
+    "dlsym",
+    #[cfg(target_arch = "x86_64")]
+    "dlvsym",
     "eaccess",
     "euidaccess",
     "faccessat",
@@ -87,6 +91,7 @@ const LIBC: &[&str] = &[
     "stat64",
     "statx",
     "telldir",
+    "write",
 ];
 
 /// Private symbols of libibverbs that programs use all the same.

@@ -298,12 +298,7 @@ const XRC_TARGET_ROWS: &[Row] = &[
         ReadyToReceive,
         ReadyToSend,
         mask(&[A::TIMEOUT, A::SQ_PSN]),
-        mask(&[
-            RTS_OPTIONAL,
-            A::RETRY_COUNT,
-            A::RNR_RETRY,
-            A::MAX_RD_ATOMIC,
-        ]),
+        mask(&[RTS_OPTIONAL, A::RETRY_COUNT, A::RNR_RETRY, A::MAX_RD_ATOMIC]),
     ),
     (ReadyToSend, ReadyToSend, A::empty(), RTS_OPTIONAL),
     (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),

@@ -315,8 +315,10 @@ pub struct Completion {
     /// Of a datagram that was received, the queue pair that sent it. Its first 40 bytes, which `byte_len`
     /// counts, are the global route header.
     pub source_qp: Option<Qpn>,
-    /// Whether what stands for the global route header of that datagram is an IPv4 header, in its last 20 bytes.
-    pub is_ipv4: bool,
+    /// Of a datagram that was received, the type of its network header where InfiniBand has the service level,
+    /// as RoCE hardware shows it: 0xa for IPv4, 0x9 for IPv6. UCX finds the destination in the global route
+    /// header by it.
+    pub service_level: u8,
 }
 
 impl Completion {

@@ -45,7 +45,8 @@ pub(crate) fn compile(name: &str, program: &str, options: &[&str]) -> PathBuf {
         .arg(&source)
         .arg("-o")
         .arg(&program)
-        .arg("-libverbs")
+        // Not for programs that call none of its functions.
+        .args(["-Wl,--as-needed", "-libverbs", "-ldl"])
         .output()
         .expect("a C compiler is needed (Debian: apt-get install gcc libibverbs-dev)");
     assert!(output.status.success(), "{}", shown(&output));
