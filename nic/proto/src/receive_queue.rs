@@ -38,6 +38,7 @@ impl RecvWqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
+            is_ipv4: false,
         }
     }
 }

@@ -115,6 +115,7 @@ impl Wqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
+            is_ipv4: false,
         }
     }
 }
