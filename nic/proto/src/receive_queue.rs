@@ -39,7 +39,10 @@ impl RecvWqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
+<<<<<<< HEAD
             service_level: 0,
+=======
+>>>>>>> verbs
         }
     }
 }

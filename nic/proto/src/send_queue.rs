@@ -115,7 +115,10 @@ impl Wqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
+<<<<<<< HEAD
             service_level: 0,
+=======
+>>>>>>> verbs
         }
     }
 }

@@ -68,11 +68,14 @@ pub(crate) fn receive<M: Memory>(
         immediate: packet.header.immediate,
         solicited: packet.header.bth.solicited,
         source_qp: Some(deth.src_qp),
+<<<<<<< HEAD
         service_level: if grh[0] >> 4 == 6 {
             PACKET_TYPE_IPV6
         } else {
             PACKET_TYPE_IPV4
         },
+=======
+>>>>>>> verbs
         ..wqe.completion(connection.qp, WcStatus::Success)
     });
 }
