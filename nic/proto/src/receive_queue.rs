@@ -39,10 +39,7 @@ impl RecvWqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
-<<<<<<< HEAD
-            service_level: 0,
-=======
->>>>>>> verbs
+            is_ipv4: false,
         }
     }
 }

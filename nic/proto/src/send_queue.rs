@@ -115,10 +115,7 @@ impl Wqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
-<<<<<<< HEAD
-            service_level: 0,
-=======
->>>>>>> verbs
+            is_ipv4: false,
         }
     }
 }
