@@ -20,7 +20,7 @@ def workspace(**changed: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def purity(lib: str = LIB, *, other: str = "", **changed: dict[str, Any]) -> list[str]:
-    sources = {name: {"lib.rs": LIB} for name in ("wire", "proto", "sim")}
+    sources = {name: {"lib.rs": LIB} for name in ("wire", "proto", "sim", "cm")}
     sources["proto"] = {"lib.rs": lib, "qp.rs": other}
     return list(purity_errors(workspace(**changed), sources))
 

@@ -58,11 +58,11 @@ const PING_HELP: &str = "\
 What it tells:
   urxe answers: the first urxe program with queue pairs at that address does (port 4791). Then round trip \
 and path MTU are measured with RoCEv2 packets.
+  the connection manager answers: another RoCEv2 stack is there (Linux rxe, a NIC).
   no: the host or a router said that there is nothing (ICMP).
-  no answer: a RoCEv2 stack other than urxe, a firewall, or no host at all. Other stacks do not answer such \
-questions, which harm none of them.
+  no answer: a RoCEv2 stack without a connection manager, a firewall, or no host at all.
 
-Exit status: 0 urxe answers, 1 no, 3 no answer.";
+Exit status: 0 RoCEv2 is there, 1 no, 3 no answer.";
 
 /// Options of `urxe run`.
 #[derive(clap::Args)]

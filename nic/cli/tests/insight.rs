@@ -1,5 +1,6 @@
 //! Seeing inside unmodified programs, and giving them a bad network: perftest and ibverbs-utils of Debian in a network
 //! namespace of their own, under `urxe run`.
+use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -258,14 +259,19 @@ fn wireshark_reads_what_programs_sent() {
         start 18515 "--pcap server.%p" "--pcap both.pcapng" ib_read_bw -d urxe_lo -x 0 -n 20 -s 20000
         finish
         ls server.[0-9]*
+        # Both ends are processes of one program, which write one file.
+        urxe run --pcap tree.pcapng -- bash -c '
+            ib_write_bw -d urxe_lo -x 0 -n 100 -s 4096 >/dev/null &
+            until ss -Hltn | grep -q :18515; do sleep 0.05; done
+            ib_write_bw -d urxe_lo -x 0 -n 100 -s 4096 127.0.0.1 >/dev/null && wait'
         # Killed in the middle: what was written is whole.
         start 18515 "--pcap killed.pcapng" "" ib_write_bw -d urxe_lo -x 0 -D 20 -s 4096
         until_true "packets" test -s killed.pcapng
         sleep 0.3
         urxe stat --json | sed -n 's/^ *"pid": \([0-9]*\),/\1/p' | xargs kill -9
         wait $client $server || true
-        fields='-e frame.time_epoch -e frame.p2p_dir -e ip.src -e ip.id -e udp.length -e infiniband.bth.opcode'
-        for file in client both killed; do tshark -n -r $file.pcapng -T fields $fields >$file.fields; done
+        fields='-e frame.time_epoch -e frame.p2p_dir -e ip.src -e ip.id -e udp.length -e infiniband.bth.opcode -e infiniband.bth.psn'
+        for file in client both tree killed; do tshark -n -r $file.pcapng -T fields $fields >$file.fields; done
         capinfos -tl client.pcapng
         tshark -n -r client.pcapng -o udp.check_checksum:TRUE -o ip.check_checksum:TRUE -z expert,warn -q >expert
     "#;
@@ -288,10 +294,15 @@ fn wireshark_reads_what_programs_sent() {
     let client = opcodes("client.fields");
     // ib_send_lat of 2000 bytes at path MTU 4096 or 1024: SEND Only, or First and Last; acknowledgements.
     assert!(client.contains(&"17".to_owned()), "{client:?}");
-    let sends = client
-        .iter()
-        .filter(|opcode| ["4", "2"].contains(&opcode.as_str()));
-    assert_eq!(sends.count(), 100, "50 messages each way: {client:?}");
+    // A message that was sent again is the same one: direction, opcode and PSN tell.
+    let text = read("client.fields");
+    let messages: HashSet<_> = text
+        .lines()
+        .map(|line| line.split('\t').collect::<Vec<_>>())
+        .filter(|fields| ["2", "4"].contains(&fields[5]))
+        .map(|fields| (fields[1], fields[6]))
+        .collect();
+    assert_eq!(messages.len(), 100, "50 messages each way: {text}");
     let both = opcodes("both.fields");
     assert!(
         both.contains(&"12".to_owned()) && both.contains(&"15".to_owned()),
@@ -301,13 +312,32 @@ fn wireshark_reads_what_programs_sent() {
         both.iter().all(|opcode| !opcode.is_empty()),
         "not RoCE: {both:?}"
     );
-    // Both directions, and nanoseconds.
-    let text = read("client.fields");
+    // Both directions.
     for direction in ["\t0\t", "\t1\t"] {
         assert!(text.contains(direction), "{text}");
     }
     assert!(shown(&output).contains("server."), "{}", shown(&output));
     assert!(!opcodes("killed.fields").is_empty());
+    // What was received was sent, with the same headers.
+    let tree = read("tree.fields");
+    let passed = |direction: &str| {
+        let lines = tree
+            .lines()
+            .map(|line| line.split('\t').collect::<Vec<_>>());
+        let lines = lines.filter(|fields| fields[1] == direction);
+        let mut passed: Vec<_> = lines.map(|fields| fields[2..].join(" ")).collect();
+        passed.sort();
+        passed
+    };
+    let (sent, received) = (passed("0"), passed("1"));
+    // The last acknowledgement may find nobody.
+    let known = received
+        .iter()
+        .filter(|packet| sent.binary_search(packet).is_ok());
+    assert!(
+        received.len() >= 100 && known.count() == received.len(),
+        "{tree}"
+    );
     let expert = read("expert");
     assert!(!expert.to_lowercase().contains("checksum"), "{expert}");
 }
@@ -395,10 +425,19 @@ fn ping_says_that_nothing_is_there() {
         # A neighbour that is believed to be there, and says nothing.
         ip neighbour add 198.51.100.2 lladdr 02:00:00:00:00:02 dev eth0
         status=0; urxe ping 198.51.100.2 --count 2 --timeout 50 >silent || status=$?; [ $status = 3 ]
-        echo '0 2147483647' >/proc/sys/net/ipv4/ping_group_range 2>/dev/null || exit 0
-        status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >down || status=$?; [ $status = 3 ]
+        if echo '0 2147483647' 2>/dev/null >/proc/sys/net/ipv4/ping_group_range; then
+            status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >down || status=$?; [ $status = 3 ]
+        fi
+        # Somebody else has the port to which other stacks answer.
+        python3 -c "$HOLDER" & holder=$!
+        until_true "a holder" sh -c 'ss -Hlun | grep -q 198.51.100.1:4791'
+        status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >deaf || status=$?; [ $status = 3 ]
+        kill $holder
     "#;
-    let Some(_) = script("urxe ping", &[], folder.path(), text) else {
+    const HOLDER: &str = "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); \
+                          s.bind(('198.51.100.1', 4791)); time.sleep(20)";
+    let text = &format!("HOLDER=\"{HOLDER}\"\n{text}");
+    let Some(_) = script("urxe ping", &["python3"], folder.path(), text) else {
         return;
     };
     let read = |file: &str| std::fs::read_to_string(folder.path().join(file));
@@ -409,9 +448,54 @@ fn ping_says_that_nothing_is_there() {
     );
     assert_eq!(json(folder.path(), "refused6.json")["verdict"], "refused");
     assert!(read("silent").unwrap().contains("UDP port 4791: no answer"));
+    assert!(read("deaf").unwrap().contains("could not be asked"));
     if let Ok(down) = read("down") {
         assert!(down.contains("does not answer ICMP echo either"), "{down}");
     }
+}
+
+/// A stack that is not urxe: it answers a SIDR_REQ (attribute 0x17 of class 7) as Linux does where nobody has the
+/// service, with a SIDR_REP (0x18) of status 1 to UDP port 4791, and drops all else.
+const OTHER_STACK: &str = r#"
+import socket
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.bind(("127.0.0.2", 4791))
+while True:
+    packet, (host, port) = s.recvfrom(9000)
+    packet = bytearray(packet)
+    mad = 12 + 8
+    if packet[0] != 0x64 or packet[mad + 1] != 7 or packet[mad + 17] != 0x17:
+        continue
+    packet[mad + 17] = 0x18
+    packet[mad + 28] = 1
+    s.sendto(packet, (host, 4791))
+"#;
+
+#[test]
+fn ping_finds_another_stack_by_its_connection_manager() {
+    let folder = folder();
+    std::fs::write(folder.path().join("other.py"), OTHER_STACK).unwrap();
+    let text = r#"
+        python3 other.py & other=$!
+        until_true "the other stack" sh -c 'ss -Hlun | grep -q 127.0.0.2:4791'
+        urxe ping 127.0.0.2 --timeout 200 --json >ping.json
+        urxe ping 127.0.0.2 --timeout 200 >ping
+        kill $other
+    "#;
+    let Some(_) = script("urxe ping", &["python3"], folder.path(), text) else {
+        return;
+    };
+    let ping = json(folder.path(), "ping.json");
+    assert_eq!(
+        (&ping["verdict"], &ping["answers"]),
+        (&"roce".into(), &5.into())
+    );
+    assert_eq!(ping["path_mtu_bytes"], Value::Null);
+    let text = std::fs::read_to_string(folder.path().join("ping")).unwrap();
+    assert!(
+        text.contains("connection manager of a RoCEv2 stack"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -152,7 +152,7 @@ pub struct Nic {
     device_memory: dm::Pool,
     moderated: Moderated,
     /// What its sockets pass through.
-    taps: Taps,
+    taps: Arc<Taps>,
 }
 
 impl Nic {
@@ -161,7 +161,7 @@ impl Nic {
     /// # Errors
     /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
-        Self::open_wired(info, &Wiring::from_environment()?)
+        Self::open_tapped(info, Taps::of_environment(&info.name)?)
     }
 
     /// Opens a device.
@@ -169,6 +169,10 @@ impl Nic {
     /// # Errors
     /// When the process has no descriptors left, or a capture file cannot be written.
     pub fn open_wired(info: &DeviceInfo, wiring: &Wiring) -> Result<Arc<Self>, Error> {
+        Self::open_tapped(info, Arc::new(Taps::new(wiring, &info.name)?))
+    }
+
+    fn open_tapped(info: &DeviceInfo, taps: Arc<Taps>) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
             info: info.clone(),
@@ -180,7 +184,7 @@ impl Nic {
             events,
             device_memory: dm::Pool::default(),
             moderated: Moderated::default(),
-            taps: Taps::new(wiring, &info.name)?,
+            taps,
         });
         exit::remember(&nic);
         Ok(nic)
@@ -399,7 +403,7 @@ impl Nic {
         &self.progress
     }
 
-    pub(crate) const fn taps(&self) -> &Taps {
+    pub(crate) fn taps(&self) -> &Taps {
         &self.taps
     }
 

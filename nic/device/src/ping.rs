@@ -62,7 +62,8 @@ impl PingQuestion {
             MAD_BYTES.max(self.length_bytes.checked_sub(OVERHEAD_BYTES)?),
             0,
         );
-        packet(&payload, source, destination).filter(|datagram| datagram.len() == self.length_bytes)
+        gsi_datagram(&payload, source, destination)
+            .filter(|datagram| datagram.len() == self.length_bytes)
     }
 }
 
@@ -105,7 +106,7 @@ impl PingAnswer {
         payload[ANSWER_AT + 2] = u8::try_from(self.version.len()).ok()?;
         let room = payload.get_mut(VERSION_AT..VERSION_AT + self.version.len())?;
         room.copy_from_slice(self.version.as_bytes());
-        packet(&payload, source, destination)
+        gsi_datagram(&payload, source, destination)
     }
 }
 
@@ -118,13 +119,23 @@ fn mad(method: u8, transaction: u64) -> Vec<u8> {
     mad
 }
 
+/// The payload of a UDP payload that is a datagram to queue pair 1. Its ICRC is not checked.
+#[must_use]
+pub fn gsi_payload(datagram: &[u8]) -> Option<&[u8]> {
+    let packet = Packet::parse(datagram).ok()?;
+    is_for_gsi(&packet).then_some(packet.payload)
+}
+
+fn is_for_gsi(packet: &Packet<'_>) -> bool {
+    let bth = &packet.header.bth;
+    bth.opcode == Opcode::new(Transport::Ud, Operation::SendOnly)
+        && bth.dest_qp == GENERAL_SERVICES
+        && packet.header.deth.is_some_and(|deth| deth.qkey == CM_QKEY)
+}
+
 /// Method and transaction of a datagram of ours.
 fn read_mad(packet: &Packet<'_>) -> Option<(u8, u64)> {
-    let bth = &packet.header.bth;
-    let deth = packet.header.deth?;
-    let is_ours = bth.opcode == Opcode::new(Transport::Ud, Operation::SendOnly)
-        && bth.dest_qp == GENERAL_SERVICES
-        && deth.qkey == CM_QKEY
+    let is_ours = is_for_gsi(packet)
         && packet.payload.len() >= MAD_BYTES
         && packet.payload.starts_with(&MAD_START)
         && packet.payload[OUI_AT..OUI_AT + 3] == OUI;
@@ -136,8 +147,14 @@ fn read_mad(packet: &Packet<'_>) -> Option<(u8, u64)> {
     is_ours.then(|| (packet.payload[METHOD_AT], u64::from_be_bytes(transaction)))
 }
 
-/// A UD packet from queue pair 1 to queue pair 1.
-fn packet(payload: &[u8], source: SocketAddr, destination: SocketAddr) -> Option<Vec<u8>> {
+/// The UDP payload of a datagram from queue pair 1 to queue pair 1, for a socket at `source` whose datagrams have
+/// the IPv4 ID 0; `None` if the addresses are of different families. `payload` is whole words.
+#[must_use]
+pub fn gsi_datagram(
+    payload: &[u8],
+    source: SocketAddr,
+    destination: SocketAddr,
+) -> Option<Vec<u8>> {
     let bth = Bth::new(
         Opcode::new(Transport::Ud, Operation::SendOnly),
         GENERAL_SERVICES,

@@ -80,6 +80,27 @@ impl Taps {
         })
     }
 
+    /// What the process's environment asks for, for the device `name`: the same as long as somebody has it, so that
+    /// all sockets of a device pass through one.
+    ///
+    /// # Errors
+    /// As [`Wiring::from_environment`] and [`Self::new`].
+    pub(crate) fn of_environment(name: &str) -> Result<Arc<Self>, Error> {
+        /// By process, since the child of a fork has no threads that write and send, and by device.
+        type Key = (u32, String);
+        static TAPS: Mutex<Vec<(Key, Weak<Taps>)>> = Mutex::new(Vec::new());
+        let key = (std::process::id(), name.to_owned());
+        let mut all = TAPS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, taps)| taps.strong_count() > 0);
+        let known = all.iter().find(|(known, _)| *known == key);
+        if let Some(taps) = known.and_then(|(_, taps)| taps.upgrade()) {
+            return Ok(taps);
+        }
+        let taps = Arc::new(Self::new(&Wiring::from_environment()?, name)?);
+        all.push((key, Arc::downgrade(&taps)));
+        Ok(taps)
+    }
+
     /// The socket that `bind` makes, with what stands between it and the network. Every socket of a device
     /// is made so.
     pub(crate) fn bind(

@@ -39,7 +39,7 @@ impl RecvWqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
-            service_level: 0,
+            is_ipv4: false,
         }
     }
 }

@@ -115,7 +115,7 @@ impl Wqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
-            service_level: 0,
+            is_ipv4: false,
         }
     }
 }

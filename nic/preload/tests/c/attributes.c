@@ -26,11 +26,11 @@ static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
     enum { INIT = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS };
     enum {
         RTR = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
     };
     enum {
         RTS = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-            IBV_QP_MAX_QP_RD_ATOMIC
+        IBV_QP_MAX_QP_RD_ATOMIC
     };
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .port_num = 1,
@@ -60,10 +60,11 @@ static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
         .rq_psn = 0x123456,
         .max_dest_rd_atomic = 5,
         .min_rnr_timer = 12,
-        .ah_attr = {.is_global = 1,
-                    .port_num = 1,
-                    .sl = 3,
-                    .grh = {.dgid = *gid, .hop_limit = 33, .traffic_class = 0x20, .flow_label = 77}},
+        .ah_attr =
+            {.is_global = 1,
+             .port_num = 1,
+             .sl = 3,
+             .grh = {.dgid = *gid, .hop_limit = 33, .traffic_class = 0x20, .flow_label = 77}},
     };
     attr.path_mtu = 9;
     CHECK_EQ(ibv_modify_qp(qp, &attr, RTR), EINVAL);
@@ -109,7 +110,8 @@ static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
     CHECK_EQ(queried(qp).qp_access_flags, IBV_ACCESS_REMOTE_READ);
 }
 
-/* Receives and sends are flushed in the order of their queue, when the queue pair fails and later. */
+/* Receives and sends are flushed in the order of their queue, when the queue pair fails and later.
+ */
 static void check_flush(struct ibv_qp *qp)
 {
     struct ibv_recv_wr receive = {.num_sge = 0}, *bad_receive;

@@ -149,7 +149,8 @@ static void check_threads(void)
         posters[i] = (struct poster){.pair = &pair, .index = i};
         memset(pair.left.buffer + 64 * i, 'a' + i, 8);
         CHECK_EQ(
-            pthread_create(&posters[i].thread, NULL, i < THREADS ? post : poll_all, &posters[i]), 0);
+            pthread_create(&posters[i].thread, NULL, i < THREADS ? post : poll_all, &posters[i]),
+            0);
     }
     for (int i = 0; i < THREADS + 2; i++)
         CHECK_EQ(pthread_join(posters[i].thread, NULL), 0);

@@ -226,7 +226,8 @@ static void check_resize(void)
         post_send(&pair.left, i, 0);
     }
     drain(&pair, 10);
-    for (double start = seconds(); seconds() - start < 0.1;) /* until the last acknowledgement came */
+    for (double start = seconds();
+         seconds() - start < 0.1;) /* until the last acknowledgement came */
         CHECK_EQ(ibv_poll_cq(pair.right.cq, 1, &wc), 0);
     CHECK_EQ(ibv_resize_cq(pair.left.cq, 9), EINVAL);
     CHECK_EQ(ibv_resize_cq(pair.left.cq, 10), 0);

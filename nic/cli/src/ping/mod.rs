@@ -1,17 +1,15 @@
 //! `urxe ping`: whether RoCEv2 gets through to an address, and what its path is like.
-use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+mod ask;
 
-use anyhow::{Context, Result, bail};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ask::{Asker, Outcome, icmp_echo};
 use serde::Serialize;
-use urxe_device::{DeviceInfo, Mtu, PingAnswer, PingQuestion};
-use urxe_udp::{
-    Destination, Interest, Options, Piece, RecvBuffer, SendError, Socket, Transmit, Waiter,
-    path_mtu_bytes,
-};
+use urxe_device::{DeviceInfo, Mtu, PingQuestion};
+use urxe_udp::path_mtu_bytes;
 
 /// Options of `urxe ping`.
 #[derive(clap::Args)]
@@ -32,6 +30,9 @@ pub(crate) struct Ping {
     timeout: u64,
 }
 
+/// The UDP port of RoCEv2, to which other stacks send their answers.
+const ROCE_UDP_PORT: u16 = 4791;
+
 /// Exit statuses, beside 0 for an answer.
 const NOTHING_THERE: u8 = 1;
 const NOT_KNOWN: u8 = 3;
@@ -42,6 +43,8 @@ const NOT_KNOWN: u8 = 3;
 enum Verdict {
     /// A urxe process answered.
     Urxe,
+    /// The connection manager of another stack answered.
+    Roce,
     /// The host, or a router, says that there is nothing.
     Refused,
     /// Nobody said anything.
@@ -69,6 +72,8 @@ struct Report {
     round_trip_us: Option<RoundTrip>,
     /// The largest path MTU whose packets arrive.
     path_mtu_bytes: Option<usize>,
+    /// Whether answers of other stacks could have been heard: not if a urxe program here has the port to which they go.
+    hears_other_stacks: Option<bool>,
     /// Whether the host answers an ICMP echo; none if that was not asked or is not permitted.
     answers_icmp_echo: Option<bool>,
 }
@@ -92,7 +97,7 @@ pub(crate) fn run(options: &Ping) -> Result<ExitCode> {
         }
     }
     Ok(match report.verdict {
-        Verdict::Urxe => ExitCode::SUCCESS,
+        Verdict::Urxe | Verdict::Roce => ExitCode::SUCCESS,
         Verdict::Refused => NOTHING_THERE.into(),
         Verdict::Silent => NOT_KNOWN.into(),
     })
@@ -153,42 +158,53 @@ fn examine(target: SocketAddr, options: &Ping) -> Result<Report> {
         answers: 0,
         round_trip_us: None,
         path_mtu_bytes: None,
+        hears_other_stacks: None,
         answers_icmp_echo: None,
     };
     let timeout = Duration::from_millis(options.timeout);
-    let mut asker = Asker::new(source, target, timeout)?;
-    let mut times_us = Vec::new();
-    for _ in 0..options.count {
-        report.questions += 1;
-        match asker.ask(PingQuestion::MIN_BYTES)? {
-            Outcome::Answer(answer, time) => {
-                report.version = Some(answer.version);
-                times_us.push(time.as_secs_f64() * 1e6);
-            }
-            Outcome::Refused(reason) => {
-                report.verdict = Verdict::Refused;
-                report.reason = Some(reason);
-                break;
-            }
-            Outcome::Silence => {}
-        }
-    }
-    report.answers = u32::try_from(times_us.len()).unwrap_or(u32::MAX);
-    if let Some(first) = times_us.first().copied() {
+    let mut asker = Asker::new(with_port(source, 0), target, timeout)?
+        .context("no UDP port is free on this host")?;
+    report.count(options.count, || {
+        let answer = asker.ask_urxe(PingQuestion::MIN_BYTES)?;
+        Ok(answer.map(|answer| Some(answer.version)))
+    })?;
+    if report.answers > 0 {
         report.verdict = Verdict::Urxe;
-        report.reason = None;
-        report.round_trip_us = Some(RoundTrip {
-            min: times_us.iter().copied().fold(first, f64::min),
-            mean: times_us.iter().sum::<f64>() / times_us.len() as f64,
-            max: times_us.iter().copied().fold(first, f64::max),
-        });
         report.path_mtu_bytes = largest_mtu(&mut asker)?;
         // Asking may have taught the kernel.
         report.path_ip_mtu_bytes = path_mtu_bytes(None, target).ok();
     } else if report.verdict == Verdict::Silent {
-        report.answers_icmp_echo = icmp_echo(target, timeout);
+        ask_other_stacks(&mut report, source, target, options)?;
     }
     Ok(report)
+}
+
+/// Whether another stack is there, or at least a host.
+fn ask_other_stacks(
+    report: &mut Report,
+    source: SocketAddr,
+    target: SocketAddr,
+    options: &Ping,
+) -> Result<()> {
+    let timeout = Duration::from_millis(options.timeout);
+    let asker = Asker::new(with_port(source, ROCE_UDP_PORT), target, timeout)?;
+    report.hears_other_stacks = Some(asker.is_some());
+    if let Some(mut asker) = asker {
+        report.count(options.count, || {
+            Ok(asker.ask_connection_manager()?.map(|()| None))
+        })?;
+    }
+    if report.answers > 0 {
+        report.verdict = Verdict::Roce;
+    } else if report.verdict == Verdict::Silent {
+        report.answers_icmp_echo = icmp_echo(target, timeout);
+    }
+    Ok(())
+}
+
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
 }
 
 fn device_with(address: IpAddr) -> Option<DeviceInfo> {
@@ -208,7 +224,7 @@ fn largest_mtu(asker: &mut Asker) -> Result<Option<usize>> {
     for mtu in Mtu::ALL.into_iter().rev() {
         let length = mtu.bytes() + HEADERS_BYTES + 4;
         for _ in 0..ATTEMPTS {
-            match asker.ask(length.max(PingQuestion::MIN_BYTES))? {
+            match asker.ask_urxe(length.max(PingQuestion::MIN_BYTES))? {
                 Outcome::Answer(answer, _) if answer.length_bytes >= length => {
                     return Ok(Some(mtu.bytes()));
                 }
@@ -221,166 +237,41 @@ fn largest_mtu(asker: &mut Asker) -> Result<Option<usize>> {
     Ok(None)
 }
 
-enum Outcome {
-    Answer(PingAnswer, Duration),
-    /// In words.
-    Refused(String),
-    Silence,
-}
-
-/// Asks questions, one after the other.
-struct Asker {
-    socket: Socket,
-    waiter: Waiter,
-    buffer: RecvBuffer,
-    target: SocketAddr,
-    timeout: Duration,
-    transaction: u64,
-}
-
-impl Asker {
-    fn new(source: SocketAddr, target: SocketAddr, timeout: Duration) -> Result<Self> {
-        let mut address = source;
-        address.set_port(0);
-        let options = Options {
-            receive_buffer_bytes: 1 << 16,
-            send_buffer_bytes: 1 << 16,
-            gro: false,
-            ..Options::default()
-        };
-        let socket = Socket::bind(address, &options)
-            .with_context(|| format!("cannot make a socket at {}", source.ip()))?;
-        report_errors(&socket, target.is_ipv6()).context("cannot ask for ICMP errors")?;
-        let waiter = Waiter::new()?;
-        waiter.add(&socket, 0, Interest::READ)?;
-        Ok(Self {
-            socket,
-            waiter,
-            buffer: RecvBuffer::new(),
-            target,
-            timeout,
-            // Answers to an earlier run at the same port are not ours.
-            transaction: u64::from(std::process::id()) << 32,
-        })
-    }
-
-    fn ask(&mut self, length_bytes: usize) -> Result<Outcome> {
-        self.transaction += 1;
-        let question = PingQuestion {
-            transaction: self.transaction,
-            length_bytes,
-        };
-        let datagram = question
-            .datagram(self.socket.local_address(), self.target)
-            .context("no question of this length between these addresses")?;
-        let iov = [Piece::new(&datagram)];
-        let transmit = Transmit {
-            destination: &Destination::new(self.target),
-            segment_size: None,
-            tos: 0,
-            iov: &iov,
-        };
-        let asked = Instant::now();
-        match self.socket.send(&transmit) {
-            Ok(sent) => {
-                if let Some(errno) = sent.lost {
-                    return Ok(Outcome::Refused(in_words(errno)));
-                }
-            }
-            Err(SendError::TooBig) => return Ok(Outcome::Refused(in_words(libc::EMSGSIZE))),
-            Err(error) => bail!("cannot send to {}: {error}", self.target.ip()),
-        }
-        loop {
-            match self.socket.receive(&mut self.buffer) {
-                Ok(Some(meta)) => {
-                    let elapsed = asked.elapsed();
-                    let answer = PingAnswer::parse(&self.buffer.bytes()[..meta.len]);
-                    let is_from_there = meta.source.ip() == self.target.ip();
-                    if let Some(answer) = answer
-                        .filter(|answer| is_from_there && answer.transaction == self.transaction)
-                    {
-                        return Ok(Outcome::Answer(answer, elapsed));
-                    }
-                    continue;
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    return Ok(Outcome::Refused(in_words(errno)));
-                }
-            }
-            let left = self.timeout.saturating_sub(asked.elapsed());
-            if left.is_zero() {
-                return Ok(Outcome::Silence);
-            }
-            let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-            self.waiter.wait(Some(left_ns))?;
-        }
-    }
-}
-
-/// Lets ICMP errors come back as errors of the socket, though it is not connected (ip(7) `IP_RECVERR`): a connected
-/// one would number its datagrams, and their ICRC has to know the number.
-fn report_errors(socket: &Socket, ipv6: bool) -> io::Result<()> {
-    let (level, name) = if ipv6 {
-        (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
-    } else {
-        (libc::IPPROTO_IP, libc::IP_RECVERR)
-    };
-    let on: libc::c_int = 1;
-    // SAFETY: an int and its length.
-    let status = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-fn in_words(errno: i32) -> String {
-    match errno {
-        libc::ECONNREFUSED => "nothing listens on this UDP port (ICMP port unreachable)".to_owned(),
-        libc::EHOSTUNREACH => {
-            "the host does not answer on its network, or a router cannot reach it".to_owned()
-        }
-        libc::ENETUNREACH => "there is no route to its network".to_owned(),
-        libc::EMSGSIZE => "the packet does not fit the path".to_owned(),
-        libc::EPERM | libc::EACCES => "a firewall forbids it".to_owned(),
-        other => io::Error::from_raw_os_error(other).to_string(),
-    }
-}
-
-/// Whether the host answers an ICMP echo; `None` where asking is not permitted (icmp(7), `ping_group_range`).
-fn icmp_echo(target: SocketAddr, timeout: Duration) -> Option<bool> {
-    let (family, protocol, echo_request) = if target.is_ipv4() {
-        (libc::AF_INET, libc::IPPROTO_ICMP, 8)
-    } else {
-        (libc::AF_INET6, libc::IPPROTO_ICMPV6, 128)
-    };
-    // SAFETY: plain integers; a descriptor that is not negative is ours.
-    let socket = unsafe {
-        match libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, protocol) {
-            -1 => return None,
-            fd => OwnedFd::from_raw_fd(fd),
-        }
-    };
-    // Sending and receiving are as for UDP; the kernel fills in identifier and checksum.
-    let socket = UdpSocket::from(socket);
-    socket.set_read_timeout(Some(timeout)).ok()?;
-    socket.connect(target).ok()?;
-    let asked = socket.send(&[echo_request, 0, 0, 0, 0, 0, 0, 1]);
-    Some(asked.is_ok() && socket.recv(&mut [0; 64]).is_ok())
-}
-
 impl Report {
+    /// Asks so many times, and takes down what comes. A refusal ends it; so does silence at first, after three
+    /// questions.
+    fn count(
+        &mut self,
+        questions: u32,
+        mut ask: impl FnMut() -> Result<Outcome<Option<String>>>,
+    ) -> Result<()> {
+        const PATIENCE: u32 = 3;
+        let mut times_us: Vec<f64> = Vec::new();
+        self.questions = 0;
+        while self.questions < questions && !(self.questions >= PATIENCE && times_us.is_empty()) {
+            self.questions += 1;
+            match ask()? {
+                Outcome::Answer(version, time) => {
+                    self.version = version;
+                    times_us.push(time.as_secs_f64() * 1e6);
+                }
+                Outcome::Refused(reason) => {
+                    self.verdict = Verdict::Refused;
+                    self.reason = Some(reason);
+                    break;
+                }
+                Outcome::Silence => {}
+            }
+        }
+        self.answers = u32::try_from(times_us.len()).unwrap_or(u32::MAX);
+        self.round_trip_us = times_us.first().map(|first| RoundTrip {
+            min: times_us.iter().copied().fold(*first, f64::min),
+            mean: times_us.iter().sum::<f64>() / times_us.len() as f64,
+            max: times_us.iter().copied().fold(*first, f64::max),
+        });
+        Ok(())
+    }
+
     fn lines(&self) -> Vec<String> {
         let device = self.device.as_deref().unwrap_or("no urxe device");
         let bytes =
@@ -399,6 +290,9 @@ impl Report {
                 let version = self.version.as_deref().unwrap_or("?");
                 lines.push(format!("UDP port {port}: urxe {version} answers"));
             }
+            Verdict::Roce => lines.push(format!(
+                "UDP port {port}: the connection manager of a RoCEv2 stack other than urxe answers"
+            )),
             Verdict::Refused => {
                 let reason = self.reason.as_deref().unwrap_or("refused");
                 lines.push(format!("UDP port {port}: no: {reason}"));
@@ -410,6 +304,8 @@ impl Report {
                 "round trip: min {min:.1} us, mean {mean:.1} us, max {max:.1} us ({} answers to {} questions)",
                 self.answers, self.questions
             ));
+        }
+        if self.verdict == Verdict::Urxe {
             lines.push(match self.path_mtu_bytes {
                 Some(mtu) => format!("path MTU: {mtu}"),
                 None => "path MTU: not even packets of path MTU 256 arrive".to_owned(),
@@ -421,20 +317,27 @@ impl Report {
     fn silence(&self) -> Vec<String> {
         let host = match self.answers_icmp_echo {
             Some(true) => {
-                "The host itself is up: it answers ICMP echo. And it does not refuse the port, so a RoCEv2 stack \
-                 other than urxe may be there (Linux rxe, a NIC), or a firewall."
+                "The host itself is up: it answers ICMP echo, and does not refuse the port. There may be a RoCEv2 stack \
+                 without a connection manager, or a firewall."
             }
             Some(false) => {
-                "The host does not answer ICMP echo either: it may be down, or a firewall keeps both away."
+                "The host does not answer ICMP echo either: it may be down, or a firewall keeps all of this away."
             }
             None => {
                 "Whether the host is up is not known: this user may not send ICMP echo here \
-                 (net.ipv4.ping_group_range). It may be down, or have a RoCEv2 stack other than urxe, or a firewall."
+                 (net.ipv4.ping_group_range). It may be down, or have a RoCEv2 stack without a connection manager, or a \
+                 firewall."
             }
         };
-        vec![
-            format!("UDP port {}: no answer", self.port),
-            host.to_owned(),
-        ]
+        let deaf = (self.hears_other_stacks == Some(false)).then(|| {
+            format!(
+                "Stacks other than urxe could not be asked: a urxe program here has UDP port {ROCE_UDP_PORT}, to which \
+                 they answer."
+            )
+        });
+        let mut lines = vec![format!("UDP port {}: no answer", self.port)];
+        lines.extend(deaf);
+        lines.push(host.to_owned());
+        lines
     }
 }
