@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rocelab.fabric.base import Finished, Node
+from rocelab.fabric.base import Finished, LaunchError, Node, Running
 from rocelab.fabric.emulated import EmulatedFabric
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.tools.interconnects import urxe
@@ -23,6 +23,8 @@ from .matrix import HERE, Entry
 #: The one link of each fabric, with room for the largest RDMA packets.
 LINK: Final = "eth"
 LINK_MTU_BYTES: Final = 4200
+#: How the names of the sockets start that urxe has for those who listen with RDMA-CM.
+LISTENER: Final = "@urxe-cm/listen/"
 #: How long a server may take after its client has ended.
 SERVER_ENDS_S: Final = 10.0
 
@@ -100,12 +102,26 @@ def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) 
     _judge("server", server, served, entry.server_proves, outcome, stopped=entry.server_stays)
 
 
-def _wait_until_ready(entry: Entry, launcher: NamespaceLauncher, node: Node, serving: Any) -> None:
-    if entry.ready is not None:
+def _wait_until_ready(entry: Entry, launcher: NamespaceLauncher, node: Node, serving: Running) -> None:
+    if entry.ready == "cm":
+        _wait_until_listening(node, serving, entry.limit_s)
+    elif entry.ready is not None:
         protocol, _, port = entry.ready.partition(":")
         assert protocol == "tcp" or protocol == "udp"  # noqa: PLR1714  the type checker reads this form
         launcher.wait_until_listening(node, serving, int(port), protocol=protocol, timeout_s=entry.limit_s)
     time.sleep(entry.pause_s)
+
+
+def _wait_until_listening(node: Node, serving: Running, limit_s: float) -> None:
+    """Wait until a process of the node listens with RDMA-CM: urxe then has a Unix socket for others to find it."""
+    sockets = Path(f"/proc/{node.pid}/net/unix")
+    deadline_s = time.monotonic() + limit_s
+    while LISTENER not in sockets.read_text(encoding="utf-8", errors="replace"):
+        if (ended := serving.poll()) is not None:
+            raise LaunchError(f"the server ended (exit status {ended.exit_status}) before it listened\n{ended.stderr}")
+        if time.monotonic() > deadline_s:
+            raise LaunchError(f"the server did not listen within {limit_s:g} s\n{''.join(serving.output())}")
+        time.sleep(0.01)
 
 
 def _judge(

@@ -166,8 +166,13 @@ impl Nic {
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
         match cm::claim(info) {
             Some(nic) => Ok(nic),
-            None => Self::open_tapped(info, Taps::of_environment(&info.name)?),
+            None => Self::open_unshared(info),
         }
+    }
+
+    /// Opens a device of its own, as the process's environment asks for.
+    pub(crate) fn open_unshared(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+        Self::open_tapped(info, Taps::of_environment(&info.name)?)
     }
 
     /// Opens a device.
@@ -178,7 +183,7 @@ impl Nic {
         Self::open_tapped(info, Arc::new(Taps::new(wiring, &info.name)?))
     }
 
-    pub(crate) fn open_tapped(info: &DeviceInfo, taps: Arc<Taps>) -> Result<Arc<Self>, Error> {
+    fn open_tapped(info: &DeviceInfo, taps: Arc<Taps>) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
             info: info.clone(),
@@ -462,9 +467,11 @@ impl Nic {
 
     /// One round on the program's own thread, unless another thread is at it.
     pub(crate) fn run_inline(&self) {
-        self.progress.note_round();
         let mut received = 0;
         if let Ok(mut engine) = self.engine.try_lock() {
+            // Only now: where threads that post hold the lock whenever one polls, the background thread has
+            // to see to what arrives.
+            self.progress.note_round();
             let now = now();
             received = engine.run(now);
             self.moderated.expire(now);

@@ -343,6 +343,7 @@ impl Qp {
         SendPoster {
             qp: self,
             engine: self.nic.engine(),
+            found_full: false,
         }
     }
 
@@ -451,6 +452,7 @@ impl Drop for Qp {
 pub struct SendPoster<'a> {
     qp: &'a Qp,
     engine: MutexGuard<'a, Engine>,
+    found_full: bool,
 }
 
 impl SendPoster<'_> {
@@ -459,15 +461,24 @@ impl SendPoster<'_> {
     /// # Errors
     /// Why it was not taken; earlier ones stand.
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        match self.qp.slot(&mut self.engine) {
+        let posted = match self.qp.slot(&mut self.engine) {
             Ok(slot) => slot.qp.post_send(request),
             Err(_) => Err(PostError::State(QpState::Reset)),
+        };
+        if posted == Err(PostError::Full) {
+            self.found_full = true;
         }
+        posted
     }
 }
 
 impl Drop for SendPoster<'_> {
     fn drop(&mut self) {
         self.qp.settle(&mut self.engine);
+        if self.found_full {
+            // The program will try again until there is room, perhaps from many threads, which then leave
+            // the lock to nobody who would take in the acknowledgements that make room.
+            self.engine.run(now());
+        }
     }
 }

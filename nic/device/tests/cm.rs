@@ -271,6 +271,16 @@ fn ports_belong_to_who_binds_first_unless_both_share() {
 }
 
 #[test]
+fn a_port_is_free_at_once_when_its_listener_is_gone() {
+    let file = File::open();
+    let address = address();
+    for _ in 0..200 {
+        let id = file.listen(PortSpace::Tcp, address, 0);
+        file.file.destroy_id(id).unwrap();
+    }
+}
+
+#[test]
 fn a_full_backlog_makes_requests_wait() {
     let (server, client) = (File::open(), File::open());
     let address = address();

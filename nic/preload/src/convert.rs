@@ -99,6 +99,10 @@ fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
     }
 }
 
+/// What the service level of a received datagram tells: RoCE v2 over IPv6 or IPv4 (0 would be RoCE v1).
+const SL_IPV6: u8 = 1;
+const SL_IPV4: u8 = 2;
+
 /// A completion as `ibv_poll_cq` returns it.
 pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     let mut wc = ibv_wc {
@@ -118,6 +122,9 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     }
     if let Some(source) = completion.source_qp {
         wc.src_qp = source.get();
+        // There is no service level in RoCE. Hardware tells here which header came before the datagram, and
+        // UCX goes by it.
+        wc.sl = if completion.is_ipv4 { SL_IPV4 } else { SL_IPV6 };
         wc.wc_flags |= IBV_WC_GRH;
     }
     wc
@@ -135,20 +142,13 @@ pub(crate) fn qp_event(event: QpEvent) -> ibv_event_type {
     }
 }
 
-/// Bytes of a scatter/gather element.
-const SGE_BYTES: u32 = size_of::<ibv_sge>() as u32;
-
 pub(crate) fn capacity(cap: &ibv_qp_cap) -> Capacity {
     Capacity {
         send_requests: cap.max_send_wr,
         recv_requests: cap.max_recv_wr,
         send_sges: cap.max_send_sge,
         recv_sges: cap.max_recv_sge,
-        // As much as the scatter/gather elements of a request take: providers round up so, and programs
-        // send a few bytes inline that they never asked for (rdma_xclient).
-        inline_bytes: cap
-            .max_inline_data
-            .max(cap.max_send_sge.saturating_mul(SGE_BYTES)),
+        inline_bytes: cap.max_inline_data,
     }
 }
 

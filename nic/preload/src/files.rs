@@ -45,14 +45,28 @@ pub(crate) unsafe fn text_at(at: c_int, path: *const c_char) -> Option<String> {
     if let Some(text) = unsafe { text(path) } {
         return Some(text.to_owned());
     }
-    let folder = folder_path(at)?;
     if path.is_null() {
         return None;
     }
     // SAFETY: by the caller's promise.
     let path = unsafe { CStr::from_ptr(path) }.to_str().ok()?;
-    let is_relative = !path.starts_with('/');
-    is_relative.then(|| format!("{folder}/{path}"))
+    if path.starts_with('/') {
+        return None;
+    }
+    // hwloc names everything from an open root folder.
+    if tree::may_be_ours_from_root(path.as_bytes()) && is_root(at) {
+        return Some(format!("/{path}"));
+    }
+    Some(format!("{}/{path}", folder_path(at)?))
+}
+
+/// Whether a descriptor is of the root folder.
+fn is_root(fd: c_int) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |file: &std::fs::Metadata| (file.dev(), file.ino());
+    let opened = std::fs::metadata(format!("/proc/self/fd/{fd}"));
+    let root = std::fs::metadata("/");
+    matches!((opened, root), (Ok(opened), Ok(root)) if identity(&opened) == identity(&root))
 }
 
 /// The path of the folder of ours that a descriptor stands for.

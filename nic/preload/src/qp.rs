@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::channel::Unacknowledged;
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
-use crate::unsupported::refuse;
+use crate::unsupported::{probe, refuse};
 use crate::{context, convert, cq, pd, qp_ex, srq, xrc};
 
 /// What stands behind a queue pair.
@@ -399,7 +399,7 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
     }
     // SAFETY: by the caller's promise.
     let (state, attr) = unsafe { (state(qp), &*attr) };
-    let mask = convert::attribute_mask(mask)?.difference(ignored_attributes(state.kind));
+    let mask = convert::attribute_mask(mask)?;
     let attributes = convert::attributes(attr, mask)?;
     state.qp.modify(&attributes, mask).map_err(|error| {
         log::debug!(
@@ -413,18 +413,6 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
         unsafe { (*qp).state = attr.qp_state };
     }
     Ok(())
-}
-
-/// Attributes that programs set on both ends of XRC alike, and that the kernel drops where they have no
-/// meaning (`drivers/infiniband/core/uverbs_cmd.c` of Linux).
-const fn ignored_attributes(kind: QpType) -> AttrMask {
-    match kind {
-        QpType::XrcInitiator => AttrMask::MAX_DEST_RD_ATOMIC.union(AttrMask::MIN_RNR_TIMER),
-        QpType::XrcTarget => AttrMask::MAX_RD_ATOMIC
-            .union(AttrMask::RETRY_COUNT)
-            .union(AttrMask::RNR_RETRY),
-        _ => AttrMask::empty(),
-    }
 }
 
 /// `ibv_query_qp`: everything, whatever the mask asks for.
@@ -534,13 +522,13 @@ pub(crate) unsafe fn set_ece(_: *mut ibv_qp, ece: *mut ibv_ece) -> Outcome<()> {
     if !ece.is_null() && unsafe { (*ece).vendor_id } == 0 {
         return Ok(());
     }
-    refuse("enhanced connection establishment (ECE)")
+    probe("enhanced connection establishment (ECE)")
 }
 
-/// `ibv_query_ece`: refused without a word, because librdmacm asks on behalf of every program and is content.
+/// `ibv_query_ece`.
 ///
 /// # Safety
 /// None needed.
 pub(crate) unsafe fn query_ece(_: *mut ibv_qp, _: *mut ibv_ece) -> Outcome<()> {
-    Err(Errno::OPNOTSUPP)
+    probe("enhanced connection establishment (ECE)")
 }

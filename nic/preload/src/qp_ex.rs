@@ -28,8 +28,9 @@ const OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
 
 /// What a datagram may do.
 const DATAGRAM_OPERATIONS: u64 = (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM) as u64;
-/// What an unreliable connection cannot do.
+/// What an unreliable connection cannot do (IBTA table 38).
 const RELIABLE_OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_READ
+    | IBV_QP_EX_WITH_SEND_WITH_INV
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) as u64;
 

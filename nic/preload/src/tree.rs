@@ -56,6 +56,11 @@ pub(crate) fn may_be_ours(path: &[u8]) -> bool {
         && !PASSES_THROUGH.get()
 }
 
+/// The same for a path that begins at the root without saying so.
+pub(crate) fn may_be_ours_from_root(path: &[u8]) -> bool {
+    ROOTS.iter().any(|root| path.starts_with(&root[1..])) && !PASSES_THROUGH.get()
+}
+
 thread_local! {
     static PASSES_THROUGH: Cell<bool> = const { Cell::new(false) };
 }

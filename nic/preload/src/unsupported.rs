@@ -15,6 +15,27 @@ pub(crate) fn refuse<T>(what: &'static str) -> Outcome<T> {
     Err(Errno::OPNOTSUPP)
 }
 
+/// EOPNOTSUPP for what programs ask to find out whether it is there: said only with `URXE_LOG=debug`.
+pub(crate) fn probe<T>(what: &'static str) -> Outcome<T> {
+    log::debug!("the program asked for {what}, which urxe devices do not support");
+    Err(Errno::OPNOTSUPP)
+}
+
+/// `ibv_reg_dmabuf_mr`: memory of another device, which a NIC made of sockets cannot reach.
+///
+/// # Safety
+/// None needed: the arguments are not looked at.
+pub(crate) unsafe fn reg_dmabuf_mr(
+    _: *mut ibv_pd,
+    _: u64,
+    _: usize,
+    _: u64,
+    _: c_int,
+    _: c_int,
+) -> Outcome<*mut ibv_mr> {
+    probe("a DMA-BUF memory region")
+}
+
 /// Functions for the table of exported verbs: `verb(types) -> value = "what";`
 macro_rules! verbs {
     ($($name:ident($($ty:ty),*) $(-> $value:ty)? = $what:literal;)*) => {$(
@@ -31,7 +52,6 @@ macro_rules! verbs {
 }
 
 verbs! {
-    reg_dmabuf_mr(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr = "a DMA-BUF memory region";
     import_pd(*mut ibv_context, u32) -> *mut ibv_pd = "importing a protection domain";
     unimport_pd(*mut ibv_pd) = "importing a protection domain";
     import_mr(*mut ibv_pd, u32) -> *mut ibv_mr = "importing a memory region";

@@ -53,6 +53,11 @@ fn processes_and_threads() {
 }
 
 #[test]
+fn attributes_and_flushes() {
+    common::run("attributes");
+}
+
+#[test]
 fn every_transport() {
     common::run("transports");
 }
@@ -80,6 +85,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "queues",
         "files",
         "transports",
+        "attributes",
     ] {
         common::run_sanitized(name);
     }

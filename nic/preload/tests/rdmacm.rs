@@ -247,3 +247,48 @@ fn a_port_is_taken_once_and_many_connections_are_made() {
         );
     }
 }
+
+/// Requests, answers and data get lost, doubled and reordered at both ends; the programs only take longer.
+#[test]
+fn a_bad_network_only_costs_time() {
+    let text = r#"
+        export URXE_IMPAIR=loss=10%,duplicate=5%,reorder=5%,seed=7
+        for port in 7001 7002 7003; do
+            serve $TCP/$port rping -s -a 0.0.0.0 -p $port -C 3
+            client rping -c -a $address -p $port -C 3 -v; ended
+        done
+    "#;
+    if let Some(text) = script("a bad network", &["rping"], true, text) {
+        assert_eq!(text.matches("ping data: rdma-ping-2").count(), 3, "{text}");
+    }
+}
+
+/// A program that returns without a word ends its connections all the same.
+#[test]
+fn a_program_that_exits_tells_its_peers() {
+    let program = common::compile("leaver", "leaver", &["-Wl,--no-as-needed", "-lrdmacm"]);
+    let text = format!(
+        r#"
+        serve $TCP/7174 rping -s -a 0.0.0.0
+        preloaded {} $address 7174
+        # rping's server ends with its connection.
+        wait $server || true
+        cat "$OUT/server""#,
+        program.display()
+    );
+    if let Some(text) = script("leaving", &["rping"], true, &text) {
+        assert!(text.contains("DISCONNECT EVENT"), "{text}");
+    }
+}
+
+#[test]
+fn the_kernels_interface_can_be_left_alone() {
+    if std::path::Path::new("/dev/infiniband/rdma_cm").exists() {
+        eprintln!("skipped: this machine has RDMA-CM of its own");
+        return;
+    }
+    let text = r#"URXE_CM=kernel preloaded rping -s 2>&1 || true"#;
+    if let Some(text) = script("the kernel's interface", &["rping"], false, text) {
+        assert!(text.contains("No such file or directory"), "{text}");
+    }
+}

@@ -315,6 +315,8 @@ pub struct Completion {
     /// Of a datagram that was received, the queue pair that sent it. Its first 40 bytes, which `byte_len`
     /// counts, are the global route header.
     pub source_qp: Option<Qpn>,
+    /// Whether a datagram came by IPv4; its route header is an IPv4 header in the last 20 bytes then.
+    pub is_ipv4: bool,
 }
 
 impl Completion {

@@ -21,7 +21,8 @@ impl Inner {
     /// Binds an identifier to an address, which may be all addresses, and a port, which may be any.
     pub(super) fn bind(&mut self, id: u32, address: SocketAddr) -> io::Result<()> {
         self.in_state(id, &[State::Idle])?;
-        let device = if address.ip().is_unspecified() {
+        // A loopback address names no device, as in the kernel: libfabric asks with one for all devices.
+        let device = if address.ip().is_unspecified() || address.ip().is_loopback() {
             None
         } else {
             Some(

@@ -2,16 +2,17 @@
 //! that keeps time and reads what nobody else reads.
 //!
 //! An opened device that gets a packet for QP 1 calls [`receive`] on whatever thread runs its engine, with
-//! the engine's lock held. So nothing here may take an engine's lock while it has the agent's.
+//! the engine's lock held. It never waits there: what cannot be dealt with at once is left for the thread.
+//! So the agent's lock comes before all others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use urxe_cm::{Mad, Manager, Message, Path, ServiceId};
+use urxe_cm::{MAD_LEN, Mad, Manager, Message, Path, ServiceId};
 use urxe_udp::{RecvBuffer, Socket, Wakeup};
 use urxe_wire::{Gid, Packet, ROCE_UDP_PORT};
 
@@ -21,6 +22,7 @@ use super::files::EventFile;
 use super::gsi;
 use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, State};
 use super::relay::{self, Relayed};
+use super::watch::Watch;
 use crate::clock::now;
 use crate::error::Error;
 use crate::list::DeviceInfo;
@@ -55,12 +57,27 @@ pub(super) fn errno(code: i32) -> io::Error {
 pub(crate) struct Agent {
     process: u32,
     inner: Mutex<Inner>,
+    /// Datagrams that came while somebody else had the lock. Nothing else is locked under it.
+    inbox: Mutex<VecDeque<Arrived>>,
     wakeup: Wakeup,
+    watch: Arc<Watch>,
+}
+
+/// Datagrams in the inbox, at most; further ones are lost, and repeated by their peers.
+const INBOX_MAX: usize = 4096;
+
+/// A datagram that came to UDP port `port`.
+#[derive(Debug)]
+struct Arrived {
+    path: Path,
+    port: u16,
+    mad: [u8; MAD_LEN],
 }
 
 /// What the lock protects.
 #[derive(Debug)]
 pub(super) struct Inner {
+    pub(super) watch: Arc<Watch>,
     pub(super) manager: Manager,
     pub(super) doors: Vec<Door>,
     pub(super) ids: BTreeMap<u32, Id>,
@@ -77,7 +94,7 @@ pub(super) struct Inner {
     looks_at_ns: u64,
     /// When the thread wakes by itself.
     wakes_at_ns: u64,
-    /// What the thread waits for has changed.
+    /// The thread has to look at something before the time that it knows.
     pub(super) is_stale: bool,
 }
 
@@ -97,10 +114,14 @@ impl Agent {
         if let Some(agent) = Self::existing() {
             return Ok(agent);
         }
+        let (wakeup, watch) = (Wakeup::new()?, Arc::new(Watch::new()?));
+        watch.add_reader(&wakeup)?;
         let agent: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
-            inner: Mutex::new(Inner::new()),
-            wakeup: Wakeup::new()?,
+            inner: Mutex::new(Inner::new(Arc::clone(&watch))),
+            inbox: Mutex::default(),
+            wakeup,
+            watch,
         }));
         let builder = std::thread::Builder::new().name("urxe-cm".into());
         with_signals_blocked(|| builder.spawn(move || agent.run()))?;
@@ -146,63 +167,65 @@ impl Agent {
         result
     }
 
+    fn lock_inbox(&self) -> MutexGuard<'_, VecDeque<Arrived>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_in_inbox(&self) -> Option<Arrived> {
+        self.lock_inbox().pop_front()
+    }
+
+    /// Takes a datagram in now, if nobody else is at work here and its door is open; else leaves it for the
+    /// thread.
+    fn arrived(&self, arrived: Arrived) {
+        if let Ok(mut inner) = self.inner.try_lock()
+            && inner.door(arrived.path.link).is_some()
+        {
+            return self.work(&mut inner, |inner| {
+                inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
+            });
+        }
+        let mut inbox = self.lock_inbox();
+        if inbox.len() < INBOX_MAX {
+            inbox.push_back(arrived);
+        }
+        drop(inbox);
+        self.wakeup.signal();
+    }
+
     fn run(&self) {
         let mut buffer = RecvBuffer::new();
         loop {
-            let (waits, timeout_ns) = {
+            let timeout_ns = {
                 let mut inner = self.lock();
                 inner.now_ns = now().as_nanos();
+                while let Some(arrived) = self.next_in_inbox() {
+                    inner.attach_door(arrived.path.link);
+                    inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
+                }
                 inner.turn(&mut buffer);
                 inner.settle();
                 inner.is_stale = false;
                 self.wakeup.arm();
-                let waits = inner.waits();
+                if !self.lock_inbox().is_empty() {
+                    self.wakeup.disarm();
+                    continue;
+                }
                 let timeout_ns = inner.timeout_ns();
                 inner.wakes_at_ns =
                     timeout_ns.map_or(u64::MAX, |ns| inner.now_ns.saturating_add(ns));
-                (waits, timeout_ns)
+                timeout_ns
             };
-            waits.wait(&self.wakeup, timeout_ns);
+            self.watch.wait(timeout_ns);
             self.wakeup.disarm();
         }
     }
 }
 
-/// What the thread waits for. The sockets are kept open meanwhile.
-struct Waits {
-    polled: Vec<libc::pollfd>,
-    _sockets: Vec<Arc<Socket>>,
-}
-
-impl Waits {
-    fn wait(mut self, wakeup: &Wakeup, timeout_ns: Option<u64>) {
-        self.polled
-            .push(poll_for(wakeup.as_fd().as_raw_fd(), libc::POLLIN));
-        let limit = timeout_ns.map(|ns| libc::timespec {
-            tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(ns % 1_000_000_000).unwrap_or(0),
-        });
-        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the entries and the time live until the call returns; no signal mask. Whatever it
-        // returns, the thread looks at everything next.
-        unsafe {
-            let count = self.polled.len() as libc::nfds_t;
-            libc::ppoll(self.polled.as_mut_ptr(), count, limit, std::ptr::null());
-        }
-    }
-}
-
-const fn poll_for(fd: RawFd, events: libc::c_short) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events,
-        revents: 0,
-    }
-}
-
 impl Inner {
-    fn new() -> Self {
+    fn new(watch: Arc<Watch>) -> Self {
         Self {
+            watch,
             manager: Manager::default(),
             doors: Vec::new(),
             ids: BTreeMap::new(),
@@ -246,11 +269,11 @@ impl Inner {
         }
     }
 
-    pub(super) fn add_file(&mut self, file: EventFile) -> u64 {
+    pub(super) fn add_file(&mut self, file: EventFile) -> io::Result<u64> {
+        self.watch.add_writer(&file.ours)?;
         self.last_file += 1;
         self.files.insert(self.last_file, file);
-        self.is_stale = true;
-        self.last_file
+        Ok(self.last_file)
     }
 
     /// An event of an identifier.
@@ -304,7 +327,6 @@ impl Inner {
         {
             listener.pending = listener.pending.saturating_sub(1);
         }
-        self.is_stale |= entry.requests.is_some();
         Some(entry.events_reported)
     }
 
@@ -320,19 +342,25 @@ impl Inner {
             other => errno(other.errno()),
         })?;
         let slot = door.slot;
-        self.doors.push(door);
-        self.is_stale = true;
+        self.add_door(door);
         Ok(slot)
     }
 
-    /// Opens the door of a device that the process has open and that has got a packet.
+    /// Opens the door of a device that the process has open and that has got a packet: a process that knows
+    /// nothing of connections still passes on what is for others.
     fn attach_door(&mut self, link: u32) {
         if self.door(link).is_none()
             && let Some(door) = Door::attach(link)
         {
-            self.doors.push(door);
-            self.is_stale = true;
+            self.add_door(door);
         }
+    }
+
+    fn add_door(&mut self, door: Door) {
+        if let Some(relay) = &door.relay {
+            let _ = self.watch.add_reader(relay);
+        }
+        self.doors.push(door);
     }
 
     pub(super) fn door(&mut self, link: u32) -> Option<&mut Door> {
@@ -461,6 +489,10 @@ impl Inner {
             self.looks_at_ns = self.now_ns + LOOK_FOR_PORT_NS;
             for door in &mut self.doors {
                 door.try_to_hold();
+                for socket in door.front_sockets() {
+                    // It says so if it is there already.
+                    let _ = self.watch.add_reader(socket.as_ref());
+                }
             }
         }
         self.look_at_waiting();
@@ -526,34 +558,6 @@ impl Inner {
         }
     }
 
-    fn waits(&self) -> Waits {
-        let mut polled = Vec::new();
-        let mut sockets = Vec::new();
-        for door in &self.doors {
-            for socket in door.front_sockets() {
-                polled.push(poll_for(socket.as_raw_fd(), libc::POLLIN));
-                sockets.push(Arc::clone(socket));
-            }
-            polled.extend(
-                door.relay
-                    .iter()
-                    .map(|relay| poll_for(relay.as_raw_fd(), libc::POLLIN)),
-            );
-        }
-        let listeners = self.ids.values().filter_map(|id| id.requests.as_ref());
-        polled.extend(listeners.map(|socket| poll_for(socket.as_raw_fd(), libc::POLLIN)));
-        // Nothing is asked for; that the other end is closed is told anyway.
-        polled.extend(
-            self.files
-                .values()
-                .map(|file| poll_for(file.ours.as_raw_fd(), 0)),
-        );
-        Waits {
-            polled,
-            _sockets: sockets,
-        }
-    }
-
     fn timeout_ns(&self) -> Option<u64> {
         let timer = self
             .manager
@@ -604,9 +608,28 @@ pub(crate) fn receive(link: u32, origin: &Origin, datagram: &[u8], packet: &Pack
     let Ok(agent) = Agent::get() else {
         return;
     };
-    agent.with(|inner| {
-        // A process that knows nothing of connections still passes on what is for others.
-        inner.attach_door(link);
-        inner.incoming(path(link, local, source), mad, Some(local.port()));
+    agent.arrived(Arrived {
+        path: path(link, local, source),
+        port: local.port(),
+        mad: *mad,
     });
+}
+
+/// In a child that was forked: lets go of names and ports that are the parent's.
+pub(crate) fn abandon_in_child() {
+    // SAFETY: null, or an agent, which is never freed.
+    let agent = unsafe { AGENT.load(Ordering::Acquire).as_ref() };
+    // A thread that held the lock is not there to release it.
+    let Some(inner) = agent.and_then(|agent| agent.inner.try_lock().ok()) else {
+        return;
+    };
+    let Ok(nothing) = std::fs::File::open("/dev/null") else {
+        return;
+    };
+    let doors = inner.doors.iter().flat_map(Door::fds);
+    let ids = inner.ids.values().flat_map(Id::fds);
+    for fd in doors.chain(ids) {
+        // SAFETY: plain integers. The number stays taken, by something that says nothing.
+        unsafe { libc::dup3(nothing.as_raw_fd(), fd, libc::O_CLOEXEC) };
+    }
 }

@@ -136,8 +136,10 @@ impl Inner {
         let entry = self.id(id)?;
         if entry.requests.is_none() {
             let requests = relay::bind_listener(space, source.port(), source.ip())?;
-            entry.requests = Some(Arc::new(requests));
+            self.watch.add_reader(&requests)?;
+            self.id(id)?.requests = Some(Arc::new(requests));
         }
+        let entry = self.id(id)?;
         entry.state = State::Listening;
         entry.backlog = if (1..BACKLOG_MAX).contains(&backlog) {
             backlog

@@ -6,6 +6,7 @@
 //! ([`Door::claim`]). When the program closes it, management keeps it.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
@@ -18,7 +19,6 @@ use crate::error::Error;
 use crate::exit;
 use crate::list::{DeviceInfo, socket_address};
 use crate::nic::Nic;
-use crate::tap::Taps;
 
 /// See the module.
 #[derive(Debug)]
@@ -51,10 +51,8 @@ impl Door {
     pub(super) fn open(info: &DeviceInfo) -> Result<Self, Error> {
         let (nic, is_claimed) = match opened(info.ifindex) {
             Some(nic) => (nic, true),
-            None => (Nic::open_tapped(info, Taps::of_environment(&info.name)?)?, false),
+            None => (Nic::open_unshared(info)?, false),
         };
-        // Takes the engine's lock. That is in order: nobody who holds it can come here for this device
-        // before it has started and so gets packets.
         if nic.sockets().is_empty() {
             nic.start()?;
         }
@@ -80,6 +78,17 @@ impl Door {
             front: None,
             psn: 0,
         }
+    }
+
+    /// The descriptors that are a process's own.
+    pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
+        let front = self.front.as_ref();
+        let relays = self
+            .relay
+            .iter()
+            .chain(front.and_then(|f| f.relay.as_ref()));
+        let sockets = self.front_sockets().iter().map(|socket| socket.as_raw_fd());
+        relays.map(AsRawFd::as_raw_fd).chain(sockets)
     }
 
     /// The number of its network interface.

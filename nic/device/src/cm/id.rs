@@ -2,6 +2,7 @@
 //! of them.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
@@ -216,6 +217,12 @@ impl Id {
             IpAddr::V6(ip) => ip.is_unspecified() && (address.is_ipv6() || !self.is_ipv6_only),
         };
         covers && self.space == space && source.port() == port
+    }
+
+    /// The descriptors that are a process's own.
+    pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
+        let requests = self.requests.iter().map(|socket| socket.as_raw_fd());
+        requests.chain(self.reservation.iter().map(|name| name.fd()))
     }
 
     pub(super) fn address_of(&self, remote: Gid) -> Option<CmAddress> {

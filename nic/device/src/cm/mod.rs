@@ -1,6 +1,6 @@
 //! Communication management: RDMA-CM as the kernel's `rdma_cm` device offers it, in the process.
 //!
-//! [`Cm`] is that interface: identifiers, commands on them, and files that events are read from. Behind
+//! [`CmFile`] is that interface: identifiers, commands on them, and files that events are read from. Behind
 //! it, `urxe-cm` keeps the protocol ([`agent`]); datagrams go out and come in through the sockets of the
 //! device that an identifier is bound to ([`door`]), and between the processes of a host ([`relay`]).
 
@@ -12,6 +12,7 @@ mod files;
 mod gsi;
 mod id;
 mod relay;
+mod watch;
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,8 +24,8 @@ use urxe_proto::QpState;
 
 use crate::list::DeviceInfo;
 use crate::nic::Nic;
-pub(crate) use agent::receive;
 use agent::{Agent, Inner, errno};
+pub(crate) use agent::{abandon_in_child, receive};
 use files::EventFile;
 pub use id::{
     CmAddress, CmEvent, CmEventKind, CmInfo, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
@@ -63,7 +64,7 @@ impl CmFile {
         let file = EventFile::new(is_cloexec, is_nonblocking)?;
         let fd = file.fd();
         let identity = EventFile::identity(fd).ok_or_else(io::Error::last_os_error)?;
-        let key = Agent::get()?.with(|inner| inner.add_file(file));
+        let key = Agent::get()?.with(|inner| inner.add_file(file))?;
         Ok(Self { key, fd, identity })
     }
 

@@ -9,6 +9,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -150,10 +151,14 @@ fn port_name(space: PortSpace, port: u16, address: IpAddr) -> String {
 /// A port that is this process's, as long as this lives.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    _name: UnixDatagram,
+    name: UnixDatagram,
 }
 
 impl Reservation {
+    pub(super) fn fd(&self) -> RawFd {
+        self.name.as_raw_fd()
+    }
+
     /// Takes a port of an address, or of all addresses of a family (`others` are the addresses that this
     /// then covers).
     ///
@@ -175,7 +180,7 @@ impl Reservation {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
         }
         let name = bind(&port_name(space, port, address))?;
-        Ok(Self { _name: name })
+        Ok(Self { name })
     }
 }
 

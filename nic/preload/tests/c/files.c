@@ -1,4 +1,5 @@
-/* What programs read under /sys/class/infiniband and its neighbours, in all the ways that they do. */
+/* What programs read under /sys/class/infiniband and its neighbours, in all the ways that they do.
+ */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -98,6 +99,13 @@ static void check_folders(void)
     CHECK_EQ(read(inner, text, sizeof(text)), 9);
     CHECK(!memcmp(text, "Ethernet\n", 9));
     close(inner);
+    close(fd);
+    CHECK((fd = open("/", O_RDONLY | O_DIRECTORY)) >= 0);
+    CHECK((inner = openat(fd, "sys/class/infiniband", O_RDONLY | O_DIRECTORY)) >= 0);
+    CHECK((folder = fdopendir(inner)) != NULL);
+    CHECK_EQ(count(folder, LOOPBACK, &all), 1);
+    CHECK_EQ(closedir(folder), 0);
+    CHECK_EQ(fstatat(fd, "sys/class/infiniband/" LOOPBACK, &info, 0), 0);
     close(fd);
     CHECK((folder = opendir("/")) != NULL); /* everything else is as ever */
     CHECK_EQ(count(folder, "proc", &all), 1);

@@ -1,5 +1,5 @@
-/* The GID table and the port follow the network interface, with events; run with two interfaces of its
- * own, left and right, joined to each other, of which left has 192.0.2.1. */
+/* The GID table and the port follow the network interface, with events; run with two interfaces of
+ * its own, left and right, joined to each other, of which left has 192.0.2.1. */
 #include <poll.h>
 
 #include "urxe_test.h"

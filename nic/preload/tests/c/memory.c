@@ -125,7 +125,8 @@ static void check_null_region(struct pair *pair)
 static void check_on_demand(struct pair *pair)
 {
     enum { ACCESS = IBV_ACCESS_LOCAL_WRITE | ALL_REMOTE | IBV_ACCESS_ON_DEMAND };
-    char *memory = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory =
+        mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct ibv_mr *all = ibv_reg_mr(pair->pd, NULL, SIZE_MAX, ACCESS), *mr;
     struct ibv_device_attr_ex device;
     struct ibv_sge sge;

@@ -30,7 +30,8 @@ int main(void)
     find_device((list_function *)dlvsym(library, "ibv_get_device_list", "IBVERBS_1.1"),
                 (name_function *)dlvsym(library, "ibv_get_device_name", "IBVERBS_1.1"));
     /* What we do not have is libibverbs's, what is not there is not there, libc's is libc's. */
-    CHECK(dladdr(dlsym(library, "ibv_wc_status_str"), &info) && strstr(info.dli_fname, "libibverbs"));
+    CHECK(dladdr(dlsym(library, "ibv_wc_status_str"), &info) &&
+          strstr(info.dli_fname, "libibverbs"));
     CHECK(!dlsym(library, "ibv_nonsense"));
     CHECK(!dlvsym(library, "ibv_alloc_pd", "IBVERBS_9.9"));
     CHECK(dlsym(RTLD_DEFAULT, "getpid") && dlsym(RTLD_NEXT, "getpid"));

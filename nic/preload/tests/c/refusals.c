@@ -13,8 +13,8 @@ static void check_unsupported(struct ibv_context *context, struct ibv_pd *pd, st
 {
     struct ibv_wq_init_attr wq = {.max_wr = 1, .max_sge = 1, .pd = pd, .cq = cq};
     struct ibv_srq_init_attr_ex matching = {.attr = {8, 1, 0},
-                                            .comp_mask = IBV_SRQ_INIT_ATTR_TYPE |
-                                                         IBV_SRQ_INIT_ATTR_PD,
+                                            .comp_mask =
+                                                IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
                                             .srq_type = IBV_SRQT_TM,
                                             .pd = pd};
     struct ibv_xrcd_init_attr xrcd = {0};

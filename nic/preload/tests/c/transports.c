@@ -23,8 +23,8 @@ static struct ibv_qp *make_datagram_qp(struct ibv_pd *pd, struct ibv_cq *cq, str
     struct ibv_qp *qp = ibv_create_qp_ex(pd->context, &init);
 
     CHECK(qp);
-    CHECK_EQ(
-        ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY), 0);
+    CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+             0);
     attr.qp_state = IBV_QPS_RTR;
     CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
     attr.qp_state = IBV_QPS_RTS;
@@ -71,12 +71,14 @@ static void check_datagrams(struct ibv_context *context, struct ibv_pd *pd, unio
     struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
     struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);
     struct ibv_cq *other_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
-    struct ibv_qp *qp = make_datagram_qp(pd, cq, NULL), *other = make_datagram_qp(pd, other_cq, NULL);
+    struct ibv_qp *qp = make_datagram_qp(pd, cq, NULL),
+                  *other = make_datagram_qp(pd, other_cq, NULL);
     struct ibv_ah_attr attr = {
         .is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .hop_limit = 64, .traffic_class = 8}};
     struct ibv_ah_attr answer;
     struct ibv_ah *ah, *back;
-    struct ibv_sge out = {(uintptr_t)memory, 8, mr->lkey}, huge = {(uintptr_t)memory, 8192, mr->lkey};
+    struct ibv_sge out = {(uintptr_t)memory, 8, mr->lkey},
+                   huge = {(uintptr_t)memory, 8192, mr->lkey};
     struct ibv_sge in = {(uintptr_t)memory + 1000, GRH + 8, mr->lkey};
     struct ibv_sge second = {(uintptr_t)memory + 2000, GRH + 64, mr->lkey};
     struct ibv_qp_ex *extended = ibv_qp_to_qp_ex(qp);
@@ -91,6 +93,7 @@ static void check_datagrams(struct ibv_context *context, struct ibv_pd *pd, unio
     wc = take(other_cq, 1);
     CHECK_EQ(wc.byte_len, GRH + 8);
     CHECK_EQ(wc.src_qp, qp->qp_num);
+    CHECK_EQ(wc.sl, 2); /* IPv4, as mlx5 has it */
     CHECK_EQ(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
     CHECK_EQ(wc.imm_data, htobe32(0xabcd));
     CHECK(!strcmp(memory + 1000 + GRH, "hello "));
@@ -187,11 +190,8 @@ static void check_shared_queue(struct ibv_context *context, struct ibv_pd *pd, s
     struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
     struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = 8, .max_sge = 2, .srq_limit = 5}};
     struct ibv_srq *srq = ibv_create_srq(pd, &srq_init);
-    struct ibv_qp_init_attr init = {.send_cq = cq,
-                                    .recv_cq = cq,
-                                    .srq = srq,
-                                    .cap = {8, 0, 2, 0, 64},
-                                    .qp_type = IBV_QPT_RC};
+    struct ibv_qp_init_attr init = {
+        .send_cq = cq, .recv_cq = cq, .srq = srq, .cap = {8, 0, 2, 0, 64}, .qp_type = IBV_QPT_RC};
     struct ibv_qp *qp = ibv_create_qp(pd, &init);
     struct ibv_sge sge = {(uintptr_t)memory, 64, mr->lkey};
     struct ibv_recv_wr receive = {.sg_list = &sge, .num_sge = 1}, *bad_receive;
@@ -275,10 +275,9 @@ static void check_xrc(struct ibv_context *context, struct ibv_pd *pd, struct ibv
     struct ibv_xrcd *xrcd = open_domain(context, -1, O_CREAT);
     struct ibv_cq *receives = ibv_create_cq(context, 8, NULL, NULL, 0);
     struct ibv_srq_init_attr_ex srq_init = {.attr = {.max_wr = 8, .max_sge = 1},
-                                            .comp_mask = IBV_SRQ_INIT_ATTR_TYPE |
-                                                         IBV_SRQ_INIT_ATTR_PD |
-                                                         IBV_SRQ_INIT_ATTR_XRCD |
-                                                         IBV_SRQ_INIT_ATTR_CQ,
+                                            .comp_mask =
+                                                IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+                                                IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
                                             .srq_type = IBV_SRQT_XRC,
                                             .pd = pd,
                                             .xrcd = xrcd,
@@ -289,8 +288,8 @@ static void check_xrc(struct ibv_context *context, struct ibv_pd *pd, struct ibv
     struct ibv_qp_init_attr_ex init = {.qp_type = IBV_QPT_XRC_SEND,
                                        .send_cq = cq,
                                        .cap = {8, 0, 1, 0, 64},
-                                       .comp_mask = IBV_QP_INIT_ATTR_PD |
-                                                    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                                       .comp_mask =
+                                           IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
                                        .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
                                        .pd = pd};
     struct ibv_qp *target = ibv_create_qp_ex(context, &target_init), *again;
@@ -379,7 +378,9 @@ static void check_windows(void)
         .wr_id = 9,
         .send_flags = IBV_SEND_SIGNALED,
         .bind_info = {mr, (uintptr_t)right->buffer, 100, IBV_ACCESS_REMOTE_WRITE}};
-    struct ibv_send_wr wr = {.wr_id = 10, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED},
+    struct ibv_send_wr wr = {.wr_id = 10,
+                             .opcode = IBV_WR_BIND_MW,
+                             .send_flags = IBV_SEND_SIGNALED},
                        *bad;
     uint64_t remote = (uintptr_t)right->buffer;
     uint32_t rkey = one->rkey;
@@ -428,8 +429,10 @@ static void check_unreliable(struct ibv_context *context, struct ibv_pd *pd, str
         .pd = pd,
         .send_ops_flags = IBV_QP_EX_WITH_RDMA_READ,
     };
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL_REMOTE};
-    struct ibv_sge in = {(uintptr_t)memory, 64, mr->lkey}, out = {(uintptr_t)memory + 100, 6, mr->lkey};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL_REMOTE};
+    struct ibv_sge in = {(uintptr_t)memory, 64, mr->lkey},
+                   out = {(uintptr_t)memory + 100, 6, mr->lkey};
     struct ibv_send_wr wr = {.wr_id = 1,
                              .sg_list = &out,
                              .num_sge = 1,
@@ -450,10 +453,10 @@ static void check_unreliable(struct ibv_context *context, struct ibv_pd *pd, str
         .path_mtu = IBV_MTU_1024,
         .dest_qp_num = qp->qp_num,
         .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .hop_limit = 64}}};
-    CHECK_EQ(ibv_modify_qp(qp, &attr,
-                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                               IBV_QP_RQ_PSN),
-             0);
+    CHECK_EQ(
+        ibv_modify_qp(qp, &attr,
+                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN),
+        0);
     attr.qp_state = IBV_QPS_RTS;
     CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
     strcpy(memory + 100, "maybe");

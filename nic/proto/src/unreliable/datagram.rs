@@ -64,6 +64,7 @@ pub(crate) fn receive<M: Memory>(
         immediate: packet.header.immediate,
         solicited: packet.header.bth.solicited,
         source_qp: Some(deth.src_qp),
+        is_ipv4: grh[0] >> 4 != 6,
         ..wqe.completion(connection.qp, WcStatus::Success)
     });
 }
