@@ -46,11 +46,7 @@ fn a_datagram_arrives_behind_its_route_header() {
         assert_eq!(got.source_qp, Some(qp_a.number()));
         assert_eq!(got.immediate, Some(Immediate([1, 2, 3, 4])));
         assert_eq!(b.buffer[100..100 + len], a.buffer[..len]);
-        assert_eq!(
-            (b.buffer[20], got.service_level),
-            (0x45, 0xa),
-            "an IPv4 header"
-        );
+        assert_eq!((b.buffer[20], got.is_ipv4), (0x45, true), "an IPv4 header");
         assert_eq!(b.buffer[32..36], [127, 0, 0, 1]);
         assert_eq!(b.buffer[36..40], [127, 0, 0, 1]);
     }
@@ -74,7 +70,7 @@ fn ipv6_addresses_work_as_well() {
     };
     post(&qp_a, 2, SendOp::Send, &[a.sge(0, 100)], target);
     let got = b.wait(&[&a], 1)[0];
-    assert_eq!((got.byte_len, got.service_level), (140, 0x9));
+    assert_eq!((got.byte_len, got.is_ipv4), (140, false));
     assert_eq!(b.buffer[40..140], a.buffer[..100]);
     assert_eq!(b.buffer[0] >> 4, 6);
     assert_eq!(b.buffer[24..40], Ipv6Addr::LOCALHOST.octets());

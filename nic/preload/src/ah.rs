@@ -138,8 +138,6 @@ pub(crate) unsafe fn init_from_wc(
             hop_limit: u8::MAX,
             traffic_class: route.traffic_class,
         },
-        // SAFETY: by the caller's promise.
-        sl: unsafe { (*wc).sl },
         is_global: 1,
         port_num: port,
         ..ibv_ah_attr::default()

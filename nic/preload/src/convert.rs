@@ -99,6 +99,10 @@ fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
     }
 }
 
+/// What the service level of a received datagram tells: RoCE v2 over IPv6 or IPv4 (0 would be RoCE v1).
+const SL_IPV6: u8 = 1;
+const SL_IPV4: u8 = 2;
+
 /// A completion as `ibv_poll_cq` returns it.
 pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     let mut wc = ibv_wc {
@@ -118,7 +122,9 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     }
     if let Some(source) = completion.source_qp {
         wc.src_qp = source.get();
-        wc.sl = completion.service_level;
+        // There is no service level in RoCE. Hardware tells here which header came before the datagram, and
+        // UCX goes by it.
+        wc.sl = if completion.is_ipv4 { SL_IPV4 } else { SL_IPV6 };
         wc.wc_flags |= IBV_WC_GRH;
     }
     wc

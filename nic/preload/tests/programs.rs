@@ -250,6 +250,36 @@ fn programs_without_verbs_run_as_ever_and_load_nothing() {
     );
 }
 
+/// UCX finds the device, and its transports carry messages and remote accesses.
+#[test]
+fn ucx_over_rc_and_ud() {
+    let mut text = "preloaded ucx_info -d\nexport UCX_NET_DEVICES=$device:1\n".to_owned();
+    for transport in ["rc", "ud_verbs"] {
+        for test in ["tag_lat", "ucp_put_lat", "ucp_get"] {
+            text += &format!(
+                "UCX_TLS={transport} pair 13337 ucx_perftest -t {test} -s 8192 -n 100 -w 10\n"
+            );
+        }
+    }
+    let needs = &["ucx_info", "ucx_perftest"];
+    let script = Script {
+        name: "UCX",
+        needs,
+        two_namespaces: true,
+        text,
+    };
+    let Some(output) = script.run() else { return };
+    let text = stdout(&output);
+    for part in [
+        "Transport: rc_verbs",
+        "Transport: ud_verbs",
+        "Device: urxe_eth0:1",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    assert_eq!(text.matches("Final:").count(), 6, "{}", shown(&output));
+}
+
 /// Not a program of Debian's, but one that needs network interfaces of its own.
 #[test]
 fn the_gid_table_and_the_port_follow_the_interface() {

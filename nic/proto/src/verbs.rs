@@ -315,10 +315,8 @@ pub struct Completion {
     /// Of a datagram that was received, the queue pair that sent it. Its first 40 bytes, which `byte_len`
     /// counts, are the global route header.
     pub source_qp: Option<Qpn>,
-    /// Of a datagram that was received, the type of its network header where InfiniBand has the service level,
-    /// as RoCE hardware shows it: 0xa for IPv4, 0x9 for IPv6. UCX finds the destination in the global route
-    /// header by it.
-    pub service_level: u8,
+    /// Whether a datagram came by IPv4; its route header is an IPv4 header in the last 20 bytes then.
+    pub is_ipv4: bool,
 }
 
 impl Completion {

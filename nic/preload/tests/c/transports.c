@@ -93,6 +93,7 @@ static void check_datagrams(struct ibv_context *context, struct ibv_pd *pd, unio
     wc = take(other_cq, 1);
     CHECK_EQ(wc.byte_len, GRH + 8);
     CHECK_EQ(wc.src_qp, qp->qp_num);
+    CHECK_EQ(wc.sl, 2); /* IPv4, as mlx5 has it */
     CHECK_EQ(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
     CHECK_EQ(wc.imm_data, htobe32(0xabcd));
     CHECK(!strcmp(memory + 1000 + GRH, "hello "));

@@ -14,10 +14,6 @@ use crate::verbs::{Completion, WcStatus};
 /// Bytes of the global route header that precede each received datagram.
 pub const GRH_BYTES: usize = 40;
 
-/// Types of network header in completions (ConnectX's programming manual, "RoCE packet type").
-const PACKET_TYPE_IPV6: u8 = 0x9;
-const PACKET_TYPE_IPV4: u8 = 0xa;
-
 /// A datagram and what came with it.
 pub(crate) struct Arrival<'a> {
     pub(crate) packet: &'a Packet<'a>,
@@ -68,11 +64,7 @@ pub(crate) fn receive<M: Memory>(
         immediate: packet.header.immediate,
         solicited: packet.header.bth.solicited,
         source_qp: Some(deth.src_qp),
-        service_level: if grh[0] >> 4 == 6 {
-            PACKET_TYPE_IPV6
-        } else {
-            PACKET_TYPE_IPV4
-        },
+        is_ipv4: grh[0] >> 4 != 6,
         ..wqe.completion(connection.qp, WcStatus::Success)
     });
 }
