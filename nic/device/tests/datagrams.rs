@@ -4,11 +4,13 @@
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use support::{End, fill, in_namespace, post, post_recv, ready_datagrams};
 use urxe_device::{
-    Error, GRH_BYTES, Gid, Immediate, PostError, Qp, QpState, QpType, Qpn, SendData, SendOp,
-    SendRequest, SendTarget, WcStatus,
+    Error, GRH_BYTES, Gid, Immediate, PostError, Qp, QpInit, QpState, QpType, Qpn, SendData,
+    SendOp, SendRequest, SendTarget, WcStatus,
 };
 
 const QKEY: u32 = 0x1111_1111;
@@ -44,7 +46,7 @@ fn a_datagram_arrives_behind_its_route_header() {
         assert_eq!(got.source_qp, Some(qp_a.number()));
         assert_eq!(got.immediate, Some(Immediate([1, 2, 3, 4])));
         assert_eq!(b.buffer[100..100 + len], a.buffer[..len]);
-        assert_eq!(b.buffer[20], 0x45, "an IPv4 header");
+        assert_eq!((b.buffer[20], got.is_ipv4), (0x45, true), "an IPv4 header");
         assert_eq!(b.buffer[32..36], [127, 0, 0, 1]);
         assert_eq!(b.buffer[36..40], [127, 0, 0, 1]);
     }
@@ -67,7 +69,8 @@ fn ipv6_addresses_work_as_well() {
         qkey: QKEY,
     };
     post(&qp_a, 2, SendOp::Send, &[a.sge(0, 100)], target);
-    assert_eq!(b.wait(&[&a], 1)[0].byte_len, 140);
+    let got = b.wait(&[&a], 1)[0];
+    assert_eq!((got.byte_len, got.is_ipv4), (140, false));
     assert_eq!(b.buffer[40..140], a.buffer[..100]);
     assert_eq!(b.buffer[0] >> 4, 6);
     assert_eq!(b.buffer[24..40], Ipv6Addr::LOCALHOST.octets());
@@ -295,7 +298,7 @@ fn a_group_reaches_all_members_over_ipv6() {
 fn a_member_that_does_not_poll_is_reached() {
     // The background thread has to watch the group's socket, which comes after the others.
     let (a, qp_a, b, qp_b) = pair(4096);
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::thread::sleep(Duration::from_millis(20));
     let gid = Gid::from(Ipv4Addr::new(239, 77, 1, 2));
     qp_b.attach_multicast(gid).unwrap();
     post_recv(&qp_b, 7, &[b.sge(0, 100)]);
@@ -305,11 +308,44 @@ fn a_member_that_does_not_poll_is_reached() {
         qkey: QKEY,
     };
     post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while b.nic.qp_stats()[0].1.rx_packets == 0 {
         assert!(start.elapsed().as_secs() < 5, "nobody took it in");
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_reader_that_blocks_already_is_woken_by_a_group_joined_later() {
+    let (a, qp_a, b, _) = pair(4096);
+    let channel = b.nic.create_channel().unwrap();
+    let cq = b.nic.create_cq(16, Some(Arc::clone(&channel)), 42).unwrap();
+    let init = QpInit {
+        recv_cq: Some(Arc::clone(&cq)),
+        ..b.init(QpType::Ud)
+    };
+    let qp_b = b.nic.create_qp(&init).unwrap();
+    ready_datagrams(&qp_b, QKEY);
+    post_recv(&qp_b, 7, &[b.sge(0, 100)]);
+    cq.arm(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| channel.wait().unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        let gid = Gid::from(Ipv4Addr::new(239, 77, 1, 4));
+        qp_b.attach_multicast(gid).unwrap();
+        let target = SendTarget::Datagram {
+            address: a.address_of(gid, 0),
+            qp: Qpn::MULTICAST,
+            qkey: QKEY,
+        };
+        post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
+        let start = Instant::now();
+        while !reader.is_finished() {
+            assert!(start.elapsed() < Duration::from_secs(5), "nobody wakes it");
+            std::thread::yield_now();
+        }
+        assert_eq!(reader.join().unwrap(), 42);
+    });
 }
 
 #[test]

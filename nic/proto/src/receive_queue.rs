@@ -19,6 +19,7 @@ pub(crate) struct RecvWqe {
 }
 
 impl RecvWqe {
+    #[inline]
     fn new(request: &RecvRequest<'_>) -> Self {
         Self {
             wr_id: request.wr_id,
@@ -57,12 +58,14 @@ impl ReceiveQueue {
         self.wqes.len()
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.wqes.is_empty()
     }
 
     /// Queues a request, if the queue has fewer than `capacity` and the request at most `max_sges`
     /// elements.
+    #[inline]
     pub(crate) fn post(
         &mut self,
         request: &RecvRequest<'_>,
@@ -83,6 +86,7 @@ impl ReceiveQueue {
         self.wqes.front()
     }
 
+    #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<RecvWqe> {
         let wqe = self.wqes.pop_front();
         if self.limit != 0 && self.wqes.len() < self.limit as usize {

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use smallvec::SmallVec;
-use urxe_wire::{Psn, Qpn, Srqn};
+use urxe_wire::{Psn, Qpn, Srqn, Transport};
 
 use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
 
@@ -13,6 +13,11 @@ pub(crate) enum WqeData {
     Sges(SmallVec<[Sge; 3]>),
     Inline(SmallVec<[u8; 48]>),
 }
+
+const _: () = assert!(
+    size_of::<Wqe>() <= 128,
+    "a larger one is copied by a call for every request"
+);
 
 /// A queued send work request.
 #[derive(Clone, Debug)]
@@ -27,8 +32,6 @@ pub(crate) struct Wqe {
     pub(crate) fence: bool,
     /// It has its PSNs; if it is local, it was carried out.
     pub(crate) is_started: bool,
-    /// The peer's shared receive queue (XRC).
-    pub(crate) srqn: Srqn,
     /// First PSN, once started.
     pub(crate) first: Psn,
     /// PSNs that the message takes, for a fetch those of its responses. Zero until started,
@@ -37,6 +40,7 @@ pub(crate) struct Wqe {
 }
 
 impl Wqe {
+    #[inline]
     pub(crate) fn new(request: &SendRequest<'_>, length: u32) -> Self {
         let data = match request.data {
             SendData::Sges(sges) => WqeData::Sges(SmallVec::from_slice(sges)),
@@ -51,10 +55,6 @@ impl Wqe {
             solicited: request.solicited,
             fence: request.fence,
             is_started: false,
-            srqn: match request.target {
-                SendTarget::XrcSrq(srqn) => srqn,
-                _ => Srqn::default(),
-            },
             first: Psn::new(0),
             packets: 0,
         }
@@ -124,6 +124,10 @@ impl Wqe {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
+    /// Of an XRC initiator, the peer's shared receive queue for each request. Apart from the requests, which are
+    /// as large as what the processor copies without a call.
+    srqns: VecDeque<Srqn>,
+    is_xrc: bool,
     /// How many were completed before the front one.
     completed: u64,
 }
@@ -132,12 +136,34 @@ pub(crate) struct SendQueue {
 pub(crate) type Position = u64;
 
 impl SendQueue {
+    /// An empty queue of a queue pair of this transport service.
+    pub(crate) fn new(transport: Transport) -> Self {
+        Self {
+            is_xrc: transport == Transport::Xrc,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.wqes.len()
     }
 
-    pub(crate) fn push(&mut self, wqe: Wqe) {
+    #[inline]
+    pub(crate) fn push(&mut self, wqe: Wqe, target: SendTarget) {
+        if self.is_xrc {
+            self.srqns.push_back(match target {
+                SendTarget::XrcSrq(srqn) => srqn,
+                _ => Srqn::default(),
+            });
+        }
         self.wqes.push_back(wqe);
+    }
+
+    /// The peer's shared receive queue that a request of an XRC initiator names.
+    #[cold]
+    pub(crate) fn srqn(&self, position: Position) -> Srqn {
+        let at = usize::try_from(position - self.completed).unwrap_or(usize::MAX);
+        self.srqns.get(at).copied().unwrap_or_default()
     }
 
     pub(crate) fn front(&self) -> Option<&Wqe> {
@@ -155,6 +181,9 @@ impl SendQueue {
 
     pub(crate) fn pop_front(&mut self) -> Option<Wqe> {
         let wqe = self.wqes.pop_front()?;
+        if self.is_xrc {
+            self.srqns.pop_front();
+        }
         self.completed += 1;
         Some(wqe)
     }

@@ -25,7 +25,7 @@ impl Sender {
     pub(crate) fn new(first: Psn, connection: &Connection, limits: RequesterLimits) -> Self {
         match connection.transport {
             Transport::Rc | Transport::Xrc => {
-                Self::Reliable(Requester::new(first, connection.mtu_bytes, limits))
+                Self::Reliable(Requester::new(first, connection, limits))
             }
             Transport::Uc | Transport::Ud => Self::Unreliable(UnreliableSender::new(first)),
         }
@@ -39,16 +39,19 @@ impl Sender {
     }
 
     /// Changes how many packets may be in flight at most.
+    #[inline]
     pub(crate) fn set_window_max(&mut self, max_packets: u32) {
         if let Self::Reliable(requester) = self {
             requester.set_window_max(max_packets);
         }
     }
 
+    #[inline]
     pub(crate) fn is_in_flight(&self) -> bool {
         matches!(self, Self::Reliable(requester) if requester.is_in_flight())
     }
 
+    #[inline]
     pub(crate) fn queued(&self) -> usize {
         match self {
             Self::Reliable(requester) => requester.queued(),
@@ -70,6 +73,7 @@ impl Sender {
         }
     }
 
+    #[inline]
     pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32) {
         match self {
             Self::Reliable(requester) => requester.post(request, length),
@@ -77,6 +81,7 @@ impl Sender {
         }
     }
 
+    #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Reliable(requester) => requester.poll_timeout(),
@@ -114,6 +119,7 @@ impl Sender {
     }
 
     /// The next packet, if one may go; it counts as sent. New requests start only while `may_start`.
+    #[inline]
     pub(crate) fn plan<M: Memory>(
         &mut self,
         now: Instant,
@@ -129,6 +135,7 @@ impl Sender {
     }
 
     /// The packet that was planned, with its payload.
+    #[inline]
     pub(crate) fn packet(&self, planned: &Planned) -> Transmit<'_> {
         match self {
             Self::Reliable(requester) => requester.packet(planned),

@@ -59,7 +59,8 @@ impl UnreliableSender {
     }
 
     pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32) {
-        self.queue.push(Wqe::new(request, length));
+        self.queue
+            .push(Wqe::new(request, length), SendTarget::Connection);
         if let SendTarget::Datagram { address, qp, qkey } = request.target {
             self.recipients.push_back(Recipient { address, qp, qkey });
         }

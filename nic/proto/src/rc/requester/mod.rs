@@ -68,9 +68,10 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    pub(crate) fn new(first: Psn, mtu_bytes: u32, limits: RequesterLimits) -> Self {
+    pub(crate) fn new(first: Psn, connection: &Connection, limits: RequesterLimits) -> Self {
+        let mtu_bytes = connection.mtu_bytes;
         Self {
-            queue: SendQueue::default(),
+            queue: SendQueue::new(connection.transport),
             next: first,
             unacked: first,
             cursor: first,
@@ -111,8 +112,9 @@ impl Requester {
         self.queue.len()
     }
 
+    #[inline]
     pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32) {
-        self.queue.push(Wqe::new(request, length));
+        self.queue.push(Wqe::new(request, length), request.target);
     }
 
     /// Whether requests were sent that are not completed.

@@ -231,6 +231,7 @@ impl Requester {
     }
 
     /// Completes the requests of which all is acknowledged.
+    #[inline]
     pub(super) fn complete(&mut self, connection: &Connection, out: &mut Outbox) {
         while let Some(front) = self.queue.front() {
             if !front.is_started || front.end().is_after(self.unacked) {

@@ -27,6 +27,7 @@ pub(crate) struct Planned {
 impl Requester {
     /// The next packet, if the window and the timers allow one; it counts as sent. New requests start
     /// only while `may_start`.
+    #[inline]
     pub(crate) fn plan<M: Memory>(
         &mut self,
         now: Instant,
@@ -66,6 +67,7 @@ impl Requester {
     }
 
     /// The packet that was planned, with its payload.
+    #[inline]
     pub(crate) fn packet(&self, planned: &Planned) -> Transmit<'_> {
         let payload = self
             .queue
@@ -91,6 +93,7 @@ impl Requester {
 
     /// Gives the request at `position` its PSNs, or fails it, once all before it are completed, when
     /// its memory may not be used: completions come in the order of posting.
+    #[inline]
     fn start<M: Memory>(
         &mut self,
         position: Position,
@@ -184,7 +187,8 @@ impl Requester {
             header.bth.solicited = wqe.solicited;
         }
         if connection.transport == Transport::Xrc {
-            header.xrceth = Some(XrcEth { srqn: wqe.srqn });
+            let srqn = self.queue.srqn(position);
+            header.xrceth = Some(XrcEth { srqn });
         }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
         header.bth.ack_request = self.wants_ack(is_last);
@@ -220,7 +224,11 @@ impl Requester {
         let first = self.cursor;
         let next_end = self.read_ends.iter().find(|end| end.is_after(first));
         let count = next_end.map_or(count, |end| count.min(distance(*end, first)));
-        let header = fetch_header(connection, wqe, first, offset, count);
+        let mut header = fetch_header(connection, wqe, first, offset, count);
+        if connection.transport == Transport::Xrc {
+            let srqn = self.queue.srqn(position);
+            header.xrceth = Some(XrcEth { srqn });
+        }
         self.handle_sent(now, count);
         self.fetches.push_back(self.cursor);
         self.note_read_end(self.cursor);
@@ -344,9 +352,6 @@ fn fetch_header(connection: &Connection, wqe: &Wqe, psn: Psn, offset: u32, count
             });
         }
         _ => {}
-    }
-    if connection.transport == Transport::Xrc {
-        header.xrceth = Some(XrcEth { srqn: wqe.srqn });
     }
     header
 }

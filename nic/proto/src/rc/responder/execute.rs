@@ -17,6 +17,7 @@ const ATOMIC_LOG_MIN: usize = 16;
 impl Responder {
     /// Executes the request that is expected next. Nothing is changed when it is refused, except that a
     /// SEND may have taken its receive request.
+    #[inline]
     pub(crate) fn execute<M: Memory>(
         &mut self,
         connection: &Connection,
