@@ -45,8 +45,8 @@ def test_proto_may_be_tested_in_the_simulator_but_not_use_it() -> None:
 
 
 def test_a_new_crate_needs_a_place() -> None:
-    [error] = direction_errors(workspace(cm=package()))
-    assert "nic/cm" in error
+    [error] = direction_errors(workspace(magic=package()))
+    assert "nic/magic" in error
 
 
 def test_pure_sources_pass() -> None:

@@ -154,12 +154,10 @@ fn a_requester_says_what_linux_said() {
 
 #[test]
 fn nobody_listening_is_refused_as_linux_refuses() {
-    for (name, local, remote) in [("rdmacm_reject.pcap", "10.66.0.3", "10.66.0.2")] {
-        let mads = parsed(name);
-        let mut manager = Manager::default();
-        manager.refuse(path(local, remote), &mads[0]);
-        assert_eq!(only(&mut manager), mads[1]);
-    }
+    let mads = parsed("rdmacm_reject.pcap");
+    let mut manager = Manager::default();
+    manager.refuse(path("10.66.0.3", "10.66.0.2"), &mads[0]);
+    assert_eq!(only(&mut manager), mads[1]);
 }
 
 #[test]

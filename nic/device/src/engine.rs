@@ -28,6 +28,8 @@ const WINDOW_MAX_BYTES: usize = 1 << 20;
 
 /// See the module.
 pub(crate) struct Engine {
+    /// The network interface of the device.
+    pub(crate) link: u32,
     pub(crate) qps: QpTable,
     pub(crate) srqs: SrqTable,
     pub(crate) memory: MemoryTable,
@@ -55,8 +57,9 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(events: Arc<EventQueue>) -> Self {
+    pub(crate) fn new(link: u32, events: Arc<EventQueue>) -> Self {
         Self {
+            link,
             qps: QpTable::new(),
             srqs: SrqTable::default(),
             memory: MemoryTable::default(),

@@ -20,9 +20,11 @@ pub(crate) fn opened() -> Vec<Arc<Nic>> {
     opened.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Sends the acknowledgements that are still held back: the peer's requests were executed, and it must
-/// not take them for lost. Writes out captures. To be called when the process exits.
+/// Ends the connections of the process, and sends the acknowledgements that are still held back: the
+/// peer's requests were executed, and it must not take them for lost. Writes out captures. To be called
+/// when the process exits.
 pub fn at_exit() {
+    crate::cm::at_exit();
     // try_lock: a thread that was ended while it held the lock must not stop the exit.
     let Ok(opened) = OPENED.try_lock() else {
         return;

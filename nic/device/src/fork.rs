@@ -58,6 +58,7 @@ extern "C" fn after_in_parent() {
 }
 
 extern "C" fn after_in_child() {
+    crate::cm::abandon_in_child();
     let _ = HELD.try_with(|place| {
         let Some(held) = place.borrow_mut().take() else {
             return;

@@ -13,6 +13,7 @@
 mod capture;
 mod channel;
 mod clock;
+mod cm;
 mod cq;
 mod datagram;
 mod dm;
@@ -45,6 +46,10 @@ mod timers;
 mod transmit;
 
 pub use channel::CompletionChannel;
+pub use cm::{
+    CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
+    ConnectionParam, DatagramParam, ReliableSender,
+};
 pub use cq::Cq;
 pub use dm::DeviceMemory;
 pub use error::Error;
@@ -62,6 +67,7 @@ pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
 pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
 pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, Wiring};
 
+pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
     GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest,

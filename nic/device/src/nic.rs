@@ -11,6 +11,7 @@ use urxe_wire::Mtu;
 
 use crate::channel::{CompletionChannel, EventFd};
 use crate::clock::now;
+use crate::cm;
 use crate::cq::Cq;
 use crate::dm::{self, DeviceMemory};
 use crate::engine::{AckMode, Engine};
@@ -156,11 +157,21 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Opens a device, as the process's environment asks for ([`Wiring::from_environment`]).
+    /// Opens a device, as the process's environment asks for ([`Wiring::from_environment`]). If communication
+    /// management has it open already, and nobody else uses it, it is that one: a peer then finds both on one
+    /// port.
     ///
     /// # Errors
     /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+        match cm::claim(info) {
+            Some(nic) => Ok(nic),
+            None => Self::open_unshared(info),
+        }
+    }
+
+    /// Opens a device of its own, as the process's environment asks for.
+    pub(crate) fn open_unshared(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
         Self::open_tapped(info, Taps::of_environment(&info.name)?)
     }
 
@@ -176,7 +187,7 @@ impl Nic {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
             info: info.clone(),
-            engine: Mutex::new(Engine::new(Arc::clone(&events))),
+            engine: Mutex::new(Engine::new(info.ifindex, Arc::clone(&events))),
             progress: Progress::new()?,
             sockets: Mutex::new(Arc::new([])),
             stale: Mutex::new(Arc::new(EventFd::new()?)),
@@ -190,10 +201,23 @@ impl Nic {
         Ok(nic)
     }
 
-    /// Ends the background thread, after what is owed to peers was sent.
+    /// Ends the background thread, after what is owed to peers was sent; unless communication management
+    /// goes on with the device.
     pub fn close(&self) {
         self.flush_owed();
-        self.progress.stop();
+        if !cm::keeps(self) {
+            self.progress.stop();
+        }
+    }
+
+    /// Whether it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.progress.is_stopped()
+    }
+
+    /// Its sockets, none before it has started.
+    pub(crate) fn sockets(&self) -> Arc<[Arc<Socket>]> {
+        Arc::clone(&lock(&self.sockets))
     }
 
     // ---- what it is --------------------------------------------------------------------------
@@ -449,6 +473,14 @@ impl Nic {
             log::warn!("`urxe stat` will not see this process: {error}");
         });
         Ok(self.progress.start(self)?)
+    }
+
+    /// Takes in what came to sockets that no queue pair uses, for which a program that polls does not
+    /// look.
+    pub(crate) fn run_idle_sockets(&self) {
+        if let Ok(mut engine) = self.engine.try_lock() {
+            engine.receive_idle(now());
+        }
     }
 
     /// One round on the program's own thread, unless another thread is at it.

@@ -17,7 +17,7 @@ use crate::table::LOCAL_BITS;
 use crate::tap::Taps;
 
 /// Processes (more exactly: opened devices) per address.
-const SLOTS: u16 = 1 << 10;
+pub(crate) const SLOTS: u16 = 1 << 10;
 
 /// The UDP port on which a queue pair listens.
 pub(crate) fn udp_port(number: Qpn) -> u16 {
@@ -151,7 +151,7 @@ impl Ports {
 }
 
 /// Sockets for all addresses, or `None` if the port is taken on one of them.
-fn bind_all(
+pub(crate) fn bind_all(
     gids: &[GidEntry],
     ifindex: u32,
     taps: &Taps,

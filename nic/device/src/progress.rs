@@ -93,6 +93,11 @@ impl Progress {
         }
     }
 
+    /// Whether the thread was ended.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// Forgets the thread, which a child process does not have.
     pub(crate) fn abandon(&self) {
         // try_lock: a thread that held the lock is not there to release it.
@@ -225,6 +230,7 @@ impl Thread {
             link_changed = is_of_link(self.nothing.wait(Some(self.look_again_ns))?);
         }
         progress.wakeup.disarm();
+        nic.run_idle_sockets();
         if link_changed {
             nic.follow_link();
         }

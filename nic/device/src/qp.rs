@@ -260,6 +260,13 @@ impl Qp {
         } else {
             None
         };
+        let ends = matches!(wanted.state, QpState::Error | QpState::Reset);
+        if mask.contains(AttrMask::STATE) && ends && self.slot(&mut engine).is_ok() {
+            // What was executed has to be acknowledged as long as the queue pair can: a program that ends
+            // a connection has seen the peer's last message, and the peer must learn that it has.
+            engine.mark_ready(self.index);
+            engine.transmit(now(), AckMode::Flush);
+        }
         let slot = self.slot(&mut engine)?;
         let before = slot.qp.state();
         slot.qp.modify(wanted, mask)?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use urxe_proto::Instant;
 use urxe_udp::{RecvBuffer, RecvMeta};
-use urxe_wire::{Opcode, Packet};
+use urxe_wire::{Opcode, Packet, Qpn};
 
 use crate::engine::Engine;
 use crate::port::Ports;
@@ -60,6 +60,19 @@ impl Engine {
         count
     }
 
+    /// Takes in what came to sockets that no queue pair uses.
+    pub(crate) fn receive_idle(&mut self, now: Instant) {
+        let Some(mut buffer) = self.buffer.take() else {
+            return;
+        };
+        for port in 0..self.ports().len() {
+            if self.ports()[port].users == 0 {
+                self.receive_from(port, &mut buffer, now);
+            }
+        }
+        self.buffer = Some(buffer);
+    }
+
     fn receive_from(&mut self, port: usize, buffer: &mut RecvBuffer, now: Instant) -> usize {
         let mut count = 0;
         for _ in 0..BATCHES_PER_TURN {
@@ -113,7 +126,12 @@ impl Engine {
             return;
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
-            if !self.answer_ping(origin, &packet, datagram) {
+            if self.answer_ping(origin, &packet, datagram) {
+                return;
+            }
+            if packet.header.bth.dest_qp == Qpn::GSI {
+                crate::cm::receive(self.link, origin, datagram, &packet);
+            } else {
                 self.stats.rx_unknown_qp += 1;
             }
             return;

@@ -67,7 +67,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
 
 /// Lets the devices send what they owe their peers when the program returns or calls exit: a peer must
 /// not take the last acknowledgement for lost because this end was quick to leave.
-fn flush_at_exit() {
+pub(crate) fn flush_at_exit() {
     extern "C" fn flush() {
         urxe_device::at_exit();
     }
@@ -94,6 +94,10 @@ pub(crate) unsafe fn close(context: *mut ibv_context) -> Outcome<std::ffi::c_int
         return Ok(0);
     }
     // SAFETY: by the caller's promise, and no object refers to it.
-    drop(unsafe { Context::take_back(verbs_context_of(context)) });
+    unsafe {
+        // The background thread would keep the device, and its ports, until the next packet.
+        state(context).nic.close();
+        drop(Context::take_back(verbs_context_of(context)));
+    }
     Ok(0)
 }

@@ -160,10 +160,14 @@ pub(crate) unsafe fn name(device: *mut ibv_device) -> Outcome<*mut c_char> {
 /// # Safety
 /// `device` is one of ours.
 pub(crate) unsafe fn index(device: *mut ibv_device) -> Outcome<c_int> {
-    const FIRST: u32 = 0x0100_0000;
     // SAFETY: by the caller's promise.
-    let ifindex = unsafe { info(device) }.ifindex;
-    Ok((FIRST | ifindex & (FIRST - 1)).cast_signed())
+    Ok(number(&unsafe { info(device) }))
+}
+
+/// What [`index`] says of a device.
+pub(crate) fn number(info: &DeviceInfo) -> c_int {
+    const FIRST: u32 = 0x0100_0000;
+    (FIRST | info.ifindex & (FIRST - 1)).cast_signed()
 }
 
 /// `ibv_get_device_guid`, in network byte order.

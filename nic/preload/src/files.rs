@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::cm_files;
 use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
 use crate::next::{Next, c_name, call_next};
 use crate::sysfs::Node;
@@ -179,6 +180,10 @@ macro_rules! opens {
             // SAFETY: by the caller's promise.
             let text = unsafe { opens!(@text [$($before)?] path) };
             if let Some(opened) = text.and_then(|path| open_ours(&path, flags)) {
+                return MinusOne::raw(opened);
+            }
+            // SAFETY: by the caller's promise.
+            if let Some(opened) = unsafe { cm_files::open(path, flags) } {
                 return MinusOne::raw(opened);
             }
             call_next!(

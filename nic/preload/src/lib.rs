@@ -15,6 +15,7 @@
 //! | PD, thread domain | `ibv_pd`, `ibv_td` | [`pd`] | the program |
 //! | MR, device memory | `ibv_mr`, `ibv_dm` | [`memory`], [`dm`] | the program |
 //! | channel, CQ | `ibv_comp_channel`, `ibv_cq_ex` | [`channel`], [`cq`] | the program |
+//! | RDMA-CM | commands of <rdma/rdma_user_cm.h> | [`cm`], [`cm_files`] | the program, until it closes the descriptor |
 //! | QP | `ibv_qp_ex` | [`qp`] | the program |
 //! | SRQ, XRC domain | `ibv_srq`, `ibv_xrcd` | [`srq`], [`xrc`] | the program |
 //! | AH, MW | `ibv_ah`, `ibv_mw` | [`ah`], [`mw`] | the program |
@@ -36,6 +37,9 @@
 mod abi;
 mod ah;
 mod channel;
+mod cm;
+mod cm_abi;
+mod cm_files;
 mod context;
 mod convert;
 mod cq;

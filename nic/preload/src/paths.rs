@@ -128,6 +128,10 @@ unsafe fn stat_at_ours(at: c_int, path: *const c_char, flags: c_int) -> Option<O
 /// # Safety
 /// `to` is null or writable.
 unsafe fn stat_fd(fd: c_int, to: *mut Stat) -> Option<c_int> {
+    if let Some(status) = crate::cm_files::status(fd) {
+        // SAFETY: by the caller's promise.
+        return Some(unsafe { give(Ok(status), to) });
+    }
     let path = folder_path(fd)?;
     let mut answer = stat_ours(&path, true)?;
     if let Ok(answer) = &mut answer {

@@ -289,7 +289,8 @@ unsafe fn give(
     let public = ibv_qp {
         context: wanted.context,
         qp_context,
-        pd: objects.pd,
+        // Also that of an XRC target, which needs none: librdmacm takes it for what is made next.
+        pd: wanted.pd,
         send_cq: objects.send_cq,
         recv_cq: objects.recv_cq,
         srq: objects.srq,

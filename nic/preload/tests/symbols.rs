@@ -91,6 +91,7 @@ const LIBC: &[&str] = &[
     "stat64",
     "statx",
     "telldir",
+    "write",
 ];
 
 /// Private symbols of libibverbs that programs use all the same.

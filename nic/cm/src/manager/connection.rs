@@ -25,7 +25,6 @@ pub(super) enum State {
 pub(super) struct Connection {
     pub(super) state: State,
     pub(super) remote_id: u32,
-    pub(super) remote_guid: u64,
     /// A peer asked for it.
     pub(super) is_passive: bool,
     /// The program still has it; it gets no events otherwise.
@@ -68,7 +67,6 @@ impl Connection {
         Self {
             state,
             remote_id: if is_passive { req.local_comm_id } else { 0 },
-            remote_guid: if is_passive { req.ca_guid } else { 0 },
             is_passive,
             is_owned: true,
             transaction,
@@ -247,8 +245,8 @@ impl Manager {
     pub(super) fn insert_passive(&mut self, id: u32, path: Path, transaction: u64, req: &Req) {
         let connection = Connection::new(State::ReqReceived, transaction, path, req);
         self.connections.insert(id, connection);
-        self.by_request.insert((req.ca_guid, req.local_comm_id), id);
-        self.by_qp.insert((req.ca_guid, req.qpn), id);
+        self.by_request.insert((path.peer(), req.local_comm_id), id);
+        self.by_qp.insert((path.peer(), req.qpn), id);
     }
 
     fn in_state(&mut self, id: u32, states: &[State]) -> Result<&mut Connection, ConnectionError> {
@@ -355,7 +353,10 @@ impl Manager {
         let was = core::mem::replace(&mut connection.state, State::TimeWait);
         connection.sent = None;
         let end_ns = now_ns.saturating_add(connection.time_wait_ns());
-        let by_qp = (connection.remote_guid, connection.parameters.remote_qpn);
+        let by_qp = (
+            connection.parameters.path.peer(),
+            connection.parameters.remote_qpn,
+        );
         if self.by_qp.get(&by_qp) == Some(&id) {
             self.by_qp.remove(&by_qp);
         }
@@ -373,9 +374,12 @@ impl Manager {
         };
         if connection.is_passive {
             self.by_request
-                .remove(&(connection.remote_guid, connection.remote_id));
+                .remove(&(connection.parameters.path.peer(), connection.remote_id));
         }
-        let by_qp = (connection.remote_guid, connection.parameters.remote_qpn);
+        let by_qp = (
+            connection.parameters.path.peer(),
+            connection.parameters.remote_qpn,
+        );
         if self.by_qp.get(&by_qp) == Some(&id) {
             self.by_qp.remove(&by_qp);
         }

@@ -142,10 +142,10 @@ pub struct Parameters {
 pub struct Manager {
     connections: BTreeMap<u32, Connection>,
     resolutions: BTreeMap<u32, Resolution>,
-    /// Connections that a peer asked for, by its device and communication ID: a repeated REQ.
-    by_request: BTreeMap<(u64, u32), u32>,
-    /// Connections by the peer's device and queue pair: a queue pair that came to a new life.
-    by_qp: BTreeMap<(u64, Qpn), u32>,
+    /// Connections that a peer asked for, by its address and communication ID: a repeated REQ.
+    by_request: BTreeMap<((u32, Gid), u32), u32>,
+    /// Connections by the peer's address and queue pair: a queue pair that came to a new life.
+    by_qp: BTreeMap<((u32, Gid), Qpn), u32>,
     /// Resolutions that a peer asked for: a repeated SIDR_REQ.
     by_resolution: BTreeMap<((u32, Gid), u32), u32>,
     timers: BTreeSet<(u64, u32)>,
@@ -174,7 +174,7 @@ impl Manager {
         match message {
             Message::Req(req) => self
                 .by_request
-                .contains_key(&(req.ca_guid, req.local_comm_id)),
+                .contains_key(&(path.peer(), req.local_comm_id)),
             Message::SidrReq(req) => self
                 .by_resolution
                 .contains_key(&(path.peer(), req.request_id)),

@@ -45,7 +45,7 @@ impl Manager {
     }
 
     fn handle_req(&mut self, now_ns: u64, path: Path, mad: &Mad, req: &Req, fresh: u32) {
-        if let Some(&id) = self.by_request.get(&(req.ca_guid, req.local_comm_id)) {
+        if let Some(&id) = self.by_request.get(&(path.peer(), req.local_comm_id)) {
             match self.state_with(path, id, req.local_comm_id) {
                 Some(State::ReqReceived) => {
                     let wait = please_wait(id, req.local_comm_id, Stage::Request);
@@ -56,7 +56,7 @@ impl Manager {
             }
             return;
         }
-        if let Some(&old) = self.by_qp.get(&(req.ca_guid, req.qpn))
+        if let Some(&old) = self.by_qp.get(&(path.peer(), req.qpn))
             && req.qpn.get() != 0
         {
             // The peer does not know the old connection any more, else its queue pair were busy
@@ -119,7 +119,6 @@ impl Manager {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.state = State::RepReceived;
                     connection.remote_id = rep.local_comm_id;
-                    connection.remote_guid = rep.ca_guid;
                     connection.sent = None;
                     let parameters = &mut connection.parameters;
                     parameters.remote_qpn = rep.qpn;

@@ -1,6 +1,8 @@
 //! What the integration tests share: where the library is, and how C programs are built and run.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod script;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -24,7 +26,7 @@ fn folder() -> &'static Path {
 }
 
 /// Compiles `tests/c/<name>.c` against libibverbs, with warnings as errors, to `<program>`.
-fn compile(name: &str, program: &str, options: &[&str]) -> PathBuf {
+pub(crate) fn compile(name: &str, program: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/c")
         .join(format!("{name}.c"));
