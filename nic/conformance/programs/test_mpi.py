@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -55,15 +56,15 @@ class Doorkeeper:
             threading.Thread(target=self._answer, args=(door,), daemon=True).start()
 
     def _answer(self, door: socket.socket) -> None:
-        with door:
+        # Who asked may be gone before its answer, and the fabric before its programs: then nobody waits for it.
+        with door, contextlib.suppress(OSError, LaunchError):
             data, files, _, _ = socket.recv_fds(door, 1 << 20, 3)
             try:
                 request = json.loads(data)
-                node = self._fabric.node(request["node"])
                 command = ["sh", "-c", f"cd {shlex.quote(request['cwd'])} && {request['command']}"]
-                keeper, _ = start_on(
-                    self._fabric, node, start_request(node, command, env=self._env), (files[0], files[1], files[2])
-                )
+                node = self._fabric.node(request["node"])
+                message = start_request(node, command, env=self._env)
+                keeper, _ = start_on(self._fabric, node, message, (files[0], files[1], files[2]))
             finally:
                 for each in files:
                     os.close(each)
@@ -85,9 +86,9 @@ def fabric() -> Iterator[emulated.EmulatedFabric]:
 
 def program(implementation: str) -> Path:
     """The bin folder of an MPI's Python environment."""
-    folder = ROOT / ".build" / "mpi" / implementation / "bin"
+    folder = ROOT / ".build" / "programs" / implementation / "bin"
     if not (folder / "mpiexec").exists():
-        pytest.skip(f"there is no {implementation}; `make setup-mpi` installs it from PyPI")
+        pytest.skip(f"there is no {implementation}; `make setup-programs` installs it from PyPI")
     return folder
 
 
