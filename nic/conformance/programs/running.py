@@ -18,7 +18,7 @@ from rocelab.fabric.emulated import EmulatedFabric
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.tools.interconnects import urxe
 
-from .matrix import HERE, Entry
+from .matrix import HERE, ROOT, Entry
 
 #: The one link of each fabric, with room for the largest RDMA packets.
 LINK: Final = "eth"
@@ -71,6 +71,7 @@ def command(line: str, entry: Entry, fabric: EmulatedFabric, scratch: Path) -> l
         "interface": server.interfaces[LINK],
         "device": f"urxe_{server.interfaces[LINK]}",
         "here": str(HERE),
+        "root": str(ROOT),
         "scratch": str(scratch),
     }
     # Options may name an address or a device as well.
@@ -85,7 +86,9 @@ def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) 
     if shutil.which(entry.program) is None:
         raise Missing(f"there is no {entry.program}; install the Debian package {entry.package}")
     launcher = NamespaceLauncher(fabric)
-    env = {name: _filled(value, {"scratch": scratch, "here": HERE}) for name, value in entry.env.items()}
+    if entry.needs is not None and not Path(_filled(entry.needs, {"root": ROOT})).exists():
+        raise Missing(f"there is no {entry.package}; `make setup-programs` fetches it")
+    env = {name: _filled(value, {"scratch": scratch, "here": HERE, "root": ROOT}) for name, value in entry.env.items()}
     on_server, on_client = fabric.nodes[:2]
     client = command(entry.client, entry, fabric, scratch)
     if entry.server is None:

@@ -20,13 +20,12 @@ from rocelab.fabric.keeper import channel
 from rocelab.launch.namespace import NamespaceLauncher, ProgramRunning, start_on, start_request
 from rocelab.tools.interconnects import urxe
 
-from .matrix import HERE
+from .matrix import HERE, ROOT
 from .running import LINK, LINK_MTU_BYTES
 
 NODES = 4
 RANKS = 16
 LIMIT_S = 60.0
-ROOT = HERE.parents[2]
 #: What UCX may use: RC with UD to connect, and nothing else between nodes.
 UCX = {"UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_eth0:1", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
