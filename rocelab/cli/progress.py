@@ -19,6 +19,7 @@ from rocelab.study.runner import Watcher
 
 #: A broken program would otherwise fill the terminal; the report lists every failure.
 FAILURES_SHOWN = 5
+LINE_EVERY_PERCENT = 5
 _REFRESH_PER_S = 4
 #: So long the plan's own guess counts more than what was seen.
 _LEARN_S = 5.0
@@ -128,11 +129,11 @@ class BarWatcher(_Watcher):
 
 
 class LineWatcher(_Watcher):
-    """For a file or a pipe: a line whenever a link, test or repetition begins."""
+    """For a file or a pipe: a line now and then."""
 
     def __init__(self, study: str, steps: Sequence[Step], console: Console) -> None:
         super().__init__(study, steps, console)
-        self._group: tuple[str, str, int] | None = None
+        self._next_percent = 0
 
     def __enter__(self) -> Self:
         return self
@@ -143,14 +144,13 @@ class LineWatcher(_Watcher):
         pass
 
     def started(self, step: Step) -> None:
-        """Print a line if something else begins."""
-        group = (step.link.id, step.test, step.repetition)
-        if group == self._group:
+        """Print a line every few percent."""
+        percent = 100 * self.done // self.total
+        if percent < self._next_percent:
             return
-        self._group = group
+        self._next_percent = percent + LINE_EVERY_PERCENT
         self.console.print(
-            f"{self.study}: {100 * self.done // self.total:3} %  {step.link.id}, {step.test}, "
-            f"repetition {step.repetition + 1}  ({clock(self.left.seconds())} left)",
+            f"{self.study}: {percent:3} %  {name_of(step)}  ({clock(self.left.seconds())} left)",
             soft_wrap=True,
             highlight=False,
         )

@@ -131,6 +131,9 @@ class Running(Protocol):
     def stop(self) -> Finished:
         """End the program with everything it started (SIGTERM, then SIGKILL) and return what it left."""
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the program and what it started in its session; nothing if it has ended."""
+
     def output(self) -> tuple[str, str]:
         """Standard output and standard error so far."""
 

@@ -89,6 +89,7 @@ class FakeRunning:
         self.outcome = outcome
         self.pid = 1000
         self.stopped = False
+        self.signals: list[int] = []
         self.finished: Finished | None = None
 
     def poll(self) -> Finished | None:
@@ -109,6 +110,10 @@ class FakeRunning:
         if self.finished is None:
             self.finished = self._finish(timed_out=False)
         return self.finished
+
+    def signal(self, number: int) -> None:
+        """Note it."""
+        self.signals.append(number)
 
     def output(self) -> tuple[str, str]:
         """All of it, from the beginning."""

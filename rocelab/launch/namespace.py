@@ -143,6 +143,13 @@ class ProgramRunning:
             return finished
         return self._end("stop was asked for")
 
+    def signal(self, number: int) -> None:
+        """See `rocelab.fabric.base.Running.signal`."""
+        if self._finished is None:
+            # It may have ended this moment: then nobody reads the request.
+            with contextlib.suppress(OSError):
+                channel.send(self._keeper, {"op": "signal", "number": number})
+
     def output(self) -> tuple[str, str]:
         """See `rocelab.fabric.base.Running.output`."""
         if self._finished is not None:

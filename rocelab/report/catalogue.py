@@ -9,6 +9,8 @@ from rocelab.stats import SeriesKey
 
 SUBJECT = ("soft-roce", "send")
 """The series that is held against TCP: two-sided like TCP, and what the papers measured."""
+CPU_TEST = ("network", "cpu-use")
+"""Level and test whose samples are CPU time."""
 BLOCKING = ("tcp", "blocking")
 REFERENCES = (BLOCKING, ("tcp", "busy-poll"))
 """What it is held against. Other TCP series, such as those that check these two, are shown and no more."""
@@ -31,6 +33,7 @@ _SERIES = {
     ("soft-roce", "send"): SeriesStyle("Soft RoCE send", "#2383e2", "circle"),
     ("soft-roce", "write"): SeriesStyle("Soft RoCE write", "#0f9b8e", "square"),
     ("soft-roce", "read"): SeriesStyle("Soft RoCE read", "#8f6be0", "triangle-up"),
+    ("soft-roce", "send-events"): SeriesStyle("Soft RoCE by events", "#5aa9f5", "triangle-right", (5, 2)),
     ("tcp", "blocking"): SeriesStyle("TCP blocking", "#dd5a26", "diamond", (6, 3)),
     ("tcp", "busy-poll"): SeriesStyle("TCP busy-polling", "#b98200", "triangle-down", (2, 2)),
     ("tcp", "blocking-qperf"): SeriesStyle("TCP blocking, by qperf", "#7d8590", "cross", (1, 3), check=True),

@@ -141,10 +141,10 @@ def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
     chart = alt.layer(*layers)
     if not interactive:
         title = _title(curves.title, curves.subtitle)
-        spec = chart.properties(width=600, height=curves.height_px + 20, title=title).to_dict()
+        spec = chart.properties(width=600, height=curves.height_px + 20, title=title).to_dict(validate=False)
         return _with_data(spec, points=_points(curves))
     shown = alt.param(name="shown", value=labels)
-    spec = chart.add_params(shown).properties(width="container", height=curves.height_px).to_dict()
+    spec = chart.add_params(shown).properties(width="container", height=curves.height_px).to_dict(validate=False)
     return _with_data(spec, points=_points(curves), by_size=_strips(curves))
 
 
@@ -306,9 +306,9 @@ def overview_spec(overview: Overview, *, interactive: bool) -> dict[str, Any]:
     )
     height = ROW_HEIGHT_PX * len(overview.rows)
     if interactive:
-        return _with_data(chart.properties(width="container", height=height).to_dict(), points=cells)
+        return _with_data(chart.properties(width="container", height=height).to_dict(validate=False), points=cells)
     title = _title(overview.title, overview.subtitle)
-    return _with_data(chart.properties(width=600, height=height, title=title).to_dict(), points=cells)
+    return _with_data(chart.properties(width=600, height=height, title=title).to_dict(validate=False), points=cells)
 
 
 def _cell(row: str, point: SpeedRatio) -> dict[str, Any]:

@@ -120,14 +120,13 @@ def _section(model: RunModel, name: str, title: str, words: str, by_link: list[t
 
 def _cpu_words(model: RunModel) -> str:
     words = (
-        "What moving the data costs the nodes. Both ends are added up, and a busy-polling program uses a whole core "
-        "whether or not data moves: lower is better."
+        "What moving data one way costs the nodes, both ends together: lower is better. A busy-polling program uses a "
+        "whole core whether or not data moves; Soft RoCE by events sleeps as blocking TCP does."
     )
     medians = [
         summary.median
         for link in model.links
-        for test in model.tests
-        for each in model.cpu(link.id, test, "cores")
+        for each in model.cpu(link.id, "cores")
         for _, summary in each.series.spreads()
     ]
     cores = model.info.provenance.cores
@@ -203,33 +202,30 @@ def _ratio_figure(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]
 
 
 def _cpu_figures(model: RunModel, link: LinkInfo) -> tuple[Figure, ...]:
-    made = []
-    for test in model.tests:
-        quantity = "cores" if test.test == "latency" else "us_per_mib"
-        if test.test.startswith("bidirectional"):
-            continue
-        series = model.cpu(link.id, test, quantity)
-        metric = catalogue.metric(f"cpu_{quantity}")
-        rows = figures.metric_rows(series, positive=metric.log)
-        if not rows:
-            continue
-        title = f"{metric.title}: {test.title.lower()} test"
-        unit, axis = ("cores", "CPU cores") if quantity == "cores" else ("us/MiB", "CPU time per MiB")
-        curves = Curves(
-            f"cpu-{test.test}-{link.id}",
-            title,
-            link_title(link),
-            rows,
-            [each.style for each in series],
-            unit,
-            axis,
-            metric.log,
-            height_px=240,
-            alternative=_series_words(series),
-        )
-        caption = f"{metric.title}, {test.title.lower()} test, {link.id}: median (smallest to largest)"
-        made.append(_figure(curves, (_metric_table(caption, "Values as a table", series),)))
-    return tuple(made)
+    return tuple(
+        _cpu_figure(link, quantity, series)
+        for quantity in ("us_per_mib", "cores")
+        if (series := model.cpu(link.id, quantity))
+    )
+
+
+def _cpu_figure(link: LinkInfo, quantity: str, series: list[StyledSeries]) -> Figure:
+    metric = catalogue.metric(f"cpu_{quantity}")
+    unit, axis = ("cores", "CPU cores") if quantity == "cores" else ("us/MiB", "CPU time per MiB")
+    curves = Curves(
+        f"cpu-{quantity.replace('_', '-')}-{link.id}",
+        metric.title,
+        link_title(link),
+        figures.metric_rows(series, positive=metric.log),
+        [each.style for each in series],
+        unit,
+        axis,
+        metric.log,
+        height_px=240,
+        alternative=_series_words(series),
+    )
+    caption = f"{metric.title}, {link.id}: median (smallest to largest)"
+    return _figure(curves, (_metric_table(caption, "Values as a table", series),))
 
 
 def _figure(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue.SeriesStyle, ...] = ()) -> Figure:

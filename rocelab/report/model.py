@@ -104,12 +104,12 @@ class RunModel:
         keys = (SeriesKey(link, test.level, test.test, *pair, test.metric) for pair in self._styles)
         return [self._styled(series) for key in keys if (series := self._table.statistic(key, statistic)) is not None]
 
-    def cpu(self, link: str, test: Test, quantity: str) -> list[StyledSeries]:
+    def cpu(self, link: str, quantity: str) -> list[StyledSeries]:
         """CPU use of both ends together: ``quantity`` is ``cores`` or ``us_per_mib``."""
         found = []
         for pair in self._styles:
             ends = [
-                self._table.get(SeriesKey(link, test.level, test.test, *pair, f"cpu_{end}_{quantity}"))
+                self._table.get(SeriesKey(link, *catalogue.CPU_TEST, *pair, f"cpu_{end}_{quantity}"))
                 for end in ("client", "server")
             ]
             if ends[0] is not None and ends[1] is not None:

@@ -45,9 +45,9 @@ def svg(spec: dict[str, Any]) -> str:
     return vl_convert.vegalite_to_svg(_themed(spec), vl_version=_VEGA_LITE)
 
 
-def png(spec: dict[str, Any]) -> bytes:
-    """A figure as PNG, on white, at twice its size in CSS pixels."""
-    return vl_convert.vegalite_to_png(_themed(spec), vl_version=_VEGA_LITE, scale=PNG_SCALE)
+def png(drawn: str) -> bytes:
+    """A figure that was drawn as SVG, at twice its size in CSS pixels."""
+    return vl_convert.svg_to_png(drawn, scale=PNG_SCALE)
 
 
 @cache

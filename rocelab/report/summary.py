@@ -67,12 +67,11 @@ def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
         elif test.metric == "bandwidth_mbps":
             peaks = [(each, _peak_size(each)) for each in series]
             tiles.append(_tile(model, f"Peak {test.title.lower()}", "the bandwidth of", peaks))
-    for test in model.tests:
-        if test.test == "bandwidth":
-            series = model.cpu(link.id, test, "us_per_mib")
-            size = _nearest_size(model, series, _CPU_BYTES)
-            title = f"CPU time per MiB moved, {text.size(size)} messages"
-            tiles.append(_tile(model, title, "the CPU time of", [(each, size) for each in series]))
+    cpu = model.cpu(link.id, "us_per_mib")
+    if cpu:
+        size = _nearest_size(model, cpu, _CPU_BYTES)
+        title = f"CPU time per MiB moved, {text.size(size)} messages"
+        tiles.append(_tile(model, title, "the CPU time of", [(each, size) for each in cpu]))
     return [tile for tile in tiles if tile is not None]
 
 
@@ -118,7 +117,8 @@ def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen
 
 def chosen_sizes_table(model: RunModel, link: LinkInfo) -> DataTable | None:
     """All series at a few sizes, and Soft RoCE over the best TCP."""
-    labels = [style.label for style in model.styles if not style.check]
+    measured = {each.label for test in model.tests for each in model.series(link.id, test)}
+    labels = [style.label for style in model.styles if style.label in measured and not style.check]
     rows = []
     for test in model.tests:
         series = {each.label: each for each in model.series(link.id, test)}

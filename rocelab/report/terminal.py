@@ -15,16 +15,17 @@ from rocelab.report import catalogue, difference, summary
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.model import RunModel, StyledSeries, link_title
 from rocelab.results import LinkInfo
-from rocelab.stats import SeriesKey, text
+from rocelab.stats import Ratio, SeriesKey, text
 
 _TERMINAL_SIZES_BYTES = (64, 4096, 65536, 1 << 20)
+_WIDE_COLUMNS = 80
 _VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", Verdict.NOT_CHECKABLE: "dim"}
 
 
 def print_summary(console: Console, model: RunModel, page: Path | None = None) -> None:
     """Medians at chosen sizes for each link, the verdicts on the claims, failures, and where the report is."""
     for link in model.links:
-        table = _link_table(model, link)
+        table = _link_table(model, link, console.width)
         if table.row_count:
             console.print(table)
     for judgement in model.judgements:
@@ -41,12 +42,14 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
-def _link_table(model: RunModel, link: LinkInfo) -> Table:
-    """Soft RoCE, both TCPs and the ratio; narrow enough for a terminal of 80 columns."""
-    table = Table(title=escape(link_title(link)), box=box.SIMPLE_HEAD, show_edge=False)
+def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:
+    """Soft RoCE, both TCPs and the ratio; whole in 80 columns, and without the interval of the ratio in fewer."""
+    padding = (0, 1) if width >= _WIDE_COLUMNS else (0, 1, 0, 0)
+    table = Table(title=escape(link_title(link)), box=box.SIMPLE_HEAD, show_edge=False, padding=padding)
     table.title_justify, table.title_style = "left", "bold"
     table.add_column("Message size", no_wrap=True)
-    for name in ("Soft RoCE", "TCP blocking", "TCP polling", "Ratio to best"):
+    ends = ("Soft RoCE", "To best TCP") if width >= _WIDE_COLUMNS else ("RoCE", "Ratio")
+    for name in (ends[0], "TCP block.", "TCP poll.", ends[1]):
         table.add_column(name, justify="right", no_wrap=True)
     for test in model.tests:
         series = model.series(link.id, test)
@@ -57,14 +60,29 @@ def _link_table(model: RunModel, link: LinkInfo) -> Table:
         for size in _TERMINAL_SIZES_BYTES:
             cells = [summary.median_words(each, size) for each in shown]
             if any(cells):
-                ratio = _narrow(text.times_range(points[size].ratio)) if size in points else ""
+                ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
                 table.add_row(f"{test.short}, {text.size(size)}", *cells, ratio)
+    _add_cpu_rows(table, model, link)
     return table
 
 
-def _narrow(factor: str) -> str:
-    """A factor without what the heading of its column says already."""
-    return factor.replace(text.TIMES, "").replace(" to ", "-")
+def _add_cpu_rows(table: Table, model: RunModel, link: LinkInfo) -> None:
+    """CPU time of both ends for each MiB; no ratio, because less is better here."""
+    series = model.cpu(link.id, "us_per_mib")
+    shown = [model.subject(series), *_in_order(model.references(series))]
+    table.add_section()
+    for size in _TERMINAL_SIZES_BYTES:
+        # The label says what it is divided by.
+        cells = [summary.median_words(each, size).removesuffix("/MiB") for each in shown]
+        if any(cells):
+            table.add_row(f"CPU/MiB, {text.size(size)}", *cells, "")
+
+
+def _ratio_cell(ratio: Ratio, width: int) -> str:
+    """A factor as short as the terminal asks for."""
+    if width < _WIDE_COLUMNS:
+        return text.times(ratio.estimate)
+    return text.times_range(ratio).replace(text.TIMES, "").replace(" to ", "-")
 
 
 def _in_order(references: list[StyledSeries]) -> list[StyledSeries | None]:

@@ -61,7 +61,7 @@ def _write_figures(folder: Path, figures: list[Figure], say: Progress) -> tuple[
         svgs[figure.name] = render.svg(figure.static_spec)
         paths += [folder / f"{figure.name}.svg", folder / f"{figure.name}.png"]
         paths[-2].write_text(svgs[figure.name], encoding="utf-8")
-        paths[-1].write_bytes(render.png(figure.static_spec))
+        paths[-1].write_bytes(render.png(svgs[figure.name]))
     return tuple(paths), svgs
 
 

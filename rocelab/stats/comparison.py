@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
 CONFIDENCE = 0.95
 BOOTSTRAP_MIN_REPETITIONS = 5
@@ -22,6 +21,13 @@ BOOTSTRAP_MIN_REPETITIONS = 5
 BOOTSTRAP_RESAMPLES = 4000
 
 Method = Literal["bootstrap", "welch", "none"]
+
+
+def _scipy_stats() -> Any:
+    """scipy.stats, which takes a second to load: only who compares waits for it."""
+    from scipy import stats  # noqa: PLC0415
+
+    return stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ def ratio(numerator: Sequence[float], denominator: Sequence[float], *, seed: int
     difference = float(np.mean(above) - np.mean(below))
     p_value = _p_value(difference, error, freedom)
     if fewest < BOOTSTRAP_MIN_REPETITIONS:
-        reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+        reach = float(_scipy_stats().t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
         low, high = centre - reach, centre + reach
         return Ratio(math.exp(centre), math.exp(low), math.exp(high), p_value, "welch")
     low, high = _bootstrap(above, below, seed)
@@ -125,7 +131,7 @@ def _p_value(difference: float, error: float, freedom: float) -> float:
     if error == 0:
         # Tools print few digits: repetitions can be equal to the last of them.
         return 1.0 if difference == 0 else 0.0
-    return float(2 * stats.t.sf(abs(difference) / error, freedom))
+    return float(2 * _scipy_stats().t.sf(abs(difference) / error, freedom))
 
 
 def _bootstrap(a: _Values, b: _Values, seed: int) -> tuple[float, float]:
@@ -146,5 +152,5 @@ def significant(p_values: Sequence[float | None], *, false_discovery_rate: float
     known = [p for p in p_values if p is not None]
     if not known:
         return [False] * len(p_values)
-    adjusted = iter(stats.false_discovery_control(known))
+    adjusted = iter(_scipy_stats().false_discovery_control(known))
     return [p is not None and bool(next(adjusted) <= false_discovery_rate) for p in p_values]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,7 @@ _LISTEN_LIMIT_S = 10.0
 #: How long a server may take to end after its client has ended.
 _SERVER_END_LIMIT_S = 3.0
 #: From starting a client to its sleep; a few milliseconds on an idle machine.
-_SETTLE_S = 0.05
-_SIGNAL_LIMIT_S = 5.0
+_SETTLE_S = 0.02
 _PORT_FIRST = 18000
 _PORTS = 1000
 
@@ -139,13 +139,15 @@ class Executor:
     def _hold(self, step: Step, pair: _Pair) -> None:
         self._start(step, pair)
         time.sleep(_SETTLE_S)
-        self._signal(pair, "STOP")
+        assert pair.client is not None
+        pair.client.signal(signal.SIGSTOP)
         pair.held = True
 
     def _release(self, pair: _Pair) -> None:
         if pair.held:
             pair.held = False
-            self._signal(pair, "CONT")
+            assert pair.client is not None
+            pair.client.signal(signal.SIGCONT)
 
     def _carry_out(self, step: Step, pair: _Pair) -> None:
         if pair.client is None:
@@ -167,20 +169,11 @@ class Executor:
 
     def _discard(self, pair: _Pair) -> None:
         """End whatever still runs. Does not fail: an interruption may have come in the middle of anything."""
-        with contextlib.suppress(LaunchError):
-            self._release(pair)
+        self._release(pair)
         for running in (pair.client, pair.server):
             if running is not None:
                 with contextlib.suppress(LaunchError):
                     running.stop()
-
-    def _signal(self, pair: _Pair, name: str) -> None:
-        """Send a signal to the client. A shell has `kill` built in, so this needs no package."""
-        assert pair.client is not None
-        argv = ["sh", "-c", f"kill -{name} {pair.client.pid}"]
-        done = self._launcher.start(self._client_node, argv).wait(_SIGNAL_LIMIT_S)
-        if done.exit_status != 0:
-            raise LaunchError(f"cannot send SIG{name} to the client: {done.stderr.strip()}")
 
     def _request(self, step: Step) -> Request:
         # Ports change from step to step, so that a server that is slow to go is not in the way of the next.

@@ -114,10 +114,6 @@ def _dangling(study: Study, at: int, test: TestTable) -> Iterator[tuple[Path_, s
             yield ("test", at, "links"), _unknown("link", link, links)
     if not test.every_size_bytes():
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
-    everyone = [variant for variants in test.variants.values() for variant in variants]
-    for variant in test.every:
-        if variant not in everyone:
-            yield ("test", at, "every", variant), _unknown("variant", variant, everyone)
     for name in test.variants:
         if name not in INTERCONNECTS:
             yield ("test", at, "variants", name), _unknown("interconnect", name, INTERCONNECTS)
@@ -133,7 +129,7 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
                 (link.id, test.test, name, variant, size_bytes)
                 for link in study.links_of(test)
                 for variant in variants
-                for size_bytes in test.sizes_of_bytes(variant)
+                for size_bytes in test.every_size_bytes()
             }
             if len(set(variants)) < len(variants) or cells & seen:
                 yield (
@@ -150,7 +146,7 @@ def _wrong_variants(test: TestTable, name: str) -> Iterator[str]:
             yield _unknown(f"variant of {name} for {test.test}", variant, known)
             continue
         method = interconnect(name).methods[test.test, variant]
-        largest_bytes = max(test.sizes_of_bytes(variant), default=0)
+        largest_bytes = max(test.every_size_bytes(), default=0)
         if method.size_max_bytes is not None and largest_bytes > method.size_max_bytes:
             yield f"{variant} is {method.tool}, which takes at most {method.size_max_bytes} bytes, not {largest_bytes}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -34,7 +35,10 @@ class Step:
     size_bytes: int
     repetition: int
     messages: int
-    expected_s: float
+    message_s: float
+    """What was taken for the time of one message."""
+    point_s: float
+    """About how long the timed region is to be."""
     time_limit_s: float
 
     @property
@@ -45,6 +49,16 @@ class Step:
         )
 
     @property
+    def expected_s(self) -> float:
+        """About how long it takes from beginning to end."""
+        return self.method.overhead_s + self.messages * self.message_s
+
+    def paced(self, factor: float) -> Step:
+        """The same with a fitting number of messages, if a message takes `factor` times as long as was planned."""
+        messages = _messages(self.method, self.message_s * factor, self.point_s)
+        return dataclasses.replace(self, messages=messages)
+
+    @property
     def series(self) -> tuple[str, str, str, str]:
         """All sizes and repetitions of one thing on one link."""
         return (self.link.id, self.test, self.interconnect, self.variant)
@@ -53,27 +67,36 @@ class Step:
 def plan(study: Study) -> list[Step]:
     """Every step of the study.
 
-    Links and tests follow each other. Within, a repetition runs through all sizes, and at each size all variants of
-    all interconnects take turns (A B A B ...): what is compared is measured within seconds, and the repetitions of one
-    point lie minutes apart, so that they show how much the machine drifts. Who goes first changes with the size and
-    the repetition (and the seed), so that nobody always runs after the same neighbour.
+    Links follow each other. On each, a repetition runs through all sizes, and at each size all variants of all
+    interconnects take turns in all tests (A B A B ...): what is compared is measured within seconds, and the
+    repetitions of one point lie minutes apart, so that they show how much the machine drifts. Who goes first changes
+    with the size and the repetition (and the seed), so that nobody always runs after the same neighbour.
     """
-    return [step for link in study.link for test in study.test for step in _steps(study, test, link.profile())]
+    return [step for link in study.link for step in _on_link(study, link.profile())]
+
+
+def _on_link(study: Study, link: LinkProfile) -> Iterator[Step]:
+    rounds: dict[tuple[int, int], list[Step]] = {}
+    for test in study.test:
+        for step in _steps(study, test, link):
+            rounds.setdefault((step.repetition, step.size_bytes), []).append(step)
+    for number, place in enumerate(sorted(rounds)):
+        members = rounds[place]
+        first = (study.seed + place[0] + number) % len(members)
+        yield from members[first:] + members[:first]
 
 
 def _steps(study: Study, test: TestTable, link: LinkProfile) -> Iterator[Step]:
     if test.links is not None and link.id not in test.links:
         return
     contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    point_s = test.point_ms / 1000
     for repetition in range(study.repetitions_of(test)):
-        for number, size_bytes in enumerate(test.every_size_bytes()):
-            first = (study.seed + repetition + number) % len(contestants)
-            for name, variant in contestants[first:] + contestants[:first]:
-                if number % test.every.get(variant, 1) != 0:
-                    continue
+        for size_bytes in test.every_size_bytes():
+            for name, variant in contestants:
                 method = interconnect(name).methods[test.test, variant]
                 message_s = _message_s(method, test.test, size_bytes, link)
-                messages = _messages(method, message_s, test.point_ms / 1000)
+                messages = _messages(method, message_s, point_s)
                 expected_s = method.overhead_s + messages * message_s
                 yield Step(
                     link=link,
@@ -84,7 +107,8 @@ def _steps(study: Study, test: TestTable, link: LinkProfile) -> Iterator[Step]:
                     size_bytes=size_bytes,
                     repetition=repetition,
                     messages=messages,
-                    expected_s=expected_s,
+                    message_s=message_s,
+                    point_s=point_s,
                     time_limit_s=round(study.time_limit_s + _PATIENCE * expected_s, 1),
                 )
 

@@ -17,11 +17,14 @@ from rocelab.study.execution import Execution, Executor, now
 from rocelab.study.plan import Step
 from rocelab.study.sampling import Circumstances, samples_of
 from rocelab.study.startup import StartupCosts
+from rocelab.tools.base import CPU_TEST
 
 #: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
 HANGS_MAX = 3
 #: How far ahead a step is looked for that can be started early: about one round of what takes turns.
 LOOK_AHEAD_STEPS = 6
+#: How much faster or slower than planned messages may be taken to be.
+PACE_MAX = 50.0
 
 
 class Watcher(Protocol):
@@ -54,19 +57,21 @@ class Runner:
         self._watcher = watcher
         self._versions = versions
         self._hangs: dict[tuple[str, str, str, str], int] = {}
+        self._pace: dict[tuple[str, str, str, str], float] = {}
 
     def run(self, steps: Sequence[Step]) -> Outcome:
         """Carry out the steps. Sets the status of the run, also when it is interrupted."""
-        size_max_bytes = max((step.size_bytes for step in steps), default=1)
+        size_max_bytes = max((step.size_bytes for step in steps if step.test == CPU_TEST), default=1)
         startups = StartupCosts(lambda step: self._executor.execute(step, None), self._links, size_max_bytes)
         failed = 0
         status: RunStatus = "interrupted"
         try:
-            first = self._store.next_order()
-            for index, step in enumerate(steps):
+            queue = _Queue(steps, self._store.next_order(), self._pace)
+            for index in range(len(steps)):
+                step = queue.step(index)
                 self._watcher.started(step)
-                self._look_ahead(steps, index, first)
-                error = self._carry_out(step, self._log(step, first + index), first + index, startups)
+                self._look_ahead(queue, index)
+                error = self._carry_out(step, queue.order(index), startups)
                 failed += error is not None
                 self._watcher.ended(step, error)
             status = "incomplete" if failed else "complete"
@@ -79,24 +84,29 @@ class Runner:
     def _log(self, step: Step, order: int) -> Path:
         return self._store.logs / f"{order:05}-{'-'.join(step.series)}-{step.size_bytes}-{step.repetition}.log"
 
-    def _look_ahead(self, steps: Sequence[Step], index: int, first: int) -> None:
+    def _look_ahead(self, queue: _Queue, index: int) -> None:
         """Start the next step that sleeps at its beginning, so that it sleeps while others are measured."""
         if self._executor.is_waiting:
             return
-        for at in range(index + 1, min(index + 1 + LOOK_AHEAD_STEPS, len(steps))):
-            step = steps[at]
-            if step.method.head_start_s > 0 and self._hangs.get(step.series, 0) == 0:
-                self._executor.prepare(step, self._log(step, first + at))
+        for at in range(index + 1, min(index + 1 + LOOK_AHEAD_STEPS, len(queue))):
+            planned = queue.planned(at)
+            if planned.method.head_start_s > 0 and self._hangs.get(planned.series, 0) == 0:
+                step = queue.step(at)
+                self._executor.prepare(step, self._log(step, queue.order(at)))
                 return
 
-    def _carry_out(self, step: Step, log: Path, order: int, startups: StartupCosts) -> str | None:
+    def _carry_out(self, step: Step, order: int, startups: StartupCosts) -> str | None:
+        log = self._log(step, order)
         if self._hangs.get(step.series, 0) >= HANGS_MAX:
             execution = _given_up(f"not run: the {HANGS_MAX} measurements of this series before it hung")
         else:
             execution = self._executor.execute(step, log)
             self._hangs[step.series] = self._hangs.get(step.series, 0) + 1 if execution.hung else 0
+        if execution.reading is not None:
+            factor = execution.reading.active_s / (step.messages * step.message_s)
+            self._pace[step.series] = min(max(factor, 1 / PACE_MAX), PACE_MAX)
         startup = None
-        if execution.reading is not None and step.method.cpu_from == "processes":
+        if execution.reading is not None and step.test == CPU_TEST and step.method.cpu_from == "processes":
             startup = startups.of(step)
         circumstances = Circumstances(
             run=self._store.info,
@@ -104,8 +114,42 @@ class Runner:
             tool_version=self._versions.get(step.method.tool, "unknown"),
             log=str(log.relative_to(self._store.path)) if log.exists() else None,
         )
-        self._store.append(*samples_of(step, execution, startup, circumstances))
-        return execution.error
+        samples = samples_of(step, execution, startup, circumstances)
+        self._store.append(*samples)
+        return next((sample.error for sample in samples if not sample.ok), None)
+
+
+class _Queue:
+    """The steps in their order, each with a number of messages that fits what its series has shown so far.
+
+    Once a step was asked for, it stays as it is.
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], first_order: int, pace: Mapping[tuple[str, str, str, str], float]
+    ) -> None:
+        self._steps = steps
+        self._first_order = first_order
+        self._pace = pace
+        self._seen: dict[int, Step] = {}
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def planned(self, index: int) -> Step:
+        """The step as it stands in the plan."""
+        return self._steps[index]
+
+    def step(self, index: int) -> Step:
+        """The step as it is carried out."""
+        if index not in self._seen:
+            step = self._steps[index]
+            self._seen[index] = step.paced(self._pace[step.series]) if step.series in self._pace else step
+        return self._seen[index]
+
+    def order(self, index: int) -> int:
+        """The running number of the step within the run."""
+        return self._first_order + index
 
 
 def remaining(steps: Iterable[Step], store: RunStore) -> list[Step]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rocelab.results import ParamValue, RunInfo, Sample
 from rocelab.study.execution import Execution
 from rocelab.study.plan import LEVEL, Step
-from rocelab.tools.base import MAIN_METRIC, CpuTime, Reading, Value
+from rocelab.tools.base import CPU_TEST, MAIN_METRIC, CpuTime, Reading, Value
 
 _MIB = 1 << 20
 #: The CPU time of a start varies by a few milliseconds; what is left of a shorter region would be that.
@@ -34,7 +34,14 @@ def samples_of(
         error = execution.error or "no reason is known"
         return (_sample(step, execution, circumstances, {"messages": step.messages}, None, error=error),)
     params: dict[str, ParamValue] = {"messages": step.messages, "active_s": reading.active_s, **reading.params}
-    values = [*reading.values, *_cpu_values(execution, reading, startup, params)]
+    if step.test != CPU_TEST:
+        values = list(reading.values)
+    else:
+        params.update({value.metric: value.value for value in reading.values if value.metric == "bandwidth_mbps"})
+        values = list(_cpu_values(execution, reading, startup, params))
+        if not values:
+            error = "the CPU time of this measurement cannot be told apart from that of its start"
+            return (_sample(step, execution, circumstances, params, None, error=error),)
     return tuple(_sample(step, execution, circumstances, params, value) for value in values)
 
 

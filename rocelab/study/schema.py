@@ -83,7 +83,6 @@ class TestTable(_Table):
     test: Test
     sizes_bytes: Sizes
     variants: Annotated[Mapping[str, list[str]], Field(min_length=1)]
-    every: Mapping[str, Annotated[int, Field(ge=1, le=100)]] = {}
     point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
     links: list[str] | None = None
     repetitions: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -93,10 +92,6 @@ class TestTable(_Table):
         if isinstance(self.sizes_bytes, SizeRange):
             return self.sizes_bytes.sizes_bytes()
         return tuple(sorted(set(self.sizes_bytes)))
-
-    def sizes_of_bytes(self, variant: str) -> tuple[int, ...]:
-        """The sizes at which a variant takes part: all, or every so many of them, from the smallest."""
-        return self.every_size_bytes()[:: self.every.get(variant, 1)]
 
 
 class Study(_Table):

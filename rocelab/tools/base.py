@@ -13,14 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-Test = Literal["latency", "bandwidth", "bidirectional-bandwidth"]
-TESTS: tuple[Test, ...] = ("latency", "bandwidth", "bidirectional-bandwidth")
+Test = Literal["latency", "bandwidth", "bidirectional-bandwidth", "cpu-use"]
+TESTS: tuple[Test, ...] = ("latency", "bandwidth", "bidirectional-bandwidth", "cpu-use")
+
+#: The test whose samples are CPU time and nothing else: the others are too short to tell it apart from a start.
+CPU_TEST: Test = "cpu-use"
 
 #: The value that a test is about; also the metric of a sample that failed.
 MAIN_METRIC: Mapping[Test, tuple[str, str]] = {
     "latency": ("latency_us", "us"),
     "bandwidth": ("bandwidth_mbps", "Mbps"),
     "bidirectional-bandwidth": ("bandwidth_mbps", "Mbps"),
+    "cpu-use": ("cpu_client_cores", "cores"),
 }
 
 

@@ -48,6 +48,8 @@ def _tcp() -> Interconnect:
             ("bidirectional-bandwidth", "blocking"): Sock("bidirectional-bandwidth", "blocking"),
             ("bidirectional-bandwidth", "busy-poll"): Sock("bidirectional-bandwidth", "busy-poll"),
             ("bidirectional-bandwidth", "blocking-iperf3"): Iperf3("bidirectional-bandwidth"),
+            ("cpu-use", "blocking"): Sock("cpu-use", "blocking"),
+            ("cpu-use", "busy-poll"): Sock("cpu-use", "busy-poll"),
         },
     )
 
@@ -59,6 +61,7 @@ def _soft_roce() -> Interconnect:
         for test in TESTS
         for operation in _OPERATIONS
     }
+    methods["cpu-use", "send-events"] = Perftest("send", "cpu-use", runner, events=True)
     return Interconnect("soft-roce", "Soft RoCE (urxe)", methods)
 
 

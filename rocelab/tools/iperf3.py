@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rocelab.tools.base import CpuTime, Executable, Output, Reading, Request, ToolError, Value, last_words
+from rocelab.tools.base import Executable, Output, Reading, Request, ToolError, Value, last_words
 
 _MBPS = 1e6
 
@@ -26,7 +26,7 @@ class Iperf3:
     size_max_bytes: int | None = 1 << 20
     message_us: float = 1.5
     overhead_s: float = 0.05
-    cpu_from: Literal["report"] = "report"
+    cpu_from: Literal["nothing"] = "nothing"
     head_start_s: float = 0.0
     server_ends: bool = True
 
@@ -61,9 +61,6 @@ class Iperf3:
             ends = [report["end"][name] for name in sums]
             received_bytes = sum(int(end["bytes"]) for end in ends)
             active_s = max(float(end["seconds"]) for end in ends)
-            percent = report["end"]["cpu_utilization_percent"]
-            part_s = active_s / 100
-            cpu = CpuTime(float(percent["host_total"]) * part_s, float(percent["remote_total"]) * part_s)
             retransmits = int(report["end"]["sum_sent"].get("retransmits", 0))
         except (KeyError, TypeError, ValueError) as error:
             raise ToolError(f"iperf3's report lacks {error}") from error
@@ -75,4 +72,4 @@ class Iperf3:
             Value("bandwidth_mbps", "Mbps", "mean", received_bytes * 8 / active_s / _MBPS),
             Value("message_rate_per_s", "1/s", "mean", received_bytes / request.size_bytes / active_s),
         )
-        return Reading(values, received_bytes, active_s, cpu, {"tcp_retransmits": retransmits})
+        return Reading(values, received_bytes, active_s, params={"tcp_retransmits": retransmits})

@@ -5,8 +5,8 @@ iterations for all of them (4 MiB at 1 Gbps takes 10,000 times as long as 64 B),
 could not be interleaved with those of another.
 
 perftest finds out how fast the cycle counter runs by watching it for 0.22 s, for every size: bandwidth tests once, at
-the end, latency tests at the beginning and at the end. The second can be spared by letting them print cycles (``-C``):
-then the rate is measured once a run and not a thousand times.
+the end, latency tests at the beginning and at the end. The last can be spared by letting them print cycles (``-C``):
+then the rate is measured once a run and not a thousand times. Nothing can be done meanwhile: both ends keep their core.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Perftest:
     runner: Executable
     """What gives the program its device: `urxe run --` in front of it."""
     device_prefix: str = "urxe_"
+    events: bool = False
+    """Sleep until a completion comes (`-e`) instead of polling for it."""
     cycles_per_us: float | None = None
     """Rate of the counter that perftest reads; None: perftest finds out once more, which takes 0.22 s a step."""
     messages_min: int = 5
@@ -86,7 +88,10 @@ class Perftest:
             # The peak is found by comparing every pair of messages: seconds of CPU time for a number nobody uses.
             "bandwidth": ["--noPeak"],
             "bidirectional-bandwidth": ["--noPeak", "--bidirectional"],
+            "cpu-use": ["--noPeak"],
         }[self.test]
+        if self.events:
+            options.append("--events")
         return [
             *(self.runner.name, "run", "--", self.tool),
             *("-d", f"{self.device_prefix}{interface}", "-x", "0", "-F", "-p", str(request.port)),
@@ -134,7 +139,7 @@ class Perftest:
         bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
         if bytes_per_s <= 0:
             raise ToolError(f"{self.tool} reports a bandwidth of 0")
-        moved_bytes = size_bytes * request.messages * (1 if self.test == "bandwidth" else 2)
+        moved_bytes = size_bytes * request.messages * (2 if self.test == "bidirectional-bandwidth" else 1)
         values = (
             Value("bandwidth_mbps", "Mbps", "mean", bytes_per_s * 8 / _MBPS),
             Value("message_rate_per_s", "1/s", "mean", bytes_per_s / size_bytes),

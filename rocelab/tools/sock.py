@@ -13,7 +13,12 @@ from typing import Any, Literal
 
 from rocelab.tools.base import CpuTime, Executable, Output, Reading, Request, Test, ToolError, Value, check_exit
 
-_NAMES = {"latency": "latency", "bandwidth": "bandwidth", "bidirectional-bandwidth": "bidirectional"}
+_NAMES = {
+    "latency": "latency",
+    "bandwidth": "bandwidth",
+    "bidirectional-bandwidth": "bidirectional",
+    "cpu-use": "bandwidth",
+}
 _STATISTICS = {"p50": "median", "mean": "mean", "p99": "p99", "min": "min"}
 #: Part of the timed messages that go before them, so that caches, windows and clocks have settled.
 _WARMUP_PART = 10
@@ -76,7 +81,7 @@ class Sock:
             values = self._values(report)
         except (ValueError, KeyError, TypeError) as error:
             raise ToolError(f"rocelab-sock printed something else than its report: {error!r}") from error
-        ways = 1 if self.test == "bandwidth" else 2
+        ways = 1 if _NAMES[self.test] == "bandwidth" else 2
         params = {"lost_messages": int(report.get("lost_messages", 0))}
         return Reading(values, request.size_bytes * messages * ways, active_s, cpu, params)
 

@@ -87,6 +87,34 @@ struct Region {
 }
 
 impl Region {
+    fn new(pd: Pd, host: u64, len: u64, base: u64, access: Access) -> Result<Self, Error> {
+        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
+            && !access.contains(Access::LOCAL_WRITE)
+        {
+            return Err(Error::Invalid(
+                "remote write and remote atomic access need local write access".into(),
+            ));
+        }
+        if host.checked_add(len).is_none() || base.checked_add(len).is_none() {
+            return Err(Error::Invalid(format!(
+                "{len} bytes at {host:#x} wrap around"
+            )));
+        }
+        let backing = if access.contains(Access::ON_DEMAND) {
+            Backing::OnDemand
+        } else {
+            Backing::Mapped
+        };
+        Ok(Self {
+            backing,
+            pd: pd.id(),
+            host,
+            base,
+            len,
+            access,
+        })
+    }
+
     /// The process's address of `len` bytes at `va`.
     fn translate(&self, va: u64, len: u64) -> Result<u64, AccessError> {
         let offset = va.checked_sub(self.base).ok_or(AccessError::OutOfBounds)?;
@@ -159,31 +187,31 @@ impl MemoryTable {
         base: u64,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
-            && !access.contains(Access::LOCAL_WRITE)
-        {
-            return Err(Error::Invalid(
-                "remote write and remote atomic access need local write access".into(),
-            ));
+        self.insert(Region::new(pd, host, len, base, access)?)
+    }
+
+    /// Makes the region `lkey` another one, with the same keys.
+    pub(crate) fn register_again(
+        &mut self,
+        lkey: u32,
+        pd: Pd,
+        (host, len, base): (u64, u64, u64),
+        access: Access,
+    ) -> Result<(), Error> {
+        let new = Region::new(pd, host, len, base, access)?;
+        self.check_unbound(lkey)?;
+        self.use_pd(pd)?;
+        match self.regions.get_mut(&lkey) {
+            Some(region) => {
+                let old = std::mem::replace(region, new);
+                self.release_pd(old.pd);
+                Ok(())
+            }
+            None => {
+                self.release_pd(pd.id());
+                Err(Error::Gone("the memory region"))
+            }
         }
-        if host.checked_add(len).is_none() || base.checked_add(len).is_none() {
-            return Err(Error::Invalid(format!(
-                "{len} bytes at {host:#x} wrap around"
-            )));
-        }
-        let backing = if access.contains(Access::ON_DEMAND) {
-            Backing::OnDemand
-        } else {
-            Backing::Mapped
-        };
-        self.insert(Region {
-            backing,
-            pd: pd.id(),
-            host,
-            base,
-            len,
-            access,
-        })
     }
 
     /// A region at all addresses that reads as zeros and forgets what is written.
@@ -284,15 +312,21 @@ impl MemoryTable {
     }
 
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), Error> {
-        let is_bound = |window: &MemoryWindow| window.region() == Some(lkey);
-        if self.windows.values().any(is_bound) {
-            return Err(Error::Busy("the memory region"));
-        }
+        self.check_unbound(lkey)?;
         let region = self
             .regions
             .remove(&lkey)
             .ok_or(Error::Gone("the memory region"))?;
         self.release_pd(region.pd);
+        Ok(())
+    }
+
+    /// Refuses while windows are bound to the region.
+    fn check_unbound(&self, lkey: u32) -> Result<(), Error> {
+        let is_bound = |window: &MemoryWindow| window.region() == Some(lkey);
+        if self.windows.values().any(is_bound) {
+            return Err(Error::Busy("the memory region"));
+        }
         Ok(())
     }
 

@@ -300,6 +300,24 @@ impl Nic {
         self.engine().memory.register(pd, host, len, base, access)
     }
 
+    /// Makes the region `lkey` one of `len` bytes at `host`, named from `base` on; its keys stay. `at` is
+    /// these three.
+    ///
+    /// # Errors
+    /// As for [`Self::register`], and [`Error::Busy`] while windows are bound to it; it is as it was then.
+    pub fn register_again(
+        &self,
+        lkey: u32,
+        pd: Pd,
+        at: (u64, u64, u64),
+        access: Access,
+    ) -> Result<(), Error> {
+        let mut engine = self.engine();
+        engine.memory.register_again(lkey, pd, at, access)?;
+        engine.discard_outgoing();
+        Ok(())
+    }
+
     /// Registers all addresses: they read as zeros, and what is written to them is dropped. For work
     /// requests only, not for peers.
     ///

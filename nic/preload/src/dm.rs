@@ -12,6 +12,9 @@ use crate::{context, convert};
 
 type DmHandle = Handle<ibv_dm, Arc<DeviceMemory>>;
 
+/// Copies to and from device memory begin and end at multiples of this.
+const ALIGN: usize = 4;
+
 /// `ibv_alloc_dm`.
 ///
 /// # Safety
@@ -91,6 +94,10 @@ pub(crate) unsafe fn register(
 /// # Safety
 /// `dm` is ours and live.
 unsafe fn range(dm: *mut ibv_dm, offset: u64, length: usize) -> Outcome<*mut u8> {
+    // As on hardware: programs learn of it here rather than there.
+    if !offset.is_multiple_of(ALIGN as u64) || !length.is_multiple_of(ALIGN) {
+        return Err(Errno::INVAL);
+    }
     // SAFETY: by the caller's promise.
     let at = unsafe { DmHandle::state(dm) }.address(offset, length as u64);
     at.map(|at| std::ptr::with_exposed_provenance_mut(at as usize))

@@ -3,13 +3,13 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use urxe_device::{Access, DeviceMemory, Error};
+use urxe_device::{Access, DeviceMemory};
 
 use crate::abi::*;
 use crate::convert;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Handle;
-use crate::pd::{self, PdState};
+use crate::pd;
 
 /// What stands behind a memory region. It changes when the region is registered again.
 type MrState = Mutex<Region>;
@@ -225,7 +225,7 @@ pub(crate) unsafe fn deregister(mr: *mut ibv_mr) -> Outcome<()> {
     Ok(())
 }
 
-/// `ibv_rereg_mr`: registers anew what changes and gives the program's handle the new keys. On
+/// `ibv_rereg_mr`: changes the region in place; its keys stay. On
 /// failure the old region is as it was (`IBV_REREG_MR_ERR_INPUT`, which is -1).
 ///
 /// # Safety
@@ -270,45 +270,17 @@ pub(crate) unsafe fn register_again(
     };
     // SAFETY: both are ours and live.
     let (old_pd, new_pd_state) = unsafe { (pd::state(public.pd), pd::state(new_pd)) };
-    let keys = replace(
-        old_pd,
-        region.lkey,
-        new_pd_state,
-        (addr, length, base, access),
-    )
-    .map_err(|error| convert::errno(&error))?;
+    let at = (addr.addr() as u64, length as u64, base);
+    new_pd_state
+        .nic
+        .register_again(region.lkey, new_pd_state.pd, at, access)
+        .map_err(|error| convert::errno(&error))?;
     new_pd_state.users.add();
     old_pd.users.remove();
-    region.lkey = keys.lkey;
     region.base = base;
     region.access = access;
-    *public = ibv_mr {
-        pd: new_pd,
-        addr,
-        length,
-        handle: keys.lkey,
-        lkey: keys.lkey,
-        rkey: keys.rkey,
-        ..*public
-    };
+    public.pd = new_pd;
+    public.addr = addr;
+    public.length = length;
     Ok(0)
-}
-
-/// Registers anew, then ends the registration `lkey`: if the first fails, nothing has changed.
-fn replace(
-    old: &PdState,
-    lkey: u32,
-    new: &PdState,
-    (addr, length, base, access): (*mut c_void, usize, u64, Access),
-) -> Result<urxe_device::MemoryRegion, Error> {
-    let host = addr.addr() as u64;
-    let keys = new
-        .nic
-        .register(new.pd, host, length as u64, base, access)?;
-    if let Err(error) = old.nic.deregister(lkey) {
-        // A window is bound to it, say.
-        let _ = new.nic.deregister(keys.lkey);
-        return Err(error);
-    }
-    Ok(keys)
 }

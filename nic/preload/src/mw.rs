@@ -80,7 +80,9 @@ pub(crate) unsafe fn binding(
         }
         info.mr.as_ref().map_or(0, |mr| mr.lkey)
     };
-    let access = u8::try_from(info.mw_access_flags)
+    // Local access is the region's affair; programs ask for it all the same.
+    let flags = info.mw_access_flags & !IBV_ACCESS_LOCAL_WRITE;
+    let access = u8::try_from(flags)
         .ok()
         .and_then(WindowAccess::from_bits)
         .ok_or(Errno::INVAL)?;

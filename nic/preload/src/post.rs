@@ -79,13 +79,11 @@ pub(crate) unsafe extern "C" fn post_send(
 /// The lists and, for inline data, the memory that `wr` names are readable; its objects are live.
 unsafe fn send_one(poster: &mut SendPoster<'_>, state: &QpState, wr: &ibv_send_wr) -> Outcome<()> {
     // SAFETY: by the caller's promise.
-    let (list, op, target) = unsafe {
-        (
-            request_list(wr.sg_list, wr.num_sge)?,
-            operation(wr)?,
-            target(state.kind, wr)?,
-        )
-    };
+    let list = unsafe { request_list(wr.sg_list, wr.num_sge) }?;
+    // SAFETY: by the caller's promise.
+    let op = unsafe { operation(wr) }?;
+    // SAFETY: by the caller's promise.
+    let target = unsafe { target(state.kind, wr) }?;
     let mut post = |data| {
         let request = SendRequest {
             wr_id: wr.wr_id,
@@ -229,15 +227,7 @@ pub(crate) unsafe fn receive_list(
         // SAFETY: by the caller's promise.
         let request = unsafe { &*wr };
         // SAFETY: by the caller's promise.
-        let list = unsafe { request_list(request.sg_list, request.num_sge) };
-        let posted = list.and_then(|list| {
-            let request = RecvRequest {
-                wr_id: request.wr_id,
-                sges: list.as_slice(),
-            };
-            post(&request).map_err(|error| convert::errno(&error))
-        });
-        if let Err(errno) = posted {
+        if let Err(errno) = unsafe { receive_one(request, &post) } {
             if !bad.is_null() {
                 // SAFETY: by the caller's promise.
                 unsafe { *bad = wr };
@@ -247,4 +237,19 @@ pub(crate) unsafe fn receive_list(
         wr = request.next;
     }
     0
+}
+
+/// # Safety
+/// The list of `wr` is readable.
+unsafe fn receive_one(
+    wr: &ibv_recv_wr,
+    post: &impl Fn(&RecvRequest<'_>) -> Result<(), Error>,
+) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    let list = unsafe { request_list(wr.sg_list, wr.num_sge) }?;
+    let request = RecvRequest {
+        wr_id: wr.wr_id,
+        sges: list.as_slice(),
+    };
+    post(&request).map_err(|error| convert::errno(&error))
 }

@@ -13,6 +13,7 @@ import socket
 import sys
 import traceback
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rocelab.fabric.keeper import channel, kernel, node
@@ -20,6 +21,7 @@ from rocelab.fabric.keeper.children import ChildWatch, reap
 
 #: A node that somebody stopped must not keep the switch from seeing that its owner is gone.
 _PASS_ON_LIMIT_S = 5.0
+_TCP_TABLE_ENTRIES = 4096
 _HINT_REPORT = "This is not expected; please report it with the output of `rocelab doctor`."
 
 
@@ -40,6 +42,7 @@ def run(specification: dict[str, Any], control: socket.socket) -> int:
     """Build everything, report `{"ready": true}` on `control`, serve until the end. Returns the exit status."""
     kernel.set_process_name("rocelab-switch")
     socket.sethostname("switch")
+    _keep_tables_small()
     state = _Switch()
     for wanted in specification["nodes"]:
         state.nodes[wanted["name"]] = _start_node(wanted, specification)
@@ -51,6 +54,16 @@ def run(specification: dict[str, Any], control: socket.socket) -> int:
         return 1
     _serve(state, control, specification.get("listen_fd"))
     return 0
+
+
+def _keep_tables_small() -> None:
+    """Give the nodes TCP tables of their own, so that listing a node's connections costs microseconds.
+
+    The machine's table has a bucket for every 100 KB or so of its memory, and reading /proc/net/tcp walks all of them.
+    Kernels before 6.1 cannot, and an ordinary user may not; then it takes milliseconds more to see a server listen.
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/sys/net/ipv4/tcp_child_ehash_entries").write_text(str(_TCP_TABLE_ENTRIES), encoding="ascii")
 
 
 def _start_node(wanted: dict[str, Any], specification: dict[str, Any]) -> _NodeHandle:

@@ -25,7 +25,8 @@ _SERIES = (
     ("tcp", "busy-poll", "sockperf", 2.9, 35.0, 1.0),
     ("soft-roce", "read", "ib_read", 4.9, 38.0, 0.95),
 )
-_TESTS = ("latency", "bandwidth", "bidirectional-bandwidth")
+_TESTS = ("latency", "bandwidth", "bidirectional-bandwidth", "cpu-use")
+_CPU_VARIANTS = ("send", "blocking", "busy-poll")
 
 
 def make_run(
@@ -39,7 +40,7 @@ def make_run(
     sizes_bytes: tuple[int, ...] = SIZES_BYTES,
 ) -> RunStore:
     """Writes a whole run folder. ``speed_up`` makes Soft RoCE so many times as fast."""
-    info = make_info(run_id, repetitions, seed, planned_steps=len(sizes_bytes) * repetitions * 5 * 3 * 2)
+    info = make_info(run_id, repetitions, seed, planned_steps=len(sizes_bytes) * repetitions * (5 * 3 + 3) * 2)
     store = RunStore.create(root, info, STUDY_TEXT)
     any_failed = False
     for samples in make_steps(info, seed, speed_up, sizes_bytes, failures=failures):
@@ -96,6 +97,8 @@ def make_steps(
             for size_bytes in sizes_bytes:
                 for repetition in range(info.repetitions):
                     for interconnect, variant, tool, start_us, gbps, cores in _SERIES:
+                        if test == "cpu-use" and variant not in _CPU_VARIANTS:
+                            continue
                         factor = speed_up if interconnect == "soft-roce" else 1.0
                         noise = float(np.exp(abs(random.normal(0, 0.03)) + 0.4 * (random.random() < 0.01)))
                         value = _value(link, test, size_bytes, start_us, gbps) / factor * noise
@@ -114,7 +117,7 @@ def _value(link: LinkInfo, test: str, size_bytes: int, start_us: float, gbps: fl
     if test == "latency":
         return start_us + hop_us + wire_us
     overlapped_us = start_us / 6 + wire_us
-    return overlapped_us if test == "bandwidth" else overlapped_us / 1.6
+    return overlapped_us / 1.6 if test == "bidirectional-bandwidth" else overlapped_us
 
 
 def _sample(info: RunInfo, step: StepKey, tool: str, order: int) -> Sample:
@@ -157,22 +160,28 @@ def _failed(sample: Sample) -> Sample:
 
 def _succeeded(sample: Sample, time_us: float, cores: float, random: np.random.Generator) -> list[Sample]:
     assert sample.size_bytes is not None
+    if sample.test == "cpu-use":
+        return _cpu_samples(sample, time_us, cores, random)
     if sample.test == "latency":
-        main = [
+        return [
             dataclasses.replace(sample, value=time_us),
             dataclasses.replace(sample, value=time_us * 1.8, statistic="p99"),
         ]
-    else:
-        mbps = sample.size_bytes * 8 / time_us
-        bandwidth = dataclasses.replace(sample, metric="bandwidth_mbps", unit="Mbps", statistic="mean", value=mbps)
-        rate = dataclasses.replace(bandwidth, metric="message_rate_per_s", unit="1/s", value=1e6 / time_us)
-        main = [bandwidth, rate]
+    mbps = sample.size_bytes * 8 / time_us
+    bandwidth = dataclasses.replace(sample, metric="bandwidth_mbps", unit="Mbps", statistic="mean", value=mbps)
+    return [bandwidth, dataclasses.replace(bandwidth, metric="message_rate_per_s", unit="1/s", value=1e6 / time_us)]
+
+
+def _cpu_samples(sample: Sample, time_us: float, cores: float, random: np.random.Generator) -> list[Sample]:
+    assert sample.size_bytes is not None
     busy = {end: min(1.0, cores * float(np.exp(random.normal(0, 0.02)))) for end in ("client", "server")}
-    cpu = dataclasses.replace(sample, metric="", unit="cores", statistic="total")
-    main += [dataclasses.replace(cpu, metric=f"cpu_{end}_cores", value=value) for end, value in busy.items()]
     per_mib = time_us / sample.size_bytes * (1 << 20)
-    main += [
-        dataclasses.replace(cpu, metric=f"cpu_{end}_us_per_mib", unit="us/MiB", value=value * per_mib)
+    cpu = dataclasses.replace(sample, unit="cores", statistic="mean")
+    return [
+        made
         for end, value in busy.items()
+        for made in (
+            dataclasses.replace(cpu, metric=f"cpu_{end}_cores", value=value),
+            dataclasses.replace(cpu, metric=f"cpu_{end}_us_per_mib", unit="us/MiB", value=value * per_mib),
+        )
     ]
-    return main

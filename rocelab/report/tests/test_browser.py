@@ -126,7 +126,7 @@ def test_a_switch_hides_a_series_in_every_figure_and_brings_it_back(desktop: Rea
         count: int = page.locator(f"#{name} .mark-symbol.role-mark path").count()
         return count
 
-    names = ["latency-direct", "bandwidth-ethernet-1g", "cpu-latency-direct"]
+    names = ["latency-direct", "bandwidth-ethernet-1g", "cpu-cores-direct"]
     before = [drawn(name) for name in names]
     button = page.locator(".switch", has_text="TCP blocking").first
     button.focus()

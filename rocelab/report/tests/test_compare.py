@@ -33,10 +33,10 @@ def faster(tmp_path_factory: pytest.TempPathFactory) -> RunModel:
     return RunModel.of(make_run(root, repetitions=10, sizes_bytes=SIZES, seed=3, speed_up=1.3))
 
 
-def printed(show: object, *arguments: object, **options: object) -> str:
+def printed(show: object, *arguments: object, width: int = 160, **options: object) -> str:
     out = io.StringIO()
     assert callable(show)
-    show(Console(file=out, width=160), *arguments, **options)
+    show(Console(file=out, width=width), *arguments, **options)
     return out.getvalue()
 
 
@@ -100,3 +100,11 @@ def test_the_terminal_summary_has_values_verdicts_failures_and_the_path(first: R
     assert "L5 not checkable here" in words
     assert "2 measurements failed" in words
     assert str(tmp_path / "index.html") in words.replace("\n", "")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_terminal_summary_is_whole_in_narrow_terminals(first: RunModel, width: int) -> None:
+    words = printed(print_summary, first, width=width)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in words
+    assert all(len(line) <= width for line in words.splitlines())
+    assert "CPU/MiB, 64 KiB" in words

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import groupby
 
+import pytest
+
 from rocelab.study.tests.small import TEXT, steps
 
 
 def test_every_combination_is_there_once() -> None:
     keys = [step.key for step in steps()]
-    assert len(keys) == len(set(keys)) == 2 * 2 * 3 * 3 + 2
+    assert len(keys) == len(set(keys)) == 2 * 2 * 3 * 3 + 2 + 2
     assert {key.size_bytes for key in keys if key.test == "latency"} == {1, 2, 4}
 
 
@@ -29,6 +31,22 @@ def test_what_is_compared_takes_turns_at_every_size() -> None:
         }
     firsts = {(members[0].interconnect, members[0].variant) for members in rounds}
     assert len(firsts) == 3, "the one that goes first changes"
+
+
+def test_tests_take_turns_at_every_size_too() -> None:
+    text = TEXT.replace("sizes_bytes = [1024]", "sizes_bytes = [1, 4]", 1)
+    sizes = [step.size_bytes for step in steps(text) if step.link.id == "direct" and step.repetition == 0]
+    assert sizes == sorted(sizes)
+    assert len(set(sizes)) == 4
+    assert {step.test for step in steps(text) if step.size_bytes == 4} == {"latency", "bandwidth"}
+
+
+def test_a_step_can_be_given_the_pace_that_was_seen() -> None:
+    step = next(step for step in steps() if step.variant == "blocking")
+    slow = step.paced(4.0)
+    assert slow.messages == pytest.approx(step.messages / 4, abs=1)
+    assert slow.key == step.key
+    assert step.paced(1e9).messages == step.method.messages_min
 
 
 def test_repetitions_lie_apart() -> None:
@@ -54,10 +72,3 @@ def test_messages_follow_from_duration_size_and_link() -> None:
 
 def test_a_test_runs_only_on_the_links_it_names() -> None:
     assert {step.link.id for step in steps() if step.test == "bandwidth"} == {"direct"}
-
-
-def test_a_variant_can_take_part_at_every_second_size_only() -> None:
-    thin = steps(TEXT.replace("point_ms = 10", "point_ms = 10\nevery = { send = 2 }"))
-    sizes = {step.size_bytes for step in thin if step.variant == "send"}
-    assert sizes == {1, 4}
-    assert {step.size_bytes for step in thin if step.variant == "blocking" and step.test == "latency"} == {1, 2, 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -60,16 +61,15 @@ def test_cpu_time_is_net_of_the_start(tmp_path: Path) -> None:
     store = small.store(tmp_path)
     run(store, small.launcher())
     cores = {
-        (sample.interconnect, sample.metric): sample
-        for sample in store.samples()
-        if sample.test == "bandwidth" and sample.metric.startswith("cpu_")
+        (sample.interconnect, sample.metric): sample for sample in store.samples() if sample.metric.startswith("cpu_")
     }
     assert cores["tcp", "cpu_client_cores"].value == pytest.approx(0.5)
-    write = cores["soft-roce", "cpu_client_cores"]
+    assert {sample.test for sample in cores.values()} == {"cpu-use"}
+    send = cores["soft-roce", "cpu_client_cores"]
     # The fake needs as long for few messages as for many, so nothing is left when the start is taken off.
-    assert write.value == 0
-    assert write.params["cpu_client_process_s"] == pytest.approx(0.4)
-    assert write.params["cpu_client_start_s"] == pytest.approx(0.4)
+    assert send.value == 0
+    assert send.params["cpu_client_process_s"] == pytest.approx(0.4)
+    assert send.params["cpu_client_start_s"] == pytest.approx(0.4)
 
 
 def test_a_program_that_fails_is_a_failed_sample_and_the_study_goes_on(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_program_that_fails_is_a_failed_sample_and_the_study_goes_on(tmp_path:
 
     store = small.store(tmp_path)
     failed = run(store, small.launcher(answer))
-    assert failed == len([step for step in small.steps() if step.variant == "send"])
+    assert failed == len([step for step in small.steps() if step.method.tool == "ib_send_lat"])
     assert store.info.status == "incomplete"
     sample = next(sample for sample in store.samples() if not sample.ok)
     assert sample.value is None
@@ -150,7 +150,9 @@ def test_an_interruption_keeps_the_samples_and_stops_the_programs(tmp_path: Path
     with pytest.raises(KeyboardInterrupt):
         run(store, launcher, seen=small.Seen(on_start=interrupt))
     assert store.info.status == "interrupted"
-    assert len(store.done_keys()) == 9
+    assert store.done_keys() == {
+        step.key for step in small.steps() if step.repetition == 0 and step.link.id == "direct"
+    }
     assert all(running.finished or running.stopped for running in launcher.running)
 
 
@@ -174,12 +176,33 @@ def test_a_resumed_run_does_what_is_missing_and_what_failed(tmp_path: Path) -> N
 def test_a_client_that_sleeps_first_is_started_early_and_held(tmp_path: Path) -> None:
     launcher = small.launcher()
     run(small.store(tmp_path), launcher, steps=bandwidth_steps())
-    words = [" ".join(start.argv) for start in launcher.starts if start.node.index == 0]
-    begun = next(at for at, text in enumerate(words) if "ib_write_bw" in text)
-    stopped = next(at for at, text in enumerate(words) if "kill -STOP" in text)
-    other = next(at for at, text in enumerate(words) if "--test bandwidth" in text)
-    freed = next(at for at, text in enumerate(words) if "kill -CONT" in text)
-    assert begun < stopped < other < freed
+    clients = [running for running in launcher.running if running.start.node.index == 0]
+    assert [running.start.argv[0] for running in clients[:1]] != ["rocelab-sock"]
+    early, other = clients[0], clients[1]
+    assert "ib_write_bw" in early.start.argv
+    assert "--test" in other.start.argv
+    assert early.signals == [signal.SIGSTOP, signal.SIGCONT]
+    assert other.signals == []
+
+
+def test_the_number_of_messages_follows_from_what_was_seen(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        if "busy-poll" not in start.argv or start.node.index == 1:
+            return small.good(start)
+        # 0.2 ms a message: ten of them, there and back, are 4 ms.
+        messages = int(start.argv[start.argv.index("--messages") + 1])
+        return small.good(start, elapsed_s=messages * 200e-6)
+
+    store = small.store(tmp_path)
+    run(store, small.launcher(answer))
+    counts = [
+        sample.params["messages"]
+        for sample in store.samples()
+        if sample.link == "direct" and sample.variant == "busy-poll" and sample.statistic == "median"
+    ]
+    planned = next(step.messages for step in small.steps() if step.variant == "busy-poll")
+    assert counts[0] == planned
+    assert set(counts[1:]) == {50}, "10 ms, which is what was asked for"
 
 
 def test_what_was_started_early_ends_with_the_run(tmp_path: Path) -> None:

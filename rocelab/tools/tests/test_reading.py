@@ -146,7 +146,6 @@ def test_iperf3_counts_what_the_receivers_got() -> None:
     report = json.loads((RECORDED / "iperf3.json").read_text())["end"]
     reading = Iperf3("bandwidth").read(request(1024, 24851), recorded("iperf3.json"), GOOD)
     assert reading.moved_bytes == report["sum_received"]["bytes"] < report["sum_sent"]["bytes"]
-    assert reading.cpu is not None
 
 
 def test_iperf3_both_ways_is_the_sum() -> None:

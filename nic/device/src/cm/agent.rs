@@ -195,6 +195,7 @@ impl Agent {
 
     fn run(&self) {
         let mut buffer = RecvBuffer::new();
+        let mut is_file_closed = false;
         loop {
             let timeout_ns = {
                 let mut inner = self.lock();
@@ -202,6 +203,9 @@ impl Agent {
                 while let Some(arrived) = self.next_in_inbox() {
                     inner.attach_door(arrived.path.link);
                     inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
+                }
+                if is_file_closed {
+                    inner.drop_closed_files();
                 }
                 inner.turn(&mut buffer);
                 inner.settle();
@@ -216,7 +220,7 @@ impl Agent {
                     timeout_ns.map_or(u64::MAX, |ns| inner.now_ns.saturating_add(ns));
                 timeout_ns
             };
-            self.watch.wait(timeout_ns);
+            is_file_closed = self.watch.wait(timeout_ns);
             self.wakeup.disarm();
         }
     }
@@ -465,7 +469,6 @@ impl Inner {
     // ---- what the thread does ----------------------------------------------------------------
 
     fn turn(&mut self, buffer: &mut RecvBuffer) {
-        self.drop_closed_files();
         for index in 0..self.doors.len() {
             let link = self.doors[index].link();
             for socket in self.doors[index].front_sockets().to_vec() {

@@ -346,10 +346,9 @@ impl Inner {
         let (file, space, uid) = (entry.file, entry.space, entry.uid);
         let local_port = entry.source.map_or(0, |source| source.port());
         let local = crate::list::socket_address(path.local, path.link, local_port);
-        let Some(device) = self
-            .device_with(local)
-            .filter(|d| d.info.ifindex == path.link)
-        else {
+        // Not by listing the devices: this may be on the way of a packet.
+        let door = self.door(path.link);
+        let Some(device) = door.and_then(|door| door.bound_to(path.local)) else {
             return Ok(());
         };
         let (private_data, qp_type): (&[u8], _) = match &mad.message {

@@ -14,6 +14,7 @@ use urxe_cm::{MAD_LEN, Transmit};
 use urxe_udp::{Destination, Piece, Socket, Transmit as UdpTransmit};
 use urxe_wire::{Gid, ROCE_UDP_PORT};
 
+use super::id::Bound;
 use super::{gsi, relay};
 use crate::error::Error;
 use crate::exit;
@@ -24,6 +25,7 @@ use crate::nic::Nic;
 #[derive(Debug)]
 pub(super) struct Door {
     nic: Arc<Nic>,
+    info: Arc<DeviceInfo>,
     /// The program uses the device, too.
     is_claimed: bool,
     /// What its communication IDs begin with.
@@ -72,6 +74,7 @@ impl Door {
         });
         Self {
             relay: relay::bind_process(nic.info().ifindex, slot).ok(),
+            info: Arc::new(nic.info().clone()),
             nic,
             is_claimed,
             slot,
@@ -94,6 +97,16 @@ impl Door {
     /// The number of its network interface.
     pub(super) fn link(&self) -> u32 {
         self.nic.info().ifindex
+    }
+
+    /// The device as of one of its addresses; `None` if it has lost that.
+    pub(super) fn bound_to(&self, local: Gid) -> Option<Bound> {
+        let gids = self.nic.gids();
+        let index = gids.iter().position(|entry| entry.gid == local)?;
+        Some(Bound {
+            info: Arc::clone(&self.info),
+            gid_index: u8::try_from(index).ok()?,
+        })
     }
 
     /// The device, for a program that opens it, unless another one has it.

@@ -61,7 +61,9 @@ static void check_addressing(struct pair *pair)
     CHECK((mr = ibv_reg_mr_iova2(pair->pd, memory, BYTES, 0x9000,
                                  ACCESS | IBV_ACCESS_RELAXED_ORDERING)) != NULL);
     use_remotely(pair, mr, 0x9020, memory + 0x20);
+    key = mr->rkey;
     CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, other, BYTES, 0), 0);
+    CHECK_EQ(mr->rkey, key); /* peers need not be told */
     CHECK(mr->addr == other && mr->length == BYTES);
     use_remotely(pair, mr, (uintptr_t)other, other);
     key = mr->lkey;
@@ -93,12 +95,14 @@ static void check_device_memory(struct pair *pair)
     CHECK(!ibv_reg_dm_mr(pair->pd, dm, 990, 100, ACCESS) && errno == EINVAL);
     CHECK((mr = ibv_reg_dm_mr(pair->pd, dm, 200, 100, ACCESS)) != NULL);
     CHECK(mr->length == 100 && mr->pd == pair->pd);
-    use_remotely(pair, mr, 10, NULL);
-    CHECK_EQ(ibv_memcpy_from_dm(text, dm, 210, 8), 0);
+    use_remotely(pair, mr, 12, NULL);
+    CHECK_EQ(ibv_memcpy_from_dm(text, dm, 212, 8), 0);
     CHECK(!strcmp(text, "written"));
     CHECK_EQ(ibv_memcpy_to_dm(dm, 300, "outside", 8), 0);
-    CHECK_EQ(ibv_memcpy_to_dm(dm, 993, "outside", 8), EFAULT);
-    CHECK_EQ(ibv_memcpy_from_dm(text, dm, ~0ull, 8), EFAULT);
+    CHECK_EQ(ibv_memcpy_to_dm(dm, 996, "outside", 8), EFAULT);
+    CHECK_EQ(ibv_memcpy_to_dm(dm, 2, "outside", 8), EINVAL);
+    CHECK_EQ(ibv_memcpy_from_dm(text, dm, 0, 7), EINVAL);
+    CHECK_EQ(ibv_memcpy_from_dm(text, dm, ~3ull, 8), EFAULT);
     CHECK_EQ(ibv_free_dm(dm), EBUSY);
     CHECK_EQ(ibv_dereg_mr(mr), 0);
     CHECK_EQ(ibv_free_dm(dm), 0);
