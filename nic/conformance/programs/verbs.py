@@ -9,7 +9,7 @@ import sys
 
 from pyverbs import enums
 from pyverbs.addr import AHAttr, GlobalRoute
-from pyverbs.cq import CQ
+from pyverbs.cq import CQ, WC
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
@@ -32,7 +32,7 @@ def connect(qp: QP, to: QP, gid: object) -> None:
     qp.to_rts(attributes)
 
 
-def completion(cq: CQ) -> object:
+def completion(cq: CQ) -> WC:
     """The next completion, which has to be a success."""
     count, found = 0, []
     while count == 0:
