@@ -19,7 +19,7 @@ from .running import LINK, LINK_MTU_BYTES, Outcome, run, worker_count
 @pytest.fixture(scope="session")
 def outcomes(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Future[Outcome]]]:
     """The outcome of each selected entry, by its id; waits for none."""
-    entries = [item.callspec.params["entry"] for item in request.session.items if _is_entry(item)]
+    entries = [entry for item in request.session.items if (entry := _entry_of(item)) is not None]
     with contextlib.ExitStack() as stack:
         fabrics: queue.SimpleQueue[emulated.EmulatedFabric] = queue.SimpleQueue()
         for _ in range(min(worker_count(), len(entries))):
@@ -41,5 +41,8 @@ def outcomes(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Future[Out
         yield {entry.id: pool.submit(on_a_free_fabric, entry) for entry in entries}
 
 
-def _is_entry(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and hasattr(item, "callspec") and "entry" in item.callspec.params
+def _entry_of(item: pytest.Item) -> Entry | None:
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return None
+    entry = item.callspec.params.get("entry")
+    return entry if isinstance(entry, Entry) else None

@@ -13,6 +13,7 @@ import os
 import shlex
 import socket
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -21,7 +22,7 @@ def main() -> None:
     while words and words[0].startswith("-"):
         words.pop(0)  # options of ssh, such as -x
     node, *command = words
-    request = {"node": node, "command": command[0] if len(command) == 1 else " ".join(command), "cwd": os.getcwd()}
+    request = {"node": node, "command": command[0] if len(command) == 1 else " ".join(command), "cwd": str(Path.cwd())}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
         door.connect(os.environ["ROCELAB_ENTER"])
         socket.send_fds(door, [json.dumps(request).encode()], [0, 1, 2])

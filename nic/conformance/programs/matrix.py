@@ -4,7 +4,8 @@ A file holds one suite of programs. Its `[[group]]` tables say what its runs hav
 `runs` is one program with its options: strings in TOML, where the first word is the program, or tables where a run
 differs from its group. `{server}` and `{client}` stand for the addresses of the two nodes, `{server6}` and `{client6}`
 for their IPv6 addresses, `{device}` for the RDMA device, `{interface}` for its network interface, `{program}` and
-`{options}` for the two parts of a run, `{here}` for the folder of this file and `{scratch}` for an empty folder.
+`{options}` for the two parts of a run, `{here}` for the folder of this file, `{root}` for the repository, and
+`{scratch}` for an empty folder.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Entry:
     server: str | None = None
     #: The Debian package that has the program.
     package: str | None = None
+    #: A file that has to be there as well.
+    needs: str | None = None
     #: What the output of the client has to contain, as regular expressions (multi-line): all of them.
     proves: tuple[str, ...] = ()
     #: The same for the output of the server, which is stopped if it does not end by itself.

@@ -11,14 +11,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rocelab.fabric.base import Finished, LaunchError, Node, Running
 from rocelab.fabric.emulated import EmulatedFabric
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.tools.interconnects import urxe
 
-from .matrix import HERE, Entry
+from .matrix import HERE, ROOT, Entry
 
 #: The one link of each fabric, with room for the largest RDMA packets.
 LINK: Final = "eth"
@@ -29,7 +29,7 @@ LISTENER: Final = "@urxe-cm/listen/"
 SERVER_ENDS_S: Final = 10.0
 
 
-class Missing(Exception):
+class MissingError(Exception):
     """A program is not installed. The text says which package has it."""
 
 
@@ -50,7 +50,7 @@ def run(entry: Entry, fabric: EmulatedFabric) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="rocelab-programs-") as scratch:
         try:
             _run(entry, fabric, Path(scratch), outcome)
-        except Missing as missing:
+        except MissingError as missing:
             outcome.skipped = str(missing)
         except Exception as error:  # noqa: BLE001  one entry's trouble is its own test's failure
             outcome.problems.append(f"{type(error).__name__}: {error}")
@@ -71,6 +71,7 @@ def command(line: str, entry: Entry, fabric: EmulatedFabric, scratch: Path) -> l
         "interface": server.interfaces[LINK],
         "device": f"urxe_{server.interfaces[LINK]}",
         "here": str(HERE),
+        "root": str(ROOT),
         "scratch": str(scratch),
     }
     # Options may name an address or a device as well.
@@ -83,9 +84,11 @@ def _filled(text: str, words: dict[str, Any]) -> str:
 
 def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) -> None:
     if shutil.which(entry.program) is None:
-        raise Missing(f"there is no {entry.program}; install the Debian package {entry.package}")
+        raise MissingError(f"there is no {entry.program}; install the Debian package {entry.package}")
     launcher = NamespaceLauncher(fabric)
-    env = {name: _filled(value, {"scratch": scratch, "here": HERE}) for name, value in entry.env.items()}
+    if entry.needs is not None and not Path(_filled(entry.needs, {"root": ROOT})).exists():
+        raise MissingError(f"there is no {entry.package}; `make setup-programs` fetches it")
+    env = {name: _filled(value, {"scratch": scratch, "here": HERE, "root": ROOT}) for name, value in entry.env.items()}
     on_server, on_client = fabric.nodes[:2]
     client = command(entry.client, entry, fabric, scratch)
     if entry.server is None:
@@ -107,8 +110,8 @@ def _wait_until_ready(entry: Entry, launcher: NamespaceLauncher, node: Node, ser
         _wait_until_listening(node, serving, entry.limit_s)
     elif entry.ready is not None:
         protocol, _, port = entry.ready.partition(":")
-        assert protocol == "tcp" or protocol == "udp"  # noqa: PLR1714  the type checker reads this form
-        launcher.wait_until_listening(node, serving, int(port), protocol=protocol, timeout_s=entry.limit_s)
+        kind: Literal["tcp", "udp"] = "udp" if protocol == "udp" else "tcp"
+        launcher.wait_until_listening(node, serving, int(port), protocol=kind, timeout_s=entry.limit_s)
     time.sleep(entry.pause_s)
 
 

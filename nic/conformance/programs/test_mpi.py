@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -19,13 +20,12 @@ from rocelab.fabric.keeper import channel
 from rocelab.launch.namespace import NamespaceLauncher, ProgramRunning, start_on, start_request
 from rocelab.tools.interconnects import urxe
 
-from .matrix import HERE
+from .matrix import HERE, ROOT
 from .running import LINK, LINK_MTU_BYTES
 
 NODES = 4
 RANKS = 16
 LIMIT_S = 60.0
-ROOT = HERE.parents[2]
 #: What UCX may use: RC with UD to connect, and nothing else between nodes.
 UCX = {"UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_eth0:1", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
@@ -55,15 +55,15 @@ class Doorkeeper:
             threading.Thread(target=self._answer, args=(door,), daemon=True).start()
 
     def _answer(self, door: socket.socket) -> None:
-        with door:
+        # Who asked may be gone before its answer, and the fabric before its programs: then nobody waits for it.
+        with door, contextlib.suppress(OSError, LaunchError):
             data, files, _, _ = socket.recv_fds(door, 1 << 20, 3)
             try:
                 request = json.loads(data)
-                node = self._fabric.node(request["node"])
                 command = ["sh", "-c", f"cd {shlex.quote(request['cwd'])} && {request['command']}"]
-                keeper, _ = start_on(
-                    self._fabric, node, start_request(node, command, env=self._env), (files[0], files[1], files[2])
-                )
+                node = self._fabric.node(request["node"])
+                message = start_request(node, command, env=self._env)
+                keeper, _ = start_on(self._fabric, node, message, (files[0], files[1], files[2]))
             finally:
                 for each in files:
                     os.close(each)
@@ -85,9 +85,9 @@ def fabric() -> Iterator[emulated.EmulatedFabric]:
 
 def program(implementation: str) -> Path:
     """The bin folder of an MPI's Python environment."""
-    folder = ROOT / ".build" / "mpi" / implementation / "bin"
+    folder = ROOT / ".build" / "programs" / implementation / "bin"
     if not (folder / "mpiexec").exists():
-        pytest.skip(f"there is no {implementation}; `make setup-mpi` installs it from PyPI")
+        pytest.skip(f"there is no {implementation}; `make setup-programs` installs it from PyPI")
     return folder
 
 

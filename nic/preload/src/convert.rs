@@ -142,13 +142,20 @@ pub(crate) fn qp_event(event: QpEvent) -> ibv_event_type {
     }
 }
 
+/// Bytes of a scatter/gather element.
+const SGE_BYTES: u32 = size_of::<ibv_sge>() as u32;
+
 pub(crate) fn capacity(cap: &ibv_qp_cap) -> Capacity {
     Capacity {
         send_requests: cap.max_send_wr,
         recv_requests: cap.max_recv_wr,
         send_sges: cap.max_send_sge,
         recv_sges: cap.max_recv_sge,
-        inline_bytes: cap.max_inline_data,
+        // As much as the scatter/gather elements of a request take: providers round up so, and programs
+        // send a few bytes inline that they never asked for (rdma_xclient).
+        inline_bytes: cap
+            .max_inline_data
+            .max(cap.max_send_sge.saturating_mul(SGE_BYTES)),
     }
 }
 
