@@ -1,4 +1,5 @@
 //! Opening and closing a device: a full `verbs_context`, one NIC behind each.
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
@@ -7,7 +8,7 @@ use urxe_device::Nic;
 use crate::abi::*;
 use crate::errno::Outcome;
 use crate::handle::{Handle, Users};
-use crate::{convert, device, events, operations, xrc};
+use crate::{convert, device, events, files, operations, xrc};
 
 /// What stands behind a context.
 pub(crate) struct ContextState {
@@ -17,6 +18,8 @@ pub(crate) struct ContextState {
     pub(crate) events: events::Registry,
     /// Protection domains, queues and channels that were not destroyed.
     pub(crate) users: Users,
+    /// What programs take for the kernel's device.
+    _descriptor: OwnedFd,
     /// XRC domains that were opened with a file.
     pub(crate) xrc_domains: Mutex<Vec<xrc::Opened>>,
 }
@@ -51,13 +54,15 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
     operations::fill(&mut vctx);
     vctx.context.device = device;
     vctx.context.abi_compat = ABI_IS_EXTENDED;
-    vctx.context.cmd_fd = -1;
+    let descriptor = files::open_device()?;
+    vctx.context.cmd_fd = descriptor.as_raw_fd();
     vctx.context.async_fd = nic.event_fd();
     vctx.context.num_comp_vectors = 1;
     let state = ContextState {
         nic,
         events: events::Registry::default(),
         users: Users::default(),
+        _descriptor: descriptor,
         xrc_domains: Mutex::default(),
     };
     let vctx = Context::give(vctx, state);

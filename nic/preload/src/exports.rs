@@ -12,7 +12,6 @@
 //!   `ibv_get_sysfs_path`;
 //! - `ibv_fork_init`, `ibv_is_fork_initialized`, `ibv_do[nt]fork_range`: they protect memory that a
 //!   device reaches by DMA; urxe reaches memory as the process itself and needs nothing;
-//! - `ibv_import_device`: it starts from the file descriptor of a kernel device;
 //! - `ibv_register_driver` and all of IBVERBS_PRIVATE but `ibv_query_gid_type`: libibverbs and its
 //!   drivers among themselves.
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -21,7 +20,7 @@ use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain, Pointer};
 use crate::next::{Next, c_name, call_next};
 use crate::{
-    ah, channel, context, cq, device, events, gid, memory, pd, qp, query, srq, unsupported,
+    ah, channel, context, cq, device, events, files, gid, memory, pd, qp, query, srq, unsupported,
 };
 
 /// Anything a verb takes as its first argument.
@@ -186,4 +185,18 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY: by the caller's promise.
     unsafe { device::free_list(list) };
+}
+
+/// `ibv_import_device`: a context by the descriptor of another one.
+///
+/// # Safety
+/// As its manual page says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ibv_import_device(fd: c_int) -> *mut ibv_context {
+    static NEXT: Next = Next::verb(c"ibv_import_device", c"IBVERBS_1.10");
+    if files::is_device(fd) {
+        return Pointer::raw(unsupported::refuse("importing a device"));
+    }
+    call_next!(NEXT, fn(c_int) -> *mut ibv_context, fd)
+        .unwrap_or_else(|| Pointer::raw(Err(Errno::NOSYS)))
 }

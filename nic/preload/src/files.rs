@@ -74,17 +74,7 @@ pub(crate) fn folder_path(fd: c_int) -> Option<String> {
     if fd < 0 || !HAS_FOLDERS.load(Ordering::Relaxed) {
         return None;
     }
-    static NEXT: Next = Next::libc(c"readlink");
-    let link = format!("/proc/self/fd/{fd}\0");
-    let mut shown = [0u8; 64];
-    let length = call_next!(
-        NEXT,
-        fn(*const c_char, *mut c_char, usize) -> isize,
-        link.as_ptr().cast(),
-        shown.as_mut_ptr().cast(),
-        shown.len()
-    )?;
-    if shown.get(..usize::try_from(length).ok()?)? != FOLDER_LINK {
+    if link_of(fd)? != FOLDER_LINK {
         return None;
     }
     let mut path = vec![0u8; libc::PATH_MAX as usize];
@@ -92,6 +82,22 @@ pub(crate) fn folder_path(fd: c_int) -> Option<String> {
     let length = unsafe { libc::pread(fd, path.as_mut_ptr().cast(), path.len(), 0) };
     path.truncate(usize::try_from(length).ok()?);
     String::from_utf8(path).ok()
+}
+
+/// What the kernel says that a descriptor is of.
+fn link_of(fd: c_int) -> Option<Vec<u8>> {
+    static NEXT: Next = Next::libc(c"readlink");
+    let link = format!("/proc/self/fd/{fd}\0");
+    let mut shown = vec![0u8; 64];
+    let length = call_next!(
+        NEXT,
+        fn(*const c_char, *mut c_char, usize) -> isize,
+        link.as_ptr().cast(),
+        shown.as_mut_ptr().cast(),
+        shown.len()
+    )?;
+    shown.truncate(usize::try_from(length).ok()?);
+    Some(shown)
 }
 
 /// A descriptor from which `text` can be read.
@@ -148,6 +154,22 @@ fn open_ours(path: &str, flags: c_int) -> Option<Outcome<c_int>> {
 pub(crate) fn open_folder(path: &str) -> Outcome<c_int> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     open_ours(path, flags).unwrap_or(Err(Errno(libc::ENOENT)))
+}
+
+/// The name of the memory file that stands for an open device.
+const DEVICE: &CStr = c"urxe-device";
+const DEVICE_LINK: &[u8] = b"/memfd:urxe-device (deleted)";
+
+/// A descriptor for a context: programs set flags of it and duplicate it; nothing can be read from it.
+pub(crate) fn open_device() -> Outcome<OwnedFd> {
+    let fd = memory_file(DEVICE, "", libc::O_CLOEXEC)?;
+    // SAFETY: just opened, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether a descriptor is one of [`open_device`], or a duplicate of it.
+pub(crate) fn is_device(fd: c_int) -> bool {
+    link_of(fd).is_some_and(|link| link == DEVICE_LINK)
 }
 
 /// Whether the kernel has RDMA devices, or could have.

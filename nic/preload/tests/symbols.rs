@@ -26,8 +26,6 @@ const LEFT: &[&str] = &[
     "ibv_dontfork_range",
     "ibv_fork_init",
     "ibv_is_fork_initialized",
-    // From the descriptor of a kernel device.
-    "ibv_import_device",
     // For drivers.
     "ibv_register_driver",
 ];

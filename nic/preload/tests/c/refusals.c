@@ -1,4 +1,6 @@
 /* What is not supported or not allowed says so, in each verb's own way, and nothing crashes. */
+#include <fcntl.h>
+
 #include "urxe_test.h"
 
 /* The call gives a null pointer and the errno. */
@@ -27,6 +29,8 @@ static void check_unsupported(struct ibv_context *context, struct ibv_pd *pd, st
     CHECK_NULL(ibv_alloc_mw(pd, 3), EINVAL);
     CHECK_NULL(ibv_reg_dmabuf_mr(pd, 0, 1, 0, -1, 0), EOPNOTSUPP);
     CHECK_NULL(ibv_import_pd(context, 1), EOPNOTSUPP);
+    CHECK(fcntl(context->cmd_fd, F_GETFD) & FD_CLOEXEC);
+    CHECK_NULL(ibv_import_device(context->cmd_fd), EOPNOTSUPP);
 }
 
 static void check_queue_pairs(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
