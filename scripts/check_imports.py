@@ -2,9 +2,10 @@
 
 Usage: scripts/check_imports.py
 
-wire <- proto <- {sim, device}; udp <- device <- preload <- cli. proto and udp never see each other.
+wire <- proto <- {sim, device}; wire <- cm <- device; udp <- device <- preload <- cli. proto, cm and udp never see
+each other.
 
-wire, proto and sim may read no clock, open no socket and draw no unseeded randomness. Building them for a target
+wire, proto, sim and cm may read no clock, open no socket and draw no unseeded randomness. Building them for a target
 without an operating system would show that, but such a target cannot be installed from a package registry. #![no_std]
 is the stronger proof, because it needs no second build: without std there is no clock, socket, thread, file or random
 source to name. So this checks that they are #![no_std] and forbid unsafe code (no system call by hand), that std is
@@ -30,15 +31,16 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "wire": frozenset(),
     "proto": frozenset({"wire"}),
     "sim": frozenset({"wire", "proto"}),
+    "cm": frozenset({"wire"}),
     "udp": frozenset(),
-    "device": frozenset({"wire", "proto", "udp"}),
-    "preload": frozenset({"wire", "proto", "udp", "device"}),
-    "cli": frozenset({"wire", "proto", "udp", "device", "preload"}),
+    "device": frozenset({"wire", "proto", "cm", "udp"}),
+    "preload": frozenset({"wire", "proto", "cm", "udp", "device"}),
+    "cli": frozenset({"wire", "proto", "cm", "udp", "device", "preload"}),
 }
 # What tests may import beyond that: proto is tested in the simulator.
 ALLOWED_IN_TESTS: Mapping[str, frozenset[str]] = {"proto": frozenset({"sim"})}
 
-SANS_IO = ("wire", "proto", "sim")
+SANS_IO = ("wire", "proto", "sim", "cm")
 # External crates of the sans-IO crates: all #![no_std] with the features used, none with a clock, IO or entropy.
 # oorandom is a generator that only a seed can start.
 PURE_CRATES = frozenset({"bitflags", "crc32fast", "oorandom", "smallvec"})

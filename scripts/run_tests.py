@@ -49,7 +49,7 @@ def _read_pytest(_log: Path) -> Tally:
 def runners() -> dict[str, Runner]:
     """The suites by name, in the order they run."""
     rust = ["cargo", "test", "--manifest-path", "nic/Cargo.toml", "--workspace", "--locked", "--no-fail-fast"]
-    python = [".venv/bin/python", "-m", "pytest", "rocelab", "scripts", "--junitxml", str(JUNIT), "--durations=10"]
+    python = [".venv/bin/python", "-m", "pytest", "--junitxml", str(JUNIT), "--durations=10"]
     return {
         "rust": Runner(
             "rust", [*rust, "--color=never", "--", "--show-output", "--include-ignored"], _read_cargo_log, quiet=True

@@ -20,7 +20,7 @@ def workspace(**changed: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def purity(lib: str = LIB, *, other: str = "", **changed: dict[str, Any]) -> list[str]:
-    sources = {name: {"lib.rs": LIB} for name in ("wire", "proto", "sim")}
+    sources = {name: {"lib.rs": LIB} for name in ("wire", "proto", "sim", "cm")}
     sources["proto"] = {"lib.rs": lib, "qp.rs": other}
     return list(purity_errors(workspace(**changed), sources))
 
@@ -45,8 +45,8 @@ def test_proto_may_be_tested_in_the_simulator_but_not_use_it() -> None:
 
 
 def test_a_new_crate_needs_a_place() -> None:
-    [error] = direction_errors(workspace(cm=package()))
-    assert "nic/cm" in error
+    [error] = direction_errors(workspace(magic=package()))
+    assert "nic/magic" in error
 
 
 def test_pure_sources_pass() -> None:

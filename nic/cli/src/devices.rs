@@ -28,7 +28,9 @@ struct Gid {
 
 impl From<&DeviceInfo> for Device {
     fn from(info: &DeviceInfo) -> Self {
-        let gids = info.gids.iter().enumerate().map(|(index, entry)| Gid {
+        let used = info.gids.iter().enumerate();
+        let used = used.filter(|(_, entry)| entry.is_used());
+        let gids = used.map(|(index, entry)| Gid {
             index,
             gid: groups(&entry.gid.0),
             address: entry.gid.to_ip().to_string(),

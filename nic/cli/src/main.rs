@@ -1,16 +1,21 @@
 //! `urxe`: gives unmodified RDMA programs a RoCEv2 device over plain UDP sockets.
 mod devices;
 mod library;
+mod ping;
+mod processes;
+mod qp;
 mod run;
+mod stat;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use urxe_device::{Delay, Share};
 
 /// Run unmodified RDMA programs over plain UDP sockets: no RDMA hardware, no kernel module, no root.
 #[derive(Parser)]
-#[command(name = "urxe", version = env!("URXE_VERSION"))]
+#[command(name = "urxe", version = env!("URXE_VERSION"), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -27,6 +32,20 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show the counters of running programs
+    ///
+    /// Of every process of yours (of all users' for root) that has urxe queue pairs, in this network
+    /// namespace. It does not stop or slow them.
+    Stat(stat::Stat),
+    /// Show the queue pairs of running programs, as `rdma resource show qp` does
+    Qp {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Find out whether RoCEv2 gets through to a host
+    #[command(after_help = PING_HELP)]
+    Ping(ping::Ping),
     /// Print a completion script for a shell
     Completions {
         /// The shell to complete for
@@ -34,9 +53,27 @@ enum Command {
     },
 }
 
+/// What `urxe ping` can know, and what not.
+const PING_HELP: &str = "\
+What it tells:
+  urxe answers: the first urxe program with queue pairs at that address does (port 4791). Then round trip \
+and path MTU are measured with RoCEv2 packets.
+  the connection manager answers: another RoCEv2 stack is there (Linux rxe, a NIC).
+  no: the host or a router said that there is nothing (ICMP).
+  no answer: a RoCEv2 stack without a connection manager, a firewall, or no host at all.
+
+Exit status: 0 RoCEv2 is there, 1 no, 3 no answer.";
+
 /// Options of `urxe run`.
 #[derive(clap::Args)]
 struct Run {
+    /// Write what goes over the wire to FILE, for Wireshark
+    ///
+    /// FILE is begun anew (pcapng). All processes of the program write to it; with %p in its name, each
+    /// writes a file of its own, with its process ID in the name.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+
     /// Say on stderr what the device does: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "URXE_LOG")]
     log: Option<String>,
@@ -50,12 +87,67 @@ struct Run {
         value_name = "PROGRAM [ARGS]"
     )]
     command: Vec<std::ffi::OsString>,
+    #[command(flatten)]
+    network: BadNetwork,
+}
+
+/// A bad network, on purpose.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Bad network (packets that the program sends)")]
+struct BadNetwork {
+    /// Lose packets, e.g. 1%
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    loss: Share,
+    /// Send packets twice, e.g. 0.1%
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    duplicate: Share,
+    /// Let 1 to 3 later packets overtake, e.g. 0.5%
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    reorder: Share,
+    /// Flip 1 to 8 bits, e.g. 0.1%
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t,
+        hide_default_value = true
+    )]
+    corrupt: Share,
+    /// Delay all packets, e.g. 100us, 1.5ms, 2s
+    #[arg(long, value_name = "TIME", default_value_t, hide_default_value = true)]
+    delay: Delay,
+    /// Which packets: the same seed strikes the same ones
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
 }
 
 fn main() -> ExitCode {
+    // As other commands do, end quietly when the reader of a pipe has seen enough. Rust ignores the signal.
+    // SAFETY: the default action of a signal, set before there is another thread.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let outcome = match Cli::parse().command {
+        Command::Ping(options) => match ping::run(&options) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
         Command::Run(options) => run::run(&options),
         Command::Devices { json } => devices::print(json),
+        Command::Stat(options) => stat::print(&options),
+        Command::Qp { json } => qp::print(json),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "urxe", &mut std::io::stdout());
             Ok(())

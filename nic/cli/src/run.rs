@@ -7,9 +7,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
 
-use crate::{Run, library};
+use crate::{BadNetwork, Run, library};
 
 /// Why a program was not run, with the exit status that shells use for it.
 #[derive(Debug)]
@@ -62,8 +63,40 @@ pub(crate) fn run(options: &Run) -> Result<()> {
     if let Some(level) = &options.log {
         command.env("URXE_LOG", level);
     }
+    if let Some(file) = &options.pcap {
+        command.env(PCAP_VARIABLE, begin_capture(file)?);
+    }
+    let impairment = Impairment::from(&options.network);
+    if !impairment.is_none() {
+        command.env(IMPAIR_VARIABLE, impairment.to_string());
+    }
     let error = command.exec();
     Err(NotRun::NotExecutable(format!("cannot run {}: {error}", program.display())).into())
+}
+
+impl From<&BadNetwork> for Impairment {
+    fn from(network: &BadNetwork) -> Self {
+        Self {
+            loss: network.loss,
+            duplicate: network.duplicate,
+            reorder: network.reorder,
+            corrupt: network.corrupt,
+            delay: network.delay,
+            seed: network.seed,
+        }
+    }
+}
+
+/// Empties the capture file, to which the program's processes will append; its absolute path. A name with
+/// `%p` in it stands for as many files as there will be processes, none of which is there yet.
+fn begin_capture(file: &Path) -> Result<PathBuf> {
+    let file = std::path::absolute(file)
+        .with_context(|| format!("cannot make {} an absolute path", file.display()))?;
+    if !file.to_string_lossy().contains("%p") {
+        std::fs::File::create(&file)
+            .with_context(|| format!("cannot write the capture {}", file.display()))?;
+    }
+    Ok(file)
 }
 
 /// LD_PRELOAD with the library first, before what is there already.

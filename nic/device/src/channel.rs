@@ -74,6 +74,14 @@ impl AsFd for EventFd {
     }
 }
 
+/// What a thread that blocks waits with: the channel's descriptor and the sockets.
+#[derive(Debug)]
+struct Watcher {
+    waiter: Waiter,
+    /// Tells when the sockets have changed.
+    watched: Arc<EventFd>,
+}
+
 /// A completion channel. Completion queues that were armed put their cookies into it.
 #[derive(Debug)]
 pub struct CompletionChannel {
@@ -83,7 +91,7 @@ pub struct CompletionChannel {
     /// The program blocks in [`Self::wait`], so that nobody else has to watch the sockets.
     is_waited_in: AtomicBool,
     /// Waits for the descriptor and the sockets; kept between calls, made anew for a second thread.
-    waiter: Mutex<Option<Waiter>>,
+    waiter: Mutex<Option<Watcher>>,
 }
 
 impl CompletionChannel {
@@ -172,32 +180,33 @@ impl CompletionChannel {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let mut waiter = match kept {
-            Some(waiter) => waiter,
-            None => self.new_waiter(nic)?,
+        let mut watcher = match kept {
+            Some(watcher) => watcher,
+            None => self.new_watcher(nic)?,
         };
-        let result = self.wait_with(nic, &mut waiter);
-        if nic.is_started() {
-            *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiter);
-        }
+        let result = self.wait_with(nic, &mut watcher);
+        *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
         result
     }
 
-    fn new_waiter(&self, nic: &Nic) -> io::Result<Waiter> {
+    fn new_watcher(&self, nic: &Nic) -> io::Result<Watcher> {
         let waiter = Waiter::new()?;
         waiter.add(&self.fd, u64::MAX, Interest::READ)?;
-        nic.watch(&waiter)?;
-        Ok(waiter)
+        let watched = nic.watch(&waiter)?;
+        Ok(Watcher { waiter, watched })
     }
 
-    fn wait_with(&self, nic: &Nic, waiter: &mut Waiter) -> io::Result<()> {
+    fn wait_with(&self, nic: &Nic, watcher: &mut Watcher) -> io::Result<()> {
         loop {
+            if nic.is_stale(&watcher.watched) {
+                *watcher = self.new_watcher(nic)?;
+            }
             let (_, deadline) = nic.run_waiting();
             if self.has_cookie() {
                 return Ok(());
             }
             let timeout_ns = deadline.map(|at| at.since(crate::clock::now()));
-            let ready = waiter.wait(timeout_ns)?;
+            let ready = watcher.waiter.wait(timeout_ns)?;
             if ready.is_empty() && timeout_ns.is_none() {
                 return Err(io::Error::from_raw_os_error(libc::EINTR));
             }

@@ -12,3 +12,14 @@ pub(crate) fn now() -> Instant {
     // One is added so that "now" is after the origin even at the first call.
     Instant::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX - 1) + 1)
 }
+
+/// `CLOCK_MONOTONIC`, nanoseconds, as programs read it.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the time lives until the call returns; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use urxe_proto::{Completion, WcStatus};
 
 use crate::channel::CompletionChannel;
+use crate::clock;
 use crate::error::Error;
 use crate::events::AsyncEventKind;
+use crate::moderation::{Moderation, Moderator};
 use crate::nic::Nic;
 
 /// When the next completion raises an event.
@@ -22,10 +24,18 @@ enum Armed {
 #[derive(Debug)]
 struct Ring {
     completions: VecDeque<Completion>,
+    /// When each of them came, for a queue with timestamps.
+    stamps: Option<VecDeque<u64>>,
     depth: usize,
     armed: Armed,
     has_overrun: bool,
+    /// Set where events wait for company.
+    moderator: Option<Moderator>,
 }
+
+/// A full queue was given one more completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overrun;
 
 /// A completion queue.
 #[derive(Debug)]
@@ -49,9 +59,11 @@ impl Cq {
     ) -> Arc<Self> {
         let ring = Ring {
             completions: VecDeque::new(),
+            stamps: None,
             depth,
             armed: Armed::No,
             has_overrun: false,
+            moderator: None,
         };
         Arc::new(Self {
             nic: Arc::clone(nic),
@@ -79,10 +91,11 @@ impl Cq {
     /// [`Error::Invalid`] when it holds more than that now.
     pub fn resize(&self, depth: usize) -> Result<(), Error> {
         let mut ring = self.ring();
-        if depth == 0 || depth < ring.completions.len() {
+        if depth == 0 || depth > self.nic.limits().max_cqe || depth < ring.completions.len() {
             let held = ring.completions.len();
             return Err(Error::Invalid(format!(
-                "a completion queue of {depth} entries cannot hold the {held} that wait in it"
+                "a completion queue of {depth} entries: it holds {held} now, and may have at most {}",
+                self.nic.limits().max_cqe
             )));
         }
         ring.depth = depth;
@@ -100,6 +113,38 @@ impl Cq {
         self.take(limit, &mut out)
     }
 
+    /// Takes the oldest completion, with the time it came ([`Self::timestamp_now_ns`]; 0 if the queue has
+    /// no timestamps); runs the engine if there is none yet.
+    pub fn poll_one(&self) -> Option<(Completion, u64)> {
+        self.take_one().or_else(|| {
+            self.nic.run_inline();
+            self.take_one()
+        })
+    }
+
+    fn take_one(&self) -> Option<(Completion, u64)> {
+        if !self.has_some.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut ring = self.ring();
+        let completion = ring.completions.pop_front();
+        let stamp = ring.stamps.as_mut().and_then(VecDeque::pop_front);
+        self.has_some
+            .store(!ring.completions.is_empty(), Ordering::Release);
+        completion.map(|completion| (completion, stamp.unwrap_or(0)))
+    }
+
+    /// Lets it note from now on when each completion comes. To be called before it is used.
+    pub fn keep_timestamps(&self) {
+        self.ring().stamps.get_or_insert_default();
+    }
+
+    /// The device's clock: `CLOCK_MONOTONIC`, nanoseconds.
+    #[must_use]
+    pub fn timestamp_now_ns() -> u64 {
+        clock::monotonic_ns()
+    }
+
     fn take(&self, limit: usize, out: &mut impl FnMut(Completion)) -> usize {
         if !self.has_some.load(Ordering::Acquire) {
             return 0;
@@ -108,6 +153,9 @@ impl Cq {
         let count = limit.min(ring.completions.len());
         for completion in ring.completions.drain(..count) {
             out(completion);
+        }
+        if let Some(stamps) = &mut ring.stamps {
+            stamps.drain(..count);
         }
         self.has_some
             .store(!ring.completions.is_empty(), Ordering::Release);
@@ -136,7 +184,7 @@ impl Cq {
     }
 
     /// Adds a completion, and raises the event that was asked for.
-    pub(crate) fn push(&self, completion: Completion) {
+    pub(crate) fn push(&self, completion: Completion) -> Result<(), Overrun> {
         let mut ring = self.ring();
         if ring.completions.len() >= ring.depth {
             if !std::mem::replace(&mut ring.has_overrun, true) {
@@ -144,9 +192,12 @@ impl Cq {
                     .events()
                     .push(AsyncEventKind::CqOverrun(self.cookie));
             }
-            return;
+            return Err(Overrun);
         }
         ring.completions.push_back(completion);
+        if let Some(stamps) = &mut ring.stamps {
+            stamps.push_back(clock::monotonic_ns());
+        }
         self.has_some.store(true, Ordering::Release);
         let is_solicited = completion.solicited || completion.status != WcStatus::Success;
         let fires = match ring.armed {
@@ -155,20 +206,79 @@ impl Cq {
             Armed::SolicitedOnly => is_solicited,
         };
         if fires {
-            ring.armed = Armed::No;
-            if let Some(channel) = &self.channel {
-                channel.push(self.cookie);
+            self.fire_or_wait(&mut ring);
+        }
+        Ok(())
+    }
+
+    /// Raises the event now, or lets it wait for more completions.
+    fn fire_or_wait(&self, ring: &mut Ring) {
+        if let Some(moderator) = &mut ring.moderator {
+            let now = clock::now();
+            if !moderator.is_enough(now) {
+                self.nic.note_moderated(moderator.due());
+                return;
             }
+        }
+        self.fire(ring);
+    }
+
+    fn fire(&self, ring: &mut Ring) {
+        ring.armed = Armed::No;
+        if let Some(channel) = &self.channel {
+            channel.push(self.cookie);
+        }
+    }
+
+    /// Lets events wait until `moderation.count` completions have come, or `moderation.period_ns` have
+    /// passed since the first.
+    pub fn moderate(self: &Arc<Self>, moderation: Moderation) {
+        {
+            let mut ring = self.ring();
+            let old = ring.moderator.take();
+            if old.is_some_and(|old| old.has_pending()) {
+                self.fire(&mut ring);
+            }
+            if moderation.is_none() {
+                return;
+            }
+            ring.moderator = Some(Moderator::new(moderation));
+        }
+        self.nic.moderated().add(self);
+    }
+
+    /// Raises an event whose time has come. Returns when the one that waits is due.
+    pub(crate) fn expire_moderation(
+        &self,
+        now: urxe_proto::Instant,
+    ) -> Option<urxe_proto::Instant> {
+        let mut ring = self.ring();
+        let due = ring.moderator.as_mut().and_then(|m| m.expire(now));
+        match due {
+            Some(at) if at > now => Some(at),
+            Some(_) => {
+                self.fire(&mut ring);
+                None
+            }
+            None => None,
         }
     }
 
     /// Drops the completions of a queue pair that is destroyed or reset.
     pub(crate) fn forget_qp(&self, number: urxe_wire::Qpn) {
         let mut ring = self.ring();
-        ring.completions
-            .retain(|completion| completion.qp != number);
+        let Ring {
+            completions,
+            stamps,
+            ..
+        } = &mut *ring;
+        if let Some(stamps) = stamps {
+            let mut of_each = completions.iter();
+            stamps.retain(|_| of_each.next().is_some_and(|other| other.qp != number));
+        }
+        completions.retain(|completion| completion.qp != number);
         self.has_some
-            .store(!ring.completions.is_empty(), Ordering::Release);
+            .store(!completions.is_empty(), Ordering::Release);
     }
 
     pub(crate) fn add_user(&self) {

@@ -9,8 +9,11 @@ use urxe_udp::RecvBuffer;
 
 use crate::events::EventQueue;
 use crate::memory::MemoryTable;
+use crate::multicast::Group;
 use crate::nic::DeviceStats;
 use crate::port::{Port, Ports};
+use crate::srq::SrqTable;
+use crate::stat;
 use crate::table::QpTable;
 use crate::timers::Timers;
 use crate::transmit::Outgoing;
@@ -18,22 +21,29 @@ use crate::transmit::Outgoing;
 pub(crate) use urxe_proto::AckMode;
 
 /// Packets of one queue pair before the others get their turn.
-const PACKETS_PER_TURN: usize = 128;
+pub(crate) const PACKETS_PER_TURN: usize = 128;
 
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
 
 /// See the module.
 pub(crate) struct Engine {
+    /// The network interface of the device.
+    pub(crate) link: u32,
     pub(crate) qps: QpTable,
+    pub(crate) srqs: SrqTable,
     pub(crate) memory: MemoryTable,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) stats: DeviceStats,
+    /// Counters of queue pairs that were destroyed.
+    pub(crate) departed: stat::Departed,
     pub(crate) buffer: Option<Box<RecvBuffer>>,
     /// Bound when the first queue pair is made: a program that only looks takes no slot.
     pub(crate) sockets: Option<Ports>,
+    /// Multicast groups that queue pairs are attached to.
+    pub(crate) groups: Vec<Group>,
     pub(crate) timers: Timers,
-    outgoing: Outgoing,
+    pub(crate) outgoing: Outgoing,
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u16>,
     /// Queue pairs with requests in flight.
@@ -47,14 +57,18 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(events: Arc<EventQueue>) -> Self {
+    pub(crate) fn new(link: u32, events: Arc<EventQueue>) -> Self {
         Self {
+            link,
             qps: QpTable::new(),
+            srqs: SrqTable::default(),
             memory: MemoryTable::default(),
             events,
             stats: DeviceStats::default(),
+            departed: stat::Departed::default(),
             buffer: Some(Box::new(RecvBuffer::new())),
             sockets: None,
+            groups: Vec::new(),
             timers: Timers::default(),
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
@@ -113,6 +127,22 @@ impl Engine {
             slot.armed = None;
             if slot.qp.poll_retry_timeout().is_some_and(|at| at <= now) {
                 slot.qp.handle_timeout(now);
+                let (qp, stats) = (&slot.qp, slot.qp.stats());
+                log::debug!(
+                    "QP {}: no answer in time; {} early retransmissions and {} timeouts so far, now {:?}",
+                    qp.number().get(),
+                    stats.probes,
+                    stats.local_ack_timeout_err,
+                    qp.state()
+                );
+                if let Some(path) = &mut slot.path
+                    && let Some(socket) = self
+                        .sockets
+                        .as_ref()
+                        .and_then(|sockets| sockets.ports[path.port].socket.as_deref())
+                {
+                    path.handle_silence(socket.local_address());
+                }
                 slot.deliver(&self.events);
                 self.mark_ready(index);
             } else {
@@ -149,6 +179,7 @@ impl Engine {
     pub(crate) fn remove(&mut self, index: u16) {
         if let Some(slot) = self.qps.remove(index) {
             self.timers.clear(index, slot.armed);
+            self.departed.add(slot.qp.stats());
             self.senders -= usize::from(slot.is_sender);
         }
     }
@@ -209,9 +240,11 @@ impl Engine {
         slot.qp.set_window_bytes(window_bytes);
         let pd = slot.qp.pd();
         let mut has_more = true;
-        let Some(path) = &slot.path else { return };
+        let Some(path) = &slot.path else {
+            return self.transmit_datagrams(index, now, mode);
+        };
         for _ in 0..PACKETS_PER_TURN {
-            let Some(transmit) = slot.qp.poll_transmit(now, mode, &self.memory) else {
+            let Some(transmit) = slot.qp.poll_transmit(now, mode, &mut self.memory) else {
                 has_more = false;
                 break;
             };
@@ -219,7 +252,8 @@ impl Engine {
                 self.outgoing
                     .push(&transmit, pd, path, &self.memory, ports, &mut self.stats);
             if pushed.is_err() {
-                slot.qp.handle_memory_fault();
+                let bth = transmit.header.bth;
+                slot.qp.handle_memory_fault(&bth);
             }
             if self.outgoing.is_blocked() {
                 break;

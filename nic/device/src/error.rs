@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use urxe_proto::{ModifyError, PostError};
+use urxe_proto::{AccessError, ModifyError, PostError};
 
 /// Why a verb failed.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub enum Error {
     Exhausted(&'static str),
     /// The device does not do this.
     Unsupported(&'static str),
+    /// Memory cannot be accessed as asked.
+    Access(AccessError),
     /// A work request was not taken.
     Post(PostError),
     /// Attributes were not taken.
@@ -37,6 +39,12 @@ impl Error {
             Self::Exhausted(_) | Self::Post(PostError::Full) => libc::ENOMEM,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::Post(_) => libc::EINVAL,
+            Self::Access(AccessError::UnknownKey) => libc::ENOENT,
+            Self::Access(AccessError::WrongPd) => libc::EPERM,
+            Self::Access(AccessError::OutOfBounds | AccessError::Fault) => libc::EFAULT,
+            Self::Access(
+                AccessError::Denied | AccessError::Misaligned | AccessError::WindowState,
+            ) => libc::EINVAL,
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
@@ -50,6 +58,7 @@ impl fmt::Display for Error {
             Self::Busy(what) => write!(f, "{what} is still in use"),
             Self::Exhausted(what) => write!(f, "the device has no {what} left"),
             Self::Unsupported(what) => write!(f, "the device does not support {what}"),
+            Self::Access(why) => write!(f, "memory cannot be accessed: {why:?}"),
             Self::Post(why) => write!(f, "work request refused: {why:?}"),
             Self::Modify(why) => write!(f, "modify refused: {why}"),
             Self::Io(error) => error.fmt(f),
@@ -62,6 +71,12 @@ impl std::error::Error for Error {}
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+impl From<AccessError> for Error {
+    fn from(error: AccessError) -> Self {
+        Self::Access(error)
     }
 }
 

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Mutex;
 
-use urxe_proto::QpEvent;
-use urxe_wire::Qpn;
+use urxe_proto::{QpEvent, SrqEvent};
+use urxe_wire::{Qpn, Srqn};
 
 use crate::channel::EventFd;
 
@@ -24,6 +24,16 @@ pub enum AsyncEventKind {
     Qp(Qpn, QpEvent),
     /// A completion queue overran; the value is its cookie.
     CqOverrun(u64),
+    /// The GID table changed.
+    GidsChanged,
+    /// The port can carry packets again.
+    PortActive,
+    /// The port carries no packets any more.
+    PortDown,
+    /// The network interface is gone.
+    DeviceRemoved,
+    /// Of a shared receive queue.
+    Srq(Srqn, SrqEvent),
 }
 
 /// The events that a program has not read.
@@ -65,11 +75,20 @@ impl EventQueue {
 
     /// Forgets the events of a queue pair that is destroyed.
     pub(crate) fn forget_qp(&self, number: Qpn) {
+        self.forget(|kind| matches!(kind, AsyncEventKind::Qp(qp, _) if *qp == number));
+    }
+
+    /// Forgets the events of a shared receive queue that is destroyed.
+    pub(crate) fn forget_srq(&self, number: Srqn) {
+        self.forget(|kind| matches!(kind, AsyncEventKind::Srq(srq, _) if *srq == number));
+    }
+
+    fn forget(&self, is_of_it: impl Fn(&AsyncEventKind) -> bool) {
         let mut queue = self
             .queue
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        queue.retain(|event| !matches!(event.kind, AsyncEventKind::Qp(qp, _) if qp == number));
+        queue.retain(|event| !is_of_it(&event.kind));
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {

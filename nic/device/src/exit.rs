@@ -2,24 +2,35 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::fork;
 use crate::nic::Nic;
 
-static OPENED: Mutex<Vec<Weak<Nic>>> = Mutex::new(Vec::new());
+pub(crate) static OPENED: Mutex<Vec<Weak<Nic>>> = Mutex::new(Vec::new());
 
 pub(crate) fn remember(nic: &Arc<Nic>) {
+    fork::prepare();
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     opened.retain(|nic| nic.strong_count() > 0);
     opened.push(Arc::downgrade(nic));
 }
 
-/// Sends the acknowledgements that are still held back: the peer's requests were executed, and it must
-/// not take them for lost. To be called when the process exits.
+/// The opened devices.
+pub(crate) fn opened() -> Vec<Arc<Nic>> {
+    let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    opened.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Ends the connections of the process, and sends the acknowledgements that are still held back: the
+/// peer's requests were executed, and it must not take them for lost. Writes out captures. To be called
+/// when the process exits.
 pub fn at_exit() {
+    crate::cm::at_exit();
     // try_lock: a thread that was ended while it held the lock must not stop the exit.
     let Ok(opened) = OPENED.try_lock() else {
         return;
     };
     for nic in opened.iter().filter_map(Weak::upgrade) {
         nic.flush_owed();
+        nic.taps().flush();
     }
 }

@@ -10,37 +10,69 @@
 //! per [`Nic`] takes over when the program does neither (it computes, or waits in its own `poll`), and
 //! sleeps otherwise, so that no packet wakes two threads.
 
+mod capture;
 mod channel;
 mod clock;
+mod cm;
 mod cq;
+mod datagram;
+mod dm;
 mod engine;
 mod error;
 mod events;
 mod exit;
+mod fork;
+mod gid_table;
 mod idle;
+mod impair;
+mod link;
 mod list;
 mod memory;
+mod moderation;
+mod multicast;
 mod nic;
+mod odp;
+mod path;
+mod ping;
 mod port;
 mod progress;
 mod qp;
 mod receive;
+mod srq;
+mod stat;
 mod table;
+mod tap;
 mod timers;
 mod transmit;
 
 pub use channel::CompletionChannel;
+pub use cm::{
+    CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
+    ConnectionParam, DatagramParam, ReliableSender,
+};
 pub use cq::Cq;
+pub use dm::DeviceMemory;
 pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind};
 pub use exit::at_exit;
+pub use gid_table::GID_TABLE_LENGTH;
+pub use impair::{Delay, Impairment, Share};
 pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
+pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
+pub use ping::{PingAnswer, PingQuestion, gsi_datagram, gsi_payload};
 pub use qp::{Qp, QpInit, SendPoster};
+pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
+pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
+pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, Wiring};
 
+pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
-    AttrMask, Attributes, Capacity, Completion, CompletionKind, ModifyError, PostError, QpEvent,
-    QpState, QpStats, QueueSide, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus,
+    AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
+    GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest,
+    SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess, WindowBind,
+    WindowType,
 };
-pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Transport};
+pub use urxe_udp::Changes;
+pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

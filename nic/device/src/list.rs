@@ -1,10 +1,12 @@
 //! The devices of this host: one per network interface that has an address.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use urxe_udp::{Interface, InterfaceAddress, interfaces};
 use urxe_wire::{Gid, Mtu};
+
+use crate::gid_table;
 
 /// Prefix of every device's name.
 const NAME_PREFIX: &str = "urxe_";
@@ -24,7 +26,8 @@ pub struct DeviceInfo {
     pub is_up: bool,
     /// Node GUID, in network byte order.
     pub guid: [u8; 8],
-    /// GID table: IPv4 addresses first, then IPv6, each in the interface's order.
+    /// GID table: IPv4 addresses first, then IPv6, each in the interface's order, and later ones behind
+    /// them or in empty places ([`GidEntry::is_used`]). The same for all who list in this process.
     pub gids: Vec<GidEntry>,
 }
 
@@ -38,6 +41,13 @@ pub struct GidEntry {
 }
 
 impl GidEntry {
+    /// Whether there is an address here. An entry whose address went away stays empty until an address
+    /// takes its place, so that the others keep their index.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        !self.gid.is_zero()
+    }
+
     /// The socket address of UDP port `port` at this GID.
     pub(crate) fn with_port(&self, port: u16) -> SocketAddr {
         socket_address(self.gid, self.scope_id, port)
@@ -47,12 +57,17 @@ impl GidEntry {
 /// The socket address of a GID as seen from an interface with index `scope_id`.
 pub(crate) fn socket_address(gid: Gid, scope_id: u32, port: u16) -> SocketAddr {
     match SocketAddr::new(gid.to_ip(), port) {
-        SocketAddr::V6(mut v6) if v6.ip().is_unicast_link_local() => {
+        SocketAddr::V6(mut v6) if is_link_local(v6.ip()) => {
             v6.set_scope_id(scope_id);
             v6.into()
         }
         other => other,
     }
+}
+
+/// Whether an address means something only on one link (RFC 4291, 2.5.6 and 2.7).
+fn is_link_local(ip: &Ipv6Addr) -> bool {
+    ip.is_unicast_link_local() || ip.is_multicast() && matches!(ip.segments()[0] & 0xf, 1 | 2)
 }
 
 impl DeviceInfo {
@@ -62,31 +77,44 @@ impl DeviceInfo {
         Mtu::for_link(self.netdev_mtu_bytes).unwrap_or(Mtu::B256)
     }
 
-    fn new(interface: &Interface) -> Option<Self> {
-        let usable = |a: &&InterfaceAddress| !a.tentative && !a.duplicate;
-        let mut gids: Vec<GidEntry> = interface
-            .addresses
-            .iter()
-            .filter(usable)
-            .map(|a| GidEntry {
-                gid: Gid::from(a.ip),
-                scope_id: a.scope_id,
-            })
-            .collect();
-        gids.sort_by_key(|entry| entry.gid.to_ip().is_ipv6());
-        if gids.is_empty() || !interface.up || Mtu::for_link(interface.mtu_bytes).is_none() {
+    /// The device of an interface, if it can be used.
+    fn usable(interface: &Interface) -> Option<Self> {
+        let addresses = addresses(interface);
+        if addresses.is_empty() || !interface.up || Mtu::for_link(interface.mtu_bytes).is_none() {
             return None;
         }
-        Some(Self {
+        Some(Self::of(interface, &addresses))
+    }
+
+    fn of(interface: &Interface, addresses: &[GidEntry]) -> Self {
+        let gids = gid_table::follow(interface.index, addresses);
+        let first = gids.iter().find(|entry| entry.is_used());
+        Self {
             name: format!("{NAME_PREFIX}{}", interface.name),
             netdev: interface.name.clone(),
             ifindex: interface.index,
             netdev_mtu_bytes: interface.mtu_bytes,
-            is_up: interface.carrier,
-            guid: guid(interface, gids[0].gid),
+            is_up: interface.up && interface.carrier,
+            guid: guid(interface, first.map_or(Gid([0; 16]), |entry| entry.gid)),
             gids,
-        })
+        }
     }
+}
+
+/// The addresses of an interface that can be used.
+fn addresses(interface: &Interface) -> Vec<GidEntry> {
+    let usable = |a: &&InterfaceAddress| !a.tentative && !a.duplicate;
+    let mut entries: Vec<GidEntry> = interface
+        .addresses
+        .iter()
+        .filter(usable)
+        .map(|a| GidEntry {
+            gid: Gid::from(a.ip),
+            scope_id: a.scope_id,
+        })
+        .collect();
+    entries.sort_by_key(|entry| entry.gid.to_ip().is_ipv6());
+    entries
 }
 
 /// An EUI-64 of the interface's MAC address (RFC 4291, appendix A); without a MAC, of its address.
@@ -109,5 +137,18 @@ fn guid(interface: &Interface, first: Gid) -> [u8; 8] {
 /// # Errors
 /// When the interfaces cannot be listed.
 pub fn list() -> io::Result<Vec<DeviceInfo>> {
-    Ok(interfaces()?.iter().filter_map(DeviceInfo::new).collect())
+    Ok(interfaces()?
+        .iter()
+        .filter_map(DeviceInfo::usable)
+        .collect())
+}
+
+/// What the device of the interface `ifindex` is now, whether or not it can be used; `None` when the
+/// interface is gone.
+pub(crate) fn current(ifindex: u32) -> io::Result<Option<DeviceInfo>> {
+    let interfaces = interfaces()?;
+    let interface = interfaces
+        .iter()
+        .find(|interface| interface.index == ifindex);
+    Ok(interface.map(|interface| DeviceInfo::of(interface, &addresses(interface))))
 }

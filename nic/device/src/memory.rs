@@ -6,10 +6,17 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 use urxe_proto::{
-    AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, Sge,
+    AccessError, AtomicOp, BindTarget, LocalAccess, Memory, MemoryWindow, PdId, RemoteAccess,
+    RemoteRange, Sge, Via, WindowBind, WindowType,
 };
 
+use urxe_wire::Qpn;
+
 use crate::error::Error;
+use crate::odp;
+
+/// Memory windows of an opened device, at most.
+pub(crate) const WINDOWS_MAX: usize = 1 << 16;
 
 bitflags::bitflags! {
     /// Rights to a region. Bit values are those of `enum ibv_access_flags`.
@@ -23,9 +30,12 @@ bitflags::bitflags! {
         const REMOTE_READ = 1 << 2;
         /// Peers may use atomics.
         const REMOTE_ATOMIC = 1 << 3;
+        /// Memory windows may be bound to it.
+        const MW_BIND = 1 << 4;
         /// Addresses in the region count from zero.
         const ZERO_BASED = 1 << 5;
-        /// Pages need not be pinned; ours never are.
+        /// On-demand paging: the memory need not be there before it is accessed. No region of ours is
+        /// pinned; one without this right promises, though, to stay mapped, and is not asked each time.
         const ON_DEMAND = 1 << 6;
         /// A hint for the bus; without meaning here.
         const HUGE_PAGES = 1 << 7;
@@ -53,8 +63,20 @@ pub struct MemoryRegion {
     pub rkey: u32,
 }
 
+/// What is behind a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backing {
+    /// Memory that the program keeps mapped.
+    Mapped,
+    /// Memory that may be missing when it is accessed.
+    OnDemand,
+    /// Nothing: reads as zeros, what is written is dropped.
+    Null,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Region {
+    backing: Backing,
     pd: PdId,
     /// Address in the process.
     host: u64,
@@ -65,6 +87,34 @@ struct Region {
 }
 
 impl Region {
+    fn new(pd: Pd, host: u64, len: u64, base: u64, access: Access) -> Result<Self, Error> {
+        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
+            && !access.contains(Access::LOCAL_WRITE)
+        {
+            return Err(Error::Invalid(
+                "remote write and remote atomic access need local write access".into(),
+            ));
+        }
+        if host.checked_add(len).is_none() || base.checked_add(len).is_none() {
+            return Err(Error::Invalid(format!(
+                "{len} bytes at {host:#x} wrap around"
+            )));
+        }
+        let backing = if access.contains(Access::ON_DEMAND) {
+            Backing::OnDemand
+        } else {
+            Backing::Mapped
+        };
+        Ok(Self {
+            backing,
+            pd: pd.id(),
+            host,
+            base,
+            len,
+            access,
+        })
+    }
+
     /// The process's address of `len` bytes at `va`.
     fn translate(&self, va: u64, len: u64) -> Result<u64, AccessError> {
         let offset = va.checked_sub(self.base).ok_or(AccessError::OutOfBounds)?;
@@ -72,7 +122,18 @@ impl Region {
         if end > self.len {
             return Err(AccessError::OutOfBounds);
         }
-        Ok(self.host + offset)
+        match self.backing {
+            Backing::Mapped | Backing::OnDemand => Ok(self.host + offset),
+            Backing::Null => odp::zeros(len),
+        }
+    }
+
+    /// Whether `len` bytes at the process's address `at` can be accessed now.
+    fn check_present(&self, at: u64, len: u64, writes: bool) -> Result<(), AccessError> {
+        if self.backing == Backing::OnDemand && !odp::fault_in(at, len, writes) {
+            return Err(AccessError::Fault);
+        }
+        Ok(())
     }
 }
 
@@ -80,6 +141,8 @@ impl Region {
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTable {
     regions: FxHashMap<u32, Region>,
+    /// Memory windows, by what names them in their keys.
+    windows: FxHashMap<u32, MemoryWindow>,
     next_pd: u32,
     regions_per_pd: FxHashMap<PdId, u32>,
 }
@@ -124,34 +187,83 @@ impl MemoryTable {
         base: u64,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
-        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
-            && !access.contains(Access::LOCAL_WRITE)
-        {
-            return Err(Error::Invalid(
-                "remote write and remote atomic access need local write access".into(),
-            ));
-        }
-        if host.checked_add(len).is_none() || base.checked_add(len).is_none() {
-            return Err(Error::Invalid(format!(
-                "{len} bytes at {host:#x} wrap around"
-            )));
-        }
+        self.insert(Region::new(pd, host, len, base, access)?)
+    }
+
+    /// Makes the region `lkey` another one, with the same keys.
+    pub(crate) fn register_again(
+        &mut self,
+        lkey: u32,
+        pd: Pd,
+        (host, len, base): (u64, u64, u64),
+        access: Access,
+    ) -> Result<(), Error> {
+        let new = Region::new(pd, host, len, base, access)?;
+        self.check_unbound(lkey)?;
         self.use_pd(pd)?;
+        match self.regions.get_mut(&lkey) {
+            Some(region) => {
+                let old = std::mem::replace(region, new);
+                self.release_pd(old.pd);
+                Ok(())
+            }
+            None => {
+                self.release_pd(pd.id());
+                Err(Error::Gone("the memory region"))
+            }
+        }
+    }
+
+    /// A region at all addresses that reads as zeros and forgets what is written.
+    pub(crate) fn register_null(&mut self, pd: Pd) -> Result<MemoryRegion, Error> {
+        self.insert(Region {
+            backing: Backing::Null,
+            pd: pd.id(),
+            host: 0,
+            base: 0,
+            len: u64::MAX,
+            access: Access::LOCAL_WRITE,
+        })
+    }
+
+    fn insert(&mut self, region: Region) -> Result<MemoryRegion, Error> {
         let key = self.fresh_key()?;
-        self.regions.insert(
-            key,
-            Region {
-                pd: pd.id(),
-                host,
-                base,
-                len,
-                access,
-            },
-        );
+        self.use_pd(Pd(region.pd.0))?;
+        self.regions.insert(key, region);
         Ok(MemoryRegion {
             lkey: key,
             rkey: key,
         })
+    }
+
+    /// Prepares the memory behind `sge` for access (`ibv_advise_mr`). With `is_wanted_now` it is there
+    /// when this returns.
+    pub(crate) fn prefetch(
+        &self,
+        pd: Pd,
+        sge: &Sge,
+        writes: bool,
+        is_wanted_now: bool,
+    ) -> Result<(), AccessError> {
+        let (region, at) = self.locate_local(
+            pd.id(),
+            sge,
+            0,
+            sge.len as usize,
+            if writes {
+                LocalAccess::Write
+            } else {
+                LocalAccess::Read
+            },
+        )?;
+        match region.backing {
+            // Only on-demand regions may be prefetched (`man ibv_advise_mr`).
+            Backing::Mapped | Backing::Null => Err(AccessError::Denied),
+            Backing::OnDemand if !is_wanted_now || odp::fault_in(at, sge.len.into(), writes) => {
+                Ok(())
+            }
+            Backing::OnDemand => Err(AccessError::Fault),
+        }
     }
 
     /// Keys are random: a key that can be guessed opens memory to whoever can reach the port
@@ -160,18 +272,61 @@ impl MemoryTable {
         loop {
             let key = crate::table::random_u32()?;
             // Zero means "no key" to programs.
-            if key != 0 && !self.regions.contains_key(&key) {
+            let is_window = self.windows.contains_key(&MemoryWindow::index_of(key));
+            if key != 0 && !is_window && !self.regions.contains_key(&key) {
                 return Ok(key);
             }
         }
     }
 
+    pub(crate) fn alloc_window(&mut self, pd: Pd, kind: WindowType) -> Result<u32, Error> {
+        if self.windows.len() >= WINDOWS_MAX {
+            return Err(Error::Exhausted("memory windows"));
+        }
+        self.use_pd(pd)?;
+        loop {
+            let rkey = self.fresh_key()?;
+            let index = MemoryWindow::index_of(rkey);
+            // No region may have a key that the window's can become.
+            let is_taken = |key: &u32| MemoryWindow::index_of(*key) == index;
+            if index != 0 && !self.regions.keys().any(is_taken) {
+                let window = MemoryWindow::new(pd.id(), kind, rkey);
+                self.windows.insert(index, window);
+                return Ok(rkey);
+            }
+        }
+    }
+
+    pub(crate) fn dealloc_window(&mut self, rkey: u32) -> Result<(), Error> {
+        let window = self.windows.remove(&MemoryWindow::index_of(rkey));
+        let window = window.ok_or(Error::Gone("the memory window"))?;
+        self.release_pd(window.pd());
+        Ok(())
+    }
+
+    /// Unbinds what was bound to a queue pair that is destroyed.
+    pub(crate) fn forget_qp(&mut self, qp: Qpn) {
+        for window in self.windows.values_mut() {
+            window.forget_qp(qp);
+        }
+    }
+
     pub(crate) fn deregister(&mut self, lkey: u32) -> Result<(), Error> {
+        self.check_unbound(lkey)?;
         let region = self
             .regions
             .remove(&lkey)
             .ok_or(Error::Gone("the memory region"))?;
         self.release_pd(region.pd);
+        Ok(())
+    }
+
+    /// Refuses while windows are bound to the region.
+    fn check_unbound(&self, lkey: u32) -> Result<(), Error> {
+        let is_bound = |window: &MemoryWindow| window.region() == Some(lkey);
+        if self.windows.values().any(is_bound) {
+            return Err(Error::Busy("the memory region"));
+        }
         Ok(())
     }
 
@@ -184,15 +339,15 @@ impl MemoryTable {
         }
     }
 
-    /// The process's address of `len` bytes at `offset` into `sge`.
-    pub(crate) fn local(
+    /// The region and the process's address of `len` bytes at `offset` into `sge`.
+    fn locate_local(
         &self,
         pd: PdId,
         sge: &Sge,
         offset: u32,
         len: usize,
         access: LocalAccess,
-    ) -> Result<u64, AccessError> {
+    ) -> Result<(&Region, u64), AccessError> {
         let region = self.region(pd, sge.lkey)?;
         if access == LocalAccess::Write && !region.access.contains(Access::LOCAL_WRITE) {
             return Err(AccessError::Denied);
@@ -204,17 +359,36 @@ impl MemoryTable {
             .addr
             .checked_add(u64::from(offset))
             .ok_or(AccessError::OutOfBounds)?;
-        region.translate(va, len as u64)
+        Ok((region, region.translate(va, len as u64)?))
     }
 
-    /// The process's address of a range that a peer names.
-    pub(crate) fn remote(
+    /// The process's address of `len` bytes at `offset` into `sge`, for an access that happens now.
+    pub(crate) fn local(
         &self,
         pd: PdId,
+        sge: &Sge,
+        offset: u32,
+        len: usize,
+        access: LocalAccess,
+    ) -> Result<u64, AccessError> {
+        let (region, at) = self.locate_local(pd, sge, offset, len, access)?;
+        region.check_present(at, len as u64, access == LocalAccess::Write)?;
+        Ok(at)
+    }
+
+    /// The region and the process's address of a range that a peer names.
+    fn locate_remote(
+        &self,
+        via: Via,
         range: RemoteRange,
         access: RemoteAccess,
-    ) -> Result<u64, AccessError> {
-        let region = self.region(pd, range.rkey)?;
+    ) -> Result<(&Region, u64), AccessError> {
+        let Some(region) = self.regions.get(&range.rkey) else {
+            return self.through_window(via, range, access);
+        };
+        if region.pd != via.pd {
+            return Err(AccessError::WrongPd);
+        }
         let right = match access {
             RemoteAccess::Read => Access::REMOTE_READ,
             RemoteAccess::Write => Access::REMOTE_WRITE,
@@ -223,7 +397,35 @@ impl MemoryTable {
         if !region.access.contains(right) {
             return Err(AccessError::Denied);
         }
-        region.translate(range.va, u64::from(range.len))
+        let at = region.translate(range.va, u64::from(range.len))?;
+        Ok((region, at))
+    }
+
+    /// The process's address of a range that a peer names, for an access that happens now.
+    pub(crate) fn remote(
+        &self,
+        via: Via,
+        range: RemoteRange,
+        access: RemoteAccess,
+    ) -> Result<u64, AccessError> {
+        let (region, at) = self.locate_remote(via, range, access)?;
+        region.check_present(at, range.len.into(), access != RemoteAccess::Read)?;
+        Ok(at)
+    }
+
+    #[cold]
+    fn through_window(
+        &self,
+        via: Via,
+        range: RemoteRange,
+        access: RemoteAccess,
+    ) -> Result<(&Region, u64), AccessError> {
+        let window = self.windows.get(&MemoryWindow::index_of(range.rkey));
+        let (lkey, va) = window
+            .ok_or(AccessError::UnknownKey)?
+            .translate(via, range, access)?;
+        let region = self.region(via.pd, lkey)?;
+        Ok((region, region.translate(va, u64::from(range.len))?))
     }
 }
 
@@ -232,16 +434,17 @@ impl Memory for MemoryTable {
         if sge.len == 0 {
             return Ok(());
         }
-        self.local(pd, sge, 0, sge.len as usize, access).map(drop)
+        self.locate_local(pd, sge, 0, sge.len as usize, access)
+            .map(drop)
     }
 
     fn check_remote(
         &self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         access: RemoteAccess,
     ) -> Result<(), AccessError> {
-        self.remote(pd, range, access).map(drop)
+        self.locate_remote(via, range, access).map(drop)
     }
 
     fn write_local(
@@ -251,7 +454,11 @@ impl Memory for MemoryTable {
         offset: u32,
         bytes: &[u8],
     ) -> Result<(), AccessError> {
-        let to = self.local(pd, sge, offset, bytes.len(), LocalAccess::Write)?;
+        let (region, to) = self.locate_local(pd, sge, offset, bytes.len(), LocalAccess::Write)?;
+        if region.backing == Backing::Null {
+            return Ok(());
+        }
+        region.check_present(to, bytes.len() as u64, true)?;
         // SAFETY: the range lies in a region that the program registered for writing.
         unsafe { place(to, bytes) };
         Ok(())
@@ -272,22 +479,22 @@ impl Memory for MemoryTable {
 
     fn write_remote(
         &mut self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         bytes: &[u8],
     ) -> Result<(), AccessError> {
-        let to = self.remote(pd, range, RemoteAccess::Write)?;
+        let to = self.remote(via, range, RemoteAccess::Write)?;
         // SAFETY: the range lies in a region that the program registered for remote writing, and
         // `bytes` is as long as the range (checked by the caller's contract, and here by the slice).
         unsafe { place(to, &bytes[..range.len as usize]) };
         Ok(())
     }
 
-    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
+    fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
         if !va.is_multiple_of(8) {
             return Err(AccessError::Misaligned);
         }
-        let at = self.remote(pd, RemoteRange { rkey, va, len: 8 }, RemoteAccess::Atomic)?;
+        let at = self.remote(via, RemoteRange { rkey, va, len: 8 }, RemoteAccess::Atomic)?;
         if !at.is_multiple_of(8) {
             return Err(AccessError::Misaligned);
         }
@@ -301,10 +508,26 @@ impl Memory for MemoryTable {
         })
     }
 
-    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), AccessError> {
-        // Only memory windows can be invalidated by a peer (IBTA 10.6.3); there are none yet.
-        self.region(pd, rkey)?;
-        Err(AccessError::Denied)
+    fn bind_window(&mut self, via: Via, bind: &WindowBind) -> Result<(), AccessError> {
+        let target = self.regions.get(&bind.lkey).map(|region| BindTarget {
+            pd: region.pd,
+            allows_binding: region.access.contains(Access::MW_BIND),
+            is_writable: region.access.contains(Access::LOCAL_WRITE),
+            is_zero_based: region.access.contains(Access::ZERO_BASED),
+            base: region.base,
+            len: region.len,
+        });
+        let window = self.windows.get_mut(&MemoryWindow::index_of(bind.rkey));
+        window
+            .ok_or(AccessError::UnknownKey)?
+            .bind(via, bind, target.as_ref())
+    }
+
+    fn invalidate(&mut self, via: Via, rkey: u32) -> Result<(), AccessError> {
+        // Of regions only those that a request registers can be invalidated (IBTA 10.6.3): verbs for
+        // programs have none.
+        let window = self.windows.get_mut(&MemoryWindow::index_of(rkey));
+        window.ok_or(AccessError::UnknownKey)?.invalidate(via, rkey)
     }
 }
 
@@ -344,6 +567,13 @@ mod tests {
         (table, pd, vec![0; 64])
     }
 
+    fn via(pd: Pd) -> Via {
+        Via {
+            pd: pd.id(),
+            qp: Qpn::new(7),
+        }
+    }
+
     fn register(table: &mut MemoryTable, pd: Pd, memory: &[u8], access: Access) -> MemoryRegion {
         let host = memory.as_ptr() as u64;
         table
@@ -363,7 +593,7 @@ mod tests {
             len: 9,
         };
         assert_eq!(
-            table.write_remote(pd.id(), range, &[1; 9]),
+            table.write_remote(via(pd), range, &[1; 9]),
             Err(AccessError::OutOfBounds)
         );
         let wrapped = RemoteRange {
@@ -372,7 +602,7 @@ mod tests {
             len: 8,
         };
         assert_eq!(
-            table.write_remote(pd.id(), wrapped, &[1; 8]),
+            table.write_remote(via(pd), wrapped, &[1; 8]),
             Err(AccessError::OutOfBounds)
         );
         assert!(memory.iter().all(|byte| *byte == 0));
@@ -389,11 +619,11 @@ mod tests {
             len: 1,
         };
         assert_eq!(
-            table.write_remote(pd.id(), range, &[1]),
+            table.write_remote(via(pd), range, &[1]),
             Err(AccessError::Denied)
         );
         assert_eq!(
-            table.write_remote(other.id(), range, &[1]),
+            table.write_remote(via(other), range, &[1]),
             Err(AccessError::WrongPd)
         );
         let guessed = RemoteRange {
@@ -401,7 +631,7 @@ mod tests {
             ..range
         };
         assert_eq!(
-            table.write_remote(pd.id(), guessed, &[1]),
+            table.write_remote(via(pd), guessed, &[1]),
             Err(AccessError::UnknownKey)
         );
         table.deregister(mr.lkey).unwrap();
@@ -439,7 +669,7 @@ mod tests {
             va: 10,
             len: 3,
         };
-        table.write_remote(pd.id(), range, b"abc").unwrap();
+        table.write_remote(via(pd), range, b"abc").unwrap();
         assert_eq!(&memory[10..13], b"abc");
     }
 
@@ -451,14 +681,14 @@ mod tests {
         let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
         let mr = table.register(pd, at, 8, at, access).unwrap();
         let add = AtomicOp::FetchAdd { add: 3 };
-        assert_eq!(table.atomic(pd.id(), mr.rkey, at, add), Ok(5));
+        assert_eq!(table.atomic(via(pd), mr.rkey, at, add), Ok(5));
         let swap = AtomicOp::CompareSwap {
             compare: 8,
             swap: 1,
         };
-        assert_eq!(table.atomic(pd.id(), mr.rkey, at, swap), Ok(8));
+        assert_eq!(table.atomic(via(pd), mr.rkey, at, swap), Ok(8));
         assert_eq!(
-            table.atomic(pd.id(), mr.rkey, at + 4, add),
+            table.atomic(via(pd), mr.rkey, at + 4, add),
             Err(AccessError::Misaligned)
         );
     }
@@ -474,6 +704,71 @@ mod tests {
             .map(|pair| pair[1].wrapping_sub(pair[0]))
             .collect();
         assert!(steps.len() > 60, "keys follow a pattern: {keys:x?}");
+    }
+
+    #[test]
+    fn a_null_region_reads_as_zeros_and_forgets() {
+        let (mut table, pd, _) = table();
+        let mr = table.register_null(pd).unwrap();
+        let sge = Sge {
+            addr: 0xdead_beef,
+            len: 100,
+            lkey: mr.lkey,
+        };
+        table.write_local(pd.id(), &sge, 0, &[7; 100]).unwrap();
+        let mut read = [1; 100];
+        table.read_local(pd.id(), &sge, 0, &mut read).unwrap();
+        assert_eq!(read, [0; 100]);
+        let range = RemoteRange {
+            rkey: mr.rkey,
+            va: 0,
+            len: 1,
+        };
+        assert_eq!(
+            table.check_remote(via(pd), range, RemoteAccess::Read),
+            Err(AccessError::Denied)
+        );
+    }
+
+    #[test]
+    fn on_demand_memory_that_is_missing_is_a_fault_and_no_crash() {
+        let (mut table, pd, memory) = table();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::ON_DEMAND;
+        let everything = table.register(pd, 0, u64::MAX, 0, access).unwrap();
+        let rkey = everything.rkey;
+        let present = RemoteRange {
+            rkey,
+            va: memory.as_ptr() as u64,
+            len: 3,
+        };
+        table.write_remote(via(pd), present, b"abc").unwrap();
+        assert_eq!(&memory[..3], b"abc");
+        // The first page is never mapped; a constant cannot be written.
+        for va in [64, b"constant".as_ptr() as u64] {
+            let missing = RemoteRange { rkey, va, len: 3 };
+            assert_eq!(
+                table.check_remote(via(pd), missing, RemoteAccess::Write),
+                Ok(())
+            );
+            assert_eq!(
+                table.write_remote(via(pd), missing, b"abc"),
+                Err(AccessError::Fault)
+            );
+        }
+        let sge = Sge {
+            addr: 64,
+            len: 8,
+            lkey: everything.lkey,
+        };
+        assert_eq!(
+            table.read_local(pd.id(), &sge, 0, &mut [0; 8]),
+            Err(AccessError::Fault)
+        );
+        assert_eq!(
+            table.prefetch(pd, &sge, false, true),
+            Err(AccessError::Fault)
+        );
+        assert_eq!(table.prefetch(pd, &sge, false, false), Ok(()));
     }
 
     #[test]

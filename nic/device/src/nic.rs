@@ -1,26 +1,34 @@
 //! An opened device.
 
 use std::io;
-use std::os::fd::{AsFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use urxe_proto::{Instant, QpStats};
+use urxe_proto::{Instant, QpStats, Sge, WindowType};
 use urxe_udp::{Interest, Socket, Waiter, wait_readable};
 use urxe_wire::Mtu;
 
-use crate::channel::CompletionChannel;
+use crate::channel::{CompletionChannel, EventFd};
 use crate::clock::now;
+use crate::cm;
 use crate::cq::Cq;
+use crate::dm::{self, DeviceMemory};
 use crate::engine::{AckMode, Engine};
 use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
 use crate::idle;
+use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
-use crate::memory::{Access, MemoryRegion, Pd};
+use crate::memory::{Access, MemoryRegion, Pd, WINDOWS_MAX};
+use crate::moderation::Moderated;
 use crate::port::Ports;
 use crate::progress::Progress;
+use crate::srq::SrqTable;
+use crate::stat;
 use crate::table::QpTable;
+use crate::tap::{Taps, Wiring};
 
 /// How much a device holds. What bounds it is memory; the figures are what programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +55,20 @@ pub struct Limits {
     pub max_inline_bytes: u32,
     /// Bytes of a message.
     pub max_message_bytes: u32,
+    /// Bytes of device memory.
+    pub max_dm_bytes: u64,
+    /// Shared receive queues.
+    pub max_srq: usize,
+    /// Requests of a shared receive queue.
+    pub max_srq_wr: u32,
+    /// XRC domains.
+    pub max_xrcd: usize,
+    /// Memory windows.
+    pub max_mw: usize,
+    /// Multicast groups.
+    pub max_mcast_grp: usize,
+    /// Queue pairs attached to a multicast group.
+    pub max_mcast_qp_attach: usize,
 }
 
 /// The limits of every device.
@@ -62,6 +84,13 @@ const LIMITS: Limits = Limits {
     max_rd_atomic: 128,
     max_inline_bytes: 1024,
     max_message_bytes: 1 << 30,
+    max_dm_bytes: dm::MAX_BYTES,
+    max_srq: SrqTable::capacity(),
+    max_srq_wr: 1 << 15,
+    max_xrcd: 1 << 16,
+    max_mw: WINDOWS_MAX,
+    max_mcast_grp: 1 << 10,
+    max_mcast_qp_attach: 1 << 8,
 };
 
 /// The state of a device's port.
@@ -104,6 +133,8 @@ pub struct DeviceStats {
     pub rx_icrc_errors: u64,
     /// Congestion notifications.
     pub rx_cnp: u64,
+    /// Packets that a switch marked "congestion experienced".
+    pub rx_ecn_marked: u64,
 }
 
 /// An opened device. Queue pairs, completion queues and channels keep it alive; [`Self::close`] ends
@@ -114,46 +145,93 @@ pub struct Nic {
     engine: Mutex<Engine>,
     progress: Progress,
     /// The sockets again, for waiting without the engine's lock.
-    sockets: OnceLock<Vec<Arc<Socket>>>,
+    sockets: Mutex<Arc<[Arc<Socket>]>>,
+    /// Becomes readable, and is replaced, when the sockets change: who waits for them has to look again.
+    stale: Mutex<Arc<EventFd>>,
+    link: Link,
     events: Arc<EventQueue>,
+    device_memory: dm::Pool,
+    moderated: Moderated,
+    /// What its sockets pass through.
+    taps: Arc<Taps>,
 }
 
 impl Nic {
+    /// Opens a device, as the process's environment asks for ([`Wiring::from_environment`]). If communication
+    /// management has it open already, and nobody else uses it, it is that one: a peer then finds both on one
+    /// port.
+    ///
+    /// # Errors
+    /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
+    pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+        match cm::claim(info) {
+            Some(nic) => Ok(nic),
+            None => Self::open_unshared(info),
+        }
+    }
+
+    /// Opens a device of its own, as the process's environment asks for.
+    pub(crate) fn open_unshared(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+        Self::open_tapped(info, Taps::of_environment(&info.name)?)
+    }
+
     /// Opens a device.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
-    pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+    /// When the process has no descriptors left, or a capture file cannot be written.
+    pub fn open_wired(info: &DeviceInfo, wiring: &Wiring) -> Result<Arc<Self>, Error> {
+        Self::open_tapped(info, Arc::new(Taps::new(wiring, &info.name)?))
+    }
+
+    fn open_tapped(info: &DeviceInfo, taps: Arc<Taps>) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
         let nic = Arc::new(Self {
             info: info.clone(),
-            engine: Mutex::new(Engine::new(Arc::clone(&events))),
+            engine: Mutex::new(Engine::new(info.ifindex, Arc::clone(&events))),
             progress: Progress::new()?,
-            sockets: OnceLock::new(),
+            sockets: Mutex::new(Arc::new([])),
+            stale: Mutex::new(Arc::new(EventFd::new()?)),
+            link: Link::new(info)?,
             events,
+            device_memory: dm::Pool::default(),
+            moderated: Moderated::default(),
+            taps,
         });
         exit::remember(&nic);
         Ok(nic)
     }
 
-    /// Ends the background thread, after what is owed to peers was sent.
+    /// Ends the background thread, after what is owed to peers was sent; unless communication management
+    /// goes on with the device.
     pub fn close(&self) {
         self.flush_owed();
-        self.progress.stop();
+        if !cm::keeps(self) {
+            self.progress.stop();
+        }
+    }
+
+    /// Whether it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.progress.is_stopped()
+    }
+
+    /// Its sockets, none before it has started.
+    pub(crate) fn sockets(&self) -> Arc<[Arc<Socket>]> {
+        Arc::clone(&lock(&self.sockets))
     }
 
     // ---- what it is --------------------------------------------------------------------------
 
-    /// What it was opened as.
+    /// What it was when it was opened; [`Self::gids`] and [`Self::port`] tell what changes.
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Its GID table.
+    /// Its GID table. Addresses that come and go leave the index of the others as it is.
     #[must_use]
-    pub fn gids(&self) -> &[GidEntry] {
-        &self.info.gids
+    pub fn gids(&self) -> Arc<[GidEntry]> {
+        self.link.state().gids
     }
 
     /// How much it holds.
@@ -165,10 +243,11 @@ impl Nic {
     /// The state of its port.
     #[must_use]
     pub fn port(&self) -> PortInfo {
+        let state = self.link.state();
         PortInfo {
-            is_up: self.info.is_up,
+            is_up: state.is_up,
             max_mtu: Mtu::B4096,
-            active_mtu: self.info.active_mtu(),
+            active_mtu: Mtu::for_link(state.mtu_bytes).unwrap_or(Mtu::B256),
         }
     }
 
@@ -221,15 +300,82 @@ impl Nic {
         self.engine().memory.register(pd, host, len, base, access)
     }
 
+    /// Makes the region `lkey` one of `len` bytes at `host`, named from `base` on; its keys stay. `at` is
+    /// these three.
+    ///
+    /// # Errors
+    /// As for [`Self::register`], and [`Error::Busy`] while windows are bound to it; it is as it was then.
+    pub fn register_again(
+        &self,
+        lkey: u32,
+        pd: Pd,
+        at: (u64, u64, u64),
+        access: Access,
+    ) -> Result<(), Error> {
+        let mut engine = self.engine();
+        engine.memory.register_again(lkey, pd, at, access)?;
+        engine.discard_outgoing();
+        Ok(())
+    }
+
+    /// Registers all addresses: they read as zeros, and what is written to them is dropped. For work
+    /// requests only, not for peers.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is no such protection domain.
+    pub fn register_null(&self, pd: Pd) -> Result<MemoryRegion, Error> {
+        self.engine().memory.register_null(pd)
+    }
+
+    /// Prepares on-demand memory behind `sge` for access; with `is_wanted_now` it is there when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Error::Access`]: why it cannot be accessed so.
+    pub fn prefetch(
+        &self,
+        pd: Pd,
+        sge: &Sge,
+        writes: bool,
+        is_wanted_now: bool,
+    ) -> Result<(), Error> {
+        let engine = self.engine();
+        Ok(engine.memory.prefetch(pd, sge, writes, is_wanted_now)?)
+    }
+
+    /// Allocates `length` bytes of device memory, all zero, aligned to 2^`log_align` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`] when there is not as much left.
+    pub fn alloc_dm(&self, length: u64, log_align: u32) -> Result<DeviceMemory, Error> {
+        self.device_memory.allocate(length, log_align)
+    }
+
     /// Ends a registration. No packet touches the memory afterwards.
     ///
     /// # Errors
-    /// [`Error::Gone`] if there is none with this key.
+    /// [`Error::Gone`] if there is none with this key, [`Error::Busy`] while memory windows are bound to it.
     pub fn deregister(&self, lkey: u32) -> Result<(), Error> {
         let mut engine = self.engine();
         engine.memory.deregister(lkey)?;
         engine.discard_outgoing();
         Ok(())
+    }
+
+    /// Makes a memory window and returns its remote key, which opens nothing until it is bound.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`], [`Error::Gone`].
+    pub fn alloc_window(&self, pd: Pd, kind: WindowType) -> Result<u32, Error> {
+        self.engine().memory.alloc_window(pd, kind)
+    }
+
+    /// Ends the memory window that `rkey` names with its upper 24 bits.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if there is none.
+    pub fn dealloc_window(&self, rkey: u32) -> Result<(), Error> {
+        self.engine().memory.dealloc_window(rkey)
     }
 
     /// Makes a completion channel.
@@ -263,7 +409,9 @@ impl Nic {
     ///
     /// # Errors
     /// EAGAIN or EINTR.
-    pub fn next_event(&self) -> io::Result<AsyncEvent> {
+    pub fn next_event(self: &Arc<Self>) -> io::Result<AsyncEvent> {
+        // The thread looks after the interface, whose changes are events.
+        self.progress.start(self)?;
         self.events.next()
     }
 
@@ -279,8 +427,26 @@ impl Nic {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The engine for a caller that can wait: it never makes the program wait for it, as one who queues up at the
+    /// lock would, unless there is no other way.
+    pub(crate) fn engine_patiently(&self) -> MutexGuard<'_, Engine> {
+        const ATTEMPTS: usize = 2_000;
+        const PAUSE: Duration = Duration::from_micros(50);
+        for _ in 0..ATTEMPTS {
+            if let Ok(engine) = self.engine.try_lock() {
+                return engine;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.engine()
+    }
+
     pub(crate) const fn progress(&self) -> &Progress {
         &self.progress
+    }
+
+    pub(crate) fn taps(&self) -> &Taps {
+        &self.taps
     }
 
     pub(crate) fn events(&self) -> &EventQueue {
@@ -289,35 +455,48 @@ impl Nic {
 
     /// Binds the sockets and starts the background thread, once.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
+        self.follow_link();
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                let ports = Ports::open(&self.info.gids)?;
-                let sockets = ports.ports.iter().filter_map(|port| port.socket.clone());
-                self.sockets.get_or_init(|| sockets.collect());
+                let ports = Ports::open(&self.gids(), self.info.ifindex, &self.taps)?;
+                log::info!(
+                    "{}: UDP port {}",
+                    self.info.name,
+                    urxe_wire::ROCE_UDP_PORT + ports.slot
+                );
+                self.note_sockets(&ports);
                 engine.sockets = Some(ports);
             }
         }
+        stat::serve().unwrap_or_else(|error| {
+            log::warn!("`urxe stat` will not see this process: {error}");
+        });
         Ok(self.progress.start(self)?)
     }
 
-    /// Whether the sockets are bound.
-    pub(crate) fn is_started(&self) -> bool {
-        self.engine().sockets.is_some()
+    /// Takes in what came to sockets that no queue pair uses, for which a program that polls does not
+    /// look.
+    pub(crate) fn run_idle_sockets(&self) {
+        if let Ok(mut engine) = self.engine.try_lock() {
+            engine.receive_idle(now());
+        }
     }
 
     /// One round on the program's own thread, unless another thread is at it.
     pub(crate) fn run_inline(&self) {
-        self.progress.note_round();
         let mut received = 0;
         if let Ok(mut engine) = self.engine.try_lock() {
+            // Only now: where threads that post hold the lock whenever one polls, the background thread has
+            // to see to what arrives.
+            self.progress.note_round();
             let now = now();
             received = engine.run(now);
+            self.moderated.expire(now);
             self.after(&engine, now);
         }
-        if idle::should_wait(received > 0)
-            && let Some(sockets) = self.sockets.get()
-        {
+        if idle::should_wait(received > 0) {
+            let sockets = Arc::clone(&lock(&self.sockets));
             wait_readable(sockets.iter().map(Arc::as_ref), idle::WAIT_NS);
         }
     }
@@ -328,16 +507,37 @@ impl Nic {
         let mut engine = self.engine();
         let now = now();
         let received = engine.run_in_background(now);
-        (received, engine.deadline(now))
+        self.moderated.expire(now);
+        (received, self.deadline(&engine, now))
     }
 
     /// After a round or a command of the program: the background thread may have to wake earlier.
     pub(crate) fn after(&self, engine: &Engine, now: Instant) {
-        self.progress.note_deadline(engine.deadline(now));
+        self.progress.note_deadline(self.deadline(engine, now));
     }
 
     pub(crate) fn earliest_deadline(&self) -> Option<Instant> {
-        self.engine().deadline(now())
+        self.deadline(&self.engine(), now())
+    }
+
+    /// When a round is wanted again.
+    fn deadline(&self, engine: &Engine, now: Instant) -> Option<Instant> {
+        match (engine.deadline(now), self.moderated.due()) {
+            (Some(engine), Some(event)) => Some(engine.min(event)),
+            (engine, event) => engine.or(event),
+        }
+    }
+
+    pub(crate) const fn moderated(&self) -> &Moderated {
+        &self.moderated
+    }
+
+    /// An event of a completion queue waits until `due`.
+    pub(crate) fn note_moderated(&self, due: Option<Instant>) {
+        if let Some(due) = due {
+            self.moderated.note(due);
+            self.progress.note_deadline(Some(due));
+        }
     }
 
     /// Sends acknowledgements that are held back.
@@ -347,26 +547,90 @@ impl Nic {
         }
     }
 
-    /// Adds all sockets to `waiter`.
-    pub(crate) fn watch(&self, waiter: &Waiter) -> io::Result<()> {
+    // ---- the sockets -------------------------------------------------------------------------
+
+    /// Looks whether the interface changed, and follows it, as the background thread does where there is
+    /// one. Takes the engine's lock.
+    pub fn follow_link(&self) {
+        let apply = |gids: &Arc<[GidEntry]>| {
+            let mut engine = self.engine();
+            if let Some(ports) = &mut engine.sockets {
+                ports.follow(gids, &self.taps);
+                self.note_sockets(ports);
+            }
+        };
+        self.link.follow(apply, |event| self.events.push(event));
+    }
+
+    /// Readable when [`Self::follow_link`] may have something to do.
+    pub(crate) fn link_fd(&self) -> BorrowedFd<'_> {
+        self.link.fd()
+    }
+
+    /// The sockets are now those of `ports`.
+    fn note_sockets(&self, ports: &Ports) {
+        *lock(&self.sockets) = ports.sockets();
+        self.sockets_changed();
+    }
+
+    /// There are other sockets to wait for than before.
+    pub(crate) fn sockets_changed(&self) {
+        match EventFd::new() {
+            Ok(fresh) => std::mem::replace(&mut *lock(&self.stale), Arc::new(fresh)).signal(),
+            // Without descriptors nobody else can open sockets either; who waits is not told.
+            Err(error) => log::warn!("cannot tell of changed sockets: {error}"),
+        }
+    }
+
+    /// The descriptors of all sockets.
+    pub(crate) fn socket_fds(&self) -> Vec<RawFd> {
+        let engine = self.engine();
+        let ports = engine
+            .ports()
+            .iter()
+            .filter_map(|port| port.socket.as_ref());
+        let groups = engine.groups.iter().map(|group| &group.socket);
+        ports
+            .chain(groups)
+            .map(|socket| socket.as_fd().as_raw_fd())
+            .collect()
+    }
+
+    /// Whether the sockets have changed since [`Self::watch`] returned `watched`.
+    pub(crate) fn is_stale(&self, watched: &Arc<EventFd>) -> bool {
+        !Arc::ptr_eq(watched, &lock(&self.stale))
+    }
+
+    /// Adds all sockets to `waiter`, and what it returns, which becomes readable when they change.
+    pub(crate) fn watch(&self, waiter: &Waiter) -> io::Result<Arc<EventFd>> {
+        let stale = Arc::clone(&lock(&self.stale));
         let engine = self.engine();
         for (token, port) in engine.ports().iter().enumerate() {
             if let Some(socket) = &port.socket {
-                waiter.add(&socket.as_fd(), token as u64, Interest::READ)?;
+                let added = waiter.add(&socket.as_fd(), token as u64, Interest::READ);
+                unless(added, libc::EEXIST)?;
             }
         }
-        Ok(())
+        for group in &engine.groups {
+            let added = waiter.add(&group.socket.as_fd(), u64::MAX, Interest::READ);
+            unless(added, libc::EEXIST)?;
+        }
+        waiter.add(&*stale, u64::MAX, Interest::READ)?;
+        Ok(stale)
     }
 
-    /// Takes all sockets out of `waiter`.
-    pub(crate) fn unwatch(&self, waiter: &Waiter) -> io::Result<()> {
+    /// Takes all sockets, and what [`Self::watch`] returned, out of `waiter`.
+    pub(crate) fn unwatch(&self, waiter: &Waiter, watched: &EventFd) -> io::Result<()> {
+        waiter.remove(watched)?;
         let engine = self.engine();
         let sockets = engine
             .ports()
             .iter()
             .filter_map(|port| port.socket.as_ref());
-        for socket in sockets {
-            waiter.remove(&socket.as_fd())?;
+        let groups = engine.groups.iter().map(|group| &group.socket);
+        for socket in sockets.chain(groups) {
+            // One that came since is not in it.
+            unless(waiter.remove(&socket.as_fd()), libc::ENOENT)?;
         }
         Ok(())
     }
@@ -383,10 +647,23 @@ impl Nic {
             for (port, interest) in [(before, Interest::READ), (blocked, Interest::READ_WRITE)] {
                 let socket = port.and_then(|port| engine.ports()[port].socket.as_ref());
                 if let (Some(port), Some(socket)) = (port, socket) {
-                    waiter.modify(&socket.as_fd(), port as u64, interest)?;
+                    let modified = waiter.modify(&socket.as_fd(), port as u64, interest);
+                    unless(modified, libc::ENOENT)?;
                 }
             }
         }
         Ok(blocked)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Success also if it failed with `errno`.
+fn unless(result: io::Result<()>, errno: i32) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(errno) => Ok(()),
+        result => result,
     }
 }

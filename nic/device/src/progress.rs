@@ -8,11 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use urxe_proto::Instant;
-use urxe_udp::{Interest, Waiter, Wakeup, set_timer_slack_ns};
+use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
+use crate::channel::EventFd;
 use crate::clock::now;
 use crate::nic::Nic;
 
+/// The token of news about the interface.
+const LINK: u64 = u64::MAX - 1;
 /// How long the thread sleeps before it looks whether the program still polls.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// The same while the program blocks in a completion channel; doubles up to the maximum.
@@ -90,6 +93,19 @@ impl Progress {
         }
     }
 
+    /// Whether the thread was ended.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the thread, which a child process does not have.
+    pub(crate) fn abandon(&self) {
+        // try_lock: a thread that held the lock is not there to release it.
+        if let Ok(mut thread) = self.thread.try_lock() {
+            std::mem::forget(thread.take());
+        }
+    }
+
     /// The program ran a round itself.
     pub(crate) fn note_round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +152,8 @@ struct Thread {
     /// The wakeup and, while the thread waits for packets, the sockets. Not while it sleeps: a socket that
     /// is in an epoll set costs every packet 200 ns, even if nobody waits (`urxe-udp`'s README).
     packets: Waiter,
-    watches_sockets: bool,
+    /// Set while the sockets are in it.
+    watched: Option<Arc<EventFd>>,
     /// The wakeup alone.
     nothing: Waiter,
     rounds_seen: u64,
@@ -151,9 +168,12 @@ impl Thread {
         let (packets, nothing) = (Waiter::new()?, Waiter::new()?);
         packets.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
         nothing.add(&nic.progress().wakeup.as_fd(), u64::MAX, Interest::READ)?;
+        for waiter in [&packets, &nothing] {
+            waiter.add(&nic.link_fd(), LINK, Interest::READ)?;
+        }
         Ok(Self {
             packets,
-            watches_sockets: false,
+            watched: None,
             nothing,
             rounds_seen: 0,
             look_again_ns: LOOK_AGAIN_NS,
@@ -176,8 +196,12 @@ impl Thread {
             return self.sleep(nic, is_blocked_in);
         }
         self.look_again_ns = LOOK_AGAIN_NS;
-        if !std::mem::replace(&mut self.watches_sockets, true) {
-            nic.watch(&self.packets)?;
+        if let Some(stale) = self.watched.take_if(|watched| nic.is_stale(watched)) {
+            nic.unwatch(&self.packets, &stale)?;
+            self.writable = None;
+        }
+        if self.watched.is_none() {
+            self.watched = Some(nic.watch(&self.packets)?);
         }
         let (received, deadline) = nic.run_waiting();
         if std::mem::take(&mut self.has_slept) && received > 0 && !is_asked {
@@ -188,8 +212,8 @@ impl Thread {
 
     fn sleep(&mut self, nic: &Nic, is_blocked_in: bool) -> io::Result<()> {
         let progress = nic.progress();
-        if std::mem::take(&mut self.watches_sockets) {
-            nic.unwatch(&self.packets)?;
+        if let Some(watched) = self.watched.take() {
+            nic.unwatch(&self.packets, &watched)?;
             self.writable = None;
         }
         self.look_again_ns = if is_blocked_in {
@@ -201,10 +225,15 @@ impl Thread {
         progress.wakeup.arm();
         let is_wanted =
             || progress.stop.load(Ordering::Relaxed) || progress.take_over.load(Ordering::Relaxed);
+        let mut link_changed = false;
         if !is_wanted() {
-            self.nothing.wait(Some(self.look_again_ns))?;
+            link_changed = is_of_link(self.nothing.wait(Some(self.look_again_ns))?);
         }
         progress.wakeup.disarm();
+        nic.run_idle_sockets();
+        if link_changed {
+            nic.follow_link();
+        }
         Ok(())
     }
 
@@ -220,13 +249,23 @@ impl Thread {
         // Between the round and here the program may have started a timer that nobody told us of.
         let is_stale = nic.earliest_deadline() < deadline.or(Some(Instant::from_nanos(u64::MAX)))
             && nic.earliest_deadline().is_some();
+        let mut link_changed = false;
         if !is_stale && !progress.stop.load(Ordering::Relaxed) {
-            self.packets.wait(deadline.map(|at| at.since(now())))?;
+            let timeout_ns = deadline.map(|at| at.since(now()));
+            link_changed = is_of_link(self.packets.wait(timeout_ns)?);
         }
         progress.wakeup.disarm();
         progress.wakes_at_ns.store(0, Ordering::Relaxed);
+        if link_changed {
+            nic.follow_link();
+        }
         Ok(())
     }
+}
+
+/// Whether the interface changed.
+fn is_of_link(events: &[Event]) -> bool {
+    events.iter().any(|event| event.token() == LINK)
 }
 
 /// The thread works for a few microseconds at a time, for a peer that waits, and has to do so beside a
@@ -270,7 +309,7 @@ fn ask_for_prompt_scheduling() {
 }
 
 /// Runs `work` with all signals blocked in the calling thread; threads made by it inherit that.
-fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are initialised by the calls before they are read.
     unsafe {
         let mut all = std::mem::zeroed();

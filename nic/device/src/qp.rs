@@ -3,35 +3,48 @@
 use std::sync::{Arc, MutexGuard};
 
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, PostError, QpState, QueuePair, RecvRequest, SendRequest,
+    AddressVector, AttrMask, Attributes, Capacity, PdId, PostError, QpConfig, QpState, QpType,
+    QueuePair, RecvRequest, SendRequest,
 };
-use urxe_udp::Destination;
-use urxe_wire::icrc::Flow;
-use urxe_wire::{Qpn, Transport};
+use urxe_wire::{Gid, Qpn};
 
 use crate::clock::now;
 use crate::cq::Cq;
 use crate::engine::{AckMode, Engine};
 use crate::error::Error;
-use crate::list::socket_address;
 use crate::memory::Pd;
 use crate::nic::Nic;
-use crate::port::udp_port;
-use crate::table::{LOCAL_BITS, Path, Slot};
+use crate::path::Path;
+use crate::srq::{Srq, Xrcd};
+use crate::table::{LOCAL_BITS, Receives, Slot};
 
 /// What a queue pair is made with.
 #[derive(Clone, Debug)]
 pub struct QpInit {
-    /// Its protection domain.
-    pub pd: Pd,
-    /// Where sends complete.
-    pub send_cq: Arc<Cq>,
-    /// Where receives complete.
-    pub recv_cq: Arc<Cq>,
-    /// Its transport service.
-    pub transport: Transport,
+    /// Its type.
+    pub qp_type: QpType,
+    /// Its protection domain. An XRC target has none.
+    pub pd: Option<Pd>,
+    /// Where sends complete. An XRC target has none.
+    pub send_cq: Option<Arc<Cq>>,
+    /// Where receives complete. XRC initiators and targets have none.
+    pub recv_cq: Option<Arc<Cq>>,
+    /// Where receives come from, if not from its own queue (RC, UC and UD).
+    pub srq: Option<Arc<Srq>>,
+    /// The domain of an XRC target.
+    pub xrcd: Option<Xrcd>,
     /// How much it holds.
     pub capacity: Capacity,
+}
+
+impl QpInit {
+    fn receives(&self) -> Receives {
+        match (&self.srq, self.xrcd) {
+            (Some(srq), _) => Receives::Shared(srq.number()),
+            (None, Some(xrcd)) => Receives::Named(xrcd),
+            (None, None) => Receives::Own,
+        }
+    }
 }
 
 /// A queue pair. Destroyed by [`Self::destroy`], or when dropped.
@@ -47,27 +60,49 @@ impl Nic {
     /// Makes a queue pair, in the state `Reset`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a capacity above the limits, [`Error::Unsupported`] for a transport that
-    /// this device does not have, [`Error::Exhausted`] when all numbers or ports are taken.
+    /// [`Error::Invalid`] for a capacity above the limits or objects that do not go with the type,
+    /// [`Error::Exhausted`] when all numbers or ports are taken.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp, Error> {
-        self.check_init(init)?;
+        check_objects(init)?;
+        self.check_capacity(&init.capacity)?;
         self.start()?;
         let mut engine = self.engine();
-        engine.memory.use_pd(init.pd)?;
         let slot = engine.sockets.as_ref().map_or(0, |sockets| sockets.slot);
         let local = engine.qps.fresh_local()?;
         let number = Qpn::new(u32::from(slot) << LOCAL_BITS | local);
+        log::debug!(
+            "{}: QP {} ({:?}) made",
+            self.info().name,
+            number.get(),
+            init.qp_type
+        );
+        engine.use_objects(init)?;
+        let config = QpConfig {
+            number,
+            pd: init.pd.map_or(NO_PD, Pd::id),
+            qp_type: init.qp_type,
+            capacity: init.capacity,
+            shares_receives: init.receives() != Receives::Own,
+            port_mtu: self.port().active_mtu,
+        };
+        let is_ud = init.qp_type == QpType::Ud;
         let index = engine.qps.insert(Box::new(Slot {
-            qp: QueuePair::new(number, init.pd.id(), init.transport, init.capacity),
-            send_cq: Arc::clone(&init.send_cq),
-            recv_cq: Arc::clone(&init.recv_cq),
+            qp: QueuePair::new(config),
+            send_cq: init.send_cq.clone(),
+            recv_cq: init.recv_cq.clone(),
+            receives: init.receives(),
             path: None,
+            datagrams: is_ud.then(Box::default),
             is_ready: false,
             is_sender: false,
             armed: None,
         }));
-        init.send_cq.add_user();
-        init.recv_cq.add_user();
+        if is_ud {
+            engine.count_datagram_user(1);
+        }
+        for cq in [&init.send_cq, &init.recv_cq].into_iter().flatten() {
+            cq.add_user();
+        }
         Ok(Qp {
             nic: Arc::clone(self),
             index,
@@ -76,11 +111,8 @@ impl Nic {
         })
     }
 
-    fn check_init(&self, init: &QpInit) -> Result<(), Error> {
-        if init.transport != Transport::Rc {
-            return Err(Error::Unsupported("queue pairs other than RC"));
-        }
-        let (limits, capacity) = (self.limits(), &init.capacity);
+    fn check_capacity(&self, capacity: &Capacity) -> Result<(), Error> {
+        let limits = self.limits();
         let checks = [
             ("send requests", capacity.send_requests, limits.max_qp_wr),
             ("receive requests", capacity.recv_requests, limits.max_qp_wr),
@@ -109,42 +141,86 @@ impl Nic {
     }
 
     /// Where a queue pair with these attributes sends to and hears from.
-    fn path(&self, engine: &Engine, attributes: &Attributes) -> Result<Path, Error> {
-        let port = usize::from(attributes.source_gid_index);
-        let count = self.gids().len();
-        let local = engine
-            .ports()
-            .get(port)
-            .ok_or_else(|| {
-                Error::Invalid(format!(
-                    "GID index {port}; this device has 0 to {}",
-                    count - 1
-                ))
-            })?
-            .socket
-            .as_ref()
-            .ok_or_else(|| Error::Invalid(format!("the address of GID index {port} is gone")))?
-            .local_address();
-        let peer = socket_address(
-            attributes.dest_gid,
-            self.info().ifindex,
-            udp_port(attributes.dest_qp),
-        );
-        let destination = Destination::new(peer);
-        let flow = Flow::new(local, destination.address()).ok_or_else(|| {
-            Error::Invalid(format!(
-                "{} cannot be reached from {}",
-                peer.ip(),
-                local.ip()
-            ))
-        })?;
-        Ok(Path {
-            port,
-            destination,
-            flow,
-            tos: attributes.traffic_class,
-            inbound: None,
-        })
+    fn path(engine: &Engine, attributes: &Attributes) -> Result<Path, Error> {
+        let sockets = engine.sockets.as_ref().ok_or(Error::Gone("the sockets"))?;
+        let address = AddressVector {
+            dest_gid: attributes.dest_gid,
+            source_gid_index: attributes.source_gid_index,
+            traffic_class: attributes.traffic_class,
+            hop_limit: attributes.hop_limit,
+            flow_label: attributes.flow_label,
+            service_level: attributes.service_level,
+        };
+        Path::new(sockets, &address, attributes.dest_qp)
+    }
+}
+
+/// The protection domain of a queue pair that has none: no region is in it.
+const NO_PD: PdId = PdId(0);
+
+/// Whether the objects are those that the type of queue pair needs.
+fn check_objects(init: &QpInit) -> Result<(), Error> {
+    let qp_type = init.qp_type;
+    let is_target = qp_type == QpType::XrcTarget;
+    let wrong = [
+        ("a protection domain", init.pd.is_some(), !is_target),
+        ("a CQ for sends", init.send_cq.is_some(), qp_type.sends()),
+        (
+            "a CQ for receives",
+            init.recv_cq.is_some(),
+            qp_type.receives(),
+        ),
+        ("an XRC domain", init.xrcd.is_some(), is_target),
+    ]
+    .into_iter()
+    .find(|(_, has, needs)| has != needs);
+    if let Some((what, _, needs)) = wrong {
+        let verb = if needs { "needs" } else { "cannot have" };
+        return Err(Error::Invalid(format!(
+            "a queue pair of type {qp_type:?} {verb} {what}"
+        )));
+    }
+    if init.srq.is_some() && !qp_type.receives() {
+        return Err(Error::Invalid(format!(
+            "a queue pair of type {qp_type:?} cannot have a shared receive queue of its own"
+        )));
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Counts a queue pair with the objects that it uses.
+    fn use_objects(&mut self, init: &QpInit) -> Result<(), Error> {
+        if let Some(pd) = init.pd {
+            self.memory.use_pd(pd)?;
+        }
+        let used = match init.receives() {
+            Receives::Own => Ok(()),
+            Receives::Shared(number) => self.srqs.use_queue(number),
+            Receives::Named(xrcd) => self.srqs.use_domain(xrcd),
+        };
+        if let (Err(_), Some(pd)) = (&used, init.pd) {
+            self.memory.release_pd(pd.id());
+        }
+        used
+    }
+
+    fn release_objects(&mut self, init: &QpInit) {
+        if let Some(pd) = init.pd {
+            self.memory.release_pd(pd.id());
+        }
+        match init.receives() {
+            Receives::Own => {}
+            Receives::Shared(number) => self.srqs.release_queue(number),
+            Receives::Named(xrcd) => self.srqs.release_domain(xrcd),
+        }
+    }
+
+    /// A datagram queue pair, which hears on all addresses, comes (1) or goes (-1).
+    fn count_datagram_user(&mut self, change: i32) {
+        if let Some(sockets) = &mut self.sockets {
+            sockets.count_datagram_user(change);
+        }
     }
 }
 
@@ -180,16 +256,33 @@ impl Qp {
             if !mask.contains(AttrMask::DEST_QPN) {
                 merged.dest_qp = self.slot(&mut engine)?.qp.attributes().dest_qp;
             }
-            Some(self.nic.path(&engine, &merged)?)
+            Some(Nic::path(&engine, &merged)?)
         } else {
             None
         };
+        let ends = matches!(wanted.state, QpState::Error | QpState::Reset);
+        if mask.contains(AttrMask::STATE) && ends && self.slot(&mut engine).is_ok() {
+            // What was executed has to be acknowledged as long as the queue pair can: a program that ends
+            // a connection has seen the peer's last message, and the peer must learn that it has.
+            engine.mark_ready(self.index);
+            engine.transmit(now(), AckMode::Flush);
+        }
         let slot = self.slot(&mut engine)?;
+        let before = slot.qp.state();
         slot.qp.modify(wanted, mask)?;
+        log::debug!(
+            "QP {}: {before:?} to {:?}",
+            self.number.get(),
+            slot.qp.state()
+        );
         let is_reset = slot.qp.state() == QpState::Reset;
         if is_reset {
-            slot.send_cq.forget_qp(self.number);
-            slot.recv_cq.forget_qp(self.number);
+            for cq in [&self.init.send_cq, &self.init.recv_cq]
+                .into_iter()
+                .flatten()
+            {
+                cq.forget_qp(self.number);
+            }
         }
         if is_reset || path.is_some() {
             self.set_path(&mut engine, path)?;
@@ -250,6 +343,7 @@ impl Qp {
         SendPoster {
             qp: self,
             engine: self.nic.engine(),
+            found_full: false,
         }
     }
 
@@ -268,20 +362,57 @@ impl Qp {
         Ok(())
     }
 
+    /// Attaches it to a multicast group, whose datagrams with its Q_Key it then receives, too.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is no datagram queue pair or `gid` no group; what the operating system says.
+    pub fn attach_multicast(&self, gid: Gid) -> Result<(), Error> {
+        self.check_datagrams()?;
+        self.nic.attach(self.number, gid)
+    }
+
+    /// Detaches it from a multicast group.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is not attached.
+    pub fn detach_multicast(&self, gid: Gid) -> Result<(), Error> {
+        self.check_datagrams()?;
+        self.nic.detach(self.number, gid)
+    }
+
+    fn check_datagrams(&self) -> Result<(), Error> {
+        if self.init.qp_type == QpType::Ud {
+            Ok(())
+        } else {
+            Err(Error::Invalid(
+                "only datagram queue pairs (UD) can be in multicast groups".into(),
+            ))
+        }
+    }
+
     /// Ends it: what it owes its peer is sent, its completions are forgotten.
     pub fn destroy(&self) {
         let mut engine = self.nic.engine();
         if self.slot(&mut engine).is_err() {
             return;
         }
+        log::debug!("QP {} destroyed", self.number.get());
         engine.mark_ready(self.index);
         engine.transmit(now(), AckMode::Flush);
         engine.discard_outgoing();
         let _ = self.set_path(&mut engine, None);
         engine.remove(self.index);
-        engine.memory.release_pd(self.init.pd.id());
+        engine.memory.forget_qp(self.number);
+        if self.init.qp_type == QpType::Ud {
+            engine.count_datagram_user(-1);
+            engine.detach_from_all(self.number);
+        }
+        engine.release_objects(&self.init);
         engine.events.forget_qp(self.number);
-        for cq in [&self.init.send_cq, &self.init.recv_cq] {
+        for cq in [&self.init.send_cq, &self.init.recv_cq]
+            .into_iter()
+            .flatten()
+        {
             cq.forget_qp(self.number);
             cq.remove_user();
         }
@@ -321,6 +452,7 @@ impl Drop for Qp {
 pub struct SendPoster<'a> {
     qp: &'a Qp,
     engine: MutexGuard<'a, Engine>,
+    found_full: bool,
 }
 
 impl SendPoster<'_> {
@@ -329,15 +461,24 @@ impl SendPoster<'_> {
     /// # Errors
     /// Why it was not taken; earlier ones stand.
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        match self.qp.slot(&mut self.engine) {
+        let posted = match self.qp.slot(&mut self.engine) {
             Ok(slot) => slot.qp.post_send(request),
             Err(_) => Err(PostError::State(QpState::Reset)),
+        };
+        if posted == Err(PostError::Full) {
+            self.found_full = true;
         }
+        posted
     }
 }
 
 impl Drop for SendPoster<'_> {
     fn drop(&mut self) {
         self.qp.settle(&mut self.engine);
+        if self.found_full {
+            // The program will try again until there is room, perhaps from many threads, which then leave
+            // the lock to nobody who would take in the acknowledgements that make room.
+            self.engine.run(now());
+        }
     }
 }

@@ -3,15 +3,32 @@
 use std::net::SocketAddr;
 
 use urxe_proto::Instant;
-use urxe_udp::RecvBuffer;
-use urxe_wire::icrc::Flow;
-use urxe_wire::{Opcode, Packet};
+use urxe_udp::{RecvBuffer, RecvMeta};
+use urxe_wire::{Opcode, Packet, Qpn};
 
 use crate::engine::Engine;
-use crate::table::Path;
+use crate::port::Ports;
+use crate::table::Receives;
 
 /// Batches read from one socket before the others get their turn.
-const BATCHES_PER_TURN: usize = 8;
+pub(crate) const BATCHES_PER_TURN: usize = 8;
+
+/// Where a datagram came from, and to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Index of the socket.
+    pub(crate) port: usize,
+    /// The address that it was sent to.
+    pub(crate) local: SocketAddr,
+    pub(crate) source: SocketAddr,
+    pub(crate) tos: u8,
+    /// The IPv4 ID that it probably has.
+    pub(crate) ip_id: u16,
+}
+
+/// The ECN field of the type of service, and its value where a queue was too long (RFC 3168, 5).
+const ECN_MASK: u8 = 0b11;
+const ECN_CONGESTION_EXPERIENCED: u8 = 0b11;
 
 impl Engine {
     /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are looked
@@ -23,13 +40,37 @@ impl Engine {
         let Some(mut buffer) = self.buffer.take() else {
             return 0;
         };
+        if let Some(sockets) = &mut self.sockets {
+            sockets.begin_round();
+        }
         for port in 0..self.ports().len() {
-            if all || self.ports()[port].users > 0 {
-                count += self.receive_from(port, &mut buffer, now);
+            let is_due = |sockets: &Ports| all || sockets.is_due(port);
+            if self.sockets.as_ref().is_some_and(is_due) {
+                let received = self.receive_from(port, &mut buffer, now);
+                if let Some(sockets) = self.sockets.as_mut().filter(|_| received > 0) {
+                    sockets.note_heard(port);
+                }
+                count += received;
             }
+        }
+        if !self.groups.is_empty() {
+            count += self.receive_multicast(&mut buffer);
         }
         self.buffer = Some(buffer);
         count
+    }
+
+    /// Takes in what came to sockets that no queue pair uses.
+    pub(crate) fn receive_idle(&mut self, now: Instant) {
+        let Some(mut buffer) = self.buffer.take() else {
+            return;
+        };
+        for port in 0..self.ports().len() {
+            if self.ports()[port].users == 0 {
+                self.receive_from(port, &mut buffer, now);
+            }
+        }
+        self.buffer = Some(buffer);
     }
 
     fn receive_from(&mut self, port: usize, buffer: &mut RecvBuffer, now: Instant) -> usize {
@@ -47,28 +88,35 @@ impl Engine {
                     break;
                 }
             };
-            self.stats.rx_batches += 1;
-            for (index, segment) in buffer.segments(&meta).enumerate() {
+            self.count_batch(&meta);
+            let mut origin = Origin {
+                port,
+                local,
+                source: meta.source,
+                tos: meta.tos,
+                ip_id: 0,
+            };
+            for segment in buffer.segments(&meta) {
                 count += 1;
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += segment.len() as u64;
+                self.handle_datagram(now, &origin, segment);
                 // A batch that nobody cut apart has the IPv4 IDs 0, 1, 2, ... that its sender assumed.
-                let id = u16::try_from(index).unwrap_or(0);
-                self.handle_datagram(now, port, local, meta.source, id, segment);
+                origin.ip_id = origin.ip_id.wrapping_add(1);
             }
         }
         count
     }
 
-    fn handle_datagram(
-        &mut self,
-        now: Instant,
-        port: usize,
-        local: SocketAddr,
-        source: SocketAddr,
-        ip_id: u16,
-        datagram: &[u8],
-    ) {
+    /// Counts what was received with one system call.
+    pub(crate) fn count_batch(&mut self, meta: &RecvMeta) {
+        self.stats.rx_batches += 1;
+        if meta.tos & ECN_MASK == ECN_CONGESTION_EXPERIENCED {
+            self.stats.rx_ecn_marked += meta.segments() as u64;
+        }
+    }
+
+    fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) {
         let Ok(packet) = Packet::parse(datagram) else {
             self.stats.rx_malformed += 1;
             return;
@@ -78,7 +126,14 @@ impl Engine {
             return;
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
-            self.stats.rx_unknown_qp += 1;
+            if self.answer_ping(origin, &packet, datagram) {
+                return;
+            }
+            if packet.header.bth.dest_qp == Qpn::GSI {
+                crate::cm::receive(self.link, origin, datagram, &packet);
+            } else {
+                self.stats.rx_unknown_qp += 1;
+            }
             return;
         };
         let Some(slot) = self.qps.get_mut(index) else {
@@ -87,39 +142,22 @@ impl Engine {
         let Some(path) = slot
             .path
             .as_mut()
-            .filter(|path| path.is_from_peer(port, source))
+            .filter(|path| path.is_from_peer(origin.port, origin.source))
         else {
-            self.stats.rx_wrong_source += 1;
+            self.handle_unconnected(index, &packet, origin, datagram);
             return;
         };
-        if !path
-            .inbound_flow(source, local)
-            .is_some_and(|f| f.verify(datagram, ip_id).is_good())
-        {
+        if !path.verify(origin, datagram) {
             self.stats.rx_icrc_errors += 1;
             return;
         }
-        slot.qp.handle_packet(now, &packet, &mut self.memory);
+        if slot.receives == Receives::Own {
+            slot.qp.handle_packet(now, &packet, None, &mut self.memory);
+        } else {
+            self.srqs
+                .handle_packet(slot, now, &packet, &mut self.memory, &self.events);
+        }
         slot.deliver(&self.events);
         self.mark_ready(index);
-    }
-}
-
-impl Path {
-    /// Whether a packet that came to `port` from `source` comes from the queue pair's peer. The UDP
-    /// source port does not count: Linux rxe and hardware choose it freely.
-    fn is_from_peer(&self, port: usize, source: SocketAddr) -> bool {
-        self.port == port && self.destination.address().ip() == source.ip()
-    }
-
-    fn inbound_flow(&mut self, source: SocketAddr, local: SocketAddr) -> Option<&Flow> {
-        if self
-            .inbound
-            .as_ref()
-            .is_none_or(|(known, _)| *known != source)
-        {
-            self.inbound = Flow::new(source, local).map(|flow| (source, flow));
-        }
-        self.inbound.as_ref().map(|(_, flow)| flow)
     }
 }

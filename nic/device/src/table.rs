@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use urxe_proto::{Instant, QueuePair};
-use urxe_udp::Destination;
-use urxe_wire::Qpn;
-use urxe_wire::icrc::Flow;
+use urxe_wire::{Qpn, Srqn};
 
 use crate::cq::Cq;
+use crate::datagram::DatagramPaths;
 use crate::error::Error;
 use crate::events::{AsyncEventKind, EventQueue};
+use crate::path::Path;
+use crate::srq::Xrcd;
 
 /// Bits of a queue pair number that count within a process; the others are its slot.
 pub(crate) const LOCAL_BITS: u32 = 14;
@@ -18,26 +19,18 @@ const LOCAL_COUNT: usize = 1 << LOCAL_BITS;
 const FIRST_LOCAL: u32 = 2;
 const NONE: u16 = u16::MAX;
 
-/// Where a connected queue pair sends to and hears from.
-#[derive(Clone, Debug)]
-pub(crate) struct Path {
-    /// Index of the socket.
-    pub(crate) port: usize,
-    pub(crate) destination: Destination,
-    /// Flow of what is sent.
-    pub(crate) flow: Flow,
-    pub(crate) tos: u8,
-    /// Flow of what arrives, for the source address it last came from.
-    pub(crate) inbound: Option<(std::net::SocketAddr, Flow)>,
-}
-
 /// A queue pair and what the engine knows of it.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) qp: QueuePair,
-    pub(crate) send_cq: Arc<Cq>,
-    pub(crate) recv_cq: Arc<Cq>,
+    pub(crate) send_cq: Option<Arc<Cq>>,
+    /// Of an XRC target, that of the shared receive queue that gave the last receive.
+    pub(crate) recv_cq: Option<Arc<Cq>>,
+    pub(crate) receives: Receives,
+    /// Of a connected queue pair.
     pub(crate) path: Option<Path>,
+    /// Of a datagram queue pair.
+    pub(crate) datagrams: Option<Box<DatagramPaths>>,
     /// It stands in the engine's list of queue pairs that may have something to send.
     pub(crate) is_ready: bool,
     /// It counts among the engine's senders.
@@ -46,16 +39,33 @@ pub(crate) struct Slot {
     pub(crate) armed: Option<Instant>,
 }
 
+/// Where a queue pair's receives come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receives {
+    /// They are its own.
+    Own,
+    /// A shared receive queue.
+    Shared(Srqn),
+    /// The shared receive queue of this domain that a packet names (XRC target).
+    Named(Xrcd),
+}
+
 impl Slot {
     /// Hands completions and events over to whom they belong.
     pub(crate) fn deliver(&mut self, events: &EventQueue) {
         while let Some(completion) = self.qp.poll_completion() {
-            match completion.side() {
-                urxe_proto::QueueSide::Send => self.send_cq.push(completion),
-                urxe_proto::QueueSide::Recv => self.recv_cq.push(completion),
+            let cq = match completion.side() {
+                urxe_proto::QueueSide::Send => &self.send_cq,
+                urxe_proto::QueueSide::Recv => &self.recv_cq,
+            };
+            if let Some(cq) = cq
+                && cq.push(completion).is_err()
+            {
+                self.qp.handle_cq_overrun();
             }
         }
         while let Some(event) = self.qp.poll_event() {
+            log::debug!("QP {}: {event:?}", self.qp.number().get());
             events.push(AsyncEventKind::Qp(self.qp.number(), event));
         }
     }
@@ -126,6 +136,11 @@ impl QpTable {
 
     pub(crate) fn get(&self, index: u16) -> Option<&Slot> {
         self.slots.get(usize::from(index))?.as_deref()
+    }
+
+    /// All queue pairs.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().flatten().map(Box::as_ref)
     }
 
     /// The index of the queue pair with this number.

@@ -7,12 +7,12 @@
 use urxe_proto::{LocalAccess, Payload, PdId, RemoteAccess, RemoteRange, Sge, Transmit};
 use urxe_udp::{MAX_TRANSMIT_BYTES, Piece, SendError, Socket, Transmit as UdpTransmit};
 use urxe_wire::icrc::Icrc;
-use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, pad_len};
+use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, Transport, pad_len};
 
 use crate::memory::{MemoryTable, take};
 use crate::nic::DeviceStats;
+use crate::path::Path;
 use crate::port::Port;
-use crate::table::Path;
 
 /// Payloads up to this many bytes are copied: an iovec costs the kernel 50 ns (`urxe-udp`'s README),
 /// and the bytes are read for the ICRC anyway.
@@ -96,6 +96,13 @@ impl Outgoing {
             .filter(|_| batch.is_blocked)
             .map(|path| path.port)
     }
+}
+
+/// Whether the request that the packet belongs to completes only when the peer has it. The others complete as
+/// soon as they are handed over, and the program may change its memory then.
+fn is_acknowledged(transmit: &Transmit<'_>) -> bool {
+    let transport = transmit.header.bth.opcode.transport();
+    matches!(transport, Some(Transport::Rc | Transport::Xrc))
 }
 
 /// A batch under construction, or waiting for the socket.
@@ -230,7 +237,9 @@ impl Batch {
                 self.cover(len, icrc);
                 Some(())
             }
-            Payload::Local { sges, offset, .. } if len <= COPY_MAX => {
+            Payload::Local { sges, offset, .. }
+                if len <= COPY_MAX || !is_acknowledged(transmit) =>
+            {
                 let out = &mut self.arena[self.used..self.used + len];
                 urxe_proto::gather(memory, pd, sges, offset, out).ok()?;
                 self.cover(len, icrc);
@@ -238,6 +247,7 @@ impl Batch {
             }
             Payload::Local { sges, offset, len } => self.refer(sges, offset, len, pd, memory, icrc),
             Payload::Remote {
+                via,
                 rkey,
                 va,
                 len: range_len,
@@ -249,7 +259,7 @@ impl Batch {
                     va,
                     len: range_len,
                 };
-                let from = memory.remote(pd, range, RemoteAccess::Read).ok()?;
+                let from = memory.remote(via, range, RemoteAccess::Read).ok()?;
                 // SAFETY: the range lies in a region that the program registered.
                 unsafe { take(from, &mut self.arena[self.used..self.used + len]) };
                 self.cover(len, icrc);

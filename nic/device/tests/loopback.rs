@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use urxe_device::{
     Access, AttrMask, Attributes, Capacity, Completion, CompletionKind, Cq, DeviceInfo, Immediate,
-    Mtu, Nic, Pd, Psn, Qp, QpInit, QpState, RecvRequest, SendData, SendOp, SendRequest, Sge,
-    Transport, WcStatus,
+    Mtu, Nic, Pd, Psn, Qp, QpInit, QpState, QpType, RecvRequest, SendData, SendOp, SendRequest,
+    SendTarget, Sge, WcStatus,
 };
 
 const CAPACITY: Capacity = Capacity {
@@ -41,10 +41,12 @@ impl End {
         let pd = nic.alloc_pd();
         let cq = nic.create_cq(256, None, 7).unwrap();
         let init = QpInit {
-            pd,
-            send_cq: Arc::clone(&cq),
-            recv_cq: Arc::clone(&cq),
-            transport: Transport::Rc,
+            qp_type: QpType::Rc,
+            pd: Some(pd),
+            send_cq: Some(Arc::clone(&cq)),
+            recv_cq: Some(Arc::clone(&cq)),
+            srq: None,
+            xrcd: None,
             capacity: CAPACITY,
         };
         let qp = nic.create_qp(&init).unwrap();
@@ -137,6 +139,7 @@ impl End {
             signaled: true,
             solicited: false,
             fence: false,
+            target: SendTarget::Connection,
         };
         self.qp.poster().post(&request).unwrap();
     }
@@ -316,7 +319,7 @@ fn a_blocked_reader_of_the_channel_is_woken() {
     let channel = b.nic.create_channel().unwrap();
     let cq = b.nic.create_cq(16, Some(Arc::clone(&channel)), 42).unwrap();
     let init = QpInit {
-        recv_cq: Arc::clone(&cq),
+        recv_cq: Some(Arc::clone(&cq)),
         ..b.qp.init().clone()
     };
     let b = End {

@@ -1,12 +1,14 @@
 //! Opening and closing a device: a full `verbs_context`, one NIC behind each.
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Once};
 
+use parking_lot::Mutex;
 use urxe_device::Nic;
 
 use crate::abi::*;
 use crate::errno::Outcome;
 use crate::handle::{Handle, Users};
-use crate::{convert, device, events, operations};
+use crate::{convert, device, events, files, operations, xrc};
 
 /// What stands behind a context.
 pub(crate) struct ContextState {
@@ -16,6 +18,10 @@ pub(crate) struct ContextState {
     pub(crate) events: events::Registry,
     /// Protection domains, queues and channels that were not destroyed.
     pub(crate) users: Users,
+    /// What programs take for the kernel's device.
+    _descriptor: OwnedFd,
+    /// XRC domains that were opened with a file.
+    pub(crate) xrc_domains: Mutex<Vec<xrc::Opened>>,
 }
 
 type Context = Handle<verbs_context, ContextState>;
@@ -37,7 +43,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
     // SAFETY: by the caller's promise.
     let info = unsafe { device::info(device) };
     let nic = Nic::open(&info).map_err(|error| {
-        log::warn!("cannot open {}: {error}", info.name);
+        log::error!("cannot open {}: {error}", info.name);
         convert::errno(&error)
     })?;
     flush_at_exit();
@@ -48,13 +54,16 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
     operations::fill(&mut vctx);
     vctx.context.device = device;
     vctx.context.abi_compat = ABI_IS_EXTENDED;
-    vctx.context.cmd_fd = -1;
+    let descriptor = files::open_device()?;
+    vctx.context.cmd_fd = descriptor.as_raw_fd();
     vctx.context.async_fd = nic.event_fd();
     vctx.context.num_comp_vectors = 1;
     let state = ContextState {
         nic,
         events: events::Registry::default(),
         users: Users::default(),
+        _descriptor: descriptor,
+        xrc_domains: Mutex::default(),
     };
     let vctx = Context::give(vctx, state);
     // SAFETY: just made.
@@ -63,7 +72,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
 
 /// Lets the devices send what they owe their peers when the program returns or calls exit: a peer must
 /// not take the last acknowledgement for lost because this end was quick to leave.
-fn flush_at_exit() {
+pub(crate) fn flush_at_exit() {
     extern "C" fn flush() {
         urxe_device::at_exit();
     }
@@ -90,6 +99,10 @@ pub(crate) unsafe fn close(context: *mut ibv_context) -> Outcome<std::ffi::c_int
         return Ok(0);
     }
     // SAFETY: by the caller's promise, and no object refers to it.
-    drop(unsafe { Context::take_back(verbs_context_of(context)) });
+    unsafe {
+        // The background thread would keep the device, and its ports, until the next packet.
+        state(context).nic.close();
+        drop(Context::take_back(verbs_context_of(context)));
+    }
     Ok(0)
 }

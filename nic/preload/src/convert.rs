@@ -2,8 +2,8 @@
 use std::ffi::c_int;
 
 use urxe_device::{
-    Access, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid, Mtu, PostError,
-    Psn, QpEvent, QpState, Qpn, Sge, WcStatus,
+    Access, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid,
+    Mtu, PostError, Psn, QpEvent, QpState, Qpn, Sge, WcStatus,
 };
 
 use crate::abi::*;
@@ -74,6 +74,7 @@ pub(crate) fn status(status: WcStatus) -> ibv_wc_status {
         WcStatus::LocalQpOperation => IBV_WC_LOC_QP_OP_ERR,
         WcStatus::LocalProtection => IBV_WC_LOC_PROT_ERR,
         WcStatus::WrFlush => IBV_WC_WR_FLUSH_ERR,
+        WcStatus::MwBind => IBV_WC_MW_BIND_ERR,
         WcStatus::BadResponse => IBV_WC_BAD_RESP_ERR,
         WcStatus::LocalAccess => IBV_WC_LOC_ACCESS_ERR,
         WcStatus::RemoteInvalidRequest => IBV_WC_REM_INV_REQ_ERR,
@@ -91,10 +92,16 @@ fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
         CompletionKind::Read => IBV_WC_RDMA_READ,
         CompletionKind::CompareSwap => IBV_WC_COMP_SWAP,
         CompletionKind::FetchAdd => IBV_WC_FETCH_ADD,
+        CompletionKind::LocalInvalidate => IBV_WC_LOCAL_INV,
+        CompletionKind::BindWindow => IBV_WC_BIND_MW,
         CompletionKind::Recv => IBV_WC_RECV,
         CompletionKind::RecvWriteImm => IBV_WC_RECV_RDMA_WITH_IMM,
     }
 }
+
+/// What the service level of a received datagram tells: RoCE v2 over IPv6 or IPv4 (0 would be RoCE v1).
+const SL_IPV6: u8 = 1;
+const SL_IPV4: u8 = 2;
 
 /// A completion as `ibv_poll_cq` returns it.
 pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
@@ -113,6 +120,13 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         wc.__bindgen_anon_1.invalidated_rkey = rkey;
         wc.wc_flags |= IBV_WC_WITH_INV;
     }
+    if let Some(source) = completion.source_qp {
+        wc.src_qp = source.get();
+        // There is no service level in RoCE. Hardware tells here which header came before the datagram, and
+        // UCX goes by it.
+        wc.sl = if completion.is_ipv4 { SL_IPV4 } else { SL_IPV6 };
+        wc.wc_flags |= IBV_WC_GRH;
+    }
     wc
 }
 
@@ -124,8 +138,12 @@ pub(crate) fn qp_event(event: QpEvent) -> ibv_event_type {
         QpEvent::RequestError => IBV_EVENT_QP_REQ_ERR,
         QpEvent::AccessError => IBV_EVENT_QP_ACCESS_ERR,
         QpEvent::Fatal => IBV_EVENT_QP_FATAL,
+        QpEvent::LastWqeReached => IBV_EVENT_QP_LAST_WQE_REACHED,
     }
 }
+
+/// Bytes of a scatter/gather element.
+const SGE_BYTES: u32 = size_of::<ibv_sge>() as u32;
 
 pub(crate) fn capacity(cap: &ibv_qp_cap) -> Capacity {
     Capacity {
@@ -133,7 +151,11 @@ pub(crate) fn capacity(cap: &ibv_qp_cap) -> Capacity {
         recv_requests: cap.max_recv_wr,
         send_sges: cap.max_send_sge,
         recv_sges: cap.max_recv_sge,
-        inline_bytes: cap.max_inline_data,
+        // As much as the scatter/gather elements of a request take: providers round up so, and programs
+        // send a few bytes inline that they never asked for (rdma_xclient).
+        inline_bytes: cap
+            .max_inline_data
+            .max(cap.max_send_sge.saturating_mul(SGE_BYTES)),
     }
 }
 
@@ -214,11 +236,23 @@ pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask) -> Outcome<Attribut
     Ok(to)
 }
 
-/// Takes the peer's address, which RoCE has in the GRH and nowhere else.
+/// Takes the peer's address.
 fn put_address(to: &mut Attributes, address: &ibv_ah_attr) -> Outcome<()> {
+    let address = address_vector(address)?;
+    to.dest_gid = address.dest_gid;
+    to.source_gid_index = address.source_gid_index;
+    to.traffic_class = address.traffic_class;
+    to.hop_limit = address.hop_limit;
+    to.flow_label = address.flow_label;
+    to.service_level = address.service_level;
+    Ok(())
+}
+
+/// An address, which RoCE has in the GRH and nowhere else.
+pub(crate) fn address_vector(address: &ibv_ah_attr) -> Outcome<AddressVector> {
     if address.is_global == 0 {
         log::info!(
-            "the program connects a queue pair without a GID; RoCE needs one \
+            "the program names a peer without a GID; RoCE needs one \
              (option -g of the pingpong programs, -x of perftest)"
         );
         return Err(Errno::INVAL);
@@ -226,14 +260,15 @@ fn put_address(to: &mut Attributes, address: &ibv_ah_attr) -> Outcome<()> {
     if address.port_num != crate::query::PORT {
         return Err(Errno::INVAL);
     }
-    // SAFETY: both members of the union are 16 bytes of any value.
-    to.dest_gid = Gid(unsafe { address.grh.dgid.raw });
-    to.source_gid_index = address.grh.sgid_index;
-    to.traffic_class = address.grh.traffic_class;
-    to.hop_limit = address.grh.hop_limit;
-    to.flow_label = address.grh.flow_label;
-    to.service_level = address.sl;
-    Ok(())
+    Ok(AddressVector {
+        // SAFETY: both members of the union are 16 bytes of any value.
+        dest_gid: Gid(unsafe { address.grh.dgid.raw }),
+        source_gid_index: address.grh.sgid_index,
+        traffic_class: address.grh.traffic_class,
+        hop_limit: address.grh.hop_limit,
+        flow_label: address.grh.flow_label,
+        service_level: address.sl,
+    })
 }
 
 /// All attributes, as `ibv_query_qp` returns them.

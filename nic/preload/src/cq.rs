@@ -2,14 +2,15 @@
 //! by `ibv_create_cq` or by `ibv_create_cq_ex`.
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use urxe_device::Cq;
+use urxe_device::{Cq, Moderation};
 
 use crate::abi::*;
 use crate::channel::{self, ChannelState, Unacknowledged};
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
-use crate::{context, convert, cq_ex};
+use crate::{context, convert, cq_ex, pd};
 
 /// What stands behind a completion queue.
 pub(crate) struct CqState {
@@ -21,6 +22,8 @@ pub(crate) struct CqState {
     pub(crate) users: Users,
     /// Names the queue in events.
     cookie: u64,
+    /// The parent domain it was created in, or null.
+    pub(crate) parent: AtomicPtr<ibv_pd>,
     /// Where `ibv_start_poll` is.
     pub(crate) cursor: cq_ex::Cursor,
 }
@@ -98,6 +101,7 @@ pub(crate) unsafe fn new(
         async_events: Unacknowledged::default(),
         users: Users::default(),
         cookie,
+        parent: AtomicPtr::default(),
         cursor: cq_ex::Cursor::default(),
     };
     owner.users.add();
@@ -126,6 +130,28 @@ pub(crate) unsafe fn resize(cq: *mut ibv_cq, cqe: c_int) -> Outcome<()> {
     Ok(())
 }
 
+/// `ibv_modify_cq`: when events are raised.
+///
+/// # Safety
+/// `cq` is ours and live, `attr` is null or readable.
+pub(crate) unsafe fn modify(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> Outcome<()> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let (state, attr) = unsafe { (state(cq), &*attr) };
+    if attr.attr_mask & !IBV_CQ_ATTR_MODERATE != 0 {
+        return Err(Errno::INVAL);
+    }
+    if attr.attr_mask & IBV_CQ_ATTR_MODERATE != 0 {
+        state.cq.moderate(Moderation {
+            count: attr.moderate.cq_count,
+            period_ns: u64::from(attr.moderate.cq_period) * 1000,
+        });
+    }
+    Ok(())
+}
+
 /// `ibv_destroy_cq`: waits for the program to acknowledge the events it got.
 ///
 /// # Safety
@@ -142,6 +168,10 @@ pub(crate) unsafe fn destroy(cq: *mut ibv_cq) -> Outcome<()> {
         owner.events.forget_cq(state.cookie);
         state.events.wait_for_none();
         state.async_events.wait_for_none();
+        let parent = state.parent.load(Ordering::Relaxed);
+        if !parent.is_null() {
+            pd::state(parent).users.remove();
+        }
         owner.users.remove();
         drop(CqHandle::take_back(cq.cast()));
     }

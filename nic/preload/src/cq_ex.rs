@@ -1,27 +1,40 @@
 //! The extended completion queue: start, next, end, and a reader for each field.
 use std::ffi::{c_int, c_uint};
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use parking_lot::{Mutex, MutexGuard};
+use urxe_device::Cq;
 
 use crate::abi::*;
 use crate::cq::new;
 use crate::errno::{Errno, Outcome};
 use crate::unsupported::refuse;
-use crate::{convert, cq};
+use crate::{convert, cq, pd};
 
 /// The completion that the readers show. One is taken at a time, so that a program may mix both ways
 /// of polling a queue.
 #[derive(Default)]
-pub(crate) struct Cursor(Mutex<ibv_wc>);
+pub(crate) struct Cursor(Mutex<Shown>);
+
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    wc: ibv_wc,
+    /// When it came, by the device's clock.
+    stamp_ns: u64,
+}
 
 impl Cursor {
-    fn lock(&self) -> MutexGuard<'_, ibv_wc> {
+    fn lock(&self) -> MutexGuard<'_, Shown> {
         self.0.lock()
     }
 }
 
-/// The fields that every completion has; others (timestamps, VLANs, flow tags) are refused.
-const FIELDS: u64 = IBV_WC_STANDARD_FLAGS as u64;
+const TIMESTAMPS: u64 =
+    (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
+
+/// The fields that a completion may have; others (VLANs, flow tags) are refused.
+const FIELDS: u64 = IBV_WC_STANDARD_FLAGS as u64 | TIMESTAMPS;
 
 /// `ibv_create_cq_ex`.
 ///
@@ -37,10 +50,19 @@ pub(crate) unsafe fn create(
     // SAFETY: by the caller's promise.
     let attr = unsafe { &*attr };
     if attr.wc_flags & !FIELDS != 0 {
-        return refuse("completion timestamps, VLANs or flow tags");
+        return refuse("completions with VLANs, flow tags or tag matching");
     }
-    if attr.comp_mask & !IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 {
-        return refuse("a completion queue in a parent domain");
+    if attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
+        return Err(Errno::INVAL);
+    }
+    let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+        attr.parent_domain
+    } else {
+        std::ptr::null_mut()
+    };
+    // SAFETY: by the caller's promise; it is ours if its context is.
+    if !parent.is_null() && unsafe { (*parent).context != context || !pd::is_parent(parent) } {
+        return Err(Errno::INVAL);
     }
     let known = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && attr.flags & !known != 0 {
@@ -57,11 +79,22 @@ pub(crate) unsafe fn create(
         )
     }?;
     // SAFETY: just made, and not yet given to the program.
-    set_readers(unsafe { &mut *made });
+    let state = unsafe { cq::state(made.cast()) };
+    if attr.wc_flags & TIMESTAMPS != 0 {
+        state.cq.keep_timestamps();
+    }
+    if !parent.is_null() {
+        // SAFETY: ours, as was checked.
+        unsafe { pd::state(parent) }.users.add();
+        state.parent.store(parent, Ordering::Relaxed);
+    }
+    // SAFETY: as above.
+    set_readers(unsafe { &mut *made }, attr.wc_flags);
     Ok(made)
 }
 
-fn set_readers(cq: &mut ibv_cq_ex) {
+fn set_readers(cq: &mut ibv_cq_ex, fields: u64) {
+    let has = |field: u32| fields & u64::from(field) != 0;
     cq.start_poll = Some(start_poll);
     cq.next_poll = Some(next_poll);
     cq.end_poll = Some(end_poll);
@@ -75,6 +108,9 @@ fn set_readers(cq: &mut ibv_cq_ex) {
     cq.read_slid = Some(read_slid);
     cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);
+    cq.read_completion_ts = has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP).then_some(read_completion_ts);
+    cq.read_completion_wallclock_ns =
+        has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK).then_some(read_completion_wallclock_ns);
 }
 
 /// Shows the next completion in the public fields, or says ENOENT.
@@ -85,16 +121,17 @@ unsafe fn show_next(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: by the caller's promise.
     let state = unsafe { cq::state(cq.cast()) };
     let mut shown = state.cursor.lock();
-    if state.cq.poll(1, |completion| {
-        *shown = convert::work_completion(&completion)
-    }) == 0
-    {
+    let Some((completion, stamp_ns)) = state.cq.poll_one() else {
         return libc::ENOENT;
-    }
+    };
+    *shown = Shown {
+        wc: convert::work_completion(&completion),
+        stamp_ns,
+    };
     // SAFETY: by the caller's promise.
     unsafe {
-        (*cq).wr_id = shown.wr_id;
-        (*cq).status = shown.status;
+        (*cq).wr_id = shown.wc.wr_id;
+        (*cq).status = shown.wc.status;
     }
     0
 }
@@ -120,7 +157,7 @@ macro_rules! readers {
     ($($name:ident -> $ty:ty = |$wc:pat_param| $value:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $ty {
             // SAFETY: the program's queue is live.
-            let $wc = *unsafe { cq::state(cq.cast()) }.cursor.lock();
+            let $wc = unsafe { cq::state(cq.cast()) }.cursor.lock().wc;
             $value
         }
     )*};
@@ -138,4 +175,20 @@ readers! {
     read_slid -> u32 = |wc| wc.slid.into();
     read_sl -> u8 = |wc| wc.sl;
     read_dlid_path_bits -> u8 = |wc| wc.dlid_path_bits;
+}
+
+/// By the clock that `ibv_query_rt_values_ex` reads.
+unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: the program's queue is live.
+    unsafe { cq::state(cq.cast()) }.cursor.lock().stamp_ns
+}
+
+/// Nanoseconds since 1970.
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: the program's queue is live.
+    let stamp_ns = unsafe { cq::state(cq.cast()) }.cursor.lock().stamp_ns;
+    let age_ns = Cq::timestamp_now_ns().saturating_sub(stamp_ns);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now_ns = now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+    now_ns.saturating_sub(age_ns)
 }

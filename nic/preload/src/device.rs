@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Handle;
 use crate::next::{Next, call_next};
-use crate::report;
+use crate::{report, sysfs, tree};
 
 /// What a device is, as of the last listing.
 pub(crate) type DeviceState = Mutex<DeviceInfo>;
@@ -32,6 +32,34 @@ impl Listed {
 }
 
 static DEVICES: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
+
+/// The devices there are now, looked up anew only when an interface has changed since the last time: for
+/// who reads one file after another.
+fn current() -> Vec<DeviceInfo> {
+    static LAST: Mutex<Option<(urxe_device::Changes, Vec<Listed>)>> = Mutex::new(None);
+    let mut last = LAST.lock();
+    // A child process must not take the news from its parent.
+    let is_known = last
+        .as_ref()
+        .is_some_and(|(changes, _)| changes.is_of_this_process() && !changes.has_changed());
+    if !is_known {
+        // Listening first: what changes meanwhile is found the next time.
+        let changes = urxe_device::Changes::listen();
+        let devices = refresh();
+        let infos = infos(&devices);
+        *last = changes.ok().map(|changes| (changes, devices));
+        return infos;
+    }
+    last.as_ref()
+        .map_or_else(Vec::new, |(_, devices)| infos(devices))
+}
+
+fn infos(devices: &[Listed]) -> Vec<DeviceInfo> {
+    devices
+        .iter()
+        .map(|device| device.state().lock().clone())
+        .collect()
+}
 
 /// The devices there are now, made or brought up to date.
 fn refresh() -> Vec<Listed> {
@@ -71,7 +99,7 @@ fn c_device(info: &DeviceInfo) -> VerbsDevice {
         transport_type: IBV_TRANSPORT_IB,
         ..ibv_device::default()
     };
-    let uverbs = format!("uverbs_{}", info.name);
+    let uverbs = sysfs::uverbs_name(&info.name);
     put(&mut device.name, &info.name);
     put(&mut device.dev_name, &uverbs);
     put(
@@ -80,7 +108,7 @@ fn c_device(info: &DeviceInfo) -> VerbsDevice {
     );
     put(
         &mut device.ibdev_path,
-        &format!("{}/{}", crate::sysfs::CLASS, info.name),
+        &format!("/sys/class/infiniband/{}", info.name),
     );
     VerbsDevice {
         device,
@@ -109,14 +137,12 @@ pub(crate) unsafe fn info(device: *mut ibv_device) -> DeviceInfo {
 
 /// What our device of this name is, if there is one.
 pub(crate) fn named(name: &str) -> Option<DeviceInfo> {
-    let find = |devices: &[Listed]| {
-        devices
-            .iter()
-            .map(|device| device.state().lock().clone())
-            .find(|info| info.name == name)
-    };
-    let known = find(&DEVICES.lock());
-    known.or_else(|| find(&refresh()))
+    current().into_iter().find(|info| info.name == name)
+}
+
+/// The names of our devices.
+pub(crate) fn names() -> Vec<String> {
+    current().into_iter().map(|info| info.name).collect()
 }
 
 /// `ibv_get_device_name`.
@@ -134,10 +160,14 @@ pub(crate) unsafe fn name(device: *mut ibv_device) -> Outcome<*mut c_char> {
 /// # Safety
 /// `device` is one of ours.
 pub(crate) unsafe fn index(device: *mut ibv_device) -> Outcome<c_int> {
-    const FIRST: u32 = 0x0100_0000;
     // SAFETY: by the caller's promise.
-    let ifindex = unsafe { info(device) }.ifindex;
-    Ok((FIRST | ifindex & (FIRST - 1)).cast_signed())
+    Ok(number(&unsafe { info(device) }))
+}
+
+/// What [`index`] says of a device.
+pub(crate) fn number(info: &DeviceInfo) -> c_int {
+    const FIRST: u32 = 0x0100_0000;
+    (FIRST | info.ifindex & (FIRST - 1)).cast_signed()
 }
 
 /// `ibv_get_device_guid`, in network byte order.
@@ -174,8 +204,11 @@ pub(crate) unsafe fn list(num_devices: *mut c_int) -> *mut *mut ibv_device {
         .collect();
     let saved = std::io::Error::last_os_error();
     let mut count: c_int = 0;
-    let next = call_next!(NEXT, fn(*mut c_int) -> *mut *mut ibv_device, &raw mut count)
-        .unwrap_or(std::ptr::null_mut());
+    // It looks through the folders where ours would be, too.
+    let next = tree::without_ours(|| {
+        call_next!(NEXT, fn(*mut c_int) -> *mut *mut ibv_device, &raw mut count)
+    })
+    .unwrap_or(std::ptr::null_mut());
     if next.is_null() {
         // No kernel support, say. That is no failure here.
         Errno::of(&saved).set();

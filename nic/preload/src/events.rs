@@ -3,11 +3,11 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 
 use parking_lot::{Mutex, MutexGuard};
-use urxe_device::{AsyncEvent, AsyncEventKind};
+use urxe_device::{AsyncEvent, AsyncEventKind, SrqEvent};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
-use crate::{context, convert, cq, qp};
+use crate::{context, convert, cq, qp, query, srq};
 
 /// The objects that events name, by what the device knows them by.
 #[derive(Default)]
@@ -17,6 +17,7 @@ pub(crate) struct Registry(Mutex<Objects>);
 struct Objects {
     queues: HashMap<u64, *mut ibv_cq>,
     pairs: HashMap<u32, *mut ibv_qp>,
+    shared: HashMap<u32, *mut ibv_srq>,
 }
 
 // SAFETY: the pointers are only used while the map is locked, and destroying an object removes it.
@@ -39,8 +40,26 @@ impl Registry {
         self.lock().pairs.insert(number, qp);
     }
 
-    pub(crate) fn forget_qp(&self, number: u32) {
-        self.lock().pairs.remove(&number);
+    /// Forgets `qp`, unless the number is now another's.
+    pub(crate) fn forget_qp(&self, number: u32, qp: *mut ibv_qp) {
+        let mut objects = self.lock();
+        if objects.pairs.get(&number) == Some(&qp) {
+            objects.pairs.remove(&number);
+        }
+    }
+
+    pub(crate) fn add_srq(&self, number: u32, srq: *mut ibv_srq) {
+        self.lock().shared.insert(number, srq);
+    }
+
+    pub(crate) fn forget_srq(&self, number: u32) {
+        self.lock().shared.remove(&number);
+    }
+
+    /// What `f` makes of the queue pair with this number, if there is one.
+    pub(crate) fn with_qp<T>(&self, number: u32, f: impl FnOnce(*mut ibv_qp) -> T) -> Option<T> {
+        let objects = self.lock();
+        objects.pairs.get(&number).map(|qp| f(*qp))
     }
 }
 
@@ -132,6 +151,13 @@ impl Registry {
                 event.element.qp = qp;
                 event.event_type = convert::qp_event(what);
             }
+            AsyncEventKind::Srq(number, SrqEvent::LimitReached) => {
+                let srq = *objects.shared.get(&number.get())?;
+                // SAFETY: registered, and so live while the map is locked.
+                unsafe { srq::state(srq) }.events.add();
+                event.element.srq = srq;
+                event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+            }
             AsyncEventKind::CqOverrun(cookie) => {
                 let cq = *objects.queues.get(&cookie)?;
                 // SAFETY: registered, and so live while the map is locked.
@@ -139,9 +165,19 @@ impl Registry {
                 event.element.cq = cq;
                 event.event_type = IBV_EVENT_CQ_ERR;
             }
+            AsyncEventKind::GidsChanged => put_port(&mut event, IBV_EVENT_GID_CHANGE),
+            AsyncEventKind::PortActive => put_port(&mut event, IBV_EVENT_PORT_ACTIVE),
+            AsyncEventKind::PortDown => put_port(&mut event, IBV_EVENT_PORT_ERR),
+            AsyncEventKind::DeviceRemoved => event.event_type = IBV_EVENT_DEVICE_FATAL,
         }
         Some(event)
     }
+}
+
+/// Makes an event one of the port.
+fn put_port(event: &mut ibv_async_event, kind: ibv_event_type) {
+    event.element.port_num = query::PORT.into();
+    event.event_type = kind;
 }
 
 /// `ibv_ack_async_event`.
@@ -154,6 +190,7 @@ pub(crate) unsafe fn acknowledge(event: *mut ibv_async_event) -> Outcome<()> {
         match Element::of(event) {
             Element::Queue(cq) if !cq.is_null() => cq::state(cq).async_events.acknowledge(1),
             Element::Pair(qp) if !qp.is_null() => qp::state(qp).events.acknowledge(1),
+            Element::Srq(srq) if !srq.is_null() => srq::state(srq).events.acknowledge(1),
             _ => {}
         }
     }

@@ -12,7 +12,6 @@
 //!   `ibv_get_sysfs_path`;
 //! - `ibv_fork_init`, `ibv_is_fork_initialized`, `ibv_do[nt]fork_range`: they protect memory that a
 //!   device reaches by DMA; urxe reaches memory as the process itself and needs nothing;
-//! - `ibv_import_device`: it starts from the file descriptor of a kernel device;
 //! - `ibv_register_driver` and all of IBVERBS_PRIVATE but `ibv_query_gid_type`: libibverbs and its
 //!   drivers among themselves.
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -20,7 +19,9 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain, Pointer};
 use crate::next::{Next, c_name, call_next};
-use crate::{channel, context, cq, device, events, gid, memory, qp, query, unsupported};
+use crate::{
+    ah, channel, context, cq, device, events, files, gid, memory, pd, qp, query, srq, unsupported,
+};
 
 /// Anything a verb takes as its first argument.
 trait Object: Copy {
@@ -119,8 +120,8 @@ verbs! {
     "IBVERBS_1.1" Plain<()>: ibv_ack_async_event(event: *mut ibv_async_event) = events::acknowledge;
 
     // Protection domains and memory.
-    "IBVERBS_1.1" Pointer<ibv_pd>: ibv_alloc_pd(context: *mut ibv_context) = memory::alloc_pd;
-    "IBVERBS_1.1" ErrnoCode: ibv_dealloc_pd(pd: *mut ibv_pd) = memory::dealloc_pd;
+    "IBVERBS_1.1" Pointer<ibv_pd>: ibv_alloc_pd(context: *mut ibv_context) = pd::alloc;
+    "IBVERBS_1.1" ErrnoCode: ibv_dealloc_pd(pd: *mut ibv_pd) = pd::dealloc;
     "IBVERBS_1.1" Pointer<ibv_mr>: ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) = memory::register;
     "IBVERBS_1.7" Pointer<ibv_mr>: ibv_reg_mr_iova(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_int) = memory::register_iova;
     "IBVERBS_1.8" Pointer<ibv_mr>: ibv_reg_mr_iova2(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_uint) = memory::register_iova2;
@@ -152,18 +153,18 @@ verbs! {
     "IBVERBS_1.1" ErrnoCode: ibv_destroy_qp(qp: *mut ibv_qp) = qp::destroy;
     "IBVERBS_1.10" ErrnoCode: ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) = qp::set_ece;
     "IBVERBS_1.10" ErrnoCode: ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) = qp::query_ece;
-    "IBVERBS_1.1" ErrnoCode: ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) = unsupported::attach_mcast;
-    "IBVERBS_1.1" ErrnoCode: ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) = unsupported::detach_mcast;
+    "IBVERBS_1.1" ErrnoCode: ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) = qp::attach_multicast;
+    "IBVERBS_1.1" ErrnoCode: ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) = qp::detach_multicast;
 
     // Shared receive queues and address handles.
-    "IBVERBS_1.1" Pointer<ibv_srq>: ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) = unsupported::create_srq;
-    "IBVERBS_1.1" ErrnoCode: ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) = unsupported::modify_srq;
-    "IBVERBS_1.1" ErrnoCode: ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) = unsupported::query_srq;
-    "IBVERBS_1.1" ErrnoCode: ibv_destroy_srq(srq: *mut ibv_srq) = unsupported::destroy_srq;
-    "IBVERBS_1.1" Pointer<ibv_ah>: ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) = unsupported::create_ah;
-    "IBVERBS_1.1" MinusOne: ibv_init_ah_from_wc(context: *mut ibv_context, port: u8, wc: *mut ibv_wc, grh: *mut ibv_grh, attr: *mut ibv_ah_attr) = unsupported::init_ah_from_wc;
-    "IBVERBS_1.1" Pointer<ibv_ah>: ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port: u8) = unsupported::create_ah_from_wc;
-    "IBVERBS_1.1" ErrnoCode: ibv_destroy_ah(ah: *mut ibv_ah) = unsupported::destroy_ah;
+    "IBVERBS_1.1" Pointer<ibv_srq>: ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) = srq::create;
+    "IBVERBS_1.1" ErrnoCode: ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) = srq::modify;
+    "IBVERBS_1.1" ErrnoCode: ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) = srq::query;
+    "IBVERBS_1.1" ErrnoCode: ibv_destroy_srq(srq: *mut ibv_srq) = srq::destroy;
+    "IBVERBS_1.1" Pointer<ibv_ah>: ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) = ah::create;
+    "IBVERBS_1.1" MinusOne: ibv_init_ah_from_wc(context: *mut ibv_context, port: u8, wc: *mut ibv_wc, grh: *mut ibv_grh, attr: *mut ibv_ah_attr) = ah::init_from_wc;
+    "IBVERBS_1.1" Pointer<ibv_ah>: ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port: u8) = ah::create_from_wc;
+    "IBVERBS_1.1" ErrnoCode: ibv_destroy_ah(ah: *mut ibv_ah) = ah::destroy;
 }
 
 /// `ibv_get_device_list`: all devices, ours and those of the libibverbs behind us.
@@ -184,4 +185,18 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY: by the caller's promise.
     unsafe { device::free_list(list) };
+}
+
+/// `ibv_import_device`: a context by the descriptor of another one.
+///
+/// # Safety
+/// As its manual page says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ibv_import_device(fd: c_int) -> *mut ibv_context {
+    static NEXT: Next = Next::verb(c"ibv_import_device", c"IBVERBS_1.10");
+    if files::is_device(fd) {
+        return Pointer::raw(unsupported::refuse("importing a device"));
+    }
+    call_next!(NEXT, fn(c_int) -> *mut ibv_context, fd)
+        .unwrap_or_else(|| Pointer::raw(Err(Errno::NOSYS)))
 }

@@ -1,28 +1,30 @@
 //! The GID table: one entry per address of the interface, all of them RoCE v2.
 use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
+use std::sync::Arc;
 
-use urxe_device::GidEntry;
+use urxe_device::{GID_TABLE_LENGTH, Gid, GidEntry};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::query::{PORT, check_port};
 use crate::{context, device};
 
-/// Entries of the table; addresses beyond it cannot be used.
-pub(crate) const TABLE_LENGTH: u16 = 64;
+/// Entries of the table.
+pub(crate) const TABLE_LENGTH: u16 = GID_TABLE_LENGTH as u16;
 /// RoCE v2 in `enum ibv_gid_type_sysfs`, which is private to rdma-core and which `ibv_query_gid_type`
 /// uses: there IB and RoCE v1 share 0.
 const SYSFS_ROCE_V2: c_uint = 1;
 
-/// The used entries, in the order of their index.
+/// The table as it is now, in the order of the index.
 ///
 /// # Safety
 /// `context` is ours and open.
-unsafe fn table<'a>(context: *mut ibv_context) -> &'a [GidEntry] {
+unsafe fn table(context: *mut ibv_context) -> Arc<[GidEntry]> {
     // SAFETY: by the caller's promise.
-    let entries = unsafe { context::state(context) }.nic.gids();
-    &entries[..entries.len().min(TABLE_LENGTH.into())]
+    let nic = &unsafe { context::state(context) }.nic;
+    nic.follow_link();
+    nic.gids()
 }
 
 /// # Safety
@@ -36,7 +38,26 @@ unsafe fn entry(context: *mut ibv_context, port: u32, index: u32) -> Outcome<Opt
     let entries = unsafe { table(context) };
     Ok(usize::try_from(index)
         .ok()
-        .and_then(|index| entries.get(index).copied()))
+        .and_then(|index| entries.get(index).copied())
+        .filter(GidEntry::is_used))
+}
+
+/// The index of the entry that a datagram to `gid` came to: its own, or of a multicast group the first of
+/// the same kind.
+///
+/// # Safety
+/// `context` is ours and open.
+pub(crate) unsafe fn index_for(context: *mut ibv_context, port: u8, gid: Gid) -> Outcome<u8> {
+    check_port(port.into())?;
+    // SAFETY: by the caller's promise.
+    let entries = unsafe { table(context) };
+    let is_v4 = gid.to_ip().is_ipv4();
+    let fits = |entry: &GidEntry| {
+        entry.is_used()
+            && (entry.gid == gid || gid.is_multicast() && entry.gid.to_ip().is_ipv4() == is_v4)
+    };
+    let index = entries.iter().position(fits).ok_or(Errno(libc::ENOENT))?;
+    u8::try_from(index).map_err(|_| Errno::INVAL)
 }
 
 /// `ibv_query_gid`: an unused entry is all zeros.
@@ -162,15 +183,17 @@ pub(crate) unsafe fn query_table(
     if to.is_null() && max_entries > 0 {
         return Err(Errno::INVAL);
     }
-    if entries.len() > max_entries {
+    let used = entries.iter().enumerate();
+    let used: Vec<_> = used.filter(|(_, entry)| entry.is_used()).collect();
+    if used.len() > max_entries {
         // The whole table or nothing, as libibverbs has it.
         return Err(Errno::INVAL);
     }
-    for (index, entry) in entries.iter().enumerate() {
-        let answer = c_entry(index, entry, info.ifindex);
-        let place = to.cast::<u8>().wrapping_add(index * entry_size);
-        // SAFETY: by the caller's promise, and `index` is below `max_entries`.
+    for (position, (index, entry)) in used.iter().enumerate() {
+        let answer = c_entry(*index, entry, info.ifindex);
+        let place = to.cast::<u8>().wrapping_add(position * entry_size);
+        // SAFETY: by the caller's promise, and `position` is below `max_entries`.
         unsafe { put(&answer, place, entry_size) };
     }
-    Ok(entries.len().cast_signed())
+    Ok(used.len().cast_signed())
 }

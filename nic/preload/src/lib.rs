@@ -6,15 +6,19 @@
 //! context, [`qp_ex`] and [`cq_ex`] in the extended queue pair and completion queue.
 //!
 //! This crate translates, and does nothing else: what a device does is in `urxe-device`. A program
-//! that never touches verbs pays a comparison per file it opens, see [`files`].
+//! that never touches verbs pays a comparison per file it names, see [`files`].
 //!
 //! | object | C struct | behind it | owner |
 //! |---|---|---|---|
 //! | device | `verbs_device` | [`device`] | the process, never freed |
 //! | context | `verbs_context` | [`context`] | the program, until `ibv_close_device` |
-//! | PD, MR | `ibv_pd`, `ibv_mr` | [`memory`] | the program |
+//! | PD, thread domain | `ibv_pd`, `ibv_td` | [`pd`] | the program |
+//! | MR, device memory | `ibv_mr`, `ibv_dm` | [`memory`], [`dm`] | the program |
 //! | channel, CQ | `ibv_comp_channel`, `ibv_cq_ex` | [`channel`], [`cq`] | the program |
+//! | RDMA-CM | commands of <rdma/rdma_user_cm.h> | [`cm`], [`cm_files`] | the program, until it closes the descriptor |
 //! | QP | `ibv_qp_ex` | [`qp`] | the program |
+//! | SRQ, XRC domain | `ibv_srq`, `ibv_xrcd` | [`srq`], [`xrc`] | the program |
+//! | AH, MW | `ibv_ah`, `ibv_mw` | [`ah`], [`mw`] | the program |
 //!
 //! All of `unsafe` that the C interface needs is here; each object is one [`handle::Handle`].
 
@@ -31,26 +35,40 @@
 )]
 
 mod abi;
+mod ah;
 mod channel;
+mod cm;
+mod cm_abi;
+mod cm_files;
 mod context;
 mod convert;
 mod cq;
 mod cq_ex;
 mod device;
+mod dl;
+mod dm;
+mod elf;
 mod errno;
 mod events;
 mod exports;
 mod files;
+mod folders;
 mod gid;
 mod handle;
 mod memory;
+mod mw;
 mod next;
 mod operations;
+mod paths;
+mod pd;
 mod post;
 mod qp;
 mod qp_ex;
 mod query;
 mod report;
 mod speed;
+mod srq;
 mod sysfs;
+mod tree;
 mod unsupported;
+mod xrc;

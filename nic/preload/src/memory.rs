@@ -1,22 +1,15 @@
-//! Protection domains and memory regions.
+//! Memory regions.
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use urxe_device::{Access, Nic, Pd};
+use urxe_device::{Access, DeviceMemory};
 
 use crate::abi::*;
+use crate::convert;
 use crate::errno::{Errno, Outcome};
-use crate::handle::{Handle, Users};
-use crate::{context, convert};
-
-/// What stands behind a protection domain.
-pub(crate) struct PdState {
-    pub(crate) nic: Arc<Nic>,
-    pub(crate) pd: Pd,
-    /// Regions and queue pairs in it.
-    pub(crate) users: Users,
-}
+use crate::handle::Handle;
+use crate::pd;
 
 /// What stands behind a memory region. It changes when the region is registered again.
 type MrState = Mutex<Region>;
@@ -26,57 +19,72 @@ struct Region {
     lkey: u32,
     base: u64,
     access: Access,
+    /// Keeps device memory allocated while it is registered.
+    device_memory: Option<Arc<DeviceMemory>>,
 }
 
-type PdHandle = Handle<ibv_pd, PdState>;
 type MrHandle = Handle<ibv_mr, MrState>;
 
-/// The state of a protection domain of ours.
-///
-/// # Safety
-/// `pd` is ours and live, and stays so while the reference lives.
-pub(crate) unsafe fn pd_state<'a>(pd: *mut ibv_pd) -> &'a PdState {
-    // SAFETY: by the caller's promise.
-    unsafe { PdHandle::state(pd) }
+/// What a region is made of.
+pub(crate) struct Wanted {
+    /// What the program sees as its address.
+    pub(crate) addr: *mut c_void,
+    pub(crate) length: usize,
+    /// Where the bytes are in the process.
+    pub(crate) host: u64,
+    /// What work requests and peers call the first byte.
+    pub(crate) base: u64,
+    pub(crate) access: c_uint,
+    pub(crate) device_memory: Option<Arc<DeviceMemory>>,
 }
 
-/// `ibv_alloc_pd`.
+/// Registers a region.
 ///
 /// # Safety
-/// `context` is ours and open.
-pub(crate) unsafe fn alloc_pd(context: *mut ibv_context) -> Outcome<*mut ibv_pd> {
+/// `pd` is ours and live.
+pub(crate) unsafe fn new(pd: *mut ibv_pd, wanted: Wanted) -> Outcome<*mut ibv_mr> {
+    let access = convert::access(wanted.access)?;
     // SAFETY: by the caller's promise.
-    let state = unsafe { context::state(context) };
-    let nic = Arc::clone(&state.nic);
-    let pd = nic.alloc_pd();
-    state.users.add();
-    Ok(PdHandle::give(
-        ibv_pd { context, handle: 0 },
-        PdState {
-            nic,
-            pd,
-            users: Users::default(),
-        },
-    ))
+    let state = unsafe { pd::state(pd) };
+    let length = wanted.length as u64;
+    let keys = state
+        .nic
+        .register(state.pd, wanted.host, length, wanted.base, access)
+        .map_err(|error| convert::errno(&error))?;
+    let region = Region {
+        lkey: keys.lkey,
+        base: wanted.base,
+        access,
+        device_memory: wanted.device_memory,
+    };
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { give(pd, wanted.addr, wanted.length, keys, region) })
 }
 
-/// `ibv_dealloc_pd`.
-///
 /// # Safety
-/// `pd` is ours and live; nobody uses it any more.
-pub(crate) unsafe fn dealloc_pd(pd: *mut ibv_pd) -> Outcome<()> {
+/// `pd` is ours and live.
+unsafe fn give(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    keys: urxe_device::MemoryRegion,
+    region: Region,
+) -> *mut ibv_mr {
     // SAFETY: by the caller's promise.
-    unsafe {
-        let state = pd_state(pd);
-        state.users.none_left()?;
-        state
-            .nic
-            .dealloc_pd(state.pd)
-            .map_err(|error| convert::errno(&error))?;
-        context::state((*pd).context).users.remove();
-        drop(PdHandle::take_back(pd));
-    }
-    Ok(())
+    let context = unsafe {
+        pd::state(pd).users.add();
+        (*pd).context
+    };
+    let mr = ibv_mr {
+        context,
+        pd,
+        addr,
+        length,
+        handle: keys.lkey,
+        lkey: keys.lkey,
+        rkey: keys.rkey,
+    };
+    MrHandle::give(mr, Mutex::new(region))
 }
 
 /// `ibv_reg_mr`.
@@ -89,8 +97,11 @@ pub(crate) unsafe fn register(
     length: usize,
     access: c_int,
 ) -> Outcome<*mut ibv_mr> {
+    let access = access.cast_unsigned();
+    let is_zero_based = access & IBV_ACCESS_ZERO_BASED != 0;
+    let base = if is_zero_based { 0 } else { addr.addr() as u64 };
     // SAFETY: by the caller's promise.
-    unsafe { register_iova2(pd, addr, length, addr.addr() as u64, access.cast_unsigned()) }
+    unsafe { register_iova2(pd, addr, length, base, access) }
 }
 
 /// `ibv_reg_mr_iova`.
@@ -108,7 +119,8 @@ pub(crate) unsafe fn register_iova(
     unsafe { register_iova2(pd, addr, length, iova, access.cast_unsigned()) }
 }
 
-/// `ibv_reg_mr_iova2`, which all registrations come to.
+/// `ibv_reg_mr_iova2`. The inline function of verbs.h calls it for `ibv_reg_mr`, too, if the flags may
+/// hold optional ones, with the address as `iova`.
 ///
 /// # Safety
 /// `pd` is ours and live.
@@ -119,31 +131,80 @@ pub(crate) unsafe fn register_iova2(
     iova: u64,
     access: c_uint,
 ) -> Outcome<*mut ibv_mr> {
-    let flags = convert::access(access)?;
-    // SAFETY: by the caller's promise.
-    let state = unsafe { pd_state(pd) };
-    let region = state
-        .nic
-        .register(state.pd, addr.addr() as u64, length as u64, iova, flags)
-        .map_err(|error| convert::errno(&error))?;
-    // SAFETY: by the caller's promise.
-    let context = unsafe { (*pd).context };
-    let mr = ibv_mr {
-        context,
-        pd,
+    let host = addr.addr() as u64;
+    let is_zero_based = access & IBV_ACCESS_ZERO_BASED != 0;
+    let wanted = Wanted {
         addr,
         length,
-        handle: region.lkey,
-        lkey: region.lkey,
-        rkey: region.rkey,
+        host,
+        base: if is_zero_based && iova == host {
+            0
+        } else {
+            iova
+        },
+        access,
+        device_memory: None,
     };
-    state.users.add();
-    let private = Region {
-        lkey: region.lkey,
-        base: iova,
-        access: flags,
+    // SAFETY: by the caller's promise.
+    unsafe { new(pd, wanted) }
+}
+
+/// `ibv_alloc_null_mr`.
+///
+/// # Safety
+/// `pd` is ours and live.
+pub(crate) unsafe fn alloc_null(pd: *mut ibv_pd) -> Outcome<*mut ibv_mr> {
+    // SAFETY: by the caller's promise.
+    let state = unsafe { pd::state(pd) };
+    let keys = state
+        .nic
+        .register_null(state.pd)
+        .map_err(|error| convert::errno(&error))?;
+    let region = Region {
+        lkey: keys.lkey,
+        base: 0,
+        access: Access::LOCAL_WRITE,
+        device_memory: None,
     };
-    Ok(MrHandle::give(mr, Mutex::new(private)))
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { give(pd, std::ptr::null_mut(), usize::MAX, keys, region) })
+}
+
+/// `ibv_advise_mr`: brings on-demand memory in ahead of its use. Without the flag FLUSH that may happen
+/// later or never, so it is only checked.
+///
+/// # Safety
+/// `pd` is ours and live, `list` has `count` readable elements.
+pub(crate) unsafe fn advise(
+    pd: *mut ibv_pd,
+    advice: ib_uverbs_advise_mr_advice,
+    flags: u32,
+    list: *mut ibv_sge,
+    count: u32,
+) -> Outcome<()> {
+    let writes = match advice {
+        IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH | IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => false,
+        IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => true,
+        _ => return Err(Errno::OPNOTSUPP),
+    };
+    if flags & !IB_UVERBS_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 || list.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let is_wanted_now = flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH != 0
+        && advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+    // SAFETY: by the caller's promise.
+    let (state, list) = unsafe {
+        (
+            pd::state(pd),
+            std::slice::from_raw_parts(list, count as usize),
+        )
+    };
+    list.iter().try_for_each(|element| {
+        state
+            .nic
+            .prefetch(state.pd, &convert::sge(element), writes, is_wanted_now)
+            .map_err(|error| convert::errno(&error))
+    })
 }
 
 /// `ibv_dereg_mr`.
@@ -153,7 +214,7 @@ pub(crate) unsafe fn register_iova2(
 pub(crate) unsafe fn deregister(mr: *mut ibv_mr) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
-        let pd = pd_state((*mr).pd);
+        let pd = pd::state((*mr).pd);
         let lkey = MrHandle::state(mr).lock().lkey;
         pd.nic
             .deregister(lkey)
@@ -164,7 +225,7 @@ pub(crate) unsafe fn deregister(mr: *mut ibv_mr) -> Outcome<()> {
     Ok(())
 }
 
-/// `ibv_rereg_mr`: registers anew what changes and gives the program's handle the new keys. On
+/// `ibv_rereg_mr`: changes the region in place; its keys stay. On
 /// failure the old region is as it was (`IBV_REREG_MR_ERR_INPUT`, which is -1).
 ///
 /// # Safety
@@ -184,6 +245,9 @@ pub(crate) unsafe fn register_again(
     // SAFETY: by the caller's promise.
     let (public, state) = unsafe { (&mut *mr, MrHandle::state(mr)) };
     let mut region = state.lock();
+    if region.device_memory.is_some() {
+        return Err(Errno::INVAL);
+    }
     let changes = |flag| flags & flag != 0;
     let new_pd = if changes(IBV_REREG_MR_CHANGE_PD) {
         pd
@@ -205,31 +269,18 @@ pub(crate) unsafe fn register_again(
         region.access
     };
     // SAFETY: both are ours and live.
-    let (old_pd, new_pd_state) = unsafe { (pd_state(public.pd), pd_state(new_pd)) };
-    let host = addr.addr() as u64;
-    let keys = new_pd_state
+    let (old_pd, new_pd_state) = unsafe { (pd::state(public.pd), pd::state(new_pd)) };
+    let at = (addr.addr() as u64, length as u64, base);
+    new_pd_state
         .nic
-        .register(new_pd_state.pd, host, length as u64, base, access)
-        .map_err(|error| convert::errno(&error))?;
-    old_pd
-        .nic
-        .deregister(region.lkey)
+        .register_again(region.lkey, new_pd_state.pd, at, access)
         .map_err(|error| convert::errno(&error))?;
     new_pd_state.users.add();
     old_pd.users.remove();
-    *region = Region {
-        lkey: keys.lkey,
-        base,
-        access,
-    };
-    *public = ibv_mr {
-        pd: new_pd,
-        addr,
-        length,
-        handle: keys.lkey,
-        lkey: keys.lkey,
-        rkey: keys.rkey,
-        ..*public
-    };
+    region.base = base;
+    region.access = access;
+    public.pd = new_pd;
+    public.addr = addr;
+    public.length = length;
     Ok(0)
 }

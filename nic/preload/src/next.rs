@@ -6,6 +6,8 @@ use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::dl;
+
 /// A symbol of the next library, looked up at its first use.
 pub(crate) struct Next {
     name: &'static CStr,
@@ -54,9 +56,9 @@ impl Next {
         let found = unsafe {
             match self.version {
                 Some(version) => {
-                    libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr())
+                    dl::real_dlvsym()(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr())
                 }
-                None => libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()),
+                None => dl::real_dlsym()(libc::RTLD_NEXT, self.name.as_ptr()),
             }
         };
         // Never for libc: the initialisers of libibverbs's own libraries open files, and so come back
@@ -66,7 +68,7 @@ impl Next {
         };
         libibverbs().map_or(found, |library| {
             // SAFETY: a handle of dlopen that is never closed.
-            unsafe { libc::dlvsym(library, self.name.as_ptr(), version.as_ptr()) }
+            unsafe { dl::real_dlvsym()(library, self.name.as_ptr(), version.as_ptr()) }
         })
     }
 }

@@ -2,13 +2,16 @@
 use std::ffi::c_int;
 
 use arrayvec::ArrayVec;
-use urxe_device::{Immediate, RecvRequest, SendData, SendOp, SendPoster, SendRequest, Sge};
+use urxe_device::{
+    Error, Immediate, QpType, Qpn, RecvRequest, SendData, SendOp, SendPoster, SendRequest,
+    SendTarget, Sge, Srqn,
+};
 
 use crate::abi::*;
-use crate::convert;
 use crate::errno::{Errno, Outcome};
 use crate::qp::{self, QpState};
 use crate::unsupported::refuse;
+use crate::{ah, convert, mw};
 
 /// Scatter/gather elements that a request of ours may have at most.
 pub(crate) const MAX_SGE: usize = 32;
@@ -58,7 +61,7 @@ pub(crate) unsafe extern "C" fn post_send(
     let mut result = 0;
     while !wr.is_null() {
         // SAFETY: by the caller's promise.
-        if let Err(errno) = unsafe { send_one(&mut poster, state.signal_all, &*wr) } {
+        if let Err(errno) = unsafe { send_one(&mut poster, state, &*wr) } {
             result = errno.0;
             if !bad.is_null() {
                 // SAFETY: by the caller's promise.
@@ -73,19 +76,23 @@ pub(crate) unsafe extern "C" fn post_send(
 }
 
 /// # Safety
-/// The lists and, for inline data, the memory that `wr` names are readable.
-unsafe fn send_one(poster: &mut SendPoster<'_>, signal_all: bool, wr: &ibv_send_wr) -> Outcome<()> {
+/// The lists and, for inline data, the memory that `wr` names are readable; its objects are live.
+unsafe fn send_one(poster: &mut SendPoster<'_>, state: &QpState, wr: &ibv_send_wr) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     let list = unsafe { request_list(wr.sg_list, wr.num_sge) }?;
-    let op = operation(wr)?;
+    // SAFETY: by the caller's promise.
+    let op = unsafe { operation(wr) }?;
+    // SAFETY: by the caller's promise.
+    let target = unsafe { target(state.kind, wr) }?;
     let mut post = |data| {
         let request = SendRequest {
             wr_id: wr.wr_id,
             op,
             data,
-            signaled: signal_all || wr.send_flags & IBV_SEND_SIGNALED != 0,
+            signaled: state.signal_all || wr.send_flags & IBV_SEND_SIGNALED != 0,
             solicited: wr.send_flags & IBV_SEND_SOLICITED != 0,
             fence: wr.send_flags & IBV_SEND_FENCE != 0,
+            target,
         };
         poster.post(&request).map_err(convert::post_errno)
     };
@@ -104,8 +111,42 @@ unsafe fn send_one(poster: &mut SendPoster<'_>, signal_all: bool, wr: &ibv_send_
     }
 }
 
+/// Where a request goes, on a queue pair of type `kind`.
+///
+/// # Safety
+/// The address handle in `wr` is null or live.
+unsafe fn target(kind: QpType, wr: &ibv_send_wr) -> Outcome<SendTarget> {
+    match kind {
+        QpType::Rc | QpType::Uc => Ok(SendTarget::Connection),
+        // SAFETY: of a datagram request this member is set, and by the caller's promise.
+        QpType::Ud => unsafe { datagram(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey) },
+        // SAFETY: every bit pattern is a number.
+        QpType::XrcInitiator => Ok(SendTarget::XrcSrq(Srqn::new(unsafe {
+            wr.qp_type.xrc.remote_srqn
+        }))),
+        QpType::XrcTarget => Err(Errno::INVAL),
+    }
+}
+
+/// # Safety
+/// `ah` is null or live.
+pub(crate) unsafe fn datagram(ah: *mut ibv_ah, qpn: u32, qkey: u32) -> Outcome<SendTarget> {
+    if ah.is_null() {
+        return Err(Errno::INVAL);
+    }
+    Ok(SendTarget::Datagram {
+        // SAFETY: by the caller's promise; a queue pair of ours is given handles of ours.
+        address: unsafe { ah::address(ah) },
+        qp: Qpn::new(qpn),
+        qkey,
+    })
+}
+
 /// What a request asks for.
-fn operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
+///
+/// # Safety
+/// The window and the region in `wr` are null or live.
+unsafe fn operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
     // SAFETY: all members of the unions are plain numbers, of which every bit pattern is one.
     let (immediate, invalidate, rdma, atomic) = unsafe {
         (
@@ -143,7 +184,15 @@ fn operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
             rkey: atomic.rkey,
             add: atomic.compare_add,
         },
-        IBV_WR_LOCAL_INV | IBV_WR_BIND_MW => return refuse("a memory window"),
+        IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: invalidate },
+        // SAFETY: of this request the member is set, and by the caller's promise.
+        IBV_WR_BIND_MW => SendOp::BindWindow(unsafe {
+            let bind = &wr.__bindgen_anon_2.bind_mw;
+            if !mw::is_type_2(bind.mw) {
+                return Err(Errno::INVAL);
+            }
+            mw::binding(bind.mw, bind.rkey, &bind.bind_info)?
+        }),
         IBV_WR_TSO => return refuse("TCP segmentation (TSO)"),
         IBV_WR_ATOMIC_WRITE => return refuse("an atomic write"),
         _ => return Err(Errno::INVAL),
@@ -156,37 +205,51 @@ fn operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
 /// `qp` is ours and live, `wr` is a list of requests, `bad` is null or writable.
 pub(crate) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
-    mut wr: *mut ibv_recv_wr,
+    wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    let state = unsafe { qp::state(qp) };
+    let queue = &unsafe { qp::state(qp) }.qp;
+    // SAFETY: by the caller's promise.
+    unsafe { receive_list(wr, bad, |request| queue.post_recv(request)) }
+}
+
+/// Posts receives up to the first that is refused, which `bad` then names; returns its error.
+///
+/// # Safety
+/// `wr` is a list of requests, `bad` is null or writable.
+pub(crate) unsafe fn receive_list(
+    mut wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+    post: impl Fn(&RecvRequest<'_>) -> Result<(), Error>,
+) -> c_int {
     while !wr.is_null() {
         // SAFETY: by the caller's promise.
-        if let Err(errno) = unsafe { recv_one(state, &*wr) } {
+        let request = unsafe { &*wr };
+        // SAFETY: by the caller's promise.
+        if let Err(errno) = unsafe { receive_one(request, &post) } {
             if !bad.is_null() {
                 // SAFETY: by the caller's promise.
                 unsafe { *bad = wr };
             }
             return errno.0;
         }
-        // SAFETY: by the caller's promise.
-        wr = unsafe { (*wr).next };
+        wr = request.next;
     }
     0
 }
 
 /// # Safety
 /// The list of `wr` is readable.
-unsafe fn recv_one(state: &QpState, wr: &ibv_recv_wr) -> Outcome<()> {
+unsafe fn receive_one(
+    wr: &ibv_recv_wr,
+    post: &impl Fn(&RecvRequest<'_>) -> Result<(), Error>,
+) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     let list = unsafe { request_list(wr.sg_list, wr.num_sge) }?;
     let request = RecvRequest {
         wr_id: wr.wr_id,
         sges: list.as_slice(),
     };
-    state
-        .qp
-        .post_recv(&request)
-        .map_err(|error| convert::errno(&error))
+    post(&request).map_err(|error| convert::errno(&error))
 }

@@ -1,20 +1,24 @@
 //! Queue pairs: creation, states, attributes, destruction. Every queue pair of ours has room for the
 //! extended interface; only `ibv_create_qp_ex` with send operations opens it to the program.
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
-use urxe_device::{Qp, QpInit, Transport};
+use urxe_device::{AttrMask, Capacity, Gid, Qp, QpInit, QpType};
 
 use crate::abi::*;
 use crate::channel::Unacknowledged;
 use crate::errno::{Errno, Outcome};
-use crate::handle::Handle;
-use crate::unsupported::refuse;
-use crate::{context, convert, cq, memory, qp_ex};
+use crate::handle::{Handle, Users};
+use crate::unsupported::{probe, refuse};
+use crate::{context, convert, cq, pd, qp_ex, srq, xrc};
 
 /// What stands behind a queue pair.
 pub(crate) struct QpState {
-    pub(crate) qp: Qp,
+    /// Shared by the handles of an XRC target.
+    pub(crate) qp: Arc<Qp>,
+    /// Its type, which decides where requests go.
+    pub(crate) kind: QpType,
     /// Requests posted with the extended interface.
     pub(crate) builder: qp_ex::Builder,
     /// Asynchronous events the program got and did not acknowledge.
@@ -23,6 +27,61 @@ pub(crate) struct QpState {
     pub(crate) signal_all: bool,
     /// Whether the program may use `ibv_qp_ex`.
     extended: bool,
+    objects: Objects,
+}
+
+/// The objects that a queue pair refers to; null for those that its type does not have.
+#[derive(Clone, Copy)]
+struct Objects {
+    pd: *mut ibv_pd,
+    send_cq: *mut ibv_cq,
+    recv_cq: *mut ibv_cq,
+    srq: *mut ibv_srq,
+    xrcd: *mut ibv_xrcd,
+}
+
+impl Objects {
+    /// Runs `f` for each object's count of users.
+    ///
+    /// # Safety
+    /// The objects are ours and live.
+    unsafe fn for_each(&self, f: impl Fn(&Users)) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if !self.pd.is_null() {
+                f(&pd::state(self.pd).users);
+            }
+            for cq in [self.send_cq, self.recv_cq] {
+                if !cq.is_null() {
+                    f(&cq::state(cq).users);
+                }
+            }
+            if !self.srq.is_null() {
+                f(&srq::state(self.srq).users);
+            }
+            if !self.xrcd.is_null() {
+                f(&xrc::state(self.xrcd).users);
+            }
+        }
+    }
+
+    /// Whether all are of `context`.
+    ///
+    /// # Safety
+    /// The objects are null or live.
+    unsafe fn are_of(&self, context: *mut ibv_context) -> bool {
+        // SAFETY: by the caller's promise.
+        let contexts = unsafe {
+            [
+                self.pd.as_ref().map(|pd| pd.context),
+                self.send_cq.as_ref().map(|cq| cq.context),
+                self.recv_cq.as_ref().map(|cq| cq.context),
+                self.srq.as_ref().map(|srq| srq.context),
+                self.xrcd.as_ref().map(|xrcd| xrcd.context),
+            ]
+        };
+        contexts.into_iter().flatten().all(|its| its == context)
+    }
 }
 
 type QpHandle = Handle<ibv_qp_ex, QpState>;
@@ -36,9 +95,11 @@ pub(crate) unsafe fn state<'a>(qp: *mut ibv_qp) -> &'a QpState {
     unsafe { QpHandle::state(qp.cast()) }
 }
 
-/// What the two ways of creating a queue pair have in common.
+/// What only `ibv_create_qp_ex` can ask for.
 struct Wanted {
+    context: *mut ibv_context,
     pd: *mut ibv_pd,
+    xrcd: *mut ibv_xrcd,
     /// Operations of the extended interface, if it is wanted.
     operations: Option<u64>,
 }
@@ -53,13 +114,13 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> Out
     }
     // SAFETY: by the caller's promise.
     unsafe {
-        new(
-            &Wanted {
-                pd,
-                operations: None,
-            },
-            &mut *attr,
-        )
+        let wanted = Wanted {
+            context: (*pd).context,
+            pd,
+            xrcd: null_mut(),
+            operations: None,
+        };
+        new(&wanted, &mut *attr)
     }
 }
 
@@ -75,102 +136,186 @@ pub(crate) unsafe fn create_ex(
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let wanted = unsafe { wanted(context, &*attr) }?;
+    let wanted = wanted(context, unsafe { &*attr })?;
     // The extended struct starts with the members of the other: verbs.h relies on that too.
     // SAFETY: by the caller's promise.
     unsafe { new(&wanted, &mut *attr.cast::<ibv_qp_init_attr>()) }
 }
 
-/// # Safety
-/// The protection domain in `attr` is null or live.
-unsafe fn wanted(context: *mut ibv_context, attr: &ibv_qp_init_attr_ex) -> Outcome<Wanted> {
-    let known =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+fn wanted(context: *mut ibv_context, attr: &ibv_qp_init_attr_ex) -> Outcome<Wanted> {
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
+        | IBV_QP_INIT_ATTR_XRCD
+        | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_MAX_TSO_HEADER
+        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let has = |bit| attr.comp_mask & bit != 0;
-    if attr.comp_mask & !known != 0 || has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
-    {
-        return refuse("a queue pair with XRC, TSO, RSS or creation flags");
+    if has(IBV_QP_INIT_ATTR_MAX_TSO_HEADER) && attr.max_tso_header != 0 {
+        return refuse("a queue pair with TCP segmentation (TSO)");
     }
-    // SAFETY: by the caller's promise.
-    if !has(IBV_QP_INIT_ATTR_PD) || attr.pd.is_null() || unsafe { (*attr.pd).context } != context {
+    if attr.comp_mask & !KNOWN != 0 || has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0
+    {
+        return refuse("a queue pair with RSS or creation flags");
+    }
+    let given = |bit, object: bool| !has(bit) || object;
+    if !given(IBV_QP_INIT_ATTR_PD, !attr.pd.is_null())
+        || !given(IBV_QP_INIT_ATTR_XRCD, !attr.xrcd.is_null())
+    {
         return Err(Errno::INVAL);
     }
-    let operations = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
-    if operations.is_some_and(|operations| operations & !qp_ex::OPERATIONS != 0) {
-        return refuse("a queue pair with memory windows, TSO or atomic writes");
-    }
     Ok(Wanted {
-        pd: attr.pd,
-        operations,
+        context,
+        pd: only_if(has(IBV_QP_INIT_ATTR_PD), attr.pd),
+        xrcd: only_if(has(IBV_QP_INIT_ATTR_XRCD), attr.xrcd),
+        operations: has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags),
     })
 }
 
-/// # Safety
-/// The protection domain is ours, and the objects in `attr` are null or live.
-unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_qp> {
-    let transport = match attr.qp_type {
-        IBV_QPT_RC => Transport::Rc,
-        IBV_QPT_UC => return refuse("an unreliable connected queue pair (UC)"),
-        IBV_QPT_UD => return refuse("an unreliable datagram queue pair (UD)"),
-        IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => return refuse("an XRC queue pair"),
+/// A pointer that has a meaning only if `has`.
+fn only_if<T>(has: bool, object: *mut T) -> *mut T {
+    if has { object } else { null_mut() }
+}
+
+/// The type of a queue pair.
+fn kind_of(qp_type: ibv_qp_type) -> Outcome<QpType> {
+    Ok(match qp_type {
+        IBV_QPT_RC => QpType::Rc,
+        IBV_QPT_UC => QpType::Uc,
+        IBV_QPT_UD => QpType::Ud,
+        IBV_QPT_XRC_SEND => QpType::XrcInitiator,
+        IBV_QPT_XRC_RECV => QpType::XrcTarget,
         IBV_QPT_RAW_PACKET => return refuse("a raw packet queue pair"),
         IBV_QPT_DRIVER => return refuse("a vendor's own kind of queue pair"),
         _ => return Err(Errno::INVAL),
+    })
+}
+
+/// What a queue pair of type `kind` refers to of what the program gave; the rest it may leave
+/// uninitialised.
+fn objects(kind: QpType, wanted: &Wanted, attr: &ibv_qp_init_attr) -> Outcome<Objects> {
+    let is_target = kind == QpType::XrcTarget;
+    let objects = Objects {
+        pd: only_if(!is_target, wanted.pd),
+        send_cq: only_if(kind.sends(), attr.send_cq),
+        recv_cq: only_if(kind.receives(), attr.recv_cq),
+        srq: only_if(kind.receives(), attr.srq),
+        xrcd: only_if(is_target, wanted.xrcd),
     };
-    if !attr.srq.is_null() {
-        return refuse("a shared receive queue");
+    let misses = (!is_target && objects.pd.is_null())
+        || (is_target && objects.xrcd.is_null())
+        || (kind.sends() && objects.send_cq.is_null())
+        || (kind.receives() && objects.recv_cq.is_null());
+    if misses {
+        return Err(Errno::INVAL);
     }
+    Ok(objects)
+}
+
+/// # Safety
+/// The context is ours and open, the objects of `wanted` and `attr` are null or live.
+unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_qp> {
+    let kind = kind_of(attr.qp_type)?;
+    let objects = objects(kind, wanted, attr)?;
     // SAFETY: by the caller's promise.
-    let context = unsafe { (*wanted.pd).context };
-    for cq in [attr.send_cq, attr.recv_cq] {
-        // SAFETY: by the caller's promise.
-        if cq.is_null() || unsafe { (*cq).context } != context {
-            return Err(Errno::INVAL);
-        }
+    if !unsafe { objects.are_of(wanted.context) } {
+        return Err(Errno::INVAL);
     }
-    // SAFETY: by the caller's promise; the queues are ours since their context is.
-    let (pd, send_cq, recv_cq) = unsafe {
+    if let Some(operations) = wanted.operations
+        && !qp_ex::supports(kind, operations)
+    {
+        return refuse("a queue pair with operations that its type does not have, or with TSO");
+    }
+    // SAFETY: by the caller's promise; the objects are ours since their context is.
+    let (owner, init) = unsafe {
         (
-            memory::pd_state(wanted.pd),
-            cq::state(attr.send_cq),
-            cq::state(attr.recv_cq),
+            context::state(wanted.context),
+            device_init(kind, &objects, convert::capacity(&attr.cap)),
         )
     };
-    let init = QpInit {
-        pd: pd.pd,
-        send_cq: Arc::clone(&send_cq.cq),
-        recv_cq: Arc::clone(&recv_cq.cq),
-        transport,
-        capacity: convert::capacity(&attr.cap),
-    };
-    let qp = pd
-        .nic
-        .create_qp(&init)
-        .map_err(|error| convert::errno(&error))?;
-    let number = qp.number().get();
+    let qp = owner.nic.create_qp(&init).map_err(|error| {
+        log::debug!("creating a queue pair: {error}");
+        convert::errno(&error)
+    })?;
     attr.cap = convert::c_capacity(&init.capacity);
+    let number = qp.number().get();
+    // SAFETY: as above.
+    let made = unsafe {
+        give(
+            Arc::new(qp),
+            kind,
+            objects,
+            attr.qp_context,
+            wanted,
+            attr.sq_sig_all != 0,
+        )
+    };
+    owner.events.add_qp(number, made);
+    Ok(made)
+}
+
+/// # Safety
+/// The objects are ours and live.
+unsafe fn device_init(kind: QpType, objects: &Objects, capacity: Capacity) -> QpInit {
+    let queue = |cq: *mut ibv_cq| {
+        // SAFETY: by the caller's promise.
+        (!cq.is_null()).then(|| Arc::clone(&unsafe { cq::state(cq) }.cq))
+    };
+    // SAFETY: by the caller's promise.
+    unsafe {
+        QpInit {
+            qp_type: kind,
+            pd: (!objects.pd.is_null()).then(|| pd::state(objects.pd).pd),
+            send_cq: queue(objects.send_cq),
+            recv_cq: queue(objects.recv_cq),
+            srq: (!objects.srq.is_null()).then(|| Arc::clone(&srq::state(objects.srq).srq)),
+            xrcd: (!objects.xrcd.is_null()).then(|| xrc::state(objects.xrcd).xrcd),
+            capacity,
+        }
+    }
+}
+
+/// Hands a queue pair to C.
+///
+/// # Safety
+/// The objects are ours and live.
+unsafe fn give(
+    qp: Arc<Qp>,
+    kind: QpType,
+    objects: Objects,
+    qp_context: *mut c_void,
+    wanted: &Wanted,
+    signal_all: bool,
+) -> *mut ibv_qp {
+    let number = qp.number().get();
     let public = ibv_qp {
-        context,
-        qp_context: attr.qp_context,
+        context: wanted.context,
+        qp_context,
+        // Also that of an XRC target, which needs none: librdmacm takes it for what is made next.
         pd: wanted.pd,
-        send_cq: attr.send_cq,
-        recv_cq: attr.recv_cq,
-        srq: std::ptr::null_mut(),
+        send_cq: objects.send_cq,
+        recv_cq: objects.recv_cq,
+        srq: objects.srq,
         handle: number,
         qp_num: number,
         state: IBV_QPS_RESET,
-        qp_type: attr.qp_type,
+        qp_type: match kind {
+            QpType::Rc => IBV_QPT_RC,
+            QpType::Uc => IBV_QPT_UC,
+            QpType::Ud => IBV_QPT_UD,
+            QpType::XrcInitiator => IBV_QPT_XRC_SEND,
+            QpType::XrcTarget => IBV_QPT_XRC_RECV,
+        },
         ..ibv_qp::default()
     };
-    for users in [&pd.users, &send_cq.users, &recv_cq.users] {
-        users.add();
-    }
+    // SAFETY: by the caller's promise.
+    unsafe { objects.for_each(Users::add) };
     let private = QpState {
         qp,
+        kind,
         builder: qp_ex::Builder::default(),
         events: Unacknowledged::default(),
-        signal_all: attr.sq_sig_all != 0,
+        signal_all,
         extended: wanted.operations.is_some(),
+        objects,
     };
     let mut c = ibv_qp_ex {
         qp_base: public,
@@ -179,12 +324,56 @@ unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_
     if let Some(operations) = wanted.operations {
         qp_ex::set_operations(&mut c, operations);
     }
-    let made: *mut ibv_qp = QpHandle::give(c, private).cast();
+    QpHandle::give(c, private).cast()
+}
+
+/// `ibv_open_qp`: another handle of an XRC target.
+///
+/// # Safety
+/// `context` is ours and open, `attr` is null or readable, its domain null or live.
+pub(crate) unsafe fn open(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_open_attr,
+) -> Outcome<*mut ibv_qp> {
+    const NEEDED: u32 = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
     // SAFETY: by the caller's promise.
-    unsafe { context::state(context) }
-        .events
-        .add_qp(number, made);
-    Ok(made)
+    let Some(attr) = (unsafe { attr.as_ref() }) else {
+        return Err(Errno::INVAL);
+    };
+    if attr.comp_mask & NEEDED != NEEDED
+        || attr.comp_mask & !(NEEDED | IBV_QP_OPEN_ATTR_CONTEXT) != 0
+        || attr.qp_type != IBV_QPT_XRC_RECV
+        || attr.xrcd.is_null()
+    {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise; what is registered is live while it is.
+    let shared = unsafe {
+        context::state(context).events.with_qp(attr.qp_num, |qp| {
+            let of = state(qp);
+            let is_same = of.kind == QpType::XrcTarget
+                && xrc::state(of.objects.xrcd).xrcd == xrc::state(attr.xrcd).xrcd;
+            is_same.then(|| Arc::clone(&of.qp))
+        })
+    };
+    let qp = shared.flatten().ok_or(Errno(libc::ENOENT))?;
+    let objects = Objects {
+        pd: null_mut(),
+        send_cq: null_mut(),
+        recv_cq: null_mut(),
+        srq: null_mut(),
+        xrcd: attr.xrcd,
+    };
+    let wanted = Wanted {
+        context,
+        pd: null_mut(),
+        xrcd: attr.xrcd,
+        operations: None,
+    };
+    let has_context = attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0;
+    let qp_context = only_if(has_context, attr.qp_context);
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { give(qp, QpType::XrcTarget, objects, qp_context, &wanted, false) })
 }
 
 /// `ibv_qp_to_qp_ex`: null unless the queue pair was created with send operations.
@@ -219,7 +408,7 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
         );
         convert::errno(&error)
     })?;
-    if mask.contains(urxe_device::AttrMask::STATE) {
+    if mask.contains(AttrMask::STATE) {
         // SAFETY: by the caller's promise.
         unsafe { (*qp).state = attr.qp_state };
     }
@@ -279,15 +468,49 @@ pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> Outcome<()> {
         let (public, state) = (&*qp, state(qp));
         context::state(public.context)
             .events
-            .forget_qp(state.qp.number().get());
-        state.qp.destroy();
+            .forget_qp(state.qp.number().get(), qp);
+        // An XRC target lives until the last handle of it is destroyed.
+        if Arc::strong_count(&state.qp) == 1 {
+            state.qp.destroy();
+        }
         state.events.wait_for_none();
-        memory::pd_state(public.pd).users.remove();
-        cq::state(public.send_cq).users.remove();
-        cq::state(public.recv_cq).users.remove();
+        state.objects.for_each(Users::remove);
         drop(QpHandle::take_back(qp.cast()));
     }
     Ok(())
+}
+
+/// `ibv_attach_mcast`. RoCE has no LID.
+///
+/// # Safety
+/// `qp` is ours and live, `gid` is null or readable.
+pub(crate) unsafe fn attach_multicast(
+    qp: *mut ibv_qp,
+    gid: *const ibv_gid,
+    _lid: u16,
+) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe { state(qp).qp.attach_multicast(group(gid)?) }.map_err(|error| convert::errno(&error))
+}
+
+/// `ibv_detach_mcast`.
+///
+/// # Safety
+/// `qp` is ours and live, `gid` is null or readable.
+pub(crate) unsafe fn detach_multicast(
+    qp: *mut ibv_qp,
+    gid: *const ibv_gid,
+    _lid: u16,
+) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe { state(qp).qp.detach_multicast(group(gid)?) }.map_err(|error| convert::errno(&error))
+}
+
+/// # Safety
+/// `gid` is null or readable.
+unsafe fn group(gid: *const ibv_gid) -> Outcome<Gid> {
+    // SAFETY: by the caller's promise; both members of the union are 16 bytes of any value.
+    unsafe { gid.as_ref().map(|gid| Gid(gid.raw)) }.ok_or(Errno::INVAL)
 }
 
 /// `ibv_set_ece`: there are no enhanced connection options; a program that sets none is content.
@@ -299,7 +522,7 @@ pub(crate) unsafe fn set_ece(_: *mut ibv_qp, ece: *mut ibv_ece) -> Outcome<()> {
     if !ece.is_null() && unsafe { (*ece).vendor_id } == 0 {
         return Ok(());
     }
-    refuse("enhanced connection establishment (ECE)")
+    probe("enhanced connection establishment (ECE)")
 }
 
 /// `ibv_query_ece`.
@@ -307,5 +530,5 @@ pub(crate) unsafe fn set_ece(_: *mut ibv_qp, ece: *mut ibv_ece) -> Outcome<()> {
 /// # Safety
 /// None needed.
 pub(crate) unsafe fn query_ece(_: *mut ibv_qp, _: *mut ibv_ece) -> Outcome<()> {
-    refuse("enhanced connection establishment (ECE)")
+    probe("enhanced connection establishment (ECE)")
 }

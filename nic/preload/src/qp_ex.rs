@@ -7,22 +7,43 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use parking_lot::lock_api::GuardNoSend;
-use urxe_device::{Immediate, SendData, SendOp, SendRequest, Sge};
+use urxe_device::{Immediate, QpType, SendData, SendOp, SendRequest, SendTarget, Sge, Srqn};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::qp::{self, QpState};
-use crate::{convert, post};
+use crate::{convert, mw, post};
 
 /// What may be asked for in `send_ops_flags`.
-pub(crate) const OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
+const OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | IBV_QP_EX_WITH_SEND
     | IBV_QP_EX_WITH_SEND_WITH_IMM
     | IBV_QP_EX_WITH_RDMA_READ
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-    | IBV_QP_EX_WITH_SEND_WITH_INV) as u64;
+    | IBV_QP_EX_WITH_SEND_WITH_INV
+    | IBV_QP_EX_WITH_LOCAL_INV
+    | IBV_QP_EX_WITH_BIND_MW) as u64;
+
+/// What a datagram may do.
+const DATAGRAM_OPERATIONS: u64 = (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM) as u64;
+/// What an unreliable connection cannot do (IBTA table 38).
+const RELIABLE_OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_READ
+    | IBV_QP_EX_WITH_SEND_WITH_INV
+    | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) as u64;
+
+/// Whether a queue pair of type `kind` can do all of `operations`.
+pub(crate) fn supports(kind: QpType, operations: u64) -> bool {
+    let all = match kind {
+        QpType::Rc | QpType::XrcInitiator => OPERATIONS,
+        QpType::Uc => OPERATIONS & !RELIABLE_OPERATIONS,
+        QpType::Ud => DATAGRAM_OPERATIONS,
+        QpType::XrcTarget => 0,
+    };
+    operations & !all == 0
+}
 
 /// Requests between start and complete.
 #[derive(Default)]
@@ -43,6 +64,7 @@ struct Pending {
     flags: c_uint,
     op: SendOp,
     data: PendingData,
+    target: SendTarget,
 }
 
 /// Ranges of the batch's vectors.
@@ -66,6 +88,7 @@ impl Batch {
             flags,
             op,
             data,
+            target: SendTarget::Connection,
         });
     }
 
@@ -78,6 +101,15 @@ impl Batch {
         match self.requests.last_mut() {
             Some(request) => request.data = data,
             None => self.blame(Errno::INVAL),
+        }
+    }
+
+    /// Says where the request that was begun last goes.
+    fn set_target(&mut self, target: Outcome<SendTarget>) {
+        match (self.requests.last_mut(), target) {
+            (Some(request), Ok(target)) => request.target = target,
+            (Some(_), Err(errno)) => self.blame(errno),
+            (None, _) => self.blame(Errno::INVAL),
         }
     }
 
@@ -113,6 +145,7 @@ impl Batch {
                 signaled: state.signal_all || pending.flags & IBV_SEND_SIGNALED != 0,
                 solicited: pending.flags & IBV_SEND_SOLICITED != 0,
                 fence: pending.flags & IBV_SEND_FENCE != 0,
+                target: pending.target,
             };
             poster.post(&request).map_err(convert::post_errno)
         })
@@ -199,7 +232,42 @@ requests! {
     wr_rdma_write_imm(rkey: u32, va: u64, imm: u32) = SendOp::WriteImm { va, rkey, immediate: Immediate(imm.to_ne_bytes()) };
     wr_rdma_read(rkey: u32, va: u64) = SendOp::Read { va, rkey };
     wr_atomic_cmp_swp(rkey: u32, va: u64, compare: u64, swap: u64) = SendOp::CompareSwap { va, rkey, compare, swap };
+    wr_local_inv(rkey: u32) = SendOp::LocalInvalidate { rkey };
     wr_atomic_fetch_add(rkey: u32, va: u64, add: u64) = SendOp::FetchAdd { va, rkey, add };
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: the program's window and region are live, its queue pair is live, and it called start on
+    // this thread.
+    unsafe {
+        let binding = match info.as_ref() {
+            Some(info) if mw::is_type_2(mw) => mw::binding(mw, rkey, info),
+            _ => Err(Errno::INVAL),
+        };
+        match binding {
+            Ok(binding) => add(qp, SendOp::BindWindow(binding)),
+            Err(errno) => with_batch(qp, |batch| batch.blame(errno)),
+        }
+    }
+}
+
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
+    // SAFETY: the program's address handle and queue pair are live, and it called start on this thread.
+    unsafe {
+        let target = post::datagram(ah, qpn, qkey);
+        with_batch(qp, |batch| batch.set_target(target));
+    }
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
+    let target = SendTarget::XrcSrq(Srqn::new(srqn));
+    // SAFETY: the program's queue pair is live, and it called start on this thread.
+    unsafe { with_batch(qp, |batch| batch.set_target(Ok(target))) };
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
@@ -273,6 +341,10 @@ pub(crate) fn set_operations(qp: &mut ibv_qp_ex, operations: u64) {
     qp.wr_set_sge_list = Some(wr_set_sge_list);
     qp.wr_set_inline_data = Some(wr_set_inline_data);
     qp.wr_set_inline_data_list = Some(wr_set_inline_data_list);
+    qp.wr_set_ud_addr = Some(wr_set_ud_addr);
+    qp.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
+    qp.wr_local_inv = has(IBV_QP_EX_WITH_LOCAL_INV).then_some(wr_local_inv);
+    qp.wr_bind_mw = has(IBV_QP_EX_WITH_BIND_MW).then_some(wr_bind_mw);
     qp.wr_send = has(IBV_QP_EX_WITH_SEND).then_some(wr_send);
     qp.wr_send_imm = has(IBV_QP_EX_WITH_SEND_WITH_IMM).then_some(wr_send_imm);
     qp.wr_send_inv = has(IBV_QP_EX_WITH_SEND_WITH_INV).then_some(wr_send_inv);

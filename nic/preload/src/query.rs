@@ -2,7 +2,7 @@
 use std::ffi::c_int;
 use std::mem::offset_of;
 
-use urxe_device::{Limits, Nic};
+use urxe_device::{Cq, Limits, Nic};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -16,6 +16,11 @@ const PKEY: u16 = 0xffff;
 const VENDOR_ID: u32 = 0x00ff_ffff;
 /// 4 KB pages and every larger power of two below 4 GB.
 const PAGE_SIZES: u64 = 0xffff_f000;
+/// The device's clock counts nanoseconds.
+const CLOCK_KHZ: u64 = 1_000_000;
+/// 4.096 us times two to this is the longest that a peer of ours waits for its acknowledgement, on a busy
+/// machine; what Linux's software RDMA device says.
+const ACK_DELAY: u8 = 15;
 /// LinkUp and Disabled of the physical port states of IBTA 14.2.5.6.
 const PHYSICAL_LINK_UP: u8 = 5;
 const PHYSICAL_DISABLED: u8 = 3;
@@ -60,10 +65,18 @@ unsafe fn device_attr(context: *mut ibv_context) -> ibv_device_attr {
         page_size_cap: PAGE_SIZES,
         vendor_id: VENDOR_ID,
         device_cap_flags: IBV_DEVICE_CURR_QP_STATE_MOD
+            | IBV_DEVICE_PORT_ACTIVE_EVENT
+            | IBV_DEVICE_UD_AV_PORT_ENFORCE
             | IBV_DEVICE_SYS_IMAGE_GUID
+            | IBV_DEVICE_SRQ_RESIZE
+            | IBV_DEVICE_MEM_WINDOW
+            | IBV_DEVICE_MEM_WINDOW_TYPE_2B
+            | IBV_DEVICE_MEM_MGT_EXTENSIONS
+            | IBV_DEVICE_XRC
             | IBV_DEVICE_RC_RNR_NAK_GEN,
         atomic_cap: IBV_ATOMIC_HCA,
         max_pkeys: 1,
+        local_ca_ack_delay: ACK_DELAY,
         phys_port_cnt: 1,
         ..ibv_device_attr::default()
     };
@@ -84,6 +97,18 @@ fn put_limits(attr: &mut ibv_device_attr, limits: &Limits) {
     attr.max_mr_size = limits.max_mr_bytes;
     attr.max_qp_rd_atom = clamp(limits.max_rd_atomic);
     attr.max_qp_init_rd_atom = clamp(limits.max_rd_atomic);
+    attr.max_ah = c_int::MAX;
+    attr.max_mw = clamp(limits.max_mw);
+    attr.max_srq = clamp(limits.max_srq);
+    attr.max_srq_wr = clamp(limits.max_srq_wr);
+    attr.max_srq_sge = clamp(limits.max_sge);
+    attr.max_mcast_grp = clamp(limits.max_mcast_grp);
+    attr.max_mcast_qp_attach = clamp(limits.max_mcast_qp_attach);
+    attr.max_total_mcast_qp_attach = clamp(
+        limits
+            .max_mcast_grp
+            .saturating_mul(limits.max_mcast_qp_attach),
+    );
     attr.max_res_rd_atom = clamp(limits.max_qp.saturating_mul(limits.max_rd_atomic.into()));
 }
 
@@ -108,9 +133,56 @@ pub(crate) unsafe fn device_ex(
         phys_port_cnt_ex: 1,
         ..ibv_device_attr_ex::default()
     };
+    // SAFETY: by the caller's promise.
+    let limits = unsafe { context::state(context) }.nic.limits();
+    answer.max_dm_size = limits.max_dm_bytes;
+    put_paging(&mut answer);
+    put_queues(&mut answer);
     answer.device_cap_flags_ex = answer.orig_attr.device_cap_flags.into();
     // SAFETY: by the caller's promise.
     unsafe { copy_out(&answer, attr.cast(), size) };
+    Ok(())
+}
+
+/// On-demand paging: all of it.
+fn put_paging(attr: &mut ibv_device_attr_ex) {
+    let datagrams = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+    let all = datagrams | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    attr.odp_caps.general_caps = u64::from(IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
+    attr.odp_caps.per_transport_caps.rc_odp_caps = all;
+    attr.odp_caps.per_transport_caps.uc_odp_caps = datagrams | IBV_ODP_SUPPORT_WRITE;
+    attr.odp_caps.per_transport_caps.ud_odp_caps = datagrams;
+    attr.xrc_odp_caps = all;
+}
+
+/// What completion queues can do: timestamps of 64 bits, in nanoseconds, and moderation.
+fn put_queues(attr: &mut ibv_device_attr_ex) {
+    attr.completion_timestamp_mask = u64::MAX;
+    attr.hca_core_clock = CLOCK_KHZ;
+    attr.cq_mod_caps = ibv_cq_moderation_caps {
+        max_cq_count: u16::MAX,
+        max_cq_period: u16::MAX,
+    };
+}
+
+/// `ibv_query_rt_values_ex`: the clock of completion timestamps. As drivers of hardware do, the whole of
+/// it stands in `tv_nsec`.
+///
+/// # Safety
+/// `values` is null or readable and writable.
+pub(crate) unsafe fn values(_: *mut ibv_context, values: *mut ibv_values_ex) -> Outcome<()> {
+    if values.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let values = unsafe { &mut *values };
+    if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
+        return Err(Errno::INVAL);
+    }
+    if values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {
+        values.raw_clock.tv_sec = 0;
+        values.raw_clock.tv_nsec = Cq::timestamp_now_ns().cast_signed();
+    }
     Ok(())
 }
 
@@ -171,6 +243,7 @@ pub(crate) unsafe fn port_compat(
 }
 
 fn port_attr(nic: &Nic) -> ibv_port_attr {
+    nic.follow_link();
     let info = nic.port();
     let (width, speed) = link(speed::of(&nic.info().netdev));
     ibv_port_attr {

@@ -1,6 +1,9 @@
-//! What we say to a person: nothing on stderr unless `URXE_LOG` asks (`error`, `warn`, `info`,
-//! `debug`, `trace`, or a filter as `env_logger` reads it).
+//! What we say to a person, on stderr: errors, unless `URXE_LOG` asks for more or for less (`off`, `error`,
+//! `warn`, `info`, `debug`, `trace`, or a filter as `env_logger` reads it). Errors are what the person has to
+//! know of: an environment variable that cannot be understood, and, once per kind, what a program asked
+//! for and does not get.
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::sync::Once;
 
 use parking_lot::Mutex;
@@ -10,11 +13,16 @@ pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let env = env_logger::Env::new()
-            .filter_or("URXE_LOG", "off")
+            .filter_or("URXE_LOG", "error")
             .write_style("URXE_LOG_STYLE");
         // A logger of the program itself (were it Rust) stays; ours is then not needed.
         let _ = env_logger::Builder::from_env(env)
-            .format_target(false)
+            .format(|out, record| {
+                // Programs come in several processes, and their lines in any order.
+                let (process, level) = (std::process::id(), record.level().as_str());
+                let level = level.to_ascii_lowercase();
+                writeln!(out, "urxe[{process}]: {level}: {}", record.args())
+            })
             .try_init();
     });
 }
@@ -24,7 +32,7 @@ pub(crate) fn unsupported(what: &'static str) {
     static SAID: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     start();
     if SAID.lock().insert(what) {
-        log::debug!(
+        log::error!(
             "the program asked for {what}, which urxe devices do not support; it gets EOPNOTSUPP"
         );
     }

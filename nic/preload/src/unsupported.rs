@@ -1,9 +1,9 @@
 //! What a urxe device does not do: one table, EOPNOTSUPP in the verb's own convention, and one
-//! message per kind for who asks (`URXE_LOG=debug`).
+//! message per kind on stderr ([`report`]).
 //!
 //! Verbs of this table that take an object which cannot exist (modify an SRQ, free a device memory)
 //! stand here all the same: a program with a bug gets an error, not a crash.
-use std::ffi::{c_int, c_uint};
+use std::ffi::c_int;
 
 use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, Outcome, Pointer};
@@ -13,6 +13,27 @@ use crate::report;
 pub(crate) fn refuse<T>(what: &'static str) -> Outcome<T> {
     report::unsupported(what);
     Err(Errno::OPNOTSUPP)
+}
+
+/// EOPNOTSUPP for what programs ask to find out whether it is there: said only with `URXE_LOG=debug`.
+pub(crate) fn probe<T>(what: &'static str) -> Outcome<T> {
+    log::debug!("the program asked for {what}, which urxe devices do not support");
+    Err(Errno::OPNOTSUPP)
+}
+
+/// `ibv_reg_dmabuf_mr`: memory of another device, which a NIC made of sockets cannot reach.
+///
+/// # Safety
+/// None needed: the arguments are not looked at.
+pub(crate) unsafe fn reg_dmabuf_mr(
+    _: *mut ibv_pd,
+    _: u64,
+    _: usize,
+    _: u64,
+    _: c_int,
+    _: c_int,
+) -> Outcome<*mut ibv_mr> {
+    probe("a DMA-BUF memory region")
 }
 
 /// Functions for the table of exported verbs: `verb(types) -> value = "what";`
@@ -31,23 +52,12 @@ macro_rules! verbs {
 }
 
 verbs! {
-    reg_dmabuf_mr(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr = "a DMA-BUF memory region";
     import_pd(*mut ibv_context, u32) -> *mut ibv_pd = "importing a protection domain";
     unimport_pd(*mut ibv_pd) = "importing a protection domain";
     import_mr(*mut ibv_pd, u32) -> *mut ibv_mr = "importing a memory region";
     unimport_mr(*mut ibv_mr) = "importing a memory region";
     import_dm(*mut ibv_context, u32) -> *mut ibv_dm = "importing device memory";
     unimport_dm(*mut ibv_dm) = "importing device memory";
-    attach_mcast(*mut ibv_qp, *const ibv_gid, u16) = "multicast";
-    detach_mcast(*mut ibv_qp, *const ibv_gid, u16) = "multicast";
-    create_srq(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq = "a shared receive queue";
-    modify_srq(*mut ibv_srq, *mut ibv_srq_attr, c_int) = "a shared receive queue";
-    query_srq(*mut ibv_srq, *mut ibv_srq_attr) = "a shared receive queue";
-    destroy_srq(*mut ibv_srq) = "a shared receive queue";
-    create_ah(*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah = "an address handle";
-    init_ah_from_wc(*mut ibv_context, u8, *mut ibv_wc, *mut ibv_grh, *mut ibv_ah_attr) -> c_int = "an address handle";
-    create_ah_from_wc(*mut ibv_pd, *mut ibv_wc, *mut ibv_grh, u8) -> *mut ibv_ah = "an address handle";
-    destroy_ah(*mut ibv_ah) = "an address handle";
     resolve_l2(*mut ibv_context, *mut ibv_ah_attr, *mut u8, *mut u16) -> c_int = "resolving an Ethernet address";
 }
 
@@ -75,38 +85,19 @@ macro_rules! operations {
 }
 
 operations! {
-    vctx.ops: alloc_mw(*mut ibv_pd, ibv_mw_type) Pointer<ibv_mw> = "a memory window";
-    vctx.ops: bind_mw(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) ErrnoCode = "a memory window";
-    vctx.ops: dealloc_mw(*mut ibv_mw) ErrnoCode = "a memory window";
-    vctx.ops: post_srq_recv(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) ErrnoCode = "a shared receive queue";
-    vctx: advise_mr(*mut ibv_pd, ib_uverbs_advise_mr_advice, u32, *mut ibv_sge, u32) ErrnoCode = "advice about a memory region";
-    vctx: alloc_null_mr(*mut ibv_pd) Pointer<ibv_mr> = "a null memory region";
     vctx: read_counters(*mut ibv_counters, *mut u64, u32, u32) ErrnoCode = "counters of flows";
     vctx: attach_counters_point_flow(*mut ibv_counters, *mut ibv_counter_attach_attr, *mut ibv_flow) ErrnoCode = "counters of flows";
     vctx: create_counters(*mut ibv_context, *mut ibv_counters_init_attr) Pointer<ibv_counters> = "counters of flows";
     vctx: destroy_counters(*mut ibv_counters) ErrnoCode = "counters of flows";
-    vctx: reg_dm_mr(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) Pointer<ibv_mr> = "device memory";
-    vctx: alloc_dm(*mut ibv_context, *mut ibv_alloc_dm_attr) Pointer<ibv_dm> = "device memory";
-    vctx: free_dm(*mut ibv_dm) ErrnoCode = "device memory";
     vctx: modify_flow_action_esp(*mut ibv_flow_action, *mut ibv_flow_action_esp_attr) ErrnoCode = "IPsec flow actions";
     vctx: destroy_flow_action(*mut ibv_flow_action) ErrnoCode = "IPsec flow actions";
     vctx: create_flow_action_esp(*mut ibv_context, *mut ibv_flow_action_esp_attr) Pointer<ibv_flow_action> = "IPsec flow actions";
     vctx: modify_qp_rate_limit(*mut ibv_qp, *mut ibv_qp_rate_limit_attr) ErrnoCode = "a rate limit";
-    vctx: alloc_parent_domain(*mut ibv_context, *mut ibv_parent_domain_init_attr) Pointer<ibv_pd> = "a parent domain";
-    vctx: dealloc_td(*mut ibv_td) ErrnoCode = "a thread domain";
-    vctx: alloc_td(*mut ibv_context, *mut ibv_td_init_attr) Pointer<ibv_td> = "a thread domain";
-    vctx: modify_cq(*mut ibv_cq, *mut ibv_modify_cq_attr) ErrnoCode = "completion moderation";
     vctx: destroy_rwq_ind_table(*mut ibv_rwq_ind_table) ErrnoCode = "a receive work queue";
     vctx: create_rwq_ind_table(*mut ibv_context, *mut ibv_rwq_ind_table_init_attr) Pointer<ibv_rwq_ind_table> = "a receive work queue";
     vctx: destroy_wq(*mut ibv_wq) ErrnoCode = "a receive work queue";
     vctx: modify_wq(*mut ibv_wq, *mut ibv_wq_attr) ErrnoCode = "a receive work queue";
     vctx: create_wq(*mut ibv_context, *mut ibv_wq_init_attr) Pointer<ibv_wq> = "a receive work queue";
-    vctx: query_rt_values(*mut ibv_context, *mut ibv_values_ex) ErrnoCode = "the device's clock";
     vctx: ibv_destroy_flow(*mut ibv_flow) ErrnoCode = "flow steering";
     vctx: ibv_create_flow(*mut ibv_qp, *mut ibv_flow_attr) Pointer<ibv_flow> = "flow steering";
-    vctx: open_qp(*mut ibv_context, *mut ibv_qp_open_attr) Pointer<ibv_qp> = "an XRC queue pair";
-    vctx: get_srq_num(*mut ibv_srq, *mut u32) ErrnoCode = "a shared receive queue";
-    vctx: create_srq_ex(*mut ibv_context, *mut ibv_srq_init_attr_ex) Pointer<ibv_srq> = "a shared receive queue";
-    vctx: open_xrcd(*mut ibv_context, *mut ibv_xrcd_init_attr) Pointer<ibv_xrcd> = "an XRC domain";
-    vctx: close_xrcd(*mut ibv_xrcd) ErrnoCode = "an XRC domain";
 }

@@ -33,9 +33,59 @@ fn completion_channels() {
 }
 
 #[test]
+fn files_in_sysfs() {
+    common::run("files");
+}
+
+#[test]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    ignore = "dlsym is libc's on this architecture"
+)]
+fn libibverbs_may_be_opened_later() {
+    common::run("opened");
+}
+
+#[test]
+fn processes_and_threads() {
+    common::run("processes");
+    common::run_with("processes", &["with ibv_fork_init"]);
+}
+
+#[test]
+fn attributes_and_flushes() {
+    common::run("attributes");
+}
+
+#[test]
+fn every_transport() {
+    common::run("transports");
+}
+
+#[test]
+fn every_kind_of_memory() {
+    common::run("memory");
+}
+
+#[test]
+fn completion_queues() {
+    common::run("queues");
+}
+
+#[test]
 fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
     for name in [
-        "devices", "refusals", "rc", "extended", "failures", "events",
+        "devices",
+        "refusals",
+        "rc",
+        "extended",
+        "failures",
+        "events",
+        "memory",
+        "queues",
+        "files",
+        "transports",
+        "attributes",
     ] {
         common::run_sanitized(name);
     }

@@ -1,6 +1,6 @@
 //! The RoCE transport as sans-IO state machines.
 //!
-//! A [`QueuePair`] is a requester and a responder. It never reads a clock, opens a socket, allocates
+//! A [`QueuePair`] is a requester and a responder, of any transport service that RoCE has. It never reads a clock, opens a socket, allocates
 //! memory regions or draws randomness: time and packets are arguments, memory is reached through the
 //! [`Memory`] trait. So the same code runs over UDP sockets (`urxe-device`) and in virtual time
 //! (`urxe-sim`).
@@ -8,7 +8,7 @@
 //! # Call order
 //!
 //! 1. Commands: [`QueuePair::modify`], [`QueuePair::post_send`], [`QueuePair::post_recv`].
-//! 2. Inputs: [`QueuePair::handle_packet`] for each packet, [`QueuePair::handle_timeout`] when
+//! 2. Inputs: [`QueuePair::handle_packet`] or [`QueuePair::handle_datagram`] for each packet, [`QueuePair::handle_timeout`] when
 //!    [`QueuePair::poll_timeout`] has passed.
 //! 3. Outputs, after any of these, each until it returns `None`: [`QueuePair::poll_transmit`],
 //!    [`QueuePair::poll_completion`], [`QueuePair::poll_event`].
@@ -20,23 +20,33 @@
 extern crate alloc;
 
 mod attributes;
+mod connection;
 mod memory;
+mod memory_window;
 mod qp;
 mod rc;
+mod receive_queue;
+mod send_queue;
+mod sender;
 mod state;
 mod time;
+mod unreliable;
 mod verbs;
 
 pub use attributes::{AttrMask, Attributes, ModifyError};
 pub use memory::{
-    AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, gather, scatter,
+    AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, Via, WindowAccess,
+    WindowBind, gather, scatter,
 };
-pub use qp::{AckMode, Capacity, PostError, QpEvent, QpStats, QueuePair};
+pub use memory_window::{BindTarget, MemoryWindow, WindowType};
+pub use qp::{AckMode, Capacity, PostError, QpConfig, QpEvent, QpStats, QueuePair};
 pub use rc::acknowledge::ACK_HOLD_NS;
 pub use rc::window::{Window, WindowLimits};
+pub use receive_queue::{SharedReceiveQueue, SrqEvent};
 pub use state::{QpState, required_attributes, transition_table};
 pub use time::Instant;
+pub use unreliable::GRH_BYTES;
 pub use verbs::{
-    Completion, CompletionKind, Payload, QueueSide, RecvRequest, SendData, SendOp, SendRequest,
-    Sge, Transmit, WcStatus,
+    AddressVector, Completion, CompletionKind, Payload, QpType, QueueSide, RecvRequest, SendData,
+    SendOp, SendRequest, SendTarget, Sge, Transmit, WcStatus,
 };

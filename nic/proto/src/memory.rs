@@ -1,6 +1,8 @@
 //! How the state machines reach memory: through a trait, with every access checked by key,
 //! protection domain, bounds and rights at the moment of the access.
 
+use urxe_wire::Qpn;
+
 use crate::verbs::Sge;
 
 /// Identifies a protection domain.
@@ -38,6 +40,45 @@ pub struct RemoteRange {
     pub len: u32,
 }
 
+/// The queue pair through which a peer reaches memory. A window of type 2 is bound to one (IBTA 10.6.7.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Via {
+    /// Its protection domain; of an XRC target, that of the shared receive queue that the request names.
+    pub pd: PdId,
+    /// Its number.
+    pub qp: Qpn,
+}
+
+bitflags::bitflags! {
+    /// What a memory window lets a peer do. Bit values are those of `enum ibv_access_flags`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct WindowAccess: u8 {
+        /// RDMA WRITE.
+        const REMOTE_WRITE = 1 << 1;
+        /// RDMA READ.
+        const REMOTE_READ = 1 << 2;
+        /// Atomics.
+        const REMOTE_ATOMIC = 1 << 3;
+        /// Addresses in the window count from zero.
+        const ZERO_BASED = 1 << 5;
+    }
+}
+
+/// How a memory window is to be bound (IBTA 10.6.7.2). A window of type 1 and length 0 is unbound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowBind {
+    /// Its next remote key: the upper 24 bits name the window, the program chooses the others anew.
+    pub rkey: u32,
+    /// Local key of the region that it opens.
+    pub lkey: u32,
+    /// Address of its first byte, in the region's terms.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// What it lets a peer do.
+    pub access: WindowAccess,
+}
+
 /// An atomic operation on 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicOp {
@@ -70,6 +111,8 @@ pub enum AccessError {
     Misaligned,
     /// The memory behind the region is gone (unmapped by the program).
     Fault,
+    /// A memory window is not in the state that the operation needs, or of another kind.
+    WindowState,
 }
 
 /// The memory that queue pairs of one device reach.
@@ -83,13 +126,13 @@ pub trait Memory {
     /// Why not.
     fn check_local(&self, pd: PdId, sge: &Sge, access: LocalAccess) -> Result<(), AccessError>;
 
-    /// Whether the peer of a queue pair of `pd` may use `range` for `access`.
+    /// Whether the peer of the queue pair `via` may use `range` for `access`.
     ///
     /// # Errors
     /// Why not.
     fn check_remote(
         &self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         access: RemoteAccess,
     ) -> Result<(), AccessError>;
@@ -124,7 +167,7 @@ pub trait Memory {
     /// Why nothing was placed.
     fn write_remote(
         &mut self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         bytes: &[u8],
     ) -> Result<(), AccessError>;
@@ -133,13 +176,19 @@ pub trait Memory {
     ///
     /// # Errors
     /// Why nothing was done.
-    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError>;
+    fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError>;
 
-    /// Invalidates a remote key (SEND with invalidate).
+    /// Binds a memory window, for a work request of the queue pair `via`.
+    ///
+    /// # Errors
+    /// Why the window is as it was.
+    fn bind_window(&mut self, via: Via, bind: &WindowBind) -> Result<(), AccessError>;
+
+    /// Invalidates the remote key of a window of type 2 (SEND with invalidate, or a local invalidation).
     ///
     /// # Errors
     /// Why the key stays valid.
-    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), AccessError>;
+    fn invalidate(&mut self, via: Via, rkey: u32) -> Result<(), AccessError>;
 }
 
 /// Places `bytes` into a scatter list, `offset` bytes from its start.

@@ -3,9 +3,8 @@
 //! Source: IBTA 10.3.1 and table 96 (required and optional attributes per transition), restricted to
 //! what RoCE has.
 
-use urxe_wire::Transport;
-
 use crate::attributes::AttrMask;
+use crate::verbs::QpType;
 
 /// The state of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,7 +49,13 @@ const RTS_OPTIONAL: AttrMask = mask(&[
     A::PATH_MIG_STATE,
 ]);
 
-/// Rows for reliable connections (RC, and XRC initiators and targets together).
+const INIT_CONNECTED: AttrMask = mask(&[A::PKEY_INDEX, A::PORT, A::ACCESS_FLAGS]);
+
+const RTR_CONNECTED: AttrMask = mask(&[A::ADDRESS_VECTOR, A::PATH_MTU, A::DEST_QPN, A::RQ_PSN]);
+
+const RTR_OPTIONAL: AttrMask = mask(&[A::ALT_PATH, A::ACCESS_FLAGS, A::PKEY_INDEX]);
+
+/// Rows for reliable connections.
 const RC_ROWS: &[Row] = &[
     (
         Reset,
@@ -234,27 +239,111 @@ const UD_ROWS: &[Row] = &[
     ),
 ];
 
-/// All rows of `transport`. Besides these, any state may go to `Reset` and to `Error`.
+/// Rows for XRC initiators, which execute nothing for the peer. What concerns executing is taken and has no effect:
+/// programs (perftest) set it for both ends alike.
+const XRC_INITIATOR_ROWS: &[Row] = &[
+    (Reset, Init, INIT_CONNECTED, A::empty()),
+    (Init, Init, A::empty(), INIT_CONNECTED),
+    (
+        Init,
+        ReadyToReceive,
+        RTR_CONNECTED,
+        mask(&[RTR_OPTIONAL, A::MAX_DEST_RD_ATOMIC, A::MIN_RNR_TIMER]),
+    ),
+    (
+        ReadyToReceive,
+        ReadyToSend,
+        mask(&[
+            A::TIMEOUT,
+            A::RETRY_COUNT,
+            A::RNR_RETRY,
+            A::SQ_PSN,
+            A::MAX_RD_ATOMIC,
+        ]),
+        RTS_OPTIONAL,
+    ),
+    (ReadyToSend, ReadyToSend, A::empty(), RTS_OPTIONAL),
+    (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),
+    (SendQueueDrain, ReadyToSend, A::empty(), RTS_OPTIONAL),
+    (
+        SendQueueDrain,
+        SendQueueDrain,
+        A::empty(),
+        mask(&[
+            A::PORT,
+            A::PKEY_INDEX,
+            A::ACCESS_FLAGS,
+            A::ADDRESS_VECTOR,
+            A::MAX_RD_ATOMIC,
+            A::TIMEOUT,
+            A::RETRY_COUNT,
+            A::RNR_RETRY,
+            A::ALT_PATH,
+            A::PATH_MIG_STATE,
+        ]),
+    ),
+];
+
+/// Rows for XRC targets, which only execute and answer. What concerns requests is taken and has no effect.
+const XRC_TARGET_ROWS: &[Row] = &[
+    (Reset, Init, INIT_CONNECTED, A::empty()),
+    (Init, Init, A::empty(), INIT_CONNECTED),
+    (
+        Init,
+        ReadyToReceive,
+        mask(&[RTR_CONNECTED, A::MAX_DEST_RD_ATOMIC, A::MIN_RNR_TIMER]),
+        RTR_OPTIONAL,
+    ),
+    (
+        ReadyToReceive,
+        ReadyToSend,
+        mask(&[A::TIMEOUT, A::SQ_PSN]),
+        mask(&[RTS_OPTIONAL, A::RETRY_COUNT, A::RNR_RETRY, A::MAX_RD_ATOMIC]),
+    ),
+    (ReadyToSend, ReadyToSend, A::empty(), RTS_OPTIONAL),
+    (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),
+    (SendQueueDrain, ReadyToSend, A::empty(), RTS_OPTIONAL),
+    (
+        SendQueueDrain,
+        SendQueueDrain,
+        A::empty(),
+        mask(&[
+            A::PORT,
+            A::PKEY_INDEX,
+            A::ACCESS_FLAGS,
+            A::ADDRESS_VECTOR,
+            A::MIN_RNR_TIMER,
+            A::MAX_DEST_RD_ATOMIC,
+            A::TIMEOUT,
+            A::ALT_PATH,
+            A::PATH_MIG_STATE,
+        ]),
+    ),
+];
+
+/// All rows of queue pairs of a type. Besides these, any state may go to `Reset` and to `Error`.
 #[must_use]
-pub const fn transition_table(transport: Transport) -> &'static [Row] {
-    match transport {
-        Transport::Rc | Transport::Xrc => RC_ROWS,
-        Transport::Uc => UC_ROWS,
-        Transport::Ud => UD_ROWS,
+pub const fn transition_table(qp_type: QpType) -> &'static [Row] {
+    match qp_type {
+        QpType::Rc => RC_ROWS,
+        QpType::XrcInitiator => XRC_INITIATOR_ROWS,
+        QpType::XrcTarget => XRC_TARGET_ROWS,
+        QpType::Uc => UC_ROWS,
+        QpType::Ud => UD_ROWS,
     }
 }
 
 /// The required and optional attributes of a transition, or `None` if it is not allowed.
 #[must_use]
 pub fn required_attributes(
-    transport: Transport,
+    qp_type: QpType,
     from: QpState,
     to: QpState,
 ) -> Option<(AttrMask, AttrMask)> {
     if matches!(to, QpState::Reset | QpState::Error) {
         return Some((AttrMask::empty(), AttrMask::empty()));
     }
-    transition_table(transport)
+    transition_table(qp_type)
         .iter()
         .find(|(f, t, ..)| *f == from && *t == to)
         .map(|(_, _, required, optional)| (*required, *optional))
@@ -271,11 +360,17 @@ mod tests {
     #[test]
     fn transitions_are_those_of_the_specification() {
         let mut text = String::new();
-        for transport in [Transport::Rc, Transport::Uc, Transport::Ud] {
-            for (from, to, required, optional) in transition_table(transport) {
+        for qp_type in [
+            QpType::Rc,
+            QpType::Uc,
+            QpType::Ud,
+            QpType::XrcInitiator,
+            QpType::XrcTarget,
+        ] {
+            for (from, to, required, optional) in transition_table(qp_type) {
                 writeln!(
                     text,
-                    "{transport:?}: {from:?} -> {to:?}\n    required {required:?}\n    optional {optional:?}"
+                    "{qp_type:?}: {from:?} -> {to:?}\n    required {required:?}\n    optional {optional:?}"
                 )
                 .unwrap();
             }
@@ -293,16 +388,16 @@ mod tests {
             SendQueueDrain,
             SendQueueError,
         ] {
-            assert!(required_attributes(Transport::Rc, from, QpState::Reset).is_some());
-            assert!(required_attributes(Transport::Rc, from, QpState::Error).is_some());
+            assert!(required_attributes(QpType::Rc, from, QpState::Reset).is_some());
+            assert!(required_attributes(QpType::Rc, from, QpState::Error).is_some());
         }
     }
 
     #[test]
     fn a_connection_cannot_skip_ready_to_receive() {
-        assert_eq!(required_attributes(Transport::Rc, Init, ReadyToSend), None);
+        assert_eq!(required_attributes(QpType::Rc, Init, ReadyToSend), None);
         assert_eq!(
-            required_attributes(Transport::Rc, QpState::Error, ReadyToSend),
+            required_attributes(QpType::Rc, QpState::Error, ReadyToSend),
             None
         );
     }

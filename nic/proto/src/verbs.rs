@@ -1,7 +1,85 @@
 //! What a program posts and gets back, as plain data: work requests, completions, and the packet
 //! that a queue pair asks its caller to send.
 
-use urxe_wire::{Header, Immediate, Qpn};
+use urxe_wire::{Gid, Header, Immediate, Qpn, Srqn, Transport};
+
+use crate::memory::{Via, WindowBind};
+
+/// The type of a queue pair, as `ibv_qp_type` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpType {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagrams.
+    Ud,
+    /// The sending half of an extended reliable connection (`IBV_QPT_XRC_SEND`).
+    XrcInitiator,
+    /// The receiving half of an extended reliable connection (`IBV_QPT_XRC_RECV`).
+    XrcTarget,
+}
+
+impl QpType {
+    /// The transport service in its packets' opcodes.
+    #[must_use]
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Rc => Transport::Rc,
+            Self::Uc => Transport::Uc,
+            Self::Ud => Transport::Ud,
+            Self::XrcInitiator | Self::XrcTarget => Transport::Xrc,
+        }
+    }
+
+    /// Whether requests may be posted.
+    #[must_use]
+    pub const fn sends(self) -> bool {
+        !matches!(self, Self::XrcTarget)
+    }
+
+    /// Whether receives may be posted, to the queue pair or a shared receive queue that it has.
+    #[must_use]
+    pub const fn receives(self) -> bool {
+        matches!(self, Self::Rc | Self::Uc | Self::Ud)
+    }
+}
+
+/// Where packets go: what `ibv_ah_attr` says of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AddressVector {
+    /// Destination GID; of a multicast group, too.
+    pub dest_gid: Gid,
+    /// Source GID index.
+    pub source_gid_index: u8,
+    /// Traffic class, the IP ToS byte.
+    pub traffic_class: u8,
+    /// Hop limit, the IP TTL.
+    pub hop_limit: u8,
+    /// Flow label.
+    pub flow_label: u32,
+    /// Service level.
+    pub service_level: u8,
+}
+
+/// Whom a send request is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SendTarget {
+    /// The peer of the connection (RC, UC).
+    #[default]
+    Connection,
+    /// A queue pair, or the members of a multicast group (UD).
+    Datagram {
+        /// Where it is.
+        address: AddressVector,
+        /// Its number; [`Qpn::MULTICAST`] for a group.
+        qp: Qpn,
+        /// The Q_Key to present; with the high bit set, the sender's own is presented (IBTA 10.2.5).
+        qkey: u32,
+    },
+    /// A shared receive queue of the peer (XRC).
+    XrcSrq(Srqn),
+}
 
 /// A scatter/gather element: `len` bytes at `addr` of the region named by `lkey`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -69,6 +147,13 @@ pub enum SendOp {
         /// Value to add.
         add: u64,
     },
+    /// Makes a remote key of this host invalid. Nothing is sent.
+    LocalInvalidate {
+        /// Key of a memory window of type 2.
+        rkey: u32,
+    },
+    /// Binds a memory window. Nothing is sent.
+    BindWindow(WindowBind),
 }
 
 impl SendOp {
@@ -79,6 +164,12 @@ impl SendOp {
             self,
             Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. }
         )
+    }
+
+    /// Whether it is carried out on this host, without a packet.
+    #[must_use]
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::LocalInvalidate { .. } | Self::BindWindow(_))
     }
 
     /// Whether this is an atomic.
@@ -96,6 +187,8 @@ impl SendOp {
             Self::Read { .. } => CompletionKind::Read,
             Self::CompareSwap { .. } => CompletionKind::CompareSwap,
             Self::FetchAdd { .. } => CompletionKind::FetchAdd,
+            Self::LocalInvalidate { .. } => CompletionKind::LocalInvalidate,
+            Self::BindWindow(_) => CompletionKind::BindWindow,
         }
     }
 }
@@ -124,6 +217,8 @@ pub struct SendRequest<'a> {
     pub solicited: bool,
     /// Whether to wait for earlier READs and atomics to complete.
     pub fence: bool,
+    /// Whom it is for.
+    pub target: SendTarget,
 }
 
 /// A receive work request.
@@ -148,6 +243,8 @@ pub enum WcStatus {
     LocalProtection,
     /// The request was flushed because the queue pair is in the error state.
     WrFlush,
+    /// A memory window could not be bound or invalidated.
+    MwBind,
     /// A packet arrived that does not fit the request it answers.
     BadResponse,
     /// A protection error on the responder's side of this host.
@@ -177,6 +274,10 @@ pub enum CompletionKind {
     CompareSwap,
     /// A fetch and add request.
     FetchAdd,
+    /// A local invalidation.
+    LocalInvalidate,
+    /// The binding of a memory window.
+    BindWindow,
     /// A receive, by a SEND of the peer.
     Recv,
     /// A receive, by an RDMA WRITE with immediate of the peer.
@@ -211,6 +312,11 @@ pub struct Completion {
     pub invalidated_rkey: Option<u32>,
     /// Whether the sender asked for a solicited event.
     pub solicited: bool,
+    /// Of a datagram that was received, the queue pair that sent it. Its first 40 bytes, which `byte_len`
+    /// counts, are the global route header.
+    pub source_qp: Option<Qpn>,
+    /// Whether a datagram came by IPv4; its route header is an IPv4 header in the last 20 bytes then.
+    pub is_ipv4: bool,
 }
 
 impl Completion {
@@ -242,6 +348,8 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// A range that the peer may read: the answer to an RDMA READ. It may change while it is sent.
     Remote {
+        /// The queue pair that answers.
+        via: Via,
         /// Remote key that the peer presented.
         rkey: u32,
         /// Virtual address.
@@ -273,9 +381,11 @@ impl Payload<'_> {
     }
 }
 
-/// A packet to send to the queue pair's peer.
+/// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
+    /// Where a datagram goes; of a connection, which knows its peer, `None`.
+    pub address: Option<&'a AddressVector>,
     /// Base transport header and extension headers.
     pub header: Header,
     /// The payload; padding and ICRC are the caller's.

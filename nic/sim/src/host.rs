@@ -7,14 +7,18 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use urxe_proto::{
-    AckMode, Completion, Instant, Payload, QpEvent, QueuePair, RemoteRange, Transmit, gather,
+    AckMode, Completion, GRH_BYTES, Instant, Payload, PdId, QpEvent, QpType, QueuePair,
+    RemoteRange, SharedReceiveQueue, Transmit, gather,
 };
 use urxe_wire::icrc::{Flow, Verdict};
-use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT};
+use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT, Srqn};
 
 use crate::forge::assemble;
 use crate::memory::VecMemory;
 use crate::random::Random;
+
+/// What a host shows of a datagram's network header: nothing that anybody looks at.
+pub const ROUTE_HEADER: [u8; GRH_BYTES] = [0x6e; GRH_BYTES];
 
 /// Names a host of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +73,9 @@ pub struct Host {
     id: HostId,
     address: IpAddr,
     qps: BTreeMap<Qpn, QueuePair>,
+    srqs: BTreeMap<Srqn, SharedReceiveQueue>,
+    /// The shared receive queues of queue pairs. An XRC target may use all of the host.
+    shared: BTreeMap<Qpn, Srqn>,
     completions: VecDeque<(Instant, Completion)>,
     events: VecDeque<(Qpn, QpEvent)>,
     /// The queue pair whose turn to send it is.
@@ -86,6 +93,8 @@ impl Host {
             id,
             address: id.address(ipv6),
             qps: BTreeMap::new(),
+            srqs: BTreeMap::new(),
+            shared: BTreeMap::new(),
             completions: VecDeque::new(),
             events: VecDeque::new(),
             turn: Qpn::default(),
@@ -115,8 +124,27 @@ impl Host {
         self.qps.get_mut(&number)
     }
 
-    pub(crate) fn insert(&mut self, qp: QueuePair) {
+    pub(crate) fn insert(&mut self, qp: QueuePair, srq: Option<Srqn>) {
+        if let Some(srq) = srq {
+            self.shared.insert(qp.number(), srq);
+        }
         self.qps.insert(qp.number(), qp);
+    }
+
+    /// Makes a shared receive queue.
+    #[expect(clippy::cast_possible_truncation, reason = "nobody makes 2^32 queues")]
+    pub fn add_srq(&mut self, pd: PdId, capacity: u32, max_sges: u32) -> Srqn {
+        let number = Srqn::new(0x51 + self.srqs.len() as u32);
+        let srq = SharedReceiveQueue::new(pd, capacity, max_sges);
+        self.srqs.insert(number, srq);
+        number
+    }
+
+    /// A shared receive queue, to post to it. Panics if there is none of this number.
+    pub fn srq_mut(&mut self, number: Srqn) -> &mut SharedReceiveQueue {
+        self.srqs
+            .get_mut(&number)
+            .expect("no such shared receive queue")
     }
 
     /// The next completion of any queue pair and when it was made.
@@ -142,12 +170,21 @@ impl Host {
             self.stats.malformed += 1;
             return;
         };
-        let qp = self.qps.get_mut(&packet.header.bth.dest_qp);
-        let Some(qp) = qp.filter(|qp| qp.query().dest_gid == Gid::from(from)) else {
+        let number = packet.header.bth.dest_qp;
+        let Some(qp) = self.qps.get_mut(&number) else {
             self.stats.no_qp += 1;
             return;
         };
-        qp.handle_packet(now, &packet, &mut self.memory);
+        let named = packet.header.xrceth.map(|xrceth| xrceth.srqn);
+        let srq = self.shared.get(&number).copied().or(named);
+        let srq = srq.and_then(|srq| self.srqs.get_mut(&srq));
+        if qp.config().qp_type == QpType::Ud {
+            qp.handle_datagram(&packet, &ROUTE_HEADER, srq, &mut self.memory);
+        } else if qp.query().dest_gid == Gid::from(from) {
+            qp.handle_packet(now, &packet, srq, &mut self.memory);
+        } else {
+            self.stats.no_qp += 1;
+        }
         self.collect(now, packet.header.bth.dest_qp);
     }
 
@@ -168,7 +205,14 @@ impl Host {
         }
     }
 
-    /// The queue pairs in the order of their turns.
+    /// The datagram queue pairs.
+    pub(crate) fn datagram_qps(&self) -> Vec<Qpn> {
+        let is_ud = |qp: &&QueuePair| qp.config().qp_type == QpType::Ud;
+        let qps = self.qps.values().filter(is_ud);
+        qps.map(QueuePair::number).collect()
+    }
+
+    /// The connected queue pairs in the order of their turns.
     pub(crate) fn turns(&self) -> Vec<(Qpn, Gid)> {
         let peer = |(number, qp): (&Qpn, &QueuePair)| (*number, qp.query().dest_gid);
         let later = self.qps.range(self.turn..).map(peer);
@@ -181,7 +225,7 @@ impl Host {
         now: Instant,
         number: Qpn,
         random: &mut Random,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<(Gid, Vec<u8>)> {
         let mode = match self.ack_policy {
             AckPolicy::Hold => AckMode::Hold,
             AckPolicy::Flush => AckMode::Flush,
@@ -196,12 +240,17 @@ impl Host {
         packet
     }
 
-    fn poll_qp(&mut self, now: Instant, number: Qpn, mode: AckMode) -> Option<Vec<u8>> {
+    /// The next packet of a queue pair, and where it goes.
+    fn poll_qp(&mut self, now: Instant, number: Qpn, mode: AckMode) -> Option<(Gid, Vec<u8>)> {
         let qp = self.qps.get_mut(&number)?;
-        let flow = flow(self.address, qp.query().dest_gid.to_ip())?;
+        let peer = qp.query().dest_gid;
         loop {
             let pd = qp.pd();
-            let Transmit { header, payload } = qp.poll_transmit(now, mode, &self.memory)?;
+            let Transmit {
+                address,
+                header,
+                payload,
+            } = qp.poll_transmit(now, mode, &mut self.memory)?;
             let bytes = match payload {
                 Payload::Empty => Ok(Vec::new()),
                 Payload::Bytes(bytes) => Ok(bytes.to_vec()),
@@ -209,18 +258,20 @@ impl Host {
                     let mut bytes = vec![0; len as usize];
                     gather(&self.memory, pd, sges, offset, &mut bytes).map(|()| bytes)
                 }
-                Payload::Remote { rkey, va, len } => self
+                Payload::Remote { via, rkey, va, len } => self
                     .memory
-                    .read_remote(pd, RemoteRange { rkey, va, len })
+                    .read_remote(via, RemoteRange { rkey, va, len })
                     .map(<[u8]>::to_vec),
             };
+            let to = address.map_or(peer, |address| address.dest_gid);
             match bytes {
                 Ok(bytes) => {
+                    let flow = flow(self.address, to.to_ip())?;
                     let packet = assemble(&header, &bytes, &flow);
                     assert!(packet.is_some(), "a header that does not emit: {header:?}");
-                    return packet;
+                    return packet.map(|packet| (to, packet));
                 }
-                Err(_) => qp.handle_memory_fault(),
+                Err(_) => qp.handle_memory_fault(&header.bth),
             }
         }
     }

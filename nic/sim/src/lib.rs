@@ -23,7 +23,7 @@ mod trace;
 mod world;
 
 pub use fault::{Fault, Match, Rule};
-pub use host::{AckPolicy, Host, HostId, HostStats};
+pub use host::{AckPolicy, Host, HostId, HostStats, ROUTE_HEADER};
 pub use link::{Link, LinkConfig, LinkStats};
 pub use memory::{Region, Rights, VecMemory};
 pub use random::Random;

@@ -4,7 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use urxe_proto::{
-    AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, Sge,
+    AccessError, AtomicOp, BindTarget, LocalAccess, Memory, MemoryWindow, PdId, RemoteAccess,
+    RemoteRange, Sge, Via, WindowBind, WindowType,
 };
 
 /// What may be done with a region.
@@ -19,6 +20,7 @@ pub struct Rights {
     pub remote_read: bool,
     pub remote_write: bool,
     pub remote_atomic: bool,
+    pub bind_windows: bool,
 }
 
 impl Rights {
@@ -28,6 +30,7 @@ impl Rights {
         remote_read: true,
         remote_write: true,
         remote_atomic: true,
+        bind_windows: true,
     };
 }
 
@@ -56,6 +59,7 @@ impl Region {
 #[derive(Clone, Debug, Default)]
 pub struct VecMemory {
     regions: BTreeMap<u32, Region>,
+    windows: BTreeMap<u32, MemoryWindow>,
     next_va: u64,
     next_key: u32,
 }
@@ -77,6 +81,15 @@ impl VecMemory {
             },
         );
         key
+    }
+
+    /// Makes a memory window and returns its remote key.
+    pub fn alloc_window(&mut self, pd: PdId, kind: WindowType) -> u32 {
+        // Far from the keys of regions.
+        let rkey = 0x8000_0000 + (u32::try_from(self.windows.len()).unwrap_or(0) << 8);
+        let window = MemoryWindow::new(pd, kind, rkey);
+        self.windows.insert(MemoryWindow::index_of(rkey), window);
+        rkey
     }
 
     /// Deregisters a region.
@@ -113,9 +126,9 @@ impl VecMemory {
     ///
     /// # Errors
     /// Why it may not.
-    pub fn read_remote(&self, pd: PdId, range: RemoteRange) -> Result<&[u8], AccessError> {
-        let (region, range) = self.remote(pd, range, RemoteAccess::Read)?;
-        Ok(&region.bytes[range])
+    pub fn read_remote(&self, via: Via, range: RemoteRange) -> Result<&[u8], AccessError> {
+        let (key, range) = self.remote(via, range, RemoteAccess::Read)?;
+        Ok(&self.bytes(key)[range])
     }
 
     fn lookup(
@@ -150,18 +163,23 @@ impl VecMemory {
 
     fn remote(
         &self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         access: RemoteAccess,
-    ) -> Result<(&Region, core::ops::Range<usize>), AccessError> {
-        let (region, bytes) = self.lookup(pd, range.rkey, range.va, range.len as usize)?;
+    ) -> Result<(u32, core::ops::Range<usize>), AccessError> {
+        if let Some(window) = self.windows.get(&MemoryWindow::index_of(range.rkey)) {
+            let (key, va) = window.translate(via, range, access)?;
+            let (_, bytes) = self.lookup(via.pd, key, va, range.len as usize)?;
+            return Ok((key, bytes));
+        }
+        let (region, bytes) = self.lookup(via.pd, range.rkey, range.va, range.len as usize)?;
         let allowed = match access {
             RemoteAccess::Read => region.rights.remote_read,
             RemoteAccess::Write => region.rights.remote_write,
             RemoteAccess::Atomic => region.rights.remote_atomic,
         };
         if allowed {
-            Ok((region, bytes))
+            Ok((range.rkey, bytes))
         } else {
             Err(AccessError::Denied)
         }
@@ -194,11 +212,11 @@ impl Memory for VecMemory {
 
     fn check_remote(
         &self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         access: RemoteAccess,
     ) -> Result<(), AccessError> {
-        self.remote(pd, range, access).map(|_| ())
+        self.remote(via, range, access).map(|_| ())
     }
 
     fn write_local(
@@ -229,7 +247,7 @@ impl Memory for VecMemory {
 
     fn write_remote(
         &mut self,
-        pd: PdId,
+        via: Via,
         range: RemoteRange,
         bytes: &[u8],
     ) -> Result<(), AccessError> {
@@ -238,18 +256,18 @@ impl Memory for VecMemory {
             bytes.len(),
             "the contract of Memory::write_remote"
         );
-        let (_, place) = self.remote(pd, range, RemoteAccess::Write)?;
-        self.slice_mut(range.rkey, place).copy_from_slice(bytes);
+        let (key, place) = self.remote(via, range, RemoteAccess::Write)?;
+        self.slice_mut(key, place).copy_from_slice(bytes);
         Ok(())
     }
 
-    fn atomic(&mut self, pd: PdId, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
+    fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
         if !va.is_multiple_of(8) {
             return Err(AccessError::Misaligned);
         }
         let range = RemoteRange { rkey, va, len: 8 };
-        let (_, place) = self.remote(pd, range, RemoteAccess::Atomic)?;
-        let slot = self.slice_mut(rkey, place);
+        let (key, place) = self.remote(via, range, RemoteAccess::Atomic)?;
+        let slot = self.slice_mut(key, place);
         let mut raw = [0; 8];
         raw.copy_from_slice(slot);
         let old = u64::from_ne_bytes(raw);
@@ -262,16 +280,24 @@ impl Memory for VecMemory {
         Ok(old)
     }
 
-    fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), AccessError> {
-        let region = self.regions.get_mut(&rkey).ok_or(AccessError::UnknownKey)?;
-        if region.pd != pd {
-            return Err(AccessError::WrongPd);
-        }
-        let local_write = region.rights.local_write;
-        region.rights = Rights {
-            local_write,
-            ..Rights::default()
-        };
-        Ok(())
+    fn bind_window(&mut self, via: Via, bind: &WindowBind) -> Result<(), AccessError> {
+        let target = self.regions.get(&bind.lkey).map(|region| BindTarget {
+            pd: region.pd,
+            allows_binding: region.rights.bind_windows,
+            is_writable: region.rights.local_write,
+            is_zero_based: false,
+            base: region.va,
+            len: region.bytes.len() as u64,
+        });
+        let index = MemoryWindow::index_of(bind.rkey);
+        let window = self.windows.get_mut(&index);
+        window
+            .ok_or(AccessError::UnknownKey)?
+            .bind(via, bind, target.as_ref())
+    }
+
+    fn invalidate(&mut self, via: Via, rkey: u32) -> Result<(), AccessError> {
+        let window = self.windows.get_mut(&MemoryWindow::index_of(rkey));
+        window.ok_or(AccessError::UnknownKey)?.invalidate(via, rkey)
     }
 }

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, Instant, ModifyError, PdId, PostError, QpState, QueuePair,
-    RecvRequest, SendRequest,
+    AttrMask, Attributes, Capacity, Instant, ModifyError, PdId, PostError, QpConfig, QpState,
+    QpType, QueuePair, RecvRequest, SendRequest, required_attributes,
 };
-use urxe_wire::{Gid, Mtu, Psn, Qpn, Transport};
+use urxe_wire::{Gid, Mtu, Psn, Qpn, Srqn};
 
 use crate::event::{Event, EventQueue};
 use crate::fault::{Fate, Rule, decide};
@@ -172,13 +172,20 @@ impl World {
         pd: PdId,
         options: &ConnectOptions,
     ) -> (QpHandle, QpHandle) {
-        let ends = [a, b].map(|host| {
-            let number = Qpn::new(self.next_qpn);
-            // Numbers of one host are not dense, and differ from those of the others.
-            self.next_qpn += 0x13;
-            self.host_mut(host)
-                .insert(QueuePair::new(number, pd, Transport::Rc, options.capacity));
-            QpHandle { host, number }
+        let end = (QpType::Rc, None);
+        self.connect_as([(a, end), (b, end)], pd, options)
+    }
+
+    /// The same with queue pairs of other types, or with shared receive queues.
+    pub fn connect_as(
+        &mut self,
+        ends: [(HostId, (QpType, Option<Srqn>)); 2],
+        pd: PdId,
+        options: &ConnectOptions,
+    ) -> (QpHandle, QpHandle) {
+        let ends = ends.map(|(host, (qp_type, srq))| {
+            let shares_receives = srq.is_some() || qp_type == QpType::XrcTarget;
+            self.add_qp(host, qp_type, pd, options.capacity, srq, shares_receives)
         });
         let [first, second] = ends;
         for (end, peer, sq_psn, rq_psn) in [
@@ -192,19 +199,66 @@ impl World {
                 dest_gid: self.host(peer.host).gid(),
                 ..attributes(options)
             };
-            for (state, mask) in steps() {
-                self.modify(
-                    end,
-                    &Attributes {
-                        state,
-                        ..attributes.clone()
-                    },
-                    mask,
-                )
-                .expect("the usual steps of a connection");
-            }
+            self.bring_up(end, &attributes);
         }
         (first, second)
+    }
+
+    /// Makes a datagram queue pair, ready to send.
+    pub fn add_datagrams(
+        &mut self,
+        host: HostId,
+        pd: PdId,
+        qkey: u32,
+        capacity: Capacity,
+        srq: Option<Srqn>,
+    ) -> QpHandle {
+        let qp = self.add_qp(host, QpType::Ud, pd, capacity, srq, srq.is_some());
+        let attributes = Attributes {
+            qkey,
+            ..Attributes::new()
+        };
+        self.bring_up(qp, &attributes);
+        qp
+    }
+
+    fn add_qp(
+        &mut self,
+        host: HostId,
+        qp_type: QpType,
+        pd: PdId,
+        capacity: Capacity,
+        srq: Option<Srqn>,
+        shares_receives: bool,
+    ) -> QpHandle {
+        let number = Qpn::new(self.next_qpn);
+        // Numbers of one host are not dense, and differ from those of the others.
+        self.next_qpn += 0x13;
+        let qp = QueuePair::new(QpConfig {
+            number,
+            pd,
+            qp_type,
+            capacity,
+            shares_receives,
+            port_mtu: Mtu::B4096,
+        });
+        self.host_mut(host).insert(qp, srq);
+        QpHandle { host, number }
+    }
+
+    /// The usual steps to ready-to-send.
+    fn bring_up(&mut self, qp: QpHandle, attributes: &Attributes) {
+        for state in [QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend] {
+            let qp_type = self.qp(qp).config().qp_type;
+            let (mask, _) =
+                required_attributes(qp_type, self.qp(qp).state(), state).expect("the usual steps");
+            let wanted = Attributes {
+                state,
+                ..attributes.clone()
+            };
+            self.modify(qp, &wanted, mask | AttrMask::STATE)
+                .expect("all that the step needs");
+        }
     }
 
     /// Modifies a queue pair.
@@ -303,6 +357,18 @@ impl World {
     fn pump(&mut self, id: HostId) {
         let now = self.now;
         self.host_mut(id).handle_timeouts(now);
+        // What datagrams find busy is the link's queue: nothing holds their senders back.
+        for number in self.host(id).datagram_qps() {
+            loop {
+                let host = &mut self.hosts[usize::from(id.0)];
+                let Some((to, udp_payload)) = host.transmit(now, number, &mut self.random) else {
+                    break;
+                };
+                if let Some(to) = self.addresses.get(&to).copied() {
+                    self.send(id, to, udp_payload);
+                }
+            }
+        }
         let mut link_free_at = None;
         'again: loop {
             for (number, peer) in self.host(id).turns() {
@@ -318,7 +384,7 @@ impl World {
                     continue;
                 }
                 let host = &mut self.hosts[usize::from(id.0)];
-                if let Some(udp_payload) = host.transmit(now, number, &mut self.random) {
+                if let Some((_, udp_payload)) = host.transmit(now, number, &mut self.random) {
                     self.send(id, to, udp_payload);
                     continue 'again;
                 }
@@ -426,29 +492,4 @@ fn attributes(options: &ConnectOptions) -> Attributes {
         allow_remote_atomic: true,
         ..Attributes::new()
     }
-}
-
-/// The three steps to a connection, with the attributes each needs.
-fn steps() -> [(QpState, AttrMask); 3] {
-    use AttrMask as A;
-    [
-        (
-            QpState::Init,
-            A::STATE | A::PKEY_INDEX | A::PORT | A::ACCESS_FLAGS,
-        ),
-        (
-            QpState::ReadyToReceive,
-            A::STATE
-                | A::ADDRESS_VECTOR
-                | A::PATH_MTU
-                | A::DEST_QPN
-                | A::RQ_PSN
-                | A::MAX_DEST_RD_ATOMIC
-                | A::MIN_RNR_TIMER,
-        ),
-        (
-            QpState::ReadyToSend,
-            A::STATE | A::TIMEOUT | A::RETRY_COUNT | A::RNR_RETRY | A::SQ_PSN | A::MAX_RD_ATOMIC,
-        ),
-    ]
 }

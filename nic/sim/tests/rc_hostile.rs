@@ -4,7 +4,7 @@
 mod support;
 
 use support::program::UNTOUCHED;
-use support::scenario::{PD, Weather, build};
+use support::scenario::{PD, Service, Weather, build_with};
 use support::seeds::for_each_seed;
 use urxe_sim::{HostId, Rights, World};
 
@@ -34,7 +34,8 @@ fn forged(seed: u64, slot: &mut Option<World>, forge_ppm: u32) {
         loss_ppm: 10_000,
         ..Weather::default()
     };
-    let mut scenario = build(seed, Some(weather), slot);
+    let services = [Service::Rc, Service::RcWithSrq, Service::Xrc];
+    let mut scenario = build_with(seed, Some(weather), &services, slot);
     let world = slot.as_mut().unwrap();
     let mut guards = Vec::new();
     for host in scenario.hosts.iter().copied() {

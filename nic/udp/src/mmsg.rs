@@ -44,7 +44,7 @@ impl Socket {
         let mut total = SentMany::default();
         while total.transmits < transmits.len() {
             let rest = &transmits[total.transmits..];
-            if self.gso.load(Ordering::Relaxed) && rest.len() > 1 {
+            if self.gso.load(Ordering::Relaxed) && self.tap.is_none() && rest.len() > 1 {
                 let sent = self.send_batch(&rest[..rest.len().min(BATCH)]);
                 total.transmits += sent;
                 if sent > 0 {
@@ -137,6 +137,11 @@ impl Socket {
             };
             if let Ok(received) = usize::try_from(received) {
                 batch.filled = received;
+                if let Some(tap) = &self.tap {
+                    for (meta, bytes) in batch.messages() {
+                        tap.received(&meta, bytes);
+                    }
+                }
                 return Ok(received);
             }
             match errno() {
@@ -198,6 +203,12 @@ impl RecvBatch {
 
     /// The messages of the last receive.
     pub fn iter(&self) -> impl Iterator<Item = (RecvMeta, Chunks<'_, u8>)> {
+        self.messages()
+            .map(|(meta, bytes)| (meta, segments(bytes, &meta)))
+    }
+
+    /// The messages of the last receive, uncut.
+    fn messages(&self) -> impl Iterator<Item = (RecvMeta, &[u8])> {
         self.messages[..self.filled]
             .iter()
             .zip(&self.envelopes)
@@ -205,7 +216,7 @@ impl RecvBatch {
             .map(|((message, envelope), bytes)| {
                 // SAFETY: the kernel filled the first `filled` messages, each with its envelope.
                 let meta = unsafe { envelope.meta(&message.msg_hdr, message.msg_len as usize) };
-                (meta, segments(bytes, &meta))
+                (meta, &bytes[..meta.len])
             })
     }
 }

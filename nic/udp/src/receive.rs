@@ -167,7 +167,12 @@ impl Socket {
                 self.receive_simple(buffer)
             };
             match received {
-                Ok(meta) => return Ok(Some(meta)),
+                Ok(meta) => {
+                    if let Some(tap) = &self.tap {
+                        tap.received(&meta, &buffer.bytes[..meta.len]);
+                    }
+                    return Ok(Some(meta));
+                }
                 Err(libc::EAGAIN) => return Ok(None),
                 Err(libc::EINTR) => {}
                 Err(errno) => return Err(io::Error::from_raw_os_error(errno)),

@@ -107,6 +107,9 @@ impl Socket {
     ///
     /// If `segment_size` is 0.
     pub fn send(&self, transmit: &Transmit<'_>) -> Result<Sent, SendError> {
+        if let Some(tap) = &self.tap {
+            return self.send_tapped(tap.as_ref(), transmit);
+        }
         let length: usize = transmit.iov.iter().map(Piece::len).sum();
         let segment_size = transmit
             .segment_size

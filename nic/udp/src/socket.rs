@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{IPPROTO_IPV6, IPV6_V6ONLY, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, c_int};
 
 use crate::address::{Destination, RawAddress, canonical};
-use crate::{BusyPoll, Capabilities, buffer, busy, drops, ecn, gro, gso, pmtu, sockopt};
+use crate::{
+    BusyPoll, Capabilities, Tap, buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt,
+};
 
 /// What a socket should be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,9 @@ pub struct Options {
     pub receive_tos: bool,
     /// Busy polling; None leaves the system's setting (net.core.busy_read).
     pub busy_poll: Option<BusyPoll>,
+    /// The interface by which datagrams to multicast groups leave; None leaves it to the routes, which a host
+    /// need not have for them.
+    pub multicast_ifindex: Option<u32>,
 }
 
 impl Default for Options {
@@ -41,6 +46,7 @@ impl Default for Options {
             tos: 0,
             receive_tos: true,
             busy_poll: None,
+            multicast_ifindex: None,
         }
     }
 }
@@ -63,6 +69,7 @@ pub struct Socket {
     local: SocketAddr,
     receive_buffer_bytes: usize,
     send_buffer_bytes: usize,
+    pub(crate) tap: Option<Box<dyn Tap>>,
 }
 
 impl Socket {
@@ -77,10 +84,33 @@ impl Socket {
     /// EADDRINUSE: the port is taken, try another. EADDRNOTAVAIL: no address of this host (or,
     /// IPv6, still tentative). EMFILE, ENFILE, ENOBUFS, EACCES as in socket(2) and bind(2).
     pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
+        Self::bind_with(address, options, |_| Ok(()))
+    }
+
+    /// Makes a socket that hears what is sent to a multicast group, and nothing else, by way of the
+    /// interface `ifindex`. Any number of sockets, also of other processes, may do so for the same
+    /// group and port: each gets every datagram, those sent by this host included.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::bind`]; EINVAL: not a multicast address; ENODEV: no such interface; ENOBUFS: too many
+    /// groups (net.ipv4.igmp_max_memberships).
+    pub fn bind_multicast(group: SocketAddr, ifindex: u32, options: &Options) -> io::Result<Self> {
+        let socket = Self::bind_with(group, options, multicast::share_port)?;
+        multicast::join(socket.as_fd(), socket.local.ip(), ifindex)?;
+        Ok(socket)
+    }
+
+    fn bind_with(
+        address: SocketAddr,
+        options: &Options,
+        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let address = canonical(address);
         let ipv6 = address.is_ipv6();
         let owned = open(ipv6)?;
         let fd = owned.as_fd();
+        prepare(fd)?;
         if ipv6 {
             sockopt::set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1 as c_int)?;
         }
@@ -92,6 +122,9 @@ impl Socket {
         let send_buffer_bytes = buffer::set_send_buffer(fd, options.send_buffer_bytes)?;
         if let Some(busy_poll) = options.busy_poll {
             busy::set(fd, busy_poll)?;
+        }
+        if let Some(ifindex) = options.multicast_ifindex {
+            multicast::send_by(fd, ipv6, ifindex)?;
         }
         let max_gso_segments = if options.gso { gso::probe(fd) } else { 0 };
         // Before bind, so that not even the first datagram comes without.
@@ -113,7 +146,23 @@ impl Socket {
             local,
             receive_buffer_bytes,
             send_buffer_bytes,
+            tap: None,
             fd: owned,
+        })
+    }
+
+    /// The same socket of the kernel under another descriptor, without the tap. The address stays bound until both are
+    /// gone.
+    ///
+    /// # Errors
+    ///
+    /// EMFILE.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            gso: AtomicBool::new(self.gso.load(Ordering::Relaxed)),
+            tap: None,
+            ..*self
         })
     }
 

@@ -50,7 +50,7 @@ static void check_device(struct ibv_context *context)
     CHECK_EQ(ibv_query_device_ex(context, NULL, &attr_ex), 0);
     CHECK(!memcmp(&attr, &attr_ex.orig_attr, offsetof(struct ibv_device_attr, phys_port_cnt)));
     CHECK_EQ(attr_ex.comp_mask, 0);
-    CHECK_EQ(attr_ex.max_dm_size, 0);
+    CHECK(attr_ex.max_dm_size > 0);
     CHECK_EQ(attr_ex.phys_port_cnt_ex, 1);
     CHECK_EQ(ibv_query_device(context, NULL), EINVAL);
 }

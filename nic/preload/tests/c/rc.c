@@ -192,7 +192,7 @@ static void check_register_again(struct pair *pair)
                           pair->pd, other, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
              0);
     CHECK_EQ(ibv_dealloc_pd(pd), 0);
-    CHECK(mr->length == 64 && mr->rkey != old_rkey);
+    CHECK(mr->length == 64 && mr->rkey == old_rkey);
     fill(pair->left.buffer, 64, 9);
     wr.wr.rdma.remote_addr = (uintptr_t)other;
     wr.wr.rdma.rkey = mr->rkey;

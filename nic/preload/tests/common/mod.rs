@@ -1,6 +1,8 @@
 //! What the integration tests share: where the library is, and how C programs are built and run.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod script;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -24,7 +26,7 @@ fn folder() -> &'static Path {
 }
 
 /// Compiles `tests/c/<name>.c` against libibverbs, with warnings as errors, to `<program>`.
-fn compile(name: &str, program: &str, options: &[&str]) -> PathBuf {
+pub(crate) fn compile(name: &str, program: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/c")
         .join(format!("{name}.c"));
@@ -43,7 +45,8 @@ fn compile(name: &str, program: &str, options: &[&str]) -> PathBuf {
         .arg(&source)
         .arg("-o")
         .arg(&program)
-        .arg("-libverbs")
+        // Not for programs that call none of its functions.
+        .args(["-Wl,--as-needed", "-libverbs", "-ldl"])
         .output()
         .expect("a C compiler is needed (Debian: apt-get install gcc libibverbs-dev)");
     assert!(output.status.success(), "{}", shown(&output));
@@ -70,9 +73,20 @@ pub(crate) fn shown(output: &Output) -> String {
     )
 }
 
+/// Compiles a C program that runs in circumstances of its own.
+pub(crate) fn build(name: &str) -> PathBuf {
+    compile(name, name, &[])
+}
+
 /// Compiles and runs a C program, which checks for itself.
 pub(crate) fn run(name: &str) {
-    let output = preloaded(compile(name, name, &[])).output().unwrap();
+    run_with(name, &[]);
+}
+
+/// The same with arguments.
+pub(crate) fn run_with(name: &str, arguments: &[&str]) {
+    let program = compile(name, name, &[]);
+    let output = preloaded(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{name}: {}", shown(&output));
 }
 

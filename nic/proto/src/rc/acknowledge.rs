@@ -9,8 +9,8 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
 
-use super::connection::Connection;
-use crate::memory::{Memory, RemoteAccess, RemoteRange};
+use crate::connection::Connection;
+use crate::memory::{Memory, RemoteAccess, RemoteRange, Via};
 use crate::time::Instant;
 use crate::verbs::{Payload, Transmit};
 
@@ -35,6 +35,8 @@ pub enum AckMode {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadJob {
     pub(crate) first: Psn,
+    /// Whose rights to the range count: an XRC target has those of one shared receive queue or another.
+    pub(crate) via: Via,
     pub(crate) range: RemoteRange,
     pub(crate) packets: u32,
     /// Where to stop: before `packets` when the peer asked for the rest anew.
@@ -190,7 +192,7 @@ impl Acknowledger {
             return match reply {
                 Reply::Read(job) => {
                     if memory
-                        .check_remote(connection.pd, job.range, RemoteAccess::Read)
+                        .check_remote(job.via, job.range, RemoteAccess::Read)
                         .is_err()
                         && job.range.len != 0
                     {
@@ -212,6 +214,7 @@ impl Acknowledger {
                     });
                     self.replies.pop_front();
                     Polled::Packet(Transmit {
+                        address: None,
                         header,
                         payload: Payload::Empty,
                     })
@@ -234,6 +237,7 @@ impl Acknowledger {
         let mut header = connection.header(Operation::Acknowledge, psn);
         header.aeth = Some(Aeth { syndrome, msn });
         Polled::Packet(Transmit {
+            address: None,
             header,
             payload: Payload::Empty,
         })
@@ -261,12 +265,17 @@ fn read_response(job: &mut ReadJob, connection: &Connection) -> Transmit<'static
         Payload::Empty
     } else {
         Payload::Remote {
+            via: job.via,
             rkey: job.range.rkey,
             va: job.range.va + u64::from(offset),
             len,
         }
     };
-    Transmit { header, payload }
+    Transmit {
+        address: None,
+        header,
+        payload,
+    }
 }
 
 const fn aeth_ack(msn: u32) -> Aeth {

@@ -1,7 +1,8 @@
 //! Two connected queue pairs and a few regions, for tests that do one thing at a time.
 
 use urxe_proto::{
-    Completion, Instant, QueueSide, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus,
+    Completion, Instant, QueueSide, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge,
+    WcStatus,
 };
 use urxe_sim::{ConnectOptions, LinkConfig, QpHandle, Random, Rights, World};
 
@@ -110,6 +111,7 @@ impl Bench {
             signaled: true,
             solicited: false,
             fence: false,
+            target: SendTarget::Connection,
         };
         self.world.post_send(self.a, &request).unwrap();
     }

@@ -114,7 +114,7 @@ impl Driver {
                 (CompletionKind::Recv, immediate)
             }
             Action::Write { immediate, .. } => (CompletionKind::RecvWriteImm, immediate),
-            _ => unreachable!("fetches take no receive"),
+            _ => unreachable!("only messages take receives"),
         };
         assert!(
             place[len..].iter().all(|byte| *byte == UNTOUCHED),
@@ -177,6 +177,8 @@ fn kind(action: &Action) -> CompletionKind {
         Action::Read { .. } => CompletionKind::Read,
         Action::CompareSwap { .. } => CompletionKind::CompareSwap,
         Action::FetchAdd { .. } => CompletionKind::FetchAdd,
+        Action::Bind { .. } => CompletionKind::BindWindow,
+        Action::Invalidate { .. } => CompletionKind::LocalInvalidate,
     }
 }
 

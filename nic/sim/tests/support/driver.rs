@@ -1,9 +1,12 @@
 //! Runs the program of one direction of a connection: posts its requests on one side and receives on
 //! the other, and holds every completion and every byte against the model.
 
-use urxe_proto::{Instant, PdId, RecvRequest, SendData, SendOp, SendRequest, Sge, WcStatus};
+use urxe_proto::{
+    Instant, PdId, QpType, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
+    WindowAccess, WindowBind, WindowType,
+};
 use urxe_sim::{QpHandle, Random, Rights, World};
-use urxe_wire::Immediate;
+use urxe_wire::{Immediate, Srqn};
 
 use super::program::{Action, COUNTERS, Op, Program, TARGET_BYTES, UNTOUCHED};
 
@@ -36,6 +39,8 @@ pub enum Outcome {
 pub struct Driver {
     pub requester: QpHandle,
     pub responder: QpHandle,
+    /// The shared receive queue from which the responder takes what this driver sends.
+    pub srq: Option<Srqn>,
     pub program: Program,
     pub(super) pace: Pace,
     pub(super) random: Random,
@@ -45,6 +50,8 @@ pub struct Driver {
     pub(super) counters_key: u32,
     pub(super) fetched_key: u32,
     pub(super) received_key: u32,
+    /// Of the requester's own window.
+    pub(super) window_key: u32,
     /// Where each fetch and each receive has its place, and how much.
     pub(super) places: Vec<(usize, usize)>,
     pub(super) posted: usize,
@@ -70,7 +77,7 @@ pub struct SourceKeys {
 impl Driver {
     pub fn new(
         world: &mut World,
-        (requester, responder): (QpHandle, QpHandle),
+        (requester, responder, srq): (QpHandle, QpHandle, Option<Srqn>),
         pd: PdId,
         program: Program,
         keys: SourceKeys,
@@ -100,7 +107,11 @@ impl Driver {
             local_write: true,
             ..Rights::default()
         };
-        let fetched_key = register(requester.host, local, fetch_bytes);
+        let bindable = Rights {
+            bind_windows: true,
+            ..local
+        };
+        let fetched_key = register(requester.host, bindable, fetch_bytes.max(1));
         let received_key = register(responder.host, local, recv_bytes);
         let target_key = register(responder.host, Rights::ALL, TARGET_BYTES);
         let counters_key =
@@ -108,9 +119,14 @@ impl Driver {
                 .host_mut(responder.host)
                 .memory
                 .register(pd, Rights::ALL, vec![0; 8 * COUNTERS]);
+        let window_key = world
+            .host_mut(requester.host)
+            .memory
+            .alloc_window(pd, WindowType::Type2);
         Self {
             requester,
             responder,
+            srq,
             program,
             pace,
             random,
@@ -120,6 +136,7 @@ impl Driver {
             counters_key,
             fetched_key,
             received_key,
+            window_key,
             places,
             posted: 0,
             completed: 0,
@@ -204,7 +221,13 @@ impl Driver {
             wr_id: RECV_BASE + self.recvs_posted,
             sges: &sges,
         };
-        let posted = world.post_recv(self.responder, &request).is_ok();
+        let posted = match self.srq {
+            Some(srq) => {
+                let host = world.host_mut(self.responder.host);
+                host.srq_mut(srq).post(&request).is_ok()
+            }
+            None => world.post_recv(self.responder, &request).is_ok(),
+        };
         self.recvs_posted += u64::from(posted);
         posted
     }
@@ -260,10 +283,18 @@ impl Driver {
             signaled: op.signaled,
             solicited: op.solicited,
             fence: op.fence,
+            target: match self.srq {
+                Some(srq) if self.is_xrc(world) => SendTarget::XrcSrq(srq),
+                _ => SendTarget::Connection,
+            },
         };
         let posted = world.post_send(self.requester, &request).is_ok();
         self.posted += usize::from(posted);
         posted
+    }
+
+    fn is_xrc(&self, world: &World) -> bool {
+        world.qp(self.requester).config().qp_type == QpType::XrcInitiator
     }
 
     fn send_op(&self, world: &World, action: &Action) -> SendOp {
@@ -305,6 +336,19 @@ impl Driver {
                 rkey: self.counters_key,
                 compare,
                 swap,
+            },
+            Action::Bind { key } => SendOp::BindWindow(WindowBind {
+                rkey: self.window_key | u32::from(key),
+                lkey: self.fetched_key,
+                addr: world
+                    .host(self.requester.host)
+                    .memory
+                    .va(self.fetched_key, 0),
+                len: 1,
+                access: WindowAccess::REMOTE_READ,
+            }),
+            Action::Invalidate { key } => SendOp::LocalInvalidate {
+                rkey: self.window_key | u32::from(key),
             },
             Action::FetchAdd { counter, add } => SendOp::FetchAdd {
                 va: counter_va(counter),

@@ -34,6 +34,13 @@ pub enum Action {
         counter: usize,
         add: u64,
     },
+    /// Binds the requester's own window with this key; nothing else notices.
+    Bind {
+        key: u8,
+    },
+    Invalidate {
+        key: u8,
+    },
 }
 
 impl Action {
@@ -46,6 +53,10 @@ impl Action {
                     ..
                 }
         )
+    }
+
+    pub fn is_local(&self) -> bool {
+        matches!(self, Self::Bind { .. } | Self::Invalidate { .. })
     }
 
     pub fn is_fetch(&self) -> bool {
@@ -100,6 +111,9 @@ struct Generator<'a> {
     counters: [u64; COUNTERS],
     /// A READ of the target is under way: what changes it next must wait (fence).
     target_is_being_read: bool,
+    /// The key with which the window is bound.
+    window: Option<u8>,
+    next_key: u8,
 }
 
 /// A program for one direction, between sides with these source regions.
@@ -112,6 +126,8 @@ pub fn generate(random: &mut Random, mix: Mix, source: &[u8], peer_source: &[u8]
         target: vec![UNTOUCHED; TARGET_BYTES],
         counters: [0; COUNTERS],
         target_is_being_read: false,
+        window: None,
+        next_key: 0,
     };
     let mut ops: Vec<_> = (0..mix.ops).map(|_| generator.op()).collect();
     if let Some(last) = ops.last_mut() {
@@ -146,6 +162,7 @@ impl Generator<'_> {
             len,
             source_at,
             inline: !action.is_fetch()
+                && !action.is_local()
                 && len <= self.mix.inline_bytes
                 && self.random.chance(500_000),
             pieces: 1 + self.random.index(3),
@@ -162,7 +179,7 @@ impl Generator<'_> {
         let immediate = (self.random.bits() as u32).to_be_bytes();
         let at = self.random.index(TARGET_BYTES / 2);
         let counter = self.random.index(COUNTERS);
-        match self.random.below(16) {
+        match self.random.below(18) {
             0..=2 => Action::Send { immediate: None },
             3..=4 => Action::Send {
                 immediate: Some(immediate),
@@ -197,9 +214,18 @@ impl Generator<'_> {
                     swap: self.random.bits(),
                 }
             }
-            _ => Action::FetchAdd {
+            15 => Action::FetchAdd {
                 counter,
                 add: self.random.bits(),
+            },
+            // Binding needs a free window and a key that it has not had just before.
+            _ => match self.window.take() {
+                Some(key) => Action::Invalidate { key },
+                None => {
+                    self.next_key = self.next_key.wrapping_add(1);
+                    self.window = Some(self.next_key);
+                    Action::Bind { key: self.next_key }
+                }
             },
         }
     }
@@ -208,6 +234,9 @@ impl Generator<'_> {
     fn len_of(&mut self, action: &Action) -> usize {
         if matches!(action, Action::CompareSwap { .. } | Action::FetchAdd { .. }) {
             return 8;
+        }
+        if action.is_local() {
+            return 0;
         }
         let mtu = self.mix.mtu_bytes;
         let len = match self.random.below(8) {
@@ -226,7 +255,7 @@ impl Generator<'_> {
     fn execute(&mut self, action: &Action, source_at: usize, len: usize) -> Vec<u8> {
         let carried = self.source[source_at..source_at + len].to_vec();
         match *action {
-            Action::Send { .. } => carried,
+            Action::Send { .. } | Action::Bind { .. } | Action::Invalidate { .. } => carried,
             Action::Write { at, .. } => {
                 self.target[at..at + len].copy_from_slice(&carried);
                 carried

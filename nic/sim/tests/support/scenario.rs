@@ -1,12 +1,12 @@
 //! A whole random scenario from a seed: two or three hosts, links with faults, connections, a program in
 //! each direction of each.
 
-use urxe_proto::{AttrMask, Attributes, Instant, PdId, QpState, QueueSide};
+use urxe_proto::{AttrMask, Attributes, Instant, PdId, QpState, QpType, QueueSide};
 use urxe_sim::{
     AckPolicy, ConnectOptions, Fault, HostId, LinkConfig, Match, QpHandle, Random, Rights, Rule,
     World,
 };
-use urxe_wire::{Mtu, Psn};
+use urxe_wire::{Mtu, Psn, Srqn};
 
 use super::driver::{Driver, Outcome, Pace, SourceKeys};
 use super::program::{Mix, SOURCE_BYTES, generate};
@@ -114,8 +114,70 @@ fn any_link(random: &mut Random) -> LinkConfig {
     }
 }
 
-/// Puts a random scenario into `slot`.
+/// What carries a connection's two directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// One reliable connection.
+    Rc,
+    /// The same, with shared receive queues.
+    RcWithSrq,
+    /// Two pairs of XRC queue pairs, one for each direction.
+    Xrc,
+}
+
+/// The ends of one direction, and the receives' queue if they do not have their own.
+type Ends = (QpHandle, QpHandle, Option<Srqn>);
+
+fn connect(
+    world: &mut World,
+    service: Service,
+    hosts: [HostId; 2],
+    options: &ConnectOptions,
+) -> [Ends; 2] {
+    let capacity = options.capacity.recv_requests;
+    let mut srqs = || hosts.map(|host| Some(world.host_mut(host).add_srq(PD, capacity, 4)));
+    match service {
+        Service::Rc => {
+            let (a, b) = world.connect(hosts[0], hosts[1], PD, options);
+            [(a, b, None), (b, a, None)]
+        }
+        Service::RcWithSrq => {
+            let [srq_a, srq_b] = srqs();
+            let ends = [
+                (hosts[0], (QpType::Rc, srq_a)),
+                (hosts[1], (QpType::Rc, srq_b)),
+            ];
+            let (a, b) = world.connect_as(ends, PD, options);
+            [(a, b, srq_b), (b, a, srq_a)]
+        }
+        Service::Xrc => {
+            let [srq_a, srq_b] = srqs();
+            let mut direction = |from: HostId, into: HostId| {
+                let ends = [
+                    (from, (QpType::XrcInitiator, None)),
+                    (into, (QpType::XrcTarget, None)),
+                ];
+                world.connect_as(ends, PD, options)
+            };
+            let (a, target_b) = direction(hosts[0], hosts[1]);
+            let (b, target_a) = direction(hosts[1], hosts[0]);
+            [(a, target_b, srq_b), (b, target_a, srq_a)]
+        }
+    }
+}
+
+/// Puts a random scenario of reliable connections into `slot`.
 pub fn build(seed: u64, weather: Option<Weather>, slot: &mut Option<World>) -> Scenario {
+    build_with(seed, weather, &[Service::Rc], slot)
+}
+
+/// Puts a random scenario of these services into `slot`.
+pub fn build_with(
+    seed: u64,
+    weather: Option<Weather>,
+    services: &[Service],
+    slot: &mut Option<World>,
+) -> Scenario {
     let mut random = Random::new(seed ^ 0x5eed);
     let world = slot.insert(World::new(seed, random.chance(300_000)));
     if is_replay() {
@@ -142,8 +204,11 @@ pub fn build(seed: u64, weather: Option<Weather>, slot: &mut Option<World>) -> S
         description.push_str(&format!("{options:?}\n"));
         let first = random.index(hosts.len());
         let second = (first + 1 + random.index(hosts.len() - 1)) % hosts.len();
-        let (a, b) = world.connect(hosts[first], hosts[second], PD, &options);
-        drivers.extend(both_directions(world, &mut random, (a, b), &options));
+        let service = services[random.index(services.len())];
+        description.push_str(&format!("{service:?}\n"));
+        let ends = [hosts[first], hosts[second]];
+        let ends = connect(world, service, ends, &options);
+        drivers.extend(both_directions(world, &mut random, ends, &options));
     }
     Scenario {
         hosts,
@@ -171,9 +236,10 @@ fn source(world: &mut World, host: HostId, random: &mut Random) -> (u32, Vec<u8>
 fn both_directions(
     world: &mut World,
     random: &mut Random,
-    (a, b): (QpHandle, QpHandle),
+    [forth, back]: [Ends; 2],
     options: &ConnectOptions,
 ) -> [Driver; 2] {
+    let (a, b) = (forth.0, back.0);
     let (a_key, a_source) = source(world, a.host, random);
     let (b_key, b_source) = source(world, b.host, random);
     let mut direction = |ends, keys, own: &[u8], peer: &[u8]| {
@@ -188,7 +254,7 @@ fn both_directions(
     };
     [
         direction(
-            (a, b),
+            forth,
             SourceKeys {
                 requester: a_key,
                 responder: b_key,
@@ -197,7 +263,7 @@ fn both_directions(
             &b_source,
         ),
         direction(
-            (b, a),
+            back,
             SourceKeys {
                 requester: b_key,
                 responder: a_key,

@@ -8,15 +8,17 @@
 mod receiving;
 mod sending;
 
+pub(crate) use sending::{Planned, carry_out, packet_operation};
+
 use alloc::collections::VecDeque;
 
 use urxe_wire::{Psn, Qpn};
 
-use super::connection::Connection;
 use super::retry::{Expired, Retry};
-use super::send_queue::{Position, SendQueue, Wqe};
 use super::window::{Window, WindowLimits};
-use crate::qp::{Outbox, QpStats};
+use crate::connection::Connection;
+use crate::qp::{Failure, Outbox, QpStats};
+use crate::send_queue::{Position, SendQueue, Wqe};
 use crate::time::Instant;
 use crate::verbs::{SendRequest, WcStatus};
 
@@ -61,12 +63,15 @@ pub(crate) struct Requester {
     implied_nak_at: Option<Psn>,
     /// The packet whose round trip is being measured.
     timed: Option<(Psn, Instant)>,
+    /// The request whose memory turned out to be gone. It fails once all before it are completed.
+    faulty: Option<Position>,
 }
 
 impl Requester {
-    pub(crate) fn new(first: Psn, mtu_bytes: u32, limits: RequesterLimits) -> Self {
+    pub(crate) fn new(first: Psn, connection: &Connection, limits: RequesterLimits) -> Self {
+        let mtu_bytes = connection.mtu_bytes;
         Self {
-            queue: SendQueue::default(),
+            queue: SendQueue::new(connection.transport),
             next: first,
             unacked: first,
             cursor: first,
@@ -82,6 +87,7 @@ impl Requester {
             rnr_until: None,
             implied_nak_at: None,
             timed: None,
+            faulty: None,
         }
     }
 
@@ -106,13 +112,14 @@ impl Requester {
         self.queue.len()
     }
 
+    #[inline]
     pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32) {
-        self.queue.push(Wqe::new(request, length));
+        self.queue.push(Wqe::new(request, length), request.target);
     }
 
     /// Whether requests were sent that are not completed.
     pub(crate) fn has_started(&self) -> bool {
-        self.queue.front().is_some_and(Wqe::is_started)
+        self.queue.front().is_some_and(|wqe| wqe.is_started)
     }
 
     /// Next PSN to be given out, for `query`.
@@ -153,13 +160,38 @@ impl Requester {
         self.go_back();
     }
 
+    /// The payload of the packet `psn`, which was handed out, cannot be read any more. Its request fails
+    /// when its turn to complete comes (completions are in order); until then nothing of it is sent.
+    pub(crate) fn handle_memory_fault(&mut self, qp: Qpn, psn: Psn, out: &mut Outbox) {
+        let mut position = self.queue.front_position();
+        for wqe in self.queue.iter() {
+            if wqe.is_started && psn.is_before(wqe.end()) {
+                break;
+            }
+            position += 1;
+        }
+        self.faulty = Some(position);
+        if self.cursor.is_after(psn) {
+            self.cursor = psn;
+            self.cursor_wqe = position;
+        }
+        self.fail_if_faulty(qp, out);
+    }
+
+    /// Fails the oldest request if its memory is gone.
+    fn fail_if_faulty(&mut self, qp: Qpn, out: &mut Outbox) {
+        if self.faulty == Some(self.queue.front_position()) {
+            self.fail(qp, WcStatus::LocalProtection, out);
+        }
+    }
+
     /// Completes the oldest request with `status`; the queue pair goes to the error state.
     pub(crate) fn fail(&mut self, qp: Qpn, status: WcStatus, out: &mut Outbox) {
         if let Some(wqe) = self.queue.pop_front() {
             out.completions.push_back(wqe.completion(qp, status));
         }
         self.retry.stop();
-        out.enter_error = true;
+        out.failure = Failure::QueuePair;
     }
 
     /// Completes all requests as flushed.
@@ -171,6 +203,7 @@ impl Requester {
                 .push_back(wqe.completion(qp, WcStatus::WrFlush));
         }
         self.cursor_wqe = self.queue.front_position();
+        self.faulty = None;
     }
 
     /// Panics with a description if the state contradicts itself.
@@ -194,13 +227,13 @@ impl Requester {
             self.next
         );
         let mut expected = None;
-        for wqe in self.queue.iter().take_while(|w| w.is_started()) {
+        for wqe in self.queue.iter().take_while(|w| w.is_started) {
             if let Some(expected) = expected {
                 assert_eq!(wqe.first, expected, "requests share or skip PSNs");
             }
             expected = Some(wqe.end());
         }
-        if let Some(front) = self.queue.front().filter(|w| w.is_started()) {
+        if let Some(front) = self.queue.front().filter(|w| w.is_started) {
             assert!(!self.unacked.is_before(front.first) && self.unacked.is_before(front.end()));
         }
         assert!(

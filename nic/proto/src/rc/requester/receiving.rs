@@ -2,8 +2,8 @@
 
 use urxe_wire::{Aeth, NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_us};
 
-use super::super::connection::Connection;
 use super::{Requester, distance};
+use crate::connection::Connection;
 use crate::memory::{AccessError, Memory, scatter};
 use crate::qp::{Outbox, QpStats};
 use crate::time::Instant;
@@ -136,7 +136,7 @@ impl Requester {
             self.handle_implied_nak(now, stats);
             return;
         }
-        if !wqe.is_started() || !wqe.op.is_fetch() {
+        if !wqe.is_started || !wqe.op.is_fetch() {
             stats.ignored_responses += 1;
             return;
         }
@@ -183,7 +183,7 @@ impl Requester {
         let before = self.unacked;
         let mut reached = before;
         for wqe in self.queue.iter() {
-            if !wqe.is_started() || !end.is_after(reached) {
+            if !wqe.is_started || !end.is_after(reached) {
                 break;
             }
             if wqe.op.is_fetch() && wqe.end().is_after(reached) {
@@ -210,17 +210,7 @@ impl Requester {
         if self.cursor.is_before(to) {
             self.cursor = to;
         }
-        while let Some(front) = self.queue.front() {
-            if !front.is_started() || front.end().is_after(to) {
-                break;
-            }
-            if front.signaled {
-                out.completions
-                    .push_back(front.completion(connection.qp, WcStatus::Success));
-            }
-            self.queue.pop_front();
-        }
-        self.cursor_wqe = self.cursor_wqe.max(self.queue.front_position());
+        self.complete(connection, out);
         while self.fetches.front().is_some_and(|end| !end.is_after(to)) {
             self.fetches.pop_front();
         }
@@ -238,6 +228,25 @@ impl Requester {
         self.window.handle_acked(count, self.window_was_full);
         self.window_was_full = false;
         self.retry.handle_progress(now, self.sent_end.is_after(to));
+    }
+
+    /// Completes the requests of which all is acknowledged.
+    #[inline]
+    pub(super) fn complete(&mut self, connection: &Connection, out: &mut Outbox) {
+        while let Some(front) = self.queue.front() {
+            if !front.is_started || front.end().is_after(self.unacked) {
+                break;
+            }
+            if front.signaled {
+                out.completions
+                    .push_back(front.completion(connection.qp, WcStatus::Success));
+            }
+            self.queue.pop_front();
+        }
+        self.cursor_wqe = self.cursor_wqe.max(self.queue.front_position());
+        if self.faulty.is_some() {
+            self.fail_if_faulty(connection.qp, out);
+        }
     }
 
     /// Everything from the oldest unacknowledged PSN is to be sent again.

@@ -1,34 +1,39 @@
 //! What a requester sends: requests in the order of posting, as far as the window and the timers allow.
 
-use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth};
+use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth, Transport, XrcEth};
 
-use super::super::connection::Connection;
-use super::super::send_queue::{Position, Wqe};
 use super::{Requester, distance};
-use crate::memory::{LocalAccess, Memory};
+use crate::connection::Connection;
+use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::qp::Outbox;
+use crate::send_queue::{Position, Wqe};
 use crate::time::Instant;
 use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 
 /// An acknowledgement is asked for at least once in this many packets.
 const ACK_INTERVAL_MAX: u32 = 32;
+
 /// The next packet, before its payload is borrowed from the queue.
+#[derive(Clone, Debug)]
 pub(crate) struct Planned {
-    position: Position,
-    header: Header,
-    offset: u32,
-    len: u32,
+    pub(crate) position: Position,
+    pub(crate) header: Header,
+    /// Bytes of the message before the packet's own.
+    pub(crate) offset: u32,
+    /// Bytes of its payload.
+    pub(crate) len: u32,
 }
 
 impl Requester {
     /// The next packet, if the window and the timers allow one; it counts as sent. New requests start
     /// only while `may_start`.
+    #[inline]
     pub(crate) fn plan<M: Memory>(
         &mut self,
         now: Instant,
         connection: &Connection,
         may_start: bool,
-        memory: &M,
+        memory: &mut M,
         out: &mut Outbox,
     ) -> Option<Planned> {
         if self.rnr_until.is_some_and(|until| until > now) {
@@ -38,7 +43,7 @@ impl Requester {
         loop {
             let position = self.cursor_wqe;
             let wqe = self.queue.get(position)?;
-            if !wqe.is_started() {
+            if !wqe.is_started {
                 if !may_start || (wqe.fence && self.fetch_before(position)) {
                     return None;
                 }
@@ -47,6 +52,9 @@ impl Requester {
             }
             let offset = distance(self.cursor, wqe.first);
             if offset < wqe.packets {
+                if self.faulty == Some(position) {
+                    return None;
+                }
                 let fetch = wqe.op.is_fetch();
                 return if fetch {
                     self.plan_fetch(now, connection, position, offset)
@@ -59,6 +67,7 @@ impl Requester {
     }
 
     /// The packet that was planned, with its payload.
+    #[inline]
     pub(crate) fn packet(&self, planned: &Planned) -> Transmit<'_> {
         let payload = self
             .queue
@@ -67,6 +76,7 @@ impl Requester {
                 wqe.payload(planned.offset, planned.len)
             });
         Transmit {
+            address: None,
             header: planned.header,
             payload,
         }
@@ -83,16 +93,20 @@ impl Requester {
 
     /// Gives the request at `position` its PSNs, or fails it, once all before it are completed, when
     /// its memory may not be used: completions come in the order of posting.
+    #[inline]
     fn start<M: Memory>(
         &mut self,
         position: Position,
         connection: &Connection,
-        memory: &M,
+        memory: &mut M,
         out: &mut Outbox,
     ) -> Option<()> {
         let next = self.next;
         let is_front = position == self.queue.front_position();
         let wqe = self.queue.get_mut(position)?;
+        if wqe.op.is_local() {
+            return self.carry_out(position, connection, memory, out);
+        }
         let access = if wqe.op.is_fetch() {
             LocalAccess::Write
         } else {
@@ -110,6 +124,30 @@ impl Requester {
         }
         wqe.start(next, connection.mtu_bytes);
         self.next = wqe.end();
+        Some(())
+    }
+
+    /// Carries out a request that concerns this host alone, when its turn to be sent comes (IBTA
+    /// 10.8.3): requests before it may be on their way, those after it meet its effect.
+    #[cold]
+    fn carry_out<M: Memory>(
+        &mut self,
+        position: Position,
+        connection: &Connection,
+        memory: &mut M,
+        out: &mut Outbox,
+    ) -> Option<()> {
+        let next = self.next;
+        let is_front = position == self.queue.front_position();
+        let wqe = self.queue.get_mut(position)?;
+        if carry_out(&wqe.op, connection.via(), memory).is_err() {
+            if is_front {
+                self.fail(connection.qp, WcStatus::MwBind, out);
+            }
+            return None;
+        }
+        wqe.start(next, connection.mtu_bytes);
+        self.complete(connection, out);
         Some(())
     }
 
@@ -148,6 +186,10 @@ impl Requester {
             }
             header.bth.solicited = wqe.solicited;
         }
+        if connection.transport == Transport::Xrc {
+            let srqn = self.queue.srqn(position);
+            header.xrceth = Some(XrcEth { srqn });
+        }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
         header.bth.ack_request = self.wants_ack(is_last);
         self.handle_sent(now, 1);
@@ -182,7 +224,11 @@ impl Requester {
         let first = self.cursor;
         let next_end = self.read_ends.iter().find(|end| end.is_after(first));
         let count = next_end.map_or(count, |end| count.min(distance(*end, first)));
-        let header = fetch_header(connection, wqe, first, offset, count);
+        let mut header = fetch_header(connection, wqe, first, offset, count);
+        if connection.transport == Transport::Xrc {
+            let srqn = self.queue.srqn(position);
+            header.xrceth = Some(XrcEth { srqn });
+        }
         self.handle_sent(now, count);
         self.fetches.push_back(self.cursor);
         self.note_read_end(self.cursor);
@@ -226,7 +272,20 @@ impl Requester {
     }
 }
 
-fn packet_operation(op: &SendOp, is_first: bool, is_last: bool) -> Operation {
+/// Carries out a local operation.
+pub(crate) fn carry_out<M: Memory>(
+    op: &SendOp,
+    via: Via,
+    memory: &mut M,
+) -> Result<(), AccessError> {
+    match op {
+        SendOp::BindWindow(bind) => memory.bind_window(via, bind),
+        SendOp::LocalInvalidate { rkey } => memory.invalidate(via, *rkey),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn packet_operation(op: &SendOp, is_first: bool, is_last: bool) -> Operation {
     use Operation as O;
     let (first, middle, last, only) = match op {
         SendOp::Send => (O::SendFirst, O::SendMiddle, O::SendLast, O::SendOnly),

@@ -3,11 +3,11 @@
 use urxe_wire::{Operation, Packet, Psn, Reth};
 
 use super::super::acknowledge::{ReadJob, Reply};
-use super::super::connection::Connection;
-use super::super::inbound::{Inbound, ReceiveQueue};
 use super::{Handled, Refusal, Responder};
+use crate::connection::Connection;
 use crate::memory::{AccessError, AtomicOp, Memory, RemoteAccess, RemoteRange, scatter};
 use crate::qp::Outbox;
+use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::verbs::{Completion, CompletionKind, WcStatus};
 
 /// Results of atomics kept for repetition, at least. The specification asks for as many as
@@ -17,7 +17,8 @@ const ATOMIC_LOG_MIN: usize = 16;
 impl Responder {
     /// Executes the request that is expected next. Nothing is changed when it is refused, except that a
     /// SEND may have taken its receive request.
-    pub(super) fn execute<M: Memory>(
+    #[inline]
+    pub(crate) fn execute<M: Memory>(
         &mut self,
         connection: &Connection,
         packet: &Packet<'_>,
@@ -85,7 +86,7 @@ impl Responder {
         *received = u32::try_from(end).map_err(|_| Refusal::TooLong)?;
         if let Some(ieth) = packet.header.ieth {
             memory
-                .invalidate(connection.pd, ieth.rkey)
+                .invalidate(connection.via(), ieth.rkey)
                 .map_err(|_| Refusal::Access)?;
         }
         self.expected = self.expected.next();
@@ -146,7 +147,7 @@ impl Responder {
         if len > 0 {
             let range = RemoteRange { rkey, va, len };
             memory
-                .write_remote(connection.pd, range, packet.payload)
+                .write_remote(connection.via(), range, packet.payload)
                 .map_err(|_| Refusal::Access)?;
         }
         self.expected = self.expected.next();
@@ -181,7 +182,7 @@ impl Responder {
             return Ok(());
         }
         memory
-            .check_remote(connection.pd, range_of(reth), RemoteAccess::Write)
+            .check_remote(connection.via(), range_of(reth), RemoteAccess::Write)
             .map_err(|_| Refusal::Access)
     }
 
@@ -221,7 +222,7 @@ impl Responder {
         }
         self.check_read_source(connection, reth, memory)?;
         self.msn = next_msn(self.msn);
-        let job = read_job(reth, self.expected, self.msn, connection.mtu_bytes, false);
+        let job = read_job(reth, self.expected, self.msn, connection, false);
         self.expected = self.expected.add(job.packets);
         self.acknowledger.push_reply(Reply::Read(job));
         Ok(())
@@ -238,7 +239,7 @@ impl Responder {
             return Ok(());
         }
         memory
-            .check_remote(connection.pd, range_of(reth), RemoteAccess::Read)
+            .check_remote(connection.via(), range_of(reth), RemoteAccess::Read)
             .map_err(|_| Refusal::Access)
     }
 
@@ -270,7 +271,7 @@ impl Responder {
             }
         };
         let original = memory
-            .atomic(connection.pd, request.rkey, request.va, op)
+            .atomic(connection.via(), request.rkey, request.va, op)
             .map_err(|error| {
                 // An address that is not a multiple of 8 breaks a rule (IBTA 9.4).
                 if error == AccessError::Misaligned {
@@ -309,12 +310,13 @@ pub(super) fn read_job(
     reth: Reth,
     first: Psn,
     msn: u32,
-    mtu_bytes: u32,
+    connection: &Connection,
     repeated: bool,
 ) -> ReadJob {
-    let packets = reth.len.div_ceil(mtu_bytes).max(1);
+    let packets = reth.len.div_ceil(connection.mtu_bytes).max(1);
     ReadJob {
         first,
+        via: connection.via(),
         range: range_of(reth),
         packets,
         until: packets,

@@ -9,10 +9,10 @@ use urxe_wire::{NakCode, Operation, Packet, Psn, Syndrome};
 
 use self::execute::read_job;
 use super::acknowledge::{AckMode, Acknowledger, Polled, Reply, SEQUENCE_ERROR};
-use super::connection::Connection;
-use super::inbound::{Inbound, ReceiveQueue};
+use crate::connection::Connection;
 use crate::memory::Memory;
-use crate::qp::{Outbox, QpEvent, QpStats};
+use crate::qp::{Failure, Outbox, QpEvent, QpStats};
+use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::time::Instant;
 use crate::verbs::{Transmit, WcStatus};
 
@@ -31,7 +31,7 @@ pub(crate) struct ResponderLimits {
 
 /// Why a request cannot be executed, and what the peer is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+pub(crate) enum Refusal {
     /// No receive request is posted.
     NotReady,
     /// The peer broke a rule.
@@ -47,18 +47,18 @@ enum Refusal {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
-    expected: Psn,
+    pub(crate) expected: Psn,
     msn: u32,
     limits: ResponderLimits,
-    inbound: Inbound,
+    pub(crate) inbound: Inbound,
     acknowledger: Acknowledger,
     /// A NAK was sent for `expected`; the packets after it are dropped in silence.
     gap_reported: bool,
     atomic_log: VecDeque<(Psn, u64)>,
-    established: bool,
+    pub(crate) established: bool,
 }
 
-type Handled = Result<(), Refusal>;
+pub(crate) type Handled = Result<(), Refusal>;
 
 impl Responder {
     pub(crate) fn new(expected: Psn, limits: ResponderLimits) -> Self {
@@ -110,7 +110,12 @@ impl Responder {
             Polled::Nothing => None,
             Polled::Packet(transmit) => Some(transmit),
             Polled::ReadRefused(psn) => {
-                self.refuse(psn, NakCode::RemoteAccessError, QpEvent::AccessError, out);
+                self.refuse(
+                    psn,
+                    NakCode::RemoteAccessError,
+                    Some(QpEvent::AccessError),
+                    out,
+                );
                 self.poll_transmit(now, mode, connection, memory, out)
             }
         }
@@ -177,7 +182,7 @@ impl Responder {
                 let Some(reth) = packet.header.reth else {
                     return;
                 };
-                let job = read_job(reth, psn, self.msn, connection.mtu_bytes, true);
+                let job = read_job(reth, psn, self.msn, connection, true);
                 let is_old = !psn.add(job.packets).is_after(self.expected);
                 if is_old && self.check_read_source(connection, reth, memory).is_ok() {
                     self.repeat(psn, Reply::Read(job));
@@ -224,6 +229,7 @@ impl Responder {
         out: &mut Outbox,
         stats: &mut QpStats,
     ) {
+        // An error that completes a receive needs no event besides (IBTA 10.10.2.3).
         let (code, event) = match refusal {
             Refusal::NotReady => {
                 stats.rnr_nak_sent += 1;
@@ -234,29 +240,51 @@ impl Responder {
                 self.acknowledger.set_nak(psn, syndrome);
                 return;
             }
-            Refusal::Invalid => (NakCode::InvalidRequest, QpEvent::RequestError),
-            Refusal::Access => (NakCode::RemoteAccessError, QpEvent::AccessError),
+            Refusal::Invalid => (NakCode::InvalidRequest, Some(QpEvent::RequestError)),
+            Refusal::Access => (NakCode::RemoteAccessError, Some(QpEvent::AccessError)),
             Refusal::TooLong => {
                 self.fail_receive(connection, WcStatus::LocalLength, receives, out);
-                (NakCode::InvalidRequest, QpEvent::Fatal)
+                (NakCode::InvalidRequest, None)
             }
             Refusal::OwnMemory => {
                 self.fail_receive(connection, WcStatus::LocalProtection, receives, out);
-                (NakCode::RemoteOperationalError, QpEvent::Fatal)
+                (NakCode::RemoteOperationalError, None)
             }
         };
         self.refuse(psn, code, event, out);
     }
 
-    /// Tells the peer and goes to the error state.
-    fn refuse(&mut self, psn: Psn, code: NakCode, event: QpEvent, out: &mut Outbox) {
-        self.acknowledger.clear_all_but_nak();
-        self.acknowledger.set_nak(psn, Syndrome::Nak(code));
-        out.events.push_back(event);
-        out.enter_error = true;
+    /// Memory that a READ is to be answered from, in the packet `psn`, cannot be read any more.
+    pub(crate) fn handle_memory_fault(&mut self, psn: Psn, out: &mut Outbox) {
+        self.refuse(
+            psn,
+            NakCode::RemoteAccessError,
+            Some(QpEvent::AccessError),
+            out,
+        );
     }
 
-    fn fail_receive(
+    /// A request names a shared receive queue that it may not use (XRC).
+    pub(crate) fn refuse_queue(&mut self, psn: Psn, out: &mut Outbox) {
+        if psn == self.expected {
+            self.refuse(
+                psn,
+                NakCode::InvalidRequest,
+                Some(QpEvent::RequestError),
+                out,
+            );
+        }
+    }
+
+    /// Tells the peer and goes to the error state.
+    fn refuse(&mut self, psn: Psn, code: NakCode, event: Option<QpEvent>, out: &mut Outbox) {
+        self.acknowledger.clear_all_but_nak();
+        self.acknowledger.set_nak(psn, Syndrome::Nak(code));
+        out.events.extend(event);
+        out.failure = Failure::QueuePair;
+    }
+
+    pub(crate) fn fail_receive(
         &mut self,
         connection: &Connection,
         status: WcStatus,

@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 
 use smallvec::SmallVec;
-use urxe_wire::Psn;
+use urxe_wire::{Psn, Qpn, Srqn, Transport};
 
-use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, Sge, WcStatus};
+use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
 
 /// Data of a work request while it is queued. The sizes keep the common cases free of allocation.
 #[derive(Clone, Debug)]
@@ -13,6 +13,11 @@ pub(crate) enum WqeData {
     Sges(SmallVec<[Sge; 3]>),
     Inline(SmallVec<[u8; 48]>),
 }
+
+const _: () = assert!(
+    size_of::<Wqe>() <= 128,
+    "a larger one is copied by a call for every request"
+);
 
 /// A queued send work request.
 #[derive(Clone, Debug)]
@@ -25,13 +30,17 @@ pub(crate) struct Wqe {
     pub(crate) signaled: bool,
     pub(crate) solicited: bool,
     pub(crate) fence: bool,
+    /// It has its PSNs; if it is local, it was carried out.
+    pub(crate) is_started: bool,
     /// First PSN, once started.
     pub(crate) first: Psn,
-    /// PSNs that the message takes, for a fetch those of its responses. Zero until started.
+    /// PSNs that the message takes, for a fetch those of its responses. Zero until started,
+    /// and of a local operation.
     pub(crate) packets: u32,
 }
 
 impl Wqe {
+    #[inline]
     pub(crate) fn new(request: &SendRequest<'_>, length: u32) -> Self {
         let data = match request.data {
             SendData::Sges(sges) => WqeData::Sges(SmallVec::from_slice(sges)),
@@ -45,13 +54,10 @@ impl Wqe {
             signaled: request.signaled,
             solicited: request.solicited,
             fence: request.fence,
+            is_started: false,
             first: Psn::new(0),
             packets: 0,
         }
-    }
-
-    pub(crate) const fn is_started(&self) -> bool {
-        self.packets != 0
     }
 
     /// One past the last PSN.
@@ -61,8 +67,11 @@ impl Wqe {
 
     /// Gives the message its PSNs.
     pub(crate) fn start(&mut self, first: Psn, mtu_bytes: u32) {
+        self.is_started = true;
         self.first = first;
-        self.packets = if self.op.is_atomic() {
+        self.packets = if self.op.is_local() {
+            0
+        } else if self.op.is_atomic() {
             1
         } else {
             self.length.div_ceil(mtu_bytes).max(1)
@@ -95,7 +104,7 @@ impl Wqe {
         }
     }
 
-    pub(crate) fn completion(&self, qp: urxe_wire::Qpn, status: WcStatus) -> Completion {
+    pub(crate) fn completion(&self, qp: Qpn, status: WcStatus) -> Completion {
         Completion {
             wr_id: self.wr_id,
             status,
@@ -105,6 +114,8 @@ impl Wqe {
             immediate: None,
             invalidated_rkey: None,
             solicited: false,
+            source_qp: None,
+            is_ipv4: false,
         }
     }
 }
@@ -113,6 +124,10 @@ impl Wqe {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
+    /// Of an XRC initiator, the peer's shared receive queue for each request. Apart from the requests, which are
+    /// as large as what the processor copies without a call.
+    srqns: VecDeque<Srqn>,
+    is_xrc: bool,
     /// How many were completed before the front one.
     completed: u64,
 }
@@ -121,16 +136,42 @@ pub(crate) struct SendQueue {
 pub(crate) type Position = u64;
 
 impl SendQueue {
+    /// An empty queue of a queue pair of this transport service.
+    pub(crate) fn new(transport: Transport) -> Self {
+        Self {
+            is_xrc: transport == Transport::Xrc,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.wqes.len()
     }
 
-    pub(crate) fn push(&mut self, wqe: Wqe) {
+    #[inline]
+    pub(crate) fn push(&mut self, wqe: Wqe, target: SendTarget) {
+        if self.is_xrc {
+            self.srqns.push_back(match target {
+                SendTarget::XrcSrq(srqn) => srqn,
+                _ => Srqn::default(),
+            });
+        }
         self.wqes.push_back(wqe);
+    }
+
+    /// The peer's shared receive queue that a request of an XRC initiator names.
+    #[cold]
+    pub(crate) fn srqn(&self, position: Position) -> Srqn {
+        let at = usize::try_from(position - self.completed).unwrap_or(usize::MAX);
+        self.srqns.get(at).copied().unwrap_or_default()
     }
 
     pub(crate) fn front(&self) -> Option<&Wqe> {
         self.wqes.front()
+    }
+
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Wqe> {
+        self.wqes.front_mut()
     }
 
     /// Position of the oldest request, or of the next one to be posted.
@@ -140,6 +181,9 @@ impl SendQueue {
 
     pub(crate) fn pop_front(&mut self) -> Option<Wqe> {
         let wqe = self.wqes.pop_front()?;
+        if self.is_xrc {
+            self.srqns.pop_front();
+        }
         self.completed += 1;
         Some(wqe)
     }

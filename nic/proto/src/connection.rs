@@ -2,7 +2,7 @@
 
 use urxe_wire::{Bth, Header, Opcode, Operation, Pkey, Psn, Qpn, Transport};
 
-use crate::memory::PdId;
+use crate::memory::{PdId, Via};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -13,9 +13,19 @@ pub(crate) struct Connection {
     pub(crate) peer: Qpn,
     pub(crate) pkey: Pkey,
     pub(crate) mtu_bytes: u32,
+    /// Of a datagram queue pair.
+    pub(crate) qkey: u32,
 }
 
 impl Connection {
+    /// The queue pair, as memory knows it.
+    pub(crate) const fn via(&self) -> Via {
+        Via {
+            pd: self.pd,
+            qp: self.qp,
+        }
+    }
+
     /// A header to the peer with nothing but its base transport header.
     pub(crate) fn header(&self, operation: Operation, psn: Psn) -> Header {
         let opcode = Opcode::new(self.transport, operation);

@@ -1,0 +1,551 @@
+//! Seeing inside unmodified programs, and giving them a bad network: perftest and ibverbs-utils of Debian in a network
+//! namespace of their own, under `urxe run`.
+use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+/// What every script begins with: two ends of a program over loopback, and waiting for things to happen.
+const PRELUDE: &str = r#"
+set -eu
+cd "$OUT"
+ip link set lo up
+until_true() { # until_true WHAT COMMAND...: tries for ten seconds
+    what=$1; shift
+    for _ in $(seq 200); do "$@" && return 0; sleep 0.05; done
+    echo "never happened: $what"; exit 1
+}
+listens() { ss -Hltn | grep -q ":$1 "; }
+start() { # start PORT SERVER-OPTIONS CLIENT-OPTIONS PROGRAM...: both ends, in the background
+    port=$1 server_options=$2 client_options=$3; shift 3
+    timeout --kill-after=1 60 urxe run $server_options -- "$@" >server 2>&1 &
+    server=$!
+    until_true "a server" listens "$port"
+    timeout --kill-after=1 60 urxe run $client_options -- "$@" 127.0.0.1 >client 2>&1 &
+    client=$!
+}
+finish() { # both ends succeed
+    wait $client || { cat server client; echo "the client failed"; exit 1; }
+    wait $server || { cat server client; echo "the server failed"; exit 1; }
+}
+shows() { urxe stat --json | grep -q "$1"; }
+"#;
+
+/// Scripts spin on all processors: one at a time.
+fn turn() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The library under test: cargo puts it where it puts this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let library = test.parent().unwrap().join("liburxe.so");
+    assert!(
+        library.is_file(),
+        "cargo did not build {}",
+        library.display()
+    );
+    library
+}
+
+/// `PATH` with the command under test in front.
+fn path() -> std::ffi::OsString {
+    let folder = Path::new(env!("CARGO_BIN_EXE_urxe")).parent().unwrap();
+    let rest = std::env::var_os("PATH").unwrap_or_default();
+    let rest = std::env::split_paths(&rest).chain(["/usr/sbin".into(), "/sbin".into()]);
+    std::env::join_paths(std::iter::once(folder.to_owned()).chain(rest)).unwrap()
+}
+
+/// The options of unshare that this user may use: root needs no user namespace.
+fn namespace() -> Option<&'static [&'static str]> {
+    const CHOICES: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
+    CHOICES.into_iter().find(|options| {
+        let output = Command::new("unshare").args(*options).arg("true").output();
+        output.is_ok_and(|output| output.status.success())
+    })
+}
+
+/// Runs a script in a namespace and in `folder`. Its output, or `None` if this machine cannot run it (which is said).
+fn script(name: &str, needs: &[&str], folder: &Path, text: &str) -> Option<Output> {
+    let path = path();
+    let found =
+        |program: &&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let mut programs = needs.iter().chain(&["bash", "ip", "ss", "unshare"]);
+    if let Some(missing) = programs.find(|program| !found(program)) {
+        eprintln!("skipped: {name} needs {missing}, which is not installed");
+        return None;
+    }
+    let Some(options) = namespace() else {
+        eprintln!("skipped: {name} needs network namespaces, which are not permitted");
+        return None;
+    };
+    let _turn = turn();
+    let output = Command::new("unshare")
+        .args(options)
+        .args(["bash", "-c", &format!("{PRELUDE}\n{text}")])
+        .env("PATH", &path)
+        .env("URXE_LIBRARY", library())
+        .env("OUT", folder)
+        .env_remove("URXE_LOG")
+        .env_remove("LD_PRELOAD")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{name}: {}", shown(&output));
+    Some(output)
+}
+
+fn shown(output: &Output) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "{}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    )
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn json(folder: &Path, file: &str) -> Value {
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}: {text}"))
+}
+
+#[test]
+fn stat_and_qp_show_both_ends_of_a_busy_program() {
+    let folder = folder();
+    let text = r#"
+        urxe stat >nobody
+        start 18515 "" "" ib_write_bw -d urxe_lo -x 0 -D 3 -q 2 -s 4096
+        until_true "packets" shows '"state": "RTS"'
+        sleep 0.3
+        urxe stat --json >stat.json
+        urxe qp --json >qp.json
+        urxe qp >qp
+        urxe stat --all >stat
+        timeout 1.2 urxe stat --json --watch=0.5 >watch || true
+        urxe ping 127.0.0.1 --json >ping.json
+        urxe ping 127.0.0.1 >ping
+        finish
+        until_true "an end" sh -c 'urxe stat | grep -q "no process"'
+    "#;
+    let needs = &["ib_write_bw"];
+    let Some(_) = script("urxe stat", needs, folder.path(), text) else {
+        return;
+    };
+    let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
+    assert!(read("nobody").contains("no process of yours"));
+
+    let stat = json(folder.path(), "stat.json");
+    assert_eq!(stat["schema"], 1);
+    let processes = stat["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 2, "{stat}");
+    for process in processes {
+        assert_eq!(process["comm"], "ib_write_bw");
+        let device = &process["devices"][0];
+        assert_eq!(device["device"], "urxe_lo");
+        assert!(
+            device["counters"]["rx_packets"].as_u64() > Some(0),
+            "{stat}"
+        );
+        for name in [
+            "duplicate_request",
+            "rx_icrc_encapsulated",
+            "rnr_nak_retry_err",
+        ] {
+            assert!(device["counters"][name].is_u64(), "no {name}: {stat}");
+        }
+        assert_eq!(device["qps"].as_array().unwrap().len(), 2);
+    }
+    let lines: Vec<Value> = read("watch")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let sent = |stat: &Value| {
+        let processes = stat["processes"].as_array().unwrap().iter();
+        let counters = processes.map(|process| &process["devices"][0]["counters"]["tx_packets"]);
+        counters.map(|value| value.as_u64().unwrap()).sum::<u64>()
+    };
+    assert!(lines.len() >= 2 && sent(&lines[0]) < sent(&lines[1]));
+
+    let qps = json(folder.path(), "qp.json");
+    let qps = qps["qps"].as_array().unwrap();
+    assert_eq!(qps.len(), 4);
+    for qp in qps {
+        // Who it says is its peer says the same.
+        let peer = qps.iter().find(|peer| peer["lqpn"] == qp["rqpn"]);
+        assert_eq!(peer.unwrap()["rqpn"], qp["lqpn"]);
+        assert_ne!(peer.unwrap()["pid"], qp["pid"]);
+        assert_eq!(
+            (&qp["type"], &qp["ifname"]),
+            (&"RC".into(), &"urxe_lo".into())
+        );
+    }
+    assert_eq!(read("qp").matches("link urxe_lo/1 lqpn ").count(), 4);
+    assert!(read("stat").contains("packet_seq_err "), "zeros with --all");
+
+    let ping = json(folder.path(), "ping.json");
+    assert_eq!(
+        (&ping["verdict"], &ping["answers"]),
+        (&"urxe".into(), &5.into())
+    );
+    assert_eq!(ping["path_mtu_bytes"], 4096);
+    assert!(read("ping").contains("path MTU: 4096"));
+}
+
+#[test]
+fn stat_sees_a_program_that_blocks_and_not_those_of_others() {
+    let folder = folder();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    // Both ends wait in a completion channel, most of the time.
+    let text = r#"
+        start 18515 "" "--delay 20ms" ibv_rc_pingpong -e -d urxe_lo -g 0 -n 60
+        until_true "a queue pair" shows '"state": "RTS"'
+        urxe stat --json >stat.json
+        [ "$(id -u)" != 0 ] || setpriv --reuid 65534 --clear-groups "$(command -v urxe)" stat >other 2>&1 || true
+        finish
+    "#;
+    let needs = &["ibv_rc_pingpong", "setpriv"];
+    let Some(_) = script("urxe stat", needs, folder.path(), text) else {
+        return;
+    };
+    let stat = json(folder.path(), "stat.json");
+    assert_eq!(stat["processes"].as_array().unwrap().len(), 2, "{stat}");
+    if let Ok(other) = std::fs::read_to_string(folder.path().join("other")) {
+        // Where the other user may not run what is being tested, there is nothing to see, either.
+        assert!(
+            other.contains("no process of yours") || other.contains("ermission denied"),
+            "{other}"
+        );
+    }
+}
+
+#[test]
+fn a_stopped_process_is_named_and_does_not_hold_up_the_others() {
+    let folder = folder();
+    let text = r#"
+        start 18515 "" "" ib_write_bw -d urxe_lo -x 0 -D 2 -s 4096
+        until_true "packets" shows '"state": "RTS"'
+        pid=$(urxe stat --json | sed -n 's/^ *"pid": \([0-9]*\),/\1/p' | head -1)
+        kill -STOP "$pid"
+        urxe stat --json >stat.json 2>errors
+        kill -CONT "$pid"
+        echo "$pid" >pid
+        wait $client $server || true
+    "#;
+    let needs = &["ib_write_bw"];
+    let Some(_) = script("urxe stat", needs, folder.path(), text) else {
+        return;
+    };
+    let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
+    let stat = json(folder.path(), "stat.json");
+    assert_eq!(stat["processes"].as_array().unwrap().len(), 1, "{stat}");
+    let expected = format!("urxe: process {}: does not answer", read("pid").trim());
+    assert!(read("errors").starts_with(&expected), "{}", read("errors"));
+}
+
+#[test]
+fn wireshark_reads_what_programs_sent() {
+    let folder = folder();
+    let text = r#"
+        start 18515 "--pcap server.pcapng" "--pcap client.pcapng" ib_send_lat -d urxe_lo -x 0 -n 50 -s 2000
+        finish
+        start 18515 "--pcap server.%p" "--pcap both.pcapng" ib_read_bw -d urxe_lo -x 0 -n 20 -s 20000
+        finish
+        ls server.[0-9]*
+        # Both ends are processes of one program, which write one file.
+        urxe run --pcap tree.pcapng -- bash -c '
+            ib_write_bw -d urxe_lo -x 0 -n 100 -s 4096 >/dev/null &
+            until ss -Hltn | grep -q :18515; do sleep 0.05; done
+            ib_write_bw -d urxe_lo -x 0 -n 100 -s 4096 127.0.0.1 >/dev/null && wait'
+        # Killed in the middle: what was written is whole.
+        start 18515 "--pcap killed.pcapng" "" ib_write_bw -d urxe_lo -x 0 -D 20 -s 4096
+        until_true "packets" test -s killed.pcapng
+        sleep 0.3
+        urxe stat --json | sed -n 's/^ *"pid": \([0-9]*\),/\1/p' | xargs kill -9
+        wait $client $server || true
+        fields='-e frame.time_epoch -e frame.p2p_dir -e ip.src -e ip.id -e udp.length -e infiniband.bth.opcode -e infiniband.bth.psn'
+        for file in client both tree killed; do tshark -n -r $file.pcapng -T fields $fields >$file.fields; done
+        capinfos -tl client.pcapng
+        tshark -n -r client.pcapng -o udp.check_checksum:TRUE -o ip.check_checksum:TRUE -z expert,warn -q >expert
+    "#;
+    let needs = &[
+        "ib_send_lat",
+        "ib_read_bw",
+        "ib_write_bw",
+        "tshark",
+        "capinfos",
+    ];
+    let Some(output) = script("urxe run --pcap", needs, folder.path(), text) else {
+        return;
+    };
+    let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
+    let opcodes = |file: &str| -> Vec<String> {
+        let text = read(file);
+        let lines = text.lines().map(|line| line.split('\t').nth(5).unwrap());
+        lines.map(str::to_owned).collect()
+    };
+    let client = opcodes("client.fields");
+    // ib_send_lat of 2000 bytes at path MTU 4096 or 1024: SEND Only, or First and Last; acknowledgements.
+    assert!(client.contains(&"17".to_owned()), "{client:?}");
+    // A message that was sent again is the same one: direction, opcode and PSN tell.
+    let text = read("client.fields");
+    let messages: HashSet<_> = text
+        .lines()
+        .map(|line| line.split('\t').collect::<Vec<_>>())
+        .filter(|fields| ["2", "4"].contains(&fields[5]))
+        .map(|fields| (fields[1], fields[6]))
+        .collect();
+    assert_eq!(messages.len(), 100, "50 messages each way: {text}");
+    let both = opcodes("both.fields");
+    assert!(
+        both.contains(&"12".to_owned()) && both.contains(&"15".to_owned()),
+        "{both:?}"
+    );
+    assert!(
+        both.iter().all(|opcode| !opcode.is_empty()),
+        "not RoCE: {both:?}"
+    );
+    // Both directions.
+    for direction in ["\t0\t", "\t1\t"] {
+        assert!(text.contains(direction), "{text}");
+    }
+    assert!(shown(&output).contains("server."), "{}", shown(&output));
+    assert!(!opcodes("killed.fields").is_empty());
+    // What was received was sent, with the same headers.
+    let tree = read("tree.fields");
+    let passed = |direction: &str| {
+        let lines = tree
+            .lines()
+            .map(|line| line.split('\t').collect::<Vec<_>>());
+        let lines = lines.filter(|fields| fields[1] == direction);
+        let mut passed: Vec<_> = lines.map(|fields| fields[2..].join(" ")).collect();
+        passed.sort();
+        passed
+    };
+    let (sent, received) = (passed("0"), passed("1"));
+    // The last acknowledgement may find nobody.
+    let known = received
+        .iter()
+        .filter(|packet| sent.binary_search(packet).is_ok());
+    assert!(
+        received.len() >= 100 && known.count() == received.len(),
+        "{tree}"
+    );
+    let expert = read("expert");
+    assert!(!expert.to_lowercase().contains("checksum"), "{expert}");
+}
+
+#[test]
+fn perftest_completes_on_a_bad_network() {
+    let folder = folder();
+    let text = r#"
+        bad='--loss 5% --duplicate 1% --reorder 1% --corrupt 1% --seed 7'
+        for program in ib_write_bw ib_read_bw ib_send_bw; do
+            start 18515 "$bad" "$bad" $program -d urxe_lo -x 0 -n 200 -s 65536
+            until_true "losses" shows '"impaired_lost": [1-9]'
+            finish
+            cat client
+        done
+        start 18515 "$bad" "--loss 5% --pcap client.pcapng" ib_send_lat -d urxe_lo -x 0 -n 500 -s 64
+        finish
+        cat client
+    "#;
+    let needs = &["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_send_lat"];
+    let Some(output) = script("urxe run --loss", needs, folder.path(), text) else {
+        return;
+    };
+    let text = shown(&output);
+    assert_eq!(text.matches(" 65536      200 ").count(), 3, "{text}");
+    assert_eq!(text.matches(" 64      500 ").count(), 1, "{text}");
+    let capture = folder.path().join("client.pcapng").metadata().unwrap();
+    assert!(capture.len() > 10_000, "{} bytes", capture.len());
+}
+
+#[test]
+fn says_what_is_wrong_with_a_network_or_a_capture() {
+    let urxe = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_urxe"))
+            .args(arguments)
+            .env("URXE_LIBRARY", library())
+            .output()
+            .unwrap();
+        (output.status.code(), shown(&output))
+    };
+    for (option, value, part) in [
+        (
+            "--loss",
+            "1",
+            "'1' has no percent sign: write it as 1% or 0.05%",
+        ),
+        ("--reorder", "120%", "'120%' is not between 0% and 100%"),
+        ("--corrupt", "x%", "'x%' is not a percentage"),
+        (
+            "--delay",
+            "5",
+            "'5' has no unit: write it as 100us, 1.5ms or 2s",
+        ),
+        ("--seed", "-1", "unexpected argument '-1'"),
+    ] {
+        let (status, text) = urxe(&["run", option, value, "--", "true"]);
+        assert!(status == Some(2) && text.contains(part), "{option}: {text}");
+    }
+    let (status, text) = urxe(&["run", "--pcap", "/nonexistent/file", "--", "true"]);
+    assert!(
+        status == Some(1) && text.contains("cannot write the capture /nonexistent/file"),
+        "{text}"
+    );
+    let (status, text) = urxe(&["stat", "--watch=0"]);
+    assert!(
+        status == Some(2) && text.contains("not between 0.1 and 86400 seconds"),
+        "{text}"
+    );
+    let (status, text) = urxe(&["ping", "no-such-host.invalid"]);
+    assert!(
+        status == Some(1) && text.contains("no-such-host.invalid"),
+        "{text}"
+    );
+}
+
+#[test]
+fn ping_says_that_nothing_is_there() {
+    let folder = folder();
+    let text = r#"
+        status=0; urxe ping 127.0.0.1 >refused || status=$?; [ $status = 1 ]
+        status=0; urxe ping ::1 --json >refused6.json || status=$?; [ $status = 1 ]
+        ip link add eth0 type veth peer name eth1
+        ip address add 198.51.100.1/24 dev eth0
+        ip link set eth0 up; ip link set eth1 up
+        # A neighbour that is believed to be there, and says nothing.
+        ip neighbour add 198.51.100.2 lladdr 02:00:00:00:00:02 dev eth0
+        status=0; urxe ping 198.51.100.2 --count 2 --timeout 50 >silent || status=$?; [ $status = 3 ]
+        if echo '0 2147483647' 2>/dev/null >/proc/sys/net/ipv4/ping_group_range; then
+            status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >down || status=$?; [ $status = 3 ]
+        fi
+        # Somebody else has the port to which other stacks answer.
+        python3 -c "$HOLDER" & holder=$!
+        until_true "a holder" sh -c 'ss -Hlun | grep -q 198.51.100.1:4791'
+        status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >deaf || status=$?; [ $status = 3 ]
+        kill $holder
+    "#;
+    const HOLDER: &str = "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); \
+                          s.bind(('198.51.100.1', 4791)); time.sleep(20)";
+    let text = &format!("HOLDER=\"{HOLDER}\"\n{text}");
+    let Some(_) = script("urxe ping", &["python3"], folder.path(), text) else {
+        return;
+    };
+    let read = |file: &str| std::fs::read_to_string(folder.path().join(file));
+    assert!(
+        read("refused")
+            .unwrap()
+            .contains("nothing listens on this UDP port")
+    );
+    assert_eq!(json(folder.path(), "refused6.json")["verdict"], "refused");
+    assert!(read("silent").unwrap().contains("UDP port 4791: no answer"));
+    assert!(read("deaf").unwrap().contains("could not be asked"));
+    if let Ok(down) = read("down") {
+        assert!(down.contains("does not answer ICMP echo either"), "{down}");
+    }
+}
+
+/// A stack that is not urxe: it answers a SIDR_REQ (attribute 0x17 of class 7) as Linux does where nobody has the
+/// service, with a SIDR_REP (0x18) of status 1 to UDP port 4791, and drops all else.
+const OTHER_STACK: &str = r#"
+import socket
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.bind(("127.0.0.2", 4791))
+while True:
+    packet, (host, port) = s.recvfrom(9000)
+    packet = bytearray(packet)
+    mad = 12 + 8
+    if packet[0] != 0x64 or packet[mad + 1] != 7 or packet[mad + 17] != 0x17:
+        continue
+    packet[mad + 17] = 0x18
+    packet[mad + 28] = 1
+    s.sendto(packet, (host, 4791))
+"#;
+
+#[test]
+fn ping_finds_another_stack_by_its_connection_manager() {
+    let folder = folder();
+    std::fs::write(folder.path().join("other.py"), OTHER_STACK).unwrap();
+    let text = r#"
+        python3 other.py & other=$!
+        until_true "the other stack" sh -c 'ss -Hlun | grep -q 127.0.0.2:4791'
+        urxe ping 127.0.0.2 --timeout 200 --json >ping.json
+        urxe ping 127.0.0.2 --timeout 200 >ping
+        kill $other
+    "#;
+    let Some(_) = script("urxe ping", &["python3"], folder.path(), text) else {
+        return;
+    };
+    let ping = json(folder.path(), "ping.json");
+    assert_eq!(
+        (&ping["verdict"], &ping["answers"]),
+        (&"roce".into(), &5.into())
+    );
+    assert_eq!(ping["path_mtu_bytes"], Value::Null);
+    let text = std::fs::read_to_string(folder.path().join("ping")).unwrap();
+    assert!(
+        text.contains("connection manager of a RoCEv2 stack"),
+        "{text}"
+    );
+}
+
+#[test]
+fn nothing_is_on_stderr_but_what_a_program_does_not_get() {
+    let folder = folder();
+    let text = r#"
+        urxe run -- ibv_devinfo -v -d urxe_lo >/dev/null 2>quiet
+        URXE_LOG=debug urxe run -- ibv_rc_pingpong -d urxe_lo -g 0 no-such-host.invalid >/dev/null 2>debug || true
+        status=0; URXE_IMPAIR=loss=5 urxe run -- ibv_devinfo -d urxe_lo >/dev/null 2>wrong || status=$?
+        [ $status != 0 ]
+    "#;
+    let needs = &["ibv_devinfo", "ibv_rc_pingpong"];
+    let Some(_) = script("URXE_LOG", needs, folder.path(), text) else {
+        return;
+    };
+    let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
+    assert_eq!(read("quiet"), "");
+    let debug = read("debug");
+    assert!(
+        debug.contains("debug: ") && debug.contains("Reset to Init"),
+        "{debug}"
+    );
+    let wrong = read("wrong");
+    let part = "error: cannot open urxe_lo: URXE_IMPAIR: loss: '5' has no percent sign";
+    assert!(wrong.contains(part), "{wrong}");
+}
+
+#[test]
+fn help_fits_a_narrow_terminal() {
+    for command in ["run", "stat", "qp", "ping", "devices"] {
+        for help in ["-h", "--help"] {
+            let output = Command::new(env!("CARGO_BIN_EXE_urxe"))
+                .args([command, help])
+                .env("COLUMNS", "60")
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            // What stands on its own in an example cannot be broken.
+            let long = text
+                .lines()
+                .find(|line| line.chars().count() > 60 && !line.starts_with("Example"));
+            assert_eq!(long, None, "urxe {command} {help}");
+        }
+    }
+    let completions = Command::new(env!("CARGO_BIN_EXE_urxe"))
+        .args(["completions", "zsh"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(completions.stdout).unwrap();
+    for part in ["--pcap", "--loss", "stat", "ping", "--watch"] {
+        assert!(text.contains(part), "no {part}");
+    }
+}

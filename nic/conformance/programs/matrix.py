@@ -1,0 +1,93 @@
+"""Reads the matrix: which programs run, how, and what proves that they worked. The data is in matrix/*.toml.
+
+A file holds one suite of programs. Its `[[group]]` tables say what its runs have in common, and each of their
+`runs` is one program with its options: strings in TOML, where the first word is the program, or tables where a run
+differs from its group. `{server}` and `{client}` stand for the addresses of the two nodes, `{server6}` and `{client6}`
+for their IPv6 addresses, `{device}` for the RDMA device, `{interface}` for its network interface, `{program}` and
+`{options}` for the two parts of a run, `{here}` for the folder of this file, `{root}` for the repository, and
+`{scratch}` for an empty folder.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run of one program, which is one test."""
+
+    suite: str
+    program: str
+    options: str
+    #: Command line of the client, whose output is judged.
+    client: str
+    #: Command line of the server on the other node; None if the program runs alone.
+    server: str | None = None
+    #: The Debian package that has the program.
+    package: str | None = None
+    #: A file that has to be there as well.
+    needs: str | None = None
+    #: What the output of the client has to contain, as regular expressions (multi-line): all of them.
+    proves: tuple[str, ...] = ()
+    #: The same for the output of the server, which is stopped if it does not end by itself.
+    server_proves: tuple[str, ...] = ()
+    #: When the client may start: `tcp:PORT` or `udp:PORT` of the server is open, then after `pause_s`.
+    ready: str | None = None
+    pause_s: float = 0.0
+    #: Whether the server goes on after its client, so that it has to be stopped.
+    server_stays: bool = False
+    #: Added to the environment of both.
+    env: Mapping[str, str] = field(default_factory=dict)
+    limit_s: float = 20.0
+    #: Why it does not work yet. The test then has to fail, and turns red when it no longer does.
+    xfail: str | None = None
+    #: Told apart from another run of the same program with the same options.
+    note: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name of the test."""
+        return " ".join(part for part in (self.program, self.options, self.note) if part)
+
+
+class MatrixError(Exception):
+    """A file of the matrix cannot be read. The text says where."""
+
+
+def read(folder: Path = HERE / "matrix") -> tuple[Entry, ...]:
+    """All entries, file by file in the order of their names."""
+    entries = tuple(entry for path in sorted(folder.glob("*.toml")) for entry in _entries(path))
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.id in seen:
+            raise MatrixError(f"{entry.suite}.toml: there are two runs of {entry.id!r}; give one a note")
+        seen.add(entry.id)
+    return entries
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    for group in tomllib.loads(path.read_text(encoding="utf-8"))["group"]:
+        common = {key: value for key, value in group.items() if key != "runs"}
+        for run in group["runs"]:
+            yield _entry(path, {**common, **({"run": run} if isinstance(run, str) else run)})
+
+
+def _entry(path: Path, settings: dict[str, Any]) -> Entry:
+    program, _, options = settings.pop("run").partition(" ")
+    known = {each.name for each in fields(Entry)} - {"suite", "program", "options"}
+    if unknown := settings.keys() - known:
+        raise MatrixError(f"{path.name}: {program} {options}: no such setting: {', '.join(sorted(unknown))}")
+    for name in ("proves", "server_proves"):
+        if isinstance(settings.get(name), str):
+            settings[name] = (settings[name],)
+        elif name in settings:
+            settings[name] = tuple(settings[name])
+    return Entry(suite=path.stem, program=program, options=options, **settings)

@@ -1,0 +1,147 @@
+"""Runs entries of the matrix on emulated fabrics, several at once: each worker has a fabric to itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from rocelab.fabric.base import Finished, LaunchError, Node, Running
+from rocelab.fabric.emulated import EmulatedFabric
+from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.tools.interconnects import urxe
+
+from .matrix import HERE, ROOT, Entry
+
+#: The one link of each fabric, with room for the largest RDMA packets.
+LINK: Final = "eth"
+LINK_MTU_BYTES: Final = 4200
+#: How the names of the sockets start that urxe has for those who listen with RDMA-CM.
+LISTENER: Final = "@urxe-cm/listen/"
+#: How long a server may take after its client has ended.
+SERVER_ENDS_S: Final = 10.0
+
+
+class MissingError(Exception):
+    """A program is not installed. The text says which package has it."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one entry: nothing wrong, or what was, with all that was printed."""
+
+    problems: list[str] = field(default_factory=list)
+    transcript: str = ""
+    skipped: str | None = None
+    wall_s: float = 0.0
+
+
+def run(entry: Entry, fabric: EmulatedFabric) -> Outcome:
+    """Run one entry on the first two nodes of a fabric, and judge it."""
+    outcome = Outcome()
+    started_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="rocelab-programs-") as scratch:
+        try:
+            _run(entry, fabric, Path(scratch), outcome)
+        except MissingError as missing:
+            outcome.skipped = str(missing)
+        except Exception as error:  # noqa: BLE001  one entry's trouble is its own test's failure
+            outcome.problems.append(f"{type(error).__name__}: {error}")
+    outcome.wall_s = time.monotonic() - started_s
+    return outcome
+
+
+def command(line: str, entry: Entry, fabric: EmulatedFabric, scratch: Path) -> list[str]:
+    """A command line of the matrix with everything in its place, on urxe."""
+    server, client = fabric.nodes[:2]
+    words = {
+        "program": entry.program,
+        "options": entry.options,
+        "server": server.addresses[LINK],
+        "client": client.addresses[LINK],
+        "server6": server.addresses6.get(LINK, ""),
+        "client6": client.addresses6.get(LINK, ""),
+        "interface": server.interfaces[LINK],
+        "device": f"urxe_{server.interfaces[LINK]}",
+        "here": str(HERE),
+        "root": str(ROOT),
+        "scratch": str(scratch),
+    }
+    # Options may name an address or a device as well.
+    return [urxe().name, "run", "--", *shlex.split(_filled(_filled(line, words), words))]
+
+
+def _filled(text: str, words: dict[str, Any]) -> str:
+    return re.sub(r"\{([a-z0-9]+)\}", lambda match: str(words[match[1]]), text)
+
+
+def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) -> None:
+    if shutil.which(entry.program) is None:
+        raise MissingError(f"there is no {entry.program}; install the Debian package {entry.package}")
+    launcher = NamespaceLauncher(fabric)
+    if entry.needs is not None and not Path(_filled(entry.needs, {"root": ROOT})).exists():
+        raise MissingError(f"there is no {entry.package}; `make setup-programs` fetches it")
+    env = {name: _filled(value, {"scratch": scratch, "here": HERE, "root": ROOT}) for name, value in entry.env.items()}
+    on_server, on_client = fabric.nodes[:2]
+    client = command(entry.client, entry, fabric, scratch)
+    if entry.server is None:
+        _judge("client", client, launcher.start(on_client, client, env=env).wait(entry.limit_s), entry.proves, outcome)
+        return
+    server = command(entry.server, entry, fabric, scratch)
+    serving = launcher.start(on_server, server, env=env)
+    try:
+        _wait_until_ready(entry, launcher, on_server, serving)
+        finished = launcher.start(on_client, client, env=env).wait(entry.limit_s)
+        _judge("client", client, finished, entry.proves, outcome)
+    finally:
+        served = serving.stop() if entry.server_stays else serving.wait(SERVER_ENDS_S if not outcome.problems else 0.5)
+    _judge("server", server, served, entry.server_proves, outcome, stopped=entry.server_stays)
+
+
+def _wait_until_ready(entry: Entry, launcher: NamespaceLauncher, node: Node, serving: Running) -> None:
+    if entry.ready == "cm":
+        _wait_until_listening(node, serving, entry.limit_s)
+    elif entry.ready is not None:
+        protocol, _, port = entry.ready.partition(":")
+        kind: Literal["tcp", "udp"] = "udp" if protocol == "udp" else "tcp"
+        launcher.wait_until_listening(node, serving, int(port), protocol=kind, timeout_s=entry.limit_s)
+    time.sleep(entry.pause_s)
+
+
+def _wait_until_listening(node: Node, serving: Running, limit_s: float) -> None:
+    """Wait until a process of the node listens with RDMA-CM: urxe then has a Unix socket for others to find it."""
+    sockets = Path(f"/proc/{node.pid}/net/unix")
+    deadline_s = time.monotonic() + limit_s
+    while LISTENER not in sockets.read_text(encoding="utf-8", errors="replace"):
+        if (ended := serving.poll()) is not None:
+            raise LaunchError(f"the server ended (exit status {ended.exit_status}) before it listened\n{ended.stderr}")
+        if time.monotonic() > deadline_s:
+            raise LaunchError(f"the server did not listen within {limit_s:g} s\n{''.join(serving.output())}")
+        time.sleep(0.01)
+
+
+def _judge(
+    who: str, argv: Sequence[str], finished: Finished, proves: Sequence[str], outcome: Outcome, *, stopped: bool = False
+) -> None:
+    said = finished.stdout + finished.stderr
+    status = f"exit status {finished.exit_status}, {finished.wall_s:.1f} s"
+    outcome.transcript += f"[{who}] $ {shlex.join(argv)}\n{said.rstrip()}\n[{who}: {status}]\n"
+    if finished.timed_out:
+        outcome.problems.append(f"the {who} was still running after its time limit")
+    elif finished.exit_status != 0 and not stopped:
+        outcome.problems.append(f"the {who} ended with {status}")
+    outcome.problems += [
+        f"the {who} did not print {pattern!r}" for pattern in proves if not re.search(pattern, said, re.MULTILINE)
+    ]
+
+
+def worker_count() -> int:
+    """How many entries run at the same time. They wait more than they work."""
+    return min(4, (os.cpu_count() or 1) + 1)

@@ -1,0 +1,638 @@
+//! The one agent of a process: all its exchanges, identifiers and doors behind one lock, and a thread
+//! that keeps time and reads what nobody else reads.
+//!
+//! An opened device that gets a packet for QP 1 calls [`receive`] on whatever thread runs its engine, with
+//! the engine's lock held. It never waits there: what cannot be dealt with at once is left for the thread.
+//! So the agent's lock comes before all others.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use urxe_cm::{MAD_LEN, Mad, Manager, Message, Path, ServiceId};
+use urxe_udp::{RecvBuffer, Socket, Wakeup};
+use urxe_wire::{Gid, Packet, ROCE_UDP_PORT};
+
+use super::connect::SLOT_SHIFT;
+use super::door::{Door, reply_port};
+use super::files::EventFile;
+use super::gsi;
+use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, State};
+use super::relay::{self, Relayed};
+use super::watch::Watch;
+use crate::clock::now;
+use crate::error::Error;
+use crate::list::DeviceInfo;
+use crate::progress::with_signals_blocked;
+use crate::receive::{BATCHES_PER_TURN, Origin};
+
+/// How often to try whether port 4791 has become free, while requests or answers may come to it.
+const LOOK_FOR_PORT_NS: u64 = 250_000_000;
+
+/// How long a request for which nobody listens waits for somebody who does. Programs that set up one
+/// connection after another (perftest with `-R`) rely on the time that a kernel takes.
+const GRACE_NS: u64 = 100_000_000;
+/// Requests that wait so, at most; others are refused at once.
+const WAITING_MAX: usize = 256;
+
+/// A request for which nobody listens, yet.
+#[derive(Debug)]
+struct Waiting {
+    until_ns: u64,
+    path: Path,
+    service_id: ServiceId,
+    mad: Mad,
+}
+
+/// A failure as the C interface knows it.
+pub(super) fn errno(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+/// The agent. There is one per process, and another one in a child that was forked.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    process: u32,
+    inner: Mutex<Inner>,
+    /// Datagrams that came while somebody else had the lock. Nothing else is locked under it.
+    inbox: Mutex<VecDeque<Arrived>>,
+    wakeup: Wakeup,
+    watch: Arc<Watch>,
+}
+
+/// Datagrams in the inbox, at most; further ones are lost, and repeated by their peers.
+const INBOX_MAX: usize = 4096;
+
+/// A datagram that came to UDP port `port`.
+#[derive(Debug)]
+struct Arrived {
+    path: Path,
+    port: u16,
+    mad: [u8; MAD_LEN],
+}
+
+/// What the lock protects.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) watch: Arc<Watch>,
+    pub(super) manager: Manager,
+    pub(super) doors: Vec<Door>,
+    pub(super) ids: BTreeMap<u32, Id>,
+    pub(super) by_comm: HashMap<u32, u32>,
+    pub(super) groups: HashMap<u32, Group>,
+    pub(super) files: HashMap<u64, EventFile>,
+    pub(super) known_devices: Option<(u64, Vec<Arc<DeviceInfo>>)>,
+    /// The time of the call under way.
+    pub(super) now_ns: u64,
+    last_number: u32,
+    last_file: u64,
+    waiting: Vec<Waiting>,
+    /// When to try port 4791 again.
+    looks_at_ns: u64,
+    /// When the thread wakes by itself.
+    wakes_at_ns: u64,
+    /// The thread has to look at something before the time that it knows.
+    pub(super) is_stale: bool,
+}
+
+static AGENT: AtomicPtr<Agent> = AtomicPtr::new(std::ptr::null_mut());
+
+impl Agent {
+    /// The agent of this process, made at its first use.
+    ///
+    /// # Errors
+    /// When the process has no descriptors or threads left.
+    pub(super) fn get() -> io::Result<&'static Self> {
+        static MAKING: Mutex<()> = Mutex::new(());
+        if let Some(agent) = Self::existing() {
+            return Ok(agent);
+        }
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(agent) = Self::existing() {
+            return Ok(agent);
+        }
+        let (wakeup, watch) = (Wakeup::new()?, Arc::new(Watch::new()?));
+        watch.add_reader(&wakeup)?;
+        let agent: &'static Self = Box::leak(Box::new(Self {
+            process: std::process::id(),
+            inner: Mutex::new(Inner::new(Arc::clone(&watch))),
+            inbox: Mutex::default(),
+            wakeup,
+            watch,
+        }));
+        let builder = std::thread::Builder::new().name("urxe-cm".into());
+        with_signals_blocked(|| builder.spawn(move || agent.run()))?;
+        AGENT.store(std::ptr::from_ref(agent).cast_mut(), Ordering::Release);
+        Ok(agent)
+    }
+
+    /// The agent of this process, if it has one. A parent's, after fork, is not.
+    pub(super) fn existing() -> Option<&'static Self> {
+        // SAFETY: null, or an agent, which is never freed.
+        let agent = unsafe { AGENT.load(Ordering::Acquire).as_ref() };
+        agent.filter(|agent| agent.process == std::process::id())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something, and then what follows from it.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+        let mut inner = self.lock();
+        self.work(&mut inner, work)
+    }
+
+    /// The same, unless another thread is at it: for a process that ends.
+    pub(super) fn try_with(&self, work: impl FnOnce(&mut Inner)) {
+        if let Ok(mut inner) = self.inner.try_lock() {
+            self.work(&mut inner, work);
+        }
+    }
+
+    fn work<T>(&self, inner: &mut Inner, work: impl FnOnce(&mut Inner) -> T) -> T {
+        inner.now_ns = now().as_nanos();
+        let result = work(inner);
+        inner.settle();
+        let is_early = inner
+            .manager
+            .poll_timeout()
+            .is_some_and(|at_ns| at_ns < inner.wakes_at_ns);
+        if is_early || inner.is_stale {
+            self.wakeup.signal();
+        }
+        result
+    }
+
+    fn lock_inbox(&self) -> MutexGuard<'_, VecDeque<Arrived>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_in_inbox(&self) -> Option<Arrived> {
+        self.lock_inbox().pop_front()
+    }
+
+    /// Takes a datagram in now, if nobody else is at work here and its door is open; else leaves it for the
+    /// thread.
+    fn arrived(&self, arrived: Arrived) {
+        if let Ok(mut inner) = self.inner.try_lock()
+            && inner.door(arrived.path.link).is_some()
+        {
+            return self.work(&mut inner, |inner| {
+                inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
+            });
+        }
+        let mut inbox = self.lock_inbox();
+        if inbox.len() < INBOX_MAX {
+            inbox.push_back(arrived);
+        }
+        drop(inbox);
+        self.wakeup.signal();
+    }
+
+    fn run(&self) {
+        let mut buffer = RecvBuffer::new();
+        let mut is_file_closed = false;
+        loop {
+            let timeout_ns = {
+                let mut inner = self.lock();
+                inner.now_ns = now().as_nanos();
+                while let Some(arrived) = self.next_in_inbox() {
+                    inner.attach_door(arrived.path.link);
+                    inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
+                }
+                if is_file_closed {
+                    inner.drop_closed_files();
+                }
+                inner.turn(&mut buffer);
+                inner.settle();
+                inner.is_stale = false;
+                self.wakeup.arm();
+                if !self.lock_inbox().is_empty() {
+                    self.wakeup.disarm();
+                    continue;
+                }
+                let timeout_ns = inner.timeout_ns();
+                inner.wakes_at_ns =
+                    timeout_ns.map_or(u64::MAX, |ns| inner.now_ns.saturating_add(ns));
+                timeout_ns
+            };
+            is_file_closed = self.watch.wait(timeout_ns);
+            self.wakeup.disarm();
+        }
+    }
+}
+
+impl Inner {
+    fn new(watch: Arc<Watch>) -> Self {
+        Self {
+            watch,
+            manager: Manager::default(),
+            doors: Vec::new(),
+            ids: BTreeMap::new(),
+            by_comm: HashMap::new(),
+            groups: HashMap::new(),
+            files: HashMap::new(),
+            known_devices: None,
+            now_ns: 0,
+            last_number: 0,
+            last_file: 0,
+            waiting: Vec::new(),
+            looks_at_ns: 0,
+            wakes_at_ns: 0,
+            is_stale: false,
+        }
+    }
+
+    // ---- tables ------------------------------------------------------------------------------
+
+    pub(super) fn id(&mut self, id: u32) -> io::Result<&mut Id> {
+        self.ids.get_mut(&id).ok_or_else(|| errno(libc::ENOENT))
+    }
+
+    pub(super) fn in_state(&mut self, id: u32, states: &[State]) -> io::Result<&mut Id> {
+        let entry = self.id(id)?;
+        if states.contains(&entry.state) {
+            Ok(entry)
+        } else {
+            Err(errno(libc::EINVAL))
+        }
+    }
+
+    /// A number for an identifier or group that none has.
+    pub(super) fn fresh_number(&mut self) -> u32 {
+        loop {
+            self.last_number = self.last_number.wrapping_add(1);
+            let number = self.last_number;
+            if !self.ids.contains_key(&number) && !self.groups.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    pub(super) fn add_file(&mut self, file: EventFile) -> io::Result<u64> {
+        self.watch.add_writer(&file.ours)?;
+        self.last_file += 1;
+        self.files.insert(self.last_file, file);
+        Ok(self.last_file)
+    }
+
+    /// An event of an identifier.
+    pub(super) fn push(&mut self, id: u32, kind: CmEventKind, status: i32, param: CmParam) {
+        if let Some(entry) = self.ids.get(&id) {
+            let (file, uid) = (entry.file, entry.uid);
+            self.push_to(
+                file,
+                CmEvent {
+                    uid,
+                    id,
+                    kind,
+                    status,
+                    param,
+                    of: id,
+                },
+            );
+        }
+    }
+
+    pub(super) fn push_to(&mut self, file: u64, event: CmEvent) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.push(event);
+        }
+    }
+
+    /// Ends an identifier, whatever it is at, with its events and groups. Returns how many events of it
+    /// the program got.
+    pub(super) fn remove_id(&mut self, id: u32) -> Option<u32> {
+        let entry = self.ids.remove(&id)?;
+        if let Some(comm) = entry.comm {
+            self.by_comm.remove(&comm);
+            self.manager.abandon(self.now_ns, comm);
+        }
+        self.groups.retain(|_, group| group.of != id);
+        let events = self
+            .files
+            .get_mut(&entry.file)
+            .map_or_else(Vec::new, |file| {
+                file.take(|event| event.of == id || event.id == id)
+            });
+        for event in events {
+            // A request that the program did not take is refused with its listener.
+            if event.kind == CmEventKind::ConnectRequest && event.id != id {
+                self.remove_id(event.id);
+            }
+        }
+        if let Some(listener) = entry
+            .listener
+            .and_then(|listener| self.ids.get_mut(&listener))
+        {
+            listener.pending = listener.pending.saturating_sub(1);
+        }
+        Some(entry.events_reported)
+    }
+
+    // ---- doors -------------------------------------------------------------------------------
+
+    /// Opens the door of a device if it is not; returns its slot.
+    pub(super) fn open_door(&mut self, info: &DeviceInfo) -> io::Result<u16> {
+        if let Some(door) = self.door(info.ifindex) {
+            return Ok(door.slot);
+        }
+        let door = Door::open(info).map_err(|error| match error {
+            Error::Io(error) => error,
+            other => errno(other.errno()),
+        })?;
+        let slot = door.slot;
+        self.add_door(door);
+        Ok(slot)
+    }
+
+    /// Opens the door of a device that the process has open and that has got a packet: a process that knows
+    /// nothing of connections still passes on what is for others.
+    fn attach_door(&mut self, link: u32) {
+        if self.door(link).is_none()
+            && let Some(door) = Door::attach(link)
+        {
+            self.add_door(door);
+        }
+    }
+
+    fn add_door(&mut self, door: Door) {
+        if let Some(relay) = &door.relay {
+            let _ = self.watch.add_reader(relay);
+        }
+        self.doors.push(door);
+    }
+
+    pub(super) fn door(&mut self, link: u32) -> Option<&mut Door> {
+        self.doors.iter_mut().find(|door| door.link() == link)
+    }
+
+    // ---- what comes in -----------------------------------------------------------------------
+
+    /// A datagram that came to UDP port `port`, or that was passed on (`None`).
+    fn incoming(&mut self, path: Path, raw: &[u8], port: Option<u16>) {
+        let Ok(mad) = Mad::parse(raw) else {
+            return;
+        };
+        match &mad.message {
+            Message::Req(req) => self.request(path, &mad, req.service_id, port),
+            Message::SidrReq(req) => self.request(path, &mad, req.service_id, port),
+            message => {
+                let slot = u16::try_from(answered_id(message) >> SLOT_SHIFT).unwrap_or(0);
+                if port != Some(ROCE_UDP_PORT) || !self.pass_on_answer(path, &mad, slot) {
+                    self.manager.handle_mad(self.now_ns, path, &mad, 0);
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, path: Path, mad: &Mad, service_id: ServiceId, port: Option<u16>) {
+        if self.manager.is_repetition(&path, &mad.message) {
+            self.manager.handle_mad(self.now_ns, path, mad, 0);
+        } else if let Some(listener) = self.listener_for(&path, service_id) {
+            // What cannot be taken in now will be repeated.
+            let _ = self.admit(listener, path, mad);
+        } else if port.is_none() || !self.pass_on_request(path, mad, service_id) {
+            self.keep_waiting(path, mad, service_id);
+        }
+    }
+
+    fn keep_waiting(&mut self, path: Path, mad: &Mad, service_id: ServiceId) {
+        if self.waiting.iter().any(|waiting| waiting.mad == *mad) {
+            return;
+        }
+        if self.waiting.len() >= WAITING_MAX {
+            self.manager.refuse(path, mad);
+            return;
+        }
+        self.waiting.push(Waiting {
+            until_ns: self.now_ns + GRACE_NS,
+            path,
+            service_id,
+            mad: mad.clone(),
+        });
+        self.is_stale = true;
+    }
+
+    /// Takes in requests for which somebody listens by now, and refuses those that have waited enough.
+    fn look_at_waiting(&mut self) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            let Waiting {
+                path,
+                service_id,
+                mad,
+                ..
+            } = &waiting;
+            if self.manager.is_repetition(path, &mad.message) {
+                // A repetition of it was taken in.
+            } else if let Some(listener) = self.listener_for(path, *service_id) {
+                let _ = self.admit(listener, *path, mad);
+            } else if self.now_ns < waiting.until_ns {
+                self.waiting.push(waiting);
+            } else if !self.pass_on_request(*path, mad, *service_id) {
+                self.manager.refuse(*path, mad);
+            }
+        }
+    }
+
+    fn pass_on_request(&mut self, path: Path, mad: &Mad, service_id: ServiceId) -> bool {
+        let from = self.door(path.link).and_then(|door| door.holder_relay());
+        let relayed = Relayed {
+            path,
+            mad: mad.emit(),
+        };
+        match (from, service_id.port()) {
+            (Some(from), Some((space, port))) => relay::to_listener(from, space, port, &relayed),
+            _ => false,
+        }
+    }
+
+    fn pass_on_answer(&mut self, path: Path, mad: &Mad, slot: u16) -> bool {
+        let Some(door) = self.door(path.link) else {
+            return false;
+        };
+        if slot == door.slot {
+            return false;
+        }
+        let relayed = Relayed {
+            path,
+            mad: mad.emit(),
+        };
+        door.holder_relay()
+            .is_some_and(|from| slot != 0 && relay::to_process(from, slot, &relayed))
+    }
+
+    // ---- what the thread does ----------------------------------------------------------------
+
+    fn turn(&mut self, buffer: &mut RecvBuffer) {
+        for index in 0..self.doors.len() {
+            let link = self.doors[index].link();
+            for socket in self.doors[index].front_sockets().to_vec() {
+                self.read(link, &socket, buffer);
+            }
+            while let Some(relayed) = self.doors[index].relay.as_ref().and_then(relay::receive) {
+                self.incoming(relayed.path, &relayed.mad, None);
+            }
+        }
+        let listeners: Vec<_> = self
+            .ids
+            .values()
+            .filter_map(|id| id.requests.clone())
+            .collect();
+        for listener in listeners {
+            while let Some(relayed) = relay::receive(&listener) {
+                self.incoming(relayed.path, &relayed.mad, None);
+            }
+        }
+        if self.wants_port() && self.now_ns >= self.looks_at_ns {
+            self.looks_at_ns = self.now_ns + LOOK_FOR_PORT_NS;
+            for door in &mut self.doors {
+                door.try_to_hold();
+                for socket in door.front_sockets() {
+                    // It says so if it is there already.
+                    let _ = self.watch.add_reader(socket.as_ref());
+                }
+            }
+        }
+        self.look_at_waiting();
+        self.manager.handle_timeout(self.now_ns);
+    }
+
+    fn read(&mut self, link: u32, socket: &Socket, buffer: &mut RecvBuffer) {
+        let local = socket.local_address();
+        for _ in 0..BATCHES_PER_TURN {
+            let Ok(Some(meta)) = socket.receive(buffer) else {
+                return;
+            };
+            for (index, datagram) in buffer.segments(&meta).enumerate() {
+                let id = u16::try_from(index).unwrap_or(0);
+                if let Ok(packet) = Packet::parse(datagram)
+                    && let Some(mad) = gsi::mad(meta.source, local, id, datagram, &packet)
+                {
+                    let path = path(link, local, meta.source);
+                    self.incoming(path, mad, Some(local.port()));
+                }
+            }
+        }
+    }
+
+    /// Ends what belonged to event files that the program has closed.
+    fn drop_closed_files(&mut self) {
+        let closed: Vec<u64> = self
+            .files
+            .iter()
+            .filter(|(_, file)| file.is_closed())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in closed {
+            self.files.remove(&key);
+            let ids: Vec<u32> = self
+                .ids
+                .iter()
+                .filter(|(_, id)| id.file == key)
+                .map(|(number, _)| *number)
+                .collect();
+            for id in ids {
+                self.remove_id(id);
+            }
+        }
+    }
+
+    /// Whether somebody may send to port 4791 what this process waits for, and nobody holds it for us.
+    fn wants_port(&self) -> bool {
+        let is_listening = || self.ids.values().any(|id| id.state == State::Listening);
+        self.doors.iter().any(|door| !door.is_holder())
+            && (!self.manager.is_idle() || is_listening())
+    }
+
+    /// Delivers events, and sends what is to be sent.
+    fn settle(&mut self) {
+        while let Some((comm, event)) = self.manager.poll_event() {
+            self.happened(comm, event);
+        }
+        while let Some(transmit) = self.manager.poll_transmit() {
+            if let Some(door) = self.door(transmit.path.link) {
+                door.send(&transmit);
+            }
+        }
+    }
+
+    fn timeout_ns(&self) -> Option<u64> {
+        let timer = self
+            .manager
+            .poll_timeout()
+            .map(|at_ns| at_ns.saturating_sub(self.now_ns));
+        let look = self
+            .wants_port()
+            .then(|| self.looks_at_ns.saturating_sub(self.now_ns));
+        let waiting = self.waiting.iter().map(|waiting| waiting.until_ns);
+        let waiting = waiting.min().map(|at_ns| at_ns.saturating_sub(self.now_ns));
+        timer.into_iter().chain(look).chain(waiting).min()
+    }
+}
+
+fn path(link: u32, local: SocketAddr, source: SocketAddr) -> Path {
+    Path {
+        link,
+        local: Gid::from(local.ip()),
+        remote: Gid::from(source.ip()),
+        port: reply_port(source),
+    }
+}
+
+/// What the receiver of an answer calls the exchange.
+fn answered_id(message: &Message) -> u32 {
+    match message {
+        Message::Req(_) => 0,
+        Message::SidrReq(_) => 0,
+        Message::Mra(m) => m.remote_comm_id,
+        Message::Rej(m) => m.remote_comm_id,
+        Message::Rep(m) => m.remote_comm_id,
+        Message::Rtu(m) => m.remote_comm_id,
+        Message::Dreq(m) => m.remote_comm_id,
+        Message::Drep(m) => m.remote_comm_id,
+        Message::SidrRep(m) => m.request_id,
+        Message::Lap(m) => m.remote_comm_id,
+        Message::Apr(m) => m.remote_comm_id,
+    }
+}
+
+/// A packet for QP 1 that an opened device got, with the engine's lock held.
+#[cold]
+pub(crate) fn receive(link: u32, origin: &Origin, datagram: &[u8], packet: &Packet<'_>) {
+    let (local, source) = (origin.local, origin.source);
+    let Some(mad) = gsi::mad(source, local, origin.ip_id, datagram, packet) else {
+        return;
+    };
+    let Ok(agent) = Agent::get() else {
+        return;
+    };
+    agent.arrived(Arrived {
+        path: path(link, local, source),
+        port: local.port(),
+        mad: *mad,
+    });
+}
+
+/// In a child that was forked: lets go of names and ports that are the parent's.
+pub(crate) fn abandon_in_child() {
+    // SAFETY: null, or an agent, which is never freed.
+    let agent = unsafe { AGENT.load(Ordering::Acquire).as_ref() };
+    // A thread that held the lock is not there to release it.
+    let Some(inner) = agent.and_then(|agent| agent.inner.try_lock().ok()) else {
+        return;
+    };
+    let Ok(nothing) = std::fs::File::open("/dev/null") else {
+        return;
+    };
+    let doors = inner.doors.iter().flat_map(Door::fds);
+    let ids = inner.ids.values().flat_map(Id::fds);
+    for fd in doors.chain(ids) {
+        // SAFETY: plain integers. The number stays taken, by something that says nothing.
+        unsafe { libc::dup3(nothing.as_raw_fd(), fd, libc::O_CLOEXEC) };
+    }
+}

@@ -1,0 +1,209 @@
+//! Where management datagrams of a device go out and come in: an opened device of the process, so that
+//! a peer finds its queue pairs and its management on one port.
+//!
+//! Whoever comes first opens the device. If the program has, that one is used; if management is first
+//! (a program listens before it has queue pairs), the program gets management's when it opens the device
+//! ([`Door::claim`]). When the program closes it, management keeps it.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+
+use urxe_cm::{MAD_LEN, Transmit};
+use urxe_udp::{Destination, Piece, Socket, Transmit as UdpTransmit};
+use urxe_wire::{Gid, ROCE_UDP_PORT};
+
+use super::id::Bound;
+use super::{gsi, relay};
+use crate::error::Error;
+use crate::exit;
+use crate::list::{DeviceInfo, socket_address};
+use crate::nic::Nic;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Door {
+    nic: Arc<Nic>,
+    info: Arc<DeviceInfo>,
+    /// The program uses the device, too.
+    is_claimed: bool,
+    /// What its communication IDs begin with.
+    pub(super) slot: u16,
+    /// Where the holder of port 4791 passes on what is for this slot.
+    pub(super) relay: Option<UnixDatagram>,
+    /// Port 4791, taken over from a process that ended. Sockets to receive from only.
+    front: Option<Front>,
+    psn: u32,
+}
+
+/// See [`Door::front`].
+#[derive(Debug)]
+struct Front {
+    sockets: Vec<Arc<Socket>>,
+    /// Passes on from here.
+    relay: Option<UnixDatagram>,
+}
+
+impl Door {
+    /// Opens the door of a device.
+    ///
+    /// # Errors
+    /// When no slot is free, or the device has lost its addresses.
+    pub(super) fn open(info: &DeviceInfo) -> Result<Self, Error> {
+        let (nic, is_claimed) = match opened(info.ifindex) {
+            Some(nic) => (nic, true),
+            None => (Nic::open_unshared(info)?, false),
+        };
+        if nic.sockets().is_empty() {
+            nic.start()?;
+        }
+        Ok(Self::of(nic, is_claimed))
+    }
+
+    /// The door of a device that the process has open.
+    pub(super) fn attach(link: u32) -> Option<Self> {
+        opened(link)
+            .filter(|nic| !nic.sockets().is_empty())
+            .map(|nic| Self::of(nic, true))
+    }
+
+    fn of(nic: Arc<Nic>, is_claimed: bool) -> Self {
+        let slot = nic.sockets().first().map_or(0, |socket| {
+            socket.local_address().port().wrapping_sub(ROCE_UDP_PORT)
+        });
+        Self {
+            relay: relay::bind_process(nic.info().ifindex, slot).ok(),
+            info: Arc::new(nic.info().clone()),
+            nic,
+            is_claimed,
+            slot,
+            front: None,
+            psn: 0,
+        }
+    }
+
+    /// The descriptors that are a process's own.
+    pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
+        let front = self.front.as_ref();
+        let relays = self
+            .relay
+            .iter()
+            .chain(front.and_then(|f| f.relay.as_ref()));
+        let sockets = self.front_sockets().iter().map(|socket| socket.as_raw_fd());
+        relays.map(AsRawFd::as_raw_fd).chain(sockets)
+    }
+
+    /// The number of its network interface.
+    pub(super) fn link(&self) -> u32 {
+        self.nic.info().ifindex
+    }
+
+    /// The device as of one of its addresses; `None` if it has lost that.
+    pub(super) fn bound_to(&self, local: Gid) -> Option<Bound> {
+        let gids = self.nic.gids();
+        let index = gids.iter().position(|entry| entry.gid == local)?;
+        Some(Bound {
+            info: Arc::clone(&self.info),
+            gid_index: u8::try_from(index).ok()?,
+        })
+    }
+
+    /// The device, for a program that opens it, unless another one has it.
+    pub(super) fn claim(&mut self, info: &DeviceInfo) -> Option<Arc<Nic>> {
+        if self.is_claimed || self.nic.info().name != info.name {
+            return None;
+        }
+        self.is_claimed = true;
+        Some(Arc::clone(&self.nic))
+    }
+
+    /// The program is done with `nic`: whether that is the one of this door, which goes on.
+    pub(super) fn take_back(&mut self, nic: &Nic) -> bool {
+        let is_it = std::ptr::eq(Arc::as_ptr(&self.nic), nic);
+        if is_it {
+            self.is_claimed = false;
+        }
+        is_it
+    }
+
+    /// Sockets of port 4791 that was taken over, which nobody else reads.
+    pub(super) fn front_sockets(&self) -> &[Arc<Socket>] {
+        self.front.as_ref().map_or(&[], |front| &front.sockets)
+    }
+
+    /// Whether port 4791 is this process's.
+    pub(super) fn is_holder(&self) -> bool {
+        self.slot == 0 || self.front.is_some()
+    }
+
+    /// Where to pass on from.
+    pub(super) fn holder_relay(&self) -> Option<&UnixDatagram> {
+        match &self.front {
+            Some(front) => front.relay.as_ref(),
+            None => self.relay.as_ref().filter(|_| self.slot == 0),
+        }
+    }
+
+    /// Takes port 4791 over if it is free.
+    pub(super) fn try_to_hold(&mut self) {
+        if self.is_holder() {
+            return;
+        }
+        let (gids, taps) = (self.nic.gids(), self.nic.taps());
+        if let Ok(Some(ports)) = crate::port::bind_all(&gids, self.link(), taps, ROCE_UDP_PORT) {
+            let sockets = ports.into_iter().filter_map(|port| port.socket).collect();
+            let relay = relay::bind_process(self.link(), 0).ok();
+            self.front = Some(Front { sockets, relay });
+        }
+    }
+
+    /// Sends a datagram. What cannot be sent is lost: it will be repeated.
+    pub(super) fn send(&mut self, transmit: &Transmit) {
+        let path = &transmit.path;
+        let to = socket_address(path.remote, self.link(), path.port);
+        let sockets = self.nic.sockets();
+        let Some(socket) = socket_of(&sockets, path.local) else {
+            return;
+        };
+        let destination = Destination::new(to);
+        let from = socket.local_address();
+        let mad: &[u8; MAD_LEN] = &transmit.mad;
+        if let Some(packet) = gsi::packet(from, destination.address(), self.psn, mad) {
+            let transmit = UdpTransmit {
+                destination: &destination,
+                segment_size: None,
+                tos: 0,
+                iov: &[Piece::new(&packet)],
+            };
+            let _ = socket.send(&transmit);
+            self.psn = self.psn.wrapping_add(1);
+        }
+    }
+}
+
+/// A device that the process has open on an interface; if it has several, one that has its ports.
+fn opened(link: u32) -> Option<Arc<Nic>> {
+    exit::opened()
+        .into_iter()
+        .filter(|nic| nic.info().ifindex == link && !nic.is_closed())
+        .max_by_key(|nic| !nic.sockets().is_empty())
+}
+
+fn socket_of(sockets: &[Arc<Socket>], local: Gid) -> Option<&Arc<Socket>> {
+    let ip = local.to_ip();
+    sockets
+        .iter()
+        .find(|socket| socket.local_address().ip() == ip)
+}
+
+/// Where a peer that sends from `source` wants its answers: to that port, if it is one of a slot, else
+/// (Linux and hardware choose their source ports freely, and from 49152 up) to the well-known one.
+pub(super) fn reply_port(source: SocketAddr) -> u16 {
+    let port = source.port();
+    if (ROCE_UDP_PORT..ROCE_UDP_PORT + crate::port::SLOTS).contains(&port) {
+        port
+    } else {
+        ROCE_UDP_PORT
+    }
+}

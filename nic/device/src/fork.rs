@@ -1,0 +1,93 @@
+//! fork(2). The parent goes on as if nothing had happened. The child has copies of everything, but no
+//! background thread, and sockets that are the parent's: it lets go of them, lest it takes the parent's
+//! packets or holds its port. It may end, start another program, destroy what it inherited, or open
+//! devices of its own; queue pairs that it inherited are without a network.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, MutexGuard, Once, PoisonError, Weak};
+
+use crate::engine::Engine;
+use crate::exit::OPENED;
+use crate::nic::Nic;
+
+/// What is locked while the process is copied, so that the copy is whole.
+struct Held {
+    /// Dropped before what they lock.
+    engines: Vec<MutexGuard<'static, Engine>>,
+    nics: Vec<Arc<Nic>>,
+    opened: MutexGuard<'static, Vec<Weak<Nic>>>,
+}
+
+thread_local! {
+    /// Between the handlers, which run on the thread that forks.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// Installs the handlers, once.
+pub(crate) fn prepare() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handlers may run at any fork. If they cannot be installed, only children that do
+        // not start another program notice.
+        unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
+    });
+}
+
+extern "C" fn before() {
+    let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let nics: Vec<Arc<Nic>> = opened.iter().filter_map(Weak::upgrade).collect();
+    let lock = |nic: &Arc<Nic>| {
+        // SAFETY: the device is kept alive beside the guard, which is dropped first.
+        unsafe {
+            std::mem::transmute::<MutexGuard<'_, Engine>, MutexGuard<'static, Engine>>(nic.engine())
+        }
+    };
+    let engines = nics.iter().map(lock).collect();
+    let held = Held {
+        engines,
+        nics,
+        opened,
+    };
+    // A thread that ends has no place to keep it, and cannot be the one that forks.
+    let _ = HELD.try_with(|place| place.borrow_mut().replace(held));
+}
+
+extern "C" fn after_in_parent() {
+    let _ = HELD.try_with(|place| place.borrow_mut().take());
+}
+
+extern "C" fn after_in_child() {
+    crate::cm::abandon_in_child();
+    let _ = HELD.try_with(|place| {
+        let Some(held) = place.borrow_mut().take() else {
+            return;
+        };
+        let Held {
+            engines,
+            nics,
+            mut opened,
+        } = held;
+        drop(engines);
+        // What the parent owes its peers is the parent's to send.
+        opened.clear();
+        drop(opened);
+        for nic in &nics {
+            nic.abandon();
+        }
+    });
+}
+
+impl Nic {
+    /// Lets go of what belongs to the parent process.
+    fn abandon(&self) {
+        self.progress().abandon();
+        let Ok(nothing) = std::fs::OpenOptions::new().read(true).open("/dev/null") else {
+            return;
+        };
+        for fd in self.socket_fds() {
+            // SAFETY: plain integers. The number stays taken, by something that never has a packet.
+            unsafe { libc::dup3(nothing.as_fd().as_raw_fd(), fd, libc::O_CLOEXEC) };
+        }
+    }
+}

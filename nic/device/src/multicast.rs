@@ -1,0 +1,145 @@
+//! Multicast groups that datagram queue pairs are attached to: a socket for each, bound to the group's
+//! address and port 4791. All processes that join a group have such a socket, and the kernel gives each
+//! every datagram, whoever sent it.
+
+use std::sync::Arc;
+
+use urxe_udp::{Options, RecvBuffer, Socket};
+use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT};
+
+use crate::datagram::grh;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::list::socket_address;
+use crate::nic::Nic;
+use crate::receive::{BATCHES_PER_TURN, Origin};
+
+/// A group and who is attached.
+#[derive(Debug)]
+pub(crate) struct Group {
+    gid: Gid,
+    pub(crate) socket: Arc<Socket>,
+    members: Vec<Qpn>,
+}
+
+impl Nic {
+    /// Attaches a datagram queue pair to a group.
+    pub(crate) fn attach(&self, qp: Qpn, gid: Gid) -> Result<(), Error> {
+        if !gid.is_multicast() {
+            return Err(Error::Invalid(format!(
+                "{} is not a multicast address",
+                gid.to_ip()
+            )));
+        }
+        let mut engine = self.engine();
+        if let Some(group) = engine.groups.iter_mut().find(|group| group.gid == gid) {
+            if !group.members.contains(&qp) {
+                if group.members.len() >= self.limits().max_mcast_qp_attach {
+                    return Err(Error::Exhausted("places in the multicast group"));
+                }
+                group.members.push(qp);
+            }
+            return Ok(());
+        }
+        if engine.groups.len() >= self.limits().max_mcast_grp {
+            return Err(Error::Exhausted("multicast groups"));
+        }
+        let ifindex = self.info().ifindex;
+        let address = socket_address(gid, ifindex, ROCE_UDP_PORT);
+        let bind = |options: &Options| Socket::bind_multicast(address, ifindex, options);
+        let socket = self.taps().bind(&Options::default(), bind)?;
+        engine.groups.push(Group {
+            gid,
+            socket: Arc::new(socket),
+            members: vec![qp],
+        });
+        drop(engine);
+        self.sockets_changed();
+        Ok(())
+    }
+
+    /// Detaches a queue pair from a group.
+    pub(crate) fn detach(&self, qp: Qpn, gid: Gid) -> Result<(), Error> {
+        let mut engine = self.engine();
+        let group = engine.groups.iter_mut().find(|group| group.gid == gid);
+        let member = group.and_then(|group| {
+            let at = group.members.iter().position(|member| *member == qp)?;
+            Some((group, at))
+        });
+        let Some((group, at)) = member else {
+            return Err(Error::Invalid(format!(
+                "queue pair {qp} is not attached to {}",
+                gid.to_ip()
+            )));
+        };
+        group.members.swap_remove(at);
+        engine.groups.retain(|group| !group.members.is_empty());
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Detaches a queue pair that is destroyed from all groups.
+    pub(crate) fn detach_from_all(&mut self, qp: Qpn) {
+        for group in &mut self.groups {
+            group.members.retain(|member| *member != qp);
+        }
+        self.groups.retain(|group| !group.members.is_empty());
+    }
+
+    /// Takes in what was sent to groups. Returns how many packets.
+    pub(crate) fn receive_multicast(&mut self, buffer: &mut RecvBuffer) -> usize {
+        let mut count = 0;
+        for at in 0..self.groups.len() {
+            for _ in 0..BATCHES_PER_TURN {
+                let socket = Arc::clone(&self.groups[at].socket);
+                let meta = match socket.receive(buffer) {
+                    Ok(Some(meta)) => meta,
+                    Ok(None) => break,
+                    Err(_) => {
+                        self.stats.rx_errors += 1;
+                        break;
+                    }
+                };
+                self.count_batch(&meta);
+                let mut origin = Origin {
+                    port: usize::MAX,
+                    local: socket.local_address(),
+                    source: meta.source,
+                    tos: meta.tos,
+                    ip_id: 0,
+                };
+                for segment in buffer.segments(&meta) {
+                    count += 1;
+                    self.stats.rx_packets += 1;
+                    self.stats.rx_bytes += segment.len() as u64;
+                    self.handle_multicast(at, &origin, segment);
+                    origin.ip_id = origin.ip_id.wrapping_add(1);
+                }
+            }
+        }
+        count
+    }
+
+    fn handle_multicast(&mut self, group: usize, origin: &Origin, datagram: &[u8]) {
+        let packet = Packet::parse(datagram)
+            .ok()
+            .filter(|packet| packet.header.bth.dest_qp == Qpn::MULTICAST);
+        let Some(packet) = packet else {
+            self.stats.rx_malformed += 1;
+            return;
+        };
+        let flow = urxe_wire::icrc::Flow::new(origin.source, origin.local);
+        if !flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
+            self.stats.rx_icrc_errors += 1;
+            return;
+        }
+        let grh = grh(origin, datagram.len());
+        for at in 0..self.groups[group].members.len() {
+            let member = self.groups[group].members[at];
+            if let Some(index) = self.qps.find(member) {
+                self.deliver_datagram(index, &packet, &grh);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Where a queue pair sends to and hears from.
+
+use std::net::SocketAddr;
+
+use urxe_proto::AddressVector;
+use urxe_udp::Destination;
+use urxe_wire::icrc::Flow;
+use urxe_wire::{Qpn, ROCE_UDP_PORT};
+
+use crate::error::Error;
+use crate::list::socket_address;
+use crate::port::{Ports, udp_port};
+use crate::receive::Origin;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// Index of the socket.
+    pub(crate) port: usize,
+    pub(crate) destination: Destination,
+    /// Flow of what is sent.
+    pub(crate) flow: Flow,
+    pub(crate) tos: u8,
+    /// Flow of what arrives, for the source address it last came from.
+    inbound: Option<(SocketAddr, Flow)>,
+    /// The UDP port that the peer's number tells, if it is of our own kind.
+    derived: u16,
+    /// The peer was heard, so that its UDP port is known.
+    is_settled: bool,
+}
+
+impl Path {
+    /// The path to the queue pair `dest_qp` at an address.
+    pub(crate) fn new(
+        sockets: &Ports,
+        address: &AddressVector,
+        dest_qp: Qpn,
+    ) -> Result<Self, Error> {
+        let udp_port = if address.dest_gid.is_multicast() {
+            ROCE_UDP_PORT
+        } else {
+            udp_port(dest_qp)
+        };
+        Self::to_port(sockets, address, udp_port)
+    }
+
+    /// The path to a UDP port at an address.
+    pub(crate) fn to_port(
+        sockets: &Ports,
+        address: &AddressVector,
+        udp_port: u16,
+    ) -> Result<Self, Error> {
+        let port = usize::from(address.source_gid_index);
+        let local = sockets.local_address(port)?;
+        let peer = socket_address(address.dest_gid, sockets.ifindex, udp_port);
+        let destination = Destination::new(peer);
+        let flow = Flow::new(local, destination.address()).ok_or_else(|| {
+            Error::Invalid(format!(
+                "{} cannot be reached from {}",
+                peer.ip(),
+                local.ip()
+            ))
+        })?;
+        Ok(Self {
+            port,
+            destination,
+            flow,
+            tos: address.traffic_class,
+            inbound: None,
+            derived: udp_port,
+            is_settled: udp_port == ROCE_UDP_PORT,
+        })
+    }
+
+    /// Whether a packet that came to `port` from `source` comes from the queue pair's peer. The UDP
+    /// source port does not count: Linux rxe and hardware choose it freely.
+    pub(crate) fn is_from_peer(&self, port: usize, source: SocketAddr) -> bool {
+        self.port == port && self.destination.address().ip() == source.ip()
+    }
+
+    /// Whether the ICRC of a datagram is right.
+    pub(crate) fn verify(&mut self, origin: &Origin, datagram: &[u8]) -> bool {
+        match &self.inbound {
+            Some((known, flow)) if *known == origin.source => {
+                flow.verify(datagram, origin.ip_id).is_good()
+            }
+            _ => self.verify_from_new_source(origin, datagram),
+        }
+    }
+
+    #[cold]
+    fn verify_from_new_source(&mut self, origin: &Origin, datagram: &[u8]) -> bool {
+        let Some(flow) = Flow::new(origin.source, origin.local) else {
+            return false;
+        };
+        if !flow.verify(datagram, origin.ip_id).is_good() {
+            return false;
+        }
+        self.inbound = Some((origin.source, flow));
+        if !self.is_settled {
+            self.is_settled = true;
+            // Our own kind sends from the port on which it listens, the others from a port of their choice.
+            let is_own_kind = origin.source.port() == self.derived;
+            let udp_port = if is_own_kind {
+                self.derived
+            } else {
+                ROCE_UDP_PORT
+            };
+            self.set_udp_port(origin.local, udp_port);
+        }
+        true
+    }
+
+    /// The peer is silent. If it was never heard, its number may not tell the port: hardware and Linux rxe
+    /// choose their numbers freely and listen on 4791. Tries that and the derived port in turns.
+    pub(crate) fn handle_silence(&mut self, local: SocketAddr) {
+        if self.is_settled {
+            return;
+        }
+        let other = if self.destination.address().port() == self.derived {
+            ROCE_UDP_PORT
+        } else {
+            self.derived
+        };
+        self.set_udp_port(local, other);
+    }
+
+    fn set_udp_port(&mut self, local: SocketAddr, udp_port: u16) {
+        let mut peer = self.destination.address();
+        peer.set_port(udp_port);
+        self.destination = Destination::new(peer);
+        if let Some(flow) = Flow::new(local, peer) {
+            self.flow = flow;
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What stands between a device's sockets and the network when somebody asked for it: a capture file
+//! (`URXE_PCAP`), a bad network (`URXE_IMPAIR`), a log line for each packet (`URXE_LOG=trace`). Otherwise
+//! nothing stands there, and nothing is paid for.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::SystemTime;
+
+use urxe_udp::{Destination, Options, Piece, RecvMeta, SendError, Sent, Socket, Tap, Transmit};
+use urxe_wire::Packet;
+
+use crate::capture::{Capture, Direction, Passing};
+use crate::error::Error;
+use crate::impair::{BadLink, ImpairCounters, Impairment};
+
+/// The environment variable that names the capture file.
+pub const PCAP_VARIABLE: &str = "URXE_PCAP";
+/// The environment variable that says how bad the network is; [`Impairment`] has its form.
+pub const IMPAIR_VARIABLE: &str = "URXE_IMPAIR";
+
+/// What the sockets of an opened device pass through.
+#[derive(Debug, Default)]
+pub(crate) struct Taps {
+    capture: Option<Arc<Capture>>,
+    impairment: Option<(Impairment, Arc<ImpairCounters>)>,
+    /// The bad network of each socket.
+    links: Mutex<Vec<Weak<BadLink>>>,
+    traces: bool,
+}
+
+/// What is to stand between a device and the network. By default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wiring {
+    /// A capture file to append to. `%p` in its name stands for the process's number.
+    pub pcap: Option<PathBuf>,
+    /// How bad the network is.
+    pub impairment: Impairment,
+}
+
+impl Wiring {
+    /// What the process's environment asks for.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a variable that cannot be understood.
+    pub fn from_environment() -> Result<Self, Error> {
+        let impairment = std::env::var(IMPAIR_VARIABLE).unwrap_or_default();
+        Ok(Self {
+            pcap: std::env::var_os(PCAP_VARIABLE)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
+            impairment: impairment
+                .parse()
+                .map_err(|why| Error::Invalid(format!("{IMPAIR_VARIABLE}: {why}")))?,
+        })
+    }
+}
+
+impl Taps {
+    /// What `wiring` says, for the device `name`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the capture file cannot be written.
+    pub(crate) fn new(wiring: &Wiring, name: &str) -> Result<Self, Error> {
+        let capture = wiring.pcap.as_ref().map(|path| {
+            Capture::open(path, name).map_err(|error| {
+                Error::Invalid(format!(
+                    "cannot write the capture {}: {error}",
+                    path.display()
+                ))
+            })
+        });
+        let impairment = wiring.impairment;
+        Ok(Self {
+            capture: capture.transpose()?,
+            impairment: (!impairment.is_none()).then(|| (impairment, Arc::default())),
+            links: Mutex::default(),
+            traces: log::log_enabled!(log::Level::Trace),
+        })
+    }
+
+    /// What the process's environment asks for, for the device `name`: the same as long as somebody has it, so that
+    /// all sockets of a device pass through one.
+    ///
+    /// # Errors
+    /// As [`Wiring::from_environment`] and [`Self::new`].
+    pub(crate) fn of_environment(name: &str) -> Result<Arc<Self>, Error> {
+        /// By process, since the child of a fork has no threads that write and send, and by device.
+        type Key = (u32, String);
+        static TAPS: Mutex<Vec<(Key, Weak<Taps>)>> = Mutex::new(Vec::new());
+        let key = (std::process::id(), name.to_owned());
+        let mut all = TAPS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, taps)| taps.strong_count() > 0);
+        let known = all.iter().find(|(known, _)| *known == key);
+        if let Some(taps) = known.and_then(|(_, taps)| taps.upgrade()) {
+            return Ok(taps);
+        }
+        let taps = Arc::new(Self::new(&Wiring::from_environment()?, name)?);
+        all.push((key, Arc::downgrade(&taps)));
+        Ok(taps)
+    }
+
+    /// The socket that `bind` makes, with what stands between it and the network. Every socket of a device
+    /// is made so.
+    pub(crate) fn bind(
+        &self,
+        options: &Options,
+        bind: impl FnOnce(&Options) -> io::Result<Socket>,
+    ) -> io::Result<Socket> {
+        if self.capture.is_none() && self.impairment.is_none() && !self.traces {
+            return bind(options);
+        }
+        let socket = bind(&Options {
+            // The IPv4 ID of a datagram, and so its ICRC, depends on its place in a batch. If some of a
+            // batch are lost, none of the others may have been in one.
+            gso: options.gso && self.impairment.is_none(),
+            ..*options
+        })?;
+        let wire = Arc::new(Wire {
+            local: socket.local_address(),
+            socket: socket.duplicate()?,
+            capture: self.capture.clone(),
+            traces: self.traces,
+        });
+        let link = self
+            .impairment
+            .as_ref()
+            .map(|(impairment, counters)| BadLink::new(*impairment, counters, &wire).map(Arc::new))
+            .transpose()?;
+        if let Some(link) = &link {
+            let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+            links.push(Arc::downgrade(link));
+        }
+        Ok(socket.with_tap(Box::new(DeviceTap { wire, link })))
+    }
+
+    /// Sends what waits to be late, and writes out what the capture still holds. For the end of the process.
+    pub(crate) fn flush(&self) {
+        // try_lock: a thread that was ended while it held the lock must not stop the exit.
+        if let Ok(links) = self.links.try_lock() {
+            links
+                .iter()
+                .filter_map(Weak::upgrade)
+                .for_each(|link| link.flush());
+        }
+        if let Some(capture) = &self.capture {
+            capture.flush();
+        }
+    }
+
+    /// What the bad network did; `None` on a good one.
+    pub(crate) fn impair_counters(&self) -> Option<&ImpairCounters> {
+        self.impairment
+            .as_ref()
+            .map(|(_, counters)| counters.as_ref())
+    }
+}
+
+/// The network side of a tapped socket: what leaves here has left.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub(crate) local: SocketAddr,
+    socket: Socket,
+    capture: Option<Arc<Capture>>,
+    traces: bool,
+}
+
+impl Wire {
+    /// Sends one datagram.
+    pub(crate) fn send(
+        &self,
+        destination: &Destination,
+        tos: u8,
+        bytes: &[u8],
+    ) -> Result<Sent, SendError> {
+        let iov = [Piece::new(bytes)];
+        let transmit = Transmit {
+            destination,
+            segment_size: None,
+            tos,
+            iov: &iov,
+        };
+        self.send_batch(&transmit, bytes)
+    }
+
+    fn send_batch(&self, transmit: &Transmit<'_>, bytes: &[u8]) -> Result<Sent, SendError> {
+        // Before the system call, so that no answer is older than its question.
+        let time = SystemTime::now();
+        let sent = self.socket.send(transmit)?;
+        if sent.lost.is_none() {
+            let passing = Passing {
+                direction: Direction::Out,
+                time,
+                source: self.local,
+                destination: transmit.destination.address(),
+                tos: transmit.tos,
+                stride: transmit.segment_size.map_or(bytes.len(), usize::from),
+            };
+            self.record(&passing, &bytes[..sent.bytes]);
+        }
+        Ok(sent)
+    }
+
+    fn record(&self, passing: &Passing, bytes: &[u8]) {
+        if let Some(capture) = &self.capture {
+            capture.record(passing, bytes);
+        }
+        if self.traces {
+            for datagram in bytes.chunks(passing.stride.max(1)) {
+                trace(passing, datagram);
+            }
+        }
+    }
+}
+
+fn trace(passing: &Passing, datagram: &[u8]) {
+    let Passing {
+        direction,
+        source,
+        destination,
+        ..
+    } = passing;
+    let len = datagram.len();
+    match Packet::parse(datagram) {
+        Ok(packet) => {
+            let bth = &packet.header.bth;
+            log::trace!(
+                "{direction} {source} > {destination}: {:?} QP {:#08x} PSN {} of {len} bytes",
+                bth.opcode,
+                bth.dest_qp.get(),
+                bth.psn.get()
+            );
+        }
+        Err(why) => log::trace!("{direction} {source} > {destination}: {len} bytes: {why}"),
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+struct DeviceTap {
+    wire: Arc<Wire>,
+    link: Option<Arc<BadLink>>,
+}
+
+impl Tap for DeviceTap {
+    fn send(&self, transmit: &Transmit<'_>, bytes: &[u8]) -> Result<Sent, SendError> {
+        match &self.link {
+            None => self.wire.send_batch(transmit, bytes),
+            Some(link) => link.send(transmit, bytes),
+        }
+    }
+
+    fn received(&self, meta: &RecvMeta, bytes: &[u8]) {
+        let passing = Passing {
+            direction: Direction::In,
+            time: SystemTime::now(),
+            source: meta.source,
+            destination: self.wire.local,
+            tos: meta.tos,
+            stride: meta.stride,
+        };
+        self.wire.record(&passing, bytes);
+    }
+}

@@ -1,0 +1,374 @@
+//! Communication management over loopback: both ends in this process, which finds its own datagrams on
+//! the port that it holds (or that another process holds, and passes on).
+
+use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use urxe_device::{
+    CmEvent, CmEventKind, CmFile, CmOption, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
+    PortSpace, QpState,
+};
+
+/// An event file that is closed at the end.
+struct File {
+    file: CmFile,
+    fd: Option<OwnedFd>,
+}
+
+impl File {
+    fn open() -> Self {
+        let file = CmFile::open(true, false).unwrap();
+        // SAFETY: a descriptor that was just made for us.
+        let fd = Some(unsafe { OwnedFd::from_raw_fd(file.fd()) });
+        Self { file, fd }
+    }
+
+    fn is_readable(&self) -> bool {
+        let mut poll = libc::pollfd {
+            fd: self.file.fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+
+    fn id(&self, space: PortSpace) -> u32 {
+        let kind = match space {
+            PortSpace::Udp => CmQpType::Ud,
+            _ => CmQpType::Rc,
+        };
+        self.file.create_id(7, space, kind).unwrap()
+    }
+
+    /// The next event, which has to be of this kind.
+    fn expect(&self, kind: CmEventKind) -> CmEvent {
+        let event = self.file.next_event().unwrap();
+        assert_eq!(event.kind, kind, "{event:?}");
+        event
+    }
+
+    fn listen(&self, space: PortSpace, address: SocketAddr, backlog: u32) -> u32 {
+        let id = self.id(space);
+        self.file.bind(id, address).unwrap();
+        self.file.listen(id, backlog).unwrap();
+        id
+    }
+
+    /// An identifier with a route to `address`.
+    fn resolved(&self, space: PortSpace, address: SocketAddr) -> u32 {
+        let id = self.id(space);
+        self.file.resolve_address(id, None, address).unwrap();
+        self.expect(CmEventKind::AddrResolved);
+        self.file.resolve_route(id).unwrap();
+        self.expect(CmEventKind::RouteResolved);
+        id
+    }
+}
+
+/// A queue pair number that no other test uses: one that is connected cannot ask for another connection.
+fn unique() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(100);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A port that no other test here uses, nor a test of the same crate that runs at the same time.
+fn address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let port = 20_000 + (std::process::id() % 10_000) as u16;
+    SocketAddr::from(([127, 0, 0, 1], port + NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+fn param(qp_num: u32, data: &[u8]) -> ConnectionParam {
+    ConnectionParam {
+        qp_num,
+        private_data: data.to_vec(),
+        responder_resources: 3,
+        initiator_depth: 5,
+        retry_count: 6,
+        rnr_retry_count: 7,
+        ..ConnectionParam::default()
+    }
+}
+
+fn connection(event: &CmEvent) -> &ConnectionParam {
+    match &event.param {
+        CmParam::Connection(param) => param,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+#[test]
+fn a_connection_is_made_and_ended() {
+    let (server, client) = (File::open(), File::open());
+    let address = address();
+    let listener = server.listen(PortSpace::Tcp, address, 0);
+    let id = client.resolved(PortSpace::Tcp, address);
+    assert!(!client.is_readable());
+    let number = unique();
+    client.file.connect(id, &param(number, b"hello")).unwrap();
+
+    let request = server.expect(CmEventKind::ConnectRequest);
+    assert_eq!(request.uid, 7, "the listener's");
+    let asked = connection(&request);
+    assert_eq!((asked.qp_num, asked.retry_count), (number, 6));
+    assert_eq!((asked.responder_resources, asked.initiator_depth), (5, 3));
+    assert_eq!(
+        (&asked.private_data[..5], asked.private_data.len()),
+        (&b"hello"[..], 56)
+    );
+    let there = request.id;
+    let info = server.file.query(there).unwrap();
+    assert_eq!(
+        (info.source, info.destination.unwrap().ip()),
+        (Some(address), address.ip())
+    );
+
+    let attributes = server
+        .file
+        .qp_attributes(there, QpState::ReadyToReceive)
+        .unwrap();
+    let CmQpAttributes::ReadyToReceive {
+        dest_qp, rq_psn, ..
+    } = attributes
+    else {
+        panic!("{attributes:?}")
+    };
+    assert_eq!(dest_qp.get(), number);
+    assert_eq!(
+        errno(client.file.qp_attributes(id, QpState::ReadyToReceive)),
+        Some(libc::EINVAL)
+    );
+    server
+        .file
+        .accept(there, Some(9), Some(&param(200, b"welcome")))
+        .unwrap();
+
+    let reply = client.expect(CmEventKind::ConnectResponse);
+    assert_eq!(connection(&reply).qp_num, 200);
+    assert_eq!(&connection(&reply).private_data[..7], b"welcome");
+    let attributes = client.file.qp_attributes(id, QpState::ReadyToSend).unwrap();
+    let CmQpAttributes::ReadyToSend { sq_psn, .. } = attributes else {
+        panic!("{attributes:?}")
+    };
+    assert_eq!(
+        sq_psn, rq_psn,
+        "what one end sends first, the other expects"
+    );
+    client.file.accept(id, None, None).unwrap();
+    assert_eq!(server.expect(CmEventKind::Established).uid, 9);
+
+    client.file.disconnect(id).unwrap();
+    client.expect(CmEventKind::Disconnected);
+    server.expect(CmEventKind::Disconnected);
+    server.file.disconnect(there).unwrap();
+    assert_eq!(server.file.destroy_id(listener).unwrap(), 1, "the request");
+    assert_eq!(server.file.destroy_id(there).unwrap(), 2);
+    assert_eq!(errno(server.file.destroy_id(there)), Some(libc::ENOENT));
+}
+
+#[test]
+fn a_request_is_rejected_by_the_program_or_because_nobody_listens() {
+    let (server, client) = (File::open(), File::open());
+    let address = address();
+    server.listen(PortSpace::Tcp, address, 0);
+    let id = client.resolved(PortSpace::Tcp, address);
+    client.file.connect(id, &param(unique(), b"")).unwrap();
+    let request = server.expect(CmEventKind::ConnectRequest);
+    assert_eq!(
+        errno(server.file.reject(request.id, 3, b"")),
+        Some(libc::EINVAL)
+    );
+    server.file.reject(request.id, 0, b"no").unwrap();
+    let rejected = client.expect(CmEventKind::Rejected);
+    assert_eq!(
+        (rejected.status, &connection(&rejected).private_data[..2]),
+        (28, &b"no"[..])
+    );
+
+    let id = client.resolved(PortSpace::Tcp, self::address());
+    client.file.connect(id, &param(unique(), b"")).unwrap();
+    assert_eq!(client.expect(CmEventKind::Rejected).status, 8);
+    // The same port of another space is another port.
+    let id = client.resolved(PortSpace::Udp, address);
+    client.file.connect(id, &param(unique(), b"")).unwrap();
+    client.expect(CmEventKind::Unreachable);
+}
+
+#[test]
+fn a_datagram_service_is_found() {
+    let (server, client) = (File::open(), File::open());
+    let address = address();
+    server.listen(PortSpace::Udp, address, 0);
+    let id = client.resolved(PortSpace::Udp, address);
+    client.file.connect(id, &param(0, b"who?")).unwrap();
+    let request = server.expect(CmEventKind::ConnectRequest);
+    server
+        .file
+        .accept(request.id, Some(1), Some(&param(77, b"me")))
+        .unwrap();
+    let found = client.expect(CmEventKind::Established);
+    let CmParam::Datagram(found) = &found.param else {
+        panic!("{found:?}")
+    };
+    assert_eq!((found.qp_num, found.qkey), (77, 0x0123_4567));
+    assert_eq!(found.address.unwrap().dest_gid.to_ip(), address.ip());
+    assert_eq!(&found.private_data[..2], b"me");
+}
+
+#[test]
+fn ports_belong_to_who_binds_first_unless_both_share() {
+    let file = File::open();
+    let address = address();
+    let any = SocketAddr::from(([0, 0, 0, 0], address.port()));
+    let first = file.id(PortSpace::Tcp);
+    file.file.bind(first, address).unwrap();
+    for other in [address, any] {
+        let id = file.id(PortSpace::Tcp);
+        assert_eq!(
+            errno(file.file.bind(id, other)),
+            Some(libc::EADDRINUSE),
+            "{other}"
+        );
+    }
+    let datagram = file.id(PortSpace::Udp);
+    file.file.bind(datagram, address).unwrap();
+    file.file.destroy_id(first).unwrap();
+    let sharing: Vec<u32> = (0..2)
+        .map(|_| {
+            let id = file.id(PortSpace::Tcp);
+            file.file
+                .set_option(id, CmOption::ReuseAddress(true))
+                .unwrap();
+            file.file.bind(id, address).unwrap();
+            id
+        })
+        .collect();
+    file.file.listen(sharing[0], 0).unwrap();
+    assert_eq!(
+        errno(file.file.listen(sharing[1], 0)),
+        Some(libc::EADDRINUSE)
+    );
+    let nowhere = file.id(PortSpace::Tcp);
+    let other_host = SocketAddr::from(([203, 0, 113, 1], 1));
+    assert_eq!(
+        errno(file.file.bind(nowhere, other_host)),
+        Some(libc::ENODEV)
+    );
+    let ephemeral = file.id(PortSpace::Tcp);
+    file.file
+        .bind(ephemeral, SocketAddr::from(([127, 0, 0, 1], 0)))
+        .unwrap();
+    assert_ne!(
+        file.file.query(ephemeral).unwrap().source.unwrap().port(),
+        0
+    );
+}
+
+#[test]
+fn a_port_is_free_at_once_when_its_listener_is_gone() {
+    let file = File::open();
+    let address = address();
+    for _ in 0..200 {
+        let id = file.listen(PortSpace::Tcp, address, 0);
+        file.file.destroy_id(id).unwrap();
+    }
+}
+
+#[test]
+fn a_full_backlog_makes_requests_wait() {
+    let (server, client) = (File::open(), File::open());
+    let address = address();
+    server.listen(PortSpace::Tcp, address, 1);
+    let ids: Vec<u32> = (0..3)
+        .map(|_| client.resolved(PortSpace::Tcp, address))
+        .collect();
+    for id in ids {
+        client.file.connect(id, &param(unique(), b"")).unwrap();
+    }
+    let mut asked: Vec<u32> = (0..3)
+        .map(|_| connection(&server.expect(CmEventKind::ConnectRequest)).qp_num)
+        .collect();
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!(asked.len(), 3, "each asks again until there is room");
+}
+
+#[test]
+fn an_identifier_moves_with_its_events() {
+    let (server, other, client) = (File::open(), File::open(), File::open());
+    let address = address();
+    let listener = server.listen(PortSpace::Tcp, address, 0);
+    let id = client.resolved(PortSpace::Tcp, address);
+    client.file.connect(id, &param(unique(), b"")).unwrap();
+    while !server.is_readable() {
+        std::thread::yield_now();
+    }
+    assert_eq!(other.file.migrate(listener, &server.file).unwrap(), 0);
+    assert!(!server.is_readable() && other.is_readable());
+    let request = other.expect(CmEventKind::ConnectRequest);
+    assert_eq!(
+        errno(server.file.query(request.id)),
+        Some(libc::EINVAL),
+        "another file's"
+    );
+    other.file.reject(request.id, 0, b"").unwrap();
+    client.expect(CmEventKind::Rejected);
+}
+
+#[test]
+fn closing_the_file_ends_its_connections() {
+    let (server, mut client) = (File::open(), File::open());
+    let address = address();
+    server.listen(PortSpace::Tcp, address, 0);
+    let id = client.resolved(PortSpace::Tcp, address);
+    client.file.connect(id, &param(unique(), b"")).unwrap();
+    let request = server.expect(CmEventKind::ConnectRequest);
+    server
+        .file
+        .accept(request.id, Some(1), Some(&param(unique(), b"")))
+        .unwrap();
+    client.expect(CmEventKind::ConnectResponse);
+    client.file.accept(id, None, None).unwrap();
+    server.expect(CmEventKind::Established);
+    assert!(client.file.is_current());
+    client.fd = None;
+    server.expect(CmEventKind::Disconnected);
+    assert!(!client.file.is_current());
+}
+
+#[test]
+fn commands_in_the_wrong_state_are_refused() {
+    let file = File::open();
+    let id = file.id(PortSpace::Tcp);
+    let file = &file.file;
+    let refused = [
+        file.resolve_route(id),
+        file.connect(id, &param(unique(), b"")),
+        file.accept(id, Some(1), Some(&param(unique(), b""))),
+        file.accept(id, None, None),
+        file.reject(id, 0, b""),
+        file.disconnect(id),
+        file.notify_established(id),
+        file.set_option(id, CmOption::AckTimeout(32)),
+    ];
+    for (index, result) in refused.into_iter().enumerate() {
+        assert_eq!(errno(result), Some(libc::EINVAL), "command {index}");
+    }
+    let group = SocketAddr::from(([239, 1, 1, 1], 0));
+    assert_eq!(errno(file.join(id, 1, group)), Some(libc::EINVAL));
+    assert_eq!(errno(file.leave(4711)), Some(libc::ENOENT));
+    let long = vec![0; 57];
+    let address = address();
+    let end = File::open();
+    let id = end.resolved(PortSpace::Tcp, address);
+    assert_eq!(
+        errno(end.file.connect(id, &param(unique(), &long))),
+        Some(libc::EINVAL)
+    );
+}

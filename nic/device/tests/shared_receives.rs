@@ -1,0 +1,353 @@
+//! Shared receive queues over the loopback interface: with every type of queue pair, their limits and
+//! their events; and XRC, which names them on the wire.
+
+mod support;
+
+use std::sync::Arc;
+
+use support::{End, connect, connect_both, fill, post, post_recv, wait_for};
+use urxe_device::{
+    AsyncEventKind, AttrMask, Attributes, CompletionKind, Cq, Error, Immediate, Mtu, PostError, Qp,
+    QpEvent, QpInit, QpState, QpType, RecvRequest, SendOp, SendTarget, Srq, SrqEvent, SrqInit,
+    Srqn, WcStatus, XrcSrqInit, Xrcd,
+};
+
+const QKEY: u32 = 5;
+
+fn srq(end: &End, max_requests: u32) -> Arc<Srq> {
+    let init = SrqInit {
+        pd: end.pd,
+        max_requests,
+        max_sges: 2,
+        limit: 0,
+        xrc: None,
+    };
+    end.nic.create_srq(&init).unwrap()
+}
+
+fn post_to(srq: &Srq, end: &End, wr_id: u64, at: usize, len: usize) {
+    let sges = [end.sge(at, len)];
+    srq.post(&RecvRequest { wr_id, sges: &sges }).unwrap();
+}
+
+fn error_state() -> Attributes {
+    Attributes {
+        state: QpState::Error,
+        ..Attributes::new()
+    }
+}
+
+#[test]
+fn queue_pairs_of_all_types_take_from_one_queue() {
+    let (mut a, b) = (End::new(8192), End::new(8192));
+    fill(&mut a.buffer);
+    let srq = srq(&b, 16);
+    for wr_id in 0..3 {
+        post_to(&srq, &b, wr_id, 1024 * wr_id as usize, 1024);
+    }
+    let mut receivers = Vec::new();
+    for (turn, qp_type) in [QpType::Rc, QpType::Uc, QpType::Ud].into_iter().enumerate() {
+        let (from, into) = (a.qp(qp_type), b.qp_with_srq(qp_type, &srq));
+        let target = if qp_type == QpType::Ud {
+            support::ready_datagrams(&from, QKEY);
+            support::ready_datagrams(&into, QKEY);
+            SendTarget::Datagram {
+                address: a.address(),
+                qp: into.number(),
+                qkey: QKEY,
+            }
+        } else {
+            connect_both(&a, &from, &b, &into, Mtu::B256);
+            SendTarget::Connection
+        };
+        post(&from, 9, SendOp::Send, &[a.sge(0, 900)], target);
+        let got = b.wait(&[&a], 1)[0];
+        assert_eq!((got.wr_id, got.status), (turn as u64, WcStatus::Success));
+        assert_eq!(got.qp, into.number());
+        assert_eq!(a.wait(&[&b], 1)[0].status, WcStatus::Success);
+        let skip = 1024 * turn + if qp_type == QpType::Ud { 40 } else { 0 };
+        assert_eq!(b.buffer[skip..skip + 900], a.buffer[..900]);
+        assert!(matches!(
+            into.post_recv(&RecvRequest {
+                wr_id: 1,
+                sges: &[]
+            }),
+            Err(Error::Post(PostError::SharedReceives))
+        ));
+        receivers.push(into);
+    }
+    assert!(matches!(srq.destroy(), Err(Error::Busy(_))));
+    drop(receivers);
+    srq.destroy().unwrap();
+    assert!(matches!(srq.query(), Err(Error::Gone(_))));
+}
+
+#[test]
+fn an_empty_queue_makes_the_sender_wait() {
+    let (a, b) = (End::new(4096), End::new(4096));
+    let srq = srq(&b, 4);
+    let (from, into) = (a.qp(QpType::Rc), b.qp_with_srq(QpType::Rc, &srq));
+    connect_both(&a, &from, &b, &into, Mtu::B1024);
+    post(
+        &from,
+        1,
+        SendOp::Send,
+        &[a.sge(0, 8)],
+        SendTarget::Connection,
+    );
+    b.wait_for_nothing();
+    assert!(b.nic.qp_stats()[0].1.rnr_nak_sent > 0);
+    post_to(&srq, &b, 2, 0, 64);
+    assert_eq!(b.wait(&[&a], 1)[0].wr_id, 2);
+    assert_eq!(a.wait(&[&b], 1)[0].status, WcStatus::Success);
+}
+
+#[test]
+fn the_limit_is_an_event_once_and_sizes_can_change() {
+    let (a, b) = (End::new(4096), End::new(4096));
+    let srq = srq(&b, 4);
+    let (from, into) = (a.qp(QpType::Rc), b.qp_with_srq(QpType::Rc, &srq));
+    connect_both(&a, &from, &b, &into, Mtu::B1024);
+    for wr_id in 0..4 {
+        post_to(&srq, &b, wr_id, 0, 64);
+    }
+    let full = srq.post(&RecvRequest {
+        wr_id: 9,
+        sges: &[],
+    });
+    assert!(matches!(full, Err(Error::Post(PostError::Full))));
+    srq.modify(Some(6), Some(3)).unwrap();
+    assert!(matches!(srq.modify(Some(3), None), Err(Error::Invalid(_))));
+    assert!(matches!(srq.modify(None, Some(7)), Err(Error::Invalid(_))));
+    let now = srq.query().unwrap();
+    assert_eq!((now.max_requests, now.limit, now.max_sges), (6, 3, 2));
+    for _ in 0..3 {
+        post(
+            &from,
+            1,
+            SendOp::Send,
+            &[a.sge(0, 8)],
+            SendTarget::Connection,
+        );
+    }
+    assert_eq!(b.wait(&[&a], 3).len(), 3);
+    assert_eq!(
+        b.event(),
+        AsyncEventKind::Qp(into.number(), QpEvent::CommunicationEstablished)
+    );
+    assert_eq!(
+        b.event(),
+        AsyncEventKind::Srq(srq.number(), SrqEvent::LimitReached)
+    );
+    assert_eq!(srq.query().unwrap().limit, 0);
+}
+
+#[test]
+fn a_queue_pair_in_error_leaves_the_queue_alone_and_says_so() {
+    let (a, b) = (End::new(4096), End::new(4096));
+    let srq = srq(&b, 4);
+    let (dying, other) = (
+        b.qp_with_srq(QpType::Rc, &srq),
+        b.qp_with_srq(QpType::Rc, &srq),
+    );
+    let from = a.qp(QpType::Rc);
+    connect_both(&a, &from, &b, &other, Mtu::B1024);
+    post_to(&srq, &b, 1, 0, 64);
+    dying.modify(&error_state(), AttrMask::STATE).unwrap();
+    assert_eq!(
+        b.event(),
+        AsyncEventKind::Qp(dying.number(), QpEvent::LastWqeReached)
+    );
+    b.wait_for_nothing();
+    post(
+        &from,
+        1,
+        SendOp::Send,
+        &[a.sge(0, 8)],
+        SendTarget::Connection,
+    );
+    assert_eq!(b.wait(&[&a], 1)[0].qp, other.number());
+}
+
+// ---- XRC -----------------------------------------------------------------------------------------
+
+/// A target with a domain, and its queues, each with a completion queue of its own.
+struct Target {
+    end: End,
+    xrcd: Xrcd,
+    qp: Qp,
+}
+
+impl Target {
+    fn new() -> Self {
+        let end = End::new(1 << 16);
+        let xrcd = end.nic.alloc_xrcd();
+        let qp = target_qp(&end, xrcd);
+        Self { end, xrcd, qp }
+    }
+
+    fn srq(&self, xrcd: Xrcd) -> (Arc<Srq>, Arc<Cq>) {
+        let cq = self.end.nic.create_cq(64, None, 8).unwrap();
+        let init = SrqInit {
+            pd: self.end.pd,
+            max_requests: 16,
+            max_sges: 2,
+            limit: 0,
+            xrc: Some(XrcSrqInit {
+                xrcd,
+                cq: Arc::clone(&cq),
+            }),
+        };
+        (self.end.nic.create_srq(&init).unwrap(), cq)
+    }
+}
+
+fn target_qp(end: &End, xrcd: Xrcd) -> Qp {
+    let init = QpInit {
+        xrcd: Some(xrcd),
+        ..end.init(QpType::XrcTarget)
+    };
+    end.nic.create_qp(&init).unwrap()
+}
+
+fn initiator(target: &Target) -> (End, Qp) {
+    let a = End::new(1 << 16);
+    let qp = a.qp(QpType::XrcInitiator);
+    connect(&a, &qp, target.qp.number(), Mtu::B1024);
+    connect(&target.end, &target.qp, qp.number(), Mtu::B1024);
+    (a, qp)
+}
+
+#[test]
+fn an_xrc_message_goes_to_the_queue_that_it_names() {
+    let target = Target::new();
+    let (mut a, qp) = initiator(&target);
+    fill(&mut a.buffer);
+    let queues = [target.srq(target.xrcd), target.srq(target.xrcd)];
+    for (at, (srq, _)) in queues.iter().enumerate() {
+        post_to(srq, &target.end, 10 + at as u64, 8192 * at, 8192);
+    }
+    for at in [1, 0] {
+        let (srq, cq) = &queues[at];
+        let op = SendOp::SendImm(Immediate([9, 9, 9, at as u8]));
+        post(
+            &qp,
+            1,
+            op,
+            &[a.sge(0, 5000)],
+            SendTarget::XrcSrq(srq.number()),
+        );
+        let got = wait_for(&target.end.nic, cq, &[&a], 1)[0];
+        assert_eq!((got.wr_id, got.byte_len), (10 + at as u64, 5000));
+        assert_eq!(
+            (got.qp, got.kind),
+            (target.qp.number(), CompletionKind::Recv)
+        );
+        assert_eq!(target.end.buffer[8192 * at..][..5000], a.buffer[..5000]);
+        assert_eq!(a.wait(&[&target.end], 1)[0].status, WcStatus::Success);
+    }
+}
+
+#[test]
+fn xrc_writes_reads_and_changes_memory_with_the_rights_of_the_queue() {
+    let target = Target::new();
+    let (mut a, qp) = initiator(&target);
+    fill(&mut a.buffer);
+    let (srq, _cq) = target.srq(target.xrcd);
+    let to = SendTarget::XrcSrq(srq.number());
+    let (va, rkey) = (target.end.va(0), target.end.key);
+    post(&qp, 1, SendOp::Write { va, rkey }, &[a.sge(0, 9000)], to);
+    post(&qp, 2, SendOp::Read { va, rkey }, &[a.sge(20000, 9000)], to);
+    let counter = target.end.va(32768).next_multiple_of(8);
+    let add = SendOp::FetchAdd {
+        va: counter,
+        rkey,
+        add: 3,
+    };
+    post(&qp, 3, add, &[a.sge(40000, 8)], to);
+    let got = a.wait(&[&target.end], 3);
+    assert!(got.iter().all(|c| c.status == WcStatus::Success), "{got:?}");
+    assert_eq!(target.end.buffer[..9000], a.buffer[..9000]);
+    assert_eq!(a.buffer[20000..29000], a.buffer[..9000]);
+}
+
+#[test]
+fn a_queue_of_another_domain_or_none_is_refused() {
+    let target = Target::new();
+    let other = target.end.nic.alloc_xrcd();
+    let (foreign, _cq) = target.srq(other);
+    post_to(&foreign, &target.end, 1, 0, 64);
+    for number in [foreign.number(), Srqn::new(foreign.number().get() ^ 1)] {
+        let fresh = Target {
+            qp: target_qp(&target.end, target.xrcd),
+            end: End::new(64),
+            xrcd: target.xrcd,
+        };
+        let a = End::new(4096);
+        let qp = a.qp(QpType::XrcInitiator);
+        connect(&a, &qp, fresh.qp.number(), Mtu::B1024);
+        connect(&target.end, &fresh.qp, qp.number(), Mtu::B1024);
+        post(
+            &qp,
+            1,
+            SendOp::Send,
+            &[a.sge(0, 8)],
+            SendTarget::XrcSrq(number),
+        );
+        let got = a.wait(&[&target.end], 1)[0];
+        assert_eq!(got.status, WcStatus::RemoteInvalidRequest);
+        assert_eq!(fresh.qp.state().unwrap(), QpState::Error);
+    }
+    assert!(matches!(
+        target.end.nic.dealloc_xrcd(other),
+        Err(Error::Busy(_))
+    ));
+}
+
+#[test]
+fn an_xrc_queue_pair_has_what_its_type_needs_and_nothing_else() {
+    let end = End::new(64);
+    let rc = end.init(QpType::Rc);
+    for wrong in [
+        QpInit {
+            qp_type: QpType::XrcTarget,
+            ..rc.clone()
+        },
+        QpInit {
+            qp_type: QpType::XrcInitiator,
+            ..rc.clone()
+        },
+        QpInit {
+            send_cq: None,
+            ..rc.clone()
+        },
+        QpInit { pd: None, ..rc },
+        end.init(QpType::XrcTarget),
+    ] {
+        let refused = end.nic.create_qp(&wrong);
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{wrong:?}");
+    }
+    let xrcd = end.nic.alloc_xrcd();
+    let target = target_qp(&end, xrcd);
+    assert!(matches!(end.nic.dealloc_xrcd(xrcd), Err(Error::Busy(_))));
+    drop(target);
+    end.nic.dealloc_xrcd(xrcd).unwrap();
+}
+
+#[test]
+fn a_receive_of_an_own_queue_is_not_touched_by_a_shared_one() {
+    let (a, b) = (End::new(4096), End::new(4096));
+    let srq = srq(&b, 4);
+    let (from, into) = (a.qp(QpType::Rc), b.qp(QpType::Rc));
+    connect_both(&a, &from, &b, &into, Mtu::B1024);
+    post_to(&srq, &b, 1, 0, 64);
+    post_recv(&into, 2, &[b.sge(64, 64)]);
+    post(
+        &from,
+        1,
+        SendOp::Send,
+        &[a.sge(0, 8)],
+        SendTarget::Connection,
+    );
+    assert_eq!(b.wait(&[&a], 1)[0].wr_id, 2);
+}

@@ -1,0 +1,306 @@
+//! Ends of communication over the loopback interface: a device, a completion queue, a buffer, and queue
+//! pairs of any type.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::missing_panics_doc,
+    reason = "each test program uses a part"
+)]
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use urxe_device::{
+    Access, AddressVector, AsyncEventKind, AttrMask, Attributes, Capacity, Completion, Cq,
+    DeviceInfo, Gid, Mtu, Nic, Pd, Psn, Qp, QpInit, QpState, QpType, Qpn, RecvRequest, SendData,
+    SendOp, SendRequest, SendTarget, Sge, Srq,
+};
+
+pub const CAPACITY: Capacity = Capacity {
+    send_requests: 64,
+    recv_requests: 64,
+    send_sges: 4,
+    recv_sges: 4,
+    inline_bytes: 256,
+};
+/// Longest time that anything may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PSN: Psn = Psn::new(0x00ff_fff8);
+
+pub fn device(netdev: &str) -> DeviceInfo {
+    let devices = urxe_device::list().unwrap();
+    devices
+        .into_iter()
+        .find(|device| device.netdev == netdev)
+        .expect("the interface is up and has an address")
+}
+
+/// Runs `body` on a thread in a network namespace of its own, after these commands of ip(8) there; says that the
+/// test is skipped where that cannot be had.
+pub fn in_namespace(commands: &[&str], body: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            // SAFETY: a plain integer; the change is this thread's alone.
+            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+                println!("skipped: making a network namespace needs root");
+                return;
+            }
+            for command in commands {
+                let status = Command::new("ip").args(command.split(' ')).status();
+                assert!(status.is_ok_and(|status| status.success()), "ip {command}");
+            }
+            body();
+        });
+        if let Err(panic) = inside.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// A device with a protection domain, a completion queue and a registered buffer.
+pub struct End {
+    pub nic: Arc<Nic>,
+    pub pd: Pd,
+    pub cq: Arc<Cq>,
+    pub buffer: Vec<u8>,
+    pub key: u32,
+}
+
+impl End {
+    pub fn new(len: usize) -> Self {
+        Self::on("lo", len)
+    }
+
+    pub fn on(netdev: &str, len: usize) -> Self {
+        let nic = Nic::open(&device(netdev)).unwrap();
+        let pd = nic.alloc_pd();
+        let cq = nic.create_cq(1024, None, 7).unwrap();
+        let buffer = vec![0; len];
+        let at = buffer.as_ptr() as u64;
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_ATOMIC
+            | Access::MW_BIND;
+        let key = nic.register(pd, at, len as u64, at, access).unwrap().lkey;
+        Self {
+            nic,
+            pd,
+            cq,
+            buffer,
+            key,
+        }
+    }
+
+    pub fn init(&self, qp_type: QpType) -> QpInit {
+        let cq = || Some(Arc::clone(&self.cq));
+        QpInit {
+            qp_type,
+            pd: (qp_type != QpType::XrcTarget).then_some(self.pd),
+            send_cq: cq().filter(|_| qp_type.sends()),
+            recv_cq: cq().filter(|_| qp_type.receives()),
+            srq: None,
+            xrcd: None,
+            capacity: CAPACITY,
+        }
+    }
+
+    pub fn qp(&self, qp_type: QpType) -> Qp {
+        self.nic.create_qp(&self.init(qp_type)).unwrap()
+    }
+
+    pub fn qp_with_srq(&self, qp_type: QpType, srq: &Arc<Srq>) -> Qp {
+        let init = QpInit {
+            srq: Some(Arc::clone(srq)),
+            ..self.init(qp_type)
+        };
+        self.nic.create_qp(&init).unwrap()
+    }
+
+    /// A datagram queue pair, ready to send.
+    pub fn datagrams(&self, qkey: u32) -> Qp {
+        let qp = self.qp(QpType::Ud);
+        ready_datagrams(&qp, qkey);
+        qp
+    }
+
+    /// The index of the GID of the family.
+    pub fn gid_index(&self, ipv6: bool) -> Option<u8> {
+        let is_it = |entry: &urxe_device::GidEntry| entry.gid.to_ip().is_ipv6() == ipv6;
+        let at = self.nic.gids().iter().position(is_it)?;
+        u8::try_from(at).ok()
+    }
+
+    /// The address of this host.
+    pub fn address(&self) -> AddressVector {
+        self.address_of(self.nic.gids()[0].gid, 0)
+    }
+
+    pub fn address_of(&self, dest_gid: Gid, source_gid_index: u8) -> AddressVector {
+        AddressVector {
+            dest_gid,
+            source_gid_index,
+            hop_limit: 64,
+            ..AddressVector::default()
+        }
+    }
+
+    pub fn va(&self, offset: usize) -> u64 {
+        self.buffer.as_ptr() as u64 + offset as u64
+    }
+
+    pub fn sge(&self, offset: usize, len: usize) -> Sge {
+        Sge {
+            addr: self.va(offset),
+            len: u32::try_from(len).unwrap(),
+            lkey: self.key,
+        }
+    }
+
+    /// The completion queue's next `count` completions, polling the other ends meanwhile.
+    pub fn wait(&self, others: &[&Self], count: usize) -> Vec<Completion> {
+        wait_for(&self.nic, &self.cq, others, count)
+    }
+
+    /// Takes the next asynchronous event.
+    pub fn event(&self) -> AsyncEventKind {
+        let mut poll = libc::pollfd {
+            fd: self.nic.event_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, 10_000) };
+        assert_eq!(ready, 1, "no event");
+        self.nic.next_event().unwrap().kind
+    }
+
+    /// Polls for a while, and wants nothing to come.
+    pub fn wait_for_nothing(&self) {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(30) {
+            self.cq
+                .poll(1, |completion| panic!("unexpected {completion:?}"));
+        }
+    }
+}
+
+pub fn wait_for(nic: &Arc<Nic>, cq: &Cq, others: &[&End], count: usize) -> Vec<Completion> {
+    let mut got = Vec::new();
+    let start = Instant::now();
+    while got.len() < count {
+        cq.poll(count - got.len(), |completion| got.push(completion));
+        for other in others {
+            other.cq.poll(0, |_| ());
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "only {got:?} after {PATIENCE:?}; {:?}",
+            nic.stats()
+        );
+    }
+    got
+}
+
+fn modify(qp: &Qp, state: QpState, wanted: &Attributes, mask: AttrMask) {
+    let wanted = Attributes {
+        state,
+        ..wanted.clone()
+    };
+    qp.modify(&wanted, mask | AttrMask::STATE).unwrap();
+}
+
+/// Brings a datagram queue pair to ready-to-send.
+pub fn ready_datagrams(qp: &Qp, qkey: u32) {
+    use AttrMask as A;
+    let wanted = Attributes {
+        qkey,
+        sq_psn: PSN,
+        ..Attributes::new()
+    };
+    modify(
+        qp,
+        QpState::Init,
+        &wanted,
+        A::PKEY_INDEX | A::PORT | A::QKEY,
+    );
+    modify(qp, QpState::ReadyToReceive, &wanted, A::empty());
+    modify(qp, QpState::ReadyToSend, &wanted, A::SQ_PSN);
+}
+
+/// Connects a queue pair to the queue pair `peer` of this host.
+pub fn connect(end: &End, qp: &Qp, peer: Qpn, mtu: Mtu) {
+    connect_to(qp, end.nic.gids()[0].gid, peer, mtu);
+}
+
+/// Connects a queue pair to the queue pair `peer` at an address.
+pub fn connect_to(qp: &Qp, dest_gid: Gid, peer: Qpn, mtu: Mtu) {
+    use AttrMask as A;
+    let wanted = Attributes {
+        allow_remote_write: true,
+        allow_remote_read: true,
+        allow_remote_atomic: true,
+        dest_gid,
+        path_mtu: mtu,
+        dest_qp: peer,
+        rq_psn: PSN,
+        sq_psn: PSN,
+        max_rd_atomic: 4,
+        max_dest_rd_atomic: 4,
+        min_rnr_timer: 1,
+        timeout: 14,
+        retry_count: 7,
+        rnr_retry: 7,
+        ..Attributes::new()
+    };
+    let is_reliable = qp.init().qp_type != QpType::Uc;
+    let only_if = |condition: bool, mask: A| if condition { mask } else { A::empty() };
+    let requests = is_reliable && qp.init().qp_type.sends();
+    let answers = is_reliable && qp.init().qp_type != QpType::XrcInitiator;
+    let to_receive = A::ADDRESS_VECTOR | A::PATH_MTU | A::DEST_QPN | A::RQ_PSN;
+    modify(
+        qp,
+        QpState::Init,
+        &wanted,
+        A::PKEY_INDEX | A::PORT | A::ACCESS_FLAGS,
+    );
+    modify(
+        qp,
+        QpState::ReadyToReceive,
+        &wanted,
+        to_receive | only_if(answers, A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER),
+    );
+    let to_send = only_if(is_reliable, A::TIMEOUT)
+        | only_if(requests, A::RETRY_COUNT | A::RNR_RETRY | A::MAX_RD_ATOMIC);
+    modify(qp, QpState::ReadyToSend, &wanted, A::SQ_PSN | to_send);
+}
+
+/// Connects two queue pairs of this host.
+pub fn connect_both(a: &End, qp_a: &Qp, b: &End, qp_b: &Qp, mtu: Mtu) {
+    connect(a, qp_a, qp_b.number(), mtu);
+    connect(b, qp_b, qp_a.number(), mtu);
+}
+
+pub fn post(qp: &Qp, wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget) {
+    let request = SendRequest {
+        wr_id,
+        op,
+        data: SendData::Sges(sges),
+        signaled: true,
+        solicited: false,
+        fence: false,
+        target,
+    };
+    qp.poster().post(&request).unwrap();
+}
+
+pub fn post_recv(qp: &Qp, wr_id: u64, sges: &[Sge]) {
+    qp.post_recv(&RecvRequest { wr_id, sges }).unwrap();
+}
+
+pub fn fill(buffer: &mut [u8]) {
+    for (i, byte) in buffer.iter_mut().enumerate() {
+        *byte = (i * 7 + i / 251 + 1) as u8;
+    }
+}

@@ -1,0 +1,210 @@
+//! Memory windows over the loopback interface: bound and invalidated in the order of the send queue, here and by
+//! the peer.
+
+mod support;
+
+use support::{End, connect_both, fill, post, post_recv};
+use urxe_device::{
+    CompletionKind, Error, Mtu, Qp, QpState, QpType, SendOp, SendTarget, WcStatus, WindowAccess,
+    WindowBind, WindowType,
+};
+
+const PEER: SendTarget = SendTarget::Connection;
+
+struct Pair {
+    a: End,
+    qp_a: Qp,
+    b: End,
+    qp_b: Qp,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (mut a, b) = (End::new(8192), End::new(8192));
+        fill(&mut a.buffer);
+        let (qp_a, qp_b) = (a.qp(QpType::Rc), b.qp(QpType::Rc));
+        connect_both(&a, &qp_a, &b, &qp_b, Mtu::B1024);
+        Self { a, qp_a, b, qp_b }
+    }
+
+    /// Binds the window `rkey` of `b` to its bytes 1000 to 2000; returns the new key.
+    fn bind(&self, rkey: u32, access: WindowAccess) -> u32 {
+        let next = (rkey & !0xff) | ((rkey + 1) & 0xff);
+        let bind = WindowBind {
+            rkey: next,
+            lkey: self.b.key,
+            addr: self.b.va(1000),
+            len: 1000,
+            access,
+        };
+        post(&self.qp_b, 1, SendOp::BindWindow(bind), &[], PEER);
+        let got = self.b.wait(&[&self.a], 1)[0];
+        assert_eq!(
+            (got.status, got.kind),
+            (WcStatus::Success, CompletionKind::BindWindow)
+        );
+        next
+    }
+
+    fn write(&self, rkey: u32, at: usize, len: usize) -> WcStatus {
+        let va = self.b.va(at);
+        post(
+            &self.qp_a,
+            2,
+            SendOp::Write { va, rkey },
+            &[self.a.sge(0, len)],
+            PEER,
+        );
+        self.a.wait(&[&self.b], 1)[0].status
+    }
+}
+
+#[test]
+fn a_window_opens_what_it_is_bound_to() {
+    for kind in [WindowType::Type1, WindowType::Type2] {
+        let pair = Pair::new();
+        let window = pair.b.nic.alloc_window(pair.b.pd, kind).unwrap();
+        let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
+        assert_eq!(pair.write(key, 1000, 1000), WcStatus::Success);
+        assert_eq!(pair.b.buffer[1000..2000], pair.a.buffer[..1000]);
+        let busy = pair.b.nic.deregister(pair.b.key);
+        assert!(matches!(busy, Err(Error::Busy(_))), "{kind:?}");
+        assert_eq!(pair.write(key, 1001, 1000), WcStatus::RemoteAccess);
+        pair.b.nic.dealloc_window(key).unwrap();
+        pair.b.nic.deregister(pair.b.key).unwrap();
+    }
+}
+
+#[test]
+fn the_key_before_a_binding_and_after_an_invalidation_is_refused() {
+    let pair = Pair::new();
+    let window = pair
+        .b
+        .nic
+        .alloc_window(pair.b.pd, WindowType::Type2)
+        .unwrap();
+    let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
+    post(
+        &pair.qp_b,
+        3,
+        SendOp::LocalInvalidate { rkey: key },
+        &[],
+        PEER,
+    );
+    let got = pair.b.wait(&[&pair.a], 1)[0];
+    assert_eq!(
+        (got.status, got.kind),
+        (WcStatus::Success, CompletionKind::LocalInvalidate)
+    );
+    assert_eq!(pair.write(key, 1000, 8), WcStatus::RemoteAccess);
+    let pair = Pair::new();
+    let window = pair
+        .b
+        .nic
+        .alloc_window(pair.b.pd, WindowType::Type2)
+        .unwrap();
+    let _ = pair.bind(window, WindowAccess::REMOTE_WRITE);
+    assert_eq!(pair.write(window, 1000, 8), WcStatus::RemoteAccess);
+}
+
+#[test]
+fn the_peer_invalidates_a_window_with_its_message() {
+    let pair = Pair::new();
+    let window = pair
+        .b
+        .nic
+        .alloc_window(pair.b.pd, WindowType::Type2)
+        .unwrap();
+    let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
+    post_recv(&pair.qp_b, 4, &[pair.b.sge(0, 64)]);
+    let op = SendOp::SendInvalidate { rkey: key };
+    post(&pair.qp_a, 5, op, &[pair.a.sge(0, 8)], PEER);
+    let got = pair.b.wait(&[&pair.a], 1)[0];
+    assert_eq!((got.wr_id, got.invalidated_rkey), (4, Some(key)));
+    assert_eq!(pair.a.wait(&[&pair.b], 1)[0].status, WcStatus::Success);
+    // Free again: it can be bound with the next key.
+    let next = pair.bind(key, WindowAccess::REMOTE_WRITE);
+    assert_eq!(pair.write(next, 1000, 8), WcStatus::Success);
+    assert_eq!(pair.write(key, 1000, 8), WcStatus::RemoteAccess);
+}
+
+#[test]
+fn the_peer_may_not_invalidate_a_region() {
+    let pair = Pair::new();
+    post_recv(&pair.qp_b, 4, &[pair.b.sge(0, 64)]);
+    let op = SendOp::SendInvalidate { rkey: pair.b.key };
+    post(&pair.qp_a, 5, op, &[pair.a.sge(0, 8)], PEER);
+    assert_eq!(pair.a.wait(&[&pair.b], 1)[0].status, WcStatus::RemoteAccess);
+    assert_eq!(pair.b.wait(&[&pair.a], 1)[0].status, WcStatus::WrFlush);
+}
+
+#[test]
+fn a_window_of_type_2_is_no_use_through_another_queue_pair() {
+    let pair = Pair::new();
+    let window = pair
+        .b
+        .nic
+        .alloc_window(pair.b.pd, WindowType::Type2)
+        .unwrap();
+    let key = pair.bind(window, WindowAccess::REMOTE_READ);
+    let (qp_a, qp_b) = (pair.a.qp(QpType::Rc), pair.b.qp(QpType::Rc));
+    connect_both(&pair.a, &qp_a, &pair.b, &qp_b, Mtu::B1024);
+    let read = SendOp::Read {
+        va: pair.b.va(1000),
+        rkey: key,
+    };
+    post(&qp_a, 1, read, &[pair.a.sge(4000, 8)], PEER);
+    assert_eq!(pair.a.wait(&[&pair.b], 1)[0].status, WcStatus::RemoteAccess);
+    post(&pair.qp_a, 2, read, &[pair.a.sge(4000, 8)], PEER);
+    assert_eq!(pair.a.wait(&[&pair.b], 1)[0].status, WcStatus::Success);
+}
+
+#[test]
+fn a_binding_that_fails_fails_in_its_turn() {
+    let pair = Pair::new();
+    let window = pair
+        .b
+        .nic
+        .alloc_window(pair.b.pd, WindowType::Type2)
+        .unwrap();
+    let beyond = WindowBind {
+        rkey: window ^ 1,
+        lkey: pair.b.key,
+        addr: pair.b.va(8000),
+        len: 1000,
+        access: WindowAccess::REMOTE_READ,
+    };
+    let write = SendOp::Write {
+        va: pair.a.va(4096),
+        rkey: pair.a.key,
+    };
+    post(&pair.qp_b, 1, write, &[pair.b.sge(0, 4096)], PEER);
+    post(&pair.qp_b, 2, SendOp::BindWindow(beyond), &[], PEER);
+    post(&pair.qp_b, 3, write, &[pair.b.sge(0, 4096)], PEER);
+    let got: Vec<_> = pair
+        .b
+        .wait(&[&pair.a], 3)
+        .iter()
+        .map(|c| (c.wr_id, c.status))
+        .collect();
+    let expected = [
+        (1, WcStatus::Success),
+        (2, WcStatus::MwBind),
+        (3, WcStatus::WrFlush),
+    ];
+    assert_eq!(got, expected);
+    assert_eq!(pair.qp_b.state().unwrap(), QpState::Error);
+}
+
+#[test]
+fn a_queue_pair_that_goes_takes_its_windows_of_type_2_along() {
+    let pair = Pair::new();
+    let window = pair
+        .b
+        .nic
+        .alloc_window(pair.b.pd, WindowType::Type2)
+        .unwrap();
+    let _ = pair.bind(window, WindowAccess::REMOTE_READ);
+    pair.qp_b.destroy();
+    pair.b.nic.deregister(pair.b.key).unwrap();
+}

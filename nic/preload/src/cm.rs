@@ -1,0 +1,671 @@
+//! The commands of `/dev/infiniband/rdma_cm`: librdmacm writes them, and finds the answer where the command
+//! says. Structures and meanings are those of <rdma/rdma_user_cm.h>; what a command does is in
+//! `urxe-device`.
+use std::net::SocketAddr;
+
+use urxe_device::{
+    CmAddress, CmEvent, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
+    ConnectionParam, Gid, PortSpace, QpState,
+};
+
+use crate::abi::{
+    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_EVENT_COMM_EST,
+    IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
+    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
+    IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE,
+    IBV_QP_TIMEOUT, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
+    IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND,
+};
+use crate::cm_abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::{cm_files, device};
+
+/// The partition of every RoCE device.
+const PKEY: u16 = 0xffff;
+/// "Exactly", of a selector in a path record (IBTA vol 1, 15.2.5.16).
+const EXACTLY: u8 = 2;
+/// Code of a packet's life time on Ethernet, as Linux has it.
+const PACKET_LIFE_TIME: u8 = 16;
+
+/// Executes what a program wrote: a header, and the command's structure behind it.
+///
+/// # Safety
+/// The answer goes to where the command says, which has as much room as the header says.
+pub(crate) unsafe fn command(file: CmFile, written: &[u8]) -> Outcome<()> {
+    let (header, payload) = written
+        .split_at_checked(size_of::<rdma_ucm_cmd_hdr>())
+        .ok_or(Errno::INVAL)?;
+    let header: rdma_ucm_cmd_hdr = read(header);
+    let payload = payload.get(..header.in_.into()).ok_or(Errno::INVAL)?;
+    let call = Call {
+        file,
+        payload,
+        room: header.out.into(),
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { call.execute(header.cmd) }.inspect_err(|errno| {
+        let error = std::io::Error::from_raw_os_error(errno.0);
+        log::debug!("RDMA-CM command {}: {error}", header.cmd);
+    })
+}
+
+/// A command under way.
+struct Call<'a> {
+    file: CmFile,
+    payload: &'a [u8],
+    /// Bytes of room for the answer.
+    room: usize,
+}
+
+/// An error of the device's, as the program gets it.
+fn failed(error: std::io::Error) -> Errno {
+    Errno::of(&error)
+}
+
+impl Call<'_> {
+    fn structure<T: Plain>(&self) -> T {
+        read(self.payload)
+    }
+
+    /// Writes an answer, or as much of it as there is room for: a program may know an earlier, shorter
+    /// version of it, of at least `least` bytes.
+    ///
+    /// # Safety
+    /// There is as much room as the header said.
+    unsafe fn answer<T: Plain>(&self, to: u64, answer: &T, least: usize) -> Outcome<()> {
+        if self.room < least {
+            return Err(Errno(libc::ENOSPC));
+        }
+        let Some(to) = usize::try_from(to).ok().filter(|to| *to != 0) else {
+            return Err(Errno(libc::EFAULT));
+        };
+        let bytes = bytes_of(answer);
+        let length = bytes.len().min(self.room);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let to = std::ptr::with_exposed_provenance_mut(to);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, length);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`command`].
+    unsafe fn execute(&self, number: u32) -> Outcome<()> {
+        // SAFETY: by the caller's promise, for all of them.
+        unsafe {
+            match number {
+                RDMA_USER_CM_CMD_CREATE_ID => self.create_id(),
+                RDMA_USER_CM_CMD_DESTROY_ID => self.destroy_id(),
+                RDMA_USER_CM_CMD_BIND_IP => self.bind_ip(),
+                RDMA_USER_CM_CMD_BIND => self.bind(),
+                RDMA_USER_CM_CMD_RESOLVE_IP => self.resolve_ip(),
+                RDMA_USER_CM_CMD_RESOLVE_ADDR => self.resolve_addr(),
+                RDMA_USER_CM_CMD_RESOLVE_ROUTE => self.resolve_route(),
+                RDMA_USER_CM_CMD_QUERY_ROUTE => self.query_route(),
+                RDMA_USER_CM_CMD_QUERY => self.query(),
+                RDMA_USER_CM_CMD_CONNECT => self.connect(),
+                RDMA_USER_CM_CMD_LISTEN => self.listen(),
+                RDMA_USER_CM_CMD_ACCEPT => self.accept(),
+                RDMA_USER_CM_CMD_REJECT => self.reject(),
+                RDMA_USER_CM_CMD_DISCONNECT => self.disconnect(),
+                RDMA_USER_CM_CMD_INIT_QP_ATTR => self.init_qp_attr(),
+                RDMA_USER_CM_CMD_GET_EVENT => self.get_event(),
+                RDMA_USER_CM_CMD_SET_OPTION => self.set_option(),
+                RDMA_USER_CM_CMD_NOTIFY => self.notify(),
+                RDMA_USER_CM_CMD_JOIN_IP_MCAST => self.join_ip_mcast(),
+                RDMA_USER_CM_CMD_JOIN_MCAST => self.join_mcast(),
+                RDMA_USER_CM_CMD_LEAVE_MCAST => self.leave_mcast(),
+                RDMA_USER_CM_CMD_MIGRATE_ID => self.migrate_id(),
+                // GET_OPTION has no implementation in Linux either.
+                RDMA_USER_CM_CMD_GET_OPTION => Err(Errno::NOSYS),
+                _ => Err(Errno::INVAL),
+            }
+        }
+    }
+
+    // ---- identifiers -------------------------------------------------------------------------
+
+    unsafe fn create_id(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_create_id = self.structure();
+        let space = PortSpace::from_number(cmd.ps).ok_or(Errno::INVAL)?;
+        let qp_type = match space {
+            PortSpace::Tcp => CmQpType::Rc,
+            PortSpace::Udp | PortSpace::Ipoib => CmQpType::Ud,
+            PortSpace::Ib => qp_type(cmd.qp_type.into())?,
+        };
+        let id = self
+            .file
+            .create_id(cmd.uid, space, qp_type)
+            .map_err(failed)?;
+        let answer = rdma_ucm_create_id_resp { id };
+        // SAFETY: by the caller's promise.
+        unsafe { self.answer(cmd.response, &answer, size_of_val(&answer)) }
+    }
+
+    unsafe fn destroy_id(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_destroy_id = self.structure();
+        let events_reported = self.file.destroy_id(cmd.id).map_err(failed)?;
+        let answer = rdma_ucm_destroy_id_resp { events_reported };
+        // SAFETY: by the caller's promise.
+        unsafe { self.answer(cmd.response, &answer, size_of_val(&answer)) }
+    }
+
+    unsafe fn migrate_id(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_migrate_id = self.structure();
+        let from = cm_files::file(cmd.fd.cast_signed()).ok_or(Errno(libc::EBADF))?;
+        let events_reported = self.file.migrate(cmd.id, &from).map_err(failed)?;
+        let answer = rdma_ucm_migrate_resp { events_reported };
+        // SAFETY: by the caller's promise.
+        unsafe { self.answer(cmd.response, &answer, size_of_val(&answer)) }
+    }
+
+    fn set_option(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_set_option = self.structure();
+        if cmd.level == RDMA_OPTION_IB && cmd.optname == RDMA_OPTION_IB_PATH {
+            // There is one path, and the kernel's routing table knows it: what a program or ibacm found
+            // says no more.
+            return self.file.resolve_route(cmd.id).map_err(failed);
+        }
+        let at: *const u8 = std::ptr::with_exposed_provenance(
+            usize::try_from(cmd.optval).map_err(|_| Errno(libc::EFAULT))?,
+        );
+        let length = usize::try_from(cmd.optlen).map_err(|_| Errno::INVAL)?;
+        if at.is_null() {
+            return Err(Errno(libc::EFAULT));
+        }
+        // SAFETY: the command says that so many bytes are there.
+        let value = unsafe { std::slice::from_raw_parts(at, length) };
+        let byte = || {
+            <[u8; 1]>::try_from(value)
+                .map(|[byte]| byte)
+                .map_err(|_| Errno::INVAL)
+        };
+        let flag = || {
+            <[u8; 4]>::try_from(value)
+                .map(|raw| raw != [0; 4])
+                .map_err(|_| Errno::INVAL)
+        };
+        let option = match (cmd.level, cmd.optname) {
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => CmOption::TypeOfService(byte()?),
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => CmOption::ReuseAddress(flag()?),
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => CmOption::Ipv6Only(flag()?),
+            (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => CmOption::AckTimeout(byte()?),
+            _ => return Err(Errno::NOSYS),
+        };
+        self.file.set_option(cmd.id, option).map_err(failed)
+    }
+
+    // ---- addresses ---------------------------------------------------------------------------
+
+    fn bind_ip(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_bind_ip = self.structure();
+        let address = address_in(&cmd.addr)?.ok_or(Errno::INVAL)?;
+        self.file.bind(cmd.id, address).map_err(failed)
+    }
+
+    fn bind(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_bind = self.structure();
+        let raw = raw(&cmd.addr, cmd.addr_size)?;
+        if u16::from_ne_bytes([raw[0], raw[1]]) == AF_IB {
+            let native: NativeAddress = read(raw);
+            if native.address != [0; 16] {
+                return Err(Errno(libc::ENODEV));
+            }
+            return self.file.bind_native(cmd.id).map_err(failed);
+        }
+        let address = socket_address(raw)?.ok_or(Errno::INVAL)?;
+        self.file.bind(cmd.id, address).map_err(failed)
+    }
+
+    fn resolve_ip(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_resolve_ip = self.structure();
+        let destination = address_in(&cmd.dst_addr)?.ok_or(Errno::INVAL)?;
+        let source = address_in(&cmd.src_addr)?;
+        self.file
+            .resolve_address(cmd.id, source, destination)
+            .map_err(failed)
+    }
+
+    fn resolve_addr(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_resolve_addr = self.structure();
+        let source = match cmd.src_size {
+            0 => None,
+            size => socket_address(raw(&cmd.src_addr, size)?)?,
+        };
+        let destination = socket_address(raw(&cmd.dst_addr, cmd.dst_size)?)?.ok_or(Errno::INVAL)?;
+        self.file
+            .resolve_address(cmd.id, source, destination)
+            .map_err(failed)
+    }
+
+    fn resolve_route(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_resolve_route = self.structure();
+        self.file.resolve_route(cmd.id).map_err(failed)
+    }
+
+    unsafe fn query_route(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_query = self.structure();
+        let info = self.file.query(cmd.id).map_err(failed)?;
+        let mut answer = rdma_ucm_query_route_resp::default();
+        put_address(info.source, bytes_mut(&mut answer.src_addr));
+        put_address(info.destination, bytes_mut(&mut answer.dst_addr));
+        if let Some(about) = About::of(&info) {
+            answer.node_guid = about.guid;
+            answer.ibdev_index = about.index;
+            answer.port_num = 1;
+            let path = &mut answer.ib_route[0];
+            path.sgid = gid(info.source);
+            path.dgid = gid(info.destination);
+            path.pkey = PKEY.to_be();
+            if info.has_route {
+                answer.num_paths = 1;
+                path.reversible = 1;
+                path.numb_path = 1;
+                path.mtu_selector = EXACTLY;
+                path.mtu = about.mtu.into();
+                path.rate_selector = EXACTLY;
+                path.packet_life_time_selector = EXACTLY;
+                path.packet_life_time = PACKET_LIFE_TIME;
+                path.hop_limit = CmAddress::HOP_LIMIT;
+                path.traffic_class = info.traffic_class;
+            }
+        }
+        let least = std::mem::offset_of!(rdma_ucm_query_route_resp, ibdev_index);
+        // SAFETY: by the caller's promise.
+        unsafe { self.answer(cmd.response, &answer, least) }
+    }
+
+    unsafe fn query(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_query = self.structure();
+        let info = self.file.query(cmd.id).map_err(failed)?;
+        let least = std::mem::offset_of!(rdma_ucm_query_addr_resp, ibdev_index);
+        // SAFETY: by the caller's promise, for all of them.
+        unsafe {
+            match cmd.option {
+                RDMA_USER_CM_QUERY_ADDR => {
+                    let mut answer = addresses(&info);
+                    let sizes = [
+                        put_address(info.source, bytes_mut(&mut answer.src_addr)),
+                        put_address(info.destination, bytes_mut(&mut answer.dst_addr)),
+                    ];
+                    [answer.src_size, answer.dst_size] = sizes;
+                    self.answer(cmd.response, &answer, least)
+                }
+                RDMA_USER_CM_QUERY_GID => {
+                    let mut answer = addresses(&info);
+                    let size = size_of::<NativeAddress>() as u16;
+                    let native = [native(info.source), native(info.destination)];
+                    bytes_mut(&mut answer.src_addr)[..size.into()]
+                        .copy_from_slice(bytes_of(&native[0]));
+                    bytes_mut(&mut answer.dst_addr)[..size.into()]
+                        .copy_from_slice(bytes_of(&native[1]));
+                    [answer.src_size, answer.dst_size] = [size, size];
+                    self.answer(cmd.response, &answer, least)
+                }
+                RDMA_USER_CM_QUERY_PATH => {
+                    let least = std::mem::offset_of!(PathAnswer, path);
+                    self.answer(cmd.response, &path_answer(&info), least)
+                }
+                _ => Err(Errno::NOSYS),
+            }
+        }
+    }
+
+    // ---- connections -------------------------------------------------------------------------
+
+    fn connect(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_connect = self.structure();
+        if cmd.conn_param.valid == 0 {
+            return Err(Errno::INVAL);
+        }
+        self.file
+            .connect(cmd.id, &connection_param(&cmd.conn_param))
+            .map_err(failed)
+    }
+
+    fn listen(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_listen = self.structure();
+        // A negative backlog is as many as possible.
+        let backlog = u32::try_from(cmd.backlog.cast_signed()).unwrap_or(0);
+        self.file.listen(cmd.id, backlog).map_err(failed)
+    }
+
+    fn accept(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_accept = self.structure();
+        let outcome = if cmd.conn_param.valid == 0 {
+            self.file.accept(cmd.id, None, None)
+        } else {
+            let param = connection_param(&cmd.conn_param);
+            self.file.accept(cmd.id, Some(cmd.uid), Some(&param))
+        };
+        outcome.map_err(failed)
+    }
+
+    fn reject(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_reject = self.structure();
+        let data = &cmd.private_data[..cmd.private_data_len.into()];
+        self.file.reject(cmd.id, cmd.reason, data).map_err(failed)
+    }
+
+    fn disconnect(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_disconnect = self.structure();
+        self.file.disconnect(cmd.id).map_err(failed)
+    }
+
+    fn notify(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_notify = self.structure();
+        if cmd.event != IBV_EVENT_COMM_EST {
+            return Err(Errno::INVAL);
+        }
+        self.file.notify_established(cmd.id).map_err(failed)
+    }
+
+    unsafe fn init_qp_attr(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_init_qp_attr = self.structure();
+        let state = match cmd.qp_state {
+            IBV_QPS_INIT => QpState::Init,
+            IBV_QPS_RTR => QpState::ReadyToReceive,
+            IBV_QPS_RTS => QpState::ReadyToSend,
+            _ => return Err(Errno::INVAL),
+        };
+        let attributes = self.file.qp_attributes(cmd.id, state).map_err(failed)?;
+        let mut answer = qp_attributes(&attributes);
+        answer.qp_state = cmd.qp_state;
+        // SAFETY: by the caller's promise.
+        unsafe { self.answer(cmd.response, &answer, size_of_val(&answer)) }
+    }
+
+    // ---- events and groups -------------------------------------------------------------------
+
+    unsafe fn get_event(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_get_event = self.structure();
+        let least = std::mem::offset_of!(rdma_ucm_event_resp, reserved);
+        if self.room < least {
+            return Err(Errno(libc::ENOSPC));
+        }
+        let event = self.file.next_event().map_err(failed)?;
+        // SAFETY: by the caller's promise.
+        unsafe { self.answer(cmd.response, &event_answer(&event), least) }
+    }
+
+    unsafe fn join_ip_mcast(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_join_ip_mcast = self.structure();
+        let group = address_in(&cmd.addr)?.ok_or(Errno::INVAL)?;
+        // SAFETY: by the caller's promise.
+        unsafe { self.join(cmd.response, cmd.id, cmd.uid, group) }
+    }
+
+    unsafe fn join_mcast(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_join_mcast = self.structure();
+        if u32::from(cmd.join_flags) >= RDMA_MC_JOIN_FLAG_RESERVED {
+            return Err(Errno::INVAL);
+        }
+        let group = socket_address(raw(&cmd.addr, cmd.addr_size)?)?.ok_or(Errno::INVAL)?;
+        // SAFETY: by the caller's promise.
+        unsafe { self.join(cmd.response, cmd.id, cmd.uid, group) }
+    }
+
+    unsafe fn join(&self, response: u64, id: u32, uid: u64, group: SocketAddr) -> Outcome<()> {
+        let id = self.file.join(id, uid, group).map_err(failed)?;
+        let answer = rdma_ucm_create_id_resp { id };
+        // SAFETY: by the caller's promise.
+        unsafe { self.answer(response, &answer, size_of_val(&answer)) }
+    }
+
+    unsafe fn leave_mcast(&self) -> Outcome<()> {
+        let cmd: rdma_ucm_destroy_id = self.structure();
+        let events_reported = self.file.leave(cmd.id).map_err(failed)?;
+        let answer = rdma_ucm_destroy_id_resp { events_reported };
+        // SAFETY: by the caller's promise.
+        unsafe { self.answer(cmd.response, &answer, size_of_val(&answer)) }
+    }
+}
+
+fn qp_type(number: u32) -> Outcome<CmQpType> {
+    Ok(match number {
+        IBV_QPT_RC => CmQpType::Rc,
+        IBV_QPT_UC => CmQpType::Uc,
+        IBV_QPT_UD => CmQpType::Ud,
+        IBV_QPT_XRC_SEND => CmQpType::XrcInitiator,
+        IBV_QPT_XRC_RECV => CmQpType::XrcTarget,
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+// ---- addresses in structures ---------------------------------------------------------------------
+
+/// The bytes of an address in a structure.
+fn bytes_mut<T>(address: &mut T) -> &mut [u8] {
+    // SAFETY: only called with the generated address structures, which are plain bytes whatever they
+    // are made of.
+    unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(address).cast(), size_of::<T>()) }
+}
+
+/// The first `size` bytes of an address in a structure.
+fn raw<T>(address: &T, size: u16) -> Outcome<&[u8]> {
+    // SAFETY: as for `bytes_mut`.
+    let bytes: &[u8] =
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(address).cast(), size_of::<T>()) };
+    bytes
+        .get(..size.into())
+        .filter(|raw| raw.len() >= 8)
+        .ok_or(Errno::INVAL)
+}
+
+fn address_in<T>(address: &T) -> Outcome<Option<SocketAddr>> {
+    socket_address(raw(address, size_of::<T>() as u16)?)
+}
+
+/// Writes an address, or nothing but zeros; returns its length.
+fn put_address(address: Option<SocketAddr>, to: &mut [u8]) -> u16 {
+    address.map_or(0, |address| put_socket_address(address, to))
+}
+
+fn gid(address: Option<SocketAddr>) -> [u8; 16] {
+    address.map_or([0; 16], |address| Gid::from(address.ip()).0)
+}
+
+fn native(address: Option<SocketAddr>) -> NativeAddress {
+    NativeAddress {
+        family: AF_IB,
+        pkey: PKEY.to_be(),
+        address: gid(address),
+        ..NativeAddress::default()
+    }
+}
+
+/// What librdmacm finds a device by, and its path MTU.
+struct About {
+    guid: u64,
+    index: u32,
+    mtu: u8,
+}
+
+impl About {
+    fn of(info: &CmInfo) -> Option<Self> {
+        info.device.as_ref().map(|device| Self {
+            guid: u64::from_ne_bytes(device.guid),
+            index: device::number(device).cast_unsigned(),
+            mtu: device.active_mtu().code(),
+        })
+    }
+}
+
+fn addresses(info: &CmInfo) -> rdma_ucm_query_addr_resp {
+    let mut answer = rdma_ucm_query_addr_resp::default();
+    if let Some(about) = About::of(info) {
+        answer.node_guid = about.guid;
+        answer.ibdev_index = about.index;
+        answer.port_num = 1;
+        answer.pkey = PKEY.to_be();
+    }
+    answer
+}
+
+/// The path in the form of the subnet administrator (IBTA vol 1, 15.2.5.16).
+fn path_answer(info: &CmInfo) -> PathAnswer {
+    let mut record = [0u8; 64];
+    record[8..24].copy_from_slice(&gid(info.destination));
+    record[24..40].copy_from_slice(&gid(info.source));
+    record[47] = CmAddress::HOP_LIMIT;
+    record[48] = info.traffic_class;
+    record[49] = 0x80 | 1;
+    record[50..52].copy_from_slice(&PKEY.to_be_bytes());
+    let mtu = About::of(info).map_or(0, |about| about.mtu);
+    for (at, value) in [(54, mtu), (55, 0), (56, PACKET_LIFE_TIME)] {
+        record[at] = EXACTLY << 6 | value;
+    }
+    let mut path = ib_path_rec_data {
+        flags: IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL,
+        ..ib_path_rec_data::default()
+    };
+    for (word, bytes) in path.path_rec.iter_mut().zip(record.chunks_exact(4)) {
+        *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    PathAnswer {
+        path_count: info.has_route.into(),
+        reserved: 0,
+        path,
+    }
+}
+
+// ---- parameters ------------------------------------------------------------------------------------
+
+fn connection_param(from: &rdma_ucm_conn_param) -> ConnectionParam {
+    ConnectionParam {
+        qp_num: from.qp_num,
+        qkey: from.qkey,
+        private_data: from.private_data[..from.private_data_len.into()].to_vec(),
+        responder_resources: from.responder_resources,
+        initiator_depth: from.initiator_depth,
+        flow_control: from.flow_control != 0,
+        retry_count: from.retry_count,
+        rnr_retry_count: from.rnr_retry_count,
+        srq: from.srq != 0,
+    }
+}
+
+/// Copies private data, and returns its length.
+fn put_private(to: &mut [u8; 256], data: &[u8]) -> u8 {
+    to[..data.len()].copy_from_slice(data);
+    u8::try_from(data.len()).unwrap_or(u8::MAX)
+}
+
+fn event_answer(event: &CmEvent) -> rdma_ucm_event_resp {
+    let mut answer = rdma_ucm_event_resp {
+        uid: event.uid,
+        id: event.id,
+        event: event.kind as u32,
+        status: event.status.cast_unsigned(),
+        ..rdma_ucm_event_resp::default()
+    };
+    match &event.param {
+        CmParam::None => {}
+        CmParam::Connection(from) => {
+            let mut conn = rdma_ucm_conn_param {
+                qp_num: from.qp_num,
+                srq: from.srq.into(),
+                responder_resources: from.responder_resources,
+                initiator_depth: from.initiator_depth,
+                flow_control: from.flow_control.into(),
+                retry_count: from.retry_count,
+                rnr_retry_count: from.rnr_retry_count,
+                ..rdma_ucm_conn_param::default()
+            };
+            conn.private_data_len = put_private(&mut conn.private_data, &from.private_data);
+            answer.param.conn = conn;
+        }
+        CmParam::Datagram(from) => {
+            let mut ud = rdma_ucm_ud_param {
+                qp_num: from.qp_num,
+                qkey: from.qkey,
+                ah_attr: from
+                    .address
+                    .as_ref()
+                    .map(address_vector)
+                    .unwrap_or_default(),
+                ..rdma_ucm_ud_param::default()
+            };
+            ud.private_data_len = put_private(&mut ud.private_data, &from.private_data);
+            answer.param.ud = ud;
+        }
+    }
+    answer
+}
+
+fn address_vector(from: &CmAddress) -> ib_uverbs_ah_attr {
+    let mut to = ib_uverbs_ah_attr {
+        is_global: 1,
+        port_num: 1,
+        ..ib_uverbs_ah_attr::default()
+    };
+    to.grh.dgid = from.dest_gid.0;
+    to.grh.sgid_index = from.source_gid_index;
+    to.grh.hop_limit = from.hop_limit;
+    to.grh.traffic_class = from.traffic_class;
+    to
+}
+
+fn qp_attributes(from: &CmQpAttributes) -> ib_uverbs_qp_attr {
+    let mut to = ib_uverbs_qp_attr {
+        port_num: 1,
+        ..ib_uverbs_qp_attr::default()
+    };
+    let initial = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+    to.qp_attr_mask = match from {
+        CmQpAttributes::Unconnected { qkey: Some(qkey) } => {
+            to.qkey = *qkey;
+            initial | IBV_QP_QKEY
+        }
+        CmQpAttributes::Unconnected { qkey: None } => initial | IBV_QP_ACCESS_FLAGS,
+        CmQpAttributes::Init { allow_read } => {
+            to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+            if *allow_read {
+                to.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+            }
+            initial | IBV_QP_ACCESS_FLAGS
+        }
+        CmQpAttributes::ReadyToReceive {
+            address,
+            path_mtu,
+            dest_qp,
+            rq_psn,
+            max_dest_rd_atomic,
+        } => {
+            to.ah_attr = address_vector(address);
+            to.path_mtu = path_mtu.code().into();
+            to.dest_qp_num = dest_qp.get();
+            to.rq_psn = rq_psn.get();
+            let connected =
+                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+            match max_dest_rd_atomic {
+                Some(count) => {
+                    to.max_dest_rd_atomic = *count;
+                    connected | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+                }
+                None => connected,
+            }
+        }
+        CmQpAttributes::ReadyToSend {
+            sq_psn,
+            reliable,
+            timeout,
+        } => {
+            to.sq_psn = sq_psn.get();
+            let mut mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+            if let Some(reliable) = reliable {
+                to.max_rd_atomic = reliable.max_rd_atomic;
+                to.retry_cnt = reliable.retry_count;
+                to.rnr_retry = reliable.rnr_retry_count;
+                mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+            }
+            if let Some(timeout) = timeout {
+                to.timeout = *timeout;
+                mask |= IBV_QP_TIMEOUT;
+            }
+            mask
+        }
+    };
+    to
+}

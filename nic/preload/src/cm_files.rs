@@ -1,0 +1,154 @@
+//! `/dev/infiniband/rdma_cm`, in the process: opening it gives a descriptor that can be polled, and what a
+//! program writes to it is a command ([`crate::cm`]).
+//!
+//! With `URXE_CM=kernel` the kernel's own file is left alone, and RDMA-CM works with real devices only.
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::fd::RawFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use urxe_device::CmFile;
+
+use crate::cm;
+use crate::errno::{Errno, Outcome};
+use crate::next::{Next, call_next};
+
+const PATH: &CStr = c"/dev/infiniband/rdma_cm";
+
+/// Descriptors below this number can be ours: as many as Linux lets a process have by default.
+const DESCRIPTORS: usize = 1 << 20;
+const BITS: usize = u64::BITS as usize;
+
+/// Which descriptors are ours, a bit each: a `write` of the program to any other descriptor pays for one
+/// load. Pages of it that are not touched cost nothing.
+static OURS: [AtomicU64; DESCRIPTORS / BITS] = [const { AtomicU64::new(0) }; DESCRIPTORS / BITS];
+
+static FILES: RwLock<Option<HashMap<RawFd, CmFile>>> = RwLock::new(None);
+
+fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let index = usize::try_from(fd).ok()?;
+    Some((OURS.get(index / BITS)?, 1 << (index % BITS)))
+}
+
+fn may_be_ours(fd: RawFd) -> bool {
+    place(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// The file behind a descriptor, if it is (still) one of ours.
+pub(crate) fn file(fd: RawFd) -> Option<CmFile> {
+    if !may_be_ours(fd) {
+        return None;
+    }
+    let file = *FILES.read().as_ref()?.get(&fd)?;
+    if file.is_current() {
+        return Some(file);
+    }
+    // The program closed it, and the number means something else now, or nothing.
+    let mut files = FILES.write();
+    let files = files.as_mut()?;
+    if files.get(&fd) == Some(&file) {
+        files.remove(&fd);
+        if let Some((word, bit)) = place(fd) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+    None
+}
+
+/// Opens the file if it is what `path` names, and ours to answer.
+///
+/// # Safety
+/// `path` is null or a string.
+pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> Option<Outcome<c_int>> {
+    // SAFETY: by the caller's promise.
+    let is_it = !path.is_null() && unsafe { CStr::from_ptr(path) } == PATH;
+    (is_it && !is_left_to_the_kernel()).then(|| open_ours(flags))
+}
+
+fn is_left_to_the_kernel() -> bool {
+    static LEFT: OnceLock<bool> = OnceLock::new();
+    *LEFT.get_or_init(|| std::env::var_os("URXE_CM").is_some_and(|value| value == "kernel"))
+}
+
+fn open_ours(flags: c_int) -> Outcome<c_int> {
+    crate::report::start();
+    crate::context::flush_at_exit();
+    let file = CmFile::open(flags & libc::O_CLOEXEC != 0, flags & libc::O_NONBLOCK != 0)
+        .map_err(|error| Errno::of(&error))?;
+    let fd = file.fd();
+    let Some((word, bit)) = place(fd) else {
+        // SAFETY: just opened, and nobody else knows it.
+        unsafe { libc::close(fd) };
+        return Err(Errno(libc::EMFILE));
+    };
+    FILES.write().get_or_insert_default().insert(fd, file);
+    word.fetch_or(bit, Ordering::Relaxed);
+    Ok(fd)
+}
+
+static NEXT_WRITE: Next = Next::libc(c"write");
+
+/// Finds libc's `write` before the program runs: a program may write in a signal handler, where looking
+/// it up is not safe.
+#[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
+static FIND_WRITE: extern "C" fn() = {
+    extern "C" fn find() {
+        NEXT_WRITE.address();
+    }
+    find
+};
+
+/// `write` of libc.
+///
+/// # Safety
+/// As its manual page says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize {
+    if may_be_ours(fd)
+        && let Some(file) = file(fd)
+    {
+        let bytes = std::ptr::slice_from_raw_parts(bytes.cast::<u8>(), count);
+        // SAFETY: by the caller's promise.
+        return match unsafe { cm::command(file, &*bytes) } {
+            Ok(()) => count.cast_signed(),
+            Err(errno) => {
+                errno.set();
+                -1
+            }
+        };
+    }
+    call_next!(
+        NEXT_WRITE,
+        fn(c_int, *const c_void, usize) -> isize,
+        fd,
+        bytes,
+        count
+    )
+    .unwrap_or_else(|| {
+        Errno::NOSYS.set();
+        -1
+    })
+}
+
+/// What `fstat` says of a descriptor of ours: librdmacm makes sure that what it opened is a device, so it
+/// is. Where the kernel has such a device, too, librdmacm may have asked for its number.
+pub(crate) fn status(fd: RawFd) -> Option<libc::stat> {
+    if !may_be_ours(fd) {
+        return None;
+    }
+    file(fd)?;
+    // SAFETY: all zeros is a valid stat, the path is a string.
+    let kernels_device = unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        let found = libc::stat(PATH.as_ptr(), &raw mut status) == 0;
+        found.then_some(status.st_rdev)
+    };
+    // SAFETY: as above.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    status.st_mode = libc::S_IFCHR | 0o666;
+    status.st_nlink = 1;
+    status.st_rdev = kernels_device.unwrap_or_default();
+    Some(status)
+}

@@ -1,0 +1,147 @@
+//! dlsym and dlvsym of libc. A program that opens libibverbs with dlopen asks for its symbols by handle,
+//! and then the dynamic linker does not look at preloaded libraries. Where it finds a verb of libibverbs
+//! that we have too, the program gets ours.
+//!
+//! Only with a handle: `RTLD_NEXT` and `RTLD_DEFAULT` depend on who calls, so these calls are passed on
+//! by a jump, which leaves the caller's return address where it was. That takes assembly, so far for
+//! x86-64; elsewhere the two functions stay libc's.
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::OnceLock;
+
+use crate::elf;
+
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+
+/// libc's dlsym.
+pub(crate) fn real_dlsym() -> Dlsym {
+    static REAL: OnceLock<Dlsym> = OnceLock::new();
+    *REAL.get_or_init(|| {
+        let address = elf::next_definition(c"dlsym").expect("the dynamic linker has dlsym");
+        // SAFETY: the function of this name has this signature (dlsym(3)).
+        unsafe { std::mem::transmute::<*mut c_void, Dlsym>(address) }
+    })
+}
+
+/// libc's dlvsym.
+pub(crate) fn real_dlvsym() -> Dlvsym {
+    static REAL: OnceLock<Dlvsym> = OnceLock::new();
+    *REAL.get_or_init(|| {
+        let address = elf::next_definition(c"dlvsym").expect("the dynamic linker has dlvsym");
+        // SAFETY: the function of this name has this signature (dlvsym(3)).
+        unsafe { std::mem::transmute::<*mut c_void, Dlvsym>(address) }
+    })
+}
+
+/// Our definition of the symbol that libc found, or that one.
+///
+/// # Safety
+/// `name` is a string.
+unsafe fn ours_or(found: *mut c_void, name: *const c_char) -> *mut c_void {
+    // SAFETY: by the caller's promise.
+    let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let is_verb = bytes.starts_with(b"ibv_") || bytes.starts_with(b"_ibv_");
+    if found.is_null() || !is_verb || !is_of_libibverbs(found) {
+        return found;
+    }
+    let Some(own) = own_handle() else {
+        return found;
+    };
+    // SAFETY: a handle that is never closed, and by the caller's promise.
+    let ours = unsafe { real_dlsym()(own, name) };
+    if ours.is_null() { found } else { ours }
+}
+
+/// The file that an address was loaded from.
+fn object_of(address: *const c_void) -> Option<&'static CStr> {
+    // SAFETY: all zeros is a valid Dl_info; dladdr fills it in, with strings that stay as long as the
+    // object is loaded.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(address, &raw mut info) != 0 && !info.dli_fname.is_null();
+        found.then(|| CStr::from_ptr(info.dli_fname))
+    }
+}
+
+fn is_of_libibverbs(address: *mut c_void) -> bool {
+    let file = object_of(address).map_or(&[][..], CStr::to_bytes);
+    let name = file.rsplit(|byte| *byte == b'/').next();
+    name.is_some_and(|name| name.starts_with(b"libibverbs.so"))
+}
+
+/// A handle of this library.
+fn own_handle() -> Option<*mut c_void> {
+    static HANDLE: OnceLock<Option<usize>> = OnceLock::new();
+    HANDLE
+        .get_or_init(|| {
+            let path = object_of(real_dlsym as fn() -> Dlsym as *const c_void)?;
+            // SAFETY: a string; the library is loaded already.
+            let handle =
+                unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+            (!handle.is_null()).then_some(handle as usize)
+        })
+        .map(|handle| handle as *mut c_void)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod interposed {
+    use super::*;
+
+    unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+        // SAFETY: as the program promised dlsym.
+        unsafe { ours_or(real_dlsym()(handle, name), name) }
+    }
+
+    unsafe extern "C" fn by_handle_and_version(
+        handle: *mut c_void,
+        name: *const c_char,
+        version: *const c_char,
+    ) -> *mut c_void {
+        // SAFETY: as the program promised dlvsym.
+        unsafe { ours_or(real_dlvsym()(handle, name, version), name) }
+    }
+
+    extern "C" fn find_dlsym() -> Dlsym {
+        real_dlsym()
+    }
+
+    extern "C" fn find_dlvsym() -> Dlvsym {
+        real_dlvsym()
+    }
+
+    /// Jumps to `$ours` if the first argument is a handle, else to what `$find` returns. `RTLD_DEFAULT` is
+    /// 0 and `RTLD_NEXT` is -1.
+    macro_rules! interpose {
+        ($($name:ident($($ty:ty),*) = $ours:ident, $find:ident;)*) => {$(
+            #[doc = concat!("`", stringify!($name), "` of libc.")]
+            ///
+            /// # Safety
+            /// As its manual page says.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name($(_: $ty),*) -> *mut c_void {
+                core::arch::naked_asm!(
+                    "lea rax, [rdi + 1]",
+                    "cmp rax, 1",
+                    "ja {ours}",
+                    // Three words, which also align the stack for the call.
+                    "push rdi",
+                    "push rsi",
+                    "push rdx",
+                    "call {find}",
+                    "pop rdx",
+                    "pop rsi",
+                    "pop rdi",
+                    "jmp rax",
+                    ours = sym $ours,
+                    find = sym $find,
+                )
+            }
+        )*};
+    }
+
+    interpose! {
+        dlsym(*mut c_void, *const c_char) = by_handle, find_dlsym;
+        dlvsym(*mut c_void, *const c_char, *const c_char) = by_handle_and_version, find_dlvsym;
+    }
+}

@@ -1,0 +1,178 @@
+//! Protection domains, parent domains and thread domains.
+use std::sync::Arc;
+
+use urxe_device::{Nic, Pd};
+
+use crate::abi::*;
+use crate::errno::{Errno, Outcome};
+use crate::handle::{Handle, Users};
+use crate::{context, convert};
+
+/// What stands behind a protection domain.
+pub(crate) struct PdState {
+    pub(crate) nic: Arc<Nic>,
+    pub(crate) pd: Pd,
+    /// Objects in it.
+    pub(crate) users: Users,
+    /// Set for a parent domain: another name for a protection domain.
+    parent: Option<Parent>,
+}
+
+/// What a parent domain stands for. A program may give it functions that allocate memory for queues;
+/// queues of ours are not in memory that a program could allocate, so nobody calls them.
+struct Parent {
+    pd: *mut ibv_pd,
+    thread_domain: *mut ibv_td,
+}
+
+type PdHandle = Handle<ibv_pd, PdState>;
+
+/// A thread domain promises that the objects in it are used by one thread at a time. There is nothing to
+/// gain from that here.
+type TdHandle = Handle<ibv_td, Users>;
+
+/// The state of a protection domain of ours.
+///
+/// # Safety
+/// `pd` is ours and live, and stays so while the reference lives.
+pub(crate) unsafe fn state<'a>(pd: *mut ibv_pd) -> &'a PdState {
+    // SAFETY: by the caller's promise.
+    unsafe { PdHandle::state(pd) }
+}
+
+/// Whether a protection domain of ours is a parent domain.
+///
+/// # Safety
+/// As for [`state`].
+pub(crate) unsafe fn is_parent(pd: *mut ibv_pd) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { state(pd) }.parent.is_some()
+}
+
+/// `ibv_alloc_pd`.
+///
+/// # Safety
+/// `context` is ours and open.
+pub(crate) unsafe fn alloc(context: *mut ibv_context) -> Outcome<*mut ibv_pd> {
+    // SAFETY: by the caller's promise.
+    let state = unsafe { context::state(context) };
+    let nic = Arc::clone(&state.nic);
+    let pd = nic.alloc_pd();
+    state.users.add();
+    Ok(PdHandle::give(
+        ibv_pd { context, handle: 0 },
+        PdState {
+            nic,
+            pd,
+            users: Users::default(),
+            parent: None,
+        },
+    ))
+}
+
+/// `ibv_dealloc_pd`, of parent domains as well.
+///
+/// # Safety
+/// `pd` is ours and live; nobody uses it any more.
+pub(crate) unsafe fn dealloc(pd: *mut ibv_pd) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let this = state(pd);
+        this.users.none_left()?;
+        if let Some(parent) = &this.parent {
+            state(parent.pd).users.remove();
+            if !parent.thread_domain.is_null() {
+                TdHandle::state(parent.thread_domain).remove();
+            }
+        } else {
+            this.nic
+                .dealloc_pd(this.pd)
+                .map_err(|error| convert::errno(&error))?;
+        }
+        context::state((*pd).context).users.remove();
+        drop(PdHandle::take_back(pd));
+    }
+    Ok(())
+}
+
+/// `ibv_alloc_parent_domain`.
+///
+/// # Safety
+/// `context` is ours and open, `attr` is null or readable, and its objects are null or live.
+pub(crate) unsafe fn alloc_parent(
+    context: *mut ibv_context,
+    attr: *mut ibv_parent_domain_init_attr,
+) -> Outcome<*mut ibv_pd> {
+    const KNOWN: u32 =
+        IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let attr = unsafe { &*attr };
+    if attr.comp_mask & !KNOWN != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    // SAFETY: by the caller's promise.
+    let of_us = unsafe {
+        !attr.pd.is_null()
+            && (*attr.pd).context == context
+            && (attr.td.is_null() || (*attr.td).context == context)
+    };
+    // SAFETY: by the caller's promise; it is ours since its context is.
+    if !of_us || unsafe { is_parent(attr.pd) } {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: as above.
+    let original = unsafe {
+        if !attr.td.is_null() {
+            TdHandle::state(attr.td).add();
+        }
+        context::state(context).users.add();
+        state(attr.pd)
+    };
+    original.users.add();
+    Ok(PdHandle::give(
+        ibv_pd { context, handle: 0 },
+        PdState {
+            nic: Arc::clone(&original.nic),
+            pd: original.pd,
+            users: Users::default(),
+            parent: Some(Parent {
+                pd: attr.pd,
+                thread_domain: attr.td,
+            }),
+        },
+    ))
+}
+
+/// `ibv_alloc_td`.
+///
+/// # Safety
+/// `context` is ours and open, `attr` is null or readable.
+pub(crate) unsafe fn alloc_thread(
+    context: *mut ibv_context,
+    attr: *mut ibv_td_init_attr,
+) -> Outcome<*mut ibv_td> {
+    // SAFETY: by the caller's promise.
+    if attr.is_null() || unsafe { (*attr).comp_mask } != 0 {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { context::state(context) }.users.add();
+    Ok(TdHandle::give(ibv_td { context }, Users::default()))
+}
+
+/// `ibv_dealloc_td`.
+///
+/// # Safety
+/// `td` is ours and live; nobody uses it any more.
+pub(crate) unsafe fn dealloc_thread(td: *mut ibv_td) -> Outcome<()> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        TdHandle::state(td).none_left()?;
+        context::state((*td).context).users.remove();
+        drop(TdHandle::take_back(td));
+    }
+    Ok(())
+}

@@ -1,0 +1,344 @@
+//! The queue pair: state, attributes, and the two halves of its transport.
+
+mod data;
+mod packets;
+
+use urxe_wire::{Qpn, Srqn, ack_timeout_ns};
+
+pub use self::data::{Capacity, PostError, QpConfig, QpEvent, QpStats};
+pub(crate) use self::data::{Failure, Outbox};
+pub use crate::rc::acknowledge::AckMode;
+
+use crate::attributes::{AttrMask, Attributes, ModifyError};
+use crate::connection::Connection;
+use crate::memory::PdId;
+use crate::rc::requester::RequesterLimits;
+use crate::rc::responder::{Responder, ResponderLimits};
+use crate::receive_queue::ReceiveQueue;
+use crate::sender::Sender;
+use crate::state::{QpState, required_attributes};
+use crate::verbs::{QpType, RecvRequest, SendData, SendOp, SendRequest, SendTarget};
+
+/// Longest message, in bytes: 1 GiB, so that its packets are few against the PSN space even at the
+/// smallest MTU.
+const MAX_MESSAGE_BYTES: u64 = 1 << 30;
+
+/// The transport timeout over the value that the program set: the specification allows up to four times
+/// (IBTA 9.7.6.1.3), and a peer in software may be kept from its processor for as long as hardware never
+/// is. What is lost is sent again much earlier (`rc/retry.rs`).
+const TIMEOUT_FACTOR: u64 = 4;
+
+/// A queue pair. The crate's documentation has the call order.
+#[derive(Clone, Debug)]
+pub struct QueuePair {
+    config: QpConfig,
+    attributes: Attributes,
+    connection: Connection,
+    sender: Sender,
+    responder: Responder,
+    receives: ReceiveQueue,
+    out: Outbox,
+    drain_reported: bool,
+    last_wqe_reported: bool,
+    /// The shared receive queue that the message in progress names (XRC target).
+    message_srqn: Option<Srqn>,
+    stats: QpStats,
+}
+
+impl QueuePair {
+    /// A queue pair in the state `Reset`.
+    #[must_use]
+    pub fn new(config: QpConfig) -> Self {
+        let mut attributes = Attributes::new();
+        if config.qp_type == QpType::Ud {
+            attributes.path_mtu = config.port_mtu;
+        }
+        let connection = connection(&config, &attributes);
+        Self {
+            config,
+            sender: new_sender(&attributes, &connection),
+            responder: Responder::new(attributes.rq_psn, responder_limits(&attributes)),
+            connection,
+            attributes,
+            receives: ReceiveQueue::default(),
+            out: Outbox::default(),
+            drain_reported: false,
+            last_wqe_reported: false,
+            message_srqn: None,
+            stats: QpStats::default(),
+        }
+    }
+
+    // ---- getters -----------------------------------------------------------------------------
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(&self) -> Qpn {
+        self.config.number
+    }
+
+    /// Its protection domain.
+    #[must_use]
+    pub const fn pd(&self) -> PdId {
+        self.config.pd
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub const fn config(&self) -> &QpConfig {
+        &self.config
+    }
+
+    /// Its state.
+    #[must_use]
+    pub const fn state(&self) -> QpState {
+        self.attributes.state
+    }
+
+    /// Its attributes; PSNs as they are now.
+    #[must_use]
+    pub fn query(&self) -> Attributes {
+        Attributes {
+            current_state: self.state(),
+            sq_psn: self.sender.next_psn(),
+            rq_psn: self.responder.expected_psn(),
+            ..self.attributes.clone()
+        }
+    }
+
+    /// Its attributes as they were set.
+    #[must_use]
+    pub const fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub const fn stats(&self) -> &QpStats {
+        &self.stats
+    }
+
+    /// Whether requests were sent that are not acknowledged.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        self.sender.is_in_flight()
+    }
+
+    /// Whether an acknowledgement or a response is owed to the peer.
+    #[must_use]
+    pub fn owes_response(&self) -> bool {
+        self.responder.owes()
+    }
+
+    // ---- commands ----------------------------------------------------------------------------
+
+    /// Changes state and attributes, those that `mask` names.
+    ///
+    /// # Errors
+    /// What was wrong; nothing is changed then.
+    pub fn modify(&mut self, wanted: &Attributes, mask: AttrMask) -> Result<(), ModifyError> {
+        let from = self.state();
+        let to = if mask.contains(AttrMask::STATE) {
+            wanted.state
+        } else {
+            from
+        };
+        self.check_modify(from, to, wanted, mask)?;
+        self.attributes.merge(wanted, mask);
+        self.attributes.state = to;
+        self.connection = connection(&self.config, &self.attributes);
+        match to {
+            QpState::Reset => self.reset(),
+            QpState::Error => self.enter_error(),
+            QpState::ReadyToReceive if from == QpState::Init => {
+                let limits = responder_limits(&self.attributes);
+                self.responder = Responder::new(self.attributes.rq_psn, limits);
+            }
+            QpState::ReadyToSend if from == QpState::ReadyToReceive => {
+                self.sender = new_sender(&self.attributes, &self.connection);
+            }
+            _ => {
+                self.sender.configure(requester_limits(&self.attributes));
+                self.responder.configure(responder_limits(&self.attributes));
+            }
+        }
+        self.drain_reported = false;
+        Ok(())
+    }
+
+    fn check_modify(
+        &self,
+        from: QpState,
+        to: QpState,
+        wanted: &Attributes,
+        mask: AttrMask,
+    ) -> Result<(), ModifyError> {
+        if mask.contains(AttrMask::CURRENT_STATE) && wanted.current_state != from {
+            return Err(ModifyError::CurrentState { actual: from });
+        }
+        let Some((required, optional)) = required_attributes(self.config.qp_type, from, to) else {
+            return Err(ModifyError::Transition { from, to });
+        };
+        let missing = required.difference(mask);
+        if !missing.is_empty() {
+            return Err(ModifyError::Missing(missing));
+        }
+        if matches!(to, QpState::Reset | QpState::Error) {
+            return Ok(());
+        }
+        let allowed = required | optional | AttrMask::STATE | AttrMask::CURRENT_STATE;
+        let extra = mask.difference(allowed);
+        if !extra.is_empty() {
+            return Err(ModifyError::NotAllowed(extra));
+        }
+        wanted
+            .out_of_range(mask)
+            .map_or(Ok(()), |bad| Err(ModifyError::OutOfRange(bad)))
+    }
+
+    fn reset(&mut self) {
+        let stats = self.stats;
+        *self = Self {
+            stats,
+            ..Self::new(self.config)
+        };
+    }
+
+    /// Sets how many bytes may be in flight to the peer at most: what its receive buffer takes.
+    pub fn set_window_bytes(&mut self, max_bytes: u32) {
+        self.sender
+            .set_window_max(max_bytes / self.connection.mtu_bytes);
+    }
+
+    /// Queues a send request.
+    ///
+    /// # Errors
+    /// Why it was not taken. In the error state it is taken and flushed.
+    pub fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let state = self.state();
+        if matches!(
+            state,
+            QpState::Reset | QpState::Init | QpState::ReadyToReceive
+        ) {
+            return Err(PostError::State(state));
+        }
+        let length = self.check_send(request)?;
+        self.sender.post(request, length);
+        if matches!(state, QpState::Error | QpState::SendQueueError) {
+            self.sender.flush(self.config.number, &mut self.out);
+        }
+        Ok(())
+    }
+
+    fn check_send(&self, request: &SendRequest<'_>) -> Result<u32, PostError> {
+        let capacity = &self.config.capacity;
+        if self.sender.queued() >= capacity.send_requests as usize {
+            return Err(PostError::Full);
+        }
+        if !has_operation(self.config.qp_type, &request.op, &request.target) {
+            return Err(PostError::Unsupported);
+        }
+        let length = match request.data {
+            SendData::Sges(sges) => {
+                if sges.len() > capacity.send_sges as usize {
+                    return Err(PostError::TooManySges);
+                }
+                sges.iter().map(|sge| u64::from(sge.len)).sum::<u64>()
+            }
+            SendData::Inline(bytes) => {
+                if bytes.len() > capacity.inline_bytes as usize {
+                    return Err(PostError::TooManySges);
+                }
+                if request.op.is_fetch() {
+                    return Err(PostError::Unsupported);
+                }
+                bytes.len() as u64
+            }
+        };
+        let max = match self.config.qp_type {
+            QpType::Ud => u64::from(self.connection.mtu_bytes),
+            _ => MAX_MESSAGE_BYTES,
+        };
+        if length > max {
+            return Err(PostError::TooLong);
+        }
+        if request.op.is_atomic() && length != 8 || request.op.is_local() && length != 0 {
+            return Err(PostError::Unsupported);
+        }
+        u32::try_from(length).map_err(|_| PostError::TooLong)
+    }
+
+    /// Queues a receive request.
+    ///
+    /// # Errors
+    /// Why it was not taken. In the error state it is taken and flushed.
+    pub fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        let state = self.state();
+        if state == QpState::Reset {
+            return Err(PostError::State(state));
+        }
+        if self.config.shares_receives || !self.config.qp_type.receives() {
+            return Err(PostError::SharedReceives);
+        }
+        let capacity = &self.config.capacity;
+        self.receives
+            .post(request, capacity.recv_requests, capacity.recv_sges)?;
+        if state == QpState::Error {
+            self.responder
+                .flush(&self.connection, &mut self.receives, &mut self.out);
+        }
+        Ok(())
+    }
+}
+
+/// Whether queue pairs of this type have the operation (IBTA table 38), and such targets.
+fn has_operation(qp_type: QpType, op: &SendOp, target: &SendTarget) -> bool {
+    use SendOp as O;
+    let is_plain = matches!(op, O::Send | O::SendImm(_));
+    match (qp_type, target) {
+        (QpType::Rc, SendTarget::Connection) | (QpType::XrcInitiator, SendTarget::XrcSrq(_)) => {
+            true
+        }
+        (QpType::XrcInitiator, _) => op.is_local(),
+        (QpType::Uc, SendTarget::Connection) => {
+            is_plain || matches!(op, O::Write { .. } | O::WriteImm { .. }) || op.is_local()
+        }
+        (QpType::Ud, SendTarget::Datagram { .. }) => is_plain,
+        _ => false,
+    }
+}
+
+fn connection(config: &QpConfig, attributes: &Attributes) -> Connection {
+    Connection {
+        transport: config.qp_type.transport(),
+        qp: config.number,
+        pd: config.pd,
+        peer: attributes.dest_qp,
+        pkey: attributes.pkey,
+        mtu_bytes: u32::try_from(attributes.path_mtu.bytes()).unwrap_or(u32::MAX),
+        qkey: attributes.qkey,
+    }
+}
+
+fn requester_limits(attributes: &Attributes) -> RequesterLimits {
+    RequesterLimits {
+        timeout_ns: ack_timeout_ns(attributes.timeout).map(|ns| ns * TIMEOUT_FACTOR),
+        retry_count: attributes.retry_count,
+        rnr_retry: attributes.rnr_retry,
+        max_rd_atomic: attributes.max_rd_atomic,
+    }
+}
+
+fn responder_limits(attributes: &Attributes) -> ResponderLimits {
+    ResponderLimits {
+        min_rnr_timer: attributes.min_rnr_timer,
+        max_dest_rd_atomic: attributes.max_dest_rd_atomic,
+        allow_write: attributes.allow_remote_write,
+        allow_read: attributes.allow_remote_read,
+        allow_atomic: attributes.allow_remote_atomic,
+    }
+}
+
+fn new_sender(attributes: &Attributes, connection: &Connection) -> Sender {
+    Sender::new(attributes.sq_psn, connection, requester_limits(attributes))
+}

@@ -1,0 +1,304 @@
+//! What a queue pair takes in and hands out: packets, timeouts, completions, events.
+
+use urxe_wire::{Bth, Opcode, Operation, Packet};
+
+use super::{AckMode, Failure, QpEvent, QueuePair};
+use crate::memory::Memory;
+use crate::receive_queue::SharedReceiveQueue;
+use crate::sender::Sender;
+use crate::state::QpState;
+use crate::time::{Instant, earliest};
+use crate::unreliable::{Arrival, GRH_BYTES, receive};
+use crate::verbs::{Completion, QpType, Transmit};
+
+impl QueuePair {
+    // ---- inputs ------------------------------------------------------------------------------
+
+    /// A packet for this queue pair arrived at `now`. The caller checked its ICRC and that it comes
+    /// from the peer. `shared` is the shared receive queue that the queue pair has, of an XRC target the
+    /// one that the packet names; `None` if that is none, or of another XRC domain.
+    pub fn handle_packet<M: Memory>(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        shared: Option<&mut SharedReceiveQueue>,
+        memory: &mut M,
+    ) {
+        let bth = &packet.header.bth;
+        let Opcode::Queue {
+            transport,
+            operation,
+        } = bth.opcode
+        else {
+            self.stats.dropped += 1;
+            return;
+        };
+        let is_mine =
+            transport == self.connection.transport && bth.pkey.matches(self.attributes.pkey);
+        if !is_mine || !self.may_handle(operation.is_response()) {
+            self.stats.dropped += 1;
+            return;
+        }
+        self.stats.rx_packets += 1;
+        if operation.is_response() {
+            if let Sender::Reliable(requester) = &mut self.sender {
+                requester.handle_response(
+                    now,
+                    &self.connection,
+                    packet,
+                    memory,
+                    &mut self.out,
+                    &mut self.stats,
+                );
+            }
+        } else if self.config.qp_type == QpType::Rc {
+            self.responder.handle_request(
+                now,
+                &self.connection,
+                packet,
+                shared.map_or(&mut self.receives, |shared| &mut shared.queue),
+                memory,
+                &mut self.out,
+                &mut self.stats,
+            );
+        } else {
+            self.handle_request_of_another_type(now, packet, operation, shared, memory);
+        }
+        self.settle();
+    }
+
+    #[cold]
+    fn handle_request_of_another_type<M: Memory>(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        operation: Operation,
+        shared: Option<&mut SharedReceiveQueue>,
+        memory: &mut M,
+    ) {
+        match self.config.qp_type {
+            QpType::Uc => self.responder.handle_unreliable(
+                &self.connection,
+                packet,
+                shared.map_or(&mut self.receives, |shared| &mut shared.queue),
+                memory,
+                &mut self.out,
+                &mut self.stats,
+            ),
+            QpType::XrcTarget => self.handle_xrc_request(now, packet, operation, shared, memory),
+            _ => self.stats.dropped += 1,
+        }
+    }
+
+    /// A request to an XRC target: the shared receive queue that it names gives the receives, and the
+    /// protection domain for all that it does (IBTA A14.4).
+    fn handle_xrc_request<M: Memory>(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        operation: Operation,
+        shared: Option<&mut SharedReceiveQueue>,
+        memory: &mut M,
+    ) {
+        let named = packet.header.xrceth.map(|xrceth| xrceth.srqn);
+        if operation.starts_message() {
+            self.message_srqn = named;
+        }
+        let psn = packet.header.bth.psn;
+        let Some(shared) = shared.filter(|_| named == self.message_srqn) else {
+            self.responder.refuse_queue(psn, &mut self.out);
+            return;
+        };
+        self.connection.pd = shared.pd();
+        self.responder.handle_request(
+            now,
+            &self.connection,
+            packet,
+            &mut shared.queue,
+            memory,
+            &mut self.out,
+            &mut self.stats,
+        );
+    }
+
+    /// A datagram for this queue pair, or for a multicast group that it is attached to, arrived. `grh` is what
+    /// the program gets to see of the network header.
+    pub fn handle_datagram<M: Memory>(
+        &mut self,
+        packet: &Packet<'_>,
+        grh: &[u8; GRH_BYTES],
+        shared: Option<&mut SharedReceiveQueue>,
+        memory: &mut M,
+    ) {
+        let bth = &packet.header.bth;
+        let is_mine = bth.opcode.transport() == Some(self.connection.transport)
+            && bth.pkey.matches(self.attributes.pkey);
+        if self.config.qp_type != QpType::Ud || !is_mine || !self.may_handle(false) {
+            self.stats.dropped += 1;
+            return;
+        }
+        self.stats.rx_packets += 1;
+        receive(
+            &self.connection,
+            &Arrival { packet, grh },
+            shared.map_or(&mut self.receives, |shared| &mut shared.queue),
+            memory,
+            &mut self.out,
+            &mut self.stats,
+        );
+        self.settle();
+    }
+
+    fn may_handle(&self, is_response: bool) -> bool {
+        match self.state() {
+            QpState::Reset | QpState::Init | QpState::Error => false,
+            QpState::ReadyToReceive => !is_response,
+            QpState::ReadyToSend | QpState::SendQueueDrain | QpState::SendQueueError => true,
+        }
+    }
+
+    /// Memory that a packet handed out was to be taken from cannot be read any more. `bth` is the packet's.
+    pub fn handle_memory_fault(&mut self, bth: &Bth) {
+        if bth.opcode.operation().is_some_and(Operation::is_response) {
+            self.responder.handle_memory_fault(bth.psn, &mut self.out);
+        } else {
+            self.sender
+                .handle_memory_fault(self.config.number, bth.psn, &mut self.out);
+        }
+        self.settle();
+    }
+
+    /// The time that [`Self::poll_timeout`] gave has come. Harmless if called early.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.may_handle(true) {
+            self.sender
+                .handle_timeout(now, &self.connection, &mut self.out, &mut self.stats);
+            self.settle();
+        }
+    }
+
+    /// What is left to do after either half has run.
+    pub(super) fn settle(&mut self) {
+        match core::mem::take(&mut self.out.failure) {
+            Failure::None => {}
+            Failure::SendQueue => self.enter_send_queue_error(),
+            Failure::QueuePair => self.enter_error(),
+        }
+    }
+
+    /// An error of a send on an unreliable service stops the send queue alone (IBTA 10.3.1.6).
+    #[cold]
+    fn enter_send_queue_error(&mut self) {
+        if matches!(self.state(), QpState::ReadyToSend | QpState::SendQueueDrain) {
+            self.attributes.state = QpState::SendQueueError;
+        }
+        self.sender.flush(self.config.number, &mut self.out);
+    }
+
+    /// A completion was lost because its queue was full: the queue pair cannot go on (IBTA 11.6.3,
+    /// a local work queue catastrophic error).
+    pub fn handle_cq_overrun(&mut self) {
+        if self.state() != QpState::Error {
+            self.out.events.push_back(QpEvent::Fatal);
+            self.enter_error();
+        }
+    }
+
+    #[cold]
+    pub(super) fn enter_error(&mut self) {
+        self.attributes.state = QpState::Error;
+        self.sender.flush(self.config.number, &mut self.out);
+        self.responder
+            .flush(&self.connection, &mut self.receives, &mut self.out);
+        if self.config.shares_receives && !core::mem::replace(&mut self.last_wqe_reported, true) {
+            self.out.events.push_back(QpEvent::LastWqeReached);
+        }
+    }
+
+    // ---- outputs -----------------------------------------------------------------------------
+
+    /// The next packet to send, if any may go now. Requests go first, then what is owed to the peer, so
+    /// that an acknowledgement can leave with the request that answers.
+    pub fn poll_transmit<M: Memory>(
+        &mut self,
+        now: Instant,
+        mode: AckMode,
+        memory: &mut M,
+    ) -> Option<Transmit<'_>> {
+        let may_start = self.state() == QpState::ReadyToSend;
+        let may_request = may_start || self.state() == QpState::SendQueueDrain;
+        if may_request
+            && let Some(planned) =
+                self.sender
+                    .plan(now, &self.connection, may_start, memory, &mut self.out)
+        {
+            self.stats.tx_packets += 1;
+            return Some(self.sender.packet(&planned));
+        }
+        self.settle();
+        self.report_drained();
+        let may_respond = !matches!(self.state(), QpState::Reset | QpState::Init)
+            && (self.state() != QpState::Error || self.responder.has_nak());
+        if !may_respond {
+            return None;
+        }
+        let response =
+            self.responder
+                .poll_transmit(now, mode, &self.connection, memory, &mut self.out);
+        self.stats.tx_packets += u64::from(response.is_some());
+        self.settle();
+        response
+    }
+
+    fn report_drained(&mut self) {
+        if self.state() == QpState::SendQueueDrain
+            && !self.drain_reported
+            && !self.sender.has_started()
+        {
+            self.drain_reported = true;
+            if self.attributes.sqd_notify {
+                self.out.events.push_back(QpEvent::SendQueueDrained);
+            }
+        }
+    }
+
+    /// The part of [`Self::poll_timeout`] that is about requests: when to send again. For a caller
+    /// that sees to held acknowledgements itself ([`Self::owes_response`]).
+    #[must_use]
+    pub fn poll_retry_timeout(&self) -> Option<Instant> {
+        match self.state() {
+            QpState::Reset | QpState::Init | QpState::Error => None,
+            _ => self.sender.poll_timeout(),
+        }
+    }
+
+    /// When [`Self::handle_timeout`], and then [`Self::poll_transmit`], want to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state() {
+            QpState::Reset | QpState::Init | QpState::Error => None,
+            _ => earliest(self.sender.poll_timeout(), self.responder.poll_timeout()),
+        }
+    }
+
+    /// The next completion.
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.out.completions.pop_front()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<QpEvent> {
+        self.out.events.pop_front()
+    }
+
+    /// Panics with a description if the state contradicts itself. For tests and the simulation.
+    pub fn check_invariants(&self) {
+        self.sender.check_invariants(self.connection.transport);
+        assert!(self.sender.queued() <= self.config.capacity.send_requests as usize);
+        assert!(self.receives.len() <= self.config.capacity.recv_requests as usize);
+        if self.state() == QpState::Error {
+            assert_eq!(self.sender.queued(), 0, "requests left in the error state");
+            assert!(self.receives.is_empty(), "receives left in the error state");
+        }
+    }
+}

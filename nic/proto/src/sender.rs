@@ -1,0 +1,153 @@
+//! The sending half of a queue pair: that of its transport service.
+
+use urxe_wire::{Psn, Qpn, Transport};
+
+use crate::connection::Connection;
+use crate::memory::Memory;
+use crate::qp::{Outbox, QpStats};
+use crate::rc::requester::{Planned, Requester, RequesterLimits};
+use crate::time::Instant;
+use crate::unreliable::UnreliableSender;
+use crate::verbs::{SendRequest, Transmit, WcStatus};
+
+/// See the module.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the common one, and the fast one"
+)]
+pub(crate) enum Sender {
+    Reliable(Requester),
+    Unreliable(UnreliableSender),
+}
+
+impl Sender {
+    pub(crate) fn new(first: Psn, connection: &Connection, limits: RequesterLimits) -> Self {
+        match connection.transport {
+            Transport::Rc | Transport::Xrc => {
+                Self::Reliable(Requester::new(first, connection, limits))
+            }
+            Transport::Uc | Transport::Ud => Self::Unreliable(UnreliableSender::new(first)),
+        }
+    }
+
+    /// Takes new limits from `modify` while connected.
+    pub(crate) fn configure(&mut self, limits: RequesterLimits) {
+        if let Self::Reliable(requester) = self {
+            requester.configure(limits);
+        }
+    }
+
+    /// Changes how many packets may be in flight at most.
+    #[inline]
+    pub(crate) fn set_window_max(&mut self, max_packets: u32) {
+        if let Self::Reliable(requester) = self {
+            requester.set_window_max(max_packets);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_in_flight(&self) -> bool {
+        matches!(self, Self::Reliable(requester) if requester.is_in_flight())
+    }
+
+    #[inline]
+    pub(crate) fn queued(&self) -> usize {
+        match self {
+            Self::Reliable(requester) => requester.queued(),
+            Self::Unreliable(sender) => sender.queued(),
+        }
+    }
+
+    pub(crate) fn has_started(&self) -> bool {
+        match self {
+            Self::Reliable(requester) => requester.has_started(),
+            Self::Unreliable(sender) => sender.has_started(),
+        }
+    }
+
+    pub(crate) const fn next_psn(&self) -> Psn {
+        match self {
+            Self::Reliable(requester) => requester.next_psn(),
+            Self::Unreliable(sender) => sender.next_psn(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32) {
+        match self {
+            Self::Reliable(requester) => requester.post(request, length),
+            Self::Unreliable(sender) => sender.post(request, length),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Reliable(requester) => requester.poll_timeout(),
+            Self::Unreliable(_) => None,
+        }
+    }
+
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        if let Self::Reliable(requester) = self {
+            requester.handle_timeout(now, connection, out, stats);
+        }
+    }
+
+    /// The payload of the packet `psn`, which was handed out, cannot be read any more.
+    pub(crate) fn handle_memory_fault(&mut self, qp: Qpn, psn: Psn, out: &mut Outbox) {
+        match self {
+            Self::Reliable(requester) => requester.handle_memory_fault(qp, psn, out),
+            // The packet handed out last is always of the oldest request.
+            Self::Unreliable(sender) => sender.fail(qp, WcStatus::LocalProtection, out),
+        }
+    }
+
+    /// Completes all requests as flushed.
+    pub(crate) fn flush(&mut self, qp: Qpn, out: &mut Outbox) {
+        match self {
+            Self::Reliable(requester) => requester.flush(qp, out),
+            Self::Unreliable(sender) => sender.flush(qp, out),
+        }
+    }
+
+    /// The next packet, if one may go; it counts as sent. New requests start only while `may_start`.
+    #[inline]
+    pub(crate) fn plan<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        may_start: bool,
+        memory: &mut M,
+        out: &mut Outbox,
+    ) -> Option<Planned> {
+        match self {
+            Self::Reliable(requester) => requester.plan(now, connection, may_start, memory, out),
+            Self::Unreliable(sender) => sender.plan(connection, may_start, memory, out),
+        }
+    }
+
+    /// The packet that was planned, with its payload.
+    #[inline]
+    pub(crate) fn packet(&self, planned: &Planned) -> Transmit<'_> {
+        match self {
+            Self::Reliable(requester) => requester.packet(planned),
+            Self::Unreliable(sender) => sender.packet(planned),
+        }
+    }
+
+    /// Panics with a description if the state contradicts itself.
+    pub(crate) fn check_invariants(&self, transport: Transport) {
+        match self {
+            Self::Reliable(requester) => requester.check_invariants(),
+            Self::Unreliable(sender) => sender.check_invariants(transport),
+        }
+    }
+}
