@@ -41,9 +41,7 @@ def tcp_mbps(fabric: emulated.EmulatedFabric, *options: str) -> tuple[float, flo
 
 @pytest.mark.parametrize("options", [(), ("--reverse",)], ids=["forward", "reverse"])
 @pytest.mark.parametrize("rate_mbps", [100, 1000])
-def test_tcp_gets_nearly_the_rate_of_the_link(
-    can_emulate: None, rate_mbps: int, options: tuple[str, ...]
-) -> None:
+def test_tcp_gets_nearly_the_rate_of_the_link(can_emulate: None, rate_mbps: int, options: tuple[str, ...]) -> None:
     if shutil.which("iperf3") is None:
         pytest.skip("there is no iperf3 (package iperf3)")
     seen: list[tuple[float, float]] = []
