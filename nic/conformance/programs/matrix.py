@@ -39,6 +39,8 @@ class Entry:
     proves: tuple[str, ...] = ()
     #: The same for the output of the server, which is stopped if it does not end by itself.
     server_proves: tuple[str, ...] = ()
+    #: Of which a line in the output excuses an exit status that is not 0: trouble that is the program's own.
+    excuses: str | None = None
     #: When the client may start: `tcp:PORT` or `udp:PORT` of the server is open, then after `pause_s`.
     ready: str | None = None
     pause_s: float = 0.0

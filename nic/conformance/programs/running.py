@@ -92,17 +92,24 @@ def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) 
     on_server, on_client = fabric.nodes[:2]
     client = command(entry.client, entry, fabric, scratch)
     if entry.server is None:
-        _judge("client", client, launcher.start(on_client, client, env=env).wait(entry.limit_s), entry.proves, outcome)
+        _judge(
+            "client",
+            client,
+            launcher.start(on_client, client, env=env).wait(entry.limit_s),
+            entry.proves,
+            outcome,
+            entry.excuses,
+        )
         return
     server = command(entry.server, entry, fabric, scratch)
     serving = launcher.start(on_server, server, env=env)
     try:
         _wait_until_ready(entry, launcher, on_server, serving)
         finished = launcher.start(on_client, client, env=env).wait(entry.limit_s)
-        _judge("client", client, finished, entry.proves, outcome)
+        _judge("client", client, finished, entry.proves, outcome, excuses=entry.excuses)
     finally:
         served = serving.stop() if entry.server_stays else serving.wait(SERVER_ENDS_S if not outcome.problems else 0.5)
-    _judge("server", server, served, entry.server_proves, outcome, stopped=entry.server_stays)
+    _judge("server", server, served, entry.server_proves, outcome, excuses=entry.excuses, stopped=entry.server_stays)
 
 
 def _wait_until_ready(entry: Entry, launcher: NamespaceLauncher, node: Node, serving: Running) -> None:
@@ -128,14 +135,21 @@ def _wait_until_listening(node: Node, serving: Running, limit_s: float) -> None:
 
 
 def _judge(
-    who: str, argv: Sequence[str], finished: Finished, proves: Sequence[str], outcome: Outcome, *, stopped: bool = False
+    who: str,
+    argv: Sequence[str],
+    finished: Finished,
+    proves: Sequence[str],
+    outcome: Outcome,
+    *,
+    excuses: str | None,
+    stopped: bool = False,
 ) -> None:
     said = finished.stdout + finished.stderr
     status = f"exit status {finished.exit_status}, {finished.wall_s:.1f} s"
     outcome.transcript += f"[{who}] $ {shlex.join(argv)}\n{said.rstrip()}\n[{who}: {status}]\n"
     if finished.timed_out:
         outcome.problems.append(f"the {who} was still running after its time limit")
-    elif finished.exit_status != 0 and not stopped:
+    elif finished.exit_status != 0 and not stopped and not (excuses and re.search(excuses, said, re.MULTILINE)):
         outcome.problems.append(f"the {who} ended with {status}")
     outcome.problems += [
         f"the {who} did not print {pattern!r}" for pattern in proves if not re.search(pattern, said, re.MULTILINE)

@@ -2,7 +2,8 @@
 //! the port that it holds (or that another process holds, and passes on).
 
 use std::net::SocketAddr;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use urxe_device::{
@@ -340,6 +341,37 @@ fn closing_the_file_ends_its_connections() {
     client.fd = None;
     server.expect(CmEventKind::Disconnected);
     assert!(!client.file.is_current());
+}
+
+/// How many descriptors of this process are of the pipe that `fd` is an end of.
+fn descriptors_of(fd: RawFd) -> usize {
+    let target = |path: PathBuf| std::fs::read_link(path).ok();
+    let it = target(format!("/proc/self/fd/{fd}").into());
+    assert!(it.is_some());
+    let all = std::fs::read_dir("/proc/self/fd").unwrap();
+    all.filter(|entry| target(entry.as_ref().unwrap().path()) == it)
+        .count()
+}
+
+#[test]
+fn who_waits_for_an_event_gets_it_though_the_file_is_closed_meanwhile() {
+    let (server, mut client) = (File::open(), File::open());
+    let address = address();
+    server.listen(PortSpace::Tcp, address, 0);
+    let id = client.resolved(PortSpace::Tcp, address);
+    client.file.connect(id, &param(unique(), b"")).unwrap();
+    let request = server.expect(CmEventKind::ConnectRequest);
+    let file = client.file;
+    let waiting = std::thread::spawn(move || file.next_event());
+    // The two ends, and the one of who waits.
+    while descriptors_of(file.fd()) < 3 {
+        std::thread::yield_now();
+    }
+    client.fd = None;
+    assert_eq!(errno(file.next_event()), Some(libc::EBADF));
+    server.file.reject(request.id, 0, b"").unwrap();
+    let event = waiting.join().unwrap().unwrap();
+    assert_eq!(event.kind, CmEventKind::Rejected);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::id::CmEvent;
 pub(super) struct EventFile {
     /// The program's end. Its number only: the program closes it.
     fd: RawFd,
+    identity: (u64, u64),
     pub(super) ours: OwnedFd,
     queue: VecDeque<CmEvent>,
 }
@@ -42,6 +43,7 @@ impl EventFile {
         }
         Ok(Self {
             fd,
+            identity: Self::identity(fd).ok_or_else(io::Error::last_os_error)?,
             ours,
             queue: VecDeque::new(),
         })
@@ -52,8 +54,13 @@ impl EventFile {
         self.fd
     }
 
-    /// What tells this file from any other: device and inode of the pipe.
-    pub(crate) fn identity(fd: RawFd) -> Option<(u64, u64)> {
+    /// What tells this file from any other.
+    pub(super) const fn own_identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// What tells the file behind a descriptor from any other: device and inode of the pipe.
+    pub(super) fn identity(fd: RawFd) -> Option<(u64, u64)> {
         // Not libc's function: that may be interposed to answer for this very file.
         // SAFETY: all zeros is a valid stat, and the kernel fills it.
         let status = unsafe {
@@ -85,9 +92,10 @@ impl EventFile {
         self.queue.push_back(event);
     }
 
-    pub(super) fn pop(&mut self) -> Option<CmEvent> {
+    /// Takes the next event. `reader` is a descriptor of the program's end.
+    pub(super) fn pop(&mut self, reader: RawFd) -> Option<CmEvent> {
         let event = self.queue.pop_front()?;
-        self.note_empty();
+        self.note_empty(reader);
         Some(event)
     }
 
@@ -100,16 +108,18 @@ impl EventFile {
             .into_iter()
             .partition(wanted);
         self.queue = left;
-        self.note_empty();
+        // The program may have closed its descriptor, and the number may be another file's by now.
+        if Self::identity(self.fd) == Some(self.identity) {
+            self.note_empty(self.fd);
+        }
         Vec::from_iter::<VecDeque<CmEvent>>(taken)
     }
 
-    fn note_empty(&self) {
-        // A number that the program has closed may be another file's by now.
-        if self.queue.is_empty() && !self.is_closed() {
+    fn note_empty(&self, reader: RawFd) {
+        if self.queue.is_empty() {
             let mut byte = [0u8; 1];
             // SAFETY: one byte of room. The byte that stands for the events is there, so it cannot block.
-            unsafe { libc::read(self.fd, byte.as_mut_ptr().cast(), 1) };
+            unsafe { libc::read(reader, byte.as_mut_ptr().cast(), 1) };
         }
     }
 }

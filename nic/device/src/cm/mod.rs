@@ -16,7 +16,7 @@ mod watch;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use urxe_cm::PortSpace;
@@ -63,7 +63,7 @@ impl CmFile {
     pub fn open(is_cloexec: bool, is_nonblocking: bool) -> io::Result<Self> {
         let file = EventFile::new(is_cloexec, is_nonblocking)?;
         let fd = file.fd();
-        let identity = EventFile::identity(fd).ok_or_else(io::Error::last_os_error)?;
+        let identity = file.own_identity();
         let key = Agent::get()?.with(|inner| inner.add_file(file))?;
         Ok(Self { key, fd, identity })
     }
@@ -99,39 +99,41 @@ impl CmFile {
 
     // ---- events ------------------------------------------------------------------------------
 
-    /// Takes the next event; waits for it unless the descriptor is non-blocking.
+    /// Takes the next event; waits for it unless the descriptor is non-blocking. As with a system call,
+    /// what another thread does to the descriptor meanwhile, such as closing it, changes nothing.
     ///
     /// # Errors
-    /// EAGAIN or EINTR.
+    /// EAGAIN or EINTR; EBADF if the descriptor is not this file any more.
     pub fn next_event(&self) -> io::Result<CmEvent> {
+        let held = self.hold()?;
         loop {
             let event = self.with(|inner| {
                 let file = inner.files.get_mut(&self.key);
-                let event = file.ok_or_else(|| errno(libc::EBADF))?.pop();
+                let event = file
+                    .ok_or_else(|| errno(libc::EBADF))?
+                    .pop(held.as_raw_fd());
                 Ok(event.inspect(|event| inner.count(event)))
             })?;
             if let Some(event) = event {
                 return Ok(event);
             }
-            self.wait()?;
+            wait_for_event(&held)?;
         }
     }
 
-    fn wait(&self) -> io::Result<()> {
-        // SAFETY: plain integers.
-        let flags = unsafe { libc::fcntl(self.fd, libc::F_GETFL) };
-        if flags & libc::O_NONBLOCK != 0 {
-            return Err(errno(libc::EAGAIN));
-        }
-        let mut poll = libc::pollfd {
-            fd: self.fd,
-            events: libc::POLLIN,
-            revents: 0,
+    /// A descriptor of our own for the program's end.
+    fn hold(&self) -> io::Result<OwnedFd> {
+        // SAFETY: plain integers; what comes back is ours.
+        let held = unsafe {
+            match libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, 0) {
+                -1 => return Err(io::Error::last_os_error()),
+                fd => OwnedFd::from_raw_fd(fd),
+            }
         };
-        // SAFETY: one pollfd.
-        match unsafe { libc::poll(&raw mut poll, 1, -1) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
+        if EventFile::identity(held.as_raw_fd()) == Some(self.identity) {
+            Ok(held)
+        } else {
+            Err(errno(libc::EBADF))
         }
     }
 
@@ -404,5 +406,23 @@ pub(crate) fn at_exit() {
                 inner.remove_id(id);
             }
         });
+    }
+}
+
+fn wait_for_event(file: &OwnedFd) -> io::Result<()> {
+    // SAFETY: plain integers.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    if flags & libc::O_NONBLOCK != 0 {
+        return Err(errno(libc::EAGAIN));
+    }
+    let mut poll = libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd.
+    match unsafe { libc::poll(&raw mut poll, 1, -1) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
