@@ -92,14 +92,8 @@ def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) 
     on_server, on_client = fabric.nodes[:2]
     client = command(entry.client, entry, fabric, scratch)
     if entry.server is None:
-        _judge(
-            "client",
-            client,
-            launcher.start(on_client, client, env=env).wait(entry.limit_s),
-            entry.proves,
-            outcome,
-            entry.excuses,
-        )
+        finished = launcher.start(on_client, client, env=env).wait(entry.limit_s)
+        _judge("client", client, finished, entry.proves, outcome, excuses=entry.excuses)
         return
     server = command(entry.server, entry, fabric, scratch)
     serving = launcher.start(on_server, server, env=env)
