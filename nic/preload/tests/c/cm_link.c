@@ -1,5 +1,6 @@
-/* RDMA-CM follows the network interfaces: what a listener on all addresses, a connection and its two ends
- * learn of devices and addresses that come and go. Run in a network namespace of its own. */
+/* RDMA-CM follows the network interfaces: what a listener on all addresses, a connection and its
+ * two ends learn of devices and addresses that come and go. Run in a network namespace of its own.
+ */
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <sys/wait.h>
@@ -50,13 +51,14 @@ static struct rdma_cm_id *expect(struct rdma_event_channel *channel, enum rdma_c
     return id;
 }
 
-/* Connects from `client` to `address`, whose listener's channel is `server`. The device may take a moment to be
- * listened on, but asking again is the protocol's affair. */
+/* Connects from `client` to `address`, whose listener's channel is `server`. The device may take a
+ * moment to be listened on, but asking again is the protocol's affair. */
 static void make_connection(const char *address, struct rdma_event_channel *client,
                             struct rdma_event_channel *server, struct rdma_cm_id *ends[2])
 {
     struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1, .qp_num = 99};
-    struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_flags = RAI_NUMERICHOST}, *found;
+    struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_flags = RAI_NUMERICHOST},
+                         *found;
     char port[16];
 
     snprintf(port, sizeof(port), "%d", PORT);

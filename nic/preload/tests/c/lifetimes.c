@@ -1,5 +1,5 @@
-/* Objects that outlive what they stand on: memory that is unmapped while peers and requests use it, regions that
- * become other regions, and devices that are closed while there are objects. */
+/* Objects that outlive what they stand on: memory that is unmapped while peers and requests use it,
+ * regions that become other regions, and devices that are closed while there are objects. */
 #include <dirent.h>
 #include <sys/mman.h>
 
@@ -30,12 +30,12 @@ static enum ibv_wc_status status_of(struct pair *pair, enum ibv_wr_opcode opcode
     return wc.status;
 }
 
-/* The end of the memory is gone when it is used: the request fails, whichever end it is at, and both ends live. */
+/* The end of the memory is gone when it is used: the request fails, whichever end it is at, and
+ * both ends live. */
 static void check_unmapped(enum ibv_wr_opcode opcode, bool at_peer, enum ibv_wc_status expected)
 {
     struct pair pair = make_pair((struct pair_options){0});
-    char *memory =
-        mmap(NULL, LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = mmap(NULL, LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct ibv_sge local = {(uintptr_t)pair.left.buffer, LONG, pair.left.mr->lkey};
     uint64_t remote = (uintptr_t)pair.right.buffer;
     uint32_t rkey = pair.right.mr->rkey;
@@ -69,8 +69,7 @@ static void check_unmapped(enum ibv_wr_opcode opcode, bool at_peer, enum ibv_wc_
 static void check_unmapped_receive(void)
 {
     struct pair pair = make_pair((struct pair_options){0});
-    char *memory =
-        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct ibv_mr *mr = ibv_reg_mr(pair.pd, memory, PAGE, ACCESS);
     struct ibv_sge to = {(uintptr_t)memory, 64, mr->lkey},
                    local = {(uintptr_t)pair.left.buffer, 64, pair.left.mr->lkey};
@@ -99,8 +98,7 @@ static void check_registered_again(void)
     struct ibv_pd *pd;
 
     CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, NULL,
-                          pair.right.buffer, PAGE,
-                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ),
+                          pair.right.buffer, PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ),
              0);
     CHECK(mr->lkey == lkey && mr->rkey == rkey && mr->length == PAGE);
     CHECK_EQ(status_of(&pair, IBV_WR_RDMA_READ, local, remote + PAGE - 8, rkey), IBV_WC_SUCCESS);
@@ -156,7 +154,8 @@ static void check_closed(void)
         CHECK_EQ(status_of(&pair, IBV_WR_RDMA_WRITE, local, (uintptr_t)pair.right.buffer,
                            pair.right.mr->rkey),
                  IBV_WC_SUCCESS);
-        CHECK_EQ(count_threads(), before + 1 + !clean); /* one for each device, one that tells about them */
+        CHECK_EQ(count_threads(),
+                 before + 1 + !clean); /* one for each device, one that tells about them */
         before += !clean;
         post_receive(&pair.right, 1, 0, 64);
         if (clean)
