@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use urxe_proto::{ACK_HOLD_NS, Instant};
-use urxe_udp::RecvBuffer;
+use urxe_udp::{RecvBuffer, wait_writable};
 
+use crate::clock::now;
 use crate::events::EventQueue;
 use crate::memory::MemoryTable;
 use crate::multicast::Group;
@@ -25,6 +26,9 @@ pub(crate) const PACKETS_PER_TURN: usize = 128;
 
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
+
+/// How long a queue pair or a process that ends waits for a full send buffer: 25 MB at 1 Gbps.
+const DRAIN_MAX_NS: u64 = 200_000_000;
 
 /// See the module.
 pub(crate) struct Engine {
@@ -201,6 +205,21 @@ impl Engine {
         self.flush();
     }
 
+    /// Waits for a while until the sockets have taken what waits for them. For a queue pair or a process that ends:
+    /// requests of the unreliable services have completed before, and nobody sends their packets again.
+    pub(crate) fn drain(&mut self) {
+        let end = now().after(DRAIN_MAX_NS);
+        while let Some(port) = self.blocked_port() {
+            let left_ns = end.since(now());
+            let socket = self.ports()[port].socket.clone();
+            let Some(socket) = socket.filter(|_| left_ns > 0) else {
+                return;
+            };
+            wait_writable(&socket, left_ns);
+            self.transmit(now(), AckMode::Flush);
+        }
+    }
+
     fn flush(&mut self) {
         let ports = self
             .sockets
@@ -270,8 +289,8 @@ impl Engine {
     }
 
     /// The memory that waiting packets point to is going away.
-    pub(crate) fn discard_outgoing(&mut self) {
-        self.outgoing.discard();
+    pub(crate) fn forget_outgoing_memory(&mut self) {
+        self.outgoing.forget_memory();
     }
 
     /// The socket to wait for before more can be sent.

@@ -302,6 +302,35 @@ fn ucx_over_rc_and_ud() {
     assert_eq!(text.matches("Final:").count(), 6, "{}", shown(&output));
 }
 
+/// A sender of datagrams that is faster than its link, and ends as soon as they count as sent: none is lost at its end.
+#[test]
+fn a_sender_that_ends_takes_no_datagram_along() {
+    if common::script::namespaces().is_some_and(|options| options.len() > 1) {
+        eprintln!("skipped: without privileges, the receiver's buffer is too small for a burst");
+        return;
+    }
+    let program = common::build("burst");
+    // Slower than the sender, with room for more than a socket's buffer.
+    let text = format!(
+        r#"
+        tc qdisc add dev eth0 root tbf rate 100mbit burst 128kb limit 64mb
+        at_peer timeout --kill-after=1 30 env LD_PRELOAD="$LIBRARY" {program} >"$OUT/server" & server=$!
+        until grep -qs listens "$OUT/server"; do sleep 0.02; done
+        preloaded {program} $address $(cut -d' ' -f2 "$OUT/server")
+        wait $server || {{ cat "$OUT/server"; exit 1; }}
+        cat "$OUT/server""#,
+        program = program.display()
+    );
+    let script = Script {
+        name: "a burst",
+        needs: &["tc"],
+        two_namespaces: true,
+        text,
+    };
+    let Some(output) = script.run() else { return };
+    assert!(stdout(&output).contains("all came"), "{}", shown(&output));
+}
+
 /// Not a program of Debian's, but one that needs network interfaces of its own.
 #[test]
 fn the_gid_table_and_the_port_follow_the_interface() {
