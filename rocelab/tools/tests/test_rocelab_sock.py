@@ -115,7 +115,8 @@ def corrupting_proxy(to_port: int) -> Iterator[int]:
     open_sockets = [listener]
 
     def pump(source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]) -> None:
-        # An end that goes is how this test ends; with unread data it goes with a reset, and the other end has to see it.
+        # An end that goes is how this test ends. With unread data it goes with a reset; the other end has to see
+        # that, too.
         with suppress(OSError):
             while data := source.recv(65536):
                 target.sendall(change(data))
