@@ -204,7 +204,7 @@ impl Nic {
     /// Ends the background thread, after what is owed to peers was sent; unless communication management
     /// goes on with the device.
     pub fn close(&self) {
-        self.flush_owed();
+        self.take_leave();
         if !cm::keeps(self) {
             self.progress.stop();
         }
@@ -540,10 +540,12 @@ impl Nic {
         }
     }
 
-    /// Sends acknowledgements that are held back.
-    pub(crate) fn flush_owed(&self) {
+    /// Sends acknowledgements that are held back, and tells peers that their queue pairs are gone: the device
+    /// is closed, or the process ends.
+    pub(crate) fn take_leave(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
             engine.transmit(now(), AckMode::Flush);
+            engine.bid_all_farewell(now());
         }
     }
 
