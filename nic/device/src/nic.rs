@@ -495,9 +495,9 @@ impl Nic {
             self.moderated.expire(now);
             self.after(&engine, now);
         }
-        if idle::should_wait(received > 0) {
+        if let Some(wait_ns) = idle::should_wait(received > 0) {
             let sockets = Arc::clone(&lock(&self.sockets));
-            wait_readable(sockets.iter().map(Arc::as_ref), idle::WAIT_NS);
+            wait_readable(sockets.iter().map(Arc::as_ref), wait_ns);
         }
     }
 
