@@ -268,6 +268,14 @@ impl Nic {
             .collect()
     }
 
+    /// Whether it may be this opened device, and no other, that gave a queue pair its number.
+    #[must_use]
+    pub fn numbers(&self, number: urxe_wire::Qpn) -> bool {
+        let engine = self.engine();
+        let own = engine.sockets.as_ref().map(|ports| ports.slot);
+        own.is_some_and(|slot| crate::port::udp_port(number) == urxe_wire::ROCE_UDP_PORT + slot)
+    }
+
     // ---- objects -----------------------------------------------------------------------------
 
     /// Makes a protection domain.
