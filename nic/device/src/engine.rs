@@ -23,6 +23,12 @@ pub(crate) use urxe_proto::AckMode;
 /// Packets of one queue pair before the others get their turn.
 pub(crate) const PACKETS_PER_TURN: usize = 128;
 
+/// A program that posts so often before it polls streams: its messages may wait for each other.
+const BURST_MIN: u32 = 8;
+/// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
+/// works on some while the program posts others.
+const GATHERED_MAX: usize = 32;
+
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
 
@@ -48,6 +54,12 @@ pub(crate) struct Engine {
     ready: VecDeque<u16>,
     /// Queue pairs with requests in flight.
     senders: usize,
+    /// Posts since the program last ran a round.
+    burst: u32,
+    /// Posts between the two rounds before.
+    last_burst: u32,
+    /// Nothing waits for company before this: the program was found to post and then not to poll.
+    gathers_from: Instant,
 }
 
 impl std::fmt::Debug for Engine {
@@ -73,6 +85,9 @@ impl Engine {
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
             senders: 0,
+            burst: 0,
+            last_burst: 0,
+            gathers_from: Instant::default(),
         }
     }
 
@@ -84,6 +99,9 @@ impl Engine {
     /// processor takes for lost what waits in the socket. Acknowledgements may wait for company in a round
     /// that brought something; the next empty one sends them. Returns how many packets came.
     pub(crate) fn run(&mut self, now: Instant) -> usize {
+        if self.burst > 0 {
+            self.last_burst = std::mem::take(&mut self.burst);
+        }
         let received = self.receive(now, false);
         self.expire(now);
         let mode = if received == 0 {
@@ -186,6 +204,33 @@ impl Engine {
 
     /// Sends what may be sent, queue pair by queue pair.
     pub(crate) fn transmit(&mut self, now: Instant, mode: AckMode) {
+        self.build(now, mode);
+        self.flush();
+    }
+
+    /// The program posted. Whether it does so often before it polls, and answers are on their way to it, so that
+    /// it will poll: then what it posted need not leave at once.
+    pub(crate) fn note_post(&mut self, now: Instant) -> bool {
+        self.burst = self.burst.saturating_add(1);
+        self.senders > 0 && self.burst.max(self.last_burst) >= BURST_MIN && now >= self.gathers_from
+    }
+
+    /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. Whoever
+    /// calls this sees to it that [`Self::flush`] is called soon.
+    pub(crate) fn gather(&mut self, now: Instant) {
+        self.build(now, AckMode::Hold);
+        if self.outgoing.gathered() >= GATHERED_MAX {
+            self.flush();
+        }
+    }
+
+    /// Lets nothing wait for company before `until`.
+    pub(crate) fn stop_gathering(&mut self, until: Instant) {
+        self.gathers_from = until;
+        self.flush();
+    }
+
+    fn build(&mut self, now: Instant, mode: AckMode) {
         if self.outgoing.is_blocked() {
             self.flush();
         }
@@ -198,10 +243,10 @@ impl Engine {
             };
             self.transmit_from(index, now, mode);
         }
-        self.flush();
     }
 
-    fn flush(&mut self) {
+    /// Sends the batch under construction.
+    pub(crate) fn flush(&mut self) {
         let ports = self
             .sockets
             .as_ref()
@@ -269,8 +314,10 @@ impl Engine {
         self.arm(index);
     }
 
-    /// The memory that waiting packets point to is going away.
+    /// The memory that packets under construction point to is going away: sends them, and drops those that the
+    /// socket does not take now.
     pub(crate) fn discard_outgoing(&mut self) {
+        self.flush();
         self.outgoing.discard();
     }
 
