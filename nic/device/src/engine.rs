@@ -7,6 +7,7 @@ use std::sync::Arc;
 use urxe_proto::{ACK_HOLD_NS, Instant};
 use urxe_udp::RecvBuffer;
 
+use crate::clock;
 use crate::events::EventQueue;
 use crate::memory::MemoryTable;
 use crate::multicast::Group;
@@ -28,6 +29,10 @@ const BURST_MIN: u32 = 8;
 /// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
 /// works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
+
+/// Of rounds with nothing to do, one in so many looks at the clock, and so at the timers: a few microseconds for a program
+/// that spins, and the background thread sees to one that polls less often.
+const IDLE_ROUNDS_PER_CLOCK: u32 = 8;
 
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
@@ -58,6 +63,8 @@ pub(crate) struct Engine {
     burst: u32,
     /// Posts between the two rounds before.
     last_burst: u32,
+    /// Rounds with nothing to do.
+    idle_rounds: u32,
     /// Nothing waits for company before this: the program was found to post and then not to poll.
     gathers_from: Instant,
 }
@@ -87,6 +94,7 @@ impl Engine {
             senders: 0,
             burst: 0,
             last_burst: 0,
+            idle_rounds: 0,
             gathers_from: Instant::default(),
         }
     }
@@ -97,12 +105,21 @@ impl Engine {
 
     /// One round: packets in, timers, packets out; in this order, lest a thread that was kept from its
     /// processor takes for lost what waits in the socket. Acknowledgements may wait for company in a round
-    /// that brought something; the next empty one sends them. Returns how many packets came.
-    pub(crate) fn run(&mut self, now: Instant) -> usize {
+    /// that brought something; the next empty one sends them. Returns how many packets came, and when it is: `None` of
+    /// a round with nothing to do, in which the clock was not looked at.
+    pub(crate) fn run(&mut self) -> (usize, Option<Instant>) {
         if self.burst > 0 {
             self.last_burst = std::mem::take(&mut self.burst);
         }
-        let received = self.receive(now, false);
+        let mut clock = None;
+        let received = self.receive(&mut clock, false);
+        if received == 0 && self.ready.is_empty() && self.outgoing.is_empty() {
+            self.idle_rounds = self.idle_rounds.wrapping_add(1);
+            if !self.idle_rounds.is_multiple_of(IDLE_ROUNDS_PER_CLOCK) {
+                return (0, None);
+            }
+        }
+        let now = clock.unwrap_or_else(clock::now);
         self.expire(now);
         let mode = if received == 0 {
             AckMode::Flush
@@ -110,13 +127,13 @@ impl Engine {
             AckMode::Hold
         };
         self.transmit(now, mode);
-        received
+        (received, Some(now))
     }
 
     /// A round of the background thread, which has no reply of the program to wait for: an
     /// acknowledgement waits only after a single packet, the likely half of a ping-pong.
     pub(crate) fn run_in_background(&mut self, now: Instant) -> usize {
-        let received = self.receive(now, true);
+        let received = self.receive(&mut Some(now), true);
         self.expire(now);
         let mode = if received <= 1 {
             AckMode::Hold

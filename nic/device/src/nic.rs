@@ -482,7 +482,7 @@ impl Nic {
     /// look.
     pub(crate) fn run_idle_sockets(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
-            engine.receive_idle(now());
+            engine.receive_idle();
         }
     }
 
@@ -518,10 +518,12 @@ impl Nic {
             // to see to what arrives.
             self.progress.note_round();
             self.progress.note_released();
-            let now = now();
-            received = engine.run(now);
-            self.moderated.expire(now);
-            self.after(&engine, now);
+            let (count, now) = engine.run();
+            received = count;
+            if let Some(now) = now {
+                self.moderated.expire(now);
+                self.after(&engine, now);
+            }
         }
         if idle::should_wait(received > 0) {
             let sockets = Arc::clone(&lock(&self.sockets));

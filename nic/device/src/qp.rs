@@ -496,7 +496,7 @@ impl Drop for SendPoster<'_> {
         if self.found_full {
             // The program will try again until there is room, perhaps from many threads, which then leave
             // the lock to nobody who would take in the acknowledgements that make room.
-            self.engine.run(now());
+            self.engine.run();
         }
     }
 }

@@ -6,6 +6,7 @@ use urxe_proto::Instant;
 use urxe_udp::{RecvBuffer, RecvMeta};
 use urxe_wire::{Opcode, Packet, Qpn};
 
+use crate::clock;
 use crate::engine::Engine;
 use crate::port::Ports;
 use crate::table::Receives;
@@ -36,8 +37,9 @@ const ECN_CONGESTION_EXPERIENCED: u8 = 0b11;
 
 impl Engine {
     /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are looked
-    /// at only by a thread that waits for them (`all`), lest they keep it awake.
-    pub(crate) fn receive(&mut self, now: Instant, all: bool) -> usize {
+    /// at only by a thread that waits for them (`all`), lest they keep it awake. `clock` is when it is, once it was
+    /// looked at.
+    pub(crate) fn receive(&mut self, clock: &mut Option<Instant>, all: bool) -> usize {
         let mut count = 0;
         // The buffer leaves the engine meanwhile, so that the packets in it and the engine can be
         // borrowed together.
@@ -50,7 +52,7 @@ impl Engine {
         for port in 0..self.ports().len() {
             let is_due = |sockets: &Ports| all || sockets.is_due(port);
             if self.sockets.as_ref().is_some_and(is_due) {
-                let received = self.receive_from(port, &mut buffer, now);
+                let received = self.receive_from(port, &mut buffer, clock);
                 if let Some(sockets) = self.sockets.as_mut().filter(|_| received > 0) {
                     sockets.note_heard(port);
                 }
@@ -65,19 +67,24 @@ impl Engine {
     }
 
     /// Takes in what came to sockets that no queue pair uses.
-    pub(crate) fn receive_idle(&mut self, now: Instant) {
+    pub(crate) fn receive_idle(&mut self) {
         let Some(mut buffer) = self.buffer.take() else {
             return;
         };
         for port in 0..self.ports().len() {
             if self.ports()[port].users == 0 {
-                self.receive_from(port, &mut buffer, now);
+                self.receive_from(port, &mut buffer, &mut None);
             }
         }
         self.buffer = Some(buffer);
     }
 
-    fn receive_from(&mut self, port: usize, buffer: &mut RecvBuffer, now: Instant) -> usize {
+    fn receive_from(
+        &mut self,
+        port: usize,
+        buffer: &mut RecvBuffer,
+        clock: &mut Option<Instant>,
+    ) -> usize {
         let mut count = 0;
         for _ in 0..BATCHES_PER_TURN {
             let Some(socket) = &self.ports()[port].socket else {
@@ -92,6 +99,7 @@ impl Engine {
                     break;
                 }
             };
+            let now = *clock.get_or_insert_with(clock::now);
             self.count_batch(&meta);
             let mut origin = Origin {
                 port,

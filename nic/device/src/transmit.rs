@@ -79,6 +79,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether no packet waits, neither for company nor for the socket.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.building.count == 0 && self.waiting.count == 0
+    }
+
     /// Packets of the batch under construction.
     pub(crate) const fn gathered(&self) -> usize {
         self.building.count
