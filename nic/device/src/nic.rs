@@ -30,6 +30,9 @@ use crate::stat;
 use crate::table::QpTable;
 use crate::tap::{Taps, Wiring};
 
+/// How long nothing waits for company after a program was found to post and then not to poll.
+const DISTRUST_NS: u64 = 1_000_000_000;
+
 /// How much a device holds. What bounds it is memory; the figures are what programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -487,8 +490,32 @@ impl Nic {
     /// look.
     pub(crate) fn run_idle_sockets(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
-            engine.receive_idle(now());
+            engine.receive_idle();
         }
+    }
+
+    /// Sends what waits for company, if anything does: the program polled and does not run a round.
+    #[inline]
+    pub(crate) fn release(&self) {
+        if self.progress.is_holding() {
+            self.release_now();
+        }
+    }
+
+    #[cold]
+    fn release_now(&self) {
+        // Whoever has the lock is about to send, or has the program's next poll to follow.
+        if let Ok(mut engine) = self.engine.try_lock() {
+            self.progress.note_released();
+            engine.flush();
+        }
+    }
+
+    /// The program posted, and then did not poll: sends what waits, and lets nothing wait for a while.
+    pub(crate) fn stop_gathering(&self) {
+        let mut engine = self.engine();
+        self.progress.note_released();
+        engine.stop_gathering(now().after(DISTRUST_NS));
     }
 
     /// One round on the program's own thread, unless another thread is at it.
@@ -498,10 +525,13 @@ impl Nic {
             // Only now: where threads that post hold the lock whenever one polls, the background thread has
             // to see to what arrives.
             self.progress.note_round();
-            let now = now();
-            received = engine.run(now);
-            self.moderated.expire(now);
-            self.after(&engine, now);
+            self.progress.note_released();
+            let (count, now) = engine.run();
+            received = count;
+            if let Some(now) = now {
+                self.moderated.expire(now);
+                self.after(&engine, now);
+            }
         }
         if let Some(wait_ns) = idle::should_wait(received > 0) {
             let sockets = Arc::clone(&lock(&self.sockets));
@@ -513,6 +543,7 @@ impl Nic {
     /// it is wanted again.
     pub(crate) fn run_waiting(&self) -> (usize, Option<Instant>) {
         let mut engine = self.engine();
+        self.progress.note_released();
         let now = now();
         let received = engine.run_in_background(now);
         self.moderated.expire(now);

@@ -9,7 +9,7 @@ use crate::sender::Sender;
 use crate::state::QpState;
 use crate::time::{Instant, earliest};
 use crate::unreliable::{Arrival, GRH_BYTES, receive};
-use crate::verbs::{Completion, QpType, Transmit};
+use crate::verbs::{Completion, QpType, QueueSide, Transmit};
 
 impl QueuePair {
     // ---- inputs ------------------------------------------------------------------------------
@@ -293,6 +293,12 @@ impl QueuePair {
     /// The next completion.
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.out.completions.pop_front()
+    }
+
+    /// The next completion, if it is one of this side.
+    pub fn poll_completion_of(&mut self, side: QueueSide) -> Option<Completion> {
+        let is_of_side = |completion: &mut Completion| completion.side() == side;
+        self.out.completions.pop_front_if(is_of_side)
     }
 
     /// The next event.
