@@ -4,15 +4,15 @@ MPI_PROGRAMS ?= ../.build/programs
 openmpi_MPICC ?= $(MPI_PROGRAMS)/openmpi/bin/mpicc
 mpich_MPICC ?= $(MPI_PROGRAMS)/mpich/bin/mpicc
 
-MPI_SOURCES := common/clock.c common/failure.c common/pattern.c common/stats.c $(wildcard mpi/*.c pt2pt/*.c)
+MPI_SOURCES := common/clock.c common/failure.c common/pattern.c common/stats.c $(wildcard mpi/*.c pt2pt/*.c collective/*.c imb/*.c mesh/*.c startup/*.c)
 
 define mpi_rules
 $(BUILD)/$(1)/rocelab-mpi: $(MPI_SOURCES:%.c=$(BUILD)/$(1)/%.o)
-	$$($(1)_MPICC) $$(LDFLAGS) -o $$@ $$^
+	$$($(1)_MPICC) $$(LDFLAGS) -pthread -o $$@ $$^
 
 $(BUILD)/$(1)/%.o: %.c $(wildcard $($(1)_MPICC))
 	@mkdir -p $$(@D)
-	$$($(1)_MPICC) $$(CPPFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
+	$$($(1)_MPICC) $$(CPPFLAGS) $$(CFLAGS) -pthread -MMD -MP -c -o $$@ $$<
 endef
 
 $(foreach each,openmpi mpich,$(eval $(call mpi_rules,$(each))))

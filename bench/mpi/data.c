@@ -77,15 +77,15 @@ void pass_block(struct pass *pass, uint8_t *data, size_t size_bytes, int rank, i
 }
 
 void pass_sums(struct pass *pass, uint8_t *data, size_t size_bytes, const struct datatype *datatype,
-               int begin, int end, int block)
+               struct sums sums)
 {
     for (size_t i = 0; i < size_bytes / datatype->bytes; i++) {
         uint8_t *at = data + i * datatype->bytes;
         uint8_t expected[sizeof(float)];
         int sum = 0;
 
-        for (int rank = begin; rank < end; rank++)
-            sum += number(i, (struct origin){rank, block, pass->epoch});
+        for (int rank = sums.begin; rank < sums.end; rank++)
+            sum += number(sums.first + i, (struct origin){rank, sums.block, pass->epoch});
         store(expected, datatype, sum);
         if (pass->kind == PASS_CHECK) {
             pass->wrong_bytes += memcmp(at, expected, datatype->bytes) == 0 ? 0 : datatype->bytes;

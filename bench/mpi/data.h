@@ -49,7 +49,14 @@ struct pass {
 /* This block must hold block `block` of `rank`. */
 void pass_block(struct pass *pass, uint8_t *data, size_t size_bytes, int rank, int block);
 
-/* These elements must hold the sums of those of block `block` over the ranks `begin` to `end` - 1.
- */
+/* Sums of elements `first` and following of block `block`, over ranks `begin` to `end` - 1. */
+struct sums {
+    int begin;
+    int end;
+    int block;
+    size_t first;
+};
+
+/* These elements must hold those sums of what data_fill_numbers wrote. */
 void pass_sums(struct pass *pass, uint8_t *data, size_t size_bytes, const struct datatype *datatype,
-               int begin, int end, int block);
+               struct sums sums);

@@ -1,28 +1,28 @@
 #include "mpi/methods.h"
 
 #include "mpi/timing.h"
+#include "mpi/units.h"
 
-#define US_PER_NS 1e-3
-/* bytes per nanosecond times this are 10^6 bytes per second */
-#define MB_PER_S_PER_BYTE_PER_NS 1e3
-#define NS_PER_S 1e9
-#define LARGE_BYTES 8192
+#include <string.h>
 
-/* Adds up the times of all first ranks, iteration by iteration, on rank 0, and makes means of them.
- */
-static void mean_over_pairs(struct run *run)
+#define LARGE_BYTES 8192 /* from here on OMB does fewer iterations */
+
+/* Makes rank 0's times the means, iteration by iteration, of the times of `contributors` ranks; the
+ * others' are 0. */
+static void mean_over_ranks(struct run *run, int contributors)
 {
-    uint64_t zero = 0;
-
-    if (run->pairs == 1)
-        return;
-    if (!run->sends)
-        for (uint64_t i = 0; i < run->iterations; i++)
-            run->times_ns[i] = zero;
     MPI_Reduce(run->rank == 0 ? MPI_IN_PLACE : run->times_ns, run->times_ns, (int)run->iterations,
                MPI_UINT64_T, MPI_SUM, 0, run->comm);
     for (uint64_t i = 0; run->rank == 0 && i < run->iterations; i++)
-        run->times_ns[i] /= (uint64_t)run->pairs;
+        run->times_ns[i] /= (uint64_t)contributors;
+}
+
+static void mean_over_pairs(struct run *run)
+{
+    if (!run->sends)
+        memset(run->times_ns, 0, run->iterations * sizeof *run->times_ns);
+    if (run->pairs > 1)
+        mean_over_ranks(run, run->pairs);
 }
 
 static void measure_ping_pong(struct run *run, struct sample *sample)
@@ -62,10 +62,35 @@ static void measure_both_ways(struct run *run, struct sample *sample)
     measure_stream(run, sample, 2);
 }
 
+static void measure_collective(struct run *run, struct sample *sample)
+{
+    double mean_ns, slowest_ns, sum_ns, fastest_ns;
+
+    timing_apart(run);
+    mean_ns = timing_total_ns(run) / (double)run->iterations;
+    MPI_Reduce(&mean_ns, &sum_ns, 1, MPI_DOUBLE, MPI_SUM, 0, run->comm);
+    MPI_Reduce(&mean_ns, &fastest_ns, 1, MPI_DOUBLE, MPI_MIN, 0, run->comm);
+    MPI_Reduce(&mean_ns, &slowest_ns, 1, MPI_DOUBLE, MPI_MAX, 0, run->comm);
+    mean_over_ranks(run, run->ranks);
+    if (run->rank != 0)
+        return;
+    sample->values[METRIC_LATENCY] = sum_ns / run->ranks * US_PER_NS;
+    sample->values[METRIC_LATENCY_MIN] = fastest_ns * US_PER_NS;
+    sample->values[METRIC_LATENCY_MAX] = slowest_ns * US_PER_NS;
+    sample->spread = (struct spread){METRIC_LATENCY, run->times_ns, run->iterations, US_PER_NS,
+                                     .is_rate = false};
+}
+
 static const struct column latency_columns[] = {{METRIC_LATENCY, false}, {METRIC_END, false}};
 static const struct column stream_columns[] = {{METRIC_BANDWIDTH, false}, {METRIC_END, false}};
 static const struct column pairs_columns[] = {
     {METRIC_BANDWIDTH, false}, {METRIC_MESSAGE_RATE, false}, {METRIC_END, false}};
+
+static const struct column collective_columns[] = {{METRIC_LATENCY, false},
+                                                   {METRIC_LATENCY_MIN, true},
+                                                   {METRIC_LATENCY_MAX, true},
+                                                   {METRIC_ITERATIONS, true},
+                                                   {METRIC_END, false}};
 
 /* As often as OMB does it. */
 #define STREAM_SCHEDULE {LARGE_BYTES, 100, 20, 10, 2}
@@ -75,3 +100,5 @@ const struct method method_ping_pong = {
 const struct method method_stream = {measure_one_way, stream_columns, STREAM_SCHEDULE};
 const struct method method_stream_both_ways = {measure_both_ways, stream_columns, STREAM_SCHEDULE};
 const struct method method_stream_pairs = {measure_one_way, pairs_columns, STREAM_SCHEDULE};
+const struct method method_collective = {
+    measure_collective, collective_columns, {LARGE_BYTES, 1000, 100, 100, 10}};

@@ -11,3 +11,15 @@ extern const struct method method_ping_pong;
 extern const struct method method_stream;
 extern const struct method method_stream_both_ways;
 extern const struct method method_stream_pairs;
+
+/* A step is a call of all ranks, with a barrier before it: mean, fastest and slowest rank. */
+extern const struct method method_collective;
+
+/*
+ * The call alone (started and waited for), then with as much computation between start and wait as
+ * the call alone took. What of the call that did not lengthen is the overlap. Needs `start`.
+ */
+extern const struct method method_overlap;
+
+/* The same, where rank 0 alone computes; the numbers are its own. */
+extern const struct method method_overlap_one;

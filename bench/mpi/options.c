@@ -12,6 +12,10 @@
 #define MESSAGE_MAX_BYTES ((size_t)1 << 30)
 #define ITERATIONS_MAX 1000000000ull
 #define WINDOW_MAX 65536
+#define COUNT_MAX 1000000
+#define DEFAULT_THREADS_SEND 1
+#define DEFAULT_THREADS_RECEIVE 2
+#define MEMORY_MAX_BYTES INT32_MAX /* displacements in MPI are int */
 
 const char *const options_window_types[] = {"allocate", "create", "dynamic", NULL};
 const char *const options_syncs[] = {"lock", "flush", "flush_local", "lock_all",
@@ -110,6 +114,29 @@ static int read_datatypes(struct options *options, const char *text, struct fail
     return 0;
 }
 
+/* OMB's -t: a number of calls, or of threads: at the receiver, or S:R at the sender and the
+ * receiver. */
+static int read_calls_or_threads(struct options *options, const char *text, struct failure *failure)
+{
+    uint64_t first = 0, second = 0;
+    const char *at = read_number(text, &first);
+    bool both = at != NULL && *at == ':';
+
+    if (both)
+        at = read_number(at + 1, &second);
+    if (at == NULL || *at != '\0' || first > COUNT_MAX || second > COUNT_MAX ||
+        (both && (first < 1 || second < 1)))
+        return failure_set(failure,
+                           "-t '%s': a number of test calls, or of threads as R or S:R, at most %d",
+                           text, COUNT_MAX);
+    options->test_calls = (int)first;
+    options->threads_send = both ? (int)first : DEFAULT_THREADS_SEND;
+    options->threads_receive = both        ? (int)second
+                               : first > 0 ? (int)first
+                                           : DEFAULT_THREADS_RECEIVE;
+    return 0;
+}
+
 /* The index of `text` in `names`, or -1. */
 static int read_choice(const char *text, const char *const *names, const char *option,
                        struct failure *failure)
@@ -147,6 +174,8 @@ static const struct {
     {'W', "window-size", "N", "messages in flight in bandwidth forms (64)"},
     {'b', "buffer-num", "KIND", "buffers of a window: single or multiple (single)"},
     {'p', "pairs", "N", "pairs of ranks that take part (half of the ranks)"},
+    {'t', "num-test-calls", "N", "overlap forms: calls of MPI_Test during the computation (0)"},
+    {'t', "num-threads", "[S:]R", "latency_mt: threads at the sender and the receiver (1:2)"},
     {'R', "print-rate", "0|1", "messages per second of mbw_mr (1)"},
     {'w', "win-option", "KIND", "how windows are made: allocate, create, dynamic (allocate)"},
     {'s', "sync-option", "KIND", "lock, flush, flush_local, lock_all, pscw, fence (flush)"},
@@ -260,7 +289,7 @@ static int set(struct options *options, int letter, const char *text, struct fai
         options->has_warmup = true;
         return read_between(text, 0, ITERATIONS_MAX, &options->warmup, "-x", failure);
     case 'M':
-        if (read_between(text, 1, SIZE_MAX, &number, "-M", failure) < 0)
+        if (read_between(text, 1, MEMORY_MAX_BYTES, &number, "-M", failure) < 0)
             return -1;
         options->memory_limit_bytes = (size_t)number;
         return 0;
@@ -268,6 +297,8 @@ static int set(struct options *options, int letter, const char *text, struct fai
         return read_int(text, WINDOW_MAX, &options->window, "-W", failure);
     case 'p':
         return read_int(text, WINDOW_MAX, &options->pairs, "-p", failure);
+    case 't':
+        return read_calls_or_threads(options, text, failure);
     case 'b':
     case 'R':
     case 'w':
@@ -307,6 +338,8 @@ int options_parse(struct options *options, int argc, char **argv, struct failure
     *options = (struct options){
         .memory_limit_bytes = DEFAULT_MEMORY_LIMIT_BYTES,
         .window = DEFAULT_WINDOW,
+        .threads_send = DEFAULT_THREADS_SEND,
+        .threads_receive = DEFAULT_THREADS_RECEIVE,
         .validate = true,
         .message_rate = true,
     };

@@ -42,6 +42,9 @@ struct options {
     unsigned datatypes; /* bit i: datatype i; 0: the benchmark's own */
     int window;
     int pairs;
+    int test_calls;   /* -t N, overlap forms: MPI_Test during the computation */
+    int threads_send; /* -t S:R, latency_mt */
+    int threads_receive;
     bool many_buffers; /* -b multiple */
     bool message_rate; /* -R: print messages per second, too */
     enum window_type window_type;

@@ -1,12 +1,16 @@
 #include "mpi/registry.h"
 
+#include "collective/collective.h"
+#include "imb/imb.h"
+#include "mesh/mesh.h"
 #include "pt2pt/pt2pt.h"
+#include "startup/startup.h"
 
 #include <string.h>
 
 const struct group registry[] = {
-    {"pt2pt", pt2pt_benchmarks},
-    {NULL, NULL},
+    {"pt2pt", pt2pt_benchmarks}, {"collective", collective_benchmarks}, {"imb", imb_benchmarks},
+    {"mesh", mesh_benchmarks},   {"startup", startup_benchmarks},       {NULL, NULL},
 };
 
 const struct benchmark *registry_find(const char *name, const struct group **group)

@@ -1,6 +1,7 @@
 #include "mpi/report.h"
 
 #include "common/stats.h"
+#include "mpi/report_imb.h"
 #include "mpi/report_json.h"
 
 #include <ctype.h>
@@ -40,8 +41,7 @@ static void heading_names(const struct run *run)
     size_t percentile_count;
     const double *percentiles = percentiles_of(run->options, &percentile_count);
 
-    if (has_sizes(run))
-        printf("%-*s", SIZE_FIELD, "# Size");
+    printf("%-*s", has_sizes(run) ? SIZE_FIELD : 2, has_sizes(run) ? "# Size" : "#");
     for (size_t i = 0; columns[i].metric != METRIC_END; i++)
         if (shown(run, &columns[i]))
             printf("%*s", i == 0 && !has_sizes(run) ? 0 : VALUE_FIELD,
@@ -81,6 +81,10 @@ void report_heading(const struct run *run)
 
     if (run->options->json)
         return;
+    if (benchmark->method->imb) {
+        report_imb_heading(run);
+        return;
+    }
     printf("\n# rocelab MPI %s Test v" REPORT_VERSION "\n", benchmark->title);
     print_parameters(run);
     if (has_sizes(run)) {
@@ -135,6 +139,8 @@ void report_sample(const struct run *run, struct sample *sample)
     stats_sort(sample->spread.times_ns, sample->spread.count);
     if (run->options->json)
         report_json(stdout, run, sample, percentiles, percentile_count);
+    else if (run->benchmark->method->imb)
+        report_imb_line(run, sample);
     else
         print_line(run, sample, percentiles, percentile_count);
     fflush(stdout);

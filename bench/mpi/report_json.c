@@ -38,6 +38,13 @@ static void write_parameters(FILE *out, const struct run *run)
         case 'w':
             fprintf(out, "\"window\": %d", run->window);
             break;
+        case 'c':
+            fprintf(out, "\"test_calls\": %d", run->options->test_calls);
+            break;
+        case 't':
+            fprintf(out, "\"threads\": \"%d:%d\"", run->options->threads_send,
+                    run->options->threads_receive);
+            break;
         case 'p':
             fprintf(out, "\"pairs\": %d", run->pairs);
             break;

@@ -39,6 +39,16 @@ static void *allocate(size_t size_bytes, MPI_Comm comm)
     return memory;
 }
 
+/* At most as many iterations as move the schedule's volume. */
+static uint64_t within_volume(const struct run *run, uint64_t iterations)
+{
+    size_t volume_bytes = run->benchmark->method->schedule.volume_bytes;
+    uint64_t fit =
+        run->size_bytes == 0 || volume_bytes == 0 ? iterations : volume_bytes / run->size_bytes;
+
+    return fit < 1 ? 1 : fit < iterations ? fit : iterations;
+}
+
 /* Sets the numbers of iterations for this size. */
 static void plan(struct run *run)
 {
@@ -47,8 +57,8 @@ static void plan(struct run *run)
     bool large = run->size_bytes > schedule->large_bytes;
 
     run->iterations = options->iterations > 0 ? options->iterations
-                      : large                 ? schedule->iterations_large
-                                              : schedule->iterations;
+                      : large                 ? within_volume(run, schedule->iterations_large)
+                                              : within_volume(run, schedule->iterations);
     run->warmup = options->has_warmup ? options->warmup
                   : large             ? schedule->warmup_large
                                       : schedule->warmup;
@@ -113,6 +123,11 @@ static void run_sizes(struct run *run)
     size_t min_bytes = options->has_size_min ? options->size_min_bytes : benchmark->size_min_bytes;
     size_t max_bytes = options->has_size_max ? options->size_max_bytes : benchmark->size_max_bytes;
 
+    if (benchmark->size_max_bytes == 0) {
+        run->size_bytes = 0;
+        run_size(run);
+        return;
+    }
     for (size_t size = min_bytes; size <= max_bytes; size = size == 0 ? 1 : size * 2) {
         if (size > 0 && size < run->datatype->bytes)
             continue;

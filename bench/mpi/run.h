@@ -39,6 +39,7 @@ struct schedule {
     size_t large_bytes;
     uint64_t iterations, iterations_large;
     uint64_t warmup, warmup_large;
+    size_t volume_bytes; /* not 0: as many iterations as move this much, at least one */
 };
 
 /* How steps become numbers, and which are printed. */
@@ -46,6 +47,7 @@ struct method {
     void (*measure)(struct run *run, struct sample *sample);
     const struct column *columns; /* ends with METRIC_END */
     struct schedule schedule;
+    bool imb; /* the table is printed as IMB prints it */
 };
 
 /*
@@ -62,6 +64,9 @@ struct benchmark {
     size_t size_min_bytes; /* both 0: the benchmark has no sizes */
     size_t size_max_bytes;
     void (*step)(struct run *run);
+    /* The call as a request, for methods that compute meanwhile and for persistent forms; else
+     * NULL. */
+    void (*start)(struct run *run, MPI_Request *request);
     void (*open)(struct run *run);
     void (*close)(struct run *run);
     const char *parameters; /* letters of options that matter: w window, p pairs, y synchronisation,

@@ -1,6 +1,6 @@
 #include "mpi/timing.h"
 
-#define NS_PER_S 1e9
+#include "mpi/units.h"
 
 /* MPI's clock, not the system's: under a simulator it is the simulated one. */
 static uint64_t elapsed_ns(double start_s, double end_s)
@@ -82,6 +82,20 @@ void timing_apart(struct run *run)
     }
     if (!each)
         timing_check(run);
+}
+
+void timing_limit(struct run *run, double limit_s)
+{
+    MPI_Barrier(run->comm);
+    double start_s = MPI_Wtime();
+
+    run->benchmark->step(run);
+    double step_s = MPI_Wtime() - start_s;
+
+    MPI_Allreduce(MPI_IN_PLACE, &step_s, 1, MPI_DOUBLE, MPI_MAX, run->comm);
+    if (step_s * (double)run->iterations <= limit_s)
+        return;
+    run->iterations = limit_s > step_s ? (uint64_t)(limit_s / step_s) : 1;
 }
 
 double timing_total_ns(const struct run *run)
