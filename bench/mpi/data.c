@@ -64,10 +64,17 @@ static void spoil(uint8_t *data, size_t size_bytes)
         data[i] = (uint8_t)~data[i];
 }
 
+static void damage(const struct pass *pass, uint8_t *data, size_t size_bytes)
+{
+    if (pass->kind == PASS_CHECK && pass->corrupt && size_bytes > 0)
+        data[0] ^= 1;
+}
+
 void pass_block(struct pass *pass, uint8_t *data, size_t size_bytes, int rank, int block)
 {
     uint32_t origin = pattern_origin((struct origin){rank, block, pass->epoch});
 
+    damage(pass, data, size_bytes);
     if (pass->kind == PASS_CHECK) {
         pass->wrong_bytes += pattern_wrong_bytes(data, size_bytes, origin);
         return;
@@ -79,6 +86,7 @@ void pass_block(struct pass *pass, uint8_t *data, size_t size_bytes, int rank, i
 void pass_sums(struct pass *pass, uint8_t *data, size_t size_bytes, const struct datatype *datatype,
                struct sums sums)
 {
+    damage(pass, data, size_bytes);
     for (size_t i = 0; i < size_bytes / datatype->bytes; i++) {
         uint8_t *at = data + i * datatype->bytes;
         uint8_t expected[sizeof(float)];

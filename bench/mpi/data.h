@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mpi.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,7 @@ void data_fill_numbers(uint8_t *block, size_t size_bytes, const struct datatype 
 struct pass {
     enum { PASS_SPOIL, PASS_CHECK } kind;
     uint32_t epoch;
+    bool corrupt; /* before a check, damage what is there: the check must find it */
     size_t wrong_bytes;
 };
 
