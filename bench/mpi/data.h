@@ -56,9 +56,13 @@ struct sums {
     int begin;
     int end;
     int block;
+    int times; /* each element counts that often */
     size_t first;
 };
 
 /* These elements must hold those sums of what data_fill_numbers wrote. */
 void pass_sums(struct pass *pass, uint8_t *data, size_t size_bytes, const struct datatype *datatype,
                struct sums sums);
+
+/* There must be this number. */
+void pass_number(struct pass *pass, uint8_t *data, int64_t expected);

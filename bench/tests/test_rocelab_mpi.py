@@ -31,8 +31,7 @@ def listed(mpi: Mpi, ranks: int) -> set[str]:
     return {row[0] for row in rows if fits[row[2].strip()]}
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize(("ranks", "sizes"), [(2, SIZES[0]), (2, SIZES[1]), (3, SIZES[1])])
 def test_every_benchmark_gives_numbers_from_right_data(mpi: Mpi, ranks: int, sizes: tuple[str, str]) -> None:
     samples = mpi.samples(ranks, "all", *QUICK, *sizes)
 
@@ -98,6 +97,8 @@ def headings(text: str) -> list[str]:
         (["allreduce", "-f"], ["Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations"]),
         (["barrier"], ["Avg Latency(us)"]),
         (["iallreduce", "-t", "3"], ["Size", "Overall(us)", "Compute(us)", "Pure Comm.(us)", "Overlap(%)"]),
+        (["put_latency"], ["Size", "Avg Latency(us)"]),
+        (["put_bw", "-s", "fence"], ["Size", "Bandwidth (MB/s)"]),
         (["mesh"], ["Size", "Rank (MB/s)", "Node (MB/s)", "Total (MB/s)"]),
     ],
 )
@@ -216,3 +217,32 @@ def test_overlap_stays_within_the_whole(mpi: Mpi) -> None:
     for sample in mpi.samples(2, "ialltoall", "overlap_send", "overlap_recv", *QUICK, "-m", "65536:65536"):
         metrics = sample["metrics"]
         assert 0 <= metrics["overlap_percent"] <= 100
+
+
+@pytest.mark.parametrize(
+    ("window", "sync"),
+    [
+        *(("allocate", sync) for sync in ("lock", "flush", "flush_local", "lock_all", "pscw", "fence")),
+        *((window, sync) for window in ("create", "dynamic") for sync in ("flush", "fence")),
+    ],
+)
+def test_one_sided_data_is_right_with_every_window_and_synchronisation(mpi: Mpi, window: str, sync: str) -> None:
+    skipped = [] if sync in {"pscw", "fence"} else ["put_bibw"]
+    names = ["put_latency", "get_latency", "acc_latency", "get_acc_latency", "fop_latency", "cas_latency"]
+    names += ["put_bw", "get_bw", "put_bibw"]
+    samples = mpi.samples(
+        2, *(name for name in names if name not in skipped), *QUICK, "-m", "8:8", "-w", window, "-s", sync
+    )
+
+    assert len(samples) == len(names) - len(skipped)
+    for sample in samples:
+        assert sample["validation"] == "pass", sample
+        assert sample["parameters"]["window_type"] == window
+        assert sample["parameters"]["sync"] == sync
+
+
+def test_both_ways_needs_a_synchronisation_in_which_both_act(any_mpi: Mpi) -> None:
+    done = any_mpi.run(2, "put_bibw", *QUICK, "-s", "lock")
+
+    assert done.returncode == 2
+    assert "put_bibw needs -s pscw or -s fence" in done.stderr
