@@ -98,7 +98,7 @@ impl Engine {
         let (number, attributes) = (slot.qp.number(), slot.qp.query());
         let farewell = Farewell {
             port: path.port,
-            to: path.destination.clone(),
+            to: path.destination,
             peer: attributes.dest_qp,
             said_at: now,
         };
@@ -133,7 +133,7 @@ impl Engine {
             return;
         };
         farewell.said_at = now;
-        let (port, to) = (farewell.port, farewell.to.clone());
+        let (port, to) = (farewell.port, farewell.to);
         let mad = mad(farewell.peer, bth.dest_qp, bth.psn);
         self.send_vendor_mad(port, &mad, &to);
     }
