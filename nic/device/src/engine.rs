@@ -9,6 +9,7 @@ use urxe_udp::RecvBuffer;
 
 use crate::clock;
 use crate::events::EventQueue;
+use crate::farewell::Ended;
 use crate::memory::MemoryTable;
 use crate::multicast::Group;
 use crate::nic::DeviceStats;
@@ -48,6 +49,8 @@ pub(crate) struct Engine {
     pub(crate) stats: DeviceStats,
     /// Counters of queue pairs that were destroyed.
     pub(crate) departed: stat::Departed,
+    /// Where they had their peers.
+    pub(crate) ended: Ended,
     pub(crate) buffer: Option<Box<RecvBuffer>>,
     /// Bound when the first queue pair is made: a program that only looks takes no slot.
     pub(crate) sockets: Option<Ports>,
@@ -85,6 +88,7 @@ impl Engine {
             events,
             stats: DeviceStats::default(),
             departed: stat::Departed::default(),
+            ended: Ended::default(),
             buffer: Some(Box::new(RecvBuffer::new())),
             sockets: None,
             groups: Vec::new(),

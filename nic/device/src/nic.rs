@@ -207,7 +207,7 @@ impl Nic {
     /// Ends the background thread, after what is owed to peers was sent; unless communication management
     /// goes on with the device.
     pub fn close(&self) {
-        self.flush_owed();
+        self.take_leave();
         if !cm::keeps(self) {
             self.progress.stop();
         }
@@ -269,6 +269,14 @@ impl Nic {
             .filter_map(|index| engine.qps.get(index))
             .map(|slot| (slot.qp.number(), *slot.qp.stats()))
             .collect()
+    }
+
+    /// Whether it may be this opened device, and no other, that gave a queue pair its number.
+    #[must_use]
+    pub fn numbers(&self, number: urxe_wire::Qpn) -> bool {
+        let engine = self.engine();
+        let own = engine.sockets.as_ref().map(|ports| ports.slot);
+        own.is_some_and(|slot| crate::port::udp_port(number) == urxe_wire::ROCE_UDP_PORT + slot)
     }
 
     // ---- objects -----------------------------------------------------------------------------
@@ -525,9 +533,9 @@ impl Nic {
                 self.after(&engine, now);
             }
         }
-        if idle::should_wait(received > 0) {
+        if let Some(wait_ns) = idle::should_wait(received > 0) {
             let sockets = Arc::clone(&lock(&self.sockets));
-            wait_readable(sockets.iter().map(Arc::as_ref), idle::WAIT_NS);
+            wait_readable(sockets.iter().map(Arc::as_ref), wait_ns);
         }
     }
 
@@ -571,10 +579,12 @@ impl Nic {
         }
     }
 
-    /// Sends acknowledgements that are held back.
-    pub(crate) fn flush_owed(&self) {
+    /// Sends acknowledgements that are held back, and tells peers that their queue pairs are gone: the device
+    /// is closed, or the process ends.
+    pub(crate) fn take_leave(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
             engine.transmit(now(), AckMode::Flush);
+            engine.bid_all_farewell(now());
         }
     }
 

@@ -266,6 +266,7 @@ impl Qp {
             // a connection has seen the peer's last message, and the peer must learn that it has.
             engine.mark_ready(self.index);
             engine.transmit(now(), AckMode::Flush);
+            engine.bid_farewell(self.index, now());
         }
         let slot = self.slot(&mut engine)?;
         let before = slot.qp.state();
@@ -401,6 +402,7 @@ impl Qp {
         log::debug!("QP {} destroyed", self.number.get());
         engine.mark_ready(self.index);
         engine.transmit(now(), AckMode::Flush);
+        engine.bid_farewell(self.index, now());
         engine.discard_outgoing();
         let _ = self.set_path(&mut engine, None);
         engine.remove(self.index);

@@ -157,13 +157,11 @@ impl Engine {
             return None;
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
-            if self.answer_ping(origin, &packet, datagram) {
-                return None;
-            }
-            if packet.header.bth.dest_qp == Qpn::GSI {
-                crate::cm::receive(self.link, origin, datagram, &packet);
-            } else {
+            if packet.header.bth.dest_qp != Qpn::GSI {
                 self.stats.rx_unknown_qp += 1;
+                self.answer_for_ended(now, origin, &packet);
+            } else if !self.handle_vendor_mad(now, origin, &packet, datagram) {
+                crate::cm::receive(self.link, origin, datagram, &packet);
             }
             return None;
         };

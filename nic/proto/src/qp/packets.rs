@@ -1,6 +1,6 @@
 //! What a queue pair takes in and hands out: packets, timeouts, completions, events.
 
-use urxe_wire::{Bth, Opcode, Operation, Packet};
+use urxe_wire::{Bth, Opcode, Operation, Packet, Psn, Qpn};
 
 use super::{AckMode, Failure, QpEvent, QueuePair};
 use crate::memory::Memory;
@@ -174,6 +174,15 @@ impl QueuePair {
             self.sender
                 .handle_timeout(now, &self.connection, &mut self.out, &mut self.stats);
             self.settle();
+        }
+    }
+
+    /// The queue pair `peer` said that it does not exist any more, and expected `psn` next. If it is the
+    /// peer, and does not answer a probe either, what is in flight ends as after the last retry. The caller
+    /// checked that the peer's host said so.
+    pub fn handle_peer_gone(&mut self, now: Instant, peer: Qpn, psn: Psn) {
+        if peer == self.attributes.dest_qp && self.may_handle(true) {
+            self.sender.handle_peer_gone(now, psn);
         }
     }
 
