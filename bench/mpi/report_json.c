@@ -41,6 +41,10 @@ static void write_parameters(FILE *out, const struct run *run)
         case 'c':
             fprintf(out, "\"test_calls\": %d", run->options->test_calls);
             break;
+        case 'n':
+            fprintf(out, "\"neighbours\": %d",
+                    2 * run->options->grid_dimensions * run->options->grid_radius);
+            break;
         case 'o':
             fprintf(out, "\"window_type\": \"%s\"",
                     options_window_types[run->options->window_type]);

@@ -192,6 +192,7 @@ def test_ranks_that_do_not_suit_are_an_error_unless_a_group_was_asked_for(any_mp
         (["latency", "-m", "8:4"], "MIN:MAX"),
         (["latency", "-T", "mpi_double"], "mpi_float"),
         (["latency", "-z100"], "below 100"),
+        (["neighbor_alltoall", "-N", "ring"], "cart:D:R"),
         (["put_latency", "-w", "static"], "allocate, create, dynamic"),
         (["latency", "-c", "--no-validation"], "exclude each other"),
     ],
@@ -246,3 +247,12 @@ def test_both_ways_needs_a_synchronisation_in_which_both_act(any_mpi: Mpi) -> No
 
     assert done.returncode == 2
     assert "put_bibw needs -s pscw or -s fence" in done.stderr
+
+
+@pytest.mark.parametrize(("ranks", "grid", "neighbours"), [(2, "cart:1:1", 2), (4, "cart:2:1", 4), (3, "cart:1:2", 4)])
+def test_neighbours_of_a_grid_get_their_own_blocks(mpi: Mpi, ranks: int, grid: str, neighbours: int) -> None:
+    forms = ("neighbor_alltoall", "neighbor_alltoallw", "ineighbor_allgatherv", "neighbor_alltoallv_persistent")
+    samples = mpi.samples(ranks, *forms, "-i", "2", "-x", "1", "-m", "64:64", "-N", grid)
+
+    assert [sample["validation"] for sample in samples] == ["pass"] * len(forms)
+    assert {sample["parameters"]["neighbours"] for sample in samples} == {neighbours}
