@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rocelab.claims import SourceFigure
 from rocelab.report import catalogue, figures
 from rocelab.report.catalogue import Test
 from rocelab.report.figures import Curves, Overview
@@ -104,12 +105,58 @@ def balance(points: Sequence[SpeedRatio]) -> str:
 def sections(model: RunModel) -> list[Section]:
     """A section for each test, then one on CPU use."""
     made = [
-        _section(model, test.test, test.title, test.text, [_test_figures(model, link, test) for link in model.links])
+        _section(model, test.id, test.title, test.text, [_test_figures(model, link, test) for link in model.links])
         for test in model.tests
     ]
     cpu = [_cpu_figures(model, link) for link in model.links]
     made.append(_section(model, "cpu", "CPU use", _cpu_words(model), cpu))
     return [section for section in made if section.links]
+
+
+def source_sections(model: RunModel) -> list[Section]:
+    """The figures of the studies whose claims are judged, drawn again from this run: same axes, same names."""
+    made = []
+    for source in dict.fromkeys(figure.source.id for figure in model.source_figures):
+        by_link = [
+            (link_title(link), tuple(each for each in _source_figures(model, link, source) if each is not None))
+            for link in model.links
+        ]
+        shown = tuple((title, figures_there) for title, figures_there in by_link if figures_there)
+        if shown:
+            title = next(figure.source.title for figure in model.source_figures if figure.source.id == source)
+            words = f"The axes and the names are those of “{title}”, the values are of this run."
+            made.append(Section(f"source-{source}", f"The figures of {source}, drawn again", words, shown, ()))
+    return made
+
+
+def _source_figures(model: RunModel, link: LinkInfo, source: str) -> Iterator[Figure | None]:
+    for figure in model.source_figures:
+        if figure.source.id == source:
+            for scale in model.scales(figure):
+                yield _source_figure(model, link, figure, scale)
+
+
+def _source_figure(model: RunModel, link: LinkInfo, figure: SourceFigure, scale: tuple[int, int]) -> Figure | None:
+    lines = model.source_lines(link.id, figure, scale)
+    rows = figures.metric_rows(lines, positive=figure.log)
+    if not rows:
+        return None
+    nodes, ranks = scale
+    curves = Curves(
+        f"{figure.source.id}-{figure.id}-{nodes}-{ranks}-{link.id}",
+        figure.title,
+        f"{link_title(link)}, {ranks} processes on {nodes} nodes",
+        rows,
+        [each.style for each in lines],
+        figure.unit,
+        figure.y_title,
+        figure.log,
+        x_title=figure.x_title,
+        alternative=_series_words(lines),
+    )
+    return _figure(
+        curves, (_metric_table(f"{figure.title}, {curves.subtitle}", "Values as a table", lines),), tuple(curves.styles)
+    )
 
 
 def _section(model: RunModel, name: str, title: str, words: str, by_link: list[tuple[Figure, ...]]) -> Section:
@@ -159,7 +206,7 @@ def _metric_figure(model: RunModel, link: LinkInfo, test: Test, series: list[Sty
         rate = link.rate_mbps * directions
         reference = (rate, f"link rate{', both directions' if directions == 2 else ''}: {_rate(rate)}")
     curves = Curves(
-        f"{test.test}-{link.id}",
+        f"{test.id}-{link.id}",
         test.title if test.metric == "bandwidth_mbps" else metric.title,
         link_title(link),
         rows,
@@ -187,7 +234,7 @@ def _ratio_figure(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]
         f"{text.upper_first(figures.RATIO_STYLES[name].label)}: {balance(points)}." for name, points in ratios.items()
     )
     curves = Curves(
-        f"{test.test}-ratio-{link.id}",
+        f"{test.id}-ratio-{link.id}",
         "Speed ratio Soft RoCE / TCP (above 1\u00d7, Soft RoCE is better)",
         link_title(link),
         figures.ratio_rows(ratios),

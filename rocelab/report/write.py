@@ -37,7 +37,7 @@ def write_report(store: RunStore, target: Path | None = None, *, progress: Progr
     say("reading the samples")
     model = RunModel.of(store)
     say("comparing")
-    overviews, sections = gallery.overview_figures(model), gallery.sections(model)
+    overviews, sections = gallery.overview_figures(model), [*gallery.sections(model), *gallery.source_sections(model)]
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
     folder.mkdir(parents=True, exist_ok=True)
     paths, svgs = _write_figures(folder / "figures", figures, say)
@@ -72,7 +72,7 @@ def summary_csv(model: RunModel) -> str:
     writer.writerow(
         [
             *("link", "level", "test", "interconnect", "variant", "metric"),
-            *("unit", "statistic", "size_bytes", "repetitions", "median", "min", "max"),
+            *("unit", "statistic", "size_bytes", "repetitions", "median", "min", "max", "nodes", "ranks"),
         ]
     )
     table = SeriesTable(model.samples)
@@ -86,6 +86,7 @@ def summary_csv(model: RunModel) -> str:
                     *(key.link, key.level, key.test, key.interconnect, key.variant, key.metric),
                     *(series.unit, series.statistic, size, spread.count),
                     *(f"{value:.6g}" for value in (spread.median, spread.low, spread.high)),
+                    *(key.nodes, key.ranks),
                 ]
             )
     return out.getvalue()

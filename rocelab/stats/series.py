@@ -24,6 +24,8 @@ class SeriesKey(NamedTuple):
     interconnect: str
     variant: str
     metric: str
+    nodes: int = 2
+    ranks: int = 2
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,16 @@ class SeriesTable:
         for sample in samples:
             if sample.value is None or sample.size_bytes is None:
                 continue
-            key = SeriesKey(sample.link, sample.level, sample.test, sample.interconnect, sample.variant, sample.metric)
+            key = SeriesKey(
+                sample.link,
+                sample.level,
+                sample.test,
+                sample.interconnect,
+                sample.variant,
+                sample.metric,
+                sample.nodes,
+                sample.ranks,
+            )
             cells[key][sample.statistic][sample.size_bytes][sample.repetition] = sample.value
             self._units[key] = sample.unit
         self._cells = cells
