@@ -66,15 +66,14 @@ static void plan(struct run *run)
 
 static void judge(struct run *run, struct sample *sample)
 {
-    if (run->benchmark->content == NULL)
-        return;
     uint64_t wrong_bytes = run->wrong_bytes;
 
     MPI_Allreduce(MPI_IN_PLACE, &wrong_bytes, 1, MPI_UINT64_T, MPI_SUM, run->comm);
     sample->wrong_bytes = wrong_bytes;
-    sample->validation = !run->options->validate ? VALIDATION_OFF
-                         : wrong_bytes > 0       ? VALIDATION_FAIL
-                                                 : VALIDATION_PASS;
+    sample->validation = wrong_bytes > 0                   ? VALIDATION_FAIL
+                         : run->benchmark->content == NULL ? VALIDATION_NONE
+                         : run->options->validate          ? VALIDATION_PASS
+                                                           : VALIDATION_OFF;
     run->failed |= wrong_bytes > 0;
 }
 

@@ -90,10 +90,10 @@ def headings(text: str) -> list[str]:
     ("arguments", "expected"),
     [
         (["latency"], ["Size", "Avg Latency(us)"]),
-        (["latency", "-z50,99.9"], ["Size", "Avg Latency(us)", "P50 Tail", "P99.9 Tail"]),
+        (["latency", "-z50,99.9"], ["Size", "Avg Latency(us)", "P50 Tail Lat(us)", "P99.9 Tail Lat(us)"]),
         (["bw", "-c"], ["Size", "Bandwidth (MB/s)", "Validation"]),
-        (["mbw_mr"], ["Size", "Bandwidth (MB/s)", "Messages/s"]),
-        (["mbw_mr", "-R", "0"], ["Size", "Bandwidth (MB/s)"]),
+        (["mbw_mr"], ["Size", "MB/s", "Messages/s"]),
+        (["mbw_mr", "-R", "0", "-z99"], ["Size", "MB/s", "P99 Tail BW(MB/s)"]),
         (["allreduce", "-f"], ["Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations"]),
         (["barrier"], ["Avg Latency(us)"]),
         (["iallreduce", "-t", "3"], ["Size", "Overall(us)", "Compute(us)", "Pure Comm.(us)", "Overlap(%)"]),
@@ -114,7 +114,7 @@ def test_columns_are_those_of_omb(any_mpi: Mpi, arguments: list[str], expected: 
 
 
 def test_imb_tables_have_its_columns_and_repetitions(mpi: Mpi) -> None:
-    done = mpi.run(2, "PingPong", "Sendrecv", "Uniband", "-x", "0", "-i", "2", "-m", "0:2")
+    done = mpi.run(2, "PingPong", "sendrecv", "Uniband", "-x", "0", "-i", "2", "-m", "0:2")
 
     text = done.stdout
     assert "# Benchmarking PingPong" in text
