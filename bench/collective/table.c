@@ -4,19 +4,19 @@
 #include "collective/collective.h"
 #include "collective/content.h"
 #include "mpi/methods.h"
+#include "mpi/support.h"
 
 #define SIZE_MAX_BYTES (1u << 20)
 
-/* MPI-4 brought persistent collectives. Open MPI 5 has them, and calls itself 3.1; a simulator may
- * have none. */
-#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
-#define HAS_PERSISTENT 1
-#endif
-
-#ifdef HAS_PERSISTENT
+#ifdef HAS_PERSISTENT_COLLECTIVES
 #define PERSISTENT(code) code
 #else
 #define PERSISTENT(code)
+#endif
+
+#ifndef HAS_NEIGHBOURS
+#undef NEIGHBOURS
+#define NEIGHBOURS(C)
 #endif
 
 /* name(), iname() and name_init() */
@@ -94,7 +94,7 @@ const struct benchmark collective_benchmarks[] = {
      OPEN(collective), .parameters = "c"},
     COLLECTIVES(NON_BLOCKING_ENTRY)
     NEIGHBOURS(NON_BLOCKING_ENTRY)
-#ifdef HAS_PERSISTENT
+#ifdef HAS_PERSISTENT_COLLECTIVES
     {"barrier_persistent", "Persistent Barrier Latency", SHAPE_ALL, &method_collective,
      .start = barrier_init, OPEN_PERSISTENT(collective)},
     COLLECTIVES(PERSISTENT_ENTRY)

@@ -149,9 +149,13 @@ static void run_sizes(struct run *run)
 const char *run_problem(const struct benchmark *benchmark, const struct options *options, int ranks)
 {
     const char *problem = benchmark->problem == NULL ? NULL : benchmark->problem(options);
+    int thread_level;
 
+    MPI_Query_thread(&thread_level);
     if (problem != NULL)
         return problem;
+    if (thread_level < benchmark->thread_level)
+        return "needs MPI_THREAD_MULTIPLE, which this MPI does not give";
     switch (benchmark->shape) {
     case SHAPE_PAIR:
         return ranks == 2 ? NULL : "needs exactly 2 ranks";

@@ -175,9 +175,9 @@ def test_ranks_that_do_not_suit_are_an_error_unless_a_group_was_asked_for(any_mp
     group = any_mpi.run(3, "imb", *QUICK, "-m", "8:8")
 
     assert alone.returncode == 2
-    assert "latency needs exactly 2 ranks, and there are 3" in alone.stderr
+    assert "latency needs exactly 2 ranks (ranks here: 3)" in alone.stderr
     assert group.returncode == 0
-    assert "PingPong needs exactly 2 ranks, and there are 3: left out" in group.stderr
+    assert "PingPong needs exactly 2 ranks (ranks here: 3): left out" in group.stderr
     assert "Benchmarking Exchange" in group.stdout
 
 
