@@ -22,6 +22,7 @@ mod error;
 mod events;
 mod exit;
 mod fork;
+mod forward;
 mod gid_table;
 mod idle;
 mod impair;

@@ -116,9 +116,11 @@ impl Engine {
         }
     }
 
-    fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) {
+    pub(crate) fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) {
         let Ok(packet) = Packet::parse(datagram) else {
-            self.stats.rx_malformed += 1;
+            if !self.receive_passed_on(now, origin, datagram) {
+                self.stats.rx_malformed += 1;
+            }
             return;
         };
         if packet.header.bth.opcode == Opcode::CNP {
@@ -131,7 +133,7 @@ impl Engine {
             }
             if packet.header.bth.dest_qp == Qpn::GSI {
                 crate::cm::receive(self.link, origin, datagram, &packet);
-            } else {
+            } else if !self.pass_on(origin, &packet, datagram) {
                 self.stats.rx_unknown_qp += 1;
             }
             return;
