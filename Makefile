@@ -161,6 +161,7 @@ lint-mypy: setup-python
 	.venv/bin/mypy
 	.venv/bin/mypy --strict scripts
 	.venv/bin/mypy --strict nic/conformance/programs
+	.venv/bin/mypy --strict bench/tests
 
 lint-imports: setup-python
 	.venv/bin/lint-imports
