@@ -112,6 +112,11 @@ class LinkInfo:
     rate_mbps: float | None = None
     """Shaped to this rate in 10^6 bit/s; None: as fast as the machine moves packets."""
     queue_bytes: int | None = None
+    switch_queue_bytes: int | None = None
+    nodes_per_switch: int | None = None
+    """Of a two-level link: how many nodes each access switch has."""
+    uplink_rate_mbps: float | None = None
+    """Of a two-level link: what the cable between an access switch and the spine is shaped to."""
 
 
 @dataclass(frozen=True, slots=True)

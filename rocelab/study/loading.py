@@ -14,6 +14,9 @@ from typing import Any
 import pydantic
 from pydantic_core import ErrorDetails
 
+from rocelab.fabric import plan as fabric_plan
+from rocelab.fabric.base import FabricError
+from rocelab.fabric.emulated import default_names
 from rocelab.study.positions import line_of
 from rocelab.study.schema import Study, TestTable
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
@@ -98,6 +101,11 @@ def _problem(text: str, detail: ErrorDetails) -> Problem:
 def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
     """What no single key shows: names that refer to nothing, things said twice."""
     yield from _repeated("link", [link.id for link in study.link])
+    for index, link in enumerate(study.link):
+        try:
+            fabric_plan.check([link.profile()], default_names(study.fabric.nodes))
+        except FabricError as error:
+            yield ("link", index, "kind"), str(error).removeprefix(f"link {link.id!r}: ")
     for index, claim in enumerate(study.claims):
         if known_claims and claim not in known_claims:
             yield ("claims", index), _unknown("claim", claim, known_claims)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
-from rocelab.fabric.base import LinkProfile
+from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.tools.base import Test
 
 STUDY_SCHEMA_VERSION = 1
@@ -59,10 +59,13 @@ class LinkTable(_Table):
     """`[[link]]`: one kind of link between the nodes."""
 
     id: Name
-    kind: Literal["direct", "bridge"]
+    kind: LinkKind
     mtu_bytes: Annotated[int, Field(ge=576, le=65535)] = 1500
     rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
     queue_bytes: PositiveInt | None = None
+    switch_queue_bytes: PositiveInt | None = None
+    nodes_per_switch: PositiveInt | None = None
+    uplink_rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
 
     def profile(self) -> LinkProfile:
         """The same for the fabric."""
@@ -72,6 +75,9 @@ class LinkTable(_Table):
             mtu_bytes=self.mtu_bytes,
             rate_mbps=self.rate_mbps,
             queue_bytes=self.queue_bytes,
+            switch_queue_bytes=self.switch_queue_bytes,
+            nodes_per_switch=self.nodes_per_switch,
+            uplink_rate_mbps=self.uplink_rate_mbps,
         )
 
 
