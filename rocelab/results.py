@@ -46,6 +46,8 @@ class StepKey(NamedTuple):
     variant: str
     size_bytes: int | None
     repetition: int
+    nodes: int = 2
+    ranks: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ class Sample:
     order: int
     """Position in the interleaved order that was executed."""
     schema_version: int = SCHEMA_VERSION
+    nodes: int = 2
+    """How many nodes took part."""
+    ranks: int = 2
+    """How many processes took part: of the network level, a client and a server."""
 
     def __post_init__(self) -> None:
         if self.ok and (self.value is None or not math.isfinite(self.value)):
@@ -98,7 +104,15 @@ class Sample:
     def key(self) -> StepKey:
         """The step this sample belongs to."""
         return StepKey(
-            self.link, self.interconnect, self.level, self.test, self.variant, self.size_bytes, self.repetition
+            self.link,
+            self.interconnect,
+            self.level,
+            self.test,
+            self.variant,
+            self.size_bytes,
+            self.repetition,
+            self.nodes,
+            self.ranks,
         )
 
 

@@ -15,8 +15,9 @@ from rocelab.cli.problems import fail
 from rocelab.stats import text
 from rocelab.study import catalogue
 from rocelab.study.loading import StudyError, load
-from rocelab.study.plan import Step, plan
+from rocelab.study.plan import plan
 from rocelab.study.schema import Study
+from rocelab.study.steps import JobStep, Step
 
 app = typer.Typer(help="Which studies there are, what one would do, and whether a file of yours is in order.")
 
@@ -76,19 +77,22 @@ def show(name: Annotated[str, typer.Argument(help="A study or its file.", autoco
     if study.claims:
         console.print(f"Claims: {', '.join(study.claims)}", highlight=False)
     table = Table("LINK", "TEST", "SERIES", "TOOL", "SIZES", "TIMES", "ABOUT", box=None, pad_edge=False)
-    for series, members in groupby(sorted(steps, key=lambda step: step.series), key=lambda step: step.series):
-        table.add_row(*_row(series, list(members)))
+    for _, members in groupby(sorted(steps, key=lambda step: step.series), key=lambda step: step.series):
+        table.add_row(*_row(list(members)))
     console.print(table)
     console.print(f"{len(steps)} measurements, about {duration(seconds(steps))}", highlight=False)
 
 
-def _row(series: tuple[str, str, str, str], steps: list[Step]) -> tuple[str, ...]:
-    link, test, interconnect, variant = series
-    sizes = sorted({step.size_bytes for step in steps})
+def _row(steps: list[Step]) -> tuple[str, ...]:
+    first = steps[0]
+    sizes = sorted({size_bytes for step in steps for size_bytes in step.sizes_bytes})
     span = f"{text.size(sizes[0])} .. {text.size(sizes[-1])} ({len(sizes)})"
     repetitions = max(step.repetition for step in steps) + 1
-    tool = steps[0].method.tool
-    return (link, test, f"{interconnect} {variant}", tool, span, str(repetitions), duration(seconds(steps)))
+    test = first.test_name
+    if isinstance(first, JobStep):
+        test = f"MPI {test}, {first.nodes} x {first.ranks_per_node}"
+    series = f"{first.interconnect} {first.variant}"
+    return (first.link.id, test, series, first.tool, span, str(repetitions), duration(seconds(steps)))
 
 
 @app.command()

@@ -8,6 +8,7 @@ is made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -94,6 +95,9 @@ class Fabric(Protocol):
 class Entrance(Protocol):
     """A fabric whose nodes can be entered: passes a request and open files to the keeper of a node."""
 
+    def node(self, name: str) -> Node:
+        """The node of that name; FabricError if there is none."""
+
     def request(self, node: Node, message: Mapping[str, object], files: Sequence[int]) -> None:
         """Hand `message` and duplicates of the file descriptors `files` to the node; FabricError if it is gone."""
 
@@ -148,6 +152,16 @@ class Running(Protocol):
         """Standard output and standard error so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteShell:
+    """What programs on one node may use as `ssh NODE COMMAND...` to start programs on others."""
+
+    program: str
+    """Takes the arguments that ssh takes; a path without spaces."""
+    env: Mapping[str, str]
+    """What it needs in its environment, and so who starts it."""
+
+
 class Launcher(Protocol):
     """Starts programs on the nodes of one fabric."""
 
@@ -177,3 +191,9 @@ class Launcher(Protocol):
         timeout_s: float = 10.0,
     ) -> None:
         """Return as soon as `port` is open on `node`; LaunchError if `running` ends first or time runs out."""
+
+    def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:
+        """What programs on nodes may use in place of ssh; it works until the end of the block.
+
+        What is started by it has `env` added to rocelab's own environment, and ends with whoever started it.
+        """

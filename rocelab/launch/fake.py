@@ -11,12 +11,13 @@ tool (raise LaunchError) or a good run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from rocelab.fabric.base import Finished, LaunchError, LinkProfile, Node
+from rocelab.fabric.base import Finished, LaunchError, LinkProfile, Node, RemoteShell
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +175,7 @@ class FakeLauncher:
         """Return at once, or LaunchError if the outcome says that nothing listens."""
         if isinstance(running, FakeRunning) and not running.outcome.listens:
             raise LaunchError(f"{node.name}: nothing listened on {protocol} port {port} within {timeout_s:g} s")
+
+    def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:  # noqa: ARG002 -- as in Launcher
+        """A program that is not there: nothing of ours starts it."""
+        return nullcontext(RemoteShell("enter", {"ENTER": "1"}))

@@ -17,14 +17,16 @@ from pydantic_core import ErrorDetails
 from rocelab.fabric import plan as fabric_plan
 from rocelab.fabric.base import FabricError
 from rocelab.fabric.emulated import default_names
+from rocelab.launch import mpi
 from rocelab.study.positions import line_of
-from rocelab.study.schema import Study, TestTable
+from rocelab.study.schema import LEVEL_TAGS, AnyTest, MpiTestTable, Study, TestTable
+from rocelab.tools import suites
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 Path_ = tuple[str | int, ...]
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
-_CHOICES = frozenset({"range", "list"})
+_CHOICES = frozenset({"range", "list", *LEVEL_TAGS.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ def _problem(text: str, detail: ErrorDetails) -> Problem:
         return Problem(line, _dotted(path), _unknown("key", str(path[-1]), _allowed_keys(detail["loc"][:-1])))
     if kind == "missing":
         return Problem(line, _dotted(path), "this key is missing")
+    if kind == "unknown_level":
+        return Problem(line_of(text, (*path, "level")), _dotted((*path, "level")), detail["msg"])
     if kind == "literal_error":
         expected = detail.get("ctx", {}).get("expected", "").replace("'", '"')
         return Problem(line, _dotted(path), f"{_shown(detail['input'])} is not known; allowed: {expected}")
@@ -109,12 +113,32 @@ def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tup
     for index, claim in enumerate(study.claims):
         if known_claims and claim not in known_claims:
             yield ("claims", index), _unknown("claim", claim, known_claims)
+    for index, link in enumerate(study.link):
+        if link.kind == "direct" and study.fabric.nodes != 2:
+            text = f'a direct link joins exactly 2 nodes, and fabric.nodes is {study.fabric.nodes}; use "bridge"'
+            yield ("link", index, "kind"), text
     for at, test in enumerate(study.test):
         yield from _dangling(study, at, test)
+        if isinstance(test, MpiTestTable):
+            yield from _wrong_job(study, at, test)
     yield from _measured_twice(study)
 
 
-def _dangling(study: Study, at: int, test: TestTable) -> Iterator[tuple[Path_, str]]:
+def _wrong_job(study: Study, at: int, test: MpiTestTable) -> Iterator[tuple[Path_, str]]:
+    """What an MPI test asks for that cannot be."""
+    nodes = study.nodes_of(test)
+    if nodes > study.fabric.nodes:
+        yield ("test", at, "nodes"), f"{nodes} is more than the fabric has: fabric.nodes is {study.fabric.nodes}"
+    if (wrong := suites.wrong_test(test.suite, test.test, test.suite_folder)) is not None:
+        yield ("test", at, wrong[0]), wrong[1]
+        return
+    sizes_bytes = test.every_size_bytes()
+    method = suites.job_method(test.suite, test.test, mpi.KINDS[0], test.suite_folder)
+    if sizes_bytes and (problem := method.problem(sizes_bytes, nodes * test.ranks_per_node)) is not None:
+        yield ("test", at, "test"), f"{method.tool}: {problem}"
+
+
+def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
     """Names in a test that refer to nothing."""
     links = [link.id for link in study.link]
     for link in test.links or ():
@@ -126,15 +150,16 @@ def _dangling(study: Study, at: int, test: TestTable) -> Iterator[tuple[Path_, s
         if name not in INTERCONNECTS:
             yield ("test", at, "variants", name), _unknown("interconnect", name, INTERCONNECTS)
         else:
-            yield from ((("test", at, "variants", name), text) for text in _wrong_variants(test, name))
+            wrong = _wrong_variants(test, name) if isinstance(test, TestTable) else _wrong_transports(test, name)
+            yield from ((("test", at, "variants", name), text) for text in wrong)
 
 
 def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
-    seen: set[tuple[str, str, str, str, int]] = set()
+    seen: set[tuple[object, ...]] = set()
     for at, test in enumerate(study.test):
         for name, variants in test.variants.items():
             cells = {
-                (link.id, test.test, name, variant, size_bytes)
+                (link.id, test.level, test.test, _scale(study, test), name, variant, size_bytes)
                 for link in study.links_of(test)
                 for variant in variants
                 for size_bytes in test.every_size_bytes()
@@ -145,6 +170,19 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
                     "the same variant is measured twice at the same size on the same link",
                 )
             seen |= cells
+
+
+def _scale(study: Study, test: AnyTest) -> tuple[int, int]:
+    """On how many nodes a test runs, and with how many processes."""
+    nodes = study.nodes_of(test)
+    return nodes, nodes * (test.ranks_per_node if isinstance(test, MpiTestTable) else 1)
+
+
+def _wrong_transports(test: MpiTestTable, name: str) -> Iterator[str]:
+    known = mpi.variants(name)
+    for variant in test.variants[name]:
+        if variant not in known:
+            yield _unknown(f"variant of {name} at the level mpi", variant, known)
 
 
 def _wrong_variants(test: TestTable, name: str) -> Iterator[str]:
@@ -174,13 +212,14 @@ def _unknown(what: str, name: str, allowed: Iterable[str]) -> str:
 
 def _allowed_keys(loc: Sequence[str | int]) -> list[str]:
     """The keys of the table at a pydantic path."""
-    model: Any = Study
+    annotation: Any = Study
     for part in loc:
-        if isinstance(part, str) and part not in _CHOICES:
-            fields = {field.alias or name: field for name, field in model.model_fields.items()}
-            model = fields[part].annotation
-        model = _table_in(model)
-    return [field.alias or name for name, field in model.model_fields.items()]
+        if part in _CHOICES:
+            annotation = _choice_in(annotation, str(part))
+        elif isinstance(part, str):
+            fields = {field.alias or name: field for name, field in _table_in(annotation).model_fields.items()}
+            annotation = fields[part].annotation
+    return [field.alias or name for name, field in _table_in(annotation).model_fields.items()]
 
 
 def _table_in(annotation: Any) -> Any:
@@ -192,6 +231,14 @@ def _table_in(annotation: Any) -> Any:
         if found is not None:
             return found
     return None
+
+
+def _choice_in(annotation: Any, tag: str) -> Any:
+    """The type with a tag, somewhere in a type that is a choice of tagged ones."""
+    arguments = typing.get_args(annotation)
+    if pydantic.Tag(tag) in arguments:
+        return arguments[0]
+    return next((found for argument in arguments if (found := _choice_in(argument, tag)) is not None), None)
 
 
 def _shown(value: Any) -> str:

@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
 from rocelab.fabric.base import LinkKind, LinkProfile
-from rocelab.tools.base import Test
+from rocelab.tools.base import SuiteName, Test
 
 STUDY_SCHEMA_VERSION = 1
 SIZE_MAX_BYTES = 1 << 30
+NODES_MAX = 16
+RANKS_PER_NODE_MAX = 64
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
 SizeBytes = Annotated[int, Field(ge=1, le=SIZE_MAX_BYTES)]
@@ -52,7 +54,7 @@ class FabricTable(_Table):
     """`[fabric]`: where the study runs."""
 
     kind: Literal["emulated"] = "emulated"
-    nodes: Literal[2] = 2
+    nodes: Annotated[int, Field(ge=2, le=NODES_MAX)] = 2
 
 
 class LinkTable(_Table):
@@ -81,23 +83,79 @@ class LinkTable(_Table):
         )
 
 
-class TestTable(_Table):
-    """`[[test]]`: one test, its sizes, and who takes part."""
+class _AnyTest(_Table):
+    """What the tests of every level have: who takes part, where, and how often."""
 
     __test__ = False  # not a test of ours, whatever pytest makes of the name
 
-    test: Test
-    sizes_bytes: Sizes
     variants: Annotated[Mapping[str, list[str]], Field(min_length=1)]
-    point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
     links: list[str] | None = None
     repetitions: Annotated[int, Field(ge=1, le=1000)] | None = None
 
+
+class TestTable(_AnyTest):
+    """`[[test]]` of the network level: two programs on the first two nodes, a size at a time."""
+
+    level: Literal["network"] = "network"
+    test: Test
+    sizes_bytes: Sizes
+    point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
+
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending."""
-        if isinstance(self.sizes_bytes, SizeRange):
-            return self.sizes_bytes.sizes_bytes()
-        return tuple(sorted(set(self.sizes_bytes)))
+        return _every_size_bytes(self.sizes_bytes)
+
+
+class MpiTestTable(_AnyTest):
+    """`[[test]]` with `level = "mpi"`: an MPI program on some nodes, all of its sizes in one start."""
+
+    level: Literal["mpi"]
+    test: Annotated[str, Field(min_length=1)]
+    sizes_bytes: Sizes
+    suite: SuiteName = "rocelab"
+    suite_folder: str | None = None
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
+    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
+    mapping: Literal["slot", "node"] = "slot"
+    iterations: PositiveInt | None = None
+    warmup: Annotated[int, Field(ge=0)] | None = None
+    options: list[str] = []
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The sizes, ascending."""
+        return _every_size_bytes(self.sizes_bytes)
+
+
+def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
+    if isinstance(sizes, SizeRange):
+        return sizes.sizes_bytes()
+    return tuple(sorted(set(sizes)))
+
+
+#: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's errors.
+LEVEL_TAGS: Mapping[str, str] = {"network": "level network", "mpi": "level mpi"}
+
+
+def _level_tag(value: Any) -> str | None:
+    level = value.get("level", "network") if isinstance(value, dict) else getattr(value, "level", None)
+    return LEVEL_TAGS.get(level) if isinstance(level, str) else None
+
+
+AnyTest = Annotated[
+    Annotated[TestTable, Tag("level network")] | Annotated[MpiTestTable, Tag("level mpi")],
+    Discriminator(
+        _level_tag,
+        custom_error_type="unknown_level",
+        custom_error_message="there is no such level; allowed: " + ", ".join(f'"{level}"' for level in LEVEL_TAGS),
+    ),
+]
+
+
+class MpiTable(_Table):
+    """`[mpi]`: folders of MPI implementations to take instead of those that rocelab brings."""
+
+    openmpi: str | None = None
+    mpich: str | None = None
 
 
 class Study(_Table):
@@ -112,13 +170,20 @@ class Study(_Table):
     seed: Annotated[int, Field(ge=0)] = 1
     time_limit_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 30.0
     fabric: FabricTable = FabricTable()
+    mpi: MpiTable = MpiTable()
     link: Annotated[list[LinkTable], Field(min_length=1)]
-    test: Annotated[list[TestTable], Field(min_length=1)]
+    test: Annotated[list[AnyTest], Field(min_length=1)]
 
-    def links_of(self, test: TestTable) -> tuple[LinkTable, ...]:
+    def links_of(self, test: AnyTest) -> tuple[LinkTable, ...]:
         """The links that a test runs on: those it names, or all."""
         return tuple(link for link in self.link if test.links is None or link.id in test.links)
 
-    def repetitions_of(self, test: TestTable) -> int:
+    def repetitions_of(self, test: AnyTest) -> int:
         """How often a test is repeated."""
         return self.repetitions if test.repetitions is None else test.repetitions
+
+    def nodes_of(self, test: AnyTest) -> int:
+        """On how many nodes a test runs: the first of the fabric."""
+        if isinstance(test, TestTable):
+            return 2
+        return self.fabric.nodes if test.nodes is None else test.nodes
