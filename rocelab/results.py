@@ -26,6 +26,9 @@ ParamValue = str | int | float | bool
 RunStatus = Literal["running", "complete", "incomplete", "interrupted"]
 """``incomplete``: it ended, and some steps failed. ``running`` of a run that nobody runs: it crashed."""
 
+MESH_TEST = "mesh"
+"""The test, at any level, whose samples run over the number of nodes and not over the size of messages."""
+
 _RUN_FILE = "run.json"
 _STUDY_FILE = "study.toml"
 _SAMPLES_FILE = "samples.ndjson"

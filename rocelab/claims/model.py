@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -83,7 +83,65 @@ class Fails(_Data):
     tests: tuple[str, ...]
 
 
-Rule = Annotated[Similar | Ordered | Fails, pydantic.Field(discriminator="kind")]
+class LinkSide(Side):
+    """A series on a link of its own."""
+
+    link: str
+
+
+class ShapeRule(_Data):
+    """What the rules about the shape of single series have in common."""
+
+    level: str = "network"
+    test: str
+    metric: str
+
+
+class Steady(ShapeRule):
+    """The bandwidth of a ping-pong never falls again as messages grow."""
+
+    kind: Literal["steady"]
+    sides: tuple[LinkSide, ...] = pydantic.Field(min_length=1)
+    sizes: SizeRange
+    tolerance: float = pydantic.Field(gt=0, lt=1)
+    """Part by which it may fall below its best at smaller sizes."""
+
+
+class Degrades(ShapeRule):
+    """Beyond a size, the bandwidth of a ping-pong is a part of what another link gives, and below it is not."""
+
+    kind: Literal["degrades"]
+    subject: LinkSide
+    reference: LinkSide
+    above_bytes: int = pydantic.Field(ge=1)
+    to_bytes: int = pydantic.Field(ge=1)
+    at_most: float = pydantic.Field(gt=0, lt=1)
+    """Part of the reference's bandwidth that is left at larger sizes, at most."""
+
+
+class Reaches(ShapeRule):
+    """Every node of a mesh sends at a part of the rate of its cable."""
+
+    kind: Literal["reaches"]
+    side: LinkSide
+    at_least: float = pydantic.Field(gt=0, lt=1)
+    nodes_min: int = pydantic.Field(ge=2)
+
+
+class Linear(ShapeRule):
+    """What a mesh moves in total grows with the number of its nodes."""
+
+    kind: Literal["linear"]
+    side: LinkSide
+    at_least: float = pydantic.Field(gt=0, lt=1)
+    """Part of (nodes times the throughput of one) that is reached, at every number of nodes."""
+    to_nodes: int = pydantic.Field(ge=3)
+    """The largest number of nodes, which has to be there."""
+    bottleneck: LinkSide | None = None
+    """The same where the switches carry less than the nodes send: it has to fall behind at the most nodes."""
+
+
+Rule = Annotated[Similar | Ordered | Fails | Steady | Degrades | Reaches | Linear, pydantic.Field(discriminator="kind")]
 
 
 class Source(_Data):
@@ -110,16 +168,50 @@ class Claim(_Data):
     source: Source
 
 
+class FigureSeries(LinkSide):
+    """A line of a figure; its name is that of the source."""
+
+
+class SourceFigure(_Data):
+    """A figure of the source, to be drawn again from what a run measured, with the same axes and series."""
+
+    id: str
+    title: str
+    text: str
+    """What is drawn here in place of what the source drew."""
+    level: str = "network"
+    test: str
+    metric: str
+    shown: Literal["value", "bandwidth"] = "value"
+    """`bandwidth`: size over time, of a metric that is the time of a message in microseconds."""
+    y_title: str
+    log: bool = True
+    series: tuple[FigureSeries, ...] = pydantic.Field(min_length=1)
+    source: Source
+
+
+@cache
+def all_figures() -> tuple[SourceFigure, ...]:
+    """Every figure that can be drawn again, by source and in the order of the source."""
+    return tuple(
+        SourceFigure.model_validate(entry | {"source": data["source"]})
+        for data in _data_files()
+        for entry in data.get("figure", ())
+    )
+
+
+def _data_files() -> list[dict[str, Any]]:
+    folder = resources.files("rocelab.claims").joinpath("data")
+    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
+    return [tomllib.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
 @cache
 def all_claims() -> tuple[Claim, ...]:
     """Every claim known, by source and in the order of the source."""
-    folder = resources.files("rocelab.claims").joinpath("data")
-    claims: list[Claim] = []
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if not file.name.endswith(".toml"):
-            continue
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-        claims += [Claim.model_validate(entry | {"source": data["source"]}) for entry in data["claim"]]
+    claims = [
+        Claim.model_validate(entry | {"source": data["source"]}) for data in _data_files() for entry in data["claim"]
+    ]
     ids = [claim.id for claim in claims]
     if len(ids) != len(set(ids)):
         raise ClaimError(f"claim ids are not unique: {sorted({each for each in ids if ids.count(each) > 1})}")

@@ -36,8 +36,8 @@ _KEYS: Mapping[str, Callable[[str], float]] = {
     "uplink_rate_mbps": float,
 }
 _LINK_HELP = (
-    "A link, as ID=KIND[,KEY=VALUE...]. KIND is direct (the first two nodes, one cable), bridge (any number, one switch) or "
-    "two-level (access switches below a spine); the keys, which docs/fabrics.md explains, are "
+    "A link, as ID=KIND[,KEY=VALUE...]. KIND is direct (the first two nodes, one cable), bridge (any number, one "
+    "switch) or two-level (access switches below a spine); the keys, which docs/fabrics.md explains, are "
     f"{', '.join(_KEYS)}. May be repeated. "
     "Default: direct=direct and ethernet-1g=bridge,rate_mbps=1000; for other than two nodes only the second."
 )

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Protocol, Self, get_args
 
-
 #: The kinds of link, as study files and ``rocelab fabric up`` name them.
 LinkKind = Literal["direct", "bridge", "two-level"]
 LINK_KINDS: Final[tuple[LinkKind, ...]] = get_args(LinkKind)
@@ -191,6 +190,12 @@ class Launcher(Protocol):
         timeout_s: float = 10.0,
     ) -> None:
         """Return as soon as `port` is open on `node`; LaunchError if `running` ends first or time runs out."""
+
+    def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
+        """Whether `port` is open on `node` at this moment."""
+
+    def sent_bytes(self, node: Node, interface: str) -> int:
+        """What has left `interface` of `node` so far, in bytes of frames without preamble, check and gap."""
 
     def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:
         """What programs on nodes may use in place of ssh; it works until the end of the block.

@@ -61,14 +61,10 @@ def _check_link(link: LinkProfile, node_count: int) -> None:
         raise refuse(f"kind {link.kind!r} is not known; a link is {', '.join(LINK_KINDS[:-1])} or {LINK_KINDS[-1]}")
     if link.kind == "direct" and node_count < 2:
         raise refuse("a direct link joins the first two nodes, and there is only one")
-    if (why := _levels_problem(link)) is not None:
-        raise refuse(why)
     if not MTU_BYTES_MIN <= link.mtu_bytes <= MTU_BYTES_MAX:
         raise refuse(f"mtu_bytes is {MTU_BYTES_MIN} to {MTU_BYTES_MAX}, not {link.mtu_bytes}")
-    if link.rate_mbps is None and (link.queue_bytes is not None or link.burst_bytes is not None):
-        raise refuse("queue_bytes and burst_bytes belong to a shaped link; set rate_mbps too")
-    if link.rate_mbps is None and link.uplink_rate_mbps is None and link.switch_queue_bytes is not None:
-        raise refuse("switch_queue_bytes belongs to a shaped link; set rate_mbps or uplink_rate_mbps too")
+    if (why := _levels_problem(link) or _unshaped_problem(link)) is not None:
+        raise refuse(why)
     for key, rate_mbps in (("rate_mbps", link.rate_mbps), ("uplink_rate_mbps", link.uplink_rate_mbps)):
         if rate_mbps is not None and not RATE_MBPS_MIN <= rate_mbps <= RATE_MBPS_MAX:
             raise refuse(f"{key} is {RATE_MBPS_MIN:g} to {RATE_MBPS_MAX:g}, not {rate_mbps:g}")
@@ -77,6 +73,15 @@ def _check_link(link: LinkProfile, node_count: int) -> None:
         value = getattr(link, key)
         if value is not None and not frame_bytes <= value < 2**31:
             raise refuse(f"{key} is at least one frame ({frame_bytes} bytes) and below 2 GiB, not {value}")
+
+
+def _unshaped_problem(link: LinkProfile) -> str | None:
+    """Buffers that belong to a shaping which the link does not have."""
+    if link.rate_mbps is None and (link.queue_bytes is not None or link.burst_bytes is not None):
+        return "queue_bytes and burst_bytes belong to a shaped link; set rate_mbps too"
+    if link.rate_mbps is None and link.uplink_rate_mbps is None and link.switch_queue_bytes is not None:
+        return "switch_queue_bytes belongs to a shaped link; set rate_mbps or uplink_rate_mbps too"
+    return None
 
 
 def _levels_problem(link: LinkProfile) -> str | None:

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from rocelab.claims import Judgement, claims_by_id, judge
 from rocelab.report import catalogue
-from rocelab.report.catalogue import SeriesStyle, Test
-from rocelab.results import LinkInfo, RunInfo, RunStore, Sample
+from rocelab.report.catalogue import Mesh, SeriesStyle, Test
+from rocelab.results import MESH_TEST, LinkInfo, RunInfo, RunStore, Sample
 from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
 
 
@@ -116,6 +116,15 @@ class RunModel:
                 found.append(self._styled(_sum(ends[0], ends[1], f"cpu_{quantity}")))
         return [each for each in found if each.series.values]
 
+    def mesh(self, link: str, mesh: Mesh) -> list[StyledSeries]:
+        """What all nodes of a mesh moved together, over the number of nodes, one series for each program that ran."""
+        keys = (SeriesKey(link, mesh.level, MESH_TEST, *pair, mesh.metric) for pair in self._styles)
+        return [self._styled(series) for key in keys if (series := self._table.get(key)) is not None]
+
+    def series_of(self, key: SeriesKey, statistic: str | None = None) -> Series | None:
+        """A series by its key: the typical values, or those of a statistic."""
+        return self._table.get(key) if statistic is None else self._table.statistic(key, statistic)
+
     def _styled(self, series: Series) -> StyledSeries:
         return StyledSeries(series, self._styles[series.key.interconnect, series.key.variant])
 
@@ -189,6 +198,8 @@ def link_title(link: LinkInfo) -> str:
     """A link profile in words: ``ethernet-1g (through a switch, 1 Gbps, MTU 1500)``."""
     parts = [catalogue.LINK_TEXTS.get(link.kind, link.kind)]
     parts.append("unshaped" if link.rate_mbps is None else text.quantity(link.rate_mbps, "Mbps").replace(".00", ""))
+    if link.uplink_rate_mbps is not None:
+        parts.append(f"uplinks of {text.quantity(link.uplink_rate_mbps, 'Mbps').replace('.00', '')}")
     if link.mtu_bytes:
         parts.append(f"MTU {link.mtu_bytes}")
     return f"{link.id} ({', '.join(parts)})"

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
 from rocelab.fabric.base import LinkKind, LinkProfile
+from rocelab.results import MESH_TEST
 from rocelab.tools.base import SuiteName, Test
 
 STUDY_SCHEMA_VERSION = 1
@@ -106,6 +107,24 @@ class TestTable(_AnyTest):
         return _every_size_bytes(self.sizes_bytes)
 
 
+class MeshTable(_AnyTest):
+    """`[[test]]` with `test = "mesh"`: programs on the first so many nodes, from each to every other, all at once."""
+
+    level: Literal["network"] = "network"
+    test: Literal["mesh"]
+    nodes: Annotated[list[Annotated[int, Field(ge=2, le=NODES_MAX)]], Field(min_length=1)]
+    size_bytes: SizeBytes = 65536
+    parallel: Annotated[int, Field(ge=1, le=1000)] = 1
+    depth: Annotated[int, Field(ge=1, le=16384)] = 128
+    measured_s: Annotated[int, Field(ge=1, le=3600)] = 5
+    margin_s: Annotated[int, Field(ge=1, le=600)] = 2
+    traffic_class: Annotated[int, Field(ge=0, le=255)] = 0
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The only size."""
+        return (self.size_bytes,)
+
+
 class MpiTestTable(_AnyTest):
     """`[[test]]` with `level = "mpi"`: an MPI program on some nodes, all of its sizes in one start."""
 
@@ -134,15 +153,22 @@ def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
 
 #: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's errors.
 LEVEL_TAGS: Mapping[str, str] = {"network": "level network", "mpi": "level mpi"}
+#: The mesh of the network level has a table of its own, too.
+MESH_TAG = "network mesh"
 
 
 def _level_tag(value: Any) -> str | None:
-    level = value.get("level", "network") if isinstance(value, dict) else getattr(value, "level", None)
+    table = value if isinstance(value, dict) else {"level": value.level, "test": value.test}
+    level = table.get("level", "network")
+    if level == "network" and table.get("test") == MESH_TEST:
+        return MESH_TAG
     return LEVEL_TAGS.get(level) if isinstance(level, str) else None
 
 
 AnyTest = Annotated[
-    Annotated[TestTable, Tag("level network")] | Annotated[MpiTestTable, Tag("level mpi")],
+    Annotated[TestTable, Tag("level network")]
+    | Annotated[MeshTable, Tag(MESH_TAG)]
+    | Annotated[MpiTestTable, Tag("level mpi")],
     Discriminator(
         _level_tag,
         custom_error_type="unknown_level",
@@ -183,7 +209,9 @@ class Study(_Table):
         return self.repetitions if test.repetitions is None else test.repetitions
 
     def nodes_of(self, test: AnyTest) -> int:
-        """On how many nodes a test runs: the first of the fabric."""
+        """On how many nodes a test runs, at most: the first of the fabric."""
         if isinstance(test, TestTable):
             return 2
+        if isinstance(test, MeshTable):
+            return max(test.nodes)
         return self.fabric.nodes if test.nodes is None else test.nodes

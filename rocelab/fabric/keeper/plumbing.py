@@ -133,7 +133,9 @@ def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str,
             ifname=port["switch_interface"],
             peer={"ifname": port["interface"], "net_ns_fd": network_fds[port["node"]]},
         )
-        _join_switch(netlink, port["switch_interface"], bridges[port["bridge"]], link["mtu_bytes"], link["switch_shape"])
+        _join_switch(
+            netlink, port["switch_interface"], bridges[port["bridge"]], link["mtu_bytes"], link["switch_shape"]
+        )
     for uplink in link["uplinks"]:
         ends = ((uplink["interface"], uplink["bridge"]), (uplink["spine_interface"], uplink["spine"]))
         netlink.link("add", kind="veth", ifname=ends[0][0], peer={"ifname": ends[1][0]})

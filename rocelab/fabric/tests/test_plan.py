@@ -14,13 +14,13 @@ SHAPED = LinkProfile("ethernet-1g", "bridge", mtu_bytes=1500, rate_mbps=1000)
 
 
 def test_addresses_are_unique_and_each_link_is_one_subnet() -> None:
-    nodes = plan.nodes([DIRECT, SHAPED], ["a", "b", "c"])
+    nodes = plan.nodes([LinkProfile("lan", "bridge"), SHAPED], ["a", "b", "c"])
     for family in ("addresses", "addresses6"):
-        every = [getattr(node, family)[link] for node in nodes for link in ("direct", "ethernet-1g")]
+        every = [getattr(node, family)[link] for node in nodes for link in ("lan", "ethernet-1g")]
         assert len(set(every)) == 6
         assert all(str(ipaddress.ip_address(address)) == address for address in every)
         prefix_bits = 24 if family == "addresses" else 64
-        for link in ("direct", "ethernet-1g"):
+        for link in ("lan", "ethernet-1g"):
             networks = {
                 ipaddress.ip_network(f"{getattr(node, family)[link]}/{prefix_bits}", strict=False) for node in nodes
             }
@@ -122,7 +122,11 @@ def test_one_switch_has_no_uplinks() -> None:
         ([LinkProfile("x", "bridge", rate_mbps=40_000)], ["a"], "rate_mbps is 0.1 to 34000, not 40000"),
         ([LinkProfile("x", "bridge", queue_bytes=9999)], ["a"], "belong to a shaped link"),
         ([LinkProfile("x", "bridge", rate_mbps=1, burst_bytes=100)], ["a"], "at least one frame (1514 bytes)"),
-        ([LinkProfile("x", "bridge", rate_mbps=1, switch_queue_bytes=100)], ["a"], "switch_queue_bytes is at least one"),
+        (
+            [LinkProfile("x", "bridge", rate_mbps=1, switch_queue_bytes=100)],
+            ["a"],
+            "switch_queue_bytes is at least one",
+        ),
         ([LinkProfile("x", "bridge", switch_queue_bytes=9999)], ["a"], "set rate_mbps or uplink_rate_mbps too"),
         ([LinkProfile("x", "direct", rate_mbps=1, switch_queue_bytes=9999)], ["a", "b"], "a direct link has no switch"),
         ([LinkProfile("x", "bridge", uplink_rate_mbps=1)], ["a"], "uplink_rate_mbps belong to kind 'two-level', not"),
