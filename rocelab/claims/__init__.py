@@ -2,7 +2,7 @@
 
 from rocelab.claims.finding import Evidence, Verdict
 from rocelab.claims.judge import Judgement, judge
-from rocelab.claims.model import Claim, ClaimError, SourceFigure, all_claims, all_figures, claims_by_id
+from rocelab.claims.model import Claim, ClaimError, SourceFigure, all_claims, claims_by_id, figures_of
 from rocelab.claims.shape import linearity
 
 __all__ = [
@@ -13,8 +13,8 @@ __all__ = [
     "SourceFigure",
     "Verdict",
     "all_claims",
-    "all_figures",
     "claims_by_id",
+    "figures_of",
     "judge",
     "linearity",
 ]

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 
 from rocelab.claims import shape
 from rocelab.claims.finding import COVERAGE, Evidence, Finding, Verdict, decide
-from rocelab.claims.model import Claim, Comparison, Expectation, Fails, Ordered, ShapeRule, Side, Similar, SizeRange
+from rocelab.claims.model import (
+    Claim,
+    Comparison,
+    Completes,
+    Expectation,
+    Fails,
+    Ordered,
+    ShapeRule,
+    Side,
+    Similar,
+    SizeRange,
+)
 from rocelab.results import RunInfo, Sample
 from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
 from rocelab.stats import Side as RatioSide
@@ -29,9 +40,12 @@ class Judgement:
 
 def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     """Judges one claim on the current samples of a run."""
+    claim = _at_its_level(claim, samples)
     rule = claim.rule
-    if isinstance(rule, Fails):
-        finding = _judge_fails(rule, info, samples)
+    if isinstance(rule, Fails | Completes):
+        finding = (
+            _judge_fails(rule, info, samples) if isinstance(rule, Fails) else _judge_completes(rule, info, samples)
+        )
         return Judgement(claim, finding.verdict, finding.summary)
     table = SeriesTable(samples)
     if isinstance(rule, ShapeRule):
@@ -53,16 +67,32 @@ def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     )
 
 
+def _at_its_level(claim: Claim, samples: Sequence[Sample]) -> Claim:
+    """The claim with its rule for MPI, if that is what was measured."""
+    if claim.mpi is None:
+        return claim
+    rule = claim.mpi.rule
+    tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
+    if not any(sample.level == rule.level and sample.test in tests for sample in samples):
+        return claim
+    return claim.model_copy(
+        update={"stand_in": claim.mpi.stand_in, "rule_text": claim.mpi.rule_text, "rule": claim.mpi.rule}
+    )
+
+
 def _link(rule: Comparison, info: RunInfo, table: SeriesTable) -> str | None:
     present = [link.id for link in info.links]
     if rule.links:
         return next((link for link in rule.links if link in present), None)
-    measured = [key.link for key in table if key.test == rule.test]
+    measured = [key.link for key in table if (key.level, key.test) == (rule.level, rule.test)]
     return next((link for link in present if link in measured), present[0] if present else None)
 
 
 def _series(rule: Comparison, link_id: str, table: SeriesTable, side: Side) -> Series | None:
-    return table.get(SeriesKey(link_id, rule.level, rule.test, side.interconnect, side.variant, rule.metric))
+    wanted = SeriesKey(link_id, rule.level, rule.test, side.interconnect, side.variant, rule.metric)
+    # A claim that does not say how many took part is judged on the scale that was measured first.
+    key = next((key for key in table if key._replace(nodes=wanted.nodes, ranks=wanted.ranks) == wanted), wanted)
+    return table.get(key)
 
 
 def _judge_comparison(rule: Similar | Ordered, link_id: str, table: SeriesTable, reference_side: Side) -> Finding:
@@ -165,6 +195,9 @@ def _judge_expectation(
         return Finding(Verdict.NOT_CHECKABLE, lacking)
     subject_side = RatioSide.BELOW if rule.better == "lower" else RatioSide.ABOVE
     better = {size: _better(comparison, subject_side) for size, comparison in compared}
+    for size, side in better.items():
+        if side == expectation.better and _difference(subject, reference, size) < expectation.margin:
+            better[size] = "unclear"
     claimed = list(better.values()).count(expectation.better)
     decided = sum(each != "unclear" for each in better.values())
     verdict = decide(claimed, decided - claimed, len(compared))
@@ -174,6 +207,10 @@ def _judge_expectation(
     words = f"{text.size(expectation.from_bytes)} to {text.size(expectation.to_bytes)}: {decided_words}, "
     words += _who_is_better(better, names, len(compared)) + f" ({_factors(compared, subject_side, rule.subject.name)})."
     return Finding(verdict, words, _evidence(subject, reference, compared, counts))
+
+
+def _difference(subject: Series, reference: Series, size_bytes: int) -> float:
+    return abs(subject.spread(size_bytes).median - reference.spread(size_bytes).median)
 
 
 def _better(comparison: Ratio, subject_side: RatioSide) -> str:
@@ -237,3 +274,35 @@ def _judge_fails(rule: Fails, info: RunInfo, samples: Sequence[Sample]) -> Findi
     if info.status in ("running", "interrupted"):
         return Finding(Verdict.NOT_CHECKABLE, f"{words} The run is {info.status}: not all of its steps are done.")
     return Finding(Verdict.CONTRADICTED, f"{words} None failed or hung.")
+
+
+def _judge_completes(rule: Completes, info: RunInfo, samples: Sequence[Sample]) -> Finding:
+    ends: dict[tuple[str, str], dict[tuple[object, ...], bool]] = {
+        (interconnect, test): {} for interconnect in rule.interconnects for test in rule.tests
+    }
+    scales: dict[str, set[int]] = {test: set() for test in rule.tests}
+    errors: list[str] = []
+    for sample in samples:
+        place = (sample.interconnect, sample.test)
+        if sample.level != rule.level or place not in ends:
+            continue
+        ends[place][sample.key] = ends[place].get(sample.key, True) and sample.ok
+        scales[sample.test].add(sample.ranks)
+        if sample.error is not None:
+            errors.append(sample.error)
+    counts = [(place, len(done), sum(done.values())) for place, done in ends.items()]
+    count, completed = sum(each for _, each, _ in counts), sum(each for _, _, each in counts)
+    words = f"{completed:,} of {text.plural(count, 'measurement')} completed with the right data"
+    if rule.scales > 1:
+        numbers = sorted({ranks for found in scales.values() for ranks in found})
+        words += f", with {text.listing([str(number) for number in numbers]) or 'no'} processes"
+    if errors:
+        return Finding(Verdict.CONTRADICTED, f"{words}. The first failure: {errors[0]}")
+    missing = [f"{test} over {interconnect}" for (interconnect, test), number, _ in counts if number == 0]
+    if missing:
+        return Finding(Verdict.NOT_CHECKABLE, f"{words}. The run holds no samples of {text.listing(missing)}.")
+    if any(len(found) < rule.scales for found in scales.values()):
+        return Finding(Verdict.NOT_CHECKABLE, f"{words}; {rule.scales} different numbers of processes are needed.")
+    if info.status in ("running", "interrupted"):
+        return Finding(Verdict.NOT_CHECKABLE, f"{words}. The run is {info.status}: not all of its steps are done.")
+    return Finding(Verdict.REPRODUCED, f"{words}. None failed or hung.")

@@ -39,6 +39,8 @@ class Expectation(SizeRange):
     """Which side the claim says is better in a range of sizes."""
 
     better: Literal["subject", "reference"]
+    margin: float = pydantic.Field(default=0.0, ge=0)
+    """By how much the medians must differ at least, in the unit of the metric."""
 
 
 class Comparison(_Data):
@@ -120,12 +122,12 @@ class Degrades(ShapeRule):
 
 
 class Reaches(ShapeRule):
-    """Every node of a mesh sends at a part of the rate of its cable."""
+    """Every node of a mesh sends at a part of the rate of its cable, in meshes up to a number of nodes."""
 
     kind: Literal["reaches"]
     side: LinkSide
     at_least: float = pydantic.Field(gt=0, lt=1)
-    nodes_min: int = pydantic.Field(ge=2)
+    to_nodes: int = pydantic.Field(ge=2)
 
 
 class Linear(ShapeRule):
@@ -141,7 +143,28 @@ class Linear(ShapeRule):
     """The same where the switches carry less than the nodes send: it has to fall behind at the most nodes."""
 
 
-Rule = Annotated[Similar | Ordered | Fails | Steady | Degrades | Reaches | Linear, pydantic.Field(discriminator="kind")]
+class Completes(_Data):
+    """All of these tests can be carried out, and every run of them completes with the right data."""
+
+    kind: Literal["completes"]
+    level: str = "network"
+    interconnects: tuple[str, ...] = pydantic.Field(min_length=1)
+    tests: tuple[str, ...] = pydantic.Field(min_length=1)
+    scales: int = pydantic.Field(default=1, ge=1)
+    """With how many different numbers of processes each test must have been run."""
+
+
+Rule = Annotated[
+    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear, pydantic.Field(discriminator="kind")
+]
+
+
+class AtLevel(_Data):
+    """How a claim is judged where a run has the level that the source measured at."""
+
+    stand_in: str
+    rule_text: str
+    rule: Rule
 
 
 class Source(_Data):
@@ -165,53 +188,78 @@ class Claim(_Data):
     rule_text: str
     """The rule in words, including every number in it that the source does not give."""
     rule: Rule
+    mpi: AtLevel | None = None
+    """Takes the place of the rule, where the run measured MPI."""
     source: Source
 
 
-class FigureSeries(LinkSide):
-    """A line of a figure; its name is that of the source."""
+class FigureSeries(_Data):
+    """A line of a figure: the source's name for it, and what was run here in its place."""
+
+    name: str
+    interconnect: str
+    variants: tuple[str, ...] = pydantic.Field(min_length=1)
+    """The first of these that the run has."""
+    link: str | None = None
+    """Its link, where a figure has lines of several links. Else the figure is drawn for every link."""
 
 
 class SourceFigure(_Data):
-    """A figure of the source, to be drawn again from what a run measured, with the same axes and series."""
+    """A figure of a source, so that it can be drawn again from a run: same axes, same names."""
 
     id: str
     title: str
-    text: str
-    """What is drawn here in place of what the source drew."""
-    level: str = "network"
+    level: str
     test: str
     metric: str
     shown: Literal["value", "bandwidth"] = "value"
-    """`bandwidth`: size over time, of a metric that is the time of a message in microseconds."""
+    """`bandwidth`: size over time in 10^6 bit/s, of a metric that is the time of a message in microseconds."""
+    unit: str
+    factor: float = 1.0
+    """From the metric's unit to that of the figure."""
+    x_title: str
     y_title: str
     log: bool = True
-    series: tuple[FigureSeries, ...] = pydantic.Field(min_length=1)
+    text: str = ""
+    """What is drawn here in place of what the source drew, where the figure has lines of several links."""
+    series: tuple[FigureSeries, ...]
     source: Source
+
+    @property
+    def across_links(self) -> bool:
+        """Whether its lines name their links."""
+        return any(line.link is not None for line in self.series)
 
 
 @cache
 def all_figures() -> tuple[SourceFigure, ...]:
-    """Every figure that can be drawn again, by source and in the order of the source."""
+    """Every figure known, by source and in the order of the source."""
     return tuple(
         SourceFigure.model_validate(entry | {"source": data["source"]})
-        for data in _data_files()
-        for entry in data.get("figure", ())
+        for data in _files()
+        for entry in data.get("figure", [])
     )
 
 
-def _data_files() -> list[dict[str, Any]]:
+def figures_of(claims: Iterable[Claim]) -> tuple[SourceFigure, ...]:
+    """The figures of the sources of these claims."""
+    sources = {claim.source.id for claim in claims}
+    return tuple(figure for figure in all_figures() if figure.source.id in sources)
+
+
+@cache
+def _files() -> tuple[dict[str, Any], ...]:
     folder = resources.files("rocelab.claims").joinpath("data")
-    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
-    return [tomllib.loads(file.read_text(encoding="utf-8")) for file in files]
+    files = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    return tuple(tomllib.loads(file.read_text(encoding="utf-8")) for file in files if file.name.endswith(".toml"))
 
 
 @cache
 def all_claims() -> tuple[Claim, ...]:
     """Every claim known, by source and in the order of the source."""
-    claims = [
-        Claim.model_validate(entry | {"source": data["source"]}) for data in _data_files() for entry in data["claim"]
-    ]
+    claims: list[Claim] = []
+    for data in _files():
+        claims += [Claim.model_validate(entry | {"source": data["source"]}) for entry in data["claim"]]
     ids = [claim.id for claim in claims]
     if len(ids) != len(set(ids)):
         raise ClaimError(f"claim ids are not unique: {sorted({each for each in ids if ids.count(each) > 1})}")

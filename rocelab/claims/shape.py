@@ -120,9 +120,9 @@ def _judge_reaches(rule: Reaches, info: RunInfo, table: SeriesTable) -> Finding:
         return _missing(rule, rule.side)
     if link is None or link.rate_mbps is None:
         return Finding(Verdict.NOT_CHECKABLE, f"The link '{rule.side.link}' has no rate to be held against.")
-    found = {nodes: summary.median / nodes for nodes, summary in series.spreads() if nodes >= rule.nodes_min}
-    if not found:
-        return Finding(Verdict.NOT_CHECKABLE, f"No mesh of {rule.nodes_min} nodes or more was measured.")
+    found = {nodes: summary.median / nodes for nodes, summary in series.spreads() if nodes <= rule.to_nodes}
+    if rule.to_nodes not in found:
+        return Finding(Verdict.NOT_CHECKABLE, f"No mesh of {rule.to_nodes} servers was measured.")
     least = min(found, key=lambda nodes: found[nodes])
     summary = (
         f"{rule.side.name}: every server sends {text.quantity(min(found.values()), 'Mbps')} (of {least}) to "

@@ -34,6 +34,7 @@ _VALUE_LABELS = {
 }
 RATIO_STYLES = {
     "TCP blocking": SeriesStyle("against TCP blocking", "#dd5a26", "diamond", (6, 3)),
+    "TCP, Open MPI's own": SeriesStyle("against TCP, Open MPI's own", "#dd5a26", "diamond", (6, 3)),
     "best TCP": SeriesStyle("against the best TCP", "#c2479a", "circle"),
 }
 BETTER_COLOUR, WORSE_COLOUR, UNCLEAR_COLOUR = "#2383e2", "#dd5a26", "#8b949e"
@@ -92,6 +93,8 @@ class Curves:
     """A horizontal line with its name, which may be empty."""
     height_px: int = 300
     axis: Axis = SIZES
+    x_title: str = ""
+    """In place of the title of the axis."""
     alternative: str = field(default="", kw_only=True)
     """What the figure shows, in words."""
 
@@ -187,14 +190,13 @@ def _title(title: str, subtitle: str) -> alt.TitleParams:
 
 def _size_axis(curves: Curves, field_name: str = "size") -> alt.X:
     sizes = [row.at for row in curves.rows]
+    title = curves.x_title or curves.axis.title
     if not curves.axis.log:
         values = sorted(set(sizes))
         linear = alt.Scale(domain=[min(sizes) - 0.5, max(sizes) + 0.5], nice=False)
-        return alt.X(f"{field_name}:Q", axis=alt.Axis(values=values, title=curves.axis.title, format="d"), scale=linear)
+        return alt.X(f"{field_name}:Q", axis=alt.Axis(values=values, title=title, format="d"), scale=linear)
     ticks = [1 << bit for bit in range(0, 41, 2) if min(sizes) <= 1 << bit <= max(sizes)]
-    axis = alt.Axis(
-        values=ticks, labelExpr=SIZE_LABEL, title=curves.axis.title, labelOverlap="greedy", labelSeparation=4
-    )
+    axis = alt.Axis(values=ticks, labelExpr=SIZE_LABEL, title=title, labelOverlap="greedy", labelSeparation=4)
     # 'nice' would round the domain up to the next power of ten.
     scale = alt.Scale(type="log", base=2, domain=[min(sizes), max(*sizes, min(sizes) * 2)], nice=False)
     return alt.X(f"{field_name}:Q", axis=axis, scale=scale)

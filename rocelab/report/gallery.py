@@ -104,7 +104,7 @@ def balance(points: Sequence[SpeedRatio]) -> str:
 def sections(model: RunModel) -> list[Section]:
     """A section for each test, then one on CPU use."""
     made = [
-        _section(model, test.test, test.title, test.text, [_test_figures(model, link, test) for link in model.links])
+        _section(model, test.id, test.title, test.text, [_test_figures(model, link, test) for link in model.links])
         for test in model.tests
     ]
     cpu = [_cpu_figures(model, link) for link in model.links]
@@ -159,7 +159,7 @@ def _metric_figure(model: RunModel, link: LinkInfo, test: Test, series: list[Sty
         rate = link.rate_mbps * directions
         reference = (rate, f"link rate{', both directions' if directions == 2 else ''}: {_rate(rate)}")
     curves = Curves(
-        f"{test.test}-{link.id}",
+        f"{test.id}-{link.id}",
         test.title if test.metric == "bandwidth_mbps" else metric.title,
         link_title(link),
         rows,
@@ -187,7 +187,7 @@ def _ratio_figure(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]
         f"{text.upper_first(figures.RATIO_STYLES[name].label)}: {balance(points)}." for name, points in ratios.items()
     )
     curves = Curves(
-        f"{test.test}-ratio-{link.id}",
+        f"{test.id}-ratio-{link.id}",
         "Speed ratio Soft RoCE / TCP (above 1\u00d7, Soft RoCE is better)",
         link_title(link),
         figures.ratio_rows(ratios),

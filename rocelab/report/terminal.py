@@ -13,7 +13,7 @@ from rich.table import Table
 from rocelab.claims import Verdict
 from rocelab.report import catalogue, difference, summary
 from rocelab.report.difference import Difference, SeriesDifference
-from rocelab.report.model import RunModel, StyledSeries, link_title
+from rocelab.report.model import RunModel, StyledSeries, best_at, link_title
 from rocelab.results import LinkInfo
 from rocelab.stats import Ratio, SeriesKey, text
 
@@ -25,9 +25,9 @@ _VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", 
 def print_summary(console: Console, model: RunModel, page: Path | None = None) -> None:
     """Medians at chosen sizes for each link, the verdicts on the claims, failures, and where the report is."""
     for link in model.links:
-        table = _link_table(model, link, console.width)
-        if table.row_count:
-            console.print(table)
+        for table in (_link_table(model, link, console.width), _mpi_table(model, link, console.width)):
+            if table.row_count:
+                console.print(table)
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]
         console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
@@ -52,6 +52,8 @@ def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:
     for name in (ends[0], "TCP block.", "TCP poll.", ends[1]):
         table.add_column(name, justify="right", no_wrap=True)
     for test in model.tests:
+        if test.level == "mpi":
+            continue
         series = model.series(link.id, test)
         subject = model.subject(series)
         shown: list[StyledSeries | None] = [subject, *_in_order(model.references(series))]
@@ -63,6 +65,28 @@ def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:
                 ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
                 table.add_row(f"{test.short}, {text.size(size)}", *cells, ratio)
     _add_cpu_rows(table, model, link)
+    return table
+
+
+def _mpi_table(model: RunModel, link: LinkInfo, width: int) -> Table:
+    """MPI over Soft RoCE and over the TCP that is best at each size."""
+    table = Table(title=f"{escape(link_title(link))}, MPI", box=box.SIMPLE_HEAD, show_edge=False)
+    table.title_justify, table.title_style = "left", "bold"
+    table.add_column("Message size", no_wrap=True)
+    for name in ("Soft RoCE", "Best TCP", "To best TCP"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for test in model.tests:
+        if test.level != "mpi":
+            continue
+        series = model.series(link.id, test)
+        subject, references = model.subject(series), model.references(series)
+        points = {point.size_bytes: point for point in model.speed_ratios(series).get("best TCP", [])}
+        table.add_section()
+        for size in _TERMINAL_SIZES_BYTES:
+            cells = [summary.median_words(each, size) for each in (subject, best_at(references, size))]
+            if any(cells):
+                ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
+                table.add_row(f"{test.short}, {text.size(size)}", *cells, ratio)
     return table
 
 
@@ -88,7 +112,7 @@ def _ratio_cell(ratio: Ratio, width: int) -> str:
 def _in_order(references: list[StyledSeries]) -> list[StyledSeries | None]:
     """One for each column, None where a TCP was not measured."""
     by_pair = {(each.series.key.interconnect, each.series.key.variant): each for each in references}
-    return [by_pair.get(pair) for pair in catalogue.REFERENCES]
+    return [by_pair.get(pair) for pair in catalogue.REFERENCES["network"]]
 
 
 def _words(key: Sequence[object]) -> list[str]:
@@ -159,4 +183,5 @@ def _size_table(found: list[Difference]) -> Table:
 
 def _names(key: SeriesKey) -> tuple[str, str, str]:
     metric = "" if not key.metric.startswith("cpu_") else f" ({key.metric})"
-    return escape(key.link), escape(key.test + metric), escape(f"{key.interconnect} {key.variant}")
+    test = key.test if key.level == "network" else f"{key.level} {key.test}, {key.ranks} on {key.nodes}"
+    return escape(key.link), escape(test + metric), escape(f"{key.interconnect} {key.variant}")

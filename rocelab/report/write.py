@@ -38,7 +38,7 @@ def write_report(store: RunStore, target: Path | None = None, *, progress: Progr
     model = RunModel.of(store)
     say("comparing")
     overviews = gallery.overview_figures(model)
-    sections = [*redrawn.sections(model), *meshes.sections(model), *gallery.sections(model)]
+    sections = [*meshes.sections(model), *gallery.sections(model), *redrawn.sections(model)]
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
     folder.mkdir(parents=True, exist_ok=True)
     paths, svgs = _write_figures(folder / "figures", figures, say)
@@ -73,7 +73,7 @@ def summary_csv(model: RunModel) -> str:
     writer.writerow(
         [
             *("link", "level", "test", "interconnect", "variant", "metric"),
-            *("unit", "statistic", "size_bytes", "repetitions", "median", "min", "max"),
+            *("unit", "statistic", "size_bytes", "repetitions", "median", "min", "max", "nodes", "ranks"),
         ]
     )
     table = SeriesTable(model.samples)
@@ -87,6 +87,7 @@ def summary_csv(model: RunModel) -> str:
                     *(key.link, key.level, key.test, key.interconnect, key.variant, key.metric),
                     *(series.unit, series.statistic, size, spread.count),
                     *(f"{value:.6g}" for value in (spread.median, spread.low, spread.high)),
+                    *(key.nodes, key.ranks),
                 ]
             )
     return out.getvalue()

@@ -24,6 +24,8 @@ class SeriesKey(NamedTuple):
     interconnect: str
     variant: str
     metric: str
+    nodes: int = 2
+    ranks: int = 2
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,10 @@ class SeriesTable:
             at = sample.nodes if sample.test == MESH_TEST else sample.size_bytes
             if sample.value is None or at is None:
                 continue
-            key = SeriesKey(sample.link, sample.level, sample.test, sample.interconnect, sample.variant, sample.metric)
+            # A mesh runs over the number of nodes, so that is not what tells one of its series from another.
+            scale = () if sample.test == MESH_TEST else (sample.nodes, sample.ranks)
+            place = (sample.link, sample.level, sample.test, sample.interconnect, sample.variant, sample.metric)
+            key = SeriesKey(*place, *scale)
             cells[key][sample.statistic][at][sample.repetition] = sample.value
             self._units[key] = sample.unit
         self._cells = cells

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocelab.claims import Verdict, all_figures, claims_by_id, judge
+from rocelab.claims import Verdict, claims_by_id, figures_of, judge
 from rocelab.claims.tests.test_claims import INFO, LATENCY, sample
 from rocelab.results import LinkInfo, Sample
 
@@ -67,11 +67,11 @@ def test_degradation_is_one_of_large_messages_alone(small: float, large: float, 
 
 
 @pytest.mark.parametrize(("per_node", "verdict"), [(91.0, Verdict.REPRODUCED), (89.0, Verdict.CONTRADICTED)])
-def test_every_mesh_has_to_reach_its_part_of_the_rate(per_node: float, verdict: Verdict) -> None:
-    samples = mesh("racks", {2: 190.0, 4: 380.0, 16: 16 * per_node})
+def test_every_mesh_of_a_rack_has_to_reach_its_part_of_the_rate(per_node: float, verdict: Verdict) -> None:
+    samples = mesh("racks", {2: 190.0, 4: 380.0, 8: 8 * per_node, 16: 16 * 70.0})
     found = judge(claims_by_id(["R4"])[0], RACKS, samples)
     assert found.verdict is verdict
-    assert f"{per_node:.1f} Mbps (of 16)" in found.summary
+    assert f"{per_node:.1f} Mbps (of 8)" in found.summary
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,10 @@ def test_a_mesh_that_was_not_measured_to_the_end_is_not_judged() -> None:
     assert "holds no mesh samples" in judge(claim, RACKS, []).summary
 
 
-def test_figures_name_series_of_their_claims_links() -> None:
-    assert [figure.id for figure in all_figures()] == ["Figure 5", "Figure 7"]
+def test_the_figures_of_the_source_name_the_links_of_its_study() -> None:
+    found = figures_of(claims_by_id(["R1"]))
+    assert [figure.id for figure in found] == ["figure-5", "figure-7"]
+    assert {line.link for figure in found for line in figure.series} == {
+        *("cable-25", "cable-10", "shallow-25", "shallow-10"),
+        "racks",
+    }
