@@ -137,7 +137,7 @@ $(PYTHON_STAMP): | setup-packages
 setup-rust: setup-packages
 	@scripts/setup_rust
 
-# Programs that only the tests of unmodified programs run: Open MPI, MPICH and pyverbs, each in a folder of its own.
+# Open MPI and MPICH, which studies of MPI run as well, and pyverbs, which only tests do; each in a folder of its own.
 setup-programs: setup-packages
 	@scripts/setup_programs .build/programs
 
@@ -161,6 +161,7 @@ lint-mypy: setup-python
 	.venv/bin/mypy
 	.venv/bin/mypy --strict scripts
 	.venv/bin/mypy --strict nic/conformance/programs
+	.venv/bin/mypy --strict bench/tests
 
 lint-imports: setup-python
 	.venv/bin/lint-imports

@@ -94,7 +94,8 @@ static void expect_alltoall(struct run *run, struct pass *pass)
 
 static void expect_sums(struct run *run, struct pass *pass, int end)
 {
-    pass_sums(pass, run->recv, run->size_bytes, run->datatype, (struct sums){.end = end});
+    pass_sums(pass, run->recv, run->size_bytes, run->datatype,
+              (struct sums){.end = end, .times = 1});
 }
 
 static void expect_allreduce(struct run *run, struct pass *pass)
@@ -116,13 +117,13 @@ static void expect_reduce_scatter(struct run *run, struct pass *pass)
     for (int i = 0; i < run->rank; i++)
         before += state->parts[i];
     pass_sums(pass, run->recv, (size_t)state->parts[run->rank] * run->datatype->bytes,
-              run->datatype, (struct sums){.end = run->ranks, .first = (size_t)before});
+              run->datatype, (struct sums){.end = run->ranks, .times = 1, .first = (size_t)before});
 }
 
 static void expect_reduce_scatter_block(struct run *run, struct pass *pass)
 {
     pass_sums(pass, run->recv, run->size_bytes, run->datatype,
-              (struct sums){.end = run->ranks, .block = run->rank});
+              (struct sums){.end = run->ranks, .times = 1, .block = run->rank});
 }
 
 static void expect_scan(struct run *run, struct pass *pass)

@@ -4,7 +4,7 @@ MPI_PROGRAMS ?= ../.build/programs
 openmpi_MPICC ?= $(MPI_PROGRAMS)/openmpi/bin/mpicc
 mpich_MPICC ?= $(MPI_PROGRAMS)/mpich/bin/mpicc
 
-MPI_SOURCES := common/clock.c common/failure.c common/pattern.c common/stats.c $(wildcard mpi/*.c pt2pt/*.c collective/*.c imb/*.c mesh/*.c startup/*.c)
+MPI_SOURCES := common/clock.c common/failure.c common/pattern.c common/stats.c $(wildcard mpi/*.c pt2pt/*.c collective/*.c imb/*.c onesided/*.c mesh/*.c startup/*.c)
 
 define mpi_rules
 $(BUILD)/$(1)/rocelab-mpi: $(MPI_SOURCES:%.c=$(BUILD)/$(1)/%.o)

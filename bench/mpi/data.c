@@ -64,10 +64,17 @@ static void spoil(uint8_t *data, size_t size_bytes)
         data[i] = (uint8_t)~data[i];
 }
 
+static void damage(const struct pass *pass, uint8_t *data, size_t size_bytes)
+{
+    if (pass->kind == PASS_CHECK && pass->corrupt && size_bytes > 0)
+        data[0] ^= 1;
+}
+
 void pass_block(struct pass *pass, uint8_t *data, size_t size_bytes, int rank, int block)
 {
     uint32_t origin = pattern_origin((struct origin){rank, block, pass->epoch});
 
+    damage(pass, data, size_bytes);
     if (pass->kind == PASS_CHECK) {
         pass->wrong_bytes += pattern_wrong_bytes(data, size_bytes, origin);
         return;
@@ -76,9 +83,20 @@ void pass_block(struct pass *pass, uint8_t *data, size_t size_bytes, int rank, i
     spoil(data, size_bytes);
 }
 
+static void pass_value(struct pass *pass, uint8_t *at, const void *expected, size_t size_bytes)
+{
+    if (pass->kind == PASS_CHECK) {
+        pass->wrong_bytes += memcmp(at, expected, size_bytes) == 0 ? 0 : size_bytes;
+        return;
+    }
+    memcpy(at, expected, size_bytes);
+    spoil(at, size_bytes);
+}
+
 void pass_sums(struct pass *pass, uint8_t *data, size_t size_bytes, const struct datatype *datatype,
                struct sums sums)
 {
+    damage(pass, data, size_bytes);
     for (size_t i = 0; i < size_bytes / datatype->bytes; i++) {
         uint8_t *at = data + i * datatype->bytes;
         uint8_t expected[sizeof(float)];
@@ -86,12 +104,13 @@ void pass_sums(struct pass *pass, uint8_t *data, size_t size_bytes, const struct
 
         for (int rank = sums.begin; rank < sums.end; rank++)
             sum += number(sums.first + i, (struct origin){rank, sums.block, pass->epoch});
-        store(expected, datatype, sum);
-        if (pass->kind == PASS_CHECK) {
-            pass->wrong_bytes += memcmp(at, expected, datatype->bytes) == 0 ? 0 : datatype->bytes;
-        } else {
-            memcpy(at, expected, datatype->bytes);
-            spoil(at, datatype->bytes);
-        }
+        store(expected, datatype, sum * sums.times);
+        pass_value(pass, at, expected, datatype->bytes);
     }
+}
+
+void pass_number(struct pass *pass, uint8_t *data, int64_t expected)
+{
+    damage(pass, data, sizeof expected);
+    pass_value(pass, data, &expected, sizeof expected);
 }

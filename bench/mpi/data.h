@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mpi.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,7 @@ void data_fill_numbers(uint8_t *block, size_t size_bytes, const struct datatype 
 struct pass {
     enum { PASS_SPOIL, PASS_CHECK } kind;
     uint32_t epoch;
+    bool corrupt; /* before a check, damage what is there: the check must find it */
     size_t wrong_bytes;
 };
 
@@ -54,9 +56,13 @@ struct sums {
     int begin;
     int end;
     int block;
+    int times; /* each element counts that often */
     size_t first;
 };
 
 /* These elements must hold those sums of what data_fill_numbers wrote. */
 void pass_sums(struct pass *pass, uint8_t *data, size_t size_bytes, const struct datatype *datatype,
                struct sums sums);
+
+/* There must be this number. */
+void pass_number(struct pass *pass, uint8_t *data, int64_t expected);

@@ -3,15 +3,23 @@
 #include "collective/collective.h"
 #include "imb/imb.h"
 #include "mesh/mesh.h"
+#include "onesided/onesided.h"
 #include "pt2pt/pt2pt.h"
 #include "startup/startup.h"
 
 #include <string.h>
 
+/* clang-format off */
 const struct group registry[] = {
-    {"pt2pt", pt2pt_benchmarks}, {"collective", collective_benchmarks}, {"imb", imb_benchmarks},
-    {"mesh", mesh_benchmarks},   {"startup", startup_benchmarks},       {NULL, NULL},
+    {"pt2pt", pt2pt_benchmarks},
+    {"collective", collective_benchmarks},
+    {"onesided", onesided_benchmarks},
+    {"imb", imb_benchmarks},
+    {"mesh", mesh_benchmarks},
+    {"startup", startup_benchmarks},
+    {NULL, NULL},
 };
+/* clang-format on */
 
 const struct benchmark *registry_find(const char *name, const struct group **group)
 {

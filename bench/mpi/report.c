@@ -72,6 +72,10 @@ static void print_parameters(const struct run *run)
         printf(" [ window size: %d ]", run->window);
     if (depends_on(benchmark, 'p'))
         printf("\n");
+    if (depends_on(benchmark, 'o'))
+        printf("# Window creation: MPI_Win_%s\n", options_window_types[run->options->window_type]);
+    if (depends_on(benchmark, 's'))
+        printf("# Synchronization: %s\n", options_syncs[run->sync]);
 }
 
 void report_heading(const struct run *run)

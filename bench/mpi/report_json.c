@@ -41,6 +41,13 @@ static void write_parameters(FILE *out, const struct run *run)
         case 'c':
             fprintf(out, "\"test_calls\": %d", run->options->test_calls);
             break;
+        case 'o':
+            fprintf(out, "\"window_type\": \"%s\"",
+                    options_window_types[run->options->window_type]);
+            break;
+        case 's':
+            fprintf(out, "\"sync\": \"%s\"", options_syncs[run->sync]);
+            break;
         case 't':
             fprintf(out, "\"threads\": \"%d:%d\"", run->options->threads_send,
                     run->options->threads_receive);

@@ -120,8 +120,11 @@ static void run_sizes(struct run *run)
 {
     const struct options *options = run->options;
     const struct benchmark *benchmark = run->benchmark;
-    size_t min_bytes = options->has_size_min ? options->size_min_bytes : benchmark->size_min_bytes;
-    size_t max_bytes = options->has_size_max ? options->size_max_bytes : benchmark->size_max_bytes;
+    bool chosen = !benchmark->fixed_size;
+    size_t min_bytes =
+        chosen && options->has_size_min ? options->size_min_bytes : benchmark->size_min_bytes;
+    size_t max_bytes =
+        chosen && options->has_size_max ? options->size_max_bytes : benchmark->size_max_bytes;
 
     if (benchmark->size_max_bytes == 0) {
         run->size_bytes = 0;
@@ -146,6 +149,10 @@ static void run_sizes(struct run *run)
 
 const char *run_problem(const struct benchmark *benchmark, const struct options *options, int ranks)
 {
+    const char *problem = benchmark->problem == NULL ? NULL : benchmark->problem(options);
+
+    if (problem != NULL)
+        return problem;
     switch (benchmark->shape) {
     case SHAPE_PAIR:
         return ranks == 2 ? NULL : "needs exactly 2 ranks";
@@ -187,6 +194,7 @@ int run_benchmark(struct run *run)
         datatypes = benchmark->reduces ? 1u << DATATYPE_INT : 1u << DATATYPE_CHAR;
     find_peer(run);
     run->window = run->options->window;
+    run->sync = run->options->has_sync ? run->options->sync : benchmark->sync;
     run->failed = false;
     for (int i = 0; i < DATATYPE_COUNT; i++) {
         if ((datatypes & 1u << i) == 0)

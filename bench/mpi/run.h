@@ -69,6 +69,10 @@ struct benchmark {
     void (*start)(struct run *run, MPI_Request *request);
     void (*open)(struct run *run);
     void (*close)(struct run *run);
+    bool fixed_size; /* -m does not apply */
+    enum sync sync;  /* unless -s says otherwise */
+    /* NULL, or why these options will not do; may be absent. */
+    const char *(*problem)(const struct options *options);
     const char *parameters; /* letters of options that matter: w window, p pairs, y synchronisation,
                                t threads, c test calls */
     bool reduces;           /* elements are added up: numbers, not bytes */
@@ -92,6 +96,7 @@ struct run {
 
     const struct datatype *datatype;
     size_t size_bytes;
+    enum sync sync;
     int count; /* of elements in size_bytes */
     int window;
     uint64_t iterations;

@@ -29,7 +29,7 @@ from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, find_run
 from rocelab.study import loading
 from rocelab.study.execution import now
 from rocelab.study.loading import StudyError
-from rocelab.study.plan import plan
+from rocelab.study.plan import measurement_count, plan
 from rocelab.study.provenance import provenance, tool_versions
 from rocelab.study.runner import Outcome, Runner, remaining
 from rocelab.study.schema import Study
@@ -138,7 +138,7 @@ def _shape_of(study: Study) -> tuple[list[LinkProfile], tuple[str, ...]]:
 def _announce(job: _Job, store: RunStore) -> None:
     left = "" if job.store is None else "still "
     about = duration(seconds(list(job.steps)))
-    say(f"{job.study.title}: {left}{len(job.steps)} measurements, about {about}")
+    say(f"{job.study.title}: {left}{measurement_count(job.steps)} measurements, about {about}")
     say(f"Run: {store.path}")
 
 
@@ -190,7 +190,7 @@ def _new_run(job: _Job, results: Path) -> RunStore:
         repetitions=study.repetitions,
         links=tuple(LinkInfo(**link.model_dump()) for link in study.link),
         provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps),
-        planned_steps=len(job.steps),
+        planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),
     )
     return RunStore.create(results, info, job.text)

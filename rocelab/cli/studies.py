@@ -15,7 +15,7 @@ from rocelab.cli.problems import fail
 from rocelab.stats import text
 from rocelab.study import catalogue
 from rocelab.study.loading import StudyError, load
-from rocelab.study.plan import plan
+from rocelab.study.plan import measurement_count, plan
 from rocelab.study.schema import Study
 from rocelab.study.steps import JobStep, MeshStep, Step
 
@@ -54,7 +54,7 @@ def list_(context: typer.Context) -> None:
             table.add_row(name, "", "", f"[red]not in order:[/] rocelab studies check {path} ({len(error.problems)})")
             continue
         steps = plan(study)
-        table.add_row(name, str(len(steps)), duration(seconds(steps)), study.title)
+        table.add_row(name, str(measurement_count(steps)), duration(seconds(steps)), study.title)
     if table.row_count == 0:
         console.print("There is no study here. `rocelab run FILE.toml` runs one of your own.")
         return
@@ -80,7 +80,7 @@ def show(name: Annotated[str, typer.Argument(help="A study or its file.", autoco
     for _, members in groupby(sorted(steps, key=lambda step: step.series), key=lambda step: step.series):
         table.add_row(*_row(list(members)))
     console.print(table)
-    console.print(f"{len(steps)} measurements, about {duration(seconds(steps))}", highlight=False)
+    console.print(f"{measurement_count(steps)} measurements, about {duration(seconds(steps))}", highlight=False)
 
 
 def _row(steps: list[Step]) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def check(files: Annotated[list[Path], typer.Argument(help="Study files.")]) -> 
             continue
         steps = plan(study)
         Console().print(
-            f"{path}: in order, {len(steps)} measurements, about {duration(seconds(steps))}",
+            f"{path}: in order, {measurement_count(steps)} measurements, about {duration(seconds(steps))}",
             soft_wrap=True, markup=False, highlight=False,
         )  # fmt: skip
     raise typer.Exit(1 if wrong else 0)

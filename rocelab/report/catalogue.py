@@ -118,7 +118,10 @@ class Test:
     @property
     def id(self) -> str:
         """Part of the names of its figures, and its place in the page."""
-        return self.test if self.level == "network" else f"{self.level}-{self.test}-{self.nodes}-{self.ranks}".lower()
+        if self.level == "network":
+            return self.test
+        name = f"{self.level}-{self.test}-{self.nodes}-{self.ranks}".lower()
+        return f"{name}-overlap" if self.metric == "overlap_percent" else name
 
 
 _TESTS = (
@@ -163,6 +166,7 @@ _MPI_TITLES = {
 _MPI_TEXTS = {
     "latency_us": "The time that the benchmark reports, half of a ping-pong or one call: lower is better.",
     "bandwidth_mbps": "All that moves, of all pairs together: higher is better.",
+    "overlap_percent": "How much of the communication goes on while the program computes: higher is better.",
 }
 
 
@@ -179,20 +183,27 @@ def tests_of(keys: list[SeriesKey]) -> list[Test]:
     for key in keys:
         if (key.level, key.test) not in names and not key.metric.startswith("cpu_"):
             metrics.setdefault((key.level, key.test, key.nodes, key.ranks), []).append(key.metric)
-    return known + [_new_test(*place, found) for place, found in metrics.items()]
+    for place, found in metrics.items():
+        if place[0] != "mpi":
+            level, test, nodes, ranks = place
+            title = test.replace("-", " ").capitalize()
+            known.append(Test(level, test, title, test, found[0], "", "as good", nodes, ranks))
+            continue
+        # Programs report bandwidth and message rate, or latency and what it is made of.
+        shown = next((name for name in ("bandwidth_mbps", "latency_us") if name in found), found[0])
+        known += [_mpi_test(*place, name) for name in dict.fromkeys((shown, "overlap_percent")) if name in found]
+    return known
 
 
-def _new_test(level: str, test: str, nodes: int, ranks: int, metrics: list[str]) -> Test:
-    """A section for a test without an entry here: of MPI, whose suites have many, or of something new."""
-    if level != "mpi":
-        return Test(level, test, test.replace("-", " ").capitalize(), test, metrics[0], "", "as good", nodes, ranks)
-    # Programs report bandwidth and message rate, or latency and what it is made of.
-    metric = next((name for name in ("bandwidth_mbps", "latency_us") if name in metrics), metrics[0])
+def _mpi_test(level: str, test: str, nodes: int, ranks: int, metric: str) -> Test:
+    """A section for a test of MPI, whose suites have too many for an entry each."""
     title = _MPI_TITLES.get(test, f"MPI {test}")
     if (nodes, ranks) != (2, 2):
         title += f", {ranks} processes on {nodes} nodes"
-    better = "the bandwidth" if metric == "bandwidth_mbps" else "as fast"
+    better = {"bandwidth_mbps": "the bandwidth", "latency_us": "as fast"}.get(metric, "as much")
     short = test if (nodes, ranks) == (2, 2) else f"{test} {ranks}/{nodes}"
+    if metric == "overlap_percent":
+        title, short = f"{title}: hidden behind computation", f"{short} hidden"
     return Test(level, test, title, short, metric, _MPI_TEXTS.get(metric, ""), better, nodes, ranks)
 
 

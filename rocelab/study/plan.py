@@ -55,6 +55,11 @@ def _on_link(study: Study, link: LinkProfile) -> Iterator[Step]:
         yield from members[first:] + members[:first]
 
 
+def measurement_count(steps: Sequence[Step]) -> int:
+    """How many measurements the steps are: each size of a start counts as one."""
+    return sum(len(step.keys) for step in steps)
+
+
 def _pairs(study: Study, test: TestTable, link: LinkProfile) -> Iterator[PairStep]:
     contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
     point_s = test.point_ms / 1000

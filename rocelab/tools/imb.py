@@ -14,7 +14,7 @@ from typing import Final
 from rocelab.tools import columns
 from rocelab.tools.base import Executable, JobReading, JobRequest, Output, ToolError, Value, last_words
 from rocelab.tools.columns import Column, Dialect
-from rocelab.tools.mpi_tests import seconds
+from rocelab.tools.mpi_tests import main_metric, seconds
 from rocelab.tools.osu import doubling_problem
 
 DIALECT: Final = Dialect(
@@ -65,7 +65,7 @@ class Imb:
     @property
     def main_metric(self) -> tuple[str, str]:
         """See JobMethod."""
-        return ("bandwidth_mbps", "Mbps") if self.test in {"Uniband", "Biband"} else ("latency_us", "us")
+        return main_metric(self.test)
 
     @property
     def executables(self) -> tuple[Executable, ...]:

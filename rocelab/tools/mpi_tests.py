@@ -9,7 +9,7 @@ from rocelab.tools.base import JobRequest
 
 #: Names of tests as OMB's programs have them, without `osu_`.
 NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
-_BANDWIDTH: Final = re.compile(r"(^|_)(bi)?bw($|_)|^mbw_mr$|^(uni|bi)band$")
+_BANDWIDTH: Final = re.compile(r"(^|_)(bi)?bw($|_)|^mbw_mr$|^(uni|bi)band$|^(in|out)cast$|^mesh$", re.IGNORECASE)
 _TWO_SIDED: Final = re.compile(r"latency|multi_lat|pingpong|pingping|sendrecv|exchange|_lat$")
 #: As OMB has it: how many messages are on their way at once in tests of bandwidth.
 _WINDOW: Final = 64
@@ -21,6 +21,8 @@ _ASSUMED_MESSAGE_US: Final = 10.0
 
 def main_metric(test: str) -> tuple[str, str]:
     """The metric that a test is about, and its unit."""
+    if test.startswith("overlap"):
+        return "overlap_percent", "%"
     return ("bandwidth_mbps", "Mbps") if _BANDWIDTH.search(test) else ("latency_us", "us")
 
 

@@ -113,9 +113,12 @@ def doubling_problem(sizes_bytes: Sequence[int]) -> str | None:
 
 #: Tests of two processes, and of pairs.
 _TWO: Final = frozenset(
-    {"latency", "bw", "bibw", "latency_persistent", "bw_persistent", "bibw_persistent", "latency_mt"}
+    {
+        *("latency", "bw", "bibw", "latency_persistent", "bw_persistent", "bibw_persistent", "latency_mt"),
+        *("overlap_send", "overlap_recv", "PingPong", "PingPing"),
+    }
 )
-_PAIRS: Final = frozenset({"mbw_mr", "multi_lat"})
+_PAIRS: Final = frozenset({"mbw_mr", "multi_lat", "Uniband", "Biband"})
 
 
 def ranks_problem(test: str, ranks: int) -> str | None:

@@ -1,15 +1,18 @@
-"""Open MPI and MPICH as PyPI has them: 16 processes on 4 nodes, which have nothing but urxe between them."""
+"""Open MPI and MPICH as PyPI has them, on nodes with nothing but urxe between them, and the suite over TCP as well."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from rocelab.fabric import emulated
-from rocelab.fabric.base import FabricError, LaunchError, LinkProfile
+from rocelab.fabric.base import FabricError, Finished, LaunchError, LinkProfile
 from rocelab.launch import mpi
 from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.tools import rocelab_mpi
 from rocelab.tools.interconnects import urxe
 
 from .matrix import HERE
@@ -32,18 +35,24 @@ def fabric() -> Iterator[emulated.EmulatedFabric]:
         yield made
 
 
-@pytest.mark.parametrize("variant", mpi.variants("soft-roce"))
-def test_mpi4py(fabric: emulated.EmulatedFabric, variant: str) -> None:
-    kind, transport = mpi.transport("soft-roce", variant)
+def run(
+    fabric: emulated.EmulatedFabric, interconnect: str, variant: str, nodes: int, ranks_per_node: int, *words: str
+) -> Finished:
+    """Run a program, whose first word is a path or a file of the implementation's: what it left, once it ended well.
+
+    `{kind}` in a word is the implementation.
+    """
+    kind, transport = mpi.transport(interconnect, variant)
     implementation = mpi.own(kind)
     if not implementation.mpiexec.exists():
         pytest.skip(f"there is no {implementation.title}: {implementation.remedy}")
+    program, *arguments = (word.replace("{kind}", kind) for word in words)
     job = mpi.Job(
-        argv=[str(implementation.folder / "python"), str(HERE / "allreduce.py")],
-        hosts=[node.name for node in fabric.nodes],
+        argv=[str(implementation.folder / program), *arguments],
+        hosts=[node.name for node in fabric.nodes[:nodes]],
         interface=fabric.nodes[0].interfaces[LINK],
-        ranks_per_node=RANKS // NODES,
-        wrapper=[urxe().name, "run", "--"],
+        ranks_per_node=ranks_per_node,
+        wrapper=[urxe().name, "run", "--"] if transport.device else [],
     )
     env = mpi.environment(job, transport)
     launcher = NamespaceLauncher(fabric)
@@ -56,4 +65,37 @@ def test_mpi4py(fabric: emulated.EmulatedFabric, variant: str) -> None:
     said = finished.stdout + finished.stderr
     assert not finished.timed_out, f"still running after {LIMIT_S:g} s\n{said}"
     assert finished.exit_status == 0, said
-    assert f"{RANKS} ranks on {NODES} nodes: all data right" in said, said
+    return finished
+
+
+@pytest.mark.parametrize("variant", mpi.variants("soft-roce"))
+def test_mpi4py(fabric: emulated.EmulatedFabric, variant: str) -> None:
+    finished = run(fabric, "soft-roce", variant, NODES, RANKS // NODES, "python", str(HERE / "allreduce.py"))
+    assert f"{RANKS} ranks on {NODES} nodes: all data right" in finished.stdout, finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize("nodes", [2, NODES])
+@pytest.mark.parametrize(
+    ("interconnect", "variant"),
+    [("tcp", "openmpi-ob1"), ("tcp", "mpich-ofi"), ("soft-roce", "openmpi-ucx"), ("soft-roce", "mpich-ucx")],
+)
+def test_the_whole_suite(fabric: emulated.EmulatedFabric, interconnect: str, variant: str, nodes: int) -> None:
+    """Every benchmark of rocelab-mpi, with its data checked; two nodes run those that are between two processes."""
+    kind, _ = mpi.transport(interconnect, variant)
+    suite = rocelab_mpi.program(kind, None)
+    if suite.path is None:
+        pytest.skip(f"there is no {suite.name}: {suite.advice}")
+    names = {line.split()[0]: line.partition("  ")[2] for line in _listed(suite.path)}
+    wanted = {name for name, about in names.items() if ("    2 ranks" in about) == (nodes == 2)}
+    argv = [suite.path, *sorted(wanted), "-m", "4:64", "-i", "2", "-x", "1", "--json"]
+    finished = run(fabric, interconnect, variant, nodes, 1, *argv)
+    samples = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    assert {sample["benchmark"] for sample in samples} == wanted, finished.stdout + finished.stderr
+    wrong = [sample for sample in samples if sample["validation"] not in ("pass", "none")]
+    assert not wrong
+    assert {sample["nodes"] for sample in samples} == {nodes}
+
+
+def _listed(program: str) -> list[str]:
+    done = subprocess.run([program, "--list"], capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.splitlines()

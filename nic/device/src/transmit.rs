@@ -5,7 +5,9 @@
 //! copied behind their header, large ones are taken from the program's memory by the kernel.
 
 use urxe_proto::{LocalAccess, Payload, PdId, RemoteAccess, RemoteRange, Sge, Transmit};
-use urxe_udp::{MAX_TRANSMIT_BYTES, Piece, SendError, Socket, Transmit as UdpTransmit};
+use urxe_udp::{
+    Destination, MAX_TRANSMIT_BYTES, Piece, SendError, Socket, Transmit as UdpTransmit,
+};
 use urxe_wire::icrc::Icrc;
 use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, Transport, pad_len};
 
@@ -77,6 +79,16 @@ impl Outgoing {
         }
     }
 
+    /// Whether no packet waits, neither for company nor for the socket.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.building.count == 0 && self.waiting.count == 0
+    }
+
+    /// Packets of the batch under construction.
+    pub(crate) const fn gathered(&self) -> usize {
+        self.building.count
+    }
+
     /// Drops what waits: the memory it points to is going away. The packets count as lost.
     pub(crate) fn discard(&mut self) {
         self.waiting.discard();
@@ -91,10 +103,10 @@ impl Outgoing {
             &self.building
         };
         batch
-            .path
+            .target
             .as_ref()
             .filter(|_| batch.is_blocked)
-            .map(|path| path.port)
+            .map(|target| target.port)
     }
 }
 
@@ -105,6 +117,14 @@ fn is_acknowledged(transmit: &Transmit<'_>) -> bool {
     matches!(transport, Some(Transport::Rc | Transport::Xrc))
 }
 
+/// Where a batch goes.
+struct Target {
+    /// Index of the socket.
+    port: usize,
+    destination: Destination,
+    tos: u8,
+}
+
 /// A batch under construction, or waiting for the socket.
 struct Batch {
     arena: Box<[u8]>,
@@ -112,7 +132,7 @@ struct Batch {
     /// Start of the bytes in the arena that are not in `pieces` yet.
     run_start: usize,
     pieces: Vec<Piece<'static>>,
-    path: Option<Path>,
+    target: Option<Target>,
     segment_bytes: usize,
     count: usize,
     bytes: usize,
@@ -133,7 +153,7 @@ impl Batch {
             used: 0,
             run_start: 0,
             pieces: Vec::with_capacity(64),
-            path: None,
+            target: None,
             segment_bytes: 0,
             count: 0,
             bytes: 0,
@@ -146,7 +166,7 @@ impl Batch {
         self.used = 0;
         self.run_start = 0;
         self.pieces.clear();
-        self.path = None;
+        self.target = None;
         self.count = 0;
         self.bytes = 0;
         self.is_closed = false;
@@ -162,7 +182,7 @@ impl Batch {
         else {
             return false;
         };
-        let same_peer = self.path.as_ref().is_some_and(|ours| {
+        let same_peer = self.target.as_ref().is_some_and(|ours| {
             ours.port == path.port && ours.tos == path.tos && ours.destination == path.destination
         });
         let pieces = match transmit.payload {
@@ -213,7 +233,11 @@ impl Batch {
         tail[pad..].copy_from_slice(&icrc.finish());
         self.used += pad + ICRC_LEN;
         if self.count == 0 {
-            self.path = Some(path.clone());
+            self.target = Some(Target {
+                port: path.port,
+                destination: path.destination,
+                tos: path.tos,
+            });
             self.segment_bytes = length;
         }
         self.count += 1;
@@ -325,10 +349,10 @@ impl Batch {
             return;
         }
         self.close_run();
-        let Some((path, socket)) = self
-            .path
+        let Some((target, socket)) = self
+            .target
             .as_ref()
-            .and_then(|path| Some((path, ports[path.port].socket.as_ref()?)))
+            .and_then(|target| Some((target, ports[target.port].socket.as_ref()?)))
         else {
             self.discard();
             return;
@@ -336,9 +360,9 @@ impl Batch {
         let segment_size =
             (self.count > 1).then(|| u16::try_from(self.segment_bytes).unwrap_or(u16::MAX));
         let transmit = UdpTransmit {
-            destination: &path.destination,
+            destination: &target.destination,
             segment_size,
-            tos: path.tos,
+            tos: target.tos,
             iov: &self.pieces,
         };
         let count = self.count as u64;

@@ -75,6 +75,28 @@ fn rc_pingpong_between_namespaces() {
     pingpong(true);
 }
 
+/// The loopback interface as a device of several addresses, of both families.
+#[test]
+fn every_address_of_the_loopback_interface() {
+    let mut text = "ip address add 198.51.100.7/32 dev lo\n".to_owned();
+    for (index, address) in ["127.0.0.1", "198.51.100.7", "::1"].iter().enumerate() {
+        text += &format!(
+            "address={address}; pair 18515 ibv_rc_pingpong -d $device -g {index} -n 100\n\
+             pair 18515 ibv_ud_pingpong -d $device -g {index} -n 100 -s 1000\n"
+        );
+    }
+    let script = Script {
+        name: "addresses of loopback",
+        needs: &["ibv_rc_pingpong", "ibv_ud_pingpong"],
+        two_namespaces: false,
+        text,
+    };
+    let Some(output) = script.run() else { return };
+    let text = stdout(&output);
+    assert_eq!(text.matches("usec/iter").count(), 6, "{}", shown(&output));
+    assert!(text.contains("GID ::ffff:198.51.100.7"), "{text}");
+}
+
 /// The other four pingpong programs, polling and with events.
 #[test]
 fn pingpong_over_every_transport() {

@@ -290,6 +290,20 @@ fn a_program_that_exits_tells_its_peers() {
     }
 }
 
+/// Devices and addresses come and go: who listens on all hears on those that come, and identifiers learn of
+/// those that go.
+#[test]
+fn listeners_and_connections_follow_the_interfaces() {
+    let program = common::compile("cm_link", "cm_link", &["-Wl,--no-as-needed", "-lrdmacm"]);
+    // Without IPv6, whose addresses appear when they like.
+    let text = format!(
+        "sysctl -qw net.ipv6.conf.default.disable_ipv6=1
+         preloaded {}",
+        program.display()
+    );
+    script("following", &["sysctl"], false, &text);
+}
+
 #[test]
 fn the_kernels_interface_can_be_left_alone() {
     if std::path::Path::new("/dev/infiniband/rdma_cm").exists() {
