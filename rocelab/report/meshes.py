@@ -29,6 +29,11 @@ def sections(model: RunModel) -> list[Section]:
     return [found] if links else []
 
 
+def tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
+    """The throughput of the meshes of a link, by number of servers."""
+    return [_table(model, link, mesh, series) for mesh in catalogue.MESHES if (series := model.mesh(link.id, mesh))]
+
+
 def _figures(model: RunModel, link: LinkInfo) -> Iterator[Figure]:
     for mesh in catalogue.MESHES:
         series = model.mesh(link.id, mesh)
