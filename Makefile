@@ -64,9 +64,14 @@ test-python: setup build ## Run the Python tests alone
 sim: setup-rust ## Run the simulator's slow tests too; SEEDS=100000 for that many random programs in each
 	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim -- --include-ignored
 
-# The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
 .PHONY: bench
-bench: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC (a quiet machine is needed)
+bench: setup-python build ## Hold Soft RoCE against its bars: each ratio to TCP, with its spread (a quiet machine is needed)
+	.venv/bin/rocelab run studies/bars.toml
+	.venv/bin/rocelab bars
+
+# The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
+.PHONY: floor
+floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC (a quiet machine is needed)
 	$(CARGO) build $(NIC) --release -p urxe-udp --examples
 	for each in cost pingpong stream; do $(RELEASE)/examples/udp_$$each --link veth; done
 
@@ -144,7 +149,7 @@ $(PYTHON_STAMP): | setup-packages
 setup-rust: setup-packages
 	@scripts/setup_rust
 
-# Programs that only the tests of unmodified programs run: Open MPI, MPICH and pyverbs, each in a folder of its own.
+# Open MPI and MPICH, which studies of MPI run as well, and pyverbs, which only tests do; each in a folder of its own.
 setup-programs: setup-packages
 	@scripts/setup_programs .build/programs
 
@@ -169,6 +174,7 @@ lint-mypy: setup-python
 	.venv/bin/mypy --strict scripts
 	.venv/bin/mypy --strict nic/conformance/programs
 	.venv/bin/mypy --strict nic/conformance/rxe
+	.venv/bin/mypy --strict bench/tests
 
 lint-imports: setup-python
 	.venv/bin/lint-imports

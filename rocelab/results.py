@@ -26,6 +26,9 @@ ParamValue = str | int | float | bool
 RunStatus = Literal["running", "complete", "incomplete", "interrupted"]
 """``incomplete``: it ended, and some steps failed. ``running`` of a run that nobody runs: it crashed."""
 
+MESH_TEST = "mesh"
+"""The test, at any level, whose samples run over the number of nodes and not over the size of messages."""
+
 _RUN_FILE = "run.json"
 _STUDY_FILE = "study.toml"
 _SAMPLES_FILE = "samples.ndjson"
@@ -46,6 +49,8 @@ class StepKey(NamedTuple):
     variant: str
     size_bytes: int | None
     repetition: int
+    nodes: int = 2
+    ranks: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,10 @@ class Sample:
     order: int
     """Position in the interleaved order that was executed."""
     schema_version: int = SCHEMA_VERSION
+    nodes: int = 2
+    """How many nodes took part."""
+    ranks: int = 2
+    """How many processes took part: of the network level, a client and a server."""
 
     def __post_init__(self) -> None:
         if self.ok and (self.value is None or not math.isfinite(self.value)):
@@ -98,7 +107,15 @@ class Sample:
     def key(self) -> StepKey:
         """The step this sample belongs to."""
         return StepKey(
-            self.link, self.interconnect, self.level, self.test, self.variant, self.size_bytes, self.repetition
+            self.link,
+            self.interconnect,
+            self.level,
+            self.test,
+            self.variant,
+            self.size_bytes,
+            self.repetition,
+            self.nodes,
+            self.ranks,
         )
 
 
@@ -112,6 +129,11 @@ class LinkInfo:
     rate_mbps: float | None = None
     """Shaped to this rate in 10^6 bit/s; None: as fast as the machine moves packets."""
     queue_bytes: int | None = None
+    switch_queue_bytes: int | None = None
+    nodes_per_switch: int | None = None
+    """Of a two-level link: how many nodes each access switch has."""
+    uplink_rate_mbps: float | None = None
+    """Of a two-level link: what the cable between an access switch and the spine is shaped to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,13 @@
 /* The byte at `offset` of every message. */
 uint8_t pattern_byte(size_t offset);
 
+/* Fills a buffer with the pattern as it is from `origin` on: different origins, different content.
+ */
+void pattern_fill_from(uint8_t *data, size_t size_bytes, uint32_t origin);
+
+/* How many bytes of a buffer are not what pattern_fill_from(data, size_bytes, origin) writes. */
+size_t pattern_wrong_bytes(const uint8_t *data, size_t size_bytes, uint32_t origin);
+
 /* Fills a message. */
 void pattern_fill(uint8_t *message, size_t size_bytes);
 

@@ -1,6 +1,20 @@
 """What the reference studies claim, as data, and the rules that hold a run against it."""
 
-from rocelab.claims.judge import Evidence, Judgement, Verdict, judge
-from rocelab.claims.model import Claim, ClaimError, all_claims, claims_by_id
+from rocelab.claims.finding import Evidence, Verdict
+from rocelab.claims.judge import Judgement, judge
+from rocelab.claims.model import Claim, ClaimError, SourceFigure, all_claims, claims_by_id, figures_of
+from rocelab.claims.shape import linearity
 
-__all__ = ["Claim", "ClaimError", "Evidence", "Judgement", "Verdict", "all_claims", "claims_by_id", "judge"]
+__all__ = [
+    "Claim",
+    "ClaimError",
+    "Evidence",
+    "Judgement",
+    "SourceFigure",
+    "Verdict",
+    "all_claims",
+    "claims_by_id",
+    "figures_of",
+    "judge",
+    "linearity",
+]

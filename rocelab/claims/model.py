@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -39,6 +39,8 @@ class Expectation(SizeRange):
     """Which side the claim says is better in a range of sizes."""
 
     better: Literal["subject", "reference"]
+    margin: float = pydantic.Field(default=0.0, ge=0)
+    """By how much the medians must differ at least, in the unit of the metric."""
 
 
 class Comparison(_Data):
@@ -83,7 +85,86 @@ class Fails(_Data):
     tests: tuple[str, ...]
 
 
-Rule = Annotated[Similar | Ordered | Fails, pydantic.Field(discriminator="kind")]
+class LinkSide(Side):
+    """A series on a link of its own."""
+
+    link: str
+
+
+class ShapeRule(_Data):
+    """What the rules about the shape of single series have in common."""
+
+    level: str = "network"
+    test: str
+    metric: str
+
+
+class Steady(ShapeRule):
+    """The bandwidth of a ping-pong never falls again as messages grow."""
+
+    kind: Literal["steady"]
+    sides: tuple[LinkSide, ...] = pydantic.Field(min_length=1)
+    sizes: SizeRange
+    tolerance: float = pydantic.Field(gt=0, lt=1)
+    """Part by which it may fall below its best at smaller sizes."""
+
+
+class Degrades(ShapeRule):
+    """Beyond a size, the bandwidth of a ping-pong is a part of what another link gives, and below it is not."""
+
+    kind: Literal["degrades"]
+    subject: LinkSide
+    reference: LinkSide
+    above_bytes: int = pydantic.Field(ge=1)
+    to_bytes: int = pydantic.Field(ge=1)
+    at_most: float = pydantic.Field(gt=0, lt=1)
+    """Part of the reference's bandwidth that is left at larger sizes, at most."""
+
+
+class Reaches(ShapeRule):
+    """Every node of a mesh sends at a part of the rate of its cable, in meshes up to a number of nodes."""
+
+    kind: Literal["reaches"]
+    side: LinkSide
+    at_least: float = pydantic.Field(gt=0, lt=1)
+    to_nodes: int = pydantic.Field(ge=2)
+
+
+class Linear(ShapeRule):
+    """What a mesh moves in total grows with the number of its nodes."""
+
+    kind: Literal["linear"]
+    side: LinkSide
+    at_least: float = pydantic.Field(gt=0, lt=1)
+    """Part of (nodes times the throughput of one) that is reached, at every number of nodes."""
+    to_nodes: int = pydantic.Field(ge=3)
+    """The largest number of nodes, which has to be there."""
+    bottleneck: LinkSide | None = None
+    """The same where the switches carry less than the nodes send: it has to fall behind at the most nodes."""
+
+
+class Completes(_Data):
+    """All of these tests can be carried out, and every run of them completes with the right data."""
+
+    kind: Literal["completes"]
+    level: str = "network"
+    interconnects: tuple[str, ...] = pydantic.Field(min_length=1)
+    tests: tuple[str, ...] = pydantic.Field(min_length=1)
+    scales: int = pydantic.Field(default=1, ge=1)
+    """With how many different numbers of processes each test must have been run."""
+
+
+Rule = Annotated[
+    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear, pydantic.Field(discriminator="kind")
+]
+
+
+class AtLevel(_Data):
+    """How a claim is judged where a run has the level that the source measured at."""
+
+    stand_in: str
+    rule_text: str
+    rule: Rule
 
 
 class Source(_Data):
@@ -107,18 +188,77 @@ class Claim(_Data):
     rule_text: str
     """The rule in words, including every number in it that the source does not give."""
     rule: Rule
+    mpi: AtLevel | None = None
+    """Takes the place of the rule, where the run measured MPI."""
     source: Source
+
+
+class FigureSeries(_Data):
+    """A line of a figure: the source's name for it, and what was run here in its place."""
+
+    name: str
+    interconnect: str
+    variants: tuple[str, ...] = pydantic.Field(min_length=1)
+    """The first of these that the run has."""
+    link: str | None = None
+    """Its link, where a figure has lines of several links. Else the figure is drawn for every link."""
+
+
+class SourceFigure(_Data):
+    """A figure of a source, so that it can be drawn again from a run: same axes, same names."""
+
+    id: str
+    title: str
+    level: str
+    test: str
+    metric: str
+    shown: Literal["value", "bandwidth"] = "value"
+    """`bandwidth`: size over time in 10^6 bit/s, of a metric that is the time of a message in microseconds."""
+    unit: str
+    factor: float = 1.0
+    """From the metric's unit to that of the figure."""
+    x_title: str
+    y_title: str
+    log: bool = True
+    text: str = ""
+    """What is drawn here in place of what the source drew, where the figure has lines of several links."""
+    series: tuple[FigureSeries, ...]
+    source: Source
+
+    @property
+    def across_links(self) -> bool:
+        """Whether its lines name their links."""
+        return any(line.link is not None for line in self.series)
+
+
+@cache
+def all_figures() -> tuple[SourceFigure, ...]:
+    """Every figure known, by source and in the order of the source."""
+    return tuple(
+        SourceFigure.model_validate(entry | {"source": data["source"]})
+        for data in _files()
+        for entry in data.get("figure", [])
+    )
+
+
+def figures_of(claims: Iterable[Claim]) -> tuple[SourceFigure, ...]:
+    """The figures of the sources of these claims."""
+    sources = {claim.source.id for claim in claims}
+    return tuple(figure for figure in all_figures() if figure.source.id in sources)
+
+
+@cache
+def _files() -> tuple[dict[str, Any], ...]:
+    folder = resources.files("rocelab.claims").joinpath("data")
+    files = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    return tuple(tomllib.loads(file.read_text(encoding="utf-8")) for file in files if file.name.endswith(".toml"))
 
 
 @cache
 def all_claims() -> tuple[Claim, ...]:
     """Every claim known, by source and in the order of the source."""
-    folder = resources.files("rocelab.claims").joinpath("data")
     claims: list[Claim] = []
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if not file.name.endswith(".toml"):
-            continue
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
+    for data in _files():
         claims += [Claim.model_validate(entry | {"source": data["source"]}) for entry in data["claim"]]
     ids = [claim.id for claim in claims]
     if len(ids) != len(set(ids)):

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from rocelab.stats import text
-from rocelab.study.plan import Step
 from rocelab.study.runner import Watcher
+from rocelab.study.steps import MeshStep, Step
 
 #: A broken program would otherwise fill the terminal; the report lists every failure.
 FAILURES_SHOWN = 5
@@ -52,10 +52,11 @@ def clock(time_s: float) -> str:
 
 def name_of(step: Step) -> str:
     """A step in words."""
-    return (
-        f"{step.link.id}, {step.test}, {step.interconnect} {step.variant}, {text.size(step.size_bytes)}, "
-        f"repetition {step.repetition + 1}"
-    )
+    sizes = text.size_list(list(step.sizes_bytes))
+    series = f"{step.interconnect} {step.variant}"
+    if isinstance(step, MeshStep):
+        sizes = text.plural(step.nodes, "node")
+    return f"{step.link.id}, {step.test_name}, {series}, {sizes}, repetition {step.repetition + 1}"
 
 
 class _Watcher:

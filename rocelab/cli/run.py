@@ -23,16 +23,17 @@ from rocelab.cli.problems import fail, say
 from rocelab.cli.progress import watch
 from rocelab.cli.studies import complete, duration, known_claims, load_study, seconds
 from rocelab.fabric import emulated
-from rocelab.fabric.base import FabricError
+from rocelab.fabric.base import FabricError, LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, find_run
 from rocelab.study import loading
 from rocelab.study.execution import now
 from rocelab.study.loading import StudyError
-from rocelab.study.plan import Step, plan
+from rocelab.study.plan import measurement_count, plan
 from rocelab.study.provenance import provenance, tool_versions
 from rocelab.study.runner import Outcome, Runner, remaining
 from rocelab.study.schema import Study
+from rocelab.study.steps import Step
 from rocelab.tools.base import Executable
 
 EXIT_WRONG = 1
@@ -95,7 +96,7 @@ def _jobs(studies: Sequence[str], resume: str | None, results: Path) -> list[_Jo
 
 def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
     """Say everything that is missing at once, before anything is measured."""
-    wanted = {executable.name: executable for step in steps for executable in step.method.executables}
+    wanted = {executable.name: executable for step in steps for executable in step.executables}
     missing: list[Executable] = [executable for executable in wanted.values() if executable.path is None]
     if not missing:
         return
@@ -115,7 +116,7 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
     with _interruptible():
         try:
             with contextlib.ExitStack() as stack:
-                fabric = stack.enter_context(emulated.up([link.profile() for link in job.study.link]))
+                fabric = stack.enter_context(emulated.up(*_shape_of(job.study)))
                 store = job.store or _new_run(job, results)
                 stack.enter_context(_sole_writer(store))
                 store.set_status("running")
@@ -129,10 +130,15 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
         return _finish(store, results, outcome, report=report)
 
 
+def _shape_of(study: Study) -> tuple[list[LinkProfile], tuple[str, ...]]:
+    """Links and node names of the fabric that a study wants."""
+    return [link.profile() for link in study.link], emulated.default_names(study.fabric.nodes)
+
+
 def _announce(job: _Job, store: RunStore) -> None:
     left = "" if job.store is None else "still "
     about = duration(seconds(list(job.steps)))
-    say(f"{job.study.title}: {left}{len(job.steps)} measurements, about {about}")
+    say(f"{job.study.title}: {left}{measurement_count(job.steps)} measurements, about {about}")
     say(f"Run: {store.path}")
 
 
@@ -182,11 +188,9 @@ def _new_run(job: _Job, results: Path) -> RunStore:
         started_at=now(),
         seed=study.seed,
         repetitions=study.repetitions,
-        links=tuple(
-            LinkInfo(link.id, link.kind, link.mtu_bytes, link.rate_mbps, link.queue_bytes) for link in study.link
-        ),
+        links=tuple(LinkInfo(**link.model_dump()) for link in study.link),
         provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps),
-        planned_steps=len(job.steps),
+        planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),
     )
     return RunStore.create(results, info, job.text)

@@ -15,8 +15,9 @@ from rocelab.cli.problems import fail
 from rocelab.stats import text
 from rocelab.study import catalogue
 from rocelab.study.loading import StudyError, load
-from rocelab.study.plan import Step, plan
+from rocelab.study.plan import measurement_count, plan
 from rocelab.study.schema import Study
+from rocelab.study.steps import JobStep, MeshStep, Step
 
 app = typer.Typer(help="Which studies there are, what one would do, and whether a file of yours is in order.")
 
@@ -53,7 +54,7 @@ def list_(context: typer.Context) -> None:
             table.add_row(name, "", "", f"[red]not in order:[/] rocelab studies check {path} ({len(error.problems)})")
             continue
         steps = plan(study)
-        table.add_row(name, str(len(steps)), duration(seconds(steps)), study.title)
+        table.add_row(name, str(measurement_count(steps)), duration(seconds(steps)), study.title)
     if table.row_count == 0:
         console.print("There is no study here. `rocelab run FILE.toml` runs one of your own.")
         return
@@ -76,19 +77,24 @@ def show(name: Annotated[str, typer.Argument(help="A study or its file.", autoco
     if study.claims:
         console.print(f"Claims: {', '.join(study.claims)}", highlight=False)
     table = Table("LINK", "TEST", "SERIES", "TOOL", "SIZES", "TIMES", "ABOUT", box=None, pad_edge=False)
-    for series, members in groupby(sorted(steps, key=lambda step: step.series), key=lambda step: step.series):
-        table.add_row(*_row(series, list(members)))
+    for _, members in groupby(sorted(steps, key=lambda step: step.series), key=lambda step: step.series):
+        table.add_row(*_row(list(members)))
     console.print(table)
-    console.print(f"{len(steps)} measurements, about {duration(seconds(steps))}", highlight=False)
+    console.print(f"{measurement_count(steps)} measurements, about {duration(seconds(steps))}", highlight=False)
 
 
-def _row(series: tuple[str, str, str, str], steps: list[Step]) -> tuple[str, ...]:
-    link, test, interconnect, variant = series
-    sizes = sorted({step.size_bytes for step in steps})
+def _row(steps: list[Step]) -> tuple[str, ...]:
+    first = steps[0]
+    sizes = sorted({size_bytes for step in steps for size_bytes in step.sizes_bytes})
     span = f"{text.size(sizes[0])} .. {text.size(sizes[-1])} ({len(sizes)})"
     repetitions = max(step.repetition for step in steps) + 1
-    tool = steps[0].method.tool
-    return (link, test, f"{interconnect} {variant}", tool, span, str(repetitions), duration(seconds(steps)))
+    test = first.test_name
+    if isinstance(first, JobStep):
+        test = f"MPI {test}, {first.nodes} x {first.ranks_per_node}"
+    if isinstance(first, MeshStep):
+        test = f"{test}, {first.nodes} nodes"
+    series = f"{first.interconnect} {first.variant}"
+    return (first.link.id, test, series, first.tool, span, str(repetitions), duration(seconds(steps)))
 
 
 @app.command()
@@ -104,7 +110,7 @@ def check(files: Annotated[list[Path], typer.Argument(help="Study files.")]) -> 
             continue
         steps = plan(study)
         Console().print(
-            f"{path}: in order, {len(steps)} measurements, about {duration(seconds(steps))}",
+            f"{path}: in order, {measurement_count(steps)} measurements, about {duration(seconds(steps))}",
             soft_wrap=True, markup=False, highlight=False,
         )  # fmt: skip
     raise typer.Exit(1 if wrong else 0)

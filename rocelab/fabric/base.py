@@ -8,10 +8,15 @@ is made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Final, Literal, Protocol, Self, get_args
+
+#: The kinds of link, as study files and ``rocelab fabric up`` name them.
+LinkKind = Literal["direct", "bridge", "two-level"]
+LINK_KINDS: Final[tuple[LinkKind, ...]] = get_args(LinkKind)
 
 
 class FabricError(Exception):
@@ -26,23 +31,28 @@ class LaunchError(Exception):
 class LinkProfile:
     """One kind of link between the nodes of a fabric; all profiles of a fabric exist at the same time.
 
-    A `direct` link joins exactly two nodes by a virtual cable; a `bridge` joins any number through a switch.
-    With `rate_mbps` (10^6 bit/s on the wire, Ethernet framing included) both directions of every cable are
-    shaped. `queue_bytes` is the buffer in front of a shaped cable and `burst_bytes` what may leave it at
-    once; None takes the default that `docs/fabrics.md` explains.
+    A `direct` link joins the first two nodes by a virtual cable; a `bridge` joins all through a switch; a
+    `two-level` link has an access switch for every `nodes_per_switch` nodes and a spine switch that joins those.
+    With `rate_mbps` (10^6 bit/s on the wire, Ethernet framing included) both directions of every cable of a node
+    are shaped, with `uplink_rate_mbps` those between access and spine. `queue_bytes` is the buffer in front of a
+    shaped cable and `burst_bytes` what may leave it at once; `switch_queue_bytes` is the buffer where it is a
+    switch that sends. None takes the default that `docs/fabrics.md` explains.
     """
 
     id: str
-    kind: Literal["direct", "bridge"]
+    kind: LinkKind
     mtu_bytes: int = 1500
     rate_mbps: float | None = None
     queue_bytes: int | None = None
     burst_bytes: int | None = None
+    switch_queue_bytes: int | None = None
+    nodes_per_switch: int | None = None
+    uplink_rate_mbps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. The mappings are keyed by link id, in the order of the fabric's links."""
+    """One node. The mappings are keyed by the ids of its links, in the order of the fabric's links."""
 
     name: str
     index: int
@@ -83,6 +93,9 @@ class Fabric(Protocol):
 
 class Entrance(Protocol):
     """A fabric whose nodes can be entered: passes a request and open files to the keeper of a node."""
+
+    def node(self, name: str) -> Node:
+        """The node of that name; FabricError if there is none."""
 
     def request(self, node: Node, message: Mapping[str, object], files: Sequence[int]) -> None:
         """Hand `message` and duplicates of the file descriptors `files` to the node; FabricError if it is gone."""
@@ -138,6 +151,16 @@ class Running(Protocol):
         """Standard output and standard error so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteShell:
+    """What programs on one node may use as `ssh NODE COMMAND...` to start programs on others."""
+
+    program: str
+    """Takes the arguments that ssh takes; a path without spaces."""
+    env: Mapping[str, str]
+    """What it needs in its environment, and so who starts it."""
+
+
 class Launcher(Protocol):
     """Starts programs on the nodes of one fabric."""
 
@@ -167,3 +190,15 @@ class Launcher(Protocol):
         timeout_s: float = 10.0,
     ) -> None:
         """Return as soon as `port` is open on `node`; LaunchError if `running` ends first or time runs out."""
+
+    def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
+        """Whether `port` is open on `node` at this moment."""
+
+    def sent_bytes(self, node: Node, interface: str) -> int:
+        """What has left `interface` of `node` so far, in bytes of frames without preamble, check and gap."""
+
+    def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:
+        """What programs on nodes may use in place of ssh; it works until the end of the block.
+
+        What is started by it has `env` added to rocelab's own environment, and ends with whoever started it.
+        """

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from rocelab.fabric.base import Entrance, LaunchError, Node
 from rocelab.fabric.keeper import channel
-from rocelab.launch.namespace import start_on, start_request
+from rocelab.launch.starting import start_on, start_request
 
 _CHUNK_BYTES: Final = 65536
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

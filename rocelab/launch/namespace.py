@@ -13,25 +13,24 @@ whatever way, the keeper sees its end of the channel close and ends the program 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import shlex
-import shutil
 import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Final, Literal
 
-from rocelab.fabric.base import Entrance, FabricError, Finished, LaunchError, Node, Running
+from rocelab.fabric.base import Entrance, Finished, LaunchError, Node, RemoteShell, Running
 from rocelab.fabric.keeper import channel
-from rocelab.launch import listening
+from rocelab.launch import counters, doors, listening
+from rocelab.launch.starting import start_on, start_request
 
 #: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
 OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
-START_LIMIT_S: Final = 30.0
 #: Longer than the keeper's own limits for stopping (SIGTERM, then SIGKILL until nothing is left).
 STOP_LIMIT_S: Final = 20.0
 _LOOK_EVERY_S: Final = 0.5
@@ -77,7 +76,7 @@ class NamespaceLauncher:
         """See `rocelab.fabric.base.Launcher.wait_until_listening`."""
         deadline_s = time.monotonic() + timeout_s
         pause_s = _POLL_FIRST_S
-        while not listening.is_open(node.pid, port, protocol):
+        while not self.is_listening(node, port, protocol=protocol):
             finished = running.poll()
             if finished is not None:
                 raise LaunchError(
@@ -91,6 +90,18 @@ class NamespaceLauncher:
                 )
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, _POLL_MAX_S)
+
+    def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
+        """See `rocelab.fabric.base.Launcher.is_listening`."""
+        return listening.is_open(node.pid, port, protocol)
+
+    def sent_bytes(self, node: Node, interface: str) -> int:
+        """See `rocelab.fabric.base.Launcher.sent_bytes`."""
+        return counters.sent_bytes(node, interface)
+
+    def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:
+        """See `rocelab.fabric.base.Launcher.remote_shell`."""
+        return doors.open_doors(self._fabric, env)
 
 
 class ProgramRunning:
@@ -224,65 +235,6 @@ class ProgramRunning:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("a", encoding="utf-8") as log:
             log.write("".join(parts))
-
-
-def start_request(
-    node: Node,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    cpu: int | None = None,
-    terminal: bool = False,
-) -> dict[str, Any]:
-    """What a keeper needs to know to start `argv` as if from here, but on `node`."""
-    if not argv:
-        raise LaunchError(f"{node.name}: no command was given")
-    return {
-        "op": "start",
-        "argv": list(argv),
-        "env": {**os.environ, "HOSTNAME": node.name, **(env or {})},
-        "cpu": cpu,
-        "directory": str(Path.cwd()),
-        "terminal": terminal,
-    }
-
-
-def start_on(
-    fabric: Entrance, node: Node, request: Mapping[str, Any], stdio: tuple[int, int, int]
-) -> tuple[socket.socket, int]:
-    """Send a start request. Returns the channel to the program's keeper and the program's pid on the node."""
-    ours, theirs = channel.pair()
-    try:
-        with theirs:
-            fabric.request(node, request, (theirs.fileno(), *stdio))
-        ours.settimeout(START_LIMIT_S)
-        answer = channel.receive(ours)
-        ours.settimeout(None)
-    except (FabricError, OSError, channel.MessageTooLongError) as error:
-        ours.close()
-        raise LaunchError(f"{node.name}: cannot start {request['argv'][0]}: {error}") from error
-    if answer is None or "started" not in answer:
-        ours.close()
-        raise LaunchError(_refusal(node, request, answer or {"error": "the node went away"}))
-    return ours, int(answer["started"])
-
-
-def _refusal(node: Node, request: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-    program = request["argv"][0]
-    if "error" in answer:
-        return f"{node.name}: cannot start {program}: {answer['error']}"
-    step, number = answer["refused"], int(answer["errno"])
-    if step == "execute" and number == errno.ENOENT and shutil.which(program) is None:
-        return f"{node.name}: there is no program {program!r}; `rocelab doctor` says which package has it"
-    if step == "execute" and number == errno.EACCES:
-        return f"{node.name}: {program} is not executable for this user"
-    if step == "cpu" and number == errno.EINVAL:
-        cores = ", ".join(str(core) for core in sorted(os.sched_getaffinity(0)))
-        return f"{node.name}: core {request['cpu']} cannot be used; there are cores {cores}"
-    if step == "directory":
-        return f"{node.name}: the working directory {request['directory']} cannot be entered: {os.strerror(number)}"
-    reason = os.strerror(number) if number else "not possible"
-    return f"{node.name}: cannot start {program}: {step}: {reason}"
 
 
 def _text(file: IO[bytes]) -> str:

@@ -5,15 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rocelab.results import MESH_TEST
 from rocelab.stats import SeriesKey
 
-SUBJECT = ("soft-roce", "send")
-"""The series that is held against TCP: two-sided like TCP, and what the papers measured."""
+SUBJECTS = {
+    "network": (("soft-roce", "send"),),
+    "mpi": (("soft-roce", "openmpi-ucx"), ("soft-roce", "mpich-ucx"), ("soft-roce", "mpich-ofi")),
+}
+"""By level, the series that is held against TCP: the first of these that a run has. That of the network level is
+two-sided like TCP, and what the papers measured."""
 CPU_TEST = ("network", "cpu-use")
 """Level and test whose samples are CPU time."""
-BLOCKING = ("tcp", "blocking")
-REFERENCES = (BLOCKING, ("tcp", "busy-poll"))
-"""What it is held against. Other TCP series, such as those that check these two, are shown and no more."""
+USUAL = {"network": ("tcp", "blocking"), "mpi": ("tcp", "openmpi-ob1")}
+"""By level, the TCP that programs have if nobody chooses another."""
+REFERENCES = {
+    "network": (("tcp", "blocking"), ("tcp", "busy-poll")),
+    "mpi": (("tcp", "openmpi-ob1"), ("tcp", "openmpi-ucx"), ("tcp", "mpich-ofi"), ("tcp", "mpich-ucx")),
+}
+"""What it is held against. Other TCP series, such as those that check these, are shown and no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,13 @@ _SERIES = {
     ("tcp", "busy-poll"): SeriesStyle("TCP busy-polling", "#b98200", "triangle-down", (2, 2)),
     ("tcp", "blocking-qperf"): SeriesStyle("TCP blocking, by qperf", "#7d8590", "cross", (1, 3), check=True),
     ("tcp", "blocking-iperf3"): SeriesStyle("TCP blocking, by iperf3", "#7d8590", "cross", (1, 3), check=True),
+    ("soft-roce", "openmpi-ucx"): SeriesStyle("Soft RoCE, Open MPI", "#2383e2", "circle"),
+    ("soft-roce", "mpich-ucx"): SeriesStyle("Soft RoCE, MPICH with UCX", "#0f9b8e", "square"),
+    ("soft-roce", "mpich-ofi"): SeriesStyle("Soft RoCE, MPICH with OFI", "#8f6be0", "triangle-up"),
+    ("tcp", "openmpi-ob1"): SeriesStyle("TCP, Open MPI's own", "#dd5a26", "diamond", (6, 3)),
+    ("tcp", "openmpi-ucx"): SeriesStyle("TCP, Open MPI with UCX", "#b98200", "triangle-down", (2, 2)),
+    ("tcp", "mpich-ofi"): SeriesStyle("TCP, MPICH with OFI", "#cf4f9e", "triangle-left", (4, 2)),
+    ("tcp", "mpich-ucx"): SeriesStyle("TCP, MPICH with UCX", "#7d8590", "triangle-right", (1, 2)),
 }
 _SPARE_COLOURS = ("#cf4f9e", "#5b8c2a", "#7d8590", "#c0504d", "#4f81bd")
 _INTERCONNECTS = {"soft-roce": "Soft RoCE", "tcp": "TCP", "roce": "RoCE", "infiniband": "InfiniBand"}
@@ -73,6 +89,9 @@ _METRICS = {
     "message_rate_per_s": Metric("Messages per second", "higher"),
     "cpu_cores": Metric("CPU cores in use, both ends together", "lower", log=False),
     "cpu_us_per_mib": Metric("CPU time per MiB, both ends together", "lower"),
+    "compute_us": Metric("Time of computation", "lower"),
+    "pure_communication_us": Metric("Time of communication alone", "lower"),
+    "overlap_percent": Metric("Communication hidden behind computation", "higher", log=False),
 }
 
 
@@ -93,6 +112,16 @@ class Test:
     text: str
     faster: str
     """What a ratio above one is called: ``as fast``, ``the bandwidth``."""
+    nodes: int = 2
+    ranks: int = 2
+
+    @property
+    def id(self) -> str:
+        """Part of the names of its figures, and its place in the page."""
+        if self.level == "network":
+            return self.test
+        name = f"{self.level}-{self.test}-{self.nodes}-{self.ranks}".lower()
+        return f"{name}-overlap" if self.metric == "overlap_percent" else name
 
 
 _TESTS = (
@@ -126,19 +155,94 @@ _TESTS = (
 )
 
 
+_MPI_TITLES = {
+    "latency": "MPI latency",
+    "bw": "MPI bandwidth",
+    "bibw": "MPI bidirectional bandwidth",
+    "mbw_mr": "MPI bandwidth of several pairs",
+    "multi_lat": "MPI latency of several pairs",
+    "PingPong": "IMB PingPong",
+}
+_MPI_TEXTS = {
+    "latency_us": "The time that the benchmark reports, half of a ping-pong or one call: lower is better.",
+    "bandwidth_mbps": "All that moves, of all pairs together: higher is better.",
+    "overlap_percent": "How much of the communication goes on while the program computes: higher is better.",
+}
+
+
 def tests_of(keys: list[SeriesKey]) -> list[Test]:
-    """The sections for these series: known tests in the order of this file, new ones behind as they came."""
-    present = {(key.level, key.test): key.metric for key in reversed(keys) if not key.metric.startswith("cpu_")}
+    """The sections for these series: known tests in the order of this file, new ones behind as they came.
+
+    Meshes have a section of their own, because they run over the number of nodes.
+    """
+    keys = [key for key in keys if key.test != MESH_TEST]
+    present = {(key.level, key.test) for key in keys if not key.metric.startswith("cpu_")}
     known = [test for test in _TESTS if (test.level, test.test) in present]
     names = {(test.level, test.test) for test in known}
-    unknown = [(place, name) for place, name in reversed(present.items()) if place not in names]
-    return known + [
-        Test(level, test, test.replace("-", " ").capitalize(), test, name, "", "as good")
-        for (level, test), name in unknown
-    ]
+    metrics: dict[tuple[str, str, int, int], list[str]] = {}
+    for key in keys:
+        if (key.level, key.test) not in names and not key.metric.startswith("cpu_"):
+            metrics.setdefault((key.level, key.test, key.nodes, key.ranks), []).append(key.metric)
+    for place, found in metrics.items():
+        if place[0] != "mpi":
+            level, test, nodes, ranks = place
+            title = test.replace("-", " ").capitalize()
+            known.append(Test(level, test, title, test, found[0], "", "as good", nodes, ranks))
+            continue
+        # Programs report bandwidth and message rate, or latency and what it is made of.
+        shown = next((name for name in ("bandwidth_mbps", "latency_us") if name in found), found[0])
+        known += [_mpi_test(*place, name) for name in dict.fromkeys((shown, "overlap_percent")) if name in found]
+    return known
 
+
+def _mpi_test(level: str, test: str, nodes: int, ranks: int, metric: str) -> Test:
+    """A section for a test of MPI, whose suites have too many for an entry each."""
+    title = _MPI_TITLES.get(test, f"MPI {test}")
+    if (nodes, ranks) != (2, 2):
+        title += f", {ranks} processes on {nodes} nodes"
+    better = {"bandwidth_mbps": "the bandwidth", "latency_us": "as fast"}.get(metric, "as much")
+    short = test if (nodes, ranks) == (2, 2) else f"{test} {ranks}/{nodes}"
+    if metric == "overlap_percent":
+        title, short = f"{title}: hidden behind computation", f"{short} hidden"
+    return Test(level, test, title, short, metric, _MPI_TEXTS.get(metric, ""), better, nodes, ranks)
+
+
+def level_words(levels: set[str]) -> str:
+    """What is held against what, for whoever reads the overview."""
+    words = {
+        "network": "Soft RoCE send against whichever TCP is best at that size, blocking or busy-polling.",
+        "mpi": "MPI over Soft RoCE against MPI over whichever TCP is best at that size, of all that were measured.",
+    }
+    return " ".join(text for level, text in words.items() if level in levels)
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """A part of the section on meshes."""
+
+    level: str
+    title: str
+    metric: str
+    """The throughput of all nodes together."""
+
+
+MESHES = (
+    Mesh("network", "Full mesh of connections", "throughput_mbps"),
+    Mesh("mpi", "Full mesh by MPI_Alltoall", "bandwidth_mbps"),
+)
+MESH_RATE_STYLE = SeriesStyle("all cables at their rate", "#7d8590", "cross", (2, 4))
+FIGURE_LOOKS = (
+    ("#2383e2", "circle", ()),
+    ("#dd5a26", "diamond", (6, 3)),
+    ("#0f9b8e", "square", ()),
+    ("#b98200", "triangle-down", (2, 2)),
+    ("#8f6be0", "triangle-up", (4, 2, 1, 2)),
+    ("#cf4f9e", "cross", (1, 3)),
+)
+"""Colour, shape and dash of the lines of a figure that is drawn again, whose names are those of its source."""
 
 LINK_TEXTS = {
     "direct": "server to server",
     "bridge": "through a switch",
+    "two-level": "through two levels of switches",
 }

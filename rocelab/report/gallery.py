@@ -8,7 +8,7 @@ from typing import Any
 
 from rocelab.report import catalogue, figures
 from rocelab.report.catalogue import Test
-from rocelab.report.figures import Curves, Overview
+from rocelab.report.figures import SIZES, Axis, Curves, Overview
 from rocelab.report.model import RunModel, SpeedRatio, StyledSeries, link_title
 from rocelab.results import LinkInfo
 from rocelab.stats import Side, text
@@ -104,7 +104,7 @@ def balance(points: Sequence[SpeedRatio]) -> str:
 def sections(model: RunModel) -> list[Section]:
     """A section for each test, then one on CPU use."""
     made = [
-        _section(model, test.test, test.title, test.text, [_test_figures(model, link, test) for link in model.links])
+        _section(model, test.id, test.title, test.text, [_test_figures(model, link, test) for link in model.links])
         for test in model.tests
     ]
     cpu = [_cpu_figures(model, link) for link in model.links]
@@ -159,7 +159,7 @@ def _metric_figure(model: RunModel, link: LinkInfo, test: Test, series: list[Sty
         rate = link.rate_mbps * directions
         reference = (rate, f"link rate{', both directions' if directions == 2 else ''}: {_rate(rate)}")
     curves = Curves(
-        f"{test.test}-{link.id}",
+        f"{test.id}-{link.id}",
         test.title if test.metric == "bandwidth_mbps" else metric.title,
         link_title(link),
         rows,
@@ -168,13 +168,13 @@ def _metric_figure(model: RunModel, link: LinkInfo, test: Test, series: list[Sty
         test.title if test.metric == "bandwidth_mbps" else metric.title,
         metric.log,
         reference,
-        alternative=_series_words(series),
+        alternative=series_words(series),
     )
-    tables = [_metric_table(f"{test.title}, {link.id}: median (smallest to largest)", "Values as a table", series)]
+    tables = [metric_table(f"{test.title}, {link.id}: median (smallest to largest)", "Values as a table", series)]
     tail = model.tail(link.id, test)
     if tail:
-        tables.append(_metric_table(f"{test.title}, {link.id}: 99th percentile", "99th percentiles as a table", tail))
-    return _figure(curves, tuple(tables))
+        tables.append(metric_table(f"{test.title}, {link.id}: 99th percentile", "99th percentiles as a table", tail))
+    return figure_of(curves, tuple(tables))
 
 
 def _rate(rate_mbps: float) -> str:
@@ -187,7 +187,7 @@ def _ratio_figure(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]
         f"{text.upper_first(figures.RATIO_STYLES[name].label)}: {balance(points)}." for name, points in ratios.items()
     )
     curves = Curves(
-        f"{test.test}-ratio-{link.id}",
+        f"{test.id}-ratio-{link.id}",
         "Speed ratio Soft RoCE / TCP (above 1\u00d7, Soft RoCE is better)",
         link_title(link),
         figures.ratio_rows(ratios),
@@ -198,7 +198,7 @@ def _ratio_figure(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]
         height_px=200,
         alternative=words,
     )
-    return _figure(curves, (_ratio_table(link, test, ratios),), keys=tuple(styles))
+    return figure_of(curves, (_ratio_table(link, test, ratios),), keys=tuple(styles))
 
 
 def _cpu_figures(model: RunModel, link: LinkInfo) -> tuple[Figure, ...]:
@@ -222,13 +222,14 @@ def _cpu_figure(link: LinkInfo, quantity: str, series: list[StyledSeries]) -> Fi
         axis,
         metric.log,
         height_px=240,
-        alternative=_series_words(series),
+        alternative=series_words(series),
     )
     caption = f"{metric.title}, {link.id}: median (smallest to largest)"
-    return _figure(curves, (_metric_table(caption, "Values as a table", series),))
+    return figure_of(curves, (metric_table(caption, "Values as a table", series),))
 
 
-def _figure(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue.SeriesStyle, ...] = ()) -> Figure:
+def figure_of(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue.SeriesStyle, ...] = ()) -> Figure:
+    """A figure of lines with its tables, for the page and for the files."""
     return Figure(
         curves.name,
         curves.title,
@@ -243,24 +244,25 @@ def _figure(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue
     )
 
 
-def _series_words(series: Sequence[StyledSeries]) -> str:
+def series_words(series: Sequence[StyledSeries], axis: Axis = SIZES) -> str:
     """What somebody who cannot see the lines needs to know about them."""
     words = []
     for each in series:
         first, last = each.series.sizes[0], each.series.sizes[-1]
         values = [
-            f"{text.quantity(each.series.spread(size).median, each.series.unit)} at {text.size(size)}"
+            f"{text.quantity(each.series.spread(size).median, each.series.unit)} at {axis.name(size)}"
             for size in dict.fromkeys((first, last))
         ]
         words.append(f"{each.label}: {' and '.join(values)}.")
     return " ".join(words)
 
 
-def _metric_table(caption: str, label: str, series: Sequence[StyledSeries]) -> DataTable:
+def metric_table(caption: str, label: str, series: Sequence[StyledSeries], axis: Axis = SIZES) -> DataTable:
+    """Medians and ranges of series, a line for each size."""
     sizes = sorted({size for each in series for size in each.series.sizes})
     rows = tuple(
         (
-            text.size(size),
+            axis.name(size),
             *(
                 text.quantity_range(each.series.spread(size), each.series.unit)
                 if size in each.series.values
@@ -270,7 +272,7 @@ def _metric_table(caption: str, label: str, series: Sequence[StyledSeries]) -> D
         )
         for size in sizes
     )
-    return DataTable(caption, ("Message size", *(each.label for each in series)), rows, label)
+    return DataTable(caption, (axis.heading, *(each.label for each in series)), rows, label)
 
 
 def _ratio_table(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]]) -> DataTable:

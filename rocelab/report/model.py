@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.claims import Judgement, claims_by_id, judge
+from rocelab.claims import Judgement, SourceFigure, claims_by_id, figures_of, judge
 from rocelab.report import catalogue
-from rocelab.report.catalogue import SeriesStyle, Test
-from rocelab.results import LinkInfo, RunInfo, RunStore, Sample
+from rocelab.report.catalogue import Mesh, SeriesStyle, Test
+from rocelab.results import MESH_TEST, LinkInfo, RunInfo, RunStore, Sample
 from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
 
 
@@ -94,14 +95,57 @@ class RunModel:
         """The claims of the study, judged."""
         return [judge(claim, self.info, self.samples) for claim in claims_by_id(self.info.claims)]
 
+    @cached_property
+    def source_figures(self) -> list[SourceFigure]:
+        """The figures of the sources of the study's claims."""
+        return list(figures_of(claims_by_id(self.info.claims)))
+
+    def scales(self, figure: SourceFigure) -> list[tuple[int, int]]:
+        """On how many nodes, with how many processes a figure's test was run."""
+        found = {(key.nodes, key.ranks) for key in self._table if (key.level, key.test) == (figure.level, figure.test)}
+        return sorted(found)
+
+    def source_lines(self, link: str, figure: SourceFigure, scale: tuple[int, int]) -> list[StyledSeries]:
+        """The lines of a source's figure, under the source's names and in its unit; none if one of them is missing."""
+        lines = []
+        for line in figure.series:
+            pairs = [(line.interconnect, variant) for variant in line.variants]
+            keys = [SeriesKey(link, figure.level, figure.test, *pair, figure.metric, *scale) for pair in pairs]
+            series = next((found for key in keys if (found := self._table.get(key)) is not None), None)
+            if series is None:
+                return []
+            style = self._styles[series.key.interconnect, series.key.variant]
+            shown = _in_words_of(figure, series)
+            lines.append(StyledSeries(shown, dataclasses.replace(style, label=line.name)))
+        return lines
+
+    def source_lines_across(self, figure: SourceFigure) -> list[StyledSeries]:
+        """The lines of a figure whose lines name their links: those that the run has."""
+        lines = []
+        for line, (colour, shape, dash) in zip(figure.series, catalogue.FIGURE_LOOKS, strict=False):
+            keys = [
+                SeriesKey(line.link or "", figure.level, figure.test, line.interconnect, variant, figure.metric)
+                for variant in line.variants
+            ]
+            series = next((found for key in keys if (found := self._table.get(key)) is not None), None)
+            if series is not None:
+                shown = _in_words_of(figure, series)
+                lines.append(StyledSeries(shown, SeriesStyle(line.name, colour, shape, dash)))
+        return lines
+
     def series(self, link: str, test: Test) -> list[StyledSeries]:
         """The main metric of a test on a link, one series for each program that ran."""
-        keys = (SeriesKey(link, test.level, test.test, *pair, test.metric) for pair in self._styles)
+        return self._metric(link, test, test.metric)
+
+    def _metric(self, link: str, test: Test, metric: str) -> list[StyledSeries]:
+        keys = (SeriesKey(link, test.level, test.test, *pair, metric, test.nodes, test.ranks) for pair in self._styles)
         return [self._styled(series) for key in keys if (series := self._table.get(key)) is not None]
 
     def tail(self, link: str, test: Test, statistic: str = "p99") -> list[StyledSeries]:
         """The same series at another statistic, where the tool gave it."""
-        keys = (SeriesKey(link, test.level, test.test, *pair, test.metric) for pair in self._styles)
+        keys = (
+            SeriesKey(link, test.level, test.test, *pair, test.metric, test.nodes, test.ranks) for pair in self._styles
+        )
         return [self._styled(series) for key in keys if (series := self._table.statistic(key, statistic)) is not None]
 
     def cpu(self, link: str, quantity: str) -> list[StyledSeries]:
@@ -116,29 +160,30 @@ class RunModel:
                 found.append(self._styled(_sum(ends[0], ends[1], f"cpu_{quantity}")))
         return [each for each in found if each.series.values]
 
+    def mesh(self, link: str, mesh: Mesh) -> list[StyledSeries]:
+        """What all nodes of a mesh moved together, over the number of nodes, one series for each program that ran."""
+        keys = (SeriesKey(link, mesh.level, MESH_TEST, *pair, mesh.metric) for pair in self._styles)
+        return [self._styled(series) for key in keys if (series := self._table.get(key)) is not None]
+
+    def series_of(self, key: SeriesKey, statistic: str | None = None) -> Series | None:
+        """A series by its key: the typical values, or those of a statistic."""
+        return self._table.get(key) if statistic is None else self._table.statistic(key, statistic)
+
     def _styled(self, series: Series) -> StyledSeries:
         return StyledSeries(series, self._styles[series.key.interconnect, series.key.variant])
 
     def subject(self, series: list[StyledSeries]) -> StyledSeries | None:
         """The series that is held against TCP."""
-        return next((each for each in series if self.is_subject(each)), None)
+        by_pair = {_pair(each): each for each in series}
+        level = series[0].series.key.level if series else ""
+        return next((by_pair[pair] for pair in catalogue.SUBJECTS.get(level, ()) if pair in by_pair), None)
 
     def references(self, series: list[StyledSeries]) -> list[StyledSeries]:
         """The TCP series that the subject is held against."""
-        return [each for each in series if self.is_reference(each)]
-
-    @staticmethod
-    def is_subject(series: StyledSeries) -> bool:
-        """Whether it is the series that is held against TCP."""
-        return _pair(series) == catalogue.SUBJECT
-
-    @staticmethod
-    def is_reference(series: StyledSeries) -> bool:
-        """Whether it is a TCP that the subject is held against."""
-        return _pair(series) in catalogue.REFERENCES
+        return [each for each in series if _pair(each) in catalogue.REFERENCES.get(each.series.key.level, ())]
 
     def speed_ratios(self, series: list[StyledSeries]) -> dict[str, list[SpeedRatio]]:
-        """Soft RoCE against blocking TCP, and against the TCP that is best at each size."""
+        """Soft RoCE against the usual TCP, and against the TCP that is best at each size."""
         subject, references = self.subject(series), self.references(series)
         if subject is None or not references:
             return {}
@@ -148,9 +193,9 @@ class RunModel:
 
     def _compare(self, subject: StyledSeries, references: list[StyledSeries]) -> dict[str, list[SpeedRatio]]:
         found = {"best TCP": self._ratios(subject, references)}
-        blocking = [each for each in references if _pair(each) == catalogue.BLOCKING]
-        if blocking and len(references) > 1:
-            found = {"TCP blocking": self._ratios(subject, blocking)} | found
+        usual = [each for each in references if _pair(each) == catalogue.USUAL[each.series.key.level]]
+        if usual and len(references) > 1:
+            found = {usual[0].label: self._ratios(subject, usual)} | found
         return {name: ratios for name, ratios in found.items() if ratios}
 
     def _ratios(self, subject: StyledSeries, references: list[StyledSeries]) -> list[SpeedRatio]:
@@ -185,10 +230,21 @@ def speed_ratio(subject: StyledSeries, reference: StyledSeries, size_bytes: int)
     return SpeedRatio(size_bytes, ratio, subject, reference)
 
 
+def _in_words_of(figure: SourceFigure, series: Series) -> Series:
+    """A series as its figure shows it: another unit, or the bandwidth for the time of a message."""
+    values = {
+        size: tuple((size * 8 / each if figure.shown == "bandwidth" else each) * figure.factor for each in found)
+        for size, found in series.values.items()
+    }
+    return dataclasses.replace(series, unit=figure.unit, values=values)
+
+
 def link_title(link: LinkInfo) -> str:
     """A link profile in words: ``ethernet-1g (through a switch, 1 Gbps, MTU 1500)``."""
     parts = [catalogue.LINK_TEXTS.get(link.kind, link.kind)]
     parts.append("unshaped" if link.rate_mbps is None else text.quantity(link.rate_mbps, "Mbps").replace(".00", ""))
+    if link.uplink_rate_mbps is not None:
+        parts.append(f"uplinks of {text.quantity(link.uplink_rate_mbps, 'Mbps').replace('.00', '')}")
     if link.mtu_bytes:
         parts.append(f"MTU {link.mtu_bytes}")
     return f"{link.id} ({', '.join(parts)})"

@@ -13,10 +13,10 @@ import jinja2
 from markupsafe import Markup
 
 from rocelab.claims import Judgement, Verdict
-from rocelab.report import render, summary
+from rocelab.report import catalogue, render, summary
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
-from rocelab.results import Sample
+from rocelab.results import LinkInfo, Sample
 from rocelab.stats import text
 
 MARKS = {"better": "\u25b2", "worse": "\u25bc", "unclear": "\u25c6"}
@@ -77,7 +77,9 @@ def make_page(
         "marks": MARKS,
         "summaries": summary.link_summaries(model),
         "overviews": overviews,
-        "chosen": [t for link in model.links if (t := summary.chosen_sizes_table(model, link)) is not None],
+        "chosen": [table for link in model.links for table in summary.chosen_sizes_tables(model, link)],
+        "levels": {test.level for test in model.tests},
+        "level_words": catalogue.level_words({test.level for test in model.tests}),
         "judgements": model.judgements,
         "verdict_class": _VERDICT_CLASS,
         "verdict_mark": _VERDICT_MARK,
@@ -186,9 +188,16 @@ def _failed_table(model: RunModel) -> DataTable | None:
     return DataTable("Each failed measurement, with its log", head, rows, wrap=True)
 
 
+def _test_words(sample: Sample) -> str:
+    """The test, and beyond the network level also on what it ran."""
+    if sample.level == "network":
+        return sample.test
+    return f"{sample.level.upper()} {sample.test}, {sample.ranks} processes on {sample.nodes} nodes"
+
+
 def _failed_row(sample: Sample) -> tuple[str, ...]:
     return (
-        f"{sample.test}, {sample.link}, {sample.interconnect} {sample.variant}",
+        f"{_test_words(sample)}, {sample.link}, {sample.interconnect} {sample.variant}",
         "none" if sample.size_bytes is None else text.size(sample.size_bytes),
         str(sample.repetition + 1),
         sample.error or "",
@@ -214,10 +223,7 @@ def _provenance_table(model: RunModel) -> DataTable:
         ("Kernel", machine.kernel),
         ("Distribution", machine.distribution),
         ("Fabric", info.fabric),
-        *(
-            (f"Link {link.id}", _link_words(link.kind, link.mtu_bytes, link.rate_mbps, link.queue_bytes))
-            for link in info.links
-        ),
+        *((f"Link {link.id}", _link_words(link)) for link in info.links),
         ("rocelab", f"{machine.rocelab_version}, Python {machine.python_version}"),
         ("urxe (Soft RoCE)", machine.urxe_version or "unknown"),
         ("Commit", commit),
@@ -234,11 +240,17 @@ def _programs(versions: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(", ".join(of_version), version) for version, of_version in names.items()]
 
 
-def _link_words(kind: str, mtu_bytes: int, rate_mbps: float | None, queue_bytes: int | None) -> str:
-    words = [kind, f"MTU {mtu_bytes} bytes"]
-    words.append("unshaped" if rate_mbps is None else f"shaped to {text.quantity(rate_mbps, 'Mbps')}")
-    if queue_bytes is not None:
-        words.append(f"queue of {text.size(queue_bytes)}")
+def _link_words(link: LinkInfo) -> str:
+    words = [link.kind, f"MTU {link.mtu_bytes} bytes"]
+    words.append("unshaped" if link.rate_mbps is None else f"shaped to {text.quantity(link.rate_mbps, 'Mbps')}")
+    if link.queue_bytes is not None:
+        words.append(f"queue of {text.size(link.queue_bytes)}")
+    if link.switch_queue_bytes is not None:
+        words.append(f"queue of {text.size(link.switch_queue_bytes)} in the switch")
+    if link.nodes_per_switch is not None:
+        words.append(f"{text.plural(link.nodes_per_switch, 'node')} at each access switch")
+    if link.uplink_rate_mbps is not None:
+        words.append(f"uplinks shaped to {text.quantity(link.uplink_rate_mbps, 'Mbps')}")
     return ", ".join(words)
 
 
@@ -246,7 +258,7 @@ def _commands_table(model: RunModel) -> DataTable:
     """One command line for each program and test: those of other sizes differ in the size and the iterations."""
     found: dict[tuple[str, ...], Sample] = {}
     for sample in model.samples:
-        name = (sample.test, sample.link, f"{sample.interconnect} {sample.variant}")
+        name = (_test_words(sample), sample.link, f"{sample.interconnect} {sample.variant}")
         if name not in found or (sample.size_bytes or 0) <= 1024:
             found[name] = sample
     rows = tuple(

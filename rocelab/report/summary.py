@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocelab.report.catalogue import Test
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, link_title, lower_is_better
 from rocelab.results import LinkInfo
@@ -50,7 +51,7 @@ def _sentence(model: RunModel, link: LinkInfo) -> str:
             better = sum(point.ratio.side is Side.ABOVE for point in points)
             worse = sum(point.ratio.side is Side.BELOW for point in points)
             losses = f" (and loses at {worse})" if worse else ""
-            parts.append(f"{better} of {len(points)} in {test.title.lower()}{losses}")
+            parts.append(f"{better} of {len(points)} in {text.lower_first(test.title)}{losses}")
     if not parts:
         return ""
     return f"Against the better TCP, Soft RoCE wins at this many message sizes: {text.listing(parts)}."
@@ -66,7 +67,7 @@ def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
             tiles.append(_tile(model, title, "as fast as", [(each, size) for each in series]))
         elif test.metric == "bandwidth_mbps":
             peaks = [(each, _peak_size(each)) for each in series]
-            tiles.append(_tile(model, f"Peak {test.title.lower()}", "the bandwidth of", peaks))
+            tiles.append(_tile(model, f"Peak {text.lower_first(test.title)}", "the bandwidth of", peaks))
     cpu = model.cpu(link.id, "us_per_mib")
     if cpu:
         size = _nearest_size(model, cpu, _CPU_BYTES)
@@ -93,8 +94,10 @@ _Chosen = tuple[StyledSeries, int]
 def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen]) -> Tile | None:
     """Holds the subject against the best reference, each at the size chosen for it."""
     measured = [(each, size) for each, size in chosen if size in each.series.values and not each.style.check]
-    subject = next((pair for pair in measured if model.is_subject(pair[0])), None)
-    references = [pair for pair in measured if model.is_reference(pair[0])]
+    series = [each for each, _ in measured]
+    chosen_subject, chosen_references = model.subject(series), model.references(series)
+    subject = next((pair for pair in measured if pair[0] is chosen_subject), None)
+    references = [pair for pair in measured if pair[0] in chosen_references]
     lines = tuple(
         (each.label, text.quantity(each.series.spread(size).median, each.series.unit)) for each, size in measured
     )
@@ -115,12 +118,21 @@ def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen
     return Tile(title, f"{text.times(shown.estimate)} {comparison} {best[0].label}", verdict, lines)
 
 
-def chosen_sizes_table(model: RunModel, link: LinkInfo) -> DataTable | None:
+def chosen_sizes_tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
+    """One for each level that was measured on the link."""
+    levels = dict.fromkeys(test.level for test in model.tests)
+    found = (
+        _chosen_sizes_table(model, link, [test for test in model.tests if test.level == level]) for level in levels
+    )
+    return [table for table in found if table is not None]
+
+
+def _chosen_sizes_table(model: RunModel, link: LinkInfo, tests: Sequence[Test]) -> DataTable | None:
     """All series at a few sizes, and Soft RoCE over the best TCP."""
-    measured = {each.label for test in model.tests for each in model.series(link.id, test)}
+    measured = {each.label for test in tests for each in model.series(link.id, test)}
     labels = [style.label for style in model.styles if style.label in measured and not style.check]
     rows = []
-    for test in model.tests:
+    for test in tests:
         series = {each.label: each for each in model.series(link.id, test)}
         points = {
             point.size_bytes: point
@@ -134,8 +146,10 @@ def chosen_sizes_table(model: RunModel, link: LinkInfo) -> DataTable | None:
                 rows.append((f"{test.short}, {text.size(size)}".replace(" ", "\u00a0"), *cells, speed))
     if not rows:
         return None
-    head = ("Test and message size", *labels, "Speed ratio Soft RoCE send / best TCP")
-    return DataTable(f"Medians at chosen sizes, {link_title(link)}", head, tuple(rows))
+    subject = next((each for test in tests if (each := model.subject(model.series(link.id, test))) is not None), None)
+    head = ("Test and message size", *labels, f"Speed ratio {subject.label if subject else 'Soft RoCE'} / best TCP")
+    level = "" if tests[0].level == "network" else f"{tests[0].level.upper()}, "
+    return DataTable(f"Medians at chosen sizes, {level}{link_title(link)}", head, tuple(rows))
 
 
 def median_words(series: StyledSeries | None, size_bytes: int) -> str:

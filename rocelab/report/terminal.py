@@ -11,9 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict
-from rocelab.report import catalogue, difference, summary
+from rocelab.report import catalogue, difference, meshes, summary
+from rocelab.report.bars import Held
 from rocelab.report.difference import Difference, SeriesDifference
-from rocelab.report.model import RunModel, StyledSeries, link_title
+from rocelab.report.gallery import DataTable
+from rocelab.report.model import RunModel, StyledSeries, best_at, link_title
 from rocelab.results import LinkInfo
 from rocelab.stats import Ratio, SeriesKey, text
 
@@ -25,9 +27,11 @@ _VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", 
 def print_summary(console: Console, model: RunModel, page: Path | None = None) -> None:
     """Medians at chosen sizes for each link, the verdicts on the claims, failures, and where the report is."""
     for link in model.links:
-        table = _link_table(model, link, console.width)
-        if table.row_count:
-            console.print(table)
+        for table in (_link_table(model, link, console.width), _mpi_table(model, link, console.width)):
+            if table.row_count:
+                console.print(table)
+        for each in meshes.tables(model, link):
+            console.print(_words_table(each))
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]
         console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
@@ -42,6 +46,17 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
+def _words_table(data: DataTable) -> Table:
+    """A table of the report as it is."""
+    table = Table(title=escape(data.caption), box=box.SIMPLE_HEAD, show_edge=False)
+    table.title_justify, table.title_style = "left", "bold"
+    for name in data.head:
+        table.add_column(escape(name), justify="right")
+    for row in data.rows:
+        table.add_row(*(escape(cell) for cell in row))
+    return table
+
+
 def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:
     """Soft RoCE, both TCPs and the ratio; whole in 80 columns, and without the interval of the ratio in fewer."""
     padding = (0, 1) if width >= _WIDE_COLUMNS else (0, 1, 0, 0)
@@ -52,6 +67,8 @@ def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:
     for name in (ends[0], "TCP block.", "TCP poll.", ends[1]):
         table.add_column(name, justify="right", no_wrap=True)
     for test in model.tests:
+        if test.level == "mpi":
+            continue
         series = model.series(link.id, test)
         subject = model.subject(series)
         shown: list[StyledSeries | None] = [subject, *_in_order(model.references(series))]
@@ -63,6 +80,28 @@ def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:
                 ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
                 table.add_row(f"{test.short}, {text.size(size)}", *cells, ratio)
     _add_cpu_rows(table, model, link)
+    return table
+
+
+def _mpi_table(model: RunModel, link: LinkInfo, width: int) -> Table:
+    """MPI over Soft RoCE and over the TCP that is best at each size."""
+    table = Table(title=f"{escape(link_title(link))}, MPI", box=box.SIMPLE_HEAD, show_edge=False)
+    table.title_justify, table.title_style = "left", "bold"
+    table.add_column("Message size", no_wrap=True)
+    for name in ("Soft RoCE", "Best TCP", "To best TCP"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for test in model.tests:
+        if test.level != "mpi":
+            continue
+        series = model.series(link.id, test)
+        subject, references = model.subject(series), model.references(series)
+        points = {point.size_bytes: point for point in model.speed_ratios(series).get("best TCP", [])}
+        table.add_section()
+        for size in _TERMINAL_SIZES_BYTES:
+            cells = [summary.median_words(each, size) for each in (subject, best_at(references, size))]
+            if any(cells):
+                ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
+                table.add_row(f"{test.short}, {text.size(size)}", *cells, ratio)
     return table
 
 
@@ -88,11 +127,36 @@ def _ratio_cell(ratio: Ratio, width: int) -> str:
 def _in_order(references: list[StyledSeries]) -> list[StyledSeries | None]:
     """One for each column, None where a TCP was not measured."""
     by_pair = {(each.series.key.interconnect, each.series.key.variant): each for each in references}
-    return [by_pair.get(pair) for pair in catalogue.REFERENCES]
+    return [by_pair.get(pair) for pair in catalogue.REFERENCES["network"]]
 
 
 def _words(key: Sequence[object]) -> list[str]:
     return [str(part) for part in key if part is not None]
+
+
+def print_bars(console: Console, model: RunModel, found: Sequence[Held]) -> None:
+    """Each ratio beside its bar."""
+    console.print(f"[bold]{escape(model.info.id)}[/]: {escape(model.info.title)}", highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    for name in ("Ratio", "Typical", "Worst", "95 %", "At", "Bar", ""):
+        table.add_column(name, no_wrap=True)
+    for each in found:
+        bound = "" if each.bar.bound is None else f"{each.bar.sense} {each.bar.bound:g}"
+        if each.worst is None:
+            table.add_row(each.bar.what, "", "", "", "", bound, each.verdict)
+            continue
+        low, high = each.worst.low, each.worst.high
+        interval = "" if low is None or high is None else f"{low:.2f}-{high:.2f}"
+        size = text.size(each.worst_size_bytes)
+        ratios = (f"{each.typical:.2f}", f"{each.worst.estimate:.2f}", interval)
+        table.add_row(each.bar.what, *ratios, size, bound, each.verdict)
+    console.print(table)
+    console.print(
+        "Ratios of medians. Typical: geometric mean over the sizes. Worst: at the size that is furthest from the bar; "
+        "its interval holds the ratio with 95 % confidence, or is the range of the repetitions where the bar is a line "
+        "rate.",
+        style="dim",
+    )
 
 
 def print_comparison(
@@ -159,4 +223,5 @@ def _size_table(found: list[Difference]) -> Table:
 
 def _names(key: SeriesKey) -> tuple[str, str, str]:
     metric = "" if not key.metric.startswith("cpu_") else f" ({key.metric})"
-    return escape(key.link), escape(key.test + metric), escape(f"{key.interconnect} {key.variant}")
+    test = key.test if key.level == "network" else f"{key.level} {key.test}, {key.ranks} on {key.nodes}"
+    return escape(key.link), escape(test + metric), escape(f"{key.interconnect} {key.variant}")

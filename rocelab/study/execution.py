@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
-from rocelab.study.plan import Step
+from rocelab.study.steps import PairStep
 from rocelab.tools.base import Output, Reading, Request, ToolError, last_words
 
 #: How long a server may take to listen. It only has to start; a client cannot come earlier.
@@ -67,14 +67,14 @@ class Executor:
         self._launcher = launcher
         self._count = 0
         self._cores = sorted(os.sched_getaffinity(0))
-        self._waiting: dict[Step, _Pair] = {}
+        self._waiting: dict[PairStep, _Pair] = {}
 
     @property
     def is_waiting(self) -> bool:
         """A step is prepared and not yet executed."""
         return bool(self._waiting)
 
-    def prepare(self, step: Step, log: Path | None) -> None:
+    def prepare(self, step: PairStep, log: Path | None) -> None:
         """Start both ends of a step whose client sleeps first, while others are measured.
 
         The client is held, so that it cannot begin before `execute` lets it; its sleep runs out all the same.
@@ -84,7 +84,7 @@ class Executor:
         self._waiting[step] = pair
         self._guarded(pair, partial(self._hold, step, pair))
 
-    def execute(self, step: Step, log: Path | None) -> Execution:
+    def execute(self, step: PairStep, log: Path | None) -> Execution:
         """Run a step to its end. Both ends are gone afterwards, also when this is interrupted."""
         started_at, started_s = now(), time.monotonic()
         pair = self._waiting.pop(step, None) or self._pair(step, log)
@@ -114,7 +114,7 @@ class Executor:
             self._discard(pair)
         self._waiting.clear()
 
-    def _pair(self, step: Step, log: Path | None) -> _Pair:
+    def _pair(self, step: PairStep, log: Path | None) -> _Pair:
         request = self._request(step)
         return _Pair(request, tuple(step.method.client(request)), log)
 
@@ -130,13 +130,13 @@ class Executor:
             # A server that is there and does not listen would go on like this.
             pair.hung = pair.server is not None and pair.server.poll() is None
 
-    def _start(self, step: Step, pair: _Pair) -> None:
+    def _start(self, step: PairStep, pair: _Pair) -> None:
         pair.server = self._launch(self._server_node, step.method.server(pair.request), pair.log)
         limit_s = min(_LISTEN_LIMIT_S, step.time_limit_s)
         self._launcher.wait_until_listening(self._server_node, pair.server, pair.request.port, timeout_s=limit_s)
         pair.client = self._launch(self._client_node, pair.command, pair.log)
 
-    def _hold(self, step: Step, pair: _Pair) -> None:
+    def _hold(self, step: PairStep, pair: _Pair) -> None:
         self._start(step, pair)
         time.sleep(_SETTLE_S)
         assert pair.client is not None
@@ -149,7 +149,7 @@ class Executor:
             assert pair.client is not None
             pair.client.signal(signal.SIGCONT)
 
-    def _carry_out(self, step: Step, pair: _Pair) -> None:
+    def _carry_out(self, step: PairStep, pair: _Pair) -> None:
         if pair.client is None:
             self._start(step, pair)
         self._release(pair)
@@ -157,7 +157,7 @@ class Executor:
         pair.client.wait(step.time_limit_s)
 
     @staticmethod
-    def _await_ends(step: Step, pair: _Pair) -> None:
+    def _await_ends(step: PairStep, pair: _Pair) -> None:
         """Wait for the server too, if it is one that ends by itself after a client that did well."""
         assert pair.client is not None
         assert pair.server is not None
@@ -175,7 +175,7 @@ class Executor:
                 with contextlib.suppress(LaunchError):
                     running.stop()
 
-    def _request(self, step: Step) -> Request:
+    def _request(self, step: PairStep) -> Request:
         # Ports change from step to step, so that a server that is slow to go is not in the way of the next.
         port = _PORT_FIRST + self._count % _PORTS
         self._count += 1
@@ -193,7 +193,7 @@ class Executor:
         return self._launcher.start(node, argv, cpu=core, log=log)
 
 
-def _judge(step: Step, pair: _Pair) -> tuple[Reading | None, str | None]:
+def _judge(step: PairStep, pair: _Pair) -> tuple[Reading | None, str | None]:
     client, server = pair.client_end, pair.server_end
     assert client is not None
     assert server is not None

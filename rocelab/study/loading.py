@@ -14,14 +14,19 @@ from typing import Any
 import pydantic
 from pydantic_core import ErrorDetails
 
+from rocelab.fabric import plan as fabric_plan
+from rocelab.fabric.base import FabricError
+from rocelab.fabric.emulated import default_names
+from rocelab.launch import mpi
 from rocelab.study.positions import line_of
-from rocelab.study.schema import Study, TestTable
+from rocelab.study.schema import LEVEL_TAGS, MESH_TAG, AnyTest, MeshTable, MpiTestTable, Study, TestTable
+from rocelab.tools import suites
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 Path_ = tuple[str | int, ...]
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
-_CHOICES = frozenset({"range", "list"})
+_CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,8 @@ def _problem(text: str, detail: ErrorDetails) -> Problem:
         return Problem(line, _dotted(path), _unknown("key", str(path[-1]), _allowed_keys(detail["loc"][:-1])))
     if kind == "missing":
         return Problem(line, _dotted(path), "this key is missing")
+    if kind == "unknown_level":
+        return Problem(line_of(text, (*path, "level")), _dotted((*path, "level")), detail["msg"])
     if kind == "literal_error":
         expected = detail.get("ctx", {}).get("expected", "").replace("'", '"')
         return Problem(line, _dotted(path), f"{_shown(detail['input'])} is not known; allowed: {expected}")
@@ -98,15 +105,45 @@ def _problem(text: str, detail: ErrorDetails) -> Problem:
 def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
     """What no single key shows: names that refer to nothing, things said twice."""
     yield from _repeated("link", [link.id for link in study.link])
+    for index, link in enumerate(study.link):
+        try:
+            fabric_plan.check([link.profile()], default_names(study.fabric.nodes))
+        except FabricError as error:
+            yield ("link", index, "kind"), str(error).removeprefix(f"link {link.id!r}: ")
     for index, claim in enumerate(study.claims):
         if known_claims and claim not in known_claims:
             yield ("claims", index), _unknown("claim", claim, known_claims)
     for at, test in enumerate(study.test):
         yield from _dangling(study, at, test)
+        yield from _too_many_nodes(study, at, test)
+        if isinstance(test, MpiTestTable):
+            yield from _wrong_job(study, at, test)
     yield from _measured_twice(study)
 
 
-def _dangling(study: Study, at: int, test: TestTable) -> Iterator[tuple[Path_, str]]:
+def _too_many_nodes(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
+    nodes = study.nodes_of(test)
+    if nodes > study.fabric.nodes:
+        yield ("test", at, "nodes"), f"{nodes} is more than the fabric has: fabric.nodes is {study.fabric.nodes}"
+    for link in study.links_of(test):
+        if link.kind == "direct" and nodes > fabric_plan.DIRECT_NODES:
+            text = f"{link.id} is a direct link, which joins the first two nodes, and this test is about {nodes}"
+            yield ("test", at, "links"), f"{text}; name other links here"
+
+
+def _wrong_job(study: Study, at: int, test: MpiTestTable) -> Iterator[tuple[Path_, str]]:
+    """What an MPI test asks for that cannot be."""
+    nodes = study.nodes_of(test)
+    if (wrong := suites.wrong_test(test.suite, test.test, test.suite_folder)) is not None:
+        yield ("test", at, wrong[0]), wrong[1]
+        return
+    sizes_bytes = test.every_size_bytes()
+    method = suites.job_method(test.suite, test.test, mpi.KINDS[0], test.suite_folder)
+    if sizes_bytes and (problem := method.problem(sizes_bytes, nodes * test.ranks_per_node)) is not None:
+        yield ("test", at, "test"), f"{method.tool}: {problem}"
+
+
+def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
     """Names in a test that refer to nothing."""
     links = [link.id for link in study.link]
     for link in test.links or ():
@@ -118,18 +155,26 @@ def _dangling(study: Study, at: int, test: TestTable) -> Iterator[tuple[Path_, s
         if name not in INTERCONNECTS:
             yield ("test", at, "variants", name), _unknown("interconnect", name, INTERCONNECTS)
         else:
-            yield from ((("test", at, "variants", name), text) for text in _wrong_variants(test, name))
+            if isinstance(test, TestTable):
+                wrong = _wrong_variants(test, name)
+            elif isinstance(test, MeshTable):
+                wrong = _wrong_meshes(test, name)
+            else:
+                wrong = _wrong_transports(test, name)
+            yield from ((("test", at, "variants", name), text) for text in wrong)
 
 
 def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
-    seen: set[tuple[str, str, str, str, int]] = set()
+    seen: set[tuple[object, ...]] = set()
     for at, test in enumerate(study.test):
         for name, variants in test.variants.items():
             cells = {
-                (link.id, test.test, name, variant, size_bytes)
+                (link.id, test.level, test.test, scale, name, variant, size_bytes)
                 for link in study.links_of(test)
                 for variant in variants
-                for size_bytes in test.every_size_bytes()
+                for scale in _scales(study, test)
+                # A mesh of another size would be another point at the same number of nodes.
+                for size_bytes in ((0,) if isinstance(test, MeshTable) else test.every_size_bytes())
             }
             if len(set(variants)) < len(variants) or cells & seen:
                 yield (
@@ -137,6 +182,28 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
                     "the same variant is measured twice at the same size on the same link",
                 )
             seen |= cells
+
+
+def _scales(study: Study, test: AnyTest) -> list[tuple[int, int]]:
+    """On how many nodes a test runs, and with how many processes."""
+    if isinstance(test, MeshTable):
+        return [(nodes, nodes) for nodes in test.nodes]
+    nodes = study.nodes_of(test)
+    return [(nodes, nodes * (test.ranks_per_node if isinstance(test, MpiTestTable) else 1))]
+
+
+def _wrong_meshes(test: MeshTable, name: str) -> Iterator[str]:
+    known = interconnect(name).meshes
+    for variant in test.variants[name]:
+        if variant not in known:
+            yield _unknown(f"variant of {name} for {test.test}", variant, known)
+
+
+def _wrong_transports(test: MpiTestTable, name: str) -> Iterator[str]:
+    known = mpi.variants(name)
+    for variant in test.variants[name]:
+        if variant not in known:
+            yield _unknown(f"variant of {name} at the level mpi", variant, known)
 
 
 def _wrong_variants(test: TestTable, name: str) -> Iterator[str]:
@@ -166,13 +233,14 @@ def _unknown(what: str, name: str, allowed: Iterable[str]) -> str:
 
 def _allowed_keys(loc: Sequence[str | int]) -> list[str]:
     """The keys of the table at a pydantic path."""
-    model: Any = Study
+    annotation: Any = Study
     for part in loc:
-        if isinstance(part, str) and part not in _CHOICES:
-            fields = {field.alias or name: field for name, field in model.model_fields.items()}
-            model = fields[part].annotation
-        model = _table_in(model)
-    return [field.alias or name for name, field in model.model_fields.items()]
+        if part in _CHOICES:
+            annotation = _choice_in(annotation, str(part))
+        elif isinstance(part, str):
+            fields = {field.alias or name: field for name, field in _table_in(annotation).model_fields.items()}
+            annotation = fields[part].annotation
+    return [field.alias or name for name, field in _table_in(annotation).model_fields.items()]
 
 
 def _table_in(annotation: Any) -> Any:
@@ -184,6 +252,14 @@ def _table_in(annotation: Any) -> Any:
         if found is not None:
             return found
     return None
+
+
+def _choice_in(annotation: Any, tag: str) -> Any:
+    """The type with a tag, somewhere in a type that is a choice of tagged ones."""
+    arguments = typing.get_args(annotation)
+    if pydantic.Tag(tag) in arguments:
+        return arguments[0]
+    return next((found for argument in arguments if (found := _choice_in(argument, tag)) is not None), None)
 
 
 def _shown(value: Any) -> str:

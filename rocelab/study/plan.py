@@ -4,64 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from rocelab.fabric.base import LinkProfile
-from rocelab.results import StepKey
-from rocelab.study.schema import Study, TestTable
-from rocelab.tools.base import Method, Test
-from rocelab.tools.interconnects import interconnect
+from rocelab.launch import mpi
+from rocelab.study.schema import MeshTable, MpiTestTable, Study, TestTable
+from rocelab.study.steps import JobStep, MeshStep, PairStep, Step, fitting_messages
+from rocelab.tools.base import JobRequest, Method, Test
+from rocelab.tools.interconnects import interconnect, urxe
+from rocelab.tools.suites import job_method
 
-LEVEL = "network"
 #: What a link without a rate of its own is taken to carry, to choose a number of messages. Only the duration of a
 #: point depends on it.
 _ASSUMED_RATE_MBPS = 16_000.0
-#: perftest and rocelab-sock keep a time for every message.
-_MESSAGES_MAX = 50_000
 #: A step may take this many times what was planned for it, on top of the study's time limit.
 _PATIENCE = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One measurement: one program pair, one size, once."""
-
-    link: LinkProfile
-    test: Test
-    interconnect: str
-    variant: str
-    method: Method
-    size_bytes: int
-    repetition: int
-    messages: int
-    message_s: float
-    """What was taken for the time of one message."""
-    point_s: float
-    """About how long the timed region is to be."""
-    time_limit_s: float
-
-    @property
-    def key(self) -> StepKey:
-        """What identifies the step in the results."""
-        return StepKey(
-            self.link.id, self.interconnect, LEVEL, self.test, self.variant, self.size_bytes, self.repetition
-        )
-
-    @property
-    def expected_s(self) -> float:
-        """About how long it takes from beginning to end."""
-        return self.method.overhead_s + self.messages * self.message_s
-
-    def paced(self, factor: float) -> Step:
-        """The same with a fitting number of messages, if a message takes `factor` times as long as was planned."""
-        messages = _messages(self.method, self.message_s * factor, self.point_s)
-        return dataclasses.replace(self, messages=messages)
-
-    @property
-    def series(self) -> tuple[str, str, str, str]:
-        """All sizes and repetitions of one thing on one link."""
-        return (self.link.id, self.test, self.interconnect, self.variant)
 
 
 def plan(study: Study) -> list[Step]:
@@ -70,25 +27,40 @@ def plan(study: Study) -> list[Step]:
     Links follow each other. On each, a repetition runs through all sizes, and at each size all variants of all
     interconnects take turns in all tests (A B A B ...): what is compared is measured within seconds, and the
     repetitions of one point lie minutes apart, so that they show how much the machine drifts. Who goes first changes
-    with the size and the repetition (and the seed), so that nobody always runs after the same neighbour.
+    with the size and the repetition (and the seed), so that nobody always runs after the same neighbour. Steps that
+    measure many sizes take turns in the same way, after those of their repetition that measure one, and meshes come
+    last, in the order of their number of nodes.
     """
     return [step for link in study.link for step in _on_link(study, link.profile())]
 
 
 def _on_link(study: Study, link: LinkProfile) -> Iterator[Step]:
-    rounds: dict[tuple[int, int], list[Step]] = {}
-    for test in study.test:
-        for step in _steps(study, test, link):
-            rounds.setdefault((step.repetition, step.size_bytes), []).append(step)
+    # By repetition, by the kind of step, and by the size, the test or the number of nodes.
+    rounds: dict[tuple[int, int, int], list[Step]] = {}
+    for at, test in enumerate(study.test):
+        if test.links is not None and link.id not in test.links:
+            continue
+        if isinstance(test, TestTable):
+            for pair in _pairs(study, test, link):
+                rounds.setdefault((pair.repetition, 0, pair.size_bytes), []).append(pair)
+        elif isinstance(test, MpiTestTable):
+            for job in _jobs(study, test, link):
+                rounds.setdefault((job.repetition, 1, at), []).append(job)
+        else:
+            for mesh in _meshes(study, test, link):
+                rounds.setdefault((mesh.repetition, 2, mesh.nodes), []).append(mesh)
     for number, place in enumerate(sorted(rounds)):
         members = rounds[place]
         first = (study.seed + place[0] + number) % len(members)
         yield from members[first:] + members[:first]
 
 
-def _steps(study: Study, test: TestTable, link: LinkProfile) -> Iterator[Step]:
-    if test.links is not None and link.id not in test.links:
-        return
+def measurement_count(steps: Sequence[Step]) -> int:
+    """How many measurements the steps are: each size of a start counts as one."""
+    return sum(len(step.keys) for step in steps)
+
+
+def _pairs(study: Study, test: TestTable, link: LinkProfile) -> Iterator[PairStep]:
     contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
     point_s = test.point_ms / 1000
     for repetition in range(study.repetitions_of(test)):
@@ -96,9 +68,8 @@ def _steps(study: Study, test: TestTable, link: LinkProfile) -> Iterator[Step]:
             for name, variant in contestants:
                 method = interconnect(name).methods[test.test, variant]
                 message_s = _message_s(method, test.test, size_bytes, link)
-                messages = _messages(method, message_s, point_s)
-                expected_s = method.overhead_s + messages * message_s
-                yield Step(
+                messages = fitting_messages(method, message_s, point_s)
+                yield PairStep(
                     link=link,
                     test=test.test,
                     interconnect=name,
@@ -109,8 +80,70 @@ def _steps(study: Study, test: TestTable, link: LinkProfile) -> Iterator[Step]:
                     messages=messages,
                     message_s=message_s,
                     point_s=point_s,
-                    time_limit_s=round(study.time_limit_s + _PATIENCE * expected_s, 1),
+                    time_limit_s=_limit_s(study, method.overhead_s + messages * message_s),
                 )
+
+
+def _jobs(study: Study, test: MpiTestTable, link: LinkProfile) -> Iterator[JobStep]:
+    contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    nodes = study.nodes_of(test)
+    ranks = nodes * test.ranks_per_node
+    request = JobRequest(test.every_size_bytes(), test.iterations, test.warmup, tuple(test.options))
+    for repetition in range(study.repetitions_of(test)):
+        for name, variant in contestants:
+            kind, transport = mpi.transport(name, variant)
+            implementation = implementation_of(study, kind)
+            method = job_method(test.suite, test.test, kind, test.suite_folder)
+            measuring_s = method.seconds(request, link.rate_mbps, ranks)
+            yield JobStep(
+                link=link,
+                interconnect=name,
+                variant=variant,
+                repetition=repetition,
+                time_limit_s=_limit_s(study, implementation.start_s(ranks) + measuring_s),
+                method=method,
+                request=request,
+                mpi=implementation,
+                transport=transport,
+                device=urxe() if transport.device else None,
+                nodes=nodes,
+                ranks_per_node=test.ranks_per_node,
+                mapping=test.mapping,
+                measuring_s=measuring_s,
+            )
+
+
+def _meshes(study: Study, test: MeshTable, link: LinkProfile) -> Iterator[MeshStep]:
+    contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    for repetition in range(study.repetitions_of(test)):
+        for nodes in sorted(test.nodes):
+            for name, variant in contestants:
+                step = MeshStep(
+                    link=link,
+                    interconnect=name,
+                    variant=variant,
+                    repetition=repetition,
+                    time_limit_s=0.0,
+                    method=interconnect(name).meshes[variant],
+                    nodes=nodes,
+                    size_bytes=test.size_bytes,
+                    parallel=test.parallel,
+                    depth=test.depth,
+                    measured_s=test.measured_s,
+                    margin_s=test.margin_s,
+                    traffic_class=test.traffic_class,
+                )
+                yield dataclasses.replace(step, time_limit_s=_limit_s(study, step.expected_s))
+
+
+def implementation_of(study: Study, kind: mpi.Kind) -> mpi.Mpi:
+    """The MPI that a study takes: the one it names, else rocelab's own."""
+    named = study.mpi.openmpi if kind == "openmpi" else study.mpi.mpich
+    return mpi.own(kind) if named is None else mpi.installed(kind, named)
+
+
+def _limit_s(study: Study, expected_s: float) -> float:
+    return round(study.time_limit_s + _PATIENCE * expected_s, 1)
 
 
 def _take_turns(groups: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
@@ -124,7 +157,3 @@ def _message_s(method: Method, test: Test, size_bytes: int, link: LinkProfile) -
         return 2 * (method.message_us + transfer_us) / 1e6
     both_ways = 2 if test == "bidirectional-bandwidth" and link.rate_mbps is None else 1
     return (method.message_us + transfer_us * both_ways) / 1e6
-
-
-def _messages(method: Method, message_s: float, point_s: float) -> int:
-    return max(method.messages_min, min(_MESSAGES_MAX, round(point_s / message_s)))

@@ -13,7 +13,7 @@ import psutil
 
 import rocelab
 from rocelab.results import Provenance
-from rocelab.study.plan import Step
+from rocelab.study.steps import Step
 from rocelab.tools import interconnects
 from rocelab.tools.base import Executable
 
@@ -44,7 +44,7 @@ def provenance(command: str, steps: Iterable[Step]) -> Provenance:
 
 def tool_versions(steps: Iterable[Step]) -> Mapping[str, str]:
     """Every program of the steps, by the name that samples use, with its version."""
-    executables: dict[str, Executable] = {step.method.tool: step.method.executables[0] for step in steps}
+    executables: dict[str, Executable] = {step.tool: step.executables[0] for step in steps}
     return {tool: interconnects.version(executable) or "unknown" for tool, executable in sorted(executables.items())}
 
 

@@ -6,18 +6,21 @@ programs under way and leaves the samples so far; the same run can be continued 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rocelab.fabric.base import Fabric, Launcher
-from rocelab.results import RunStatus, RunStore
+from rocelab.results import RunStatus, RunStore, Sample
 from rocelab.study.execution import Execution, Executor, now
-from rocelab.study.plan import Step
-from rocelab.study.sampling import Circumstances, samples_of
+from rocelab.study.jobs import JobExecution, JobExecutor
+from rocelab.study.meshes import MeshExecution, MeshExecutor
+from rocelab.study.sampling import Circumstances, samples_of_job, samples_of_mesh, samples_of_pair
 from rocelab.study.startup import StartupCosts
-from rocelab.tools.base import CPU_TEST
+from rocelab.study.steps import JobStep, MeshStep, PairStep, Step
+from rocelab.tools.base import CPU_TEST, JobReading
 
 #: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
 HANGS_MAX = 3
@@ -53,15 +56,18 @@ class Runner:
     ) -> None:
         self._store = store
         self._executor = Executor(fabric, launcher)
+        self._jobs = JobExecutor(fabric, launcher)
+        self._meshes = MeshExecutor(fabric, launcher)
         self._links = fabric.links
         self._watcher = watcher
         self._versions = versions
-        self._hangs: dict[tuple[str, str, str, str], int] = {}
-        self._pace: dict[tuple[str, str, str, str], float] = {}
+        self._hangs: dict[tuple[str, ...], int] = {}
+        self._pace: dict[tuple[str, ...], float] = {}
 
     def run(self, steps: Sequence[Step]) -> Outcome:
         """Carry out the steps. Sets the status of the run, also when it is interrupted."""
-        size_max_bytes = max((step.size_bytes for step in steps if step.test == CPU_TEST), default=1)
+        pairs = [step for step in steps if isinstance(step, PairStep)]
+        size_max_bytes = max((step.size_bytes for step in pairs if step.test == CPU_TEST), default=1)
         startups = StartupCosts(lambda step: self._executor.execute(step, None), self._links, size_max_bytes)
         failed = 0
         status: RunStatus = "interrupted"
@@ -82,7 +88,8 @@ class Runner:
         return Outcome(len(steps) - failed, failed)
 
     def _log(self, step: Step, order: int) -> Path:
-        return self._store.logs / f"{order:05}-{'-'.join(step.series)}-{step.size_bytes}-{step.repetition}.log"
+        size = f"-{step.size_bytes}" if isinstance(step, PairStep) else ""
+        return self._store.logs / f"{order:05}-{'-'.join(step.series)}{size}-{step.repetition}.log"
 
     def _look_ahead(self, queue: _Queue, index: int) -> None:
         """Start the next step that sleeps at its beginning, so that it sleeps while others are measured."""
@@ -90,33 +97,65 @@ class Runner:
             return
         for at in range(index + 1, min(index + 1 + LOOK_AHEAD_STEPS, len(queue))):
             planned = queue.planned(at)
-            if planned.method.head_start_s > 0 and self._hangs.get(planned.series, 0) == 0:
+            if not isinstance(planned, PairStep) or planned.method.head_start_s == 0:
+                continue
+            if self._hangs.get(planned.series, 0) == 0:
                 step = queue.step(at)
+                assert isinstance(step, PairStep)
                 self._executor.prepare(step, self._log(step, queue.order(at)))
                 return
 
     def _carry_out(self, step: Step, order: int, startups: StartupCosts) -> str | None:
         log = self._log(step, order)
-        if self._hangs.get(step.series, 0) >= HANGS_MAX:
-            execution = _given_up(f"not run: the {HANGS_MAX} measurements of this series before it hung")
+        circumstances = Circumstances(
+            run=self._store.info,
+            order=order,
+            tool_version=self._versions.get(step.tool, "unknown"),
+            log=str(log.relative_to(self._store.path)),
+        )
+        given_up = self._hangs.get(step.series, 0) >= HANGS_MAX
+        if isinstance(step, PairStep):
+            samples = self._carry_out_pair(step, log, startups, circumstances, given_up=given_up)
+        elif isinstance(step, JobStep):
+            samples = self._carry_out_job(step, log, circumstances, given_up=given_up)
         else:
-            execution = self._executor.execute(step, log)
-            self._hangs[step.series] = self._hangs.get(step.series, 0) + 1 if execution.hung else 0
+            assert isinstance(step, MeshStep)
+            samples = self._carry_out_mesh(step, log, circumstances, given_up=given_up)
+        if not log.exists():
+            samples = tuple(dataclasses.replace(sample, log=None) for sample in samples)
+        self._store.append(*samples)
+        return next((sample.error for sample in samples if not sample.ok), None)
+
+    def _carry_out_pair(
+        self, step: PairStep, log: Path, startups: StartupCosts, circumstances: Circumstances, *, given_up: bool
+    ) -> tuple[Sample, ...]:
+        execution = _pair_given_up() if given_up else self._executor.execute(step, log)
+        self._note_hang(step, hung=execution.hung, given_up=given_up)
         if execution.reading is not None:
             factor = execution.reading.active_s / (step.messages * step.message_s)
             self._pace[step.series] = min(max(factor, 1 / PACE_MAX), PACE_MAX)
         startup = None
         if execution.reading is not None and step.test == CPU_TEST and step.method.cpu_from == "processes":
             startup = startups.of(step)
-        circumstances = Circumstances(
-            run=self._store.info,
-            order=order,
-            tool_version=self._versions.get(step.method.tool, "unknown"),
-            log=str(log.relative_to(self._store.path)) if log.exists() else None,
-        )
-        samples = samples_of(step, execution, startup, circumstances)
-        self._store.append(*samples)
-        return next((sample.error for sample in samples if not sample.ok), None)
+        return samples_of_pair(step, execution, startup, circumstances)
+
+    def _carry_out_job(
+        self, step: JobStep, log: Path, circumstances: Circumstances, *, given_up: bool
+    ) -> tuple[Sample, ...]:
+        execution = _job_given_up() if given_up else self._jobs.execute(step, log)
+        self._note_hang(step, hung=execution.hung, given_up=given_up)
+        return samples_of_job(step, execution, circumstances)
+
+    def _carry_out_mesh(
+        self, step: MeshStep, log: Path, circumstances: Circumstances, *, given_up: bool
+    ) -> tuple[Sample, ...]:
+        execution = _mesh_given_up() if given_up else self._meshes.execute(step, log)
+        self._note_hang(step, hung=execution.hung, given_up=given_up)
+        return samples_of_mesh(step, execution, circumstances)
+
+    def _note_hang(self, step: Step, *, hung: bool, given_up: bool) -> None:
+        if not given_up:
+            self._hangs[step.series] = self._hangs.get(step.series, 0) + 1 if hung else 0
 
 
 class _Queue:
@@ -125,9 +164,7 @@ class _Queue:
     Once a step was asked for, it stays as it is.
     """
 
-    def __init__(
-        self, steps: Sequence[Step], first_order: int, pace: Mapping[tuple[str, str, str, str], float]
-    ) -> None:
+    def __init__(self, steps: Sequence[Step], first_order: int, pace: Mapping[tuple[str, ...], float]) -> None:
         self._steps = steps
         self._first_order = first_order
         self._pace = pace
@@ -144,7 +181,9 @@ class _Queue:
         """The step as it is carried out."""
         if index not in self._seen:
             step = self._steps[index]
-            self._seen[index] = step.paced(self._pace[step.series]) if step.series in self._pace else step
+            if isinstance(step, PairStep) and step.series in self._pace:
+                step = step.paced(self._pace[step.series])
+            self._seen[index] = step
         return self._seen[index]
 
     def order(self, index: int) -> int:
@@ -155,8 +194,23 @@ class _Queue:
 def remaining(steps: Iterable[Step], store: RunStore) -> list[Step]:
     """The steps that a resumed run still has to do: those that are missing and those that failed."""
     done = store.done_keys()
-    return [step for step in steps if step.key not in done]
+    return [step for step in steps if not done.issuperset(step.keys)]
 
 
-def _given_up(error: str) -> Execution:
-    return Execution(None, error, hung=False, client=None, server=None, command="", started_at=now(), duration_s=0.0)
+_GIVEN_UP = f"not run: the {HANGS_MAX} measurements of this series before it hung"
+
+
+def _pair_given_up() -> Execution:
+    return Execution(
+        None, _GIVEN_UP, hung=False, client=None, server=None, command="", started_at=now(), duration_s=0.0
+    )
+
+
+def _job_given_up() -> JobExecution:
+    return JobExecution(
+        JobReading({}), _GIVEN_UP, hung=False, finished=None, command="", started_at=now(), duration_s=0.0
+    )
+
+
+def _mesh_given_up() -> MeshExecution:
+    return MeshExecution(None, _GIVEN_UP, hung=False, command="", started_at=now(), duration_s=0.0)

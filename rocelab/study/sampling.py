@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from rocelab.results import ParamValue, RunInfo, Sample
+from rocelab.results import ParamValue, RunInfo, Sample, StepKey
 from rocelab.study.execution import Execution
-from rocelab.study.plan import LEVEL, Step
+from rocelab.study.jobs import JobExecution
+from rocelab.study.meshes import MeshExecution
+from rocelab.study.steps import JobStep, MeshStep, PairStep, Step
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, CpuTime, Reading, Value
+from rocelab.tools.mesh import MESH_METRIC
 
 _MIB = 1 << 20
 #: The CPU time of a start varies by a few milliseconds; what is left of a shorter region would be that.
@@ -25,14 +28,20 @@ class Circumstances:
     log: str | None
 
 
-def samples_of(
-    step: Step, execution: Execution, startup: CpuTime | None, circumstances: Circumstances
+def samples_of_pair(
+    step: PairStep, execution: Execution, startup: CpuTime | None, circumstances: Circumstances
 ) -> tuple[Sample, ...]:
     """A sample for every value; exactly one, without a value, if the step failed."""
+    main = MAIN_METRIC[step.test]
+
+    def sample(params: Mapping[str, ParamValue], value: Value | None, error: str | None = None) -> Sample:
+        return _sample(
+            step, execution, circumstances, key=step.key, main_metric=main, params=params, value=value, error=error
+        )
+
     reading = execution.reading
     if reading is None:
-        error = execution.error or "no reason is known"
-        return (_sample(step, execution, circumstances, {"messages": step.messages}, None, error=error),)
+        return (sample({"messages": step.messages}, None, execution.error or "no reason is known"),)
     params: dict[str, ParamValue] = {"messages": step.messages, "active_s": reading.active_s, **reading.params}
     if step.test != CPU_TEST:
         values = list(reading.values)
@@ -40,9 +49,87 @@ def samples_of(
         params.update({value.metric: value.value for value in reading.values if value.metric == "bandwidth_mbps"})
         values = list(_cpu_values(execution, reading, startup, params))
         if not values:
-            error = "the CPU time of this measurement cannot be told apart from that of its start"
-            return (_sample(step, execution, circumstances, params, None, error=error),)
-    return tuple(_sample(step, execution, circumstances, params, value) for value in values)
+            return (
+                sample(params, None, "the CPU time of this measurement cannot be told apart from that of its start"),
+            )
+    return tuple(sample(params, value) for value in values)
+
+
+def samples_of_job(step: JobStep, execution: JobExecution, circumstances: Circumstances) -> tuple[Sample, ...]:
+    """A sample for every value of every size; one without a value for each size that was not measured."""
+    params: dict[str, ParamValue] = {
+        "nodes": step.nodes,
+        "ranks": step.ranks,
+        "ranks_per_node": step.ranks_per_node,
+        "mapping": step.mapping,
+        "mpi": step.mpi.title,
+    }
+    if step.request.iterations is not None:
+        params["iterations"] = step.request.iterations
+    made: list[Sample] = []
+    for key in step.keys:
+        assert key.size_bytes is not None
+        values = execution.reading.values.get(key.size_bytes, ())
+        error = execution.reading.errors.get(key.size_bytes)
+        if error is None and not values:
+            error = execution.error or "no reason is known"
+        made += [
+            _sample(
+                step,
+                execution,
+                circumstances,
+                key=key,
+                main_metric=step.method.main_metric,
+                params=params,
+                value=value,
+                error=error,
+            )
+            for value in (values if error is None else (None,))
+        ]
+    return tuple(made)
+
+
+def samples_of_mesh(step: MeshStep, execution: MeshExecution, circumstances: Circumstances) -> tuple[Sample, ...]:
+    """Samples of the whole mesh and of every node; exactly one, without a value, if the step failed."""
+    params: dict[str, ParamValue] = {
+        "connections": step.connections,
+        "parallel": step.parallel,
+        "depth": step.depth,
+        "measured_s": step.measured_s,
+        "margin_s": step.margin_s,
+    }
+
+    def sample(value: Value | None, error: str | None = None) -> Sample:
+        return _sample(
+            step,
+            execution,
+            circumstances,
+            key=step.key,
+            main_metric=MESH_METRIC,
+            params=params,
+            value=value,
+            error=error,
+        )
+
+    reading = execution.reading
+    if reading is None:
+        return (sample(None, execution.error or "no reason is known"),)
+    params |= {"start_s": round(reading.start_s, 3), "cpu_s": round(reading.cpu_s, 3)}
+    sent = reading.sent_mbps
+    values = [
+        Value(*MESH_METRIC, "total", sum(sent)),
+        Value("wire_mbps", "Mbps", "total", reading.wire_mbps),
+        *(
+            Value("node_throughput_mbps", "Mbps", statistic, value)
+            for statistic, value in (("mean", sum(sent) / len(sent)), ("min", min(sent)), ("max", max(sent)))
+        ),
+        *(
+            Value(metric, "Mbps", f"node{at}", value)
+            for metric, by_node in (("sent_mbps", sent), ("received_mbps", reading.received_mbps))
+            for at, value in enumerate(by_node)
+        ),
+    ]
+    return tuple(sample(value) for value in values)
 
 
 def _cpu_values(
@@ -70,11 +157,13 @@ def _cpu_values(
 
 def _sample(
     step: Step,
-    execution: Execution,
+    execution: Execution | JobExecution | MeshExecution,
     circumstances: Circumstances,
+    *,
+    key: StepKey,
+    main_metric: tuple[str, str],
     params: Mapping[str, ParamValue],
     value: Value | None,
-    *,
     error: str | None = None,
 ) -> Sample:
     run = circumstances.run
@@ -82,21 +171,15 @@ def _sample(
         study=run.study,
         run=run.id,
         fabric=run.fabric,
-        link=step.link.id,
-        interconnect=step.interconnect,
-        level=LEVEL,
-        test=step.test,
-        variant=step.variant,
-        size_bytes=step.size_bytes,
+        **key._asdict(),
         params=params,
-        metric=value.metric if value else MAIN_METRIC[step.test][0],
-        unit=value.unit if value else MAIN_METRIC[step.test][1],
+        metric=value.metric if value else main_metric[0],
+        unit=value.unit if value else main_metric[1],
         statistic=value.statistic if value else "median",
         value=value.value if value else None,
-        repetition=step.repetition,
         ok=error is None,
         error=error,
-        tool=step.method.tool,
+        tool=step.tool,
         tool_version=circumstances.tool_version,
         command=execution.command,
         started_at=execution.started_at,

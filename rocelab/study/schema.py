@@ -7,11 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
-from rocelab.fabric.base import LinkProfile
-from rocelab.tools.base import Test
+from rocelab.fabric.base import LinkKind, LinkProfile
+from rocelab.results import MESH_TEST
+from rocelab.tools.base import SuiteName, Test
 
 STUDY_SCHEMA_VERSION = 1
 SIZE_MAX_BYTES = 1 << 30
+NODES_MAX = 16
+RANKS_PER_NODE_MAX = 64
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
 SizeBytes = Annotated[int, Field(ge=1, le=SIZE_MAX_BYTES)]
@@ -52,17 +55,20 @@ class FabricTable(_Table):
     """`[fabric]`: where the study runs."""
 
     kind: Literal["emulated"] = "emulated"
-    nodes: Literal[2] = 2
+    nodes: Annotated[int, Field(ge=2, le=NODES_MAX)] = 2
 
 
 class LinkTable(_Table):
     """`[[link]]`: one kind of link between the nodes."""
 
     id: Name
-    kind: Literal["direct", "bridge"]
+    kind: LinkKind
     mtu_bytes: Annotated[int, Field(ge=576, le=65535)] = 1500
     rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
     queue_bytes: PositiveInt | None = None
+    switch_queue_bytes: PositiveInt | None = None
+    nodes_per_switch: PositiveInt | None = None
+    uplink_rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
 
     def profile(self) -> LinkProfile:
         """The same for the fabric."""
@@ -72,26 +78,110 @@ class LinkTable(_Table):
             mtu_bytes=self.mtu_bytes,
             rate_mbps=self.rate_mbps,
             queue_bytes=self.queue_bytes,
+            switch_queue_bytes=self.switch_queue_bytes,
+            nodes_per_switch=self.nodes_per_switch,
+            uplink_rate_mbps=self.uplink_rate_mbps,
         )
 
 
-class TestTable(_Table):
-    """`[[test]]`: one test, its sizes, and who takes part."""
+class _AnyTest(_Table):
+    """What the tests of every level have: who takes part, where, and how often."""
 
     __test__ = False  # not a test of ours, whatever pytest makes of the name
 
-    test: Test
-    sizes_bytes: Sizes
     variants: Annotated[Mapping[str, list[str]], Field(min_length=1)]
-    point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
     links: list[str] | None = None
     repetitions: Annotated[int, Field(ge=1, le=1000)] | None = None
 
+
+class TestTable(_AnyTest):
+    """`[[test]]` of the network level: two programs on the first two nodes, a size at a time."""
+
+    level: Literal["network"] = "network"
+    test: Test
+    sizes_bytes: Sizes
+    point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
+
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending."""
-        if isinstance(self.sizes_bytes, SizeRange):
-            return self.sizes_bytes.sizes_bytes()
-        return tuple(sorted(set(self.sizes_bytes)))
+        return _every_size_bytes(self.sizes_bytes)
+
+
+class MeshTable(_AnyTest):
+    """`[[test]]` with `test = "mesh"`: programs on the first so many nodes, from each to every other, all at once."""
+
+    level: Literal["network"] = "network"
+    test: Literal["mesh"]
+    nodes: Annotated[list[Annotated[int, Field(ge=2, le=NODES_MAX)]], Field(min_length=1)]
+    size_bytes: SizeBytes = 65536
+    parallel: Annotated[int, Field(ge=1, le=1000)] = 1
+    depth: Annotated[int, Field(ge=1, le=16384)] = 128
+    measured_s: Annotated[int, Field(ge=1, le=3600)] = 5
+    margin_s: Annotated[int, Field(ge=1, le=600)] = 2
+    traffic_class: Annotated[int, Field(ge=0, le=255)] = 0
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The only size."""
+        return (self.size_bytes,)
+
+
+class MpiTestTable(_AnyTest):
+    """`[[test]]` with `level = "mpi"`: an MPI program on some nodes, all of its sizes in one start."""
+
+    level: Literal["mpi"]
+    test: Annotated[str, Field(min_length=1)]
+    sizes_bytes: Sizes
+    suite: SuiteName = "rocelab"
+    suite_folder: str | None = None
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
+    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
+    mapping: Literal["slot", "node"] = "slot"
+    iterations: PositiveInt | None = None
+    warmup: Annotated[int, Field(ge=0)] | None = None
+    options: list[str] = []
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The sizes, ascending."""
+        return _every_size_bytes(self.sizes_bytes)
+
+
+def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
+    if isinstance(sizes, SizeRange):
+        return sizes.sizes_bytes()
+    return tuple(sorted(set(sizes)))
+
+
+#: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's errors.
+LEVEL_TAGS: Mapping[str, str] = {"network": "level network", "mpi": "level mpi"}
+#: The mesh of the network level has a table of its own, too.
+MESH_TAG = "network mesh"
+
+
+def _level_tag(value: Any) -> str | None:
+    table = value if isinstance(value, dict) else {"level": value.level, "test": value.test}
+    level = table.get("level", "network")
+    if level == "network" and table.get("test") == MESH_TEST:
+        return MESH_TAG
+    return LEVEL_TAGS.get(level) if isinstance(level, str) else None
+
+
+AnyTest = Annotated[
+    Annotated[TestTable, Tag("level network")]
+    | Annotated[MeshTable, Tag(MESH_TAG)]
+    | Annotated[MpiTestTable, Tag("level mpi")],
+    Discriminator(
+        _level_tag,
+        custom_error_type="unknown_level",
+        custom_error_message="there is no such level; allowed: " + ", ".join(f'"{level}"' for level in LEVEL_TAGS),
+    ),
+]
+
+
+class MpiTable(_Table):
+    """`[mpi]`: folders of MPI implementations to take instead of those that rocelab brings."""
+
+    openmpi: str | None = None
+    mpich: str | None = None
 
 
 class Study(_Table):
@@ -106,13 +196,22 @@ class Study(_Table):
     seed: Annotated[int, Field(ge=0)] = 1
     time_limit_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 30.0
     fabric: FabricTable = FabricTable()
+    mpi: MpiTable = MpiTable()
     link: Annotated[list[LinkTable], Field(min_length=1)]
-    test: Annotated[list[TestTable], Field(min_length=1)]
+    test: Annotated[list[AnyTest], Field(min_length=1)]
 
-    def links_of(self, test: TestTable) -> tuple[LinkTable, ...]:
+    def links_of(self, test: AnyTest) -> tuple[LinkTable, ...]:
         """The links that a test runs on: those it names, or all."""
         return tuple(link for link in self.link if test.links is None or link.id in test.links)
 
-    def repetitions_of(self, test: TestTable) -> int:
+    def repetitions_of(self, test: AnyTest) -> int:
         """How often a test is repeated."""
         return self.repetitions if test.repetitions is None else test.repetitions
+
+    def nodes_of(self, test: AnyTest) -> int:
+        """On how many nodes a test runs, at most: the first of the fabric."""
+        if isinstance(test, TestTable):
+            return 2
+        if isinstance(test, MeshTable):
+            return max(test.nodes)
+        return self.fabric.nodes if test.nodes is None else test.nodes

@@ -14,10 +14,10 @@ from statistics import fmean
 
 from rocelab.fabric.base import LinkProfile
 from rocelab.study.execution import Execution
-from rocelab.study.plan import Step
+from rocelab.study.steps import PairStep
 from rocelab.tools.base import CpuTime
 
-Run = Callable[[Step], Execution]
+Run = Callable[[PairStep], Execution]
 _MORE_MESSAGES = 5
 
 
@@ -31,7 +31,7 @@ class StartupCosts:
         self._size_max_bytes = size_max_bytes
         self._by_tool: dict[str, tuple[CpuTime, CpuTime] | None] = {}
 
-    def of(self, step: Step) -> CpuTime | None:
+    def of(self, step: PairStep) -> CpuTime | None:
         """What starting both ends costs at the step's size; None if it cannot be measured."""
         tool = step.method.tool
         if tool not in self._by_tool:
@@ -46,7 +46,7 @@ class StartupCosts:
             small.server_s + (large.server_s - small.server_s) * part,
         )
 
-    def _measure(self, step: Step) -> tuple[CpuTime, CpuTime] | None:
+    def _measure(self, step: PairStep) -> tuple[CpuTime, CpuTime] | None:
         few = step.method.messages_min
         small = self._mean(step, 1, few, tries=3)
         large = self._mean(step, self._size_max_bytes, few, tries=1)
@@ -60,7 +60,7 @@ class StartupCosts:
         )
         return small, large
 
-    def _mean(self, step: Step, size_bytes: int, messages: int, *, tries: int) -> CpuTime | None:
+    def _mean(self, step: PairStep, size_bytes: int, messages: int, *, tries: int) -> CpuTime | None:
         """The mean of some tries: what disturbs a start disturbs those that are measured just as much."""
         probe = dataclasses.replace(step, link=self._link, size_bytes=size_bytes, messages=messages)
         found = []

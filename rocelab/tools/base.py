@@ -28,6 +28,10 @@ MAIN_METRIC: Mapping[Test, tuple[str, str]] = {
 }
 
 
+#: The suites of MPI benchmarks: rocelab's own, the OSU micro-benchmarks and the Intel MPI benchmarks.
+SuiteName = Literal["rocelab", "osu", "imb"]
+
+
 class ToolError(Exception):
     """A program's output is not what a good run prints. The text says what is wrong, for a person."""
 
@@ -160,6 +164,57 @@ class Method(Protocol):
 
     def read(self, request: Request, client: Output, server: Output) -> Reading:
         """The values, or ToolError if this was not a good run."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What one start of an MPI program is to measure. None: what the program does by itself."""
+
+    sizes_bytes: tuple[int, ...]
+    iterations: int | None = None
+    warmup: int | None = None
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobReading:
+    """What an MPI program printed, by message size in bytes. A size that is missing was not measured to its end."""
+
+    values: Mapping[int, tuple[Value, ...]]
+    errors: Mapping[int, str] = field(default_factory=dict)
+    """Sizes whose data was wrong, and what was said about it."""
+
+
+class JobMethod(Protocol):
+    """How an MPI program measures one test at any number of sizes in one start. It does not know how it is started."""
+
+    @property
+    def test(self) -> str:
+        """The test, as studies and samples state it."""
+
+    @property
+    def tool(self) -> str:
+        """The program's name, as samples state it."""
+
+    @property
+    def main_metric(self) -> tuple[str, str]:
+        """The metric that the test is about, and its unit."""
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """The program."""
+
+    def problem(self, sizes_bytes: Sequence[int], ranks: int) -> str | None:
+        """Why it cannot measure these sizes with so many processes; None if it can."""
+
+    def seconds(self, request: JobRequest, rate_mbps: float | None, ranks: int) -> float:
+        """About how long it measures, for planning only."""
+
+    def command(self, request: JobRequest) -> Sequence[str]:
+        """The command line of each process."""
+
+    def read(self, request: JobRequest, output: Output) -> JobReading:
+        """What was measured, also by a run that did not end well. ToolError if nothing can be said about any size."""
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from pathlib import Path
 from rocelab.tools import sock
 from rocelab.tools.base import TESTS, Executable, Method, Test, package_version, printed_version
 from rocelab.tools.iperf3 import Iperf3
+from rocelab.tools.mesh import Iperf3Mesh, MeshMethod, WriteMesh
 from rocelab.tools.perftest import Operation, Perftest
 from rocelab.tools.qperf import QperfLatency
 from rocelab.tools.sock import Sock
@@ -28,6 +29,8 @@ class Interconnect:
     id: str
     title: str
     methods: Mapping[tuple[Test, str], Method]
+    meshes: Mapping[str, MeshMethod]
+    """Who loads a full mesh, by variant."""
 
     def variants(self, test: str) -> tuple[str, ...]:
         """The variants that this interconnect has for a test."""
@@ -44,6 +47,7 @@ def _tcp() -> Interconnect:
             ("latency", "blocking-qperf"): QperfLatency(),
             ("bandwidth", "blocking"): Sock("bandwidth", "blocking"),
             ("bandwidth", "busy-poll"): Sock("bandwidth", "busy-poll"),
+            ("bandwidth", "no-delay"): Sock("bandwidth", "blocking", no_delay=True),
             ("bandwidth", "blocking-iperf3"): Iperf3("bandwidth"),
             ("bidirectional-bandwidth", "blocking"): Sock("bidirectional-bandwidth", "blocking"),
             ("bidirectional-bandwidth", "busy-poll"): Sock("bidirectional-bandwidth", "busy-poll"),
@@ -51,7 +55,14 @@ def _tcp() -> Interconnect:
             ("cpu-use", "blocking"): Sock("cpu-use", "blocking"),
             ("cpu-use", "busy-poll"): Sock("cpu-use", "busy-poll"),
         },
+        {"blocking": Iperf3Mesh()},
     )
+
+
+def _udp() -> Interconnect:
+    """What the machine can do without any protocol: the floor under Soft RoCE."""
+    methods = {(test, "busy-poll"): Sock(test, "busy-poll", protocol="udp", size_max_bytes=65507) for test in TESTS}
+    return Interconnect("udp", "UDP sockets", methods)
 
 
 def _soft_roce() -> Interconnect:
@@ -62,10 +73,12 @@ def _soft_roce() -> Interconnect:
         for operation in _OPERATIONS
     }
     methods["cpu-use", "send-events"] = Perftest("send", "cpu-use", runner, events=True)
-    return Interconnect("soft-roce", "Soft RoCE (urxe)", methods)
+    methods["latency", "send-events"] = Perftest("send", "latency", runner, events=True, cycles_per_us=rate)
+    methods["bandwidth", "write-200qp"] = Perftest("write", "bandwidth", runner, queue_pairs=200)
+    return Interconnect("soft-roce", "Soft RoCE (urxe)", methods, {"write": WriteMesh(runner)})
 
 
-_MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce}
+_MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce, "udp": _udp}
 INTERCONNECTS: tuple[str, ...] = tuple(_MAKERS)
 
 

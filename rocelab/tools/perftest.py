@@ -42,6 +42,8 @@ class Perftest:
     device_prefix: str = "urxe_"
     events: bool = False
     """Sleep until a completion comes (`-e`) instead of polling for it."""
+    queue_pairs: int = 1
+    """How many connections share the messages (`-q`)."""
     cycles_per_us: float | None = None
     """Rate of the counter that perftest reads; None: perftest finds out once more, which takes 0.22 s a step."""
     messages_min: int = 5
@@ -92,6 +94,8 @@ class Perftest:
         }[self.test]
         if self.events:
             options.append("--events")
+        if self.queue_pairs > 1:
+            options += ["-q", str(self.queue_pairs)]
         return [
             *(self.runner.name, "run", "--", self.tool),
             *("-d", f"{self.device_prefix}{interface}", "-x", "0", "-F", "-p", str(request.port)),
@@ -102,12 +106,7 @@ class Perftest:
     def read(self, request: Request, client: Output, server: Output) -> Reading:
         """The client's one line of numbers."""
         check_exit(client, server)
-        for found in _NUMBERS.finditer(client.stdout):
-            if int(found[1]) == request.size_bytes:
-                numbers = [float(number) for number in found[2].split()]
-                break
-        else:
-            raise ToolError(f"{self.tool} printed no line for {request.size_bytes} bytes: {last_words(client)}")
+        numbers = numbers_of(self.tool, request.size_bytes, client)
         if int(numbers[0]) != request.messages:
             raise ToolError(f"{self.tool} reports {numbers[0]:g} iterations, {request.messages} were asked for")
         if self.test == "latency":
@@ -129,19 +128,33 @@ class Perftest:
         return Reading(values, ways * request.messages * request.size_bytes, active_s)
 
     def _read_bandwidth(self, request: Request, columns: Sequence[float]) -> Reading:
-        if len(columns) != 3:
-            raise ToolError(f"{self.tool} printed {len(columns)} columns of bandwidth instead of 3")
         size_bytes = request.size_bytes
-        by_bytes = columns[1] * _MIB
-        by_messages = columns[2] * 1e6 * size_bytes
-        if size_bytes in _COLUMNS_COMPARED and abs(by_bytes - by_messages) > _COLUMNS_AGREE_WITHIN * by_bytes:
-            raise ToolError(f"{self.tool} contradicts itself: {columns[1]} MiB/s and {columns[2]} million messages/s")
-        bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
-        if bytes_per_s <= 0:
-            raise ToolError(f"{self.tool} reports a bandwidth of 0")
+        bytes_per_s = bandwidth_bytes_per_s(self.tool, size_bytes, columns)
         moved_bytes = size_bytes * request.messages * (2 if self.test == "bidirectional-bandwidth" else 1)
         values = (
             Value("bandwidth_mbps", "Mbps", "mean", bytes_per_s * 8 / _MBPS),
             Value("message_rate_per_s", "1/s", "mean", bytes_per_s / size_bytes),
         )
         return Reading(values, moved_bytes, moved_bytes / bytes_per_s)
+
+
+def numbers_of(tool: str, size_bytes: int, output: Output) -> list[float]:
+    """The columns that follow the size in the line for that size: how many messages, then what was measured."""
+    for found in _NUMBERS.finditer(output.stdout):
+        if int(found[1]) == size_bytes:
+            return [float(number) for number in found[2].split()]
+    raise ToolError(f"{tool} printed no line for {size_bytes} bytes: {last_words(output)}")
+
+
+def bandwidth_bytes_per_s(tool: str, size_bytes: int, columns: Sequence[float]) -> float:
+    """The mean bandwidth from the three columns of a bandwidth test (peak, mean, messages), whichever is exact."""
+    if len(columns) != 3:
+        raise ToolError(f"{tool} printed {len(columns)} columns of bandwidth instead of 3")
+    by_bytes = columns[1] * _MIB
+    by_messages = columns[2] * 1e6 * size_bytes
+    if size_bytes in _COLUMNS_COMPARED and abs(by_bytes - by_messages) > _COLUMNS_AGREE_WITHIN * by_bytes:
+        raise ToolError(f"{tool} contradicts itself: {columns[1]} MiB/s and {columns[2]} million messages/s")
+    bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
+    if bytes_per_s <= 0:
+        raise ToolError(f"{tool} reports a bandwidth of 0")
+    return bytes_per_s

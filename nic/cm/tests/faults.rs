@@ -451,3 +451,60 @@ fn a_hostile_peer_leaves_nothing_behind() {
         }
     }
 }
+
+/// A program that is slow to confirm makes its end ask for patience; when the confirmation is then lost, the other end
+/// does not wait for as long as a program may take.
+#[test]
+fn a_confirmation_that_is_lost_after_a_slow_answer_is_repeated_soon() {
+    let (mut here, mut there) = (Manager::default(), Manager::default());
+    let mut now_ns = 0;
+    let take = |from: &mut Manager| Mad::parse(&from.poll_transmit().unwrap().mad[..]).unwrap();
+    here.connect(now_ns, 1, path(0), request(5));
+    there.handle_mad(now_ns, path(1), &take(&mut here), 500);
+    there.accept(now_ns, 500, reply(500)).unwrap();
+    here.handle_mad(now_ns, path(0), &take(&mut there), 0);
+    // The reply is repeated before the program here has confirmed it.
+    now_ns = there.poll_timeout().unwrap();
+    there.handle_timeout(now_ns);
+    here.handle_mad(now_ns, path(0), &take(&mut there), 0);
+    let wait = take(&mut here);
+    assert!(matches!(wait.message, Message::Mra(_)), "{wait:?}");
+    there.handle_mad(now_ns, path(1), &wait, 0);
+    here.ready(1, [0; Rtu::PRIVATE_LEN]).unwrap();
+    let _lost = take(&mut here);
+    now_ns = there.poll_timeout().unwrap();
+    assert!(now_ns < 2_000 * MS, "{} ms", now_ns / MS);
+    there.handle_timeout(now_ns);
+    here.handle_mad(now_ns, path(0), &take(&mut there), 0);
+    there.handle_mad(now_ns, path(1), &take(&mut here), 0);
+    let events: Vec<_> = std::iter::from_fn(|| there.poll_event()).collect();
+    assert!(
+        matches!(events.last(), Some((500, Event::Ready(_)))),
+        "{events:?}"
+    );
+    assert_eq!(there.poll_timeout(), None);
+}
+
+/// A peer that asks for patience and is then silent is given up in bounded time.
+#[test]
+fn patience_has_an_end() {
+    let (mut here, mut there) = (Manager::default(), Manager::default());
+    here.connect(0, 1, path(0), request(5));
+    let req = Mad::parse(&here.poll_transmit().unwrap().mad[..]).unwrap();
+    there.handle_mad(0, path(1), &req, 500);
+    there.handle_mad(0, path(1), &req, 501);
+    let wait = Mad::parse(&there.poll_transmit().unwrap().mad[..]).unwrap();
+    assert!(matches!(wait.message, Message::Mra(_)), "{wait:?}");
+    here.handle_mad(0, path(0), &wait, 0);
+    let mut now_ns = 0;
+    while let Some(at_ns) = here.poll_timeout() {
+        now_ns = at_ns;
+        here.handle_timeout(now_ns);
+    }
+    assert_eq!(here.poll_event(), Some((1, Event::Unreachable)));
+    assert!(
+        (69_000 * MS..120_000 * MS).contains(&now_ns),
+        "{} ms",
+        now_ns / MS
+    );
+}

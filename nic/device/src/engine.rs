@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use urxe_proto::{ACK_HOLD_NS, Instant};
-use urxe_udp::RecvBuffer;
+use urxe_udp::{RecvBuffer, wait_writable};
 
+use crate::clock;
 use crate::events::EventQueue;
+use crate::farewell::Ended;
 use crate::memory::MemoryTable;
 use crate::multicast::Group;
 use crate::nic::DeviceStats;
@@ -23,8 +25,21 @@ pub(crate) use urxe_proto::AckMode;
 /// Packets of one queue pair before the others get their turn.
 pub(crate) const PACKETS_PER_TURN: usize = 128;
 
+/// A program that posts so often before it polls streams: its messages may wait for each other.
+const BURST_MIN: u32 = 8;
+/// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
+/// works on some while the program posts others.
+const GATHERED_MAX: usize = 32;
+
+/// Of rounds with nothing to do, one in so many looks at the clock, and so at the timers: a few microseconds for a program
+/// that spins, and the background thread sees to one that polls less often.
+const IDLE_ROUNDS_PER_CLOCK: u32 = 8;
+
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
+
+/// How long a queue pair or a process that ends waits for a full send buffer: 25 MB at 1 Gbps.
+const DRAIN_MAX_NS: u64 = 200_000_000;
 
 /// See the module.
 pub(crate) struct Engine {
@@ -37,6 +52,8 @@ pub(crate) struct Engine {
     pub(crate) stats: DeviceStats,
     /// Counters of queue pairs that were destroyed.
     pub(crate) departed: stat::Departed,
+    /// Where they had their peers.
+    pub(crate) ended: Ended,
     pub(crate) buffer: Option<Box<RecvBuffer>>,
     /// Bound when the first queue pair is made: a program that only looks takes no slot.
     pub(crate) sockets: Option<Ports>,
@@ -48,6 +65,14 @@ pub(crate) struct Engine {
     ready: VecDeque<u16>,
     /// Queue pairs with requests in flight.
     senders: usize,
+    /// Posts since the program last ran a round.
+    burst: u32,
+    /// Posts between the two rounds before.
+    last_burst: u32,
+    /// Rounds with nothing to do.
+    idle_rounds: u32,
+    /// Nothing waits for company before this: the program was found to post and then not to poll.
+    gathers_from: Instant,
 }
 
 impl std::fmt::Debug for Engine {
@@ -66,6 +91,7 @@ impl Engine {
             events,
             stats: DeviceStats::default(),
             departed: stat::Departed::default(),
+            ended: Ended::default(),
             buffer: Some(Box::new(RecvBuffer::new())),
             sockets: None,
             groups: Vec::new(),
@@ -73,6 +99,10 @@ impl Engine {
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
             senders: 0,
+            burst: 0,
+            last_burst: 0,
+            idle_rounds: 0,
+            gathers_from: Instant::default(),
         }
     }
 
@@ -82,9 +112,21 @@ impl Engine {
 
     /// One round: packets in, timers, packets out; in this order, lest a thread that was kept from its
     /// processor takes for lost what waits in the socket. Acknowledgements may wait for company in a round
-    /// that brought something; the next empty one sends them. Returns how many packets came.
-    pub(crate) fn run(&mut self, now: Instant) -> usize {
-        let received = self.receive(now, false);
+    /// that brought something; the next empty one sends them. Returns how many packets came, and when it is: `None` of
+    /// a round with nothing to do, in which the clock was not looked at.
+    pub(crate) fn run(&mut self) -> (usize, Option<Instant>) {
+        if self.burst > 0 {
+            self.last_burst = std::mem::take(&mut self.burst);
+        }
+        let mut clock = None;
+        let received = self.receive(&mut clock, false);
+        if received == 0 && self.ready.is_empty() && self.outgoing.is_empty() {
+            self.idle_rounds = self.idle_rounds.wrapping_add(1);
+            if !self.idle_rounds.is_multiple_of(IDLE_ROUNDS_PER_CLOCK) {
+                return (0, None);
+            }
+        }
+        let now = clock.unwrap_or_else(clock::now);
         self.expire(now);
         let mode = if received == 0 {
             AckMode::Flush
@@ -92,13 +134,13 @@ impl Engine {
             AckMode::Hold
         };
         self.transmit(now, mode);
-        received
+        (received, Some(now))
     }
 
     /// A round of the background thread, which has no reply of the program to wait for: an
     /// acknowledgement waits only after a single packet, the likely half of a ping-pong.
     pub(crate) fn run_in_background(&mut self, now: Instant) -> usize {
-        let received = self.receive(now, true);
+        let received = self.receive(&mut Some(now), true);
         self.expire(now);
         let mode = if received <= 1 {
             AckMode::Hold
@@ -186,6 +228,33 @@ impl Engine {
 
     /// Sends what may be sent, queue pair by queue pair.
     pub(crate) fn transmit(&mut self, now: Instant, mode: AckMode) {
+        self.build(now, mode);
+        self.flush();
+    }
+
+    /// The program posted. Whether it does so often before it polls, and answers are on their way to it, so that
+    /// it will poll: then what it posted need not leave at once.
+    pub(crate) fn note_post(&mut self, now: Instant) -> bool {
+        self.burst = self.burst.saturating_add(1);
+        self.senders > 0 && self.burst.max(self.last_burst) >= BURST_MIN && now >= self.gathers_from
+    }
+
+    /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. Whoever
+    /// calls this sees to it that [`Self::flush`] is called soon.
+    pub(crate) fn gather(&mut self, now: Instant) {
+        self.build(now, AckMode::Hold);
+        if self.outgoing.gathered() >= GATHERED_MAX {
+            self.flush();
+        }
+    }
+
+    /// Lets nothing wait for company before `until`.
+    pub(crate) fn stop_gathering(&mut self, until: Instant) {
+        self.gathers_from = until;
+        self.flush();
+    }
+
+    fn build(&mut self, now: Instant, mode: AckMode) {
         if self.outgoing.is_blocked() {
             self.flush();
         }
@@ -198,10 +267,25 @@ impl Engine {
             };
             self.transmit_from(index, now, mode);
         }
-        self.flush();
     }
 
-    fn flush(&mut self) {
+    /// Waits for a while until the sockets have taken what waits for them. For a queue pair or a process that ends:
+    /// requests of the unreliable services have completed before, and nobody sends their packets again.
+    pub(crate) fn drain(&mut self) {
+        let end = clock::now().after(DRAIN_MAX_NS);
+        while let Some(port) = self.blocked_port() {
+            let left_ns = end.since(clock::now());
+            let socket = self.ports()[port].socket.clone();
+            let Some(socket) = socket.filter(|_| left_ns > 0) else {
+                return;
+            };
+            wait_writable(&socket, left_ns);
+            self.transmit(clock::now(), AckMode::Flush);
+        }
+    }
+
+    /// Sends the batch under construction.
+    pub(crate) fn flush(&mut self) {
         let ports = self
             .sockets
             .as_ref()
@@ -269,9 +353,11 @@ impl Engine {
         self.arm(index);
     }
 
-    /// The memory that waiting packets point to is going away.
-    pub(crate) fn discard_outgoing(&mut self) {
-        self.outgoing.discard();
+    /// The memory that packets under construction point to is going away: sends them, and drops those that the
+    /// socket does not take now, unless they are copies.
+    pub(crate) fn forget_outgoing_memory(&mut self) {
+        self.flush();
+        self.outgoing.forget_memory();
     }
 
     /// The socket to wait for before more can be sent.

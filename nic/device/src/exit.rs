@@ -30,7 +30,7 @@ pub fn at_exit() {
         return;
     };
     for nic in opened.iter().filter_map(Weak::upgrade) {
-        nic.flush_owed();
+        nic.take_leave();
         nic.taps().flush();
     }
 }

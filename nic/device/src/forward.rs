@@ -10,7 +10,6 @@
 
 use std::net::SocketAddr;
 
-use urxe_proto::Instant;
 use urxe_udp::{Destination, Piece, Socket, Transmit};
 use urxe_wire::{Gid, Packet, ROCE_UDP_PORT};
 
@@ -60,8 +59,9 @@ fn header(origin: &Origin) -> [u8; HEADER_LEN] {
     raw
 }
 
-/// What was passed on to `origin`: where it came from at first, and the datagram.
-fn unwrap<'a>(origin: &Origin, raw: &'a [u8]) -> Option<(Origin, &'a [u8])> {
+/// What was passed on to `origin`, if it was and so is no RoCEv2 packet: where it came from at first, and the datagram.
+#[cold]
+pub(crate) fn unwrap<'a>(origin: &Origin, raw: &'a [u8]) -> Option<(Origin, &'a [u8])> {
     let is_from_holder = origin.source.ip() == origin.local.ip()
         && origin.source.port() == ROCE_UDP_PORT
         && origin.local.port() != ROCE_UDP_PORT;
@@ -98,16 +98,6 @@ impl Engine {
         let port = self.ports().get(origin.port);
         port.and_then(|port| port.socket.as_ref())
             .is_some_and(|socket| pass_on(socket, origin, packet, datagram))
-    }
-
-    /// Takes in what is no RoCEv2 packet but one that was passed on. Whether it was one.
-    #[cold]
-    pub(crate) fn receive_passed_on(&mut self, now: Instant, origin: &Origin, raw: &[u8]) -> bool {
-        let Some((was, datagram)) = unwrap(origin, raw) else {
-            return false;
-        };
-        self.handle_datagram(now, &was, datagram);
-        true
     }
 }
 

@@ -21,6 +21,7 @@ mod engine;
 mod error;
 mod events;
 mod exit;
+mod farewell;
 mod fork;
 mod forward;
 mod gid_table;
@@ -45,6 +46,7 @@ mod table;
 mod tap;
 mod timers;
 mod transmit;
+mod vendor_mad;
 
 pub use channel::CompletionChannel;
 pub use cm::{
@@ -62,7 +64,7 @@ pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
 pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
-pub use ping::{PingAnswer, PingQuestion, gsi_datagram, gsi_payload};
+pub use ping::{PingAnswer, PingQuestion};
 pub use qp::{Qp, QpInit, SendPoster};
 pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
 pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
@@ -77,3 +79,4 @@ pub use urxe_proto::{
 };
 pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};
+pub use vendor_mad::{gsi_datagram, gsi_payload};

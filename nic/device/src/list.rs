@@ -24,6 +24,8 @@ pub struct DeviceInfo {
     pub netdev_mtu_bytes: u32,
     /// Whether it can carry packets now.
     pub is_up: bool,
+    /// Its MAC address, where it has one.
+    pub mac: Option<[u8; 6]>,
     /// Node GUID, in network byte order.
     pub guid: [u8; 8],
     /// GID table: IPv4 addresses first, then IPv6, each in the interface's order, and later ones behind
@@ -95,6 +97,7 @@ impl DeviceInfo {
             ifindex: interface.index,
             netdev_mtu_bytes: interface.mtu_bytes,
             is_up: interface.up && interface.carrier,
+            mac: interface.mac,
             guid: guid(interface, first.map_or(Gid([0; 16]), |entry| entry.gid)),
             gids,
         }

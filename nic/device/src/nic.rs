@@ -30,6 +30,9 @@ use crate::stat;
 use crate::table::QpTable;
 use crate::tap::{Taps, Wiring};
 
+/// How long nothing waits for company after a program was found to post and then not to poll.
+const DISTRUST_NS: u64 = 1_000_000_000;
+
 /// How much a device holds. What bounds it is memory; the figures are what programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -204,7 +207,7 @@ impl Nic {
     /// Ends the background thread, after what is owed to peers was sent; unless communication management
     /// goes on with the device.
     pub fn close(&self) {
-        self.flush_owed();
+        self.take_leave();
         if !cm::keeps(self) {
             self.progress.stop();
         }
@@ -268,6 +271,14 @@ impl Nic {
             .collect()
     }
 
+    /// Whether it may be this opened device, and no other, that gave a queue pair its number.
+    #[must_use]
+    pub fn numbers(&self, number: urxe_wire::Qpn) -> bool {
+        let engine = self.engine();
+        let own = engine.sockets.as_ref().map(|ports| ports.slot);
+        own.is_some_and(|slot| crate::port::udp_port(number) == urxe_wire::ROCE_UDP_PORT + slot)
+    }
+
     // ---- objects -----------------------------------------------------------------------------
 
     /// Makes a protection domain.
@@ -314,7 +325,7 @@ impl Nic {
     ) -> Result<(), Error> {
         let mut engine = self.engine();
         engine.memory.register_again(lkey, pd, at, access)?;
-        engine.discard_outgoing();
+        engine.forget_outgoing_memory();
         Ok(())
     }
 
@@ -358,7 +369,7 @@ impl Nic {
     pub fn deregister(&self, lkey: u32) -> Result<(), Error> {
         let mut engine = self.engine();
         engine.memory.deregister(lkey)?;
-        engine.discard_outgoing();
+        engine.forget_outgoing_memory();
         Ok(())
     }
 
@@ -479,8 +490,32 @@ impl Nic {
     /// look.
     pub(crate) fn run_idle_sockets(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
-            engine.receive_idle(now());
+            engine.receive_idle();
         }
+    }
+
+    /// Sends what waits for company, if anything does: the program polled and does not run a round.
+    #[inline]
+    pub(crate) fn release(&self) {
+        if self.progress.is_holding() {
+            self.release_now();
+        }
+    }
+
+    #[cold]
+    fn release_now(&self) {
+        // Whoever has the lock is about to send, or has the program's next poll to follow.
+        if let Ok(mut engine) = self.engine.try_lock() {
+            self.progress.note_released();
+            engine.flush();
+        }
+    }
+
+    /// The program posted, and then did not poll: sends what waits, and lets nothing wait for a while.
+    pub(crate) fn stop_gathering(&self) {
+        let mut engine = self.engine();
+        self.progress.note_released();
+        engine.stop_gathering(now().after(DISTRUST_NS));
     }
 
     /// One round on the program's own thread, unless another thread is at it.
@@ -490,14 +525,17 @@ impl Nic {
             // Only now: where threads that post hold the lock whenever one polls, the background thread has
             // to see to what arrives.
             self.progress.note_round();
-            let now = now();
-            received = engine.run(now);
-            self.moderated.expire(now);
-            self.after(&engine, now);
+            self.progress.note_released();
+            let (count, now) = engine.run();
+            received = count;
+            if let Some(now) = now {
+                self.moderated.expire(now);
+                self.after(&engine, now);
+            }
         }
-        if idle::should_wait(received > 0) {
+        if let Some(wait_ns) = idle::should_wait(received > 0) {
             let sockets = Arc::clone(&lock(&self.sockets));
-            wait_readable(sockets.iter().map(Arc::as_ref), idle::WAIT_NS);
+            wait_readable(sockets.iter().map(Arc::as_ref), wait_ns);
         }
     }
 
@@ -505,6 +543,7 @@ impl Nic {
     /// it is wanted again.
     pub(crate) fn run_waiting(&self) -> (usize, Option<Instant>) {
         let mut engine = self.engine();
+        self.progress.note_released();
         let now = now();
         let received = engine.run_in_background(now);
         self.moderated.expire(now);
@@ -540,10 +579,13 @@ impl Nic {
         }
     }
 
-    /// Sends acknowledgements that are held back.
-    pub(crate) fn flush_owed(&self) {
+    /// Sends acknowledgements that are held back, and tells peers that their queue pairs are gone: the device
+    /// is closed, or the process ends.
+    pub(crate) fn take_leave(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
             engine.transmit(now(), AckMode::Flush);
+            engine.bid_all_farewell(now());
+            engine.drain();
         }
     }
 

@@ -78,6 +78,13 @@ impl Path {
         self.port == port && self.destination.address().ip() == source.ip()
     }
 
+    /// Whether the peer was heard, and is urxe: it then sends from the port that its number tells.
+    pub(crate) fn is_to_our_kind(&self) -> bool {
+        self.inbound
+            .as_ref()
+            .is_some_and(|(source, _)| source.port() == self.derived)
+    }
+
     /// Whether the ICRC of a datagram is right.
     pub(crate) fn verify(&mut self, origin: &Origin, datagram: &[u8]) -> bool {
         match &self.inbound {

@@ -38,6 +38,8 @@ pub(crate) struct Progress {
     blocking: AtomicU64,
     /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps.
     wakes_at_ns: AtomicU64,
+    /// Packets that the program posted may wait in the engine for company.
+    is_holding: AtomicBool,
     /// Somebody asked the thread to watch the sockets now.
     take_over: AtomicBool,
     stop: AtomicBool,
@@ -60,6 +62,7 @@ impl Progress {
             rounds: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
             wakes_at_ns: AtomicU64::new(0),
+            is_holding: AtomicBool::new(false),
             take_over: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             thread: Mutex::new(None),
@@ -109,6 +112,29 @@ impl Progress {
     /// The program ran a round itself.
     pub(crate) fn note_round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether what the program posts may wait for company: not unless it polls for itself. It counts as waiting
+    /// from then on. To be called with the engine's lock, as [`Self::note_released`].
+    pub(crate) fn hold(&self) -> bool {
+        let may = self.wakes_at_ns.load(Ordering::Relaxed) == 0
+            && self.blocking.load(Ordering::Relaxed) == 0;
+        if may {
+            self.is_holding.store(true, Ordering::Relaxed);
+        }
+        may
+    }
+
+    #[inline]
+    pub(crate) fn is_holding(&self) -> bool {
+        self.is_holding.load(Ordering::Relaxed)
+    }
+
+    /// Nothing waits for company any more.
+    pub(crate) fn note_released(&self) {
+        if self.is_holding() {
+            self.is_holding.store(false, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn enter_blocking(&self) -> Blocking<'_> {
@@ -187,8 +213,16 @@ impl Thread {
     fn turn(&mut self, nic: &Nic) -> io::Result<()> {
         let progress = nic.progress();
         let rounds = progress.rounds.load(Ordering::Relaxed);
-        let is_polled = rounds.wrapping_sub(self.rounds_seen) >= BUSY_POLLS;
+        let polls = rounds.wrapping_sub(self.rounds_seen);
+        let is_polled = polls >= BUSY_POLLS;
         self.rounds_seen = rounds;
+        if progress.is_holding() {
+            if polls == 0 {
+                nic.stop_gathering();
+            } else {
+                nic.release();
+            }
+        }
         let is_blocked_in = progress.blocking.load(Ordering::Relaxed) > 0;
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
         let is_vigilant = now() < self.vigilant_until;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, MutexGuard};
 
 use urxe_proto::{
-    AddressVector, AttrMask, Attributes, Capacity, PdId, PostError, QpConfig, QpState, QpType,
-    QueuePair, RecvRequest, SendRequest,
+    AddressVector, AttrMask, Attributes, Capacity, Instant, PdId, PostError, QpConfig, QpState,
+    QpType, QueuePair, RecvRequest, SendRequest,
 };
 use urxe_wire::{Gid, Qpn};
 
@@ -266,6 +266,7 @@ impl Qp {
             // a connection has seen the peer's last message, and the peer must learn that it has.
             engine.mark_ready(self.index);
             engine.transmit(now(), AckMode::Flush);
+            engine.bid_farewell(self.index, now());
         }
         let slot = self.slot(&mut engine)?;
         let before = slot.qp.state();
@@ -353,11 +354,13 @@ impl Qp {
     /// Why it was not taken.
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         let mut engine = self.nic.engine();
-        let events = Arc::clone(&engine.events);
         let slot = self.slot(&mut engine)?;
         slot.qp.post_recv(request)?;
         if slot.qp.state() == QpState::Error {
-            slot.deliver(&events);
+            let Engine { qps, events, .. } = &mut *engine;
+            if let Some(slot) = qps.get_mut(self.index) {
+                slot.deliver(events);
+            }
         }
         Ok(())
     }
@@ -399,7 +402,11 @@ impl Qp {
         log::debug!("QP {} destroyed", self.number.get());
         engine.mark_ready(self.index);
         engine.transmit(now(), AckMode::Flush);
-        engine.discard_outgoing();
+        engine.bid_farewell(self.index, now());
+        if matches!(self.init.qp_type, QpType::Uc | QpType::Ud) {
+            engine.drain();
+        }
+        engine.forget_outgoing_memory();
         let _ = self.set_path(&mut engine, None);
         engine.remove(self.index);
         engine.memory.forget_qp(self.number);
@@ -432,9 +439,25 @@ impl Qp {
         let now = now();
         engine.mark_ready(self.index);
         engine.transmit(now, AckMode::Flush);
-        let events = Arc::clone(&engine.events);
-        if let Ok(slot) = self.slot(engine) {
-            slot.deliver(&events);
+        self.finish(engine, now);
+    }
+
+    /// The same for requests that were posted: those of a program that streams may wait for company.
+    fn settle_posted(&self, engine: &mut Engine) {
+        let now = now();
+        engine.mark_ready(self.index);
+        if engine.note_post(now) && self.nic.progress().hold() {
+            engine.gather(now);
+        } else {
+            engine.transmit(now, AckMode::Flush);
+        }
+        self.finish(engine, now);
+    }
+
+    fn finish(&self, engine: &mut Engine, now: Instant) {
+        let Engine { qps, events, .. } = engine;
+        if let Some(slot) = qps.get_mut(self.index) {
+            slot.deliver(events);
         }
         self.nic.after(engine, now);
     }
@@ -447,7 +470,7 @@ impl Drop for Qp {
 }
 
 /// Takes send requests for one queue pair; holds the engine meanwhile. What was posted goes out when
-/// it is dropped.
+/// it is dropped, or, of a program that streams, at the latest when it polls.
 #[derive(Debug)]
 pub struct SendPoster<'a> {
     qp: &'a Qp,
@@ -474,11 +497,11 @@ impl SendPoster<'_> {
 
 impl Drop for SendPoster<'_> {
     fn drop(&mut self) {
-        self.qp.settle(&mut self.engine);
+        self.qp.settle_posted(&mut self.engine);
         if self.found_full {
             // The program will try again until there is room, perhaps from many threads, which then leave
             // the lock to nobody who would take in the acknowledgements that make room.
-            self.engine.run(now());
+            self.engine.run();
         }
     }
 }

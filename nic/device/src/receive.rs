@@ -6,12 +6,18 @@ use urxe_proto::Instant;
 use urxe_udp::{RecvBuffer, RecvMeta};
 use urxe_wire::{Opcode, Packet, Qpn};
 
+use crate::clock;
 use crate::engine::Engine;
+use crate::forward;
 use crate::port::Ports;
 use crate::table::Receives;
 
 /// Batches read from one socket before the others get their turn.
 pub(crate) const BATCHES_PER_TURN: usize = 8;
+
+/// So few packets at first are probably what somebody waits for, and all there is: a message, and the acknowledgement of
+/// the one before. To look for more costs as much as 200 ns; the next round does that.
+const REPLY_PACKETS: usize = 2;
 
 /// Where a datagram came from, and to.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +38,9 @@ const ECN_CONGESTION_EXPERIENCED: u8 = 0b11;
 
 impl Engine {
     /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are looked
-    /// at only by a thread that waits for them (`all`), lest they keep it awake.
-    pub(crate) fn receive(&mut self, now: Instant, all: bool) -> usize {
+    /// at only by a thread that waits for them (`all`), lest they keep it awake. `clock` is when it is, once it was
+    /// looked at.
+    pub(crate) fn receive(&mut self, clock: &mut Option<Instant>, all: bool) -> usize {
         let mut count = 0;
         // The buffer leaves the engine meanwhile, so that the packets in it and the engine can be
         // borrowed together.
@@ -46,7 +53,7 @@ impl Engine {
         for port in 0..self.ports().len() {
             let is_due = |sockets: &Ports| all || sockets.is_due(port);
             if self.sockets.as_ref().is_some_and(is_due) {
-                let received = self.receive_from(port, &mut buffer, now);
+                let received = self.receive_from(port, &mut buffer, clock);
                 if let Some(sockets) = self.sockets.as_mut().filter(|_| received > 0) {
                     sockets.note_heard(port);
                 }
@@ -61,19 +68,24 @@ impl Engine {
     }
 
     /// Takes in what came to sockets that no queue pair uses.
-    pub(crate) fn receive_idle(&mut self, now: Instant) {
+    pub(crate) fn receive_idle(&mut self) {
         let Some(mut buffer) = self.buffer.take() else {
             return;
         };
         for port in 0..self.ports().len() {
             if self.ports()[port].users == 0 {
-                self.receive_from(port, &mut buffer, now);
+                self.receive_from(port, &mut buffer, &mut None);
             }
         }
         self.buffer = Some(buffer);
     }
 
-    fn receive_from(&mut self, port: usize, buffer: &mut RecvBuffer, now: Instant) -> usize {
+    fn receive_from(
+        &mut self,
+        port: usize,
+        buffer: &mut RecvBuffer,
+        clock: &mut Option<Instant>,
+    ) -> usize {
         let mut count = 0;
         for _ in 0..BATCHES_PER_TURN {
             let Some(socket) = &self.ports()[port].socket else {
@@ -88,6 +100,7 @@ impl Engine {
                     break;
                 }
             };
+            let now = *clock.get_or_insert_with(clock::now);
             self.count_batch(&meta);
             let mut origin = Origin {
                 port,
@@ -96,13 +109,21 @@ impl Engine {
                 tos: meta.tos,
                 ip_id: 0,
             };
+            let mut handled = None;
             for segment in buffer.segments(&meta) {
                 count += 1;
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += segment.len() as u64;
-                self.handle_datagram(now, &origin, segment);
+                let index = self.handle_datagram(now, &origin, segment);
                 // A batch that nobody cut apart has the IPv4 IDs 0, 1, 2, ... that its sender assumed.
                 origin.ip_id = origin.ip_id.wrapping_add(1);
+                if index != handled {
+                    self.finish_handling(std::mem::replace(&mut handled, index));
+                }
+            }
+            self.finish_handling(handled);
+            if count <= REPLY_PACKETS {
+                break;
             }
         }
         count
@@ -116,50 +137,61 @@ impl Engine {
         }
     }
 
-    pub(crate) fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) {
+    /// After packets of one batch for a queue pair: delivers what they completed.
+    fn finish_handling(&mut self, index: Option<u16>) {
+        if let Some(index) = index
+            && let Some(slot) = self.qps.get_mut(index)
+        {
+            slot.deliver(&self.events);
+            self.mark_ready(index);
+        }
+    }
+
+    /// Returns the queue pair that handled the packet, for [`Self::finish_handling`].
+    fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) -> Option<u16> {
         let Ok(packet) = Packet::parse(datagram) else {
-            if !self.receive_passed_on(now, origin, datagram) {
-                self.stats.rx_malformed += 1;
+            if let Some((was, datagram)) = forward::unwrap(origin, datagram) {
+                return self.handle_datagram(now, &was, datagram);
             }
-            return;
+            self.stats.rx_malformed += 1;
+            return None;
         };
         if packet.header.bth.opcode == Opcode::CNP {
             self.stats.rx_cnp += 1;
-            return;
+            return None;
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
-            if self.answer_ping(origin, &packet, datagram) {
-                return;
-            }
-            if packet.header.bth.dest_qp == Qpn::GSI {
-                crate::cm::receive(self.link, origin, datagram, &packet);
-            } else if !self.pass_on(origin, &packet, datagram) {
+            if packet.header.bth.dest_qp != Qpn::GSI {
+                if self.pass_on(origin, &packet, datagram) {
+                    return None;
+                }
                 self.stats.rx_unknown_qp += 1;
+                self.answer_for_ended(now, origin, &packet);
+            } else if !self.handle_vendor_mad(now, origin, &packet, datagram) {
+                crate::cm::receive(self.link, origin, datagram, &packet);
             }
-            return;
+            return None;
         };
-        let Some(slot) = self.qps.get_mut(index) else {
-            return;
-        };
+        let slot = self.qps.get_mut(index)?;
         let Some(path) = slot
             .path
             .as_mut()
             .filter(|path| path.is_from_peer(origin.port, origin.source))
         else {
             self.handle_unconnected(index, &packet, origin, datagram);
-            return;
+            return None;
         };
         if !path.verify(origin, datagram) {
             self.stats.rx_icrc_errors += 1;
-            return;
+            return None;
         }
         if slot.receives == Receives::Own {
             slot.qp.handle_packet(now, &packet, None, &mut self.memory);
         } else {
             self.srqs
                 .handle_packet(slot, now, &packet, &mut self.memory, &self.events);
+            slot.deliver(&self.events);
         }
-        slot.deliver(&self.events);
-        self.mark_ready(index);
+        Some(index)
     }
 }

@@ -111,8 +111,11 @@ impl SrqTable {
     /// The queue that a packet to an XRC target names, if it is of the target's domain.
     fn named(&self, slot: &mut Slot, xrcd: Xrcd, packet: &Packet<'_>) -> Option<Srqn> {
         let number = packet.header.xrceth?.srqn;
-        let xrc = self.entries.get(&number)?.xrc.as_ref();
-        let xrc = xrc.filter(|xrc| xrc.xrcd == xrcd)?;
+        let Some(entry) = self.entries.get(&number) else {
+            unknown_queue(number);
+            return None;
+        };
+        let xrc = entry.xrc.as_ref().filter(|xrc| xrc.xrcd == xrcd)?;
         let is_known = slot
             .recv_cq
             .as_ref()
@@ -360,4 +363,17 @@ impl Drop for Srq {
     fn drop(&mut self) {
         let _ = self.destroy();
     }
+}
+/// Says once that a peer named a shared receive queue that is not there, for a person who expects that the
+/// processes of a host share their XRC domains.
+#[cold]
+fn unknown_queue(number: Srqn) {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        log::error!(
+            "a peer sent to XRC shared receive queue {}, which this process does not have; XRC domains are not \
+             shared between processes",
+            number.get()
+        );
+    });
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use urxe_proto::{Instant, QueuePair};
+use urxe_proto::{Instant, QueuePair, QueueSide};
 use urxe_wire::{Qpn, Srqn};
 
 use crate::cq::Cq;
@@ -54,12 +54,14 @@ impl Slot {
     /// Hands completions and events over to whom they belong.
     pub(crate) fn deliver(&mut self, events: &EventQueue) {
         while let Some(completion) = self.qp.poll_completion() {
-            let cq = match completion.side() {
-                urxe_proto::QueueSide::Send => &self.send_cq,
-                urxe_proto::QueueSide::Recv => &self.recv_cq,
+            let side = completion.side();
+            let cq = match side {
+                QueueSide::Send => &self.send_cq,
+                QueueSide::Recv => &self.recv_cq,
             };
+            let more = || self.qp.poll_completion_of(side);
             if let Some(cq) = cq
-                && cq.push(completion).is_err()
+                && cq.push(completion, more).is_err()
             {
                 self.qp.handle_cq_overrun();
             }

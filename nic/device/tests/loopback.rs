@@ -68,6 +68,10 @@ impl End {
     }
 
     fn connect(&self, peer: &Self, mtu: Mtu) {
+        self.connect_with_timeout(peer, mtu, 14);
+    }
+
+    fn connect_with_timeout(&self, peer: &Self, mtu: Mtu, timeout: u8) {
         let gid = self.nic.gids()[0].gid;
         let attributes = Attributes {
             allow_remote_write: true,
@@ -81,7 +85,7 @@ impl End {
             max_rd_atomic: 4,
             max_dest_rd_atomic: 4,
             min_rnr_timer: 1,
-            timeout: 14,
+            timeout,
             retry_count: 7,
             rnr_retry: 7,
             ..Attributes::new()
@@ -311,6 +315,34 @@ fn a_peer_that_is_gone_exhausts_the_retries() {
     b.qp.destroy();
     a.post(1, SendOp::Send, &[a.sge(0, 8)]);
     assert_eq!(wait(&a, &b, 1)[0].status, WcStatus::RetryExceeded);
+}
+
+#[test]
+fn a_peer_that_took_its_leave_is_given_up_even_without_a_timeout() {
+    let leaves: [fn(&End); 2] = [
+        |end| end.qp.destroy(),
+        |end| {
+            let error = Attributes {
+                state: QpState::Error,
+                ..Attributes::new()
+            };
+            end.qp.modify(&error, AttrMask::STATE).unwrap();
+        },
+    ];
+    for leave in leaves {
+        let (a, b) = (End::new(4096), End::new(4096));
+        a.connect_with_timeout(&b, Mtu::B1024, 0);
+        b.connect_with_timeout(&a, Mtu::B1024, 0);
+        let write = SendOp::Write {
+            va: b.va(0),
+            rkey: b.key,
+        };
+        a.post(1, write, &[a.sge(0, 8)]);
+        assert_eq!(wait(&a, &b, 1)[0].status, WcStatus::Success);
+        leave(&b);
+        a.post(2, write, &[a.sge(0, 8)]);
+        assert_eq!(wait(&a, &b, 1)[0].status, WcStatus::RetryExceeded);
+    }
 }
 
 #[test]

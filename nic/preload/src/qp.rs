@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use urxe_device::{AttrMask, Capacity, Gid, Qp, QpInit, QpType};
+use urxe_device::{AttrMask, Capacity, Gid, Qp, QpInit, QpType, Qpn};
 
 use crate::abi::*;
 use crate::channel::Unacknowledged;
@@ -356,7 +356,17 @@ pub(crate) unsafe fn open(
             is_same.then(|| Arc::clone(&of.qp))
         })
     };
-    let qp = shared.flatten().ok_or(Errno(libc::ENOENT))?;
+    let Some(qp) = shared.flatten() else {
+        // SAFETY: by the caller's promise.
+        let is_own = unsafe { context::state(context) }
+            .nic
+            .numbers(Qpn::new(attr.qp_num));
+        return if is_own {
+            Err(Errno::INVAL)
+        } else {
+            refuse("an XRC target of another process, or of another opening of the device")
+        };
+    };
     let objects = Objects {
         pd: null_mut(),
         send_cq: null_mut(),

@@ -70,12 +70,16 @@ pub(crate) unsafe fn open(
     }
     // SAFETY: by the caller's promise.
     let (state, attr) = unsafe { (context::state(context), &*attr) };
-    let creates = attr.oflags & libc::O_CREAT != 0;
+    let (creates, is_exclusive) = (
+        attr.oflags & libc::O_CREAT != 0,
+        attr.oflags & libc::O_EXCL != 0,
+    );
     let file = file_of(attr.fd)?;
     let mut opened = state.xrc_domains.lock();
     let known = opened.iter_mut().find(|known| Some(known.file) == file);
     let xrcd = match known {
-        Some(_) if creates && attr.oflags & libc::O_EXCL != 0 => return Err(Errno(libc::EEXIST)),
+        // The errors are Linux's.
+        Some(_) if is_exclusive => return Err(Errno::INVAL),
         Some(known) => {
             known.handles += 1;
             known.xrcd

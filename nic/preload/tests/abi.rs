@@ -68,6 +68,11 @@ fn every_kind_of_memory() {
 }
 
 #[test]
+fn what_outlives_what_it_stands_on() {
+    common::run("lifetimes");
+}
+
+#[test]
 fn completion_queues() {
     common::run("queues");
 }

@@ -101,6 +101,12 @@ impl Sender {
         }
     }
 
+    pub(crate) fn handle_peer_gone(&mut self, now: Instant, psn: Psn) {
+        if let Self::Reliable(requester) = self {
+            requester.handle_peer_gone(now, psn);
+        }
+    }
+
     /// The payload of the packet `psn`, which was handed out, cannot be read any more.
     pub(crate) fn handle_memory_fault(&mut self, qp: Qpn, psn: Psn, out: &mut Outbox) {
         match self {

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use libc::{EFD_CLOEXEC, EFD_NONBLOCK};
 
@@ -37,6 +37,9 @@ use libc::{EFD_CLOEXEC, EFD_NONBLOCK};
 pub struct Wakeup {
     fd: OwnedFd,
     armed: AtomicBool,
+    /// Signals that were on their way when the thread disarmed: what is to be taken when they come. Only
+    /// the waiting thread uses it.
+    late: AtomicU64,
 }
 
 impl Wakeup {
@@ -52,6 +55,7 @@ impl Wakeup {
         Ok(Self {
             fd,
             armed: AtomicBool::new(false),
+            late: AtomicU64::new(0),
         })
     }
 
@@ -75,8 +79,13 @@ impl Wakeup {
 
     /// Says that the thread no longer waits, and takes the signal if there was one.
     pub fn disarm(&self) {
-        if !self.armed.swap(false, Ordering::AcqRel) {
-            self.drain();
+        let signals = u64::from(!self.armed.swap(false, Ordering::AcqRel));
+        let due = self.late.load(Ordering::Relaxed) + signals;
+        // Who signals disarms first and writes then, and may have been held up in between. What comes late
+        // ends the next wait early, and has to be taken then: else all waits would end early from then on.
+        if due > 0 {
+            let late = due.saturating_sub(self.take());
+            self.late.store(late, Ordering::Relaxed);
         }
     }
 
@@ -88,11 +97,12 @@ impl Wakeup {
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    fn drain(&self) {
+    /// Takes the signals that were written; returns how many.
+    fn take(&self) -> u64 {
         let mut count: u64 = 0;
-        // SAFETY: eight bytes at a u64. EAGAIN says that the signal is still on its way; the next
-        // wait ends early then.
+        // SAFETY: eight bytes at a u64. When there is none, the call fails and leaves it alone.
         unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) };
+        count
     }
 }
 
@@ -132,6 +142,24 @@ mod tests {
         wakeup.disarm();
         assert!(!readable(&wakeup));
         wakeup.signal();
+        assert!(!readable(&wakeup));
+    }
+
+    #[test]
+    fn a_signal_that_comes_late_ends_one_wait_early_and_no_more() {
+        let wakeup = Wakeup::new().unwrap();
+        wakeup.arm();
+        // Another thread is in the middle of `signal`, and held up there.
+        assert!(wakeup.armed.swap(false, Ordering::AcqRel));
+        wakeup.disarm();
+        wakeup.write();
+        wakeup.arm();
+        assert!(readable(&wakeup));
+        wakeup.disarm();
+        assert!(!readable(&wakeup));
+        wakeup.arm();
+        wakeup.signal();
+        wakeup.disarm();
         assert!(!readable(&wakeup));
     }
 

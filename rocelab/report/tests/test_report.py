@@ -194,7 +194,9 @@ def test_a_run_where_everything_failed_lists_the_first_failures(model: RunModel)
 
 def test_an_unknown_test_metric_and_series_are_shown_under_their_own_names(model: RunModel) -> None:
     def renamed(sample: Sample) -> Sample:
-        return dataclasses.replace(sample, level="mpi", test="all-to-all", interconnect="newnet", metric="steps_per_s")
+        return dataclasses.replace(
+            sample, level="newlevel", test="all-to-all", interconnect="newnet", metric="steps_per_s"
+        )
 
     some = [renamed(each) for each in model.samples if each.metric == "latency_us" and each.statistic == "median"]
     made = RunModel(model.info, [*model.samples, *some])

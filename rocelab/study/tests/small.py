@@ -10,8 +10,9 @@ from pathlib import Path
 from rocelab.launch.fake import FakeFabric, FakeLauncher, Outcome, Start
 from rocelab.results import LinkInfo, Provenance, RunInfo, RunStore
 from rocelab.study.loading import parse
-from rocelab.study.plan import Step, plan
+from rocelab.study.plan import plan
 from rocelab.study.schema import Study
+from rocelab.study.steps import PairStep, Step
 
 TEXT = """\
 schema = 1
@@ -68,8 +69,9 @@ def study(text: str = TEXT) -> Study:
     return parse(text, "small.toml")
 
 
-def steps(text: str = TEXT) -> list[Step]:
-    return plan(study(text))
+def steps(text: str = TEXT) -> list[PairStep]:
+    """The plan of a study of the network level alone."""
+    return [step for step in plan(study(text)) if isinstance(step, PairStep)]
 
 
 def store(root: Path, run_id: str = "run") -> RunStore:

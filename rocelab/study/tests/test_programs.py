@@ -13,8 +13,8 @@ from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.study.execution import Executor
-from rocelab.study.plan import Step
 from rocelab.study.startup import StartupCosts
+from rocelab.study.steps import PairStep
 from rocelab.tools.base import TESTS, Executable, Method, Test
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 from rocelab.tools.iperf3 import Iperf3
@@ -54,13 +54,23 @@ def need(*executables: Executable) -> None:
             pytest.skip(f"{executable.name} is not there: {executable.advice}")
 
 
-def step(method: Method, test: Test, size_bytes: int, messages: int, link: LinkProfile = DIRECT) -> Step:
-    return Step(
-        link, test, "any", "any", method, size_bytes, 0, messages, message_s=1e-5, point_s=0.1, time_limit_s=20.0
+def step(method: Method, test: Test, size_bytes: int, messages: int, link: LinkProfile = DIRECT) -> PairStep:
+    return PairStep(
+        link=link,
+        test=test,
+        interconnect="any",
+        variant="any",
+        method=method,
+        size_bytes=size_bytes,
+        repetition=0,
+        messages=messages,
+        message_s=1e-5,
+        point_s=0.1,
+        time_limit_s=20.0,
     )
 
 
-def measure(executor: Executor, method: Method, of: Step, statistic: str) -> float:
+def measure(executor: Executor, method: Method, of: PairStep, statistic: str) -> float:
     need(*method.executables)
     done = executor.execute(of, None)
     assert done.reading is not None, done.error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from rocelab.fabric.base import LaunchError
 from rocelab.launch.fake import FakeLauncher, Outcome, Start
 from rocelab.results import RunStore
 from rocelab.study import execution
-from rocelab.study.plan import Step
 from rocelab.study.runner import HANGS_MAX, Runner, remaining
+from rocelab.study.steps import PairStep, Step
 from rocelab.study.tests import small
 
 
@@ -22,13 +23,13 @@ def no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(
-    store: RunStore, launcher: FakeLauncher, steps: list[Step] | None = None, seen: small.Seen | None = None
+    store: RunStore, launcher: FakeLauncher, steps: Sequence[Step] | None = None, seen: small.Seen | None = None
 ) -> int:
     runner = Runner(store, small.fabric(), launcher, seen or small.Seen(), {"rocelab-sock": "1.0"})
     return runner.run(small.steps() if steps is None else steps).failed
 
 
-def bandwidth_steps() -> list[Step]:
+def bandwidth_steps() -> list[PairStep]:
     """TCP first, then ib_write_bw, whose client sleeps for a second."""
     return sorted(
         (step for step in small.steps() if step.test == "bandwidth"), key=lambda step: step.variant == "write"

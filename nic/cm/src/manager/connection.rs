@@ -36,6 +36,8 @@ pub(super) struct Connection {
     pub(super) attempts: u8,
     max_retries: u8,
     response_timeout: u8,
+    /// The peer asked to wait until then: silence does not count.
+    pub(super) patient_until_ns: u64,
     pub(super) deadline_ns: Option<u64>,
 }
 
@@ -79,6 +81,7 @@ impl Connection {
             } else {
                 req.remote_response_timeout
             },
+            patient_until_ns: 0,
             deadline_ns: None,
         }
     }
@@ -278,6 +281,7 @@ impl Manager {
         };
         connection.sent = Some(message);
         connection.attempts = 0;
+        connection.patient_until_ns = 0;
         let delay_ns = timing::retry_ns(0, connection.response_timeout);
         self.repeat(id);
         self.set_timer(id, Some(now_ns.saturating_add(delay_ns)));
@@ -318,6 +322,11 @@ impl Manager {
         if connection.state == State::TimeWait {
             self.emit_event(id, Event::TimeWaitExit);
             self.forget(id);
+            return;
+        }
+        if now_ns < connection.patient_until_ns {
+            self.repeat(id);
+            self.set_timer(id, Some(now_ns.saturating_add(timing::PATIENT_RETRY_NS)));
             return;
         }
         if connection.attempts < connection.max_retries {

@@ -88,9 +88,15 @@ impl Manager {
             (state, mra.stage),
             (Some(State::ReqSent), Stage::Request) | (Some(State::RepSent), Stage::Reply)
         );
-        if is_awaited {
+        if let Some(connection) = self
+            .connections
+            .get_mut(&mra.remote_comm_id)
+            .filter(|_| is_awaited)
+        {
             let longer_ns = timing::code_ns(mra.service_timeout);
-            self.set_timer(mra.remote_comm_id, Some(now_ns.saturating_add(longer_ns)));
+            connection.patient_until_ns = now_ns.saturating_add(longer_ns);
+            let next_ns = now_ns.saturating_add(timing::PATIENT_RETRY_NS.min(longer_ns));
+            self.set_timer(mra.remote_comm_id, Some(next_ns));
         }
     }
 

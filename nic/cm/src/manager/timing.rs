@@ -16,6 +16,10 @@ pub(super) const SERVICE_TIMEOUT: u8 = 24;
 /// the response timeout. Linux waits for the whole response timeout from the start, so that one lost
 /// datagram costs seconds.
 const FIRST_RETRY_NS: u64 = 32_000_000;
+/// How often a message is repeated to a peer that asked to wait, about 1 s: what it waits for, an answer or a
+/// confirmation, may be lost, and is not to be missed for as long as the peer's program may take. Linux does not
+/// repeat anything meanwhile.
+pub(super) const PATIENT_RETRY_NS: u64 = FIRST_RETRY_NS << 5;
 /// How long an answered resolution is remembered, to answer repetitions.
 pub(super) const REMEMBER_ANSWER_NS: u64 = 10_000_000_000;
 

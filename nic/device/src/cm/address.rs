@@ -126,10 +126,7 @@ impl Inner {
                 let is_link = scope == 0 || info.ifindex == scope;
                 let index = info.gids.iter().position(|entry| entry.gid == gid)?;
                 let gid_index = u8::try_from(index).ok().filter(|_| is_link)?;
-                Some(Bound {
-                    info: Arc::clone(info),
-                    gid_index,
-                })
+                Some(Bound::new(info, gid_index))
             })
         })
     }
@@ -261,7 +258,7 @@ impl Inner {
             .map_or(&[], |(_, devices)| devices)
     }
 
-    fn forget_devices(&mut self) {
+    pub(super) fn forget_devices(&mut self) {
         self.known_devices = None;
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use urxe_cm::{MAD_LEN, Mad, Manager, Message, Path, ServiceId};
-use urxe_udp::{RecvBuffer, Socket, Wakeup};
+use urxe_udp::{Changes, RecvBuffer, Socket, Wakeup};
 use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT};
 
 use super::connect::SLOT_SHIFT;
@@ -92,7 +92,9 @@ pub(super) struct Inner {
     last_file: u64,
     waiting: Vec<Waiting>,
     /// When to try port 4791 again.
-    looks_at_ns: u64,
+    pub(super) looks_at_ns: u64,
+    /// News of the interfaces.
+    pub(super) changes: Changes,
     /// When the thread wakes by itself.
     wakes_at_ns: u64,
     /// The thread has to look at something before the time that it knows.
@@ -116,10 +118,12 @@ impl Agent {
             return Ok(agent);
         }
         let (wakeup, watch) = (Wakeup::new()?, Arc::new(Watch::new()?));
+        let changes = Changes::listen()?;
         watch.add_reader(&wakeup)?;
+        watch.add_reader(&changes)?;
         let agent: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
-            inner: Mutex::new(Inner::new(Arc::clone(&watch))),
+            inner: Mutex::new(Inner::new(Arc::clone(&watch), changes)),
             inbox: Mutex::default(),
             wakeup,
             watch,
@@ -208,6 +212,7 @@ impl Agent {
                 if is_file_closed {
                     inner.drop_closed_files();
                 }
+                inner.follow_interfaces();
                 inner.turn(&mut buffer);
                 inner.settle();
                 inner.is_stale = false;
@@ -228,7 +233,7 @@ impl Agent {
 }
 
 impl Inner {
-    fn new(watch: Arc<Watch>) -> Self {
+    fn new(watch: Arc<Watch>, changes: Changes) -> Self {
         Self {
             watch,
             manager: Manager::default(),
@@ -243,6 +248,7 @@ impl Inner {
             last_file: 0,
             waiting: Vec::new(),
             looks_at_ns: 0,
+            changes,
             wakes_at_ns: 0,
             is_stale: false,
         }
@@ -349,6 +355,14 @@ impl Inner {
         let slot = door.slot;
         self.add_door(door);
         Ok(slot)
+    }
+
+    /// Opens the doors of all devices.
+    pub(super) fn open_doors(&mut self) {
+        for info in self.devices().to_vec() {
+            // A device that just lost its addresses has nobody to listen to.
+            let _ = self.open_door(&info);
+        }
     }
 
     /// Opens the door of a device that the process has open and that has got a packet: a process that knows

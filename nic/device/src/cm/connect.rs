@@ -126,12 +126,7 @@ impl Inner {
             Some(device) => {
                 self.open_door(&device.info)?;
             }
-            None => {
-                for info in self.devices().to_vec() {
-                    // A device that just lost its addresses has nobody to listen to.
-                    let _ = self.open_door(&info);
-                }
-            }
+            None => self.open_doors(),
         }
         let entry = self.id(id)?;
         if entry.requests.is_none() {

@@ -18,7 +18,7 @@ use super::id::Bound;
 use super::{gsi, relay};
 use crate::error::Error;
 use crate::exit;
-use crate::list::{DeviceInfo, socket_address};
+use crate::list::{DeviceInfo, GidEntry, socket_address};
 use crate::nic::Nic;
 
 /// See the module.
@@ -103,10 +103,7 @@ impl Door {
     pub(super) fn bound_to(&self, local: Gid) -> Option<Bound> {
         let gids = self.nic.gids();
         let index = gids.iter().position(|entry| entry.gid == local)?;
-        Some(Bound {
-            info: Arc::clone(&self.info),
-            gid_index: u8::try_from(index).ok()?,
-        })
+        Some(Bound::new(&self.info, u8::try_from(index).ok()?))
     }
 
     /// The device, for a program that opens it, unless another one has it.
@@ -155,6 +152,31 @@ impl Door {
             let sockets = ports.into_iter().filter_map(|port| port.socket).collect();
             let relay = relay::bind_process(self.link(), 0).ok();
             self.front = Some(Front { sockets, relay });
+        }
+    }
+
+    /// Lets go of port 4791 that was taken over, if the addresses are others now: to be taken over again on them.
+    /// Returns whether it did.
+    pub(super) fn follow(&mut self, gids: &[GidEntry]) -> bool {
+        let Some(front) = &self.front else {
+            return false;
+        };
+        let bound = front
+            .sockets
+            .iter()
+            .map(|socket| socket.local_address().ip());
+        let addresses = gids.iter().filter(|entry| entry.is_used());
+        let is_outdated = !bound.eq(addresses.map(|entry| entry.gid.to_ip()));
+        if is_outdated {
+            self.front = None;
+        }
+        is_outdated
+    }
+
+    /// The device is gone. A program that has it open still closes it.
+    pub(super) fn end(self) {
+        if !self.is_claimed {
+            self.nic.progress().stop();
         }
     }
 

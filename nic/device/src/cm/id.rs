@@ -46,7 +46,9 @@ pub enum CmEventKind {
     Rejected = 8,
     Established = 9,
     Disconnected = 10,
+    DeviceRemoval = 11,
     MulticastJoin = 12,
+    AddrChange = 14,
     TimeWaitExit = 15,
 }
 
@@ -126,6 +128,8 @@ pub(super) enum State {
     Connected,
     Disconnected,
     Listening,
+    /// Its device is gone: it can only be ended.
+    Removed,
 }
 
 /// The device of an identifier, as of when it was bound to it.
@@ -133,6 +137,20 @@ pub(super) enum State {
 pub(super) struct Bound {
     pub(super) info: Arc<DeviceInfo>,
     pub(super) gid_index: u8,
+    /// What the program takes to be so: the interface's MAC address, and that it has the identifier's address.
+    pub(super) mac: Option<[u8; 6]>,
+    pub(super) has_address: bool,
+}
+
+impl Bound {
+    pub(super) fn new(info: &Arc<DeviceInfo>, gid_index: u8) -> Self {
+        Self {
+            info: Arc::clone(info),
+            gid_index,
+            mac: info.mac,
+            has_address: true,
+        }
+    }
 }
 
 /// See the module.

@@ -9,6 +9,7 @@ mod agent;
 mod connect;
 mod door;
 mod files;
+mod follow;
 mod gsi;
 mod id;
 mod relay;

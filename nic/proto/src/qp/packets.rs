@@ -1,6 +1,6 @@
 //! What a queue pair takes in and hands out: packets, timeouts, completions, events.
 
-use urxe_wire::{Bth, Opcode, Operation, Packet};
+use urxe_wire::{Bth, Opcode, Operation, Packet, Psn, Qpn};
 
 use super::{AckMode, Failure, QpEvent, QueuePair};
 use crate::memory::Memory;
@@ -9,7 +9,7 @@ use crate::sender::Sender;
 use crate::state::QpState;
 use crate::time::{Instant, earliest};
 use crate::unreliable::{Arrival, GRH_BYTES, receive};
-use crate::verbs::{Completion, QpType, Transmit};
+use crate::verbs::{Completion, QpType, QueueSide, Transmit};
 
 impl QueuePair {
     // ---- inputs ------------------------------------------------------------------------------
@@ -177,6 +177,15 @@ impl QueuePair {
         }
     }
 
+    /// The queue pair `peer` said that it does not exist any more, and expected `psn` next. If it is the
+    /// peer, and does not answer a probe either, what is in flight ends as after the last retry. The caller
+    /// checked that the peer's host said so.
+    pub fn handle_peer_gone(&mut self, now: Instant, peer: Qpn, psn: Psn) {
+        if peer == self.attributes.dest_qp && self.may_handle(true) {
+            self.sender.handle_peer_gone(now, psn);
+        }
+    }
+
     /// What is left to do after either half has run.
     pub(super) fn settle(&mut self) {
         match core::mem::take(&mut self.out.failure) {
@@ -284,6 +293,12 @@ impl QueuePair {
     /// The next completion.
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.out.completions.pop_front()
+    }
+
+    /// The next completion, if it is one of this side.
+    pub fn poll_completion_of(&mut self, side: QueueSide) -> Option<Completion> {
+        let is_of_side = |completion: &mut Completion| completion.side() == side;
+        self.out.completions.pop_front_if(is_of_side)
     }
 
     /// The next event.

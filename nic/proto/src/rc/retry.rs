@@ -14,6 +14,8 @@ const PROBE_MIN_NS: u64 = 2_000_000;
 const PROBE_INITIAL_NS: u64 = 20_000_000;
 /// Longest probe interval.
 const PROBE_MAX_NS: u64 = 2_000_000_000;
+/// Probes for a peer that said that it is gone, in case the word is old or not its own.
+const PROBES_OF_GONE: u8 = 1;
 /// RNR retry count that means "for ever".
 const RNR_RETRY_INFINITE: u8 = 7;
 
@@ -40,6 +42,8 @@ pub(crate) struct Retry {
     silent_since: Option<Instant>,
     timeout_from: Instant,
     backoff: u32,
+    /// The peer said that it is gone: probes before that is believed.
+    probes_left: Option<u8>,
     smoothed_ns: Option<u64>,
     variation_ns: u64,
 }
@@ -55,6 +59,7 @@ impl Retry {
             silent_since: None,
             timeout_from: Instant::default(),
             backoff: 0,
+            probes_left: None,
             smoothed_ns: None,
             variation_ns: 0,
         }
@@ -82,12 +87,14 @@ impl Retry {
         self.retries_left = self.retry_count;
         self.rnr_left = self.rnr_retry;
         self.backoff = 0;
+        self.probes_left = None;
         self.silent_since = in_flight.then_some(now);
         self.timeout_from = now;
     }
 
     /// The peer answered without progress (a NAK): the silence is broken, the retries are not reset.
     pub(crate) fn handle_answer(&mut self, now: Instant) {
+        self.probes_left = None;
         if self.silent_since.is_some() {
             self.silent_since = Some(now);
         }
@@ -103,9 +110,20 @@ impl Retry {
         }
         self.retries_left = self.retry_count;
         self.backoff = 0;
+        self.probes_left = None;
         self.silent_since = Some(until);
         self.timeout_from = until;
         true
+    }
+
+    /// The peer said that it is gone. It is believed when it does not answer a probe: from then on there is
+    /// no point in using up the retries.
+    pub(crate) fn handle_gone(&mut self, now: Instant) {
+        if self.probes_left.is_none() {
+            self.probes_left = Some(PROBES_OF_GONE);
+            self.backoff = 0;
+            self.silent_since = self.silent_since.map(|_| now);
+        }
     }
 
     /// A round trip was measured (RFC 6298, section 2).
@@ -159,6 +177,12 @@ impl Retry {
         if self.probe_at().is_some_and(|at| at <= now) {
             self.backoff += 1;
             self.silent_since = Some(now);
+            if let Some(left) = self.probes_left {
+                let Some(left) = left.checked_sub(1) else {
+                    return Some(Expired::GiveUp);
+                };
+                self.probes_left = Some(left);
+            }
             return Some(Expired::Probe);
         }
         None
@@ -220,6 +244,36 @@ mod tests {
         for _ in 0..100 {
             let now = retry.deadline().unwrap();
             assert_eq!(retry.expire(now), Some(Expired::Probe));
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_is_probed_once_and_given_up() {
+        let mut retry = Retry::new(None, 7, 7);
+        retry.handle_sent(at(0));
+        retry.handle_gone(at(5));
+        retry.handle_gone(at(6));
+        let probe = retry.deadline().unwrap();
+        assert_eq!(retry.expire(probe), Some(Expired::Probe));
+        let end = retry.deadline().unwrap();
+        assert_eq!(retry.expire(end), Some(Expired::GiveUp));
+    }
+
+    #[test]
+    fn a_peer_that_answers_is_not_gone() {
+        let mut retry = Retry::new(None, 7, 7);
+        for answer in [
+            |retry: &mut Retry| retry.handle_progress(at(10), true),
+            |retry: &mut Retry| retry.handle_answer(at(10)),
+            |retry: &mut Retry| assert!(retry.handle_rnr(at(10))),
+        ] {
+            retry.handle_sent(at(0));
+            retry.handle_gone(at(5));
+            answer(&mut retry);
+            for _ in 0..10 {
+                let now = retry.deadline().unwrap();
+                assert_eq!(retry.expire(now), Some(Expired::Probe));
+            }
         }
     }
 

@@ -160,6 +160,13 @@ impl Requester {
         self.go_back();
     }
 
+    /// The peer said that it is gone, and expects no more packets from `psn` on. Old words do not count.
+    pub(crate) fn handle_peer_gone(&mut self, now: Instant, psn: Psn) {
+        if !psn.is_before(self.unacked) && !psn.is_after(self.sent_end) {
+            self.retry.handle_gone(now);
+        }
+    }
+
     /// The payload of the packet `psn`, which was handed out, cannot be read any more. Its request fails
     /// when its turn to complete comes (completions are in order); until then nothing of it is sent.
     pub(crate) fn handle_memory_fault(&mut self, qp: Qpn, psn: Psn, out: &mut Outbox) {

@@ -2,8 +2,9 @@
 
 Usage: enter.py [OPTIONS] NODE COMMAND...
 
-Nodes cannot enter each other, so this asks the test that made them, over the Unix socket of $ROCELAB_ENTER. It passes
-on its own standard files with the request, and ends as the command does.
+Nodes cannot enter each other, so this asks the doorkeeper (`doors.py`) in the process that has the fabric, over the
+Unix socket of $ROCELAB_ENTER. It passes on its own standard files with the request, and ends as the command does. It
+runs once for each node and start, so it imports nothing of rocelab.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def main() -> None:
         socket.send_fds(door, [json.dumps(request).encode()], [0, 1, 2])
         door.shutdown(socket.SHUT_WR)
         answer = door.recv(100)
-    sys.exit(int(answer) if answer else f"{shlex.join(sys.argv)}: the test went away")
+    sys.exit(int(answer) if answer else f"{shlex.join(sys.argv)}: rocelab cannot start this on {node}")
 
 
 if __name__ == "__main__":

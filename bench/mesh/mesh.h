@@ -1,0 +1,7 @@
+/* The full mesh of li2019: everyone sends to everyone, much and often. */
+#pragma once
+
+#include "mpi/run.h"
+
+/* The table of the group. */
+extern const struct benchmark mesh_benchmarks[];

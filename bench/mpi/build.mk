@@ -1,0 +1,29 @@
+# rocelab-mpi, once for each MPI: build/openmpi/ and build/mpich/. See mpi/README.md.
+# MPI_PROGRAMS: where `make setup-programs` puts them. Another one: make -C bench MPIS=smpi smpi_MPICC=smpicc
+MPIS ?= openmpi mpich
+MPI_PROGRAMS ?= ../.build/programs
+openmpi_MPICC ?= $(MPI_PROGRAMS)/openmpi/bin/mpicc
+mpich_MPICC ?= $(MPI_PROGRAMS)/mpich/bin/mpicc
+# What there is of them.
+MPI_FOUND := $(foreach each,$(MPIS),$(if $(shell command -v $($(each)_MPICC)),$(each)))
+
+MPI_SOURCES := common/clock.c common/failure.c common/pattern.c common/stats.c $(wildcard mpi/*.c pt2pt/*.c collective/*.c imb/*.c onesided/*.c mesh/*.c startup/*.c)
+
+define mpi_rules
+$(BUILD)/$(1)/rocelab-mpi: $(MPI_SOURCES:%.c=$(BUILD)/$(1)/%.o)
+	$$($(1)_MPICC) $$(LDFLAGS) -pthread -o $$@ $$^
+
+$(BUILD)/$(1)/%.o: %.c $(wildcard $($(1)_MPICC))
+	@mkdir -p $$(@D)
+	$$($(1)_MPICC) $$(CPPFLAGS) $$(CFLAGS) -pthread -MMD -MP -c -o $$@ $$<
+endef
+
+$(foreach each,$(MPIS),$(eval $(call mpi_rules,$(each))))
+
+PROGRAMS += $(MPI_FOUND:%=$(BUILD)/%/rocelab-mpi)
+
+.PHONY: mpi-note
+all: mpi-note
+mpi-note:
+	$(foreach each,$(filter-out $(MPI_FOUND),$(MPIS)),@echo "bench: no rocelab-mpi for $(each): \
+	there is no $($(each)_MPICC); make setup-programs installs it")

@@ -1,0 +1,168 @@
+//! Instructions that a message takes, both ends together: they do not depend on the machine's mood, so that a message
+//! that has become dearer is seen. docs/dev/hot-path.md says where they go.
+mod support;
+
+use std::process::Command;
+
+use support::{End, connect_both, post, post_recv};
+use urxe_device::{Mtu, Qp, QpType, SendOp, SendTarget};
+
+/// Messages between two polls of a stream.
+const BURST: usize = 32;
+/// Names the work to the process that does it under valgrind.
+const WORK: &str = "URXE_HOT_PATH";
+
+/// Two ends in one process and on one thread, so that nobody spins; without background threads, which valgrind would
+/// let work at any time.
+struct Pair {
+    left: End,
+    right: End,
+    to_right: Qp,
+    to_left: Qp,
+    length: usize,
+}
+
+impl Pair {
+    fn new(length: usize) -> Self {
+        let (left, right) = (End::new(length), End::new(length));
+        let (to_right, to_left) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
+        connect_both(&left, &to_right, &right, &to_left, Mtu::B4096);
+        for end in [&left, &right] {
+            end.nic.close();
+        }
+        let pair = Self {
+            left,
+            right,
+            to_right,
+            to_left,
+            length,
+        };
+        for _ in 0..BURST {
+            post_recv(&pair.to_right, 0, &[pair.left.sge(0, length)]);
+            post_recv(&pair.to_left, 0, &[pair.right.sge(0, length)]);
+        }
+        pair
+    }
+
+    fn send(&self, from: &End, qp: &Qp, op: SendOp) {
+        let sge = from.sge(0, self.length);
+        post(qp, 0, op, &[sge], SendTarget::Connection);
+    }
+
+    /// A message each way. Each waits for the completion of the one before, as in `ib_send_lat`.
+    fn exchange(&self, is_first: bool) {
+        self.send(&self.left, &self.to_right, SendOp::Send);
+        take(&self.right, if is_first { 1 } else { 2 });
+        post_recv(&self.to_left, 0, &[self.right.sge(0, self.length)]);
+        self.send(&self.right, &self.to_left, SendOp::Send);
+        take(&self.left, 2);
+        post_recv(&self.to_right, 0, &[self.left.sge(0, self.length)]);
+    }
+
+    /// A burst from left to right.
+    fn burst(&self, op: SendOp) {
+        for _ in 0..BURST {
+            self.send(&self.left, &self.to_right, op);
+        }
+        let received = if op == SendOp::Send { BURST } else { 0 };
+        let (mut sent, mut got) = (0, 0);
+        while sent < BURST || got < received {
+            sent += take(&self.left, 0);
+            got += take(&self.right, 0);
+        }
+        for _ in 0..received {
+            post_recv(&self.to_left, 0, &[self.right.sge(0, self.length)]);
+        }
+    }
+}
+
+/// Polls until at least `count` completions came, or once. Returns how many.
+fn take(end: &End, count: usize) -> usize {
+    let mut taken = 0;
+    loop {
+        taken += end.cq.poll(16, |completion| {
+            assert_eq!(completion.status, urxe_device::WcStatus::Success);
+        });
+        if taken >= count {
+            return taken;
+        }
+    }
+}
+
+/// What valgrind counts, found by its name.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn urxe_measured(pair: &Pair, work: Work, messages: usize) {
+    match work {
+        Work::PingPong => (0..messages / 2).for_each(|i| pair.exchange(i == 0)),
+        Work::Sends => (0..messages / BURST).for_each(|_| pair.burst(SendOp::Send)),
+        Work::Writes => {
+            let (va, rkey) = (pair.right.va(0), pair.right.key);
+            (0..messages / BURST).for_each(|_| pair.burst(SendOp::Write { va, rkey }));
+        }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Work {
+    PingPong,
+    Sends,
+    Writes,
+}
+
+/// What is counted: work, message length, messages, and how many instructions each may take in a build with debug
+/// assertions: a quarter more than it took, or half more where most of them copy and sum up bytes, which other
+/// processors do with other instructions.
+const CASES: [(Work, usize, usize, u64); 4] = [
+    (Work::PingPong, 64, 1024, 12_000),
+    (Work::Sends, 64, 2048, 7_000),
+    (Work::Sends, 65536, 256, 290_000),
+    (Work::Writes, 65536, 256, 290_000),
+];
+
+/// Does the work of a case, for the process that counts.
+#[test]
+fn work() {
+    let Ok(case) = std::env::var(WORK) else {
+        return;
+    };
+    let (work, length, messages, _) = CASES[case.parse::<usize>().unwrap()];
+    urxe_measured(&Pair::new(length), work, messages);
+}
+
+fn instructions(case: usize) -> Option<u64> {
+    let output = Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--toggle-collect=urxe_measured",
+            "--callgrind-out-file=/dev/null",
+        ])
+        .arg(std::env::current_exe().ok()?)
+        .args(["--exact", "work"])
+        .env(WORK, case.to_string())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let collected = text.split("Collected : ").nth(1)?.lines().next()?;
+    collected.trim().parse().ok()
+}
+
+#[test]
+fn a_message_takes_no_more_instructions_than_it_may() {
+    for (case, (work, length, messages, most)) in CASES.into_iter().enumerate() {
+        let Some(count) = instructions(case) else {
+            println!(
+                "skipped: counting instructions needs valgrind (Debian: apt-get install valgrind)"
+            );
+            return;
+        };
+        let each = count / messages as u64;
+        println!("{work:?} of {length} bytes: {each} instructions a message");
+        assert!(
+            each <= most,
+            "{work:?} of {length} bytes: {each}, at most {most}"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Programs that post many messages before they poll: messages wait for company, and no message waits for ever.
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use support::{End, connect_both, fill, post, post_recv, wait_for};
+use urxe_device::{Mtu, Qp, QpType, SendOp, SendTarget};
+
+const BURST: usize = 64;
+const LENGTH: usize = 64;
+/// Longest time that a burst may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Two ends, and more messages in flight than are sent one by one.
+struct Stream {
+    left: End,
+    right: End,
+    from: Qp,
+    to: Qp,
+}
+
+impl Stream {
+    fn new() -> Self {
+        let (mut left, right) = (End::new(BURST * LENGTH), End::new(BURST * LENGTH));
+        fill(&mut left.buffer);
+        let (from, to) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
+        connect_both(&left, &from, &right, &to, Mtu::B1024);
+        Self {
+            left,
+            right,
+            from,
+            to,
+        }
+    }
+
+    /// Posts a burst. Returns how many system calls it took.
+    fn post(&self) -> u64 {
+        for i in 0..BURST {
+            let sge = self.right.sge(i * LENGTH, LENGTH);
+            post_recv(&self.to, i as u64, &[sge]);
+        }
+        let before = self.left.nic.stats().tx_batches;
+        for i in 0..BURST {
+            let sge = self.left.sge(i * LENGTH, LENGTH);
+            post(
+                &self.from,
+                i as u64,
+                SendOp::Send,
+                &[sge],
+                SendTarget::Connection,
+            );
+        }
+        self.left.nic.stats().tx_batches - before
+    }
+
+    /// Takes all completions of a burst, polling both ends.
+    fn finish(&self) {
+        let (mut received, mut sent) = (Vec::new(), Vec::new());
+        let start = Instant::now();
+        while received.len() < BURST || sent.len() < BURST {
+            self.right.cq.poll(BURST, |c| received.push(c.wr_id));
+            self.left.cq.poll(BURST, |c| sent.push(c.wr_id));
+            assert!(start.elapsed() < PATIENCE, "{received:?} {sent:?}");
+        }
+        assert!(received.iter().copied().eq(0..BURST as u64));
+        assert!(sent.iter().copied().eq(0..BURST as u64));
+    }
+
+    fn check(&mut self) {
+        assert_eq!(self.left.buffer, self.right.buffer);
+        self.right.buffer.fill(0);
+    }
+}
+
+#[test]
+fn messages_of_a_program_that_polls_share_system_calls() {
+    let mut stream = Stream::new();
+    // The background thread needs to see that the program polls; on a busy machine that takes a while.
+    let is_shared = (0..2_000).any(|_| {
+        let calls = stream.post();
+        stream.finish();
+        stream.check();
+        calls <= 4
+    });
+    assert!(is_shared, "each of {BURST} messages left by itself");
+}
+
+#[test]
+fn what_waits_for_company_leaves_without_a_poll() {
+    let mut stream = Stream::new();
+    for _ in 0..20 {
+        for _ in 0..50 {
+            stream.post();
+            stream.finish();
+            stream.check();
+        }
+        stream.post();
+        // Nobody polls the sender: `wait` would.
+        let nic = Arc::clone(&stream.right.nic);
+        let received = wait_for(&nic, &stream.right.cq, &[], BURST);
+        assert_eq!(received.len(), BURST);
+        stream.check();
+        stream.left.wait(&[], BURST);
+    }
+}

@@ -1,0 +1,75 @@
+"""Asks the keeper of a node to start a program, and words why it could not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rocelab.fabric.base import Entrance, FabricError, LaunchError, Node
+from rocelab.fabric.keeper import channel
+
+START_LIMIT_S: Final = 30.0
+
+
+def start_request(
+    node: Node,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cpu: int | None = None,
+    terminal: bool = False,
+) -> dict[str, Any]:
+    """What a keeper needs to know to start `argv` as if from here, but on `node`."""
+    if not argv:
+        raise LaunchError(f"{node.name}: no command was given")
+    return {
+        "op": "start",
+        "argv": list(argv),
+        "env": {**os.environ, "HOSTNAME": node.name, **(env or {})},
+        "cpu": cpu,
+        "directory": str(Path.cwd()),
+        "terminal": terminal,
+    }
+
+
+def start_on(
+    fabric: Entrance, node: Node, request: Mapping[str, Any], stdio: tuple[int, int, int]
+) -> tuple[socket.socket, int]:
+    """Send a start request. Returns the channel to the program's keeper and the program's pid on the node."""
+    ours, theirs = channel.pair()
+    try:
+        with theirs:
+            fabric.request(node, request, (theirs.fileno(), *stdio))
+        ours.settimeout(START_LIMIT_S)
+        answer = channel.receive(ours)
+        ours.settimeout(None)
+    except (FabricError, OSError, channel.MessageTooLongError) as error:
+        ours.close()
+        raise LaunchError(f"{node.name}: cannot start {request['argv'][0]}: {error}") from error
+    if answer is None or "started" not in answer:
+        ours.close()
+        raise LaunchError(_refusal(node, request, answer or {"error": "the node went away"}))
+    return ours, int(answer["started"])
+
+
+def _refusal(node: Node, request: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    program = request["argv"][0]
+    if "error" in answer:
+        return f"{node.name}: cannot start {program}: {answer['error']}"
+    step, number = answer["refused"], int(answer["errno"])
+    if step == "execute" and number == errno.ENOENT and shutil.which(program) is None:
+        return f"{node.name}: there is no program {program!r}; `rocelab doctor` says which package has it"
+    if step == "execute" and number == errno.EACCES:
+        return f"{node.name}: {program} is not executable for this user"
+    if step == "cpu" and number == errno.EINVAL:
+        cores = ", ".join(str(core) for core in sorted(os.sched_getaffinity(0)))
+        return f"{node.name}: core {request['cpu']} cannot be used; there are cores {cores}"
+    if step == "directory":
+        return f"{node.name}: the working directory {request['directory']} cannot be entered: {os.strerror(number)}"
+    reason = os.strerror(number) if number else "not possible"
+    return f"{node.name}: cannot start {program}: {step}: {reason}"

@@ -1,0 +1,87 @@
+"""Command lines and environments of MPI launchers; starting them for real is the programs' own tests' part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocelab.fabric import emulated
+from rocelab.fabric.base import FabricError, LinkProfile, RemoteShell
+from rocelab.launch import mpi
+from rocelab.launch.namespace import NamespaceLauncher
+
+SHELL = RemoteShell("/tmp/enter", {})
+JOB = mpi.Job(["bench", "latency"], ["node0", "node1"], "eth7", ranks_per_node=2, wrapper=["urxe", "run", "--"])
+
+
+def implementation(kind: mpi.Kind) -> mpi.Mpi:
+    return mpi.Mpi(kind, Path("/opt/bin"), "install it")
+
+
+def test_open_mpi() -> None:
+    kind, transport = mpi.transport("soft-roce", "openmpi-ucx")
+    argv = mpi.command(implementation(kind), JOB, transport, SHELL)
+    assert argv[0] == "/opt/bin/mpiexec"
+    assert argv[argv.index("--host") + 1] == "node0:2,node1:2"
+    assert argv[argv.index("-n") + 1] == "4"
+    assert argv[argv.index("plm_ssh_agent") + 1] == "/tmp/enter"
+    assert argv[-5:] == ["urxe", "run", "--", "bench", "latency"]
+    assert mpi.environment(JOB, transport)["UCX_NET_DEVICES"] == "urxe_eth7:1"
+
+
+def test_mpich() -> None:
+    kind, transport = mpi.transport("tcp", "mpich-ofi")
+    argv = mpi.command(implementation(kind), JOB, transport, SHELL)
+    assert argv[argv.index("-launcher-exec") + 1] == "/tmp/enter"
+    assert mpi.environment(JOB, transport)["FI_TCP_IFACE"] == "eth7"
+
+
+def test_every_variant_is_of_one_implementation() -> None:
+    for interconnect in ("tcp", "soft-roce"):
+        for variant in mpi.variants(interconnect):
+            kind, transport = mpi.transport(interconnect, variant)
+            assert variant.startswith(kind)
+            assert transport.device == (interconnect == "soft-roce")
+    assert mpi.variants("carrier-pigeon") == ()
+
+
+def test_an_mpi_that_a_study_names(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mpiexec").touch()
+    assert mpi.installed("openmpi", str(tmp_path)).folder == tmp_path / "bin"
+    assert mpi.installed("openmpi", str(tmp_path / "bin")).folder == tmp_path / "bin"
+    assert "names /nowhere" in mpi.installed("mpich", "/nowhere").remedy
+
+
+@pytest.mark.fabric
+def test_the_remote_shell_starts_programs_on_other_nodes() -> None:
+    try:
+        made = emulated.up([LinkProfile("direct", "direct")])
+    except FabricError as error:
+        pytest.skip(f"no emulated fabric on this machine: {error}")
+    with made as fabric:
+        launcher = NamespaceLauncher(fabric)
+        with launcher.remote_shell({"COLOUR": "blue"}) as shell:
+
+            def over(*command: str) -> tuple[int, str]:
+                argv = [shell.program, "-x", *command]
+                finished = launcher.start(fabric.nodes[0], argv, env=shell.env).wait(20)
+                return finished.exit_status, finished.stdout + finished.stderr
+
+            assert over("node1", "uname -n; echo $COLOUR") == (0, "node1\nblue\n")
+            assert over("node1", "exit 7")[0] == 7
+            status, words = over("node9", "true")
+            assert status != 0
+            assert "no node 'node9'" in words
+            # What was asked for ends with whoever asked: nobody else would.
+            asking = launcher.start(fabric.nodes[0], [shell.program, "node1", "exec sleep 4321"], env=shell.env)
+            sleeping = launcher.start(
+                fabric.nodes[1], ["sh", "-c", "until pgrep -f 'sleep 4321' >&2; do sleep 0.05; done"]
+            )
+            assert sleeping.wait(20).exit_status == 0
+            asking.stop()
+            gone = launcher.start(
+                fabric.nodes[1], ["sh", "-c", "while pgrep -x sleep -f 'sleep 4321'; do sleep 0.05; done"]
+            )
+            assert not gone.wait(20).timed_out
