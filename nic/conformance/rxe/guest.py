@@ -75,6 +75,10 @@ class Running:
             *printed, status = answer.read().splitlines(keepends=True) or [b"-1"]
         return Finished(b"".join(printed).decode(errors="replace"), int(status))
 
+    def stop(self) -> None:
+        """End it, if it has not ended."""
+        self._connection.close()
+
 
 class Guest:
     """The running guest."""

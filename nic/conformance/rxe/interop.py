@@ -31,7 +31,7 @@ from .guest import (
 )
 
 LIMIT_S = 60.0
-READY_S = 20.0
+READY_S = 40.0
 #: From a program's first use of RDMA-CM in the guest until it listens, and how often to try, as that may take longer. A
 #: server whose client has connected does not wait for another one, so that no failure is hidden.
 CM_PAUSE_S = 2.0
@@ -153,20 +153,28 @@ def test_server_on_urxe(guest: Guest, form: str, run: str, port: int | None) -> 
 def test_client_on_urxe(guest: Guest, form: str, run: str, port: int | None) -> None:
     server, client = command_lines(form, run, RXE, URXE)
     serving = guest.start(server, limit_s=LIMIT_S)
-    if port:
-        asking = ["ss", "-Htln", f"sport = :{port}"]
-        wait_for(lambda: "LISTEN" in guest.run(asking).output, run)
-    else:
-        # The kernel does not show who listens on all addresses: only that somebody has begun to use RDMA-CM.
-        wait_for(lambda: "infiniband/rdma_cm" in guest.run(["sh", "-c", "ls -l /proc/[0-9]*/fd"]).output, run)
-    for _ in range(1 if port else CM_ATTEMPTS):
-        time.sleep(0 if port else CM_PAUSE_S)
-        ended = subprocess.run(
-            on_urxe(client), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False
-        )
-        if ended.returncode == 0:
-            break
-    served = serving.wait()
+    try:
+        if port:
+            asking = ["ss", "-Htln", f"sport = :{port}"]
+            wait_for(lambda: "LISTEN" in guest.run(asking).output, run)
+        else:
+            # The kernel does not show who listens on all addresses: only that somebody has begun to use RDMA-CM.
+            wait_for(lambda: "infiniband/rdma_cm" in guest.run(["sh", "-c", "ls -l /proc/[0-9]*/fd"]).output, run)
+        for _ in range(1 if port else CM_ATTEMPTS):
+            time.sleep(0 if port else CM_PAUSE_S)
+            ended = subprocess.run(
+                on_urxe(client),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
+            if ended.returncode == 0:
+                break
+        served = serving.wait()
+    finally:
+        serving.stop()
     assert ended.returncode == 0, f"client on urxe: {ended.stdout}"
     assert served.status == 0, f"server on rxe: {served.output}"
 
