@@ -64,9 +64,14 @@ test-python: setup build ## Run the Python tests alone
 sim: setup-rust ## Run the simulator's slow tests too; SEEDS=100000 for that many random programs in each
 	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim -- --include-ignored
 
-# The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
 .PHONY: bench
-bench: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC (a quiet machine is needed)
+bench: setup-python build ## Hold Soft RoCE against its bars: each ratio to TCP, with its spread (a quiet machine is needed)
+	.venv/bin/rocelab run studies/bars.toml
+	.venv/bin/rocelab bars
+
+# The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
+.PHONY: floor
+floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC (a quiet machine is needed)
 	$(CARGO) build $(NIC) --release -p urxe-udp --examples
 	for each in cost pingpong stream; do $(RELEASE)/examples/udp_$$each --link veth; done
 

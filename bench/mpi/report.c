@@ -49,7 +49,11 @@ static void heading_names(const struct run *run)
     for (size_t i = 0; run->options->tail && i < percentile_count; i++) {
         char name[32];
 
-        snprintf(name, sizeof name, "P%g Tail", percentiles[i]);
+        snprintf(name, sizeof name, "P%g Tail %s", percentiles[i],
+                 columns[0].metric == METRIC_BANDWIDTH ||
+                         columns[0].metric == METRIC_PAIRS_BANDWIDTH
+                     ? "BW(MB/s)"
+                     : "Lat(us)");
         printf("%*s", VALUE_FIELD, name);
     }
     if (run->options->validate_each && run->benchmark->content != NULL)

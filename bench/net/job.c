@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* First word and version of the line: the two ends must be the same program. */
-#define LINE_MAGIC "rocelab-sock 1"
+#define LINE_MAGIC "rocelab-sock 2"
 
 const char *const job_protocol_names[] = {"tcp", "udp", NULL};
 const char *const job_test_names[] = {"latency", "bandwidth", "bidirectional", NULL};
@@ -22,20 +22,22 @@ int job_name_index(const char *const *names, const char *name)
 size_t job_format(const struct job *job, char line[JOB_LINE_BYTES])
 {
     return (size_t)snprintf(line, JOB_LINE_BYTES,
-                            LINE_MAGIC " %s %s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n",
+                            LINE_MAGIC " %s %s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %u\n",
                             job_protocol_names[job->protocol], job_test_names[job->test],
                             job_waiting_names[job->waiting], job->size_bytes, job->messages,
-                            job->warmup_messages, job->data_port);
+                            job->warmup_messages, job->no_delay, job->data_port);
 }
 
 int job_parse(struct job *job, const char *line)
 {
     char protocol[16], test[16], waiting[16];
-    int matched = sscanf(line, LINE_MAGIC " %15s %15s %15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %u",
-                         protocol, test, waiting, &job->size_bytes, &job->messages,
-                         &job->warmup_messages, &job->data_port);
+    int no_delay;
+    int matched =
+        sscanf(line, LINE_MAGIC " %15s %15s %15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %u",
+               protocol, test, waiting, &job->size_bytes, &job->messages, &job->warmup_messages,
+               &no_delay, &job->data_port);
 
-    if (matched != 7)
+    if (matched != 8)
         return -1;
 
     int protocol_index = job_name_index(job_protocol_names, protocol);
@@ -47,6 +49,7 @@ int job_parse(struct job *job, const char *line)
     job->protocol = (enum job_protocol)protocol_index;
     job->test = (enum job_test)test_index;
     job->waiting = (enum job_waiting)waiting_index;
+    job->no_delay = no_delay != 0;
     return job_problem(job) == NULL ? 0 : -1;
 }
 

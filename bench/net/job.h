@@ -2,6 +2,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,7 @@ struct job {
     uint64_t size_bytes;
     uint64_t messages; /* in each direction, in the timed region */
     uint64_t warmup_messages;
+    bool no_delay;      /* TCP streams: no message waits to be joined with the next */
     unsigned data_port; /* UDP: the client's port, in host order; 0 for TCP */
 };
 

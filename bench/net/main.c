@@ -33,6 +33,7 @@ static const char usage[] =
     "  --size BYTES        of a message (1); UDP: at most 65507\n"
     "  --messages N        in the timed region, each way (1000)\n"
     "  --warmup N          messages before it (100)\n"
+    "  --no-delay          TCP streams: TCP_NODELAY, so that no message waits for the next\n"
     "\n"
     "Exit status: 0 done and the data was right; 1 it failed; 2 wrong use.\n";
 
@@ -81,6 +82,9 @@ static int parse_option(struct options *options, int option, const char *text)
             return wrong_use(text, "--test is latency, bandwidth or bidirectional");
         options->job.test = (enum job_test)index;
         return 0;
+    case 'd':
+        options->job.no_delay = true;
+        return 0;
     case 'w':
         if ((index = job_name_index(job_waiting_names, text)) < 0)
             return wrong_use(text, "--waiting is blocking or busy-poll");
@@ -101,10 +105,15 @@ static int parse_option(struct options *options, int option, const char *text)
 static int parse(struct options *options, int argc, char **argv)
 {
     static const struct option known[] = {
-        {"port", required_argument, NULL, 'p'},   {"protocol", required_argument, NULL, 'P'},
-        {"test", required_argument, NULL, 't'},   {"waiting", required_argument, NULL, 'w'},
-        {"size", required_argument, NULL, 's'},   {"messages", required_argument, NULL, 'n'},
-        {"warmup", required_argument, NULL, 'u'}, {NULL, 0, NULL, 0},
+        {"port", required_argument, NULL, 'p'},
+        {"protocol", required_argument, NULL, 'P'},
+        {"test", required_argument, NULL, 't'},
+        {"waiting", required_argument, NULL, 'w'},
+        {"size", required_argument, NULL, 's'},
+        {"messages", required_argument, NULL, 'n'},
+        {"warmup", required_argument, NULL, 'u'},
+        {"no-delay", no_argument, NULL, 'd'},
+        {NULL, 0, NULL, 0},
     };
     int option;
 

@@ -21,6 +21,7 @@
 struct phase {
     int data;
     bool blocking;
+    bool no_delay;
     bool check;
     size_t message_bytes;
     uint64_t to_send_bytes;
@@ -124,9 +125,9 @@ static void sleep_until_ready(const struct phase *phase)
 
 static int run_phase(struct phase *phase, struct failure *failure)
 {
-    /* Nagle's algorithm joins small messages, as a stream should; but the end of the stream must
-     * not wait. */
-    link_set_no_delay(phase->data, false);
+    /* Nagle's algorithm joins small messages, as a stream should unless it is told otherwise; but
+     * the end of the stream must not wait. */
+    link_set_no_delay(phase->data, phase->no_delay);
     while (!phase->told || !phase->heard) {
         bool sending = wants_send(phase);
         bool receiving = wants_receive(phase);
@@ -160,6 +161,7 @@ int stream_run(int data, const struct job *job, bool is_client, uint8_t *buffer,
         struct phase phase = {
             .data = data,
             .blocking = job->waiting == JOB_BLOCKING,
+            .no_delay = job->no_delay,
             .check = i == 2,
             .message_bytes = message_bytes,
             .to_send_bytes = sends ? counts[i] * job->size_bytes : 0,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import rocelab
-from rocelab.cli import compare, doctor, fabric, report, run, studies
+from rocelab.cli import bars, compare, doctor, fabric, report, run, studies
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,6 +35,7 @@ def _options(
 app.command()(run.run)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command()(bars.bars)
 app.add_typer(studies.app, name="studies")
 app.add_typer(fabric.app, name="fabric")
 app.command()(doctor.doctor)

@@ -51,7 +51,7 @@ def _sentence(model: RunModel, link: LinkInfo) -> str:
             better = sum(point.ratio.side is Side.ABOVE for point in points)
             worse = sum(point.ratio.side is Side.BELOW for point in points)
             losses = f" (and loses at {worse})" if worse else ""
-            parts.append(f"{better} of {len(points)} in {test.title.lower()}{losses}")
+            parts.append(f"{better} of {len(points)} in {text.lower_first(test.title)}{losses}")
     if not parts:
         return ""
     return f"Against the better TCP, Soft RoCE wins at this many message sizes: {text.listing(parts)}."
@@ -67,7 +67,7 @@ def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
             tiles.append(_tile(model, title, "as fast as", [(each, size) for each in series]))
         elif test.metric == "bandwidth_mbps":
             peaks = [(each, _peak_size(each)) for each in series]
-            tiles.append(_tile(model, f"Peak {test.title.lower()}", "the bandwidth of", peaks))
+            tiles.append(_tile(model, f"Peak {text.lower_first(test.title)}", "the bandwidth of", peaks))
     cpu = model.cpu(link.id, "us_per_mib")
     if cpu:
         size = _nearest_size(model, cpu, _CPU_BYTES)

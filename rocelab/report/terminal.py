@@ -12,6 +12,7 @@ from rich.table import Table
 
 from rocelab.claims import Verdict
 from rocelab.report import catalogue, difference, meshes, summary
+from rocelab.report.bars import Held
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, best_at, link_title
@@ -131,6 +132,31 @@ def _in_order(references: list[StyledSeries]) -> list[StyledSeries | None]:
 
 def _words(key: Sequence[object]) -> list[str]:
     return [str(part) for part in key if part is not None]
+
+
+def print_bars(console: Console, model: RunModel, found: Sequence[Held]) -> None:
+    """Each ratio beside its bar."""
+    console.print(f"[bold]{escape(model.info.id)}[/]: {escape(model.info.title)}", highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
+    for name in ("Ratio", "Typical", "Worst", "95 %", "At", "Bar", ""):
+        table.add_column(name, no_wrap=True)
+    for each in found:
+        bound = "" if each.bar.bound is None else f"{each.bar.sense} {each.bar.bound:g}"
+        if each.worst is None:
+            table.add_row(each.bar.what, "", "", "", "", bound, each.verdict)
+            continue
+        low, high = each.worst.low, each.worst.high
+        interval = "" if low is None or high is None else f"{low:.2f}-{high:.2f}"
+        size = text.size(each.worst_size_bytes)
+        ratios = (f"{each.typical:.2f}", f"{each.worst.estimate:.2f}", interval)
+        table.add_row(each.bar.what, *ratios, size, bound, each.verdict)
+    console.print(table)
+    console.print(
+        "Ratios of medians. Typical: geometric mean over the sizes. Worst: at the size that is furthest from the bar; "
+        "its interval holds the ratio with 95 % confidence, or is the range of the repetitions where the bar is a line "
+        "rate.",
+        style="dim",
+    )
 
 
 def print_comparison(

@@ -47,6 +47,7 @@ def _tcp() -> Interconnect:
             ("latency", "blocking-qperf"): QperfLatency(),
             ("bandwidth", "blocking"): Sock("bandwidth", "blocking"),
             ("bandwidth", "busy-poll"): Sock("bandwidth", "busy-poll"),
+            ("bandwidth", "no-delay"): Sock("bandwidth", "blocking", no_delay=True),
             ("bandwidth", "blocking-iperf3"): Iperf3("bandwidth"),
             ("bidirectional-bandwidth", "blocking"): Sock("bidirectional-bandwidth", "blocking"),
             ("bidirectional-bandwidth", "busy-poll"): Sock("bidirectional-bandwidth", "busy-poll"),
@@ -58,6 +59,12 @@ def _tcp() -> Interconnect:
     )
 
 
+def _udp() -> Interconnect:
+    """What the machine can do without any protocol: the floor under Soft RoCE."""
+    methods = {(test, "busy-poll"): Sock(test, "busy-poll", protocol="udp", size_max_bytes=65507) for test in TESTS}
+    return Interconnect("udp", "UDP sockets", methods)
+
+
 def _soft_roce() -> Interconnect:
     runner, rate = urxe(), cycles_per_us()
     methods: dict[tuple[Test, str], Method] = {
@@ -66,10 +73,12 @@ def _soft_roce() -> Interconnect:
         for operation in _OPERATIONS
     }
     methods["cpu-use", "send-events"] = Perftest("send", "cpu-use", runner, events=True)
+    methods["latency", "send-events"] = Perftest("send", "latency", runner, events=True, cycles_per_us=rate)
+    methods["bandwidth", "write-200qp"] = Perftest("write", "bandwidth", runner, queue_pairs=200)
     return Interconnect("soft-roce", "Soft RoCE (urxe)", methods, {"write": WriteMesh(runner)})
 
 
-_MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce}
+_MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce, "udp": _udp}
 INTERCONNECTS: tuple[str, ...] = tuple(_MAKERS)
 
 

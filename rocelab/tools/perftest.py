@@ -42,6 +42,8 @@ class Perftest:
     device_prefix: str = "urxe_"
     events: bool = False
     """Sleep until a completion comes (`-e`) instead of polling for it."""
+    queue_pairs: int = 1
+    """How many connections share the messages (`-q`)."""
     cycles_per_us: float | None = None
     """Rate of the counter that perftest reads; None: perftest finds out once more, which takes 0.22 s a step."""
     messages_min: int = 5
@@ -92,6 +94,8 @@ class Perftest:
         }[self.test]
         if self.events:
             options.append("--events")
+        if self.queue_pairs > 1:
+            options += ["-q", str(self.queue_pairs)]
         return [
             *(self.runner.name, "run", "--", self.tool),
             *("-d", f"{self.device_prefix}{interface}", "-x", "0", "-F", "-p", str(request.port)),

@@ -22,6 +22,7 @@ _METRICS: Final = {
     "latency_us": ("latency_us", "us", "mean", 1.0),
     "latency_min_us": ("latency_us", "us", "min", 1.0),
     "latency_max_us": ("latency_us", "us", "max", 1.0),
+    "t_us": ("latency_us", "us", "mean", 1.0),
     "t_avg_us": ("latency_us", "us", "mean", 1.0),
     "t_min_us": ("latency_us", "us", "min", 1.0),
     "t_max_us": ("latency_us", "us", "max", 1.0),

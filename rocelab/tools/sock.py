@@ -41,6 +41,8 @@ class Sock:
     test: Test
     waiting: Literal["blocking", "busy-poll"]
     protocol: Literal["tcp", "udp"] = "tcp"
+    no_delay: bool = False
+    """Of a stream: no message waits to be joined with the next (TCP_NODELAY)."""
     tool: str = "rocelab-sock"
     messages_min: int = 5
     size_max_bytes: int | None = None
@@ -66,6 +68,7 @@ class Sock:
             *("--protocol", self.protocol, "--test", _NAMES[self.test], "--waiting", self.waiting),
             *("--size", str(request.size_bytes), "--messages", str(request.messages)),
             *("--warmup", str(max(1, request.messages // _WARMUP_PART))),
+            *(("--no-delay",) if self.no_delay else ()),
         ]
 
     def read(self, request: Request, client: Output, server: Output) -> Reading:

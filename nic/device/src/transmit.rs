@@ -89,10 +89,14 @@ impl Outgoing {
         self.building.count
     }
 
-    /// Drops what waits: the memory it points to is going away. The packets count as lost.
-    pub(crate) fn discard(&mut self) {
-        self.waiting.discard();
-        self.building.discard();
+    /// Drops what waits and points to the program's memory, which is going away. The packets count as lost, and are
+    /// of transports that send them again: those of the others are copies.
+    pub(crate) fn forget_memory(&mut self) {
+        for batch in [&mut self.waiting, &mut self.building] {
+            if batch.refers {
+                batch.discard();
+            }
+        }
     }
 
     /// The socket to wait for when blocked.
@@ -117,6 +121,38 @@ fn is_acknowledged(transmit: &Transmit<'_>) -> bool {
     matches!(transport, Some(Transport::Rc | Transport::Xrc))
 }
 
+/// Whether the payload is copied behind its header: if it is short, if the memory is a peer's to read (the program may
+/// change it at any time, and the ICRC must be that of the bytes that are sent), or if nobody tells when the peer has it.
+fn is_copied(transmit: &Transmit<'_>) -> bool {
+    match transmit.payload {
+        Payload::Local { len, .. } => len as usize <= COPY_MAX || !is_acknowledged(transmit),
+        Payload::Empty | Payload::Bytes(_) | Payload::Remote { .. } => true,
+    }
+}
+
+/// Copies a payload to `out`, which is as long.
+fn copy_payload(
+    payload: &Payload<'_>,
+    pd: PdId,
+    memory: &MemoryTable,
+    out: &mut [u8],
+) -> Option<()> {
+    match *payload {
+        Payload::Empty => {}
+        Payload::Bytes(bytes) => out.copy_from_slice(bytes),
+        Payload::Local { sges, offset, .. } => {
+            urxe_proto::gather(memory, pd, sges, offset, out).ok()?;
+        }
+        Payload::Remote { via, rkey, va, len } => {
+            let range = RemoteRange { rkey, va, len };
+            let from = memory.remote(via, range, RemoteAccess::Read).ok()?;
+            // SAFETY: the range lies in a region that the program registered.
+            unsafe { take(from, out) };
+        }
+    }
+    Some(())
+}
+
 /// Where a batch goes.
 struct Target {
     /// Index of the socket.
@@ -138,6 +174,8 @@ struct Batch {
     bytes: usize,
     is_closed: bool,
     is_blocked: bool,
+    /// Whether pieces of it are the program's memory.
+    refers: bool,
 }
 
 impl std::fmt::Debug for Batch {
@@ -159,6 +197,7 @@ impl Batch {
             bytes: 0,
             is_closed: false,
             is_blocked: false,
+            refers: false,
         }
     }
 
@@ -171,6 +210,7 @@ impl Batch {
         self.bytes = 0;
         self.is_closed = false;
         self.is_blocked = false;
+        self.refers = false;
     }
 
     /// Whether a packet of `length` bytes may join the batch.
@@ -208,30 +248,44 @@ impl Batch {
         length: usize,
         header_len: usize,
     ) -> Result<(), MemoryGone> {
-        let (start, payload_len) = (self.used, transmit.payload.len() as usize);
+        let start = self.used;
         let header = &mut self.arena[start..start + header_len];
+        let payload_len = transmit.payload.len() as usize;
         if transmit.header.emit(payload_len, header).is_err() {
             debug_assert!(false, "the protocol made a header that cannot be written");
             return Err(MemoryGone);
         }
         // The k-th datagram that the kernel cuts from a batch has the IPv4 ID k.
         let id = u16::try_from(self.count).unwrap_or(u16::MAX);
-        let mut icrc = path.flow.start(length, id, header);
-        self.used += header_len;
-        let pieces = self.pieces.len();
-        let run_start = self.run_start;
-        if self.add_payload(transmit, pd, memory, &mut icrc).is_none() {
-            self.used = start;
-            self.pieces.truncate(pieces);
-            self.run_start = run_start;
-            return Err(MemoryGone);
-        }
         let pad = pad_len(payload_len);
-        let tail = &mut self.arena[self.used..self.used + pad + ICRC_LEN];
-        tail[..pad].fill(0);
-        icrc.update(&tail[..pad]);
-        tail[pad..].copy_from_slice(&icrc.finish());
-        self.used += pad + ICRC_LEN;
+        let icrc = if is_copied(transmit) {
+            // One sum over all of it: to begin one costs as much as 64 bytes.
+            let end = start + header_len + payload_len;
+            let out = &mut self.arena[start + header_len..end];
+            copy_payload(&transmit.payload, pd, memory, out).ok_or(MemoryGone)?;
+            self.arena[end..end + pad].fill(0);
+            self.used = end;
+            path.flow.start(length, id, &self.arena[start..end + pad])
+        } else {
+            let mut icrc = path.flow.start(length, id, header);
+            self.used += header_len;
+            let (pieces, run_start) = (self.pieces.len(), self.run_start);
+            if self
+                .refer_payload(transmit, pd, memory, &mut icrc)
+                .is_none()
+            {
+                self.used = start;
+                self.pieces.truncate(pieces);
+                self.run_start = run_start;
+                return Err(MemoryGone);
+            }
+            self.arena[self.used..self.used + pad].fill(0);
+            icrc.update(&[0; 3][..pad]);
+            icrc
+        };
+        self.used += pad;
+        self.arena[self.used..self.used + ICRC_LEN].copy_from_slice(&icrc.finish());
+        self.used += ICRC_LEN;
         if self.count == 0 {
             self.target = Some(Target {
                 port: path.port,
@@ -246,56 +300,18 @@ impl Batch {
         Ok(())
     }
 
-    fn add_payload(
+    /// Lets the kernel take the payload from the program's own memory.
+    fn refer_payload(
         &mut self,
         transmit: &Transmit<'_>,
         pd: PdId,
         memory: &MemoryTable,
         icrc: &mut Icrc,
     ) -> Option<()> {
-        let len = transmit.payload.len() as usize;
         match transmit.payload {
-            Payload::Empty => Some(()),
-            Payload::Bytes(bytes) => {
-                self.arena[self.used..self.used + len].copy_from_slice(bytes);
-                self.cover(len, icrc);
-                Some(())
-            }
-            Payload::Local { sges, offset, .. }
-                if len <= COPY_MAX || !is_acknowledged(transmit) =>
-            {
-                let out = &mut self.arena[self.used..self.used + len];
-                urxe_proto::gather(memory, pd, sges, offset, out).ok()?;
-                self.cover(len, icrc);
-                Some(())
-            }
             Payload::Local { sges, offset, len } => self.refer(sges, offset, len, pd, memory, icrc),
-            Payload::Remote {
-                via,
-                rkey,
-                va,
-                len: range_len,
-            } => {
-                // Copied whatever its length: the program may change it at any time, and the ICRC must be
-                // that of the bytes that are sent.
-                let range = RemoteRange {
-                    rkey,
-                    va,
-                    len: range_len,
-                };
-                let from = memory.remote(via, range, RemoteAccess::Read).ok()?;
-                // SAFETY: the range lies in a region that the program registered.
-                unsafe { take(from, &mut self.arena[self.used..self.used + len]) };
-                self.cover(len, icrc);
-                Some(())
-            }
+            _ => None,
         }
-    }
-
-    /// Counts `len` bytes that were just written to the arena.
-    fn cover(&mut self, len: usize, icrc: &mut Icrc) {
-        icrc.update(&self.arena[self.used..self.used + len]);
-        self.used += len;
     }
 
     /// Adds pieces of the program's own memory.
@@ -309,6 +325,7 @@ impl Batch {
         icrc: &mut Icrc,
     ) -> Option<()> {
         self.close_run();
+        self.refers = true;
         let (mut skip, mut left) = (offset, len);
         for sge in sges {
             if left == 0 {
@@ -383,5 +400,70 @@ impl Batch {
             Err(_) => stats.tx_dropped += count,
         }
         self.discard();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::GidEntry;
+    use crate::memory::Access;
+    use crate::port::Ports;
+    use crate::tap::{Taps, Wiring};
+    use urxe_proto::AddressVector;
+    use urxe_wire::{Bth, Gid, Header, Opcode, Operation, Psn, Qpn};
+
+    /// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports that do not
+    /// repeat them stay.
+    #[test]
+    fn only_what_points_to_memory_goes_with_it() {
+        const LEN: u32 = 4096;
+        let here = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
+        let gids = [GidEntry {
+            gid: here,
+            scope_id: 0,
+        }];
+        let taps = Taps::new(&Wiring::default(), "test").unwrap();
+        let ports = Ports::open(&gids, 1, &taps).unwrap();
+        let to = AddressVector {
+            dest_gid: here,
+            ..AddressVector::default()
+        };
+        let path = Path::new(&ports, &to, Qpn::new(5)).unwrap();
+        let bytes = vec![7u8; LEN as usize];
+        let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
+        let pd = memory.alloc_pd();
+        let region = memory
+            .register(pd, addr, LEN.into(), addr, Access::empty())
+            .unwrap();
+        let sges = [Sge {
+            addr,
+            len: LEN,
+            lkey: region.lkey,
+        }];
+        for (transport, stays) in [(Transport::Uc, true), (Transport::Rc, false)] {
+            let operation = Operation::SendOnly;
+            let opcode = Opcode::Queue {
+                transport,
+                operation,
+            };
+            let transmit = Transmit {
+                address: None,
+                header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+                payload: Payload::Local {
+                    sges: &sges,
+                    offset: 0,
+                    len: LEN,
+                },
+            };
+            let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+            let ports = &ports.ports;
+            outgoing
+                .push(&transmit, pd.id(), &path, &memory, ports, &mut stats)
+                .unwrap();
+            outgoing.building.is_blocked = true;
+            outgoing.forget_memory();
+            assert_eq!(outgoing.building.count, usize::from(stays), "{transport:?}");
+        }
     }
 }

@@ -21,6 +21,9 @@ pub struct LinkConfig {
     pub rate_gbps: u64,
     /// Largest IP packet, bytes.
     pub mtu_bytes: usize,
+    /// A queue in front of the wire that takes so many bytes, and loses what finds it full. `None`: whoever sends waits
+    /// until the wire is free.
+    pub queue_bytes: Option<u64>,
 }
 
 impl Default for LinkConfig {
@@ -30,6 +33,7 @@ impl Default for LinkConfig {
             delay_ns: 5_000,
             rate_gbps: 10,
             mtu_bytes: 4_300,
+            queue_bytes: None,
         }
     }
 }
@@ -45,6 +49,8 @@ pub struct LinkStats {
     pub dropped: u64,
     /// Packets longer than the MTU, which are lost.
     pub too_long: u64,
+    /// Packets that found the queue full.
+    pub overflowed: u64,
 }
 
 /// See the module.
@@ -69,14 +75,25 @@ impl Link {
         }
     }
 
-    /// When the wire is free for the next packet.
-    pub(crate) const fn free_at(&self) -> Instant {
-        self.free_at
+    /// When the next packet may be sent.
+    pub(crate) fn free_at(&self) -> Instant {
+        if self.config.queue_bytes.is_some() {
+            Instant::default()
+        } else {
+            self.free_at
+        }
     }
 
-    /// Puts a packet on the wire, which is free. Returns when it arrives; `None` if it is too long.
+    /// Puts a packet on the wire, or into the queue in front of it. Returns when it arrives; `None` if it is too long, or
+    /// the queue full.
     pub(crate) fn carry(&mut self, now: Instant, udp_payload_len: usize) -> Option<Instant> {
         let wire_bytes = udp_payload_len as u64 + AROUND_BYTES;
+        let waiting_bytes = self.free_at.since(now) * self.config.rate_gbps / 8;
+        let room_bytes = self.config.queue_bytes.unwrap_or(u64::MAX);
+        if waiting_bytes.saturating_add(wire_bytes) > room_bytes {
+            self.stats.overflowed += 1;
+            return None;
+        }
         let serialization_ns = (8 * wire_bytes).div_ceil(self.config.rate_gbps.max(1));
         self.free_at = self.free_at.max(now).after(serialization_ns);
         self.stats.packets += 1;
@@ -99,6 +116,7 @@ mod tests {
             delay_ns: 1_000,
             rate_gbps: 1,
             mtu_bytes: 1_500,
+            queue_bytes: None,
         });
         let now = Instant::from_nanos(10);
         // 34 + 66 bytes at 1 bit/ns.
@@ -111,6 +129,22 @@ mod tests {
             Some(Instant::from_nanos(10 + 1_600 + 1_000))
         );
         assert_eq!(link.free_at(), Instant::from_nanos(1_610));
+    }
+
+    #[test]
+    fn a_packet_that_finds_the_queue_full_is_lost() {
+        let mut link = Link::new(LinkConfig {
+            rate_gbps: 1,
+            queue_bytes: Some(200),
+            ..LinkConfig::default()
+        });
+        let now = Instant::from_nanos(10);
+        assert!(link.carry(now, 34).is_some());
+        assert!(link.carry(now, 34).is_some());
+        assert_eq!(link.free_at(), Instant::default(), "nobody has to wait");
+        assert_eq!(link.carry(now, 34), None);
+        assert_eq!(link.stats.overflowed, 1);
+        assert!(link.carry(now.after(800), 34).is_some());
     }
 
     #[test]

@@ -204,6 +204,13 @@ impl World {
         (first, second)
     }
 
+    /// Sets how many bytes a queue pair may have in flight at most.
+    pub fn set_window_bytes(&mut self, qp: QpHandle, max_bytes: u32) {
+        if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
+            qp.set_window_bytes(max_bytes);
+        }
+    }
+
     /// Makes a datagram queue pair, ready to send.
     pub fn add_datagrams(
         &mut self,

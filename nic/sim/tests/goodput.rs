@@ -30,6 +30,7 @@ fn goodput_mbps(verb: Verb, loss_ppm: u32, round_trip_us: u64) -> u64 {
         delay_ns: round_trip_us * 500,
         rate_gbps: RATE_GBPS,
         mtu_bytes: 4_300,
+        queue_bytes: None,
     };
     let options = ConnectOptions {
         mtu: Mtu::B4096,
@@ -100,4 +101,55 @@ fn a_clean_link_is_used_to_the_full() {
         // Headers take 2 %; the rest is the first and the last round trip.
         assert!(mbps > 9_300, "{verb:?}: {mbps} Mbit/s");
     }
+}
+
+/// Mbit/s of payload from the first byte of a connection on, over a shaped 1 Gbps Ethernet with a queue of 1 MiB, for
+/// `messages`, with as many READs of what the peer has if `both_ways`.
+fn shaped_mbps(messages: u64, both_ways: bool) -> u64 {
+    let link = LinkConfig {
+        delay_ns: 25_000,
+        rate_gbps: 1,
+        mtu_bytes: 1_500,
+        queue_bytes: Some(1 << 20),
+    };
+    let mut bench = Bench::over(1, ConnectOptions::default(), link);
+    // As the device sets it, which knows of no queue but the peer's receive buffer.
+    for qp in [bench.a, bench.b] {
+        bench.world.set_window_bytes(qp, 1 << 20);
+    }
+    let start = bench.world.now();
+    let verbs = if both_ways { 2 } else { 1 };
+    let (mut posted, mut completed) = (0, 0);
+    while completed < messages * verbs {
+        while posted < messages * verbs && posted < completed + SHAPED_OUTSTANDING {
+            let (va, rkey) = (bench.target_va(0), bench.target);
+            let op = if posted % verbs == 0 {
+                SendOp::Write { va, rkey }
+            } else {
+                SendOp::Read { va, rkey }
+            };
+            bench.post_send(posted, op, 0, MESSAGE_BYTES);
+            posted += 1;
+        }
+        assert_eq!(bench.wait_send().status, WcStatus::Success);
+        completed += 1;
+    }
+    let bits = 8 * messages * verbs * MESSAGE_BYTES as u64;
+    1_000 * bits / bench.world.now().since(start)
+}
+
+/// Requests that wait, as of perftest.
+const SHAPED_OUTSTANDING: u64 = 128;
+/// What the headers leave of 1 Gbps with packets of 1024 bytes: 1024 of 1106 bytes.
+const SHAPED_MBPS: u64 = 925;
+
+#[test]
+fn a_shaped_link_is_used_to_the_full_from_the_start() {
+    for messages in [32, 64, 512] {
+        let mbps = shaped_mbps(messages, false);
+        assert!(mbps > SHAPED_MBPS * 97 / 100, "{messages}: {mbps} Mbit/s");
+    }
+    // Acknowledgements wait behind data, and take a little themselves.
+    let mbps = shaped_mbps(64, true);
+    assert!(mbps > 2 * SHAPED_MBPS * 97 / 100, "{mbps} Mbit/s both ways");
 }

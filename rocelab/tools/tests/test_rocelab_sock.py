@@ -104,6 +104,12 @@ def test_every_kind_of_job(program: str, protocol: str, test: str, waiting: str,
         assert report["bandwidth_mbps"] == pytest.approx(received * 8 / elapsed_s / 1e6, rel=1e-3)
 
 
+def test_a_stream_without_delay(program: str) -> None:
+    report = measure(program, "--test", "bandwidth", "--size", "64", "--messages", "1000", "--no-delay")
+    assert report["client"]["sent_bytes"] == 64000
+    assert report["content_checked"] is True
+
+
 def test_warm_up_may_be_left_out(program: str) -> None:
     assert measure(program, "--messages", "1", "--warmup", "0")["messages"] == 1
 
@@ -188,9 +194,9 @@ def test_nobody_there(program: str) -> None:
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\n",
-        b"rocelab-sock 1 tcp latency blocking 0 1 1 0\n",
-        b"rocelab-sock 1 tcp latency blocking 99999999999999 1 1 0\n",
-        b"rocelab-sock 1 tcp juggling blocking 1 1 1 0\n",
+        b"rocelab-sock 2 tcp latency blocking 0 1 1 0 0\n",
+        b"rocelab-sock 2 tcp latency blocking 99999999999999 1 1 0 0\n",
+        b"rocelab-sock 2 tcp juggling blocking 1 1 1 0 0\n",
         b"x" * 5000,
         b"",
     ],

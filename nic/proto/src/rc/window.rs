@@ -5,18 +5,14 @@
 //! sender finds out what the peer can take: the window doubles each round trip until a loss, is halved
 //! then, and grows by one packet a round trip afterwards (RFC 5681, counted in packets). While a round
 //! trip takes longer than the shortest one by more than a target, packets wait in some queue, which a
-//! larger window would only make longer: it doubles no more when a queue begins (as HyStart, RFC 9406), does not
-//! grow while it is there, and shrinks when packets wait much longer (the idea of delay-based control, as in
-//! TCP Vegas).
+//! larger window would only make longer: it does not grow then, and shrinks when they wait much longer
+//! (the idea of delay-based control, as in TCP Vegas).
 
 /// Window of a new connection, bytes.
 const INITIAL_BYTES: u32 = 128 << 10;
 /// Least window: with one packet in flight, a lost one would never be noticed by a later one.
 const MIN_PACKETS: u32 = 2;
 
-/// Waiting in queues beyond this ends the doubling: a round trip tells of the queue that its packet met, and by the
-/// time it is over the window has doubled again. 128 KiB at 1 Gbps.
-const DELAY_ONSET_NS: u64 = 1_000_000;
 /// Waiting in queues beyond this stops the growth, nanoseconds: 512 KiB at 1 Gbps. Less would take the
 /// queue for a processor, where processes outnumber them, for one on the link.
 const DELAY_TARGET_NS: u64 = 4_000_000;
@@ -82,9 +78,6 @@ impl Window {
         self.shortest_ns = self.shortest_ns.min(nanos);
         let waited_ns = nanos - self.shortest_ns;
         self.is_queueing = waited_ns > DELAY_TARGET_NS;
-        if waited_ns > DELAY_ONSET_NS {
-            self.slow_start_until = self.slow_start_until.min(self.packets);
-        }
         if waited_ns > DELAY_EXCESS_NS && self.packets > self.limits.delay_floor {
             self.packets = (self.packets - self.packets / 8).max(self.limits.delay_floor);
             self.slow_start_until = self.packets;
@@ -186,18 +179,6 @@ mod tests {
         window.handle_round_trip(MS / 10);
         window.handle_acked(16, true);
         assert_eq!(window.packets(), 17);
-    }
-
-    #[test]
-    fn stops_doubling_when_a_queue_begins() {
-        const MS: u64 = 1_000_000;
-        let mut window = Window::new(LIMITS);
-        window.handle_round_trip(MS / 10);
-        window.handle_acked(8, true);
-        assert_eq!(window.packets(), 16);
-        window.handle_round_trip(2 * MS);
-        window.handle_acked(16, true);
-        assert_eq!(window.packets(), 17, "one packet a round trip from now on");
     }
 
     #[test]

@@ -111,6 +111,7 @@ fn any_link(random: &mut Random) -> LinkConfig {
         delay_ns: [500, 5_000, 50_000, 1_000_000][random.index(4)],
         rate_gbps: [1, 10, 100][random.index(3)],
         mtu_bytes: 4_300,
+        queue_bytes: None,
     }
 }
 

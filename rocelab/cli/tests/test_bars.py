@@ -1,0 +1,58 @@
+"""A run held against the bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocelab.report.bars import BARS, Bar, Line, Side, held
+from rocelab.report.model import RunModel
+from rocelab.report.tests.synthetic import make_run
+from rocelab.study import catalogue
+from rocelab.study.loading import load
+
+SEND, POLLING = Side("soft-roce", "send"), Side("tcp", "busy-poll")
+
+
+def verdict(model: RunModel, bound: float, *, at_least: bool = False) -> str:
+    sizes = (1, 64)
+    bar = Bar("made up", "latency", sizes, SEND, POLLING, "at least" if at_least else "at most", bound)
+    return held(model, [bar])[0].verdict
+
+
+def test_the_worst_size_decides(tmp_path: Path) -> None:
+    # One message takes 2.3 us against 2.9 us, which is 0.79 of it.
+    model = RunModel.of(make_run(tmp_path, repetitions=10))
+    assert verdict(model, 0.95) == "met"
+    assert verdict(model, 0.60) == "not met"
+    assert verdict(model, 0.60, at_least=True) == "met"
+    assert verdict(model, 0.95, at_least=True) == "not met"
+
+
+def test_what_was_not_measured_is_not_met(tmp_path: Path) -> None:
+    model = RunModel.of(make_run(tmp_path))
+    bar = Bar("made up", "latency", (64,), SEND, Side("udp", "busy-poll"), "at most", 100.0)
+    assert held(model, [bar])[0].verdict == "not measured"
+
+
+def test_a_line_carries_its_rate_less_the_headers() -> None:
+    assert Line(1000, 1024).payload_mbps == pytest.approx(925.9, abs=0.1)
+    assert Line(1000, 1024, ways=2).payload_mbps == pytest.approx(1851.7, abs=0.1)
+
+
+def test_the_study_measures_every_bar() -> None:
+    study, _ = load(catalogue.resolve("bars"))
+    measured = {
+        (link.id, test.test, size, interconnect, variant)
+        for test in study.test
+        for link in study.links_of(test)
+        for size in test.every_size_bytes()
+        for interconnect, variants in test.variants.items()
+        for variant in variants
+    }
+    for bar in BARS:
+        for side in (bar.subject, bar.reference):
+            if isinstance(side, Side):
+                wanted = {(side.link, bar.test, size, side.interconnect, side.variant) for size in bar.sizes_bytes}
+                assert wanted <= measured, bar.what
