@@ -32,6 +32,8 @@ _CONNECT_PAUSE_S = 0.002
 _HELD = ("sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
 #: How often clients are let go during the margin: one that was slow to stop has missed the first time.
 _RELEASE_EVERY_S = 0.25
+#: Part of the connections that may have moved nothing. More is not the network's doing.
+_IDLE_MAX = 0.05
 _PORT_FIRST = 20000
 _PORTS = 10_000
 #: Part by which the programs may report more than was counted: they begin and end a little apart.
@@ -48,6 +50,8 @@ class MeshReading:
     """What left all nodes together, with headers and with what was sent again, in the middle of the run."""
     start_s: float
     """How long starting the clients took, before they were let go."""
+    idle_connections: int
+    """Connections that moved nothing while it was measured: on a full switch port, some may have to wait that long."""
     cpu_s: float
     """User and system seconds of all programs from their start to their end."""
 
@@ -220,23 +224,27 @@ def _read(step: MeshStep, run: _Run, clients: Sequence[Finished], servers: Seque
     nodes = {name: at for at, name in enumerate(dict.fromkeys(each.sender.name for each in run.connections))}
     sent_mbps, received_mbps = [0.0] * len(nodes), [0.0] * len(nodes)
     errors = []
+    idle = 0
     for each, client, server in zip(run.connections, clients, servers, strict=True):
         try:
             mbps = step.method.read_mbps(each.request, _output("client", client), _output("server", server))
         except ToolError as error:
             errors.append(f"{each.name}: {error}")
             continue
+        idle += mbps <= 0
         sent_mbps[nodes[each.sender.name]] += mbps
         received_mbps[nodes[each.receiver.name]] += mbps
     if errors:
         raise ToolError(f"{len(errors)} of {len(run.connections)} connections failed; {errors[0]}")
+    if idle > _IDLE_MAX * len(run.connections):
+        raise ToolError(f"{idle} of {len(run.connections)} connections moved nothing in {step.measured_s} s")
     if sum(sent_mbps) > run.wire_mbps * (1 + _CLOCKS_WITHIN):
         raise ToolError(
             f"the programs report {sum(sent_mbps):.1f} Mbps together, but {run.wire_mbps:.1f} Mbps left the nodes: "
             "they did not all measure at the same time. Give the test a larger margin_s, or the links a lower rate"
         )
     cpu_s = sum(end.cpu_s for end in (*clients, *servers))
-    return MeshReading(tuple(sent_mbps), tuple(received_mbps), run.wire_mbps, run.start_s, cpu_s)
+    return MeshReading(tuple(sent_mbps), tuple(received_mbps), run.wire_mbps, run.start_s, idle, cpu_s)
 
 
 def _output(end: str, finished: Finished) -> Output:

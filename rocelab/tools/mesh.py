@@ -75,7 +75,7 @@ class MeshMethod(Protocol):
         """The command line of the end that connects and sends."""
 
     def read_mbps(self, request: MeshRequest, client: Output, server: Output) -> float:
-        """What went through the connection in the middle of the run; ToolError if this was not a good run."""
+        """What went through the connection in the middle of the run, 0 if nothing; ToolError if it was no good run."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class WriteMesh:
         """
         check_exit(client, server)
         messages, *columns = numbers_of(self.tool, request.size_bytes, client)
-        if messages <= 0 or len(columns) != 3:
-            raise ToolError(f"{self.tool} moved nothing in the {request.measured_s} s that were measured")
+        if len(columns) != 3:
+            raise ToolError(f"{self.tool} printed {len(columns)} columns of bandwidth instead of 3")
         mib_per_s = columns[1]
         if mib_per_s >= _EXACT_FROM_MIB_PER_S:
             return mib_per_s * _MIB * 8 / _MBPS
@@ -168,6 +168,4 @@ class Iperf3Mesh:
             raise ToolError(f"iperf3's report lacks {error}") from error
         if seconds < request.measured_s / 2:
             raise ToolError(f"iperf3 reports {seconds:g} s between the margins instead of {request.measured_s}")
-        if received_bytes <= 0:
-            raise ToolError("iperf3 reports that its receiver got nothing")
         return received_bytes * 8 / seconds / _MBPS

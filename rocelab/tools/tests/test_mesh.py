@@ -49,8 +49,7 @@ def test_messages_tell_where_perftest_missed_the_end_of_its_middle() -> None:
     missed = recorded("ib_write_bw_mesh.txt").stdout.replace("1.91", "0.00").replace("0.000122", "0.000000")
     assert WRITE.read_mbps(REQUEST, Output(missed, "", 0), GOOD) == pytest.approx(246 * 16384 * 8 / 2 / 1e6)
     nothing = missed.replace(" 246 ", " 0 ")
-    with pytest.raises(ToolError, match="moved nothing in the 2 s"):
-        WRITE.read_mbps(REQUEST, Output(nothing, "", 0), GOOD)
+    assert WRITE.read_mbps(REQUEST, Output(nothing, "", 0), GOOD) == 0.0
 
 
 def test_the_receiver_of_iperf3_is_read_between_the_margins() -> None:
