@@ -232,6 +232,8 @@ impl Cq {
             Armed::SolicitedOnly => is_solicited,
         };
         if fires {
+            // First, for the event may wake a thread that polls once, and then waits for the next event.
+            self.has_some.store(true, Ordering::Release);
             self.fire_or_wait(ring);
         }
         Ok(())
@@ -325,5 +327,48 @@ impl Cq {
     #[must_use]
     pub const fn channel(&self) -> Option<&Arc<CompletionChannel>> {
         self.channel.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tap::Wiring;
+    use urxe_proto::CompletionKind;
+
+    /// The event comes as soon as the first of several completions, and whoever it wakes may poll but once.
+    #[test]
+    fn who_is_woken_finds_something() {
+        let devices = crate::list::list().unwrap();
+        let Some(info) = devices.first() else {
+            eprintln!("skipped: no network interface has an address");
+            return;
+        };
+        let nic = Nic::open_wired(info, &Wiring::default()).unwrap();
+        let channel = nic.create_channel().unwrap();
+        let cq = nic.create_cq(4, Some(Arc::clone(&channel)), 1).unwrap();
+        let completion = Completion {
+            wr_id: 1,
+            status: WcStatus::Success,
+            kind: CompletionKind::Send,
+            byte_len: 0,
+            qp: urxe_wire::Qpn::new(2),
+            immediate: None,
+            invalidated_rkey: None,
+            solicited: false,
+            source_qp: None,
+            is_ipv4: false,
+        };
+        cq.arm(false);
+        let mut is_found = None;
+        cq.push(completion, || {
+            // The event is there by now.
+            is_found = Some(cq.has_some.load(Ordering::Acquire));
+            None
+        })
+        .unwrap();
+        assert_eq!(is_found, Some(true));
+        assert_eq!(channel.wait().unwrap(), 1);
+        nic.close();
     }
 }
