@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocelab.tools import sock
@@ -29,7 +29,7 @@ class Interconnect:
     id: str
     title: str
     methods: Mapping[tuple[Test, str], Method]
-    meshes: Mapping[str, MeshMethod]
+    meshes: Mapping[str, MeshMethod] = field(default_factory=dict)
     """Who loads a full mesh, by variant."""
 
     def variants(self, test: str) -> tuple[str, ...]:

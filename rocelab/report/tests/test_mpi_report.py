@@ -8,7 +8,7 @@ import io
 import pytest
 from rich.console import Console
 
-from rocelab.report import gallery, summary
+from rocelab.report import gallery, redrawn, summary
 from rocelab.report.model import RunModel
 from rocelab.report.terminal import print_summary
 from rocelab.report.tests.test_report import page_of
@@ -57,7 +57,7 @@ def test_each_scale_is_a_section_with_its_ratio(mpi: RunModel) -> None:
 
 
 def test_the_figures_of_the_source_are_drawn_again(mpi: RunModel) -> None:
-    sections = {section.id: section for section in gallery.source_sections(mpi)}
+    sections = {section.id: section for section in redrawn.sections(mpi)}
     assert set(sections) == {"source-softroce1g", "source-lanl2010"}
     figures = [figure for _, made in sections["source-softroce1g"].links for figure in made]
     bandwidth = next(figure for figure in figures if figure.title == "Figure 2: MPI_Bandwidth Test")
@@ -71,7 +71,7 @@ def test_the_figures_of_the_source_are_drawn_again(mpi: RunModel) -> None:
 
 
 def test_a_run_without_mpi_has_no_figures_of_mpi(model: RunModel) -> None:
-    assert gallery.source_sections(model) == []
+    assert redrawn.sections(model) == []
 
 
 def test_the_page_says_what_is_compared(mpi: RunModel) -> None:
