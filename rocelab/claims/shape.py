@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rocelab.claims.finding import AGREEMENT, Finding, Verdict, decide
@@ -16,9 +17,9 @@ _UNHURT = 0.8
 def judge_shape(rule: ShapeRule, info: RunInfo, table: SeriesTable) -> Finding:
     """Judges one rule; what the run lacks for it is said."""
     if isinstance(rule, Steady):
-        return _judge_steady(rule, table)
+        return _judge_steady(rule, info, table)
     if isinstance(rule, Degrades):
-        return _judge_degrades(rule, table)
+        return _judge_degrades(rule, info, table)
     if isinstance(rule, Reaches):
         return _judge_reaches(rule, info, table)
     assert isinstance(rule, Linear)
@@ -35,12 +36,18 @@ def _missing(rule: ShapeRule, side: LinkSide) -> Finding:
     )
 
 
-def _bandwidths(series: Series) -> dict[int, float]:
-    """Size to 10^6 bit/s, from the time of a message in microseconds."""
-    return {size: size * 8 / summary.median for size, summary in series.spreads()}
+def _bandwidths(series: Series, info: RunInfo) -> dict[int, float]:
+    """Size to 10^6 bit/s, from the time of a message in microseconds.
+
+    No more than the narrowest cable carries: the burst of a shaped cable lets a short message through faster.
+    """
+    link = info.link(series.key.link)
+    rates = (link.rate_mbps, link.uplink_rate_mbps) if link is not None else ()
+    rate_mbps = min((rate for rate in rates if rate is not None), default=math.inf)
+    return {size: min(size * 8 / summary.median, rate_mbps) for size, summary in series.spreads()}
 
 
-def _judge_steady(rule: Steady, table: SeriesTable) -> Finding:
+def _judge_steady(rule: Steady, info: RunInfo, table: SeriesTable) -> Finding:
     words, falls, reached = [], [], True
     for side in rule.sides:
         series = _series(rule, table, side)
@@ -48,7 +55,7 @@ def _judge_steady(rule: Steady, table: SeriesTable) -> Finding:
             return _missing(rule, side)
         found = {
             size: mbps
-            for size, mbps in _bandwidths(series).items()
+            for size, mbps in _bandwidths(series, info).items()
             if rule.sizes.from_bytes <= size <= rule.sizes.to_bytes
         }
         reached = reached and rule.sizes.from_bytes in found and rule.sizes.to_bytes in found
@@ -84,14 +91,14 @@ def _falls(found: Mapping[int, float], tolerance: float) -> list[int]:
     return low
 
 
-def _judge_degrades(rule: Degrades, table: SeriesTable) -> Finding:
+def _judge_degrades(rule: Degrades, info: RunInfo, table: SeriesTable) -> Finding:
     subject, reference = _series(rule, table, rule.subject), _series(rule, table, rule.reference)
     for side, series in ((rule.subject, subject), (rule.reference, reference)):
         if series is None:
             return _missing(rule, side)
     assert subject is not None
     assert reference is not None
-    here, there = _bandwidths(subject), _bandwidths(reference)
+    here, there = _bandwidths(subject, info), _bandwidths(reference, info)
     parts = {size: here[size] / there[size] for size in here if size in there and size <= rule.to_bytes}
     above = {size: part for size, part in parts.items() if size > rule.above_bytes}
     below = {size: part for size, part in parts.items() if size <= rule.above_bytes}

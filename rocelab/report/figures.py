@@ -251,7 +251,6 @@ def _hover_strips(curves: Curves) -> alt.Chart:
 
     Vega-Lite's own nearest-point selection loses the values on the way to the tooltip (seen in 6.4).
     """
-    names = [curves.axis.heading, *dict.fromkeys(row.series for row in curves.rows)]
     pointed = alt.selection_point(
         name="pointed", on="pointerover", clear="pointerout", fields=["size"], empty=False, toggle=False
     )
@@ -262,14 +261,21 @@ def _hover_strips(curves: Curves) -> alt.Chart:
             x=_size_axis(curves, "from"),
             x2="to:Q",
             opacity=alt.condition(pointed, alt.value(0.18), alt.value(0)),
-            tooltip=[alt.Tooltip(f"{name}:N", title=name) for name in names],
+            tooltip=[alt.Tooltip(f"{field}:N", title=name) for name, field in _strip_fields(curves).items()],
         )
         .add_params(pointed)
     )
     return chart
 
 
+def _strip_fields(curves: Curves) -> dict[str, str]:
+    """What a strip shows, to the field that has it: Vega reads a quote or a dot in the name of a field as syntax."""
+    names = dict.fromkeys([curves.axis.heading, *(row.series for row in curves.rows)])
+    return {name: f"shown{number}" for number, name in enumerate(names)}
+
+
 def _strips(curves: Curves) -> list[dict[str, Any]]:
+    fields = _strip_fields(curves)
     axis = curves.axis
     sizes = sorted({row.at for row in curves.rows})
     strips: dict[int, dict[str, Any]] = {}
@@ -277,9 +283,9 @@ def _strips(curves: Curves) -> list[dict[str, Any]]:
         before = sizes[number - 1] if number > 0 else size
         after = sizes[number + 1] if number + 1 < len(sizes) else size
         edges = {"from": axis.between(before, size), "to": axis.between(size, after)}
-        strips[size] = {"size": size, axis.heading: axis.name(size), **edges}
+        strips[size] = {"size": size, fields[axis.heading]: axis.name(size), **edges}
     for row in curves.rows:
-        strips[row.at][row.series] = row.words
+        strips[row.at][fields[row.series]] = row.words
     return list(strips.values())
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.report.catalogue import Test
+from rocelab.claims import linearity
+from rocelab.report import catalogue
+from rocelab.report.catalogue import Mesh, Test
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, link_title, lower_is_better
 from rocelab.results import LinkInfo
@@ -73,7 +75,18 @@ def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
         size = _nearest_size(model, cpu, _CPU_BYTES)
         title = f"CPU time per MiB moved, {text.size(size)} messages"
         tiles.append(_tile(model, title, "the CPU time of", [(each, size) for each in cpu]))
+    tiles += [_mesh_tile(mesh, series) for mesh in catalogue.MESHES if (series := model.mesh(link.id, mesh))]
     return [tile for tile in tiles if tile is not None]
+
+
+def _mesh_tile(mesh: Mesh, series: Sequence[StyledSeries]) -> Tile:
+    """The largest mesh that every program went through: what moved, and how linear that is."""
+    common = set.intersection(*(set(each.series.sizes) for each in series)) or set(series[0].series.sizes)
+    nodes = max(common)
+    measured = [each for each in series if nodes in each.series.values]
+    shares = text.listing([f"{100 * linearity(each.series)[nodes]:.0f} %" for each in measured])
+    lines = tuple((each.label, text.quantity(each.series.spread(nodes).median, each.series.unit)) for each in measured)
+    return Tile(f"{mesh.title}, {nodes} servers", f"{shares} of linear", "unclear", lines)
 
 
 def _nearest_size(model: RunModel, series: list[StyledSeries], wanted_bytes: int) -> int:

@@ -114,6 +114,7 @@ def samples_of_mesh(step: MeshStep, execution: MeshExecution, circumstances: Cir
     reading = execution.reading
     if reading is None:
         return (sample(None, execution.error or "no reason is known"),)
+    params |= {"idle_connections": reading.idle_connections}
     params |= {"start_s": round(reading.start_s, 3), "cpu_s": round(reading.cpu_s, 3)}
     sent = reading.sent_mbps
     values = [

@@ -1,7 +1,7 @@
 """Programs that load a full mesh: every node sends to every other at the same time, one program pair each way.
 
 A program of a mesh measures in the middle of its run: it leaves out `margin_s` at the beginning and at the end. As
-long as all programs start within the margin, whatever is measured is measured while all of them send, and the
+long as all programs begin within the margin, whatever is measured is measured while all of them send, and the
 throughputs of the connections may be added up.
 """
 
@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rocelab.tools.base import Executable, Output, ToolError, check_exit, last_words
-from rocelab.tools.perftest import bandwidth_bytes_per_s, numbers_of
+from rocelab.tools.perftest import numbers_of
 
 #: The value that a mesh is about, summed over its nodes; also the metric of a sample that failed.
 MESH_METRIC = ("throughput_mbps", "Mbps")
 _MBPS = 1e6
+_MIB = 1 << 20
+#: perftest prints MiB/s with two decimals.
+_EXACT_FROM_MIB_PER_S = 1.0
 #: An interval of iperf3 belongs to what is measured if it lies within it up to this.
 _INTERVAL_SLACK_S = 0.25
 
@@ -63,10 +66,7 @@ class MeshMethod(Protocol):
 
     @property
     def head_start_s(self) -> float:
-        """How long the client sleeps once it is connected, before it begins. 0: not at all.
-
-        Such clients are started and held while they sleep, so that all can be let go at the same moment.
-        """
+        """How long the client sleeps once it is connected, before it begins: then it is held. 0: not at all."""
 
     def server(self, request: MeshRequest) -> Sequence[str]:
         """The command line of the end that is started first and listens on `request.port`; ends after one client."""
@@ -75,7 +75,7 @@ class MeshMethod(Protocol):
         """The command line of the end that connects and sends."""
 
     def read_mbps(self, request: MeshRequest, client: Output, server: Output) -> float:
-        """What went through the connection in the middle of the run; ToolError if this was not a good run."""
+        """What went through the connection in the middle of the run, 0 if nothing; ToolError if it was no good run."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +112,19 @@ class WriteMesh:
         ]
 
     def read_mbps(self, request: MeshRequest, client: Output, server: Output) -> float:
-        """The client's one line of numbers.
+        """The client's one line of numbers: its bandwidth, or that of its messages where two decimals are too few.
 
         Two signals mark where what is measured begins and ends. Where the cores are busy, perftest now and then misses
-        one, and prints the messages between them with a bandwidth of 0: then their number tells.
+        one, and prints the messages between them with a bandwidth of 0: then, too, their number tells.
         """
         check_exit(client, server)
         messages, *columns = numbers_of(self.tool, request.size_bytes, client)
-        if messages > 0 and columns[1:] == [0.0, 0.0]:
-            return messages * request.size_bytes * 8 / request.measured_s / _MBPS
-        return bandwidth_bytes_per_s(self.tool, request.size_bytes, columns) * 8 / _MBPS
+        if len(columns) != 3:
+            raise ToolError(f"{self.tool} printed {len(columns)} columns of bandwidth instead of 3")
+        mib_per_s = columns[1]
+        if mib_per_s >= _EXACT_FROM_MIB_PER_S:
+            return mib_per_s * _MIB * 8 / _MBPS
+        return messages * request.size_bytes * 8 / request.measured_s / _MBPS
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,4 @@ class Iperf3Mesh:
             raise ToolError(f"iperf3's report lacks {error}") from error
         if seconds < request.measured_s / 2:
             raise ToolError(f"iperf3 reports {seconds:g} s between the margins instead of {request.measured_s}")
-        if received_bytes <= 0:
-            raise ToolError("iperf3 reports that its receiver got nothing")
         return received_bytes * 8 / seconds / _MBPS

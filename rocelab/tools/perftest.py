@@ -128,8 +128,16 @@ class Perftest:
         return Reading(values, ways * request.messages * request.size_bytes, active_s)
 
     def _read_bandwidth(self, request: Request, columns: Sequence[float]) -> Reading:
+        if len(columns) != 3:
+            raise ToolError(f"{self.tool} printed {len(columns)} columns of bandwidth instead of 3")
         size_bytes = request.size_bytes
-        bytes_per_s = bandwidth_bytes_per_s(self.tool, size_bytes, columns)
+        by_bytes = columns[1] * _MIB
+        by_messages = columns[2] * 1e6 * size_bytes
+        if size_bytes in _COLUMNS_COMPARED and abs(by_bytes - by_messages) > _COLUMNS_AGREE_WITHIN * by_bytes:
+            raise ToolError(f"{self.tool} contradicts itself: {columns[1]} MiB/s and {columns[2]} million messages/s")
+        bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
+        if bytes_per_s <= 0:
+            raise ToolError(f"{self.tool} reports a bandwidth of 0")
         moved_bytes = size_bytes * request.messages * (2 if self.test == "bidirectional-bandwidth" else 1)
         values = (
             Value("bandwidth_mbps", "Mbps", "mean", bytes_per_s * 8 / _MBPS),
@@ -144,17 +152,3 @@ def numbers_of(tool: str, size_bytes: int, output: Output) -> list[float]:
         if int(found[1]) == size_bytes:
             return [float(number) for number in found[2].split()]
     raise ToolError(f"{tool} printed no line for {size_bytes} bytes: {last_words(output)}")
-
-
-def bandwidth_bytes_per_s(tool: str, size_bytes: int, columns: Sequence[float]) -> float:
-    """The mean bandwidth from the three columns of a bandwidth test (peak, mean, messages), whichever is exact."""
-    if len(columns) != 3:
-        raise ToolError(f"{tool} printed {len(columns)} columns of bandwidth instead of 3")
-    by_bytes = columns[1] * _MIB
-    by_messages = columns[2] * 1e6 * size_bytes
-    if size_bytes in _COLUMNS_COMPARED and abs(by_bytes - by_messages) > _COLUMNS_AGREE_WITHIN * by_bytes:
-        raise ToolError(f"{tool} contradicts itself: {columns[1]} MiB/s and {columns[2]} million messages/s")
-    bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
-    if bytes_per_s <= 0:
-        raise ToolError(f"{tool} reports a bandwidth of 0")
-    return bytes_per_s

@@ -44,6 +44,16 @@ def test_a_steady_bandwidth_may_fall_by_a_quarter_and_no_more(at_4_mib: float, v
     assert ("4 MiB" in found.summary) == (verdict is Verdict.CONTRADICTED)
 
 
+def test_what_a_burst_lets_through_faster_than_the_cable_is_no_best() -> None:
+    def with_burst(size: int) -> float:
+        return 2500.0 if size == 4096 else growing(size)
+
+    info = dataclasses.replace(INFO, links=(LinkInfo("cable-25", "direct", 1500, 1000.0),))
+    samples = pingpong("cable-10", growing) + pingpong("cable-25", with_burst)
+    assert judge(claims_by_id(["R1"])[0], info, samples).verdict is Verdict.REPRODUCED
+    assert judge(claims_by_id(["R1"])[0], INFO, samples).verdict is Verdict.CONTRADICTED
+
+
 def test_a_steady_bandwidth_needs_both_ends_of_the_range() -> None:
     samples = pingpong("cable-10", growing) + pingpong("cable-25", growing, SIZES[:-1])
     found = judge(claims_by_id(["R1"])[0], INFO, samples)

@@ -99,3 +99,16 @@ def test_a_report_of_meshes_alone_is_written(model: RunModel, tmp_path: Path) ->
     files = write_report(store)
     assert "Full mesh of connections" in files.page.read_text(encoding="utf-8")
     assert (tmp_path / "made-up" / "report" / "figures" / "mesh-network-racks.svg").exists()
+
+
+def test_a_quote_in_the_name_of_a_series_is_not_read_as_syntax() -> None:
+    info = dataclasses.replace(make_info("made-up", 1, 1, 8), links=LINKS, claims=())
+    ((_, (figure,)),) = meshes.sections(RunModel(info, mesh("tcp", "openmpi-ob1", 1.0)))[0].links
+    assert "'" in figure.labels[0]
+    (strips,) = (layer for layer in figure.spec["layer"] if layer.get("data") == {"name": "by_size"})
+    shown = {tip["title"]: tip["field"] for tip in strips["encoding"]["tooltip"]}
+    assert list(shown) == ["Servers", *figure.labels]
+    assert all(field.isidentifier() for field in shown.values())
+    first = figure.spec["datasets"]["by_size"][0]
+    assert first[shown["Servers"]] == "2"
+    assert first[shown[figure.labels[0]]] == "46.0 Mbps"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import signal
 from collections.abc import Callable
@@ -96,11 +97,15 @@ def test_every_node_sends_to_every_other_and_servers_are_there_first() -> None:
     assert len(ports) == 6
 
 
-def test_clients_that_sleep_are_held_and_let_go_together() -> None:
+def test_clients_are_held_until_all_are_there_and_let_go_together() -> None:
     launcher, _ = execute(good, soft_roce(3))
-    assert [running.signals for running in launcher.running[6:]] == [
-        [signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL]
-    ] * 6
+    for running in launcher.running[6:]:
+        assert running.signals[:2] == [signal.SIGSTOP, signal.SIGCONT]
+    tcp = next(step for step in steps() if step.interconnect == "tcp")
+    launcher, _ = execute(good, tcp)
+    for running in launcher.running[2:]:
+        assert running.start.argv[:3] == ("sh", "-c", 'kill -STOP $$; exec "$@"')
+        assert running.signals[0] == signal.SIGCONT
 
 
 def test_a_reading_sums_up_what_each_node_sent_and_received() -> None:
@@ -132,6 +137,22 @@ def test_a_connection_that_fails_fails_the_mesh_and_is_named(tmp_path: Path) -> 
     assert done.reading is None
     assert done.error is not None
     assert done.error.startswith("1 of 6 connections failed; node2 to node0: the client ended with exit status 1")
+
+
+def test_a_connection_that_had_to_wait_counts_as_nothing_and_many_fail_the_mesh() -> None:
+    def waiting(start: Start, nodes: int = 1) -> Outcome:
+        if start.node.index < nodes and start.argv[-1] == "10.80.0.4":
+            return Outcome(stdout=" 16384 0 0.00 0.00 0.000000\n")
+        return good(start)
+
+    step = dataclasses.replace(soft_roce(3), nodes=4)
+    _, done = execute(lambda start: waiting(start, 3), step)
+    assert done.error == "3 of 12 connections moved nothing in 1 s"
+    step = dataclasses.replace(step, nodes=8)
+    fabric = FakeFabric((step.link,), node_count=8)
+    reading = MeshExecutor(fabric, FakeLauncher(waiting)).execute(step, None).reading
+    assert reading is not None
+    assert reading.idle_connections == 1
 
 
 def test_a_hang_ends_with_everything_stopped() -> None:
