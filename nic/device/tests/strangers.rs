@@ -4,7 +4,7 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use support::{End, connect_to, in_namespace, post, post_recv};
 use urxe_device::{Gid, Mtu, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus};
@@ -69,11 +69,15 @@ impl Stranger {
 fn a_connection_finds_the_port_on_which_its_peer_answers() {
     let address = Ipv4Addr::new(127, 77, 0, 1);
     let stranger = Stranger::new(address);
+    // The port that the number tells, where nobody would listen.
+    let port = ROCE_UDP_PORT + u16::try_from(NUMBER.get() >> 14).unwrap();
+    let other = UdpSocket::bind((address, port)).unwrap();
+    other.set_nonblocking(true).unwrap();
     let a = End::new(4096);
     let qp = a.qp(QpType::Rc);
     connect_to(&qp, Gid::from(address), NUMBER, Mtu::B1024);
+    let mut acknowledged = None;
     for turn in 0..3 {
-        let start = Instant::now();
         post(
             &qp,
             turn,
@@ -83,7 +87,18 @@ fn a_connection_finds_the_port_on_which_its_peer_answers() {
         );
         // Nobody else makes the first packet be sent again.
         let (from, bytes) = std::thread::scope(|scope| {
-            let heard = scope.spawn(|| stranger.receive());
+            let heard = scope.spawn(|| {
+                // A processor that was late to acknowledge may have let the last one be sent twice.
+                let is_new = |bytes: &[u8]| {
+                    let psn = Packet::parse(bytes).unwrap().header.bth.psn;
+                    Some(psn) != acknowledged
+                };
+                let mut got = stranger.receive();
+                while !is_new(&got.1) {
+                    got = stranger.receive();
+                }
+                got
+            });
             while !heard.is_finished() {
                 a.cq.poll(0, |_| ());
                 std::thread::sleep(Duration::from_millis(1));
@@ -93,9 +108,10 @@ fn a_connection_finds_the_port_on_which_its_peer_answers() {
         let packet = Packet::parse(&bytes).unwrap();
         assert_eq!(packet.header.bth.dest_qp, NUMBER);
         stranger.acknowledge(from, qp.number(), packet.header.bth.psn);
+        acknowledged = Some(packet.header.bth.psn);
         assert_eq!(a.wait(&[], 1)[0].status, WcStatus::Success);
-        let took = start.elapsed();
-        assert!(turn == 0 || took < Duration::from_millis(15), "{took:?}");
+        let tried = std::iter::from_fn(|| other.recv(&mut [0; 100]).ok()).count();
+        assert_eq!(tried > 0, turn == 0, "{tried} packets in turn {turn}");
     }
 }
 
