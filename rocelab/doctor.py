@@ -21,7 +21,9 @@ import psutil
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LaunchError, LinkProfile
 from rocelab.fabric.keeper import kernel
+from rocelab.launch import mpi
 from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.tools import rocelab_mpi
 from rocelab.tools.base import Executable, package_version, printed_version
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect, urxe
 
@@ -221,6 +223,18 @@ def _optional_programs() -> Iterable[Check]:
     )
     for executable in optional:
         yield _program(executable, "useful", required=False)
+    for kind in mpi.KINDS:
+        implementation = mpi.own(kind)
+        starter = Executable(str(implementation.mpiexec), remedy=implementation.remedy)
+        for name, executable in ((implementation.title, starter), ("rocelab-mpi", rocelab_mpi.program(kind, None))):
+            found, advice = executable.path or "not there", "" if executable.path else executable.advice
+            yield Check(
+                "MPI",
+                name if name != "rocelab-mpi" else f"rocelab-mpi for {implementation.title}",
+                "ok" if executable.path else "missing",
+                found,
+                advice,
+            )
 
 
 def _devices() -> Iterable[Check]:

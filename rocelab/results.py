@@ -26,6 +26,9 @@ ParamValue = str | int | float | bool
 RunStatus = Literal["running", "complete", "incomplete", "interrupted"]
 """``incomplete``: it ended, and some steps failed. ``running`` of a run that nobody runs: it crashed."""
 
+MESH_TEST = "mesh"
+"""The test, at any level, whose samples run over the number of nodes and not over the size of messages."""
+
 _RUN_FILE = "run.json"
 _STUDY_FILE = "study.toml"
 _SAMPLES_FILE = "samples.ndjson"
@@ -126,6 +129,11 @@ class LinkInfo:
     rate_mbps: float | None = None
     """Shaped to this rate in 10^6 bit/s; None: as fast as the machine moves packets."""
     queue_bytes: int | None = None
+    switch_queue_bytes: int | None = None
+    nodes_per_switch: int | None = None
+    """Of a two-level link: how many nodes each access switch has."""
+    uplink_rate_mbps: float | None = None
+    """Of a two-level link: what the cable between an access switch and the spine is shaped to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,11 @@ static size_t one_elsewhere(const struct run *run)
     return is_root(run) ? 0 : 1;
 }
 
+static size_t each_neighbour(const struct run *run)
+{
+    return (size_t)neighbour_count(run);
+}
+
 /* What is sent: every block has its own content, or numbers. */
 
 static void fill_blocks(struct run *run)
@@ -90,6 +95,24 @@ static void expect_allgather(struct run *run, struct pass *pass)
 static void expect_alltoall(struct run *run, struct pass *pass)
 {
     expect_from_each(run, pass, run->rank);
+}
+
+/* From each neighbour its only block, or the one for this rank. */
+static void expect_from_neighbours(struct run *run, struct pass *pass, bool only)
+{
+    for (int i = 0; i < neighbour_count(run); i++)
+        pass_block(pass, run->recv + (size_t)i * run->size_bytes, run->size_bytes,
+                   neighbour_rank(run, i, -1), only ? 0 : i);
+}
+
+static void expect_neighbour_allgather(struct run *run, struct pass *pass)
+{
+    expect_from_neighbours(run, pass, true);
+}
+
+static void expect_neighbour_alltoall(struct run *run, struct pass *pass)
+{
+    expect_from_neighbours(run, pass, false);
 }
 
 static void expect_sums(struct run *run, struct pass *pass, int end)
@@ -150,3 +173,7 @@ const struct content content_reduce_scatter_block = {each, one, fill_numbers,
                                                      expect_reduce_scatter_block};
 const struct content content_scan = {one, one, fill_numbers, expect_scan};
 const struct content content_exscan = {one, one, fill_numbers, expect_exscan};
+const struct content content_neighbour_allgather = {one, each_neighbour, fill_blocks,
+                                                    expect_neighbour_allgather};
+const struct content content_neighbour_alltoall = {each_neighbour, each_neighbour, fill_blocks,
+                                                   expect_neighbour_alltoall};

@@ -14,3 +14,5 @@ extern const struct content content_reduce_scatter;
 extern const struct content content_reduce_scatter_block;
 extern const struct content content_scan;
 extern const struct content content_exscan;
+extern const struct content content_neighbour_allgather;
+extern const struct content content_neighbour_alltoall;

@@ -4,18 +4,23 @@
 #include "collective/collective.h"
 #include "collective/content.h"
 #include "mpi/methods.h"
+#include "mpi/support.h"
 
 #define SIZE_MAX_BYTES (1u << 20)
 
-/* MPI-4 brought persistent collectives; a simulator may be older. */
-#if MPI_VERSION >= 4
+#ifdef HAS_PERSISTENT_COLLECTIVES
 #define PERSISTENT(code) code
 #else
 #define PERSISTENT(code)
 #endif
 
+#ifndef HAS_NEIGHBOURS
+#undef NEIGHBOURS
+#define NEIGHBOURS(C)
+#endif
+
 /* name(), iname() and name_init() */
-#define DEFINE(name, Name, moves, sums, arguments)                                                 \
+#define DEFINE(name, Name, among, moves, sums, arguments)                                          \
     static void name(struct run *run)                                                              \
     {                                                                                              \
         const struct collective *state = run->state;                                               \
@@ -39,50 +44,61 @@
     })
 
 COLLECTIVES(DEFINE)
-DEFINE(barrier, Barrier, none, false, (run->comm))
+NEIGHBOURS(DEFINE)
+DEFINE(barrier, Barrier, collective, none, false, (run->comm))
 
 #define COMMON(moves, sums)                                                                        \
     .shape = SHAPE_ALL, .content = &content_##moves, .reduces = sums, .size_min_bytes = 1,         \
     .size_max_bytes = SIZE_MAX_BYTES
-#define OPEN .open = collective_open, .close = collective_close
-#define OPEN_PERSISTENT                                                                            \
-    .open = collective_open_persistent, .close = collective_close_persistent,                      \
+#define OPEN(among) .open = among##_open, .close = collective_close
+#define OPEN_PERSISTENT(among)                                                                     \
+    .open = among##_open_persistent, .close = collective_close_persistent,                         \
     .step = collective_step_persistent
 
-#define BLOCKING_ENTRY(name_, Name, moves, sums, arguments)                                        \
+#define BLOCKING_ENTRY(name_, Name, among, moves, sums, arguments)                                 \
     {.name = #name_,                                                                               \
      .title = #Name " Latency",                                                                    \
      .method = &method_collective,                                                                 \
      .step = name_,                                                                                \
-     OPEN,                                                                                         \
+     .parameters = PARAMETERS_##among,                                                             \
+     OPEN(among),                                                                                  \
      COMMON(moves, sums)},
-#define NON_BLOCKING_ENTRY(name_, Name, moves, sums, arguments)                                    \
+#define NON_BLOCKING_ENTRY(name_, Name, among, moves, sums, arguments)                             \
     {.name = "i" #name_,                                                                           \
      .title = "Non-blocking " #Name " Latency",                                                    \
      .method = &method_overlap,                                                                    \
      .start = i##name_,                                                                            \
-     .parameters = "c",                                                                            \
-     OPEN,                                                                                         \
+     .parameters = PARAMETERS_##among "c",                                                         \
+     OPEN(among),                                                                                  \
      COMMON(moves, sums)},
-#define PERSISTENT_ENTRY(name_, Name, moves, sums, arguments)                                      \
+#define PERSISTENT_ENTRY(name_, Name, among, moves, sums, arguments)                               \
     {.name = #name_ "_persistent",                                                                 \
      .title = "Persistent " #Name " Latency",                                                      \
      .method = &method_collective,                                                                 \
      .start = name_##_init,                                                                        \
-     OPEN_PERSISTENT,                                                                              \
+     .parameters = PARAMETERS_##among,                                                             \
+     OPEN_PERSISTENT(among),                                                                       \
      COMMON(moves, sums)},
+
+/* Neighbours depend on -N. */
+#define PARAMETERS_collective ""
+#define PARAMETERS_neighbour "n"
 
 /* clang-format off */
 const struct benchmark collective_benchmarks[] = {
-    {"barrier", "Barrier Latency", SHAPE_ALL, &method_collective, .step = barrier, OPEN},
+    {"barrier", "Barrier Latency", SHAPE_ALL, &method_collective, .step = barrier,
+     OPEN(collective)},
     COLLECTIVES(BLOCKING_ENTRY)
+    NEIGHBOURS(BLOCKING_ENTRY)
     {"ibarrier", "Non-blocking Barrier Latency", SHAPE_ALL, &method_overlap, .start = ibarrier,
-     OPEN, .parameters = "c"},
+     OPEN(collective), .parameters = "c"},
     COLLECTIVES(NON_BLOCKING_ENTRY)
-#if MPI_VERSION >= 4
+    NEIGHBOURS(NON_BLOCKING_ENTRY)
+#ifdef HAS_PERSISTENT_COLLECTIVES
     {"barrier_persistent", "Persistent Barrier Latency", SHAPE_ALL, &method_collective,
-     .start = barrier_init, OPEN_PERSISTENT},
+     .start = barrier_init, OPEN_PERSISTENT(collective)},
     COLLECTIVES(PERSISTENT_ENTRY)
+    NEIGHBOURS(PERSISTENT_ENTRY)
 #endif
     {.name = NULL},
 };

@@ -138,7 +138,7 @@ static int run_all(struct run *run, const struct selection *selection)
 
         if (problem != NULL) {
             if (run->rank == 0)
-                fprintf(stderr, "rocelab-mpi: %s %s, and there are %d%s\n", run->benchmark->name,
+                fprintf(stderr, "rocelab-mpi: %s %s (ranks here: %d)%s\n", run->benchmark->name,
                         problem, run->ranks, selection->by_group ? ": left out" : "");
             if (!selection->by_group)
                 status = EXIT_USAGE;

@@ -35,7 +35,8 @@ static void measure_ping_pong(struct run *run, struct sample *sample)
 }
 
 /* All pairs end when the slowest does: the rate is what all moved, by its time. */
-static void measure_stream(struct run *run, struct sample *sample, int directions)
+static void measure_stream(struct run *run, struct sample *sample, int directions,
+                           enum metric bandwidth)
 {
     timing_in_a_row(run);
     double total_ns = run->sends ? timing_total_ns(run) : 0;
@@ -46,20 +47,25 @@ static void measure_stream(struct run *run, struct sample *sample, int direction
     mean_over_pairs(run);
     double step_ns = total_ns / (double)run->iterations;
 
-    sample->values[METRIC_BANDWIDTH] = bytes_a_step / step_ns * MB_PER_S_PER_BYTE_PER_NS;
+    sample->values[bandwidth] = bytes_a_step / step_ns * MB_PER_S_PER_BYTE_PER_NS;
     sample->values[METRIC_MESSAGE_RATE] = messages_a_step / step_ns * NS_PER_S;
-    sample->spread = (struct spread){METRIC_BANDWIDTH, run->times_ns, run->iterations,
+    sample->spread = (struct spread){bandwidth, run->times_ns, run->iterations,
                                      bytes_a_step * MB_PER_S_PER_BYTE_PER_NS, .is_rate = true};
 }
 
 static void measure_one_way(struct run *run, struct sample *sample)
 {
-    measure_stream(run, sample, 1);
+    measure_stream(run, sample, 1, METRIC_BANDWIDTH);
 }
 
 static void measure_both_ways(struct run *run, struct sample *sample)
 {
-    measure_stream(run, sample, 2);
+    measure_stream(run, sample, 2, METRIC_BANDWIDTH);
+}
+
+static void measure_pairs(struct run *run, struct sample *sample)
+{
+    measure_stream(run, sample, 1, METRIC_PAIRS_BANDWIDTH);
 }
 
 static void measure_collective(struct run *run, struct sample *sample)
@@ -84,7 +90,7 @@ static void measure_collective(struct run *run, struct sample *sample)
 static const struct column latency_columns[] = {{METRIC_LATENCY, false}, {METRIC_END, false}};
 static const struct column stream_columns[] = {{METRIC_BANDWIDTH, false}, {METRIC_END, false}};
 static const struct column pairs_columns[] = {
-    {METRIC_BANDWIDTH, false}, {METRIC_MESSAGE_RATE, false}, {METRIC_END, false}};
+    {METRIC_PAIRS_BANDWIDTH, false}, {METRIC_MESSAGE_RATE, false}, {METRIC_END, false}};
 
 static const struct column collective_columns[] = {{METRIC_LATENCY, false},
                                                    {METRIC_LATENCY_MIN, true},
@@ -99,6 +105,6 @@ const struct method method_ping_pong = {
     measure_ping_pong, latency_columns, {LARGE_BYTES, 10000, 1000, 100, 10}};
 const struct method method_stream = {measure_one_way, stream_columns, STREAM_SCHEDULE};
 const struct method method_stream_both_ways = {measure_both_ways, stream_columns, STREAM_SCHEDULE};
-const struct method method_stream_pairs = {measure_one_way, pairs_columns, STREAM_SCHEDULE};
+const struct method method_stream_pairs = {measure_pairs, pairs_columns, STREAM_SCHEDULE};
 const struct method method_collective = {
     measure_collective, collective_columns, {LARGE_BYTES, 1000, 100, 100, 10}};

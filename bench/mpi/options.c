@@ -13,6 +13,7 @@
 #define ITERATIONS_MAX 1000000000ull
 #define WINDOW_MAX 65536
 #define COUNT_MAX 1000000
+#define RADIUS_MAX 1024
 #define DEFAULT_THREADS_SEND 1
 #define DEFAULT_THREADS_RECEIVE 2
 #define MEMORY_MAX_BYTES INT32_MAX /* displacements in MPI are int */
@@ -137,6 +138,27 @@ static int read_calls_or_threads(struct options *options, const char *text, stru
     return 0;
 }
 
+/* cart:D or cart:D:R */
+static int read_grid(struct options *options, const char *text, struct failure *failure)
+{
+    static const char prefix[] = "cart:";
+    uint64_t dimensions = 0, radius = 1;
+    const char *at = NULL;
+
+    if (strncmp(text, prefix, sizeof prefix - 1) == 0)
+        at = read_number(text + sizeof prefix - 1, &dimensions);
+    if (at != NULL && *at == ':')
+        at = read_number(at + 1, &radius);
+    if (at == NULL || *at != '\0' || dimensions < 1 || dimensions > OPTIONS_DIMENSIONS_MAX ||
+        radius < 1 || radius > RADIUS_MAX)
+        return failure_set(failure,
+                           "-N '%s': cart:D:R with 1 to %d dimensions and a radius of 1 to %d",
+                           text, OPTIONS_DIMENSIONS_MAX, RADIUS_MAX);
+    options->grid_dimensions = (int)dimensions;
+    options->grid_radius = (int)radius;
+    return 0;
+}
+
 /* The index of `text` in `names`, or -1. */
 static int read_choice(const char *text, const char *const *names, const char *option,
                        struct failure *failure)
@@ -176,6 +198,8 @@ static const struct {
     {'p', "pairs", "N", "pairs of ranks that take part (half of the ranks)"},
     {'t', "num-test-calls", "N", "overlap forms: calls of MPI_Test during the computation (0)"},
     {'t', "num-threads", "[S:]R", "latency_mt: threads at the sender and the receiver (1:2)"},
+    {'N', "neighborhood", "cart:D:R",
+     "neighbours up to R steps away in a grid of D dimensions (cart:1:1)"},
     {'R', "print-rate", "0|1", "messages per second of mbw_mr (1)"},
     {'w', "win-option", "KIND", "how windows are made: allocate, create, dynamic (allocate)"},
     {'s', "sync-option", "KIND", "lock, flush, flush_local, lock_all, pscw, fence (flush)"},
@@ -297,6 +321,8 @@ static int set(struct options *options, int letter, const char *text, struct fai
         return read_int(text, WINDOW_MAX, &options->window, "-W", failure);
     case 'p':
         return read_int(text, WINDOW_MAX, &options->pairs, "-p", failure);
+    case 'N':
+        return read_grid(options, text, failure);
     case 't':
         return read_calls_or_threads(options, text, failure);
     case 'b':
@@ -338,6 +364,8 @@ int options_parse(struct options *options, int argc, char **argv, struct failure
     *options = (struct options){
         .memory_limit_bytes = DEFAULT_MEMORY_LIMIT_BYTES,
         .window = DEFAULT_WINDOW,
+        .grid_dimensions = 1,
+        .grid_radius = 1,
         .threads_send = DEFAULT_THREADS_SEND,
         .threads_receive = DEFAULT_THREADS_RECEIVE,
         .validate = true,

@@ -10,6 +10,7 @@
 
 #define OPTIONS_NAMES_MAX 128
 #define OPTIONS_PERCENTILES_MAX 16
+#define OPTIONS_DIMENSIONS_MAX 8
 
 enum window_type { WINDOW_ALLOCATE, WINDOW_CREATE, WINDOW_DYNAMIC };
 enum sync { SYNC_LOCK, SYNC_FLUSH, SYNC_FLUSH_LOCAL, SYNC_LOCK_ALL, SYNC_PSCW, SYNC_FENCE };
@@ -45,6 +46,8 @@ struct options {
     int test_calls;   /* -t N, overlap forms: MPI_Test during the computation */
     int threads_send; /* -t S:R, latency_mt */
     int threads_receive;
+    int grid_dimensions; /* -N, neighbours */
+    int grid_radius;
     bool many_buffers; /* -b multiple */
     bool message_rate; /* -R: print messages per second, too */
     enum window_type window_type;

@@ -7,7 +7,7 @@
 #include "pt2pt/pt2pt.h"
 #include "startup/startup.h"
 
-#include <string.h>
+#include <strings.h>
 
 /* clang-format off */
 const struct group registry[] = {
@@ -25,7 +25,7 @@ const struct benchmark *registry_find(const char *name, const struct group **gro
 {
     for (const struct group *each = registry; each->name != NULL; each++)
         for (const struct benchmark *entry = each->benchmarks; entry->name != NULL; entry++)
-            if (strcmp(entry->name, name) == 0) {
+            if (strcasecmp(entry->name, name) == 0) {
                 *group = each;
                 return entry;
             }

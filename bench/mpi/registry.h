@@ -12,5 +12,6 @@ struct group {
 /* Ends with a group without a name. */
 extern const struct group registry[];
 
-/* The benchmark of that name and its group; NULL if there is none. */
+/* The benchmark of that name, in any case (IMB takes pingpong, too), and its group; NULL if there
+ * is none. */
 const struct benchmark *registry_find(const char *name, const struct group **group);

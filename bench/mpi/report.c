@@ -49,7 +49,11 @@ static void heading_names(const struct run *run)
     for (size_t i = 0; run->options->tail && i < percentile_count; i++) {
         char name[32];
 
-        snprintf(name, sizeof name, "P%g Tail", percentiles[i]);
+        snprintf(name, sizeof name, "P%g Tail %s", percentiles[i],
+                 columns[0].metric == METRIC_BANDWIDTH ||
+                         columns[0].metric == METRIC_PAIRS_BANDWIDTH
+                     ? "BW(MB/s)"
+                     : "Lat(us)");
         printf("%*s", VALUE_FIELD, name);
     }
     if (run->options->validate_each && run->benchmark->content != NULL)
@@ -140,7 +144,8 @@ void report_sample(const struct run *run, struct sample *sample)
     size_t percentile_count;
     const double *percentiles = percentiles_of(run->options, &percentile_count);
 
-    stats_sort(sample->spread.times_ns, sample->spread.count);
+    if (sample->spread.count > 0)
+        stats_sort(sample->spread.times_ns, sample->spread.count);
     if (run->options->json)
         report_json(stdout, run, sample, percentiles, percentile_count);
     else if (run->benchmark->method->imb)

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The library's name and version: its first words, up to a comma or the end of the line. */
+/* The library's name and version: its first words, up to a comma or the end of the sentence or the
+ * line. */
 static void write_library(FILE *out)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -14,7 +15,8 @@ static void write_library(FILE *out)
 
     MPI_Get_library_version(version, &length);
     fputc('"', out);
-    for (const char *at = version; *at != '\0' && strchr(",\n\"\\", *at) == NULL; at++) {
+    for (const char *at = version;
+         *at != '\0' && strchr(",\n\"\\", *at) == NULL && strncmp(at, ". ", 2) != 0; at++) {
         bool blank = (unsigned char)*at <= ' ';
 
         if (!blank && gap)
@@ -40,6 +42,10 @@ static void write_parameters(FILE *out, const struct run *run)
             break;
         case 'c':
             fprintf(out, "\"test_calls\": %d", run->options->test_calls);
+            break;
+        case 'n':
+            fprintf(out, "\"neighbours\": %d",
+                    2 * run->options->grid_dimensions * run->options->grid_radius);
             break;
         case 'o':
             fprintf(out, "\"window_type\": \"%s\"",

@@ -66,15 +66,14 @@ static void plan(struct run *run)
 
 static void judge(struct run *run, struct sample *sample)
 {
-    if (run->benchmark->content == NULL)
-        return;
     uint64_t wrong_bytes = run->wrong_bytes;
 
     MPI_Allreduce(MPI_IN_PLACE, &wrong_bytes, 1, MPI_UINT64_T, MPI_SUM, run->comm);
     sample->wrong_bytes = wrong_bytes;
-    sample->validation = !run->options->validate ? VALIDATION_OFF
-                         : wrong_bytes > 0       ? VALIDATION_FAIL
-                                                 : VALIDATION_PASS;
+    sample->validation = wrong_bytes > 0                   ? VALIDATION_FAIL
+                         : run->benchmark->content == NULL ? VALIDATION_NONE
+                         : run->options->validate          ? VALIDATION_PASS
+                                                           : VALIDATION_OFF;
     run->failed |= wrong_bytes > 0;
 }
 
@@ -142,7 +141,8 @@ static void run_sizes(struct run *run)
                         benchmark->name, size, buffer_bytes(run, size));
             return;
         }
-        run->size_bytes = size;
+        /* Whole elements: a size says what moves. */
+        run->size_bytes = size - size % run->datatype->bytes;
         run_size(run);
     }
 }
@@ -150,9 +150,13 @@ static void run_sizes(struct run *run)
 const char *run_problem(const struct benchmark *benchmark, const struct options *options, int ranks)
 {
     const char *problem = benchmark->problem == NULL ? NULL : benchmark->problem(options);
+    int thread_level;
 
+    MPI_Query_thread(&thread_level);
     if (problem != NULL)
         return problem;
+    if (thread_level < benchmark->thread_level)
+        return "needs MPI_THREAD_MULTIPLE, which this MPI does not give";
     switch (benchmark->shape) {
     case SHAPE_PAIR:
         return ranks == 2 ? NULL : "needs exactly 2 ranks";

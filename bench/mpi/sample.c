@@ -14,6 +14,7 @@ static const struct {
     [METRIC_LATENCY_MAX] = {"latency_max_us", "Max Latency(us)"},
     [METRIC_BANDWIDTH] = {"bandwidth_mb_per_s", "Bandwidth (MB/s)"},
     [METRIC_MESSAGE_RATE] = {"message_rate_per_s", "Messages/s"},
+    [METRIC_PAIRS_BANDWIDTH] = {"bandwidth_mb_per_s", "MB/s"},
     [METRIC_OVERALL] = {"overall_us", "Overall(us)"},
     [METRIC_COMPUTE] = {"compute_us", "Compute(us)"},
     [METRIC_PURE] = {"pure_us", "Pure Comm.(us)"},
@@ -30,6 +31,8 @@ static const struct {
     [METRIC_INIT] = {"init_us", "Avg Init(us)"},
     [METRIC_INIT_MIN] = {"init_min_us", "Min Init(us)"},
     [METRIC_INIT_MAX] = {"init_max_us", "Max Init(us)"},
+    [METRIC_CONTACT] = {"contact_us", "Avg Contact(us)"},
+    [METRIC_CONTACT_MAX] = {"contact_max_us", "Max Contact(us)"},
     [METRIC_ITERATIONS] = {NULL, "Iterations"},
 };
 

@@ -12,6 +12,7 @@ enum metric {
     METRIC_LATENCY_MAX,
     METRIC_BANDWIDTH,
     METRIC_MESSAGE_RATE,
+    METRIC_PAIRS_BANDWIDTH, /* the same, as mbw_mr heads it */
     METRIC_OVERALL,
     METRIC_COMPUTE,
     METRIC_PURE,
@@ -28,6 +29,8 @@ enum metric {
     METRIC_INIT,
     METRIC_INIT_MIN,
     METRIC_INIT_MAX,
+    METRIC_CONTACT,
+    METRIC_CONTACT_MAX,
     METRIC_ITERATIONS, /* in text only: JSON has them in every line */
     METRIC_COUNT,
     METRIC_END = METRIC_COUNT,

@@ -13,7 +13,7 @@ void timing_in_a_row(struct run *run);
 /* Steps each with a barrier before it, as collectives are timed. */
 void timing_apart(struct run *run);
 
-/* Lowers run->iterations so that, by one step that is taken to find out, they take about `limit_s`
+/* Lowers run->iterations so that, by a step that is taken to find out, they take about `limit_s`
  * at most. Every rank calls it. */
 void timing_limit(struct run *run, double limit_s);
 

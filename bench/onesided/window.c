@@ -116,7 +116,7 @@ void window_end_local(struct run *run)
         MPI_Win_unlock(run->rank, window->win);
 }
 
-static void access(struct run *run, void (*issue)(struct run *run))
+static void act(struct run *run, void (*issue)(struct run *run))
 {
     struct window *window = run->state;
 
@@ -138,13 +138,13 @@ static void epoch_pscw(struct run *run, void (*issue)(struct run *run))
     const struct window *window = run->state;
 
     if (run->sends) {
-        access(run, issue);
+        act(run, issue);
         if (window->both_act)
             expose(run);
     } else {
         expose(run);
         if (window->both_act)
-            access(run, issue);
+            act(run, issue);
     }
 }
 
@@ -199,6 +199,6 @@ void window_epoch_both_ways(struct run *run, void (*issue)(struct run *run))
         return;
     }
     MPI_Win_post(window->peer, 0, window->win);
-    access(run, issue);
+    act(run, issue);
     MPI_Win_wait(window->win);
 }

@@ -1,6 +1,7 @@
 #include "pt2pt/pt2pt.h"
 
 #include "mpi/methods.h"
+#include "mpi/support.h"
 #include "pt2pt/content.h"
 #include "pt2pt/fan.h"
 #include "pt2pt/forms.h"
@@ -32,8 +33,10 @@ const struct benchmark pt2pt_benchmarks[] = {
     {"mbw_mr", "Multiple Bandwidth / Message Rate", SHAPE_PAIRS, &method_stream_pairs,
      &content_window, SIZES, .open = forms_window_open, .close = forms_window_close,
      .step = forms_window_one_way, .parameters = "wp"},
+#ifdef HAS_THREADS
     {"latency_mt", "Multi-threaded Latency", SHAPE_PAIR, &threads_method, &threads_content, SIZES,
      .parameters = "t", .thread_level = MPI_THREAD_MULTIPLE},
+#endif
     {"overlap_send", "Overlap at the Sender", SHAPE_PAIR, &method_overlap_one, &content_one_way,
      SIZES, .start = overlap_start_send, .parameters = "c"},
     {"overlap_recv", "Overlap at the Receiver", SHAPE_PAIR, &method_overlap_one, &content_one_way,

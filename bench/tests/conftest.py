@@ -15,9 +15,9 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LIMIT_S: Final = 100
-#: Options of mpirun: more ranks than processors, and no look at the network.
+#: Options of mpirun: more ranks than processors.
 MPIRUN_OPTIONS: Final = {
-    "openmpi": ("--oversubscribe", "--allow-run-as-root", "--mca", "btl", "self,sm", "--mca", "pml", "ob1"),
+    "openmpi": ("--oversubscribe", "--allow-run-as-root"),
     "mpich": (),
 }
 
@@ -52,8 +52,9 @@ class Mpi:
 
 
 def _environment() -> dict[str, str]:
-    """MPICH's ranks spin; on a machine with few processors they must let each other run."""
-    return os.environ | {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
+    """Waiting ranks spin; on a machine with few processors they must let each other run."""
+    openmpi = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm"}
+    return os.environ | openmpi | {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
 
 
 @cache

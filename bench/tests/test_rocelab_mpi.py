@@ -90,10 +90,10 @@ def headings(text: str) -> list[str]:
     ("arguments", "expected"),
     [
         (["latency"], ["Size", "Avg Latency(us)"]),
-        (["latency", "-z50,99.9"], ["Size", "Avg Latency(us)", "P50 Tail", "P99.9 Tail"]),
+        (["latency", "-z50,99.9"], ["Size", "Avg Latency(us)", "P50 Tail Lat(us)", "P99.9 Tail Lat(us)"]),
         (["bw", "-c"], ["Size", "Bandwidth (MB/s)", "Validation"]),
-        (["mbw_mr"], ["Size", "Bandwidth (MB/s)", "Messages/s"]),
-        (["mbw_mr", "-R", "0"], ["Size", "Bandwidth (MB/s)"]),
+        (["mbw_mr"], ["Size", "MB/s", "Messages/s"]),
+        (["mbw_mr", "-R", "0", "-z99"], ["Size", "MB/s", "P99 Tail BW(MB/s)"]),
         (["allreduce", "-f"], ["Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations"]),
         (["barrier"], ["Avg Latency(us)"]),
         (["iallreduce", "-t", "3"], ["Size", "Overall(us)", "Compute(us)", "Pure Comm.(us)", "Overlap(%)"]),
@@ -114,7 +114,7 @@ def test_columns_are_those_of_omb(any_mpi: Mpi, arguments: list[str], expected: 
 
 
 def test_imb_tables_have_its_columns_and_repetitions(mpi: Mpi) -> None:
-    done = mpi.run(2, "PingPong", "Sendrecv", "Uniband", "-x", "0", "-i", "2", "-m", "0:2")
+    done = mpi.run(2, "PingPong", "sendrecv", "Uniband", "-x", "0", "-i", "2", "-m", "0:2")
 
     text = done.stdout
     assert "# Benchmarking PingPong" in text
@@ -175,9 +175,9 @@ def test_ranks_that_do_not_suit_are_an_error_unless_a_group_was_asked_for(any_mp
     group = any_mpi.run(3, "imb", *QUICK, "-m", "8:8")
 
     assert alone.returncode == 2
-    assert "latency needs exactly 2 ranks, and there are 3" in alone.stderr
+    assert "latency needs exactly 2 ranks (ranks here: 3)" in alone.stderr
     assert group.returncode == 0
-    assert "PingPong needs exactly 2 ranks, and there are 3: left out" in group.stderr
+    assert "PingPong needs exactly 2 ranks (ranks here: 3): left out" in group.stderr
     assert "Benchmarking Exchange" in group.stdout
 
 
@@ -192,6 +192,7 @@ def test_ranks_that_do_not_suit_are_an_error_unless_a_group_was_asked_for(any_mp
         (["latency", "-m", "8:4"], "MIN:MAX"),
         (["latency", "-T", "mpi_double"], "mpi_float"),
         (["latency", "-z100"], "below 100"),
+        (["neighbor_alltoall", "-N", "ring"], "cart:D:R"),
         (["put_latency", "-w", "static"], "allocate, create, dynamic"),
         (["latency", "-c", "--no-validation"], "exclude each other"),
     ],
@@ -246,3 +247,18 @@ def test_both_ways_needs_a_synchronisation_in_which_both_act(any_mpi: Mpi) -> No
 
     assert done.returncode == 2
     assert "put_bibw needs -s pscw or -s fence" in done.stderr
+
+
+@pytest.mark.parametrize(("ranks", "grid", "neighbours"), [(2, "cart:1:1", 2), (4, "cart:2:1", 4), (3, "cart:1:2", 4)])
+def test_neighbours_of_a_grid_get_their_own_blocks(mpi: Mpi, ranks: int, grid: str, neighbours: int) -> None:
+    forms = ("neighbor_alltoall", "neighbor_alltoallw", "ineighbor_allgatherv", "neighbor_alltoallv_persistent")
+    samples = mpi.samples(ranks, *forms, "-i", "2", "-x", "1", "-m", "64:64", "-N", grid)
+
+    assert [sample["validation"] for sample in samples] == ["pass"] * len(forms)
+    assert {sample["parameters"]["neighbours"] for sample in samples} == {neighbours}
+
+
+def test_sizes_are_of_whole_elements(any_mpi: Mpi) -> None:
+    samples = any_mpi.samples(2, "latency", *QUICK, "-m", "6:12", "-T", "mpi_int")
+
+    assert [(sample["size_bytes"], sample["validation"]) for sample in samples] == [(4, "pass"), (12, "pass")]

@@ -1,7 +1,9 @@
 """What the reference studies claim, as data, and the rules that hold a run against it."""
 
-from rocelab.claims.judge import Evidence, Judgement, Verdict, judge
+from rocelab.claims.finding import Evidence, Verdict
+from rocelab.claims.judge import Judgement, judge
 from rocelab.claims.model import Claim, ClaimError, SourceFigure, all_claims, claims_by_id, figures_of
+from rocelab.claims.shape import linearity
 
 __all__ = [
     "Claim",
@@ -14,4 +16,5 @@ __all__ = [
     "claims_by_id",
     "figures_of",
     "judge",
+    "linearity",
 ]

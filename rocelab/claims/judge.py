@@ -4,38 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from rocelab.claims.model import Claim, Comparison, Completes, Expectation, Fails, Ordered, Side, Similar, SizeRange
+from rocelab.claims import shape
+from rocelab.claims.finding import COVERAGE, Evidence, Finding, Verdict, decide
+from rocelab.claims.model import (
+    Claim,
+    Comparison,
+    Completes,
+    Expectation,
+    Fails,
+    Ordered,
+    ShapeRule,
+    Side,
+    Similar,
+    SizeRange,
+)
 from rocelab.results import RunInfo, Sample
-from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, Spread, text
+from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
 from rocelab.stats import Side as RatioSide
-
-AGREEMENT = 0.9
-"""Share of the sizes that must be as claimed: in a range of 12, one may stand out."""
-COVERAGE = 0.8
-"""Share of the powers of two of a range that a run must have measured to be judged at all."""
-
-
-class Verdict(StrEnum):
-    """What a run says about a claim."""
-
-    REPRODUCED = "reproduced"
-    CONTRADICTED = "contradicted"
-    NOT_CHECKABLE = "not checkable here"
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """One size of a comparison, in the order subject, reference, and how the rule counts it."""
-
-    size_bytes: int
-    subject: Spread
-    reference: Spread
-    unit: str
-    ratio: Ratio
-    """Subject over reference, as measured."""
-    counts_as: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +38,6 @@ class Judgement:
     reference_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    verdict: Verdict
-    summary: str
-    evidence: tuple[Evidence, ...] = ()
-
-
 def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     """Judges one claim on the current samples of a run."""
     claim = _at_its_level(claim, samples)
@@ -69,6 +48,9 @@ def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
         )
         return Judgement(claim, finding.verdict, finding.summary)
     table = SeriesTable(samples)
+    if isinstance(rule, ShapeRule):
+        finding = shape.judge_shape(rule, info, table)
+        return Judgement(claim, finding.verdict, finding.summary)
     link_id = _link(rule, info, table)
     if link_id is None:
         wanted = text.listing([f"'{link}'" for link in rule.links]) or "any"
@@ -90,7 +72,7 @@ def _at_its_level(claim: Claim, samples: Sequence[Sample]) -> Claim:
     if claim.mpi is None:
         return claim
     rule = claim.mpi.rule
-    tests = (rule.test,) if isinstance(rule, Comparison) else rule.tests
+    tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
     if not any(sample.level == rule.level and sample.test in tests for sample in samples):
         return claim
     return claim.model_copy(
@@ -113,7 +95,7 @@ def _series(rule: Comparison, link_id: str, table: SeriesTable, side: Side) -> S
     return table.get(key)
 
 
-def _judge_comparison(rule: Similar | Ordered, link_id: str, table: SeriesTable, reference_side: Side) -> _Finding:
+def _judge_comparison(rule: Similar | Ordered, link_id: str, table: SeriesTable, reference_side: Side) -> Finding:
     subject, reference = _series(rule, link_id, table, rule.subject), _series(rule, link_id, table, reference_side)
     if subject is None or reference is None:
         return _one_side_only(rule, link_id, subject, reference, reference_side)
@@ -124,7 +106,7 @@ def _judge_comparison(rule: Similar | Ordered, link_id: str, table: SeriesTable,
 
 def _one_side_only(
     rule: Similar | Ordered, link_id: str, subject: Series | None, reference: Series | None, reference_side: Side
-) -> _Finding:
+) -> Finding:
     missing = [side.name for side, series in ((rule.subject, subject), (reference_side, reference)) if series is None]
     words = f"This run holds no {rule.test} samples of {text.listing(missing)} on the link '{link_id}'."
     present, name = (subject, rule.subject.name) if subject is not None else (reference, reference_side.name)
@@ -133,7 +115,7 @@ def _one_side_only(
     if present is not None and values:
         low, high = text.quantity(min(values), present.unit), text.quantity(max(values), present.unit)
         words += f" {text.upper_first(name)} alone: {low} to {high} over these sizes."
-    return _Finding(Verdict.NOT_CHECKABLE, words)
+    return Finding(Verdict.NOT_CHECKABLE, words)
 
 
 def _within(size_bytes: int, ranges: Sequence[SizeRange]) -> bool:
@@ -161,22 +143,15 @@ def _compared(subject: Series, reference: Series, sizes: SizeRange) -> list[tupl
     return [(size, comparison) for size, comparison in pairs if comparison is not None]
 
 
-def _decide(agreeing: int, opposing: int, count: int) -> Verdict:
-    if agreeing >= AGREEMENT * count:
-        return Verdict.REPRODUCED
-    # 1 - 0.9 is not exactly 0.1, and one size in ten must not tip the verdict.
-    return Verdict.CONTRADICTED if opposing > (1 - AGREEMENT) * count + 1e-9 else Verdict.NOT_CHECKABLE
-
-
-def _judge_similar(rule: Similar, subject: Series, reference: Series, reference_side: Side) -> _Finding:
+def _judge_similar(rule: Similar, subject: Series, reference: Series, reference_side: Side) -> Finding:
     compared = _compared(subject, reference, rule.sizes)
     lacking = _not_covered(rule.sizes, [size for size, _ in compared])
     if lacking is not None:
-        return _Finding(Verdict.NOT_CHECKABLE, lacking)
+        return Finding(Verdict.NOT_CHECKABLE, lacking)
     counts = {size: _same_or_different(comparison, rule.tolerance) for size, comparison in compared}
     same = [size for size, counted in counts.items() if counted == "same"]
     different = [size for size, counted in counts.items() if counted == "different"]
-    verdict = _decide(len(same), len(different), len(compared))
+    verdict = decide(len(same), len(different), len(compared))
     least = min(compared, key=lambda pair: pair[1].estimate)
     most = max(compared, key=lambda pair: pair[1].estimate)
     where = f" ({text.size_list(same)})" if same else ""
@@ -188,7 +163,7 @@ def _judge_similar(rule: Similar, subject: Series, reference: Series, reference_
     )
     if verdict is Verdict.NOT_CHECKABLE:
         words += " The repetitions spread too far to tell: repeat it more often, on a quieter machine."
-    return _Finding(verdict, words, _evidence(subject, reference, compared, counts))
+    return Finding(verdict, words, _evidence(subject, reference, compared, counts))
 
 
 def _same_or_different(comparison: Ratio, tolerance: float) -> str:
@@ -200,7 +175,7 @@ def _same_or_different(comparison: Ratio, tolerance: float) -> str:
     return "different" if comparison.low > highest or comparison.high < lowest else "unclear"
 
 
-def _judge_ordered(rule: Ordered, subject: Series, reference: Series, reference_side: Side) -> _Finding:
+def _judge_ordered(rule: Ordered, subject: Series, reference: Series, reference_side: Side) -> Finding:
     parts = [_judge_expectation(rule, expectation, subject, reference, reference_side) for expectation in rule.expect]
     verdicts = {part.verdict for part in parts}
     if Verdict.CONTRADICTED in verdicts:
@@ -208,16 +183,16 @@ def _judge_ordered(rule: Ordered, subject: Series, reference: Series, reference_
     else:
         verdict = Verdict.REPRODUCED if verdicts == {Verdict.REPRODUCED} else Verdict.NOT_CHECKABLE
     evidence = tuple(row for part in parts for row in part.evidence)
-    return _Finding(verdict, " ".join(part.summary for part in parts), evidence)
+    return Finding(verdict, " ".join(part.summary for part in parts), evidence)
 
 
 def _judge_expectation(
     rule: Ordered, expectation: Expectation, subject: Series, reference: Series, reference_side: Side
-) -> _Finding:
+) -> Finding:
     compared = _compared(subject, reference, expectation)
     lacking = _not_covered(expectation, [size for size, _ in compared])
     if lacking is not None:
-        return _Finding(Verdict.NOT_CHECKABLE, lacking)
+        return Finding(Verdict.NOT_CHECKABLE, lacking)
     subject_side = RatioSide.BELOW if rule.better == "lower" else RatioSide.ABOVE
     better = {size: _better(comparison, subject_side) for size, comparison in compared}
     for size, side in better.items():
@@ -225,13 +200,13 @@ def _judge_expectation(
             better[size] = "unclear"
     claimed = list(better.values()).count(expectation.better)
     decided = sum(each != "unclear" for each in better.values())
-    verdict = _decide(claimed, decided - claimed, len(compared))
+    verdict = decide(claimed, decided - claimed, len(compared))
     names = {"subject": rule.subject.name, "reference": reference_side.name, "unclear": "no clear difference"}
     counts = {size: names[each] for size, each in better.items()}
     decided_words = "undecided" if verdict is Verdict.NOT_CHECKABLE else verdict.value
     words = f"{text.size(expectation.from_bytes)} to {text.size(expectation.to_bytes)}: {decided_words}, "
     words += _who_is_better(better, names, len(compared)) + f" ({_factors(compared, subject_side, rule.subject.name)})."
-    return _Finding(verdict, words, _evidence(subject, reference, compared, counts))
+    return Finding(verdict, words, _evidence(subject, reference, compared, counts))
 
 
 def _difference(subject: Series, reference: Series, size_bytes: int) -> float:
@@ -271,7 +246,7 @@ def _evidence(
     )
 
 
-def _judge_fails(rule: Fails, info: RunInfo, samples: Sequence[Sample]) -> _Finding:
+def _judge_fails(rule: Fails, info: RunInfo, samples: Sequence[Sample]) -> Finding:
     steps: dict[str, dict[tuple[object, ...], bool]] = {test: {} for test in rule.tests}
     errors: list[str] = []
     for sample in samples:
@@ -289,19 +264,19 @@ def _judge_fails(rule: Fails, info: RunInfo, samples: Sequence[Sample]) -> _Find
     if errors and any(completed for _, _, completed in counts):
         often = any(count - completed >= rule.at_least * count > 0 for _, count, completed in counts)
         if often:
-            return _Finding(Verdict.REPRODUCED, f"{words} The first failure: {errors[0]}")
-        return _Finding(Verdict.NOT_CHECKABLE, f"{words} That is neither frequently nor never. The first: {errors[0]}")
+            return Finding(Verdict.REPRODUCED, f"{words} The first failure: {errors[0]}")
+        return Finding(Verdict.NOT_CHECKABLE, f"{words} That is neither frequently nor never. The first: {errors[0]}")
     if errors:
-        return _Finding(Verdict.NOT_CHECKABLE, f"{words} Nothing worked at all, which says nothing: {errors[0]}")
+        return Finding(Verdict.NOT_CHECKABLE, f"{words} Nothing worked at all, which says nothing: {errors[0]}")
     missing = [test for test, count, _ in counts if count == 0]
     if missing:
-        return _Finding(Verdict.NOT_CHECKABLE, f"{words} The run holds no samples of {text.listing(missing)}.")
+        return Finding(Verdict.NOT_CHECKABLE, f"{words} The run holds no samples of {text.listing(missing)}.")
     if info.status in ("running", "interrupted"):
-        return _Finding(Verdict.NOT_CHECKABLE, f"{words} The run is {info.status}: not all of its steps are done.")
-    return _Finding(Verdict.CONTRADICTED, f"{words} None failed or hung.")
+        return Finding(Verdict.NOT_CHECKABLE, f"{words} The run is {info.status}: not all of its steps are done.")
+    return Finding(Verdict.CONTRADICTED, f"{words} None failed or hung.")
 
 
-def _judge_completes(rule: Completes, info: RunInfo, samples: Sequence[Sample]) -> _Finding:
+def _judge_completes(rule: Completes, info: RunInfo, samples: Sequence[Sample]) -> Finding:
     ends: dict[tuple[str, str], dict[tuple[object, ...], bool]] = {
         (interconnect, test): {} for interconnect in rule.interconnects for test in rule.tests
     }
@@ -322,12 +297,12 @@ def _judge_completes(rule: Completes, info: RunInfo, samples: Sequence[Sample]) 
         numbers = sorted({ranks for found in scales.values() for ranks in found})
         words += f", with {text.listing([str(number) for number in numbers]) or 'no'} processes"
     if errors:
-        return _Finding(Verdict.CONTRADICTED, f"{words}. The first failure: {errors[0]}")
+        return Finding(Verdict.CONTRADICTED, f"{words}. The first failure: {errors[0]}")
     missing = [f"{test} over {interconnect}" for (interconnect, test), number, _ in counts if number == 0]
     if missing:
-        return _Finding(Verdict.NOT_CHECKABLE, f"{words}. The run holds no samples of {text.listing(missing)}.")
+        return Finding(Verdict.NOT_CHECKABLE, f"{words}. The run holds no samples of {text.listing(missing)}.")
     if any(len(found) < rule.scales for found in scales.values()):
-        return _Finding(Verdict.NOT_CHECKABLE, f"{words}; {rule.scales} different numbers of processes are needed.")
+        return Finding(Verdict.NOT_CHECKABLE, f"{words}; {rule.scales} different numbers of processes are needed.")
     if info.status in ("running", "interrupted"):
-        return _Finding(Verdict.NOT_CHECKABLE, f"{words}. The run is {info.status}: not all of its steps are done.")
-    return _Finding(Verdict.REPRODUCED, f"{words}. None failed or hung.")
+        return Finding(Verdict.NOT_CHECKABLE, f"{words}. The run is {info.status}: not all of its steps are done.")
+    return Finding(Verdict.REPRODUCED, f"{words}. None failed or hung.")

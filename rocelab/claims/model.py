@@ -85,6 +85,64 @@ class Fails(_Data):
     tests: tuple[str, ...]
 
 
+class LinkSide(Side):
+    """A series on a link of its own."""
+
+    link: str
+
+
+class ShapeRule(_Data):
+    """What the rules about the shape of single series have in common."""
+
+    level: str = "network"
+    test: str
+    metric: str
+
+
+class Steady(ShapeRule):
+    """The bandwidth of a ping-pong never falls again as messages grow."""
+
+    kind: Literal["steady"]
+    sides: tuple[LinkSide, ...] = pydantic.Field(min_length=1)
+    sizes: SizeRange
+    tolerance: float = pydantic.Field(gt=0, lt=1)
+    """Part by which it may fall below its best at smaller sizes."""
+
+
+class Degrades(ShapeRule):
+    """Beyond a size, the bandwidth of a ping-pong is a part of what another link gives, and below it is not."""
+
+    kind: Literal["degrades"]
+    subject: LinkSide
+    reference: LinkSide
+    above_bytes: int = pydantic.Field(ge=1)
+    to_bytes: int = pydantic.Field(ge=1)
+    at_most: float = pydantic.Field(gt=0, lt=1)
+    """Part of the reference's bandwidth that is left at larger sizes, at most."""
+
+
+class Reaches(ShapeRule):
+    """Every node of a mesh sends at a part of the rate of its cable, in meshes up to a number of nodes."""
+
+    kind: Literal["reaches"]
+    side: LinkSide
+    at_least: float = pydantic.Field(gt=0, lt=1)
+    to_nodes: int = pydantic.Field(ge=2)
+
+
+class Linear(ShapeRule):
+    """What a mesh moves in total grows with the number of its nodes."""
+
+    kind: Literal["linear"]
+    side: LinkSide
+    at_least: float = pydantic.Field(gt=0, lt=1)
+    """Part of (nodes times the throughput of one) that is reached, at every number of nodes."""
+    to_nodes: int = pydantic.Field(ge=3)
+    """The largest number of nodes, which has to be there."""
+    bottleneck: LinkSide | None = None
+    """The same where the switches carry less than the nodes send: it has to fall behind at the most nodes."""
+
+
 class Completes(_Data):
     """All of these tests can be carried out, and every run of them completes with the right data."""
 
@@ -96,7 +154,9 @@ class Completes(_Data):
     """With how many different numbers of processes each test must have been run."""
 
 
-Rule = Annotated[Similar | Ordered | Fails | Completes, pydantic.Field(discriminator="kind")]
+Rule = Annotated[
+    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear, pydantic.Field(discriminator="kind")
+]
 
 
 class AtLevel(_Data):
@@ -140,6 +200,8 @@ class FigureSeries(_Data):
     interconnect: str
     variants: tuple[str, ...] = pydantic.Field(min_length=1)
     """The first of these that the run has."""
+    link: str | None = None
+    """Its link, where a figure has lines of several links. Else the figure is drawn for every link."""
 
 
 class SourceFigure(_Data):
@@ -150,14 +212,23 @@ class SourceFigure(_Data):
     level: str
     test: str
     metric: str
+    shown: Literal["value", "bandwidth"] = "value"
+    """`bandwidth`: size over time in 10^6 bit/s, of a metric that is the time of a message in microseconds."""
     unit: str
     factor: float = 1.0
     """From the metric's unit to that of the figure."""
     x_title: str
     y_title: str
     log: bool = True
+    text: str = ""
+    """What is drawn here in place of what the source drew, where the figure has lines of several links."""
     series: tuple[FigureSeries, ...]
     source: Source
+
+    @property
+    def across_links(self) -> bool:
+        """Whether its lines name their links."""
+        return any(line.link is not None for line in self.series)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rocelab.fabric import emulated, records
-from rocelab.fabric.base import FabricError, LaunchError, LinkProfile
+from rocelab.fabric.base import LINK_KINDS, FabricError, LaunchError, LinkProfile
 from rocelab.fabric.records import Leftover, Record
 from rocelab.launch import attached
 
@@ -25,10 +26,19 @@ _DEFAULT_LINKS_TWO = (
     LinkProfile("direct", "direct"),
     LinkProfile("ethernet-1g", "bridge", mtu_bytes=1500, rate_mbps=1000),
 )
-_KEYS = {"mtu_bytes": int, "rate_mbps": float, "queue_bytes": int, "burst_bytes": int}
+_KEYS: Mapping[str, Callable[[str], float]] = {
+    "mtu_bytes": int,
+    "rate_mbps": float,
+    "queue_bytes": int,
+    "burst_bytes": int,
+    "switch_queue_bytes": int,
+    "nodes_per_switch": int,
+    "uplink_rate_mbps": float,
+}
 _LINK_HELP = (
-    "A link, as ID=KIND[,KEY=VALUE...]. KIND is direct (two nodes, one cable) or bridge (any number, one switch); "
-    "the keys are mtu_bytes, rate_mbps, queue_bytes and burst_bytes. May be repeated. "
+    "A link, as ID=KIND[,KEY=VALUE...]. KIND is direct (the first two nodes, one cable), bridge (any number, one "
+    "switch) or two-level (access switches below a spine); the keys, which docs/fabrics.md explains, are "
+    f"{', '.join(_KEYS)}. May be repeated. "
     "Default: direct=direct and ethernet-1g=bridge,rate_mbps=1000; for other than two nodes only the second."
 )
 
@@ -145,8 +155,10 @@ def parse_link(text: str) -> LinkProfile:
     """``ethernet-1g=bridge,rate_mbps=1000`` as a link; FabricError says what is wrong in it."""
     link_id, equals, rest = text.partition("=")
     kind, *settings = rest.split(",")
-    if not equals or kind not in ("direct", "bridge"):
-        raise FabricError(f"--link {text}: a link is ID=KIND[,KEY=VALUE...], and KIND is direct or bridge")
+    found = next((known for known in LINK_KINDS if known == kind), None)
+    if not equals or found is None:
+        kinds = f"{', '.join(LINK_KINDS[:-1])} or {LINK_KINDS[-1]}"
+        raise FabricError(f"--link {text}: a link is ID=KIND[,KEY=VALUE...], and KIND is {kinds}")
     values: dict[str, Any] = {}
     for setting in settings:
         key, _, value = setting.partition("=")
@@ -156,19 +168,24 @@ def parse_link(text: str) -> LinkProfile:
             values[key] = _KEYS[key](value)
         except ValueError:
             raise FabricError(f"--link {text}: {key} needs a number, not {value!r}") from None
-    return LinkProfile(link_id, "direct" if kind == "direct" else "bridge", **values)
+    return LinkProfile(link_id, found, **values)
 
 
 def describe_link(link: LinkProfile) -> str:
     """A link in a few words."""
     rate = f", {link.rate_mbps:g} Mbps" if link.rate_mbps is not None else ""
-    return f"{link.id} ({link.kind}, MTU {link.mtu_bytes}{rate})"
+    uplinks = f", uplinks {link.uplink_rate_mbps:g} Mbps" if link.uplink_rate_mbps is not None else ""
+    return f"{link.id} ({link.kind}, MTU {link.mtu_bytes}{rate}{uplinks})"
 
 
 def _nodes_table(record: Record) -> Table:
     table = Table("NODE", *(describe_link(link) for link in record.links), box=None, pad_edge=False)
     for node in record.nodes:
-        table.add_row(node.name, *(f"{node.interfaces[link.id]} {node.addresses[link.id]}" for link in record.links))
+        ports = (
+            f"{node.interfaces[link.id]} {node.addresses[link.id]}" if link.id in node.addresses else "none"
+            for link in record.links
+        )
+        table.add_row(node.name, *ports)
     return table
 
 

@@ -188,9 +188,7 @@ def _new_run(job: _Job, results: Path) -> RunStore:
         started_at=now(),
         seed=study.seed,
         repetitions=study.repetitions,
-        links=tuple(
-            LinkInfo(link.id, link.kind, link.mtu_bytes, link.rate_mbps, link.queue_bytes) for link in study.link
-        ),
+        links=tuple(LinkInfo(**link.model_dump()) for link in study.link),
         provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps),
         planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),

@@ -17,7 +17,7 @@ from rocelab.study import catalogue
 from rocelab.study.loading import StudyError, load
 from rocelab.study.plan import measurement_count, plan
 from rocelab.study.schema import Study
-from rocelab.study.steps import JobStep, Step
+from rocelab.study.steps import JobStep, MeshStep, Step
 
 app = typer.Typer(help="Which studies there are, what one would do, and whether a file of yours is in order.")
 
@@ -91,6 +91,8 @@ def _row(steps: list[Step]) -> tuple[str, ...]:
     test = first.test_name
     if isinstance(first, JobStep):
         test = f"MPI {test}, {first.nodes} x {first.ranks_per_node}"
+    if isinstance(first, MeshStep):
+        test = f"{test}, {first.nodes} nodes"
     series = f"{first.interconnect} {first.variant}"
     return (first.link.id, test, series, first.tool, span, str(repetitions), duration(seconds(steps)))
 

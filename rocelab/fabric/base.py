@@ -12,7 +12,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Final, Literal, Protocol, Self, get_args
+
+#: The kinds of link, as study files and ``rocelab fabric up`` name them.
+LinkKind = Literal["direct", "bridge", "two-level"]
+LINK_KINDS: Final[tuple[LinkKind, ...]] = get_args(LinkKind)
 
 
 class FabricError(Exception):
@@ -27,23 +31,28 @@ class LaunchError(Exception):
 class LinkProfile:
     """One kind of link between the nodes of a fabric; all profiles of a fabric exist at the same time.
 
-    A `direct` link joins exactly two nodes by a virtual cable; a `bridge` joins any number through a switch.
-    With `rate_mbps` (10^6 bit/s on the wire, Ethernet framing included) both directions of every cable are
-    shaped. `queue_bytes` is the buffer in front of a shaped cable and `burst_bytes` what may leave it at
-    once; None takes the default that `docs/fabrics.md` explains.
+    A `direct` link joins the first two nodes by a virtual cable; a `bridge` joins all through a switch; a
+    `two-level` link has an access switch for every `nodes_per_switch` nodes and a spine switch that joins those.
+    With `rate_mbps` (10^6 bit/s on the wire, Ethernet framing included) both directions of every cable of a node
+    are shaped, with `uplink_rate_mbps` those between access and spine. `queue_bytes` is the buffer in front of a
+    shaped cable and `burst_bytes` what may leave it at once; `switch_queue_bytes` is the buffer where it is a
+    switch that sends. None takes the default that `docs/fabrics.md` explains.
     """
 
     id: str
-    kind: Literal["direct", "bridge"]
+    kind: LinkKind
     mtu_bytes: int = 1500
     rate_mbps: float | None = None
     queue_bytes: int | None = None
     burst_bytes: int | None = None
+    switch_queue_bytes: int | None = None
+    nodes_per_switch: int | None = None
+    uplink_rate_mbps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. The mappings are keyed by link id, in the order of the fabric's links."""
+    """One node. The mappings are keyed by the ids of its links, in the order of the fabric's links."""
 
     name: str
     index: int
@@ -181,6 +190,12 @@ class Launcher(Protocol):
         timeout_s: float = 10.0,
     ) -> None:
         """Return as soon as `port` is open on `node`; LaunchError if `running` ends first or time runs out."""
+
+    def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
+        """Whether `port` is open on `node` at this moment."""
+
+    def sent_bytes(self, node: Node, interface: str) -> int:
+        """What has left `interface` of `node` so far, in bytes of frames without preamble, check and gap."""
 
     def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:
         """What programs on nodes may use in place of ssh; it works until the end of the block.

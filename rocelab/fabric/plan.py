@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rocelab.fabric.base import FabricError, LinkProfile, Node
+from rocelab.fabric.base import LINK_KINDS, FabricError, LinkProfile, Node
 
 #: Limits that follow from the address plan and from the kernel.
 NODES_MAX = 250
 LINKS_MAX = 250
+#: A direct link joins the first two nodes of its fabric.
+DIRECT_NODES = 2
 MTU_BYTES_MIN = 68  # RFC 791
 MTU_BYTES_MAX = 65535
 RATE_MBPS_MIN = 0.1
@@ -55,40 +57,71 @@ def _check_link(link: LinkProfile, node_count: int) -> None:
     def refuse(why: str) -> FabricError:
         return FabricError(f"link {link.id!r}: {why}")
 
-    if link.kind not in ("direct", "bridge"):
-        raise refuse(f"kind {link.kind!r} is not known; a link is 'direct' or 'bridge'")
-    if link.kind == "direct" and node_count != 2:
-        raise refuse(f"a direct link joins exactly 2 nodes, not {node_count}; use kind 'bridge'")
+    if link.kind not in LINK_KINDS:
+        raise refuse(f"kind {link.kind!r} is not known; a link is {', '.join(LINK_KINDS[:-1])} or {LINK_KINDS[-1]}")
+    if link.kind == "direct" and node_count < 2:
+        raise refuse("a direct link joins the first two nodes, and there is only one")
     if not MTU_BYTES_MIN <= link.mtu_bytes <= MTU_BYTES_MAX:
         raise refuse(f"mtu_bytes is {MTU_BYTES_MIN} to {MTU_BYTES_MAX}, not {link.mtu_bytes}")
-    if link.rate_mbps is None:
-        if link.queue_bytes is not None or link.burst_bytes is not None:
-            raise refuse("queue_bytes and burst_bytes belong to a shaped link; set rate_mbps too")
-        return
-    if not RATE_MBPS_MIN <= link.rate_mbps <= RATE_MBPS_MAX:
-        raise refuse(f"rate_mbps is {RATE_MBPS_MIN:g} to {RATE_MBPS_MAX:g}, not {link.rate_mbps:g}")
+    if (why := _levels_problem(link) or _unshaped_problem(link)) is not None:
+        raise refuse(why)
+    for key, rate_mbps in (("rate_mbps", link.rate_mbps), ("uplink_rate_mbps", link.uplink_rate_mbps)):
+        if rate_mbps is not None and not RATE_MBPS_MIN <= rate_mbps <= RATE_MBPS_MAX:
+            raise refuse(f"{key} is {RATE_MBPS_MIN:g} to {RATE_MBPS_MAX:g}, not {rate_mbps:g}")
     frame_bytes = link.mtu_bytes + _ETHERNET_HEADER_BYTES
-    for key, value in (("queue_bytes", link.queue_bytes), ("burst_bytes", link.burst_bytes)):
+    for key in ("queue_bytes", "burst_bytes", "switch_queue_bytes"):
+        value = getattr(link, key)
         if value is not None and not frame_bytes <= value < 2**31:
             raise refuse(f"{key} is at least one frame ({frame_bytes} bytes) and below 2 GiB, not {value}")
 
 
+def _unshaped_problem(link: LinkProfile) -> str | None:
+    """Buffers that belong to a shaping which the link does not have."""
+    if link.rate_mbps is None and (link.queue_bytes is not None or link.burst_bytes is not None):
+        return "queue_bytes and burst_bytes belong to a shaped link; set rate_mbps too"
+    if link.rate_mbps is None and link.uplink_rate_mbps is None and link.switch_queue_bytes is not None:
+        return "switch_queue_bytes belongs to a shaped link; set rate_mbps or uplink_rate_mbps too"
+    return None
+
+
+def _levels_problem(link: LinkProfile) -> str | None:
+    """What is wrong with what a link says of its switches."""
+    if link.kind == "direct" and link.switch_queue_bytes is not None:
+        return "a direct link has no switch: leave switch_queue_bytes out"
+    if link.kind != "two-level":
+        given = [key for key in ("nodes_per_switch", "uplink_rate_mbps") if getattr(link, key) is not None]
+        return f"{' and '.join(given)} belong to kind 'two-level', not {link.kind!r}" if given else None
+    if link.nodes_per_switch is None:
+        return "a two-level link needs nodes_per_switch, how many nodes each access switch has"
+    if not 1 <= link.nodes_per_switch <= NODES_MAX:
+        return f"nodes_per_switch is 1 to {NODES_MAX}, not {link.nodes_per_switch}"
+    return None
+
+
 def shape(link: LinkProfile) -> dict[str, int] | None:
-    """The token bucket in front of each cable end; None where the link is not shaped.
+    """The token bucket in front of each cable end; None where the link is not shaped."""
+    if link.rate_mbps is None:
+        return None
+    bucket = _bucket(link.rate_mbps, link.mtu_bytes)
+    return {
+        **bucket,
+        "queue_bytes": bucket["queue_bytes"] if link.queue_bytes is None else link.queue_bytes,
+        "burst_bytes": bucket["burst_bytes"] if link.burst_bytes is None else link.burst_bytes,
+    }
+
+
+def _bucket(rate_mbps: float, mtu_bytes: int) -> dict[str, int]:
+    """A token bucket for a rate.
 
     The burst is small, so that a message of a few frames takes its time on the wire as it would on Ethernet,
     yet long enough (80 us) that a late timer loses little bandwidth. The queue holds about 8 ms.
     """
-    if link.rate_mbps is None:
-        return None
-    rate_bytes_per_s = int(link.rate_mbps * 1e6 / 8)
-    frame_bytes = link.mtu_bytes + _ETHERNET_HEADER_BYTES
-    queue_bytes = max(rate_bytes_per_s * _QUEUE_NS // 1_000_000_000, _QUEUE_FRAMES_MIN * frame_bytes)
-    burst_bytes = max(rate_bytes_per_s * _BURST_NS // 1_000_000_000, _BURST_FRAMES_MIN * frame_bytes)
+    rate_bytes_per_s = int(rate_mbps * 1e6 / 8)
+    frame_bytes = mtu_bytes + _ETHERNET_HEADER_BYTES
     return {
         "rate_bytes_per_s": rate_bytes_per_s,
-        "queue_bytes": link.queue_bytes if link.queue_bytes is not None else queue_bytes,
-        "burst_bytes": link.burst_bytes if link.burst_bytes is not None else burst_bytes,
+        "queue_bytes": max(rate_bytes_per_s * _QUEUE_NS // 1_000_000_000, _QUEUE_FRAMES_MIN * frame_bytes),
+        "burst_bytes": max(rate_bytes_per_s * _BURST_NS // 1_000_000_000, _BURST_FRAMES_MIN * frame_bytes),
     }
 
 
@@ -101,7 +134,22 @@ def switch_shape(link: LinkProfile) -> dict[str, int] | None:
     at_node = shape(link)
     if at_node is None:
         return None
-    return {**at_node, "burst_bytes": max(4 * at_node["burst_bytes"], _SWITCH_BURST_BYTES_MIN)}
+    queue_bytes = at_node["queue_bytes"] if link.switch_queue_bytes is None else link.switch_queue_bytes
+    burst_bytes = max(4 * at_node["burst_bytes"], _SWITCH_BURST_BYTES_MIN)
+    return {**at_node, "queue_bytes": queue_bytes, "burst_bytes": burst_bytes}
+
+
+def uplink_shape(link: LinkProfile) -> dict[str, int] | None:
+    """The token bucket at either end of the cable between an access switch and the spine.
+
+    Its burst is as small as a node's: where an uplink is the narrowest place of a path, what it lets through at once
+    would count as buffer of the switch.
+    """
+    if link.uplink_rate_mbps is None:
+        return None
+    bucket = _bucket(link.uplink_rate_mbps, link.mtu_bytes)
+    queue_bytes = bucket["queue_bytes"] if link.switch_queue_bytes is None else link.switch_queue_bytes
+    return {**bucket, "queue_bytes": queue_bytes}
 
 
 def nodes(links: Sequence[LinkProfile], names: Sequence[str]) -> tuple[Node, ...]:
@@ -110,17 +158,22 @@ def nodes(links: Sequence[LinkProfile], names: Sequence[str]) -> tuple[Node, ...
         Node(
             name=name,
             index=index,
-            addresses={link.id: f"10.80.{at}.{index + 1}" for at, link in enumerate(links)},
+            addresses={link.id: f"10.80.{at}.{index + 1}" for at, link in _links_of(links, index)},
             addresses6={
                 link.id: str(ipaddress.IPv6Address(f"fd52:6f63:{at:x}::{index + 1:x}"))
-                for at, link in enumerate(links)
+                for at, link in _links_of(links, index)
                 if link.mtu_bytes >= MTU6_BYTES_MIN
             },
-            interfaces={link.id: f"eth{at}" for at, link in enumerate(links)},
+            interfaces={link.id: f"eth{at}" for at, link in _links_of(links, index)},
             pid=0,
         )
         for index, name in enumerate(names)
     )
+
+
+def _links_of(links: Sequence[LinkProfile], node_index: int) -> Iterator[tuple[int, LinkProfile]]:
+    """The links of a node with their numbers: all, but a cable has only two ends."""
+    return ((at, link) for at, link in enumerate(links) if link.kind != "direct" or node_index < DIRECT_NODES)
 
 
 def hosts(links: Sequence[LinkProfile], planned: Sequence[Node]) -> str:
@@ -128,7 +181,10 @@ def hosts(links: Sequence[LinkProfile], planned: Sequence[Node]) -> str:
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     for at, link in enumerate(links):
         for node in planned:
-            names = f"{node.name} {node.name}.{link.id}" if at == 0 else f"{node.name}.{link.id}"
+            if link.id not in node.addresses:
+                continue
+            first = at == next(number for number, _ in _links_of(links, node.index))
+            names = f"{node.name} {node.name}.{link.id}" if first else f"{node.name}.{link.id}"
             lines.append(f"{node.addresses[link.id]} {names}")
     for link in links:
         lines.extend(
@@ -142,7 +198,8 @@ def specification(links: Sequence[LinkProfile], planned: Sequence[Node]) -> dict
     return {
         "hosts": hosts(links, planned),
         "nodes": [
-            {"name": node.name, "ports": [_port(at, link, node) for at, link in enumerate(links)]} for node in planned
+            {"name": node.name, "ports": [_port(at, link, node) for at, link in _links_of(links, node.index)]}
+            for node in planned
         ],
         "links": [_link(at, link, planned) for at, link in enumerate(links)],
     }
@@ -163,14 +220,34 @@ def _port(at: int, link: LinkProfile, node: Node) -> dict[str, Any]:
 
 
 def _link(at: int, link: LinkProfile, planned: Sequence[Node]) -> dict[str, Any]:
+    # The spine, or the only switch; then the access switches.
+    top = f"br{at}"
+    joined = [node for node in planned if link.id in node.interfaces]
+    access = dict.fromkeys(_access_bridge(top, link, node) for node in joined)
     return {
         "id": link.id,
         "kind": link.kind,
-        "bridge": f"br{at}",
+        "bridges": list(dict.fromkeys([top, *access])),
         "mtu_bytes": link.mtu_bytes,
         "switch_shape": switch_shape(link),
         "ports": [
-            {"node": node.name, "interface": node.interfaces[link.id], "switch_interface": f"l{at}n{node.index}"}
-            for node in planned
+            {
+                "node": node.name,
+                "interface": node.interfaces[link.id],
+                "bridge": _access_bridge(top, link, node),
+                "switch_interface": f"l{at}n{node.index}",
+            }
+            for node in joined
+        ],
+        "uplink_shape": uplink_shape(link),
+        "uplinks": [
+            {"bridge": bridge, "interface": f"l{at}u{number}", "spine": top, "spine_interface": f"l{at}d{number}"}
+            for number, bridge in enumerate(access)
+            if bridge != top
         ],
     }
+
+
+def _access_bridge(top: str, link: LinkProfile, node: Node) -> str:
+    """The bridge that a node's cable ends at. Access switches are filled one after the other."""
+    return top if link.nodes_per_switch is None else f"{top}a{node.index // link.nodes_per_switch}"

@@ -10,7 +10,8 @@ tool (raise LaunchError) or a good run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,6 +147,8 @@ class FakeLauncher:
     answer: Callable[[Start], Outcome] = field(default=lambda _: Outcome())
     starts: list[Start] = field(default_factory=list)
     running: list[FakeRunning] = field(default_factory=list)
+    #: Bytes that left an interface, at each time of asking: far more than any program reports.
+    counters: Iterator[int] = field(default_factory=lambda: itertools.count(0, 10**15))
 
     def start(
         self,
@@ -175,6 +178,14 @@ class FakeLauncher:
         """Return at once, or LaunchError if the outcome says that nothing listens."""
         if isinstance(running, FakeRunning) and not running.outcome.listens:
             raise LaunchError(f"{node.name}: nothing listened on {protocol} port {port} within {timeout_s:g} s")
+
+    def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:  # noqa: ARG002
+        """Never: a server that takes one client has had its client."""
+        return False
+
+    def sent_bytes(self, node: Node, interface: str) -> int:  # noqa: ARG002
+        """What `counters` says next."""
+        return next(self.counters)
 
     def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:  # noqa: ARG002 -- as in Launcher
         """A program that is not there: nothing of ours starts it."""

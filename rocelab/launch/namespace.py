@@ -26,7 +26,7 @@ from typing import IO, Final, Literal
 
 from rocelab.fabric.base import Entrance, Finished, LaunchError, Node, RemoteShell, Running
 from rocelab.fabric.keeper import channel
-from rocelab.launch import doors, listening
+from rocelab.launch import counters, doors, listening
 from rocelab.launch.starting import start_on, start_request
 
 #: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
@@ -76,7 +76,7 @@ class NamespaceLauncher:
         """See `rocelab.fabric.base.Launcher.wait_until_listening`."""
         deadline_s = time.monotonic() + timeout_s
         pause_s = _POLL_FIRST_S
-        while not listening.is_open(node.pid, port, protocol):
+        while not self.is_listening(node, port, protocol=protocol):
             finished = running.poll()
             if finished is not None:
                 raise LaunchError(
@@ -90,6 +90,14 @@ class NamespaceLauncher:
                 )
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, _POLL_MAX_S)
+
+    def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
+        """See `rocelab.fabric.base.Launcher.is_listening`."""
+        return listening.is_open(node.pid, port, protocol)
+
+    def sent_bytes(self, node: Node, interface: str) -> int:
+        """See `rocelab.fabric.base.Launcher.sent_bytes`."""
+        return counters.sent_bytes(node, interface)
 
     def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:
         """See `rocelab.fabric.base.Launcher.remote_shell`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rocelab.results import MESH_TEST
 from rocelab.stats import SeriesKey
 
 SUBJECTS = {
@@ -170,7 +171,11 @@ _MPI_TEXTS = {
 
 
 def tests_of(keys: list[SeriesKey]) -> list[Test]:
-    """The sections for these series: known tests in the order of this file, new ones behind as they came."""
+    """The sections for these series: known tests in the order of this file, new ones behind as they came.
+
+    Meshes have a section of their own, because they run over the number of nodes.
+    """
+    keys = [key for key in keys if key.test != MESH_TEST]
     present = {(key.level, key.test) for key in keys if not key.metric.startswith("cpu_")}
     known = [test for test in _TESTS if (test.level, test.test) in present]
     names = {(test.level, test.test) for test in known}
@@ -211,7 +216,33 @@ def level_words(levels: set[str]) -> str:
     return " ".join(text for level, text in words.items() if level in levels)
 
 
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """A part of the section on meshes."""
+
+    level: str
+    title: str
+    metric: str
+    """The throughput of all nodes together."""
+
+
+MESHES = (
+    Mesh("network", "Full mesh of connections", "throughput_mbps"),
+    Mesh("mpi", "Full mesh by MPI_Alltoall", "bandwidth_mbps"),
+)
+MESH_RATE_STYLE = SeriesStyle("all cables at their rate", "#7d8590", "cross", (2, 4))
+FIGURE_LOOKS = (
+    ("#2383e2", "circle", ()),
+    ("#dd5a26", "diamond", (6, 3)),
+    ("#0f9b8e", "square", ()),
+    ("#b98200", "triangle-down", (2, 2)),
+    ("#8f6be0", "triangle-up", (4, 2, 1, 2)),
+    ("#cf4f9e", "cross", (1, 3)),
+)
+"""Colour, shape and dash of the lines of a figure that is drawn again, whose names are those of its source."""
+
 LINK_TEXTS = {
     "direct": "server to server",
     "bridge": "through a switch",
+    "two-level": "through two levels of switches",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,11 +45,31 @@ _MANY = 4.0
 
 
 @dataclass(frozen=True)
+class Axis:
+    """What the values of a figure are drawn over."""
+
+    title: str
+    heading: str
+    """Above such a value in a table."""
+    name: Callable[[int], str]
+    """Such a value in words."""
+    log: bool
+
+    def between(self, one: int, other: int) -> float:
+        """Where the axis has the middle of two values."""
+        return math.sqrt(one * other) if self.log else (one + other) / 2
+
+
+SIZES = Axis("Message size, bytes", "Message size", text.size, log=True)
+NODES = Axis("Number of servers", "Servers", str, log=False)
+
+
+@dataclass(frozen=True)
 class Row:
-    """A value with its range at a size, and how it reads when pointed at."""
+    """A value with its range at a size (or a number of nodes), and how it reads when pointed at."""
 
     series: str
-    size_bytes: int
+    at: int
     value: float
     low: float
     high: float
@@ -58,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Curves:
-    """What a figure of lines over message size shows."""
+    """What a figure of lines, over message size or another axis, shows."""
 
     name: str
     """Of its files and of its place in the page."""
@@ -72,7 +92,9 @@ class Curves:
     reference: tuple[float, str] | None = None
     """A horizontal line with its name, which may be empty."""
     height_px: int = 300
-    x_title: str = "Message size, bytes"
+    axis: Axis = SIZES
+    x_title: str = ""
+    """In place of the title of the axis."""
     alternative: str = field(default="", kw_only=True)
     """What the figure shows, in words."""
 
@@ -157,7 +179,7 @@ def _with_data(spec: dict[str, Any], **datasets: list[dict[str, Any]]) -> dict[s
 
 def _points(curves: Curves) -> list[dict[str, Any]]:
     return [
-        {"series": row.series, "size": row.size_bytes, "value": row.value, "low": row.low, "high": row.high}
+        {"series": row.series, "size": row.at, "value": row.value, "low": row.low, "high": row.high}
         for row in curves.rows
     ]
 
@@ -167,9 +189,14 @@ def _title(title: str, subtitle: str) -> alt.TitleParams:
 
 
 def _size_axis(curves: Curves, field_name: str = "size") -> alt.X:
-    sizes = [row.size_bytes for row in curves.rows]
+    sizes = [row.at for row in curves.rows]
+    title = curves.x_title or curves.axis.title
+    if not curves.axis.log:
+        values = sorted(set(sizes))
+        linear = alt.Scale(domain=[min(sizes) - 0.5, max(sizes) + 0.5], nice=False)
+        return alt.X(f"{field_name}:Q", axis=alt.Axis(values=values, title=title, format="d"), scale=linear)
     ticks = [1 << bit for bit in range(0, 41, 2) if min(sizes) <= 1 << bit <= max(sizes)]
-    axis = alt.Axis(values=ticks, labelExpr=SIZE_LABEL, title=curves.x_title, labelOverlap="greedy", labelSeparation=4)
+    axis = alt.Axis(values=ticks, labelExpr=SIZE_LABEL, title=title, labelOverlap="greedy", labelSeparation=4)
     # 'nice' would round the domain up to the next power of ten.
     scale = alt.Scale(type="log", base=2, domain=[min(sizes), max(*sizes, min(sizes) * 2)], nice=False)
     return alt.X(f"{field_name}:Q", axis=axis, scale=scale)
@@ -224,7 +251,6 @@ def _hover_strips(curves: Curves) -> alt.Chart:
 
     Vega-Lite's own nearest-point selection loses the values on the way to the tooltip (seen in 6.4).
     """
-    names = ["Message size", *dict.fromkeys(row.series for row in curves.rows)]
     pointed = alt.selection_point(
         name="pointed", on="pointerover", clear="pointerout", fields=["size"], empty=False, toggle=False
     )
@@ -235,23 +261,31 @@ def _hover_strips(curves: Curves) -> alt.Chart:
             x=_size_axis(curves, "from"),
             x2="to:Q",
             opacity=alt.condition(pointed, alt.value(0.18), alt.value(0)),
-            tooltip=[alt.Tooltip(f"{name}:N", title=name) for name in names],
+            tooltip=[alt.Tooltip(f"{field}:N", title=name) for name, field in _strip_fields(curves).items()],
         )
         .add_params(pointed)
     )
     return chart
 
 
+def _strip_fields(curves: Curves) -> dict[str, str]:
+    """What a strip shows, to the field that has it: Vega reads a quote or a dot in the name of a field as syntax."""
+    names = dict.fromkeys([curves.axis.heading, *(row.series for row in curves.rows)])
+    return {name: f"shown{number}" for number, name in enumerate(names)}
+
+
 def _strips(curves: Curves) -> list[dict[str, Any]]:
-    sizes = sorted({row.size_bytes for row in curves.rows})
+    fields = _strip_fields(curves)
+    axis = curves.axis
+    sizes = sorted({row.at for row in curves.rows})
     strips: dict[int, dict[str, Any]] = {}
     for number, size in enumerate(sizes):
         before = sizes[number - 1] if number > 0 else size
         after = sizes[number + 1] if number + 1 < len(sizes) else size
-        edges = {"from": math.sqrt(before * size), "to": math.sqrt(size * after)}
-        strips[size] = {"size": size, "Message size": text.size(size), **edges}
+        edges = {"from": axis.between(before, size), "to": axis.between(size, after)}
+        strips[size] = {"size": size, fields[axis.heading]: axis.name(size), **edges}
     for row in curves.rows:
-        strips[row.size_bytes][row.series] = row.words
+        strips[row.at][fields[row.series]] = row.words
     return list(strips.values())
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rocelab.claims import SourceFigure
 from rocelab.report import catalogue, figures
 from rocelab.report.catalogue import Test
-from rocelab.report.figures import Curves, Overview
+from rocelab.report.figures import SIZES, Axis, Curves, Overview
 from rocelab.report.model import RunModel, SpeedRatio, StyledSeries, link_title
 from rocelab.results import LinkInfo
 from rocelab.stats import Side, text
@@ -113,52 +112,6 @@ def sections(model: RunModel) -> list[Section]:
     return [section for section in made if section.links]
 
 
-def source_sections(model: RunModel) -> list[Section]:
-    """The figures of the studies whose claims are judged, drawn again from this run: same axes, same names."""
-    made = []
-    for source in dict.fromkeys(figure.source.id for figure in model.source_figures):
-        by_link = [
-            (link_title(link), tuple(each for each in _source_figures(model, link, source) if each is not None))
-            for link in model.links
-        ]
-        shown = tuple((title, figures_there) for title, figures_there in by_link if figures_there)
-        if shown:
-            title = next(figure.source.title for figure in model.source_figures if figure.source.id == source)
-            words = f"The axes and the names are those of “{title}”, the values are of this run."
-            made.append(Section(f"source-{source}", f"The figures of {source}, drawn again", words, shown, ()))
-    return made
-
-
-def _source_figures(model: RunModel, link: LinkInfo, source: str) -> Iterator[Figure | None]:
-    for figure in model.source_figures:
-        if figure.source.id == source:
-            for scale in model.scales(figure):
-                yield _source_figure(model, link, figure, scale)
-
-
-def _source_figure(model: RunModel, link: LinkInfo, figure: SourceFigure, scale: tuple[int, int]) -> Figure | None:
-    lines = model.source_lines(link.id, figure, scale)
-    rows = figures.metric_rows(lines, positive=figure.log)
-    if not rows:
-        return None
-    nodes, ranks = scale
-    curves = Curves(
-        f"{figure.source.id}-{figure.id}-{nodes}-{ranks}-{link.id}",
-        figure.title,
-        f"{link_title(link)}, {ranks} processes on {nodes} nodes",
-        rows,
-        [each.style for each in lines],
-        figure.unit,
-        figure.y_title,
-        figure.log,
-        x_title=figure.x_title,
-        alternative=_series_words(lines),
-    )
-    return _figure(
-        curves, (_metric_table(f"{figure.title}, {curves.subtitle}", "Values as a table", lines),), tuple(curves.styles)
-    )
-
-
 def _section(model: RunModel, name: str, title: str, words: str, by_link: list[tuple[Figure, ...]]) -> Section:
     links = tuple((link_title(link), made) for link, made in zip(model.links, by_link, strict=True) if made)
     shown = {label for _, made in links for figure in made for label in figure.labels}
@@ -215,13 +168,13 @@ def _metric_figure(model: RunModel, link: LinkInfo, test: Test, series: list[Sty
         test.title if test.metric == "bandwidth_mbps" else metric.title,
         metric.log,
         reference,
-        alternative=_series_words(series),
+        alternative=series_words(series),
     )
-    tables = [_metric_table(f"{test.title}, {link.id}: median (smallest to largest)", "Values as a table", series)]
+    tables = [metric_table(f"{test.title}, {link.id}: median (smallest to largest)", "Values as a table", series)]
     tail = model.tail(link.id, test)
     if tail:
-        tables.append(_metric_table(f"{test.title}, {link.id}: 99th percentile", "99th percentiles as a table", tail))
-    return _figure(curves, tuple(tables))
+        tables.append(metric_table(f"{test.title}, {link.id}: 99th percentile", "99th percentiles as a table", tail))
+    return figure_of(curves, tuple(tables))
 
 
 def _rate(rate_mbps: float) -> str:
@@ -245,7 +198,7 @@ def _ratio_figure(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]
         height_px=200,
         alternative=words,
     )
-    return _figure(curves, (_ratio_table(link, test, ratios),), keys=tuple(styles))
+    return figure_of(curves, (_ratio_table(link, test, ratios),), keys=tuple(styles))
 
 
 def _cpu_figures(model: RunModel, link: LinkInfo) -> tuple[Figure, ...]:
@@ -269,13 +222,14 @@ def _cpu_figure(link: LinkInfo, quantity: str, series: list[StyledSeries]) -> Fi
         axis,
         metric.log,
         height_px=240,
-        alternative=_series_words(series),
+        alternative=series_words(series),
     )
     caption = f"{metric.title}, {link.id}: median (smallest to largest)"
-    return _figure(curves, (_metric_table(caption, "Values as a table", series),))
+    return figure_of(curves, (metric_table(caption, "Values as a table", series),))
 
 
-def _figure(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue.SeriesStyle, ...] = ()) -> Figure:
+def figure_of(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue.SeriesStyle, ...] = ()) -> Figure:
+    """A figure of lines with its tables, for the page and for the files."""
     return Figure(
         curves.name,
         curves.title,
@@ -290,24 +244,25 @@ def _figure(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalogue
     )
 
 
-def _series_words(series: Sequence[StyledSeries]) -> str:
+def series_words(series: Sequence[StyledSeries], axis: Axis = SIZES) -> str:
     """What somebody who cannot see the lines needs to know about them."""
     words = []
     for each in series:
         first, last = each.series.sizes[0], each.series.sizes[-1]
         values = [
-            f"{text.quantity(each.series.spread(size).median, each.series.unit)} at {text.size(size)}"
+            f"{text.quantity(each.series.spread(size).median, each.series.unit)} at {axis.name(size)}"
             for size in dict.fromkeys((first, last))
         ]
         words.append(f"{each.label}: {' and '.join(values)}.")
     return " ".join(words)
 
 
-def _metric_table(caption: str, label: str, series: Sequence[StyledSeries]) -> DataTable:
+def metric_table(caption: str, label: str, series: Sequence[StyledSeries], axis: Axis = SIZES) -> DataTable:
+    """Medians and ranges of series, a line for each size."""
     sizes = sorted({size for each in series for size in each.series.sizes})
     rows = tuple(
         (
-            text.size(size),
+            axis.name(size),
             *(
                 text.quantity_range(each.series.spread(size), each.series.unit)
                 if size in each.series.values
@@ -317,7 +272,7 @@ def _metric_table(caption: str, label: str, series: Sequence[StyledSeries]) -> D
         )
         for size in sizes
     )
-    return DataTable(caption, ("Message size", *(each.label for each in series)), rows, label)
+    return DataTable(caption, (axis.heading, *(each.label for each in series)), rows, label)
 
 
 def _ratio_table(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]]) -> DataTable:

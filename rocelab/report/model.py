@@ -9,8 +9,8 @@ from functools import cached_property
 
 from rocelab.claims import Judgement, SourceFigure, claims_by_id, figures_of, judge
 from rocelab.report import catalogue
-from rocelab.report.catalogue import SeriesStyle, Test
-from rocelab.results import LinkInfo, RunInfo, RunStore, Sample
+from rocelab.report.catalogue import Mesh, SeriesStyle, Test
+from rocelab.results import MESH_TEST, LinkInfo, RunInfo, RunStore, Sample
 from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
 
 
@@ -114,10 +114,23 @@ class RunModel:
             series = next((found for key in keys if (found := self._table.get(key)) is not None), None)
             if series is None:
                 return []
-            values = {size: tuple(v * figure.factor for v in values) for size, values in series.values.items()}
             style = self._styles[series.key.interconnect, series.key.variant]
-            scaled = dataclasses.replace(series, unit=figure.unit, values=values)
-            lines.append(StyledSeries(scaled, dataclasses.replace(style, label=line.name)))
+            shown = _in_words_of(figure, series)
+            lines.append(StyledSeries(shown, dataclasses.replace(style, label=line.name)))
+        return lines
+
+    def source_lines_across(self, figure: SourceFigure) -> list[StyledSeries]:
+        """The lines of a figure whose lines name their links: those that the run has."""
+        lines = []
+        for line, (colour, shape, dash) in zip(figure.series, catalogue.FIGURE_LOOKS, strict=False):
+            keys = [
+                SeriesKey(line.link or "", figure.level, figure.test, line.interconnect, variant, figure.metric)
+                for variant in line.variants
+            ]
+            series = next((found for key in keys if (found := self._table.get(key)) is not None), None)
+            if series is not None:
+                shown = _in_words_of(figure, series)
+                lines.append(StyledSeries(shown, SeriesStyle(line.name, colour, shape, dash)))
         return lines
 
     def series(self, link: str, test: Test) -> list[StyledSeries]:
@@ -146,6 +159,15 @@ class RunModel:
             if ends[0] is not None and ends[1] is not None:
                 found.append(self._styled(_sum(ends[0], ends[1], f"cpu_{quantity}")))
         return [each for each in found if each.series.values]
+
+    def mesh(self, link: str, mesh: Mesh) -> list[StyledSeries]:
+        """What all nodes of a mesh moved together, over the number of nodes, one series for each program that ran."""
+        keys = (SeriesKey(link, mesh.level, MESH_TEST, *pair, mesh.metric) for pair in self._styles)
+        return [self._styled(series) for key in keys if (series := self._table.get(key)) is not None]
+
+    def series_of(self, key: SeriesKey, statistic: str | None = None) -> Series | None:
+        """A series by its key: the typical values, or those of a statistic."""
+        return self._table.get(key) if statistic is None else self._table.statistic(key, statistic)
 
     def _styled(self, series: Series) -> StyledSeries:
         return StyledSeries(series, self._styles[series.key.interconnect, series.key.variant])
@@ -208,10 +230,21 @@ def speed_ratio(subject: StyledSeries, reference: StyledSeries, size_bytes: int)
     return SpeedRatio(size_bytes, ratio, subject, reference)
 
 
+def _in_words_of(figure: SourceFigure, series: Series) -> Series:
+    """A series as its figure shows it: another unit, or the bandwidth for the time of a message."""
+    values = {
+        size: tuple((size * 8 / each if figure.shown == "bandwidth" else each) * figure.factor for each in found)
+        for size, found in series.values.items()
+    }
+    return dataclasses.replace(series, unit=figure.unit, values=values)
+
+
 def link_title(link: LinkInfo) -> str:
     """A link profile in words: ``ethernet-1g (through a switch, 1 Gbps, MTU 1500)``."""
     parts = [catalogue.LINK_TEXTS.get(link.kind, link.kind)]
     parts.append("unshaped" if link.rate_mbps is None else text.quantity(link.rate_mbps, "Mbps").replace(".00", ""))
+    if link.uplink_rate_mbps is not None:
+        parts.append(f"uplinks of {text.quantity(link.uplink_rate_mbps, 'Mbps').replace('.00', '')}")
     if link.mtu_bytes:
         parts.append(f"MTU {link.mtu_bytes}")
     return f"{link.id} ({', '.join(parts)})"

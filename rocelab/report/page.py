@@ -16,7 +16,7 @@ from rocelab.claims import Judgement, Verdict
 from rocelab.report import catalogue, render, summary
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
-from rocelab.results import Sample
+from rocelab.results import LinkInfo, Sample
 from rocelab.stats import text
 
 MARKS = {"better": "\u25b2", "worse": "\u25bc", "unclear": "\u25c6"}
@@ -223,10 +223,7 @@ def _provenance_table(model: RunModel) -> DataTable:
         ("Kernel", machine.kernel),
         ("Distribution", machine.distribution),
         ("Fabric", info.fabric),
-        *(
-            (f"Link {link.id}", _link_words(link.kind, link.mtu_bytes, link.rate_mbps, link.queue_bytes))
-            for link in info.links
-        ),
+        *((f"Link {link.id}", _link_words(link)) for link in info.links),
         ("rocelab", f"{machine.rocelab_version}, Python {machine.python_version}"),
         ("urxe (Soft RoCE)", machine.urxe_version or "unknown"),
         ("Commit", commit),
@@ -243,11 +240,17 @@ def _programs(versions: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(", ".join(of_version), version) for version, of_version in names.items()]
 
 
-def _link_words(kind: str, mtu_bytes: int, rate_mbps: float | None, queue_bytes: int | None) -> str:
-    words = [kind, f"MTU {mtu_bytes} bytes"]
-    words.append("unshaped" if rate_mbps is None else f"shaped to {text.quantity(rate_mbps, 'Mbps')}")
-    if queue_bytes is not None:
-        words.append(f"queue of {text.size(queue_bytes)}")
+def _link_words(link: LinkInfo) -> str:
+    words = [link.kind, f"MTU {link.mtu_bytes} bytes"]
+    words.append("unshaped" if link.rate_mbps is None else f"shaped to {text.quantity(link.rate_mbps, 'Mbps')}")
+    if link.queue_bytes is not None:
+        words.append(f"queue of {text.size(link.queue_bytes)}")
+    if link.switch_queue_bytes is not None:
+        words.append(f"queue of {text.size(link.switch_queue_bytes)} in the switch")
+    if link.nodes_per_switch is not None:
+        words.append(f"{text.plural(link.nodes_per_switch, 'node')} at each access switch")
+    if link.uplink_rate_mbps is not None:
+        words.append(f"uplinks shaped to {text.quantity(link.uplink_rate_mbps, 'Mbps')}")
     return ", ".join(words)
 
 

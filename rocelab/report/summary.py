@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.report.catalogue import Test
+from rocelab.claims import linearity
+from rocelab.report import catalogue
+from rocelab.report.catalogue import Mesh, Test
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, link_title, lower_is_better
 from rocelab.results import LinkInfo
@@ -51,7 +53,7 @@ def _sentence(model: RunModel, link: LinkInfo) -> str:
             better = sum(point.ratio.side is Side.ABOVE for point in points)
             worse = sum(point.ratio.side is Side.BELOW for point in points)
             losses = f" (and loses at {worse})" if worse else ""
-            parts.append(f"{better} of {len(points)} in {test.title.lower()}{losses}")
+            parts.append(f"{better} of {len(points)} in {text.lower_first(test.title)}{losses}")
     if not parts:
         return ""
     return f"Against the better TCP, Soft RoCE wins at this many message sizes: {text.listing(parts)}."
@@ -67,13 +69,24 @@ def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
             tiles.append(_tile(model, title, "as fast as", [(each, size) for each in series]))
         elif test.metric == "bandwidth_mbps":
             peaks = [(each, _peak_size(each)) for each in series]
-            tiles.append(_tile(model, f"Peak {test.title.lower()}", "the bandwidth of", peaks))
+            tiles.append(_tile(model, f"Peak {text.lower_first(test.title)}", "the bandwidth of", peaks))
     cpu = model.cpu(link.id, "us_per_mib")
     if cpu:
         size = _nearest_size(model, cpu, _CPU_BYTES)
         title = f"CPU time per MiB moved, {text.size(size)} messages"
         tiles.append(_tile(model, title, "the CPU time of", [(each, size) for each in cpu]))
+    tiles += [_mesh_tile(mesh, series) for mesh in catalogue.MESHES if (series := model.mesh(link.id, mesh))]
     return [tile for tile in tiles if tile is not None]
+
+
+def _mesh_tile(mesh: Mesh, series: Sequence[StyledSeries]) -> Tile:
+    """The largest mesh that every program went through: what moved, and how linear that is."""
+    common = set.intersection(*(set(each.series.sizes) for each in series)) or set(series[0].series.sizes)
+    nodes = max(common)
+    measured = [each for each in series if nodes in each.series.values]
+    shares = text.listing([f"{100 * linearity(each.series)[nodes]:.0f} %" for each in measured])
+    lines = tuple((each.label, text.quantity(each.series.spread(nodes).median, each.series.unit)) for each in measured)
+    return Tile(f"{mesh.title}, {nodes} servers", f"{shares} of linear", "unclear", lines)
 
 
 def _nearest_size(model: RunModel, series: list[StyledSeries], wanted_bytes: int) -> int:

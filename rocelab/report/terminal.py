@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict
-from rocelab.report import catalogue, difference, summary
+from rocelab.report import catalogue, difference, meshes, summary
 from rocelab.report.bars import Held
 from rocelab.report.difference import Difference, SeriesDifference
+from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, best_at, link_title
 from rocelab.results import LinkInfo
 from rocelab.stats import Ratio, SeriesKey, text
@@ -29,6 +30,8 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
         for table in (_link_table(model, link, console.width), _mpi_table(model, link, console.width)):
             if table.row_count:
                 console.print(table)
+        for each in meshes.tables(model, link):
+            console.print(_words_table(each))
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]
         console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
@@ -41,6 +44,17 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
     if page is not None:
         # A path must come out whole, to be clicked on or copied.
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _words_table(data: DataTable) -> Table:
+    """A table of the report as it is."""
+    table = Table(title=escape(data.caption), box=box.SIMPLE_HEAD, show_edge=False)
+    table.title_justify, table.title_style = "left", "bold"
+    for name in data.head:
+        table.add_column(escape(name), justify="right")
+    for row in data.rows:
+        table.add_row(*(escape(cell) for cell in row))
+    return table
 
 
 def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.report import gallery, page, render
+from rocelab.report import gallery, meshes, page, redrawn, render
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -37,7 +37,8 @@ def write_report(store: RunStore, target: Path | None = None, *, progress: Progr
     say("reading the samples")
     model = RunModel.of(store)
     say("comparing")
-    overviews, sections = gallery.overview_figures(model), [*gallery.sections(model), *gallery.source_sections(model)]
+    overviews = gallery.overview_figures(model)
+    sections = [*meshes.sections(model), *gallery.sections(model), *redrawn.sections(model)]
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
     folder.mkdir(parents=True, exist_ok=True)
     paths, svgs = _write_figures(folder / "figures", figures, say)

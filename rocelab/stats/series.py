@@ -1,4 +1,4 @@
-"""Samples sorted into series: the repetitions of one metric of one program, by message size."""
+"""Samples sorted into series: the repetitions of one metric of one program, by message size or number of nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rocelab.results import Sample
+from rocelab.results import MESH_TEST, Sample
 from rocelab.stats.comparison import Ratio, Spread, ratio, spread
 
 _TYPICAL = ("median", "mean", "average", "total")
@@ -30,13 +30,16 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
-    """The values of one metric by size, each with its repetitions in the order of the repetition number."""
+    """The values of one metric by size, each with its repetitions in the order of the repetition number.
+
+    Of a mesh, by the number of nodes: what is called a size here is then that number.
+    """
 
     key: SeriesKey
     unit: str
     statistic: str
     values: Mapping[int, tuple[float, ...]]
-    """Message size in bytes, ascending, to the value of each repetition that succeeded."""
+    """Message size in bytes (or number of nodes), ascending, to the value of each repetition that succeeded."""
 
     @property
     def sizes(self) -> list[int]:
@@ -69,19 +72,14 @@ class SeriesTable:
         )
         self._units: dict[SeriesKey, str] = {}
         for sample in samples:
-            if sample.value is None or sample.size_bytes is None:
+            at = sample.nodes if sample.test == MESH_TEST else sample.size_bytes
+            if sample.value is None or at is None:
                 continue
-            key = SeriesKey(
-                sample.link,
-                sample.level,
-                sample.test,
-                sample.interconnect,
-                sample.variant,
-                sample.metric,
-                sample.nodes,
-                sample.ranks,
-            )
-            cells[key][sample.statistic][sample.size_bytes][sample.repetition] = sample.value
+            # A mesh runs over the number of nodes, so that is not what tells one of its series from another.
+            scale = () if sample.test == MESH_TEST else (sample.nodes, sample.ranks)
+            place = (sample.link, sample.level, sample.test, sample.interconnect, sample.variant, sample.metric)
+            key = SeriesKey(*place, *scale)
+            cells[key][sample.statistic][at][sample.repetition] = sample.value
             self._units[key] = sample.unit
         self._cells = cells
 

@@ -105,5 +105,5 @@ def upper_first(words: str) -> str:
 
 
 def lower_first(words: str) -> str:
-    """The first letter in lower case, to go on within a sentence."""
-    return words[:1].lower() + words[1:]
+    """The first letter in lower case, to go on within a sentence; an abbreviation such as MPI stays as it is."""
+    return words if words[1:2].isupper() else words[:1].lower() + words[1:]

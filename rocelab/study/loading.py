@@ -14,16 +14,19 @@ from typing import Any
 import pydantic
 from pydantic_core import ErrorDetails
 
+from rocelab.fabric import plan as fabric_plan
+from rocelab.fabric.base import FabricError
+from rocelab.fabric.emulated import default_names
 from rocelab.launch import mpi
 from rocelab.study.positions import line_of
-from rocelab.study.schema import LEVEL_TAGS, AnyTest, MpiTestTable, Study, TestTable
+from rocelab.study.schema import LEVEL_TAGS, MESH_TAG, AnyTest, MeshTable, MpiTestTable, Study, TestTable
 from rocelab.tools import suites
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 Path_ = tuple[str | int, ...]
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
-_CHOICES = frozenset({"range", "list", *LEVEL_TAGS.values()})
+_CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +105,35 @@ def _problem(text: str, detail: ErrorDetails) -> Problem:
 def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
     """What no single key shows: names that refer to nothing, things said twice."""
     yield from _repeated("link", [link.id for link in study.link])
+    for index, link in enumerate(study.link):
+        try:
+            fabric_plan.check([link.profile()], default_names(study.fabric.nodes))
+        except FabricError as error:
+            yield ("link", index, "kind"), str(error).removeprefix(f"link {link.id!r}: ")
     for index, claim in enumerate(study.claims):
         if known_claims and claim not in known_claims:
             yield ("claims", index), _unknown("claim", claim, known_claims)
-    for index, link in enumerate(study.link):
-        if link.kind == "direct" and study.fabric.nodes != 2:
-            text = f'a direct link joins exactly 2 nodes, and fabric.nodes is {study.fabric.nodes}; use "bridge"'
-            yield ("link", index, "kind"), text
     for at, test in enumerate(study.test):
         yield from _dangling(study, at, test)
+        yield from _too_many_nodes(study, at, test)
         if isinstance(test, MpiTestTable):
             yield from _wrong_job(study, at, test)
     yield from _measured_twice(study)
 
 
-def _wrong_job(study: Study, at: int, test: MpiTestTable) -> Iterator[tuple[Path_, str]]:
-    """What an MPI test asks for that cannot be."""
+def _too_many_nodes(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
     nodes = study.nodes_of(test)
     if nodes > study.fabric.nodes:
         yield ("test", at, "nodes"), f"{nodes} is more than the fabric has: fabric.nodes is {study.fabric.nodes}"
+    for link in study.links_of(test):
+        if link.kind == "direct" and nodes > fabric_plan.DIRECT_NODES:
+            text = f"{link.id} is a direct link, which joins the first two nodes, and this test is about {nodes}"
+            yield ("test", at, "links"), f"{text}; name other links here"
+
+
+def _wrong_job(study: Study, at: int, test: MpiTestTable) -> Iterator[tuple[Path_, str]]:
+    """What an MPI test asks for that cannot be."""
+    nodes = study.nodes_of(test)
     if (wrong := suites.wrong_test(test.suite, test.test, test.suite_folder)) is not None:
         yield ("test", at, wrong[0]), wrong[1]
         return
@@ -142,7 +155,12 @@ def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str
         if name not in INTERCONNECTS:
             yield ("test", at, "variants", name), _unknown("interconnect", name, INTERCONNECTS)
         else:
-            wrong = _wrong_variants(test, name) if isinstance(test, TestTable) else _wrong_transports(test, name)
+            if isinstance(test, TestTable):
+                wrong = _wrong_variants(test, name)
+            elif isinstance(test, MeshTable):
+                wrong = _wrong_meshes(test, name)
+            else:
+                wrong = _wrong_transports(test, name)
             yield from ((("test", at, "variants", name), text) for text in wrong)
 
 
@@ -151,10 +169,12 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
     for at, test in enumerate(study.test):
         for name, variants in test.variants.items():
             cells = {
-                (link.id, test.level, test.test, _scale(study, test), name, variant, size_bytes)
+                (link.id, test.level, test.test, scale, name, variant, size_bytes)
                 for link in study.links_of(test)
                 for variant in variants
-                for size_bytes in test.every_size_bytes()
+                for scale in _scales(study, test)
+                # A mesh of another size would be another point at the same number of nodes.
+                for size_bytes in ((0,) if isinstance(test, MeshTable) else test.every_size_bytes())
             }
             if len(set(variants)) < len(variants) or cells & seen:
                 yield (
@@ -164,10 +184,19 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
             seen |= cells
 
 
-def _scale(study: Study, test: AnyTest) -> tuple[int, int]:
+def _scales(study: Study, test: AnyTest) -> list[tuple[int, int]]:
     """On how many nodes a test runs, and with how many processes."""
+    if isinstance(test, MeshTable):
+        return [(nodes, nodes) for nodes in test.nodes]
     nodes = study.nodes_of(test)
-    return nodes, nodes * (test.ranks_per_node if isinstance(test, MpiTestTable) else 1)
+    return [(nodes, nodes * (test.ranks_per_node if isinstance(test, MpiTestTable) else 1))]
+
+
+def _wrong_meshes(test: MeshTable, name: str) -> Iterator[str]:
+    known = interconnect(name).meshes
+    for variant in test.variants[name]:
+        if variant not in known:
+            yield _unknown(f"variant of {name} for {test.test}", variant, known)
 
 
 def _wrong_transports(test: MpiTestTable, name: str) -> Iterator[str]:

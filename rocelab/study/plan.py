@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch import mpi
-from rocelab.study.schema import MpiTestTable, Study, TestTable
-from rocelab.study.steps import JobStep, PairStep, Step, fitting_messages
+from rocelab.study.schema import MeshTable, MpiTestTable, Study, TestTable
+from rocelab.study.steps import JobStep, MeshStep, PairStep, Step, fitting_messages
 from rocelab.tools.base import JobRequest, Method, Test
 from rocelab.tools.interconnects import interconnect, urxe
 from rocelab.tools.suites import job_method
@@ -27,23 +28,27 @@ def plan(study: Study) -> list[Step]:
     interconnects take turns in all tests (A B A B ...): what is compared is measured within seconds, and the
     repetitions of one point lie minutes apart, so that they show how much the machine drifts. Who goes first changes
     with the size and the repetition (and the seed), so that nobody always runs after the same neighbour. Steps that
-    measure many sizes take turns in the same way, after those of their repetition that measure one.
+    measure many sizes take turns in the same way, after those of their repetition that measure one, and meshes come
+    last, in the order of their number of nodes.
     """
     return [step for link in study.link for step in _on_link(study, link.profile())]
 
 
 def _on_link(study: Study, link: LinkProfile) -> Iterator[Step]:
-    # By repetition, by whether a step has many sizes, and by the size or else the test.
-    rounds: dict[tuple[int, bool, int], list[Step]] = {}
+    # By repetition, by the kind of step, and by the size, the test or the number of nodes.
+    rounds: dict[tuple[int, int, int], list[Step]] = {}
     for at, test in enumerate(study.test):
         if test.links is not None and link.id not in test.links:
             continue
         if isinstance(test, TestTable):
             for pair in _pairs(study, test, link):
-                rounds.setdefault((pair.repetition, False, pair.size_bytes), []).append(pair)
-        else:
+                rounds.setdefault((pair.repetition, 0, pair.size_bytes), []).append(pair)
+        elif isinstance(test, MpiTestTable):
             for job in _jobs(study, test, link):
-                rounds.setdefault((job.repetition, True, at), []).append(job)
+                rounds.setdefault((job.repetition, 1, at), []).append(job)
+        else:
+            for mesh in _meshes(study, test, link):
+                rounds.setdefault((mesh.repetition, 2, mesh.nodes), []).append(mesh)
     for number, place in enumerate(sorted(rounds)):
         members = rounds[place]
         first = (study.seed + place[0] + number) % len(members)
@@ -106,6 +111,29 @@ def _jobs(study: Study, test: MpiTestTable, link: LinkProfile) -> Iterator[JobSt
                 mapping=test.mapping,
                 measuring_s=measuring_s,
             )
+
+
+def _meshes(study: Study, test: MeshTable, link: LinkProfile) -> Iterator[MeshStep]:
+    contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    for repetition in range(study.repetitions_of(test)):
+        for nodes in sorted(test.nodes):
+            for name, variant in contestants:
+                step = MeshStep(
+                    link=link,
+                    interconnect=name,
+                    variant=variant,
+                    repetition=repetition,
+                    time_limit_s=0.0,
+                    method=interconnect(name).meshes[variant],
+                    nodes=nodes,
+                    size_bytes=test.size_bytes,
+                    parallel=test.parallel,
+                    depth=test.depth,
+                    measured_s=test.measured_s,
+                    margin_s=test.margin_s,
+                    traffic_class=test.traffic_class,
+                )
+                yield dataclasses.replace(step, time_limit_s=_limit_s(study, step.expected_s))
 
 
 def implementation_of(study: Study, kind: mpi.Kind) -> mpi.Mpi:

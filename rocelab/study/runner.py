@@ -16,9 +16,10 @@ from rocelab.fabric.base import Fabric, Launcher
 from rocelab.results import RunStatus, RunStore, Sample
 from rocelab.study.execution import Execution, Executor, now
 from rocelab.study.jobs import JobExecution, JobExecutor
-from rocelab.study.sampling import Circumstances, samples_of_job, samples_of_pair
+from rocelab.study.meshes import MeshExecution, MeshExecutor
+from rocelab.study.sampling import Circumstances, samples_of_job, samples_of_mesh, samples_of_pair
 from rocelab.study.startup import StartupCosts
-from rocelab.study.steps import JobStep, PairStep, Step
+from rocelab.study.steps import JobStep, MeshStep, PairStep, Step
 from rocelab.tools.base import CPU_TEST, JobReading
 
 #: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
@@ -56,6 +57,7 @@ class Runner:
         self._store = store
         self._executor = Executor(fabric, launcher)
         self._jobs = JobExecutor(fabric, launcher)
+        self._meshes = MeshExecutor(fabric, launcher)
         self._links = fabric.links
         self._watcher = watcher
         self._versions = versions
@@ -114,9 +116,11 @@ class Runner:
         given_up = self._hangs.get(step.series, 0) >= HANGS_MAX
         if isinstance(step, PairStep):
             samples = self._carry_out_pair(step, log, startups, circumstances, given_up=given_up)
-        else:
-            assert isinstance(step, JobStep)
+        elif isinstance(step, JobStep):
             samples = self._carry_out_job(step, log, circumstances, given_up=given_up)
+        else:
+            assert isinstance(step, MeshStep)
+            samples = self._carry_out_mesh(step, log, circumstances, given_up=given_up)
         if not log.exists():
             samples = tuple(dataclasses.replace(sample, log=None) for sample in samples)
         self._store.append(*samples)
@@ -141,6 +145,13 @@ class Runner:
         execution = _job_given_up() if given_up else self._jobs.execute(step, log)
         self._note_hang(step, hung=execution.hung, given_up=given_up)
         return samples_of_job(step, execution, circumstances)
+
+    def _carry_out_mesh(
+        self, step: MeshStep, log: Path, circumstances: Circumstances, *, given_up: bool
+    ) -> tuple[Sample, ...]:
+        execution = _mesh_given_up() if given_up else self._meshes.execute(step, log)
+        self._note_hang(step, hung=execution.hung, given_up=given_up)
+        return samples_of_mesh(step, execution, circumstances)
 
     def _note_hang(self, step: Step, *, hung: bool, given_up: bool) -> None:
         if not given_up:
@@ -199,3 +210,7 @@ def _job_given_up() -> JobExecution:
     return JobExecution(
         JobReading({}), _GIVEN_UP, hung=False, finished=None, command="", started_at=now(), duration_s=0.0
     )
+
+
+def _mesh_given_up() -> MeshExecution:
+    return MeshExecution(None, _GIVEN_UP, hung=False, command="", started_at=now(), duration_s=0.0)

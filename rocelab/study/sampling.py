@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from rocelab.results import ParamValue, RunInfo, Sample, StepKey
 from rocelab.study.execution import Execution
 from rocelab.study.jobs import JobExecution
-from rocelab.study.steps import JobStep, PairStep, Step
+from rocelab.study.meshes import MeshExecution
+from rocelab.study.steps import JobStep, MeshStep, PairStep, Step
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, CpuTime, Reading, Value
+from rocelab.tools.mesh import MESH_METRIC
 
 _MIB = 1 << 20
 #: The CPU time of a start varies by a few milliseconds; what is left of a shorter region would be that.
@@ -87,6 +89,50 @@ def samples_of_job(step: JobStep, execution: JobExecution, circumstances: Circum
     return tuple(made)
 
 
+def samples_of_mesh(step: MeshStep, execution: MeshExecution, circumstances: Circumstances) -> tuple[Sample, ...]:
+    """Samples of the whole mesh and of every node; exactly one, without a value, if the step failed."""
+    params: dict[str, ParamValue] = {
+        "connections": step.connections,
+        "parallel": step.parallel,
+        "depth": step.depth,
+        "measured_s": step.measured_s,
+        "margin_s": step.margin_s,
+    }
+
+    def sample(value: Value | None, error: str | None = None) -> Sample:
+        return _sample(
+            step,
+            execution,
+            circumstances,
+            key=step.key,
+            main_metric=MESH_METRIC,
+            params=params,
+            value=value,
+            error=error,
+        )
+
+    reading = execution.reading
+    if reading is None:
+        return (sample(None, execution.error or "no reason is known"),)
+    params |= {"idle_connections": reading.idle_connections}
+    params |= {"start_s": round(reading.start_s, 3), "cpu_s": round(reading.cpu_s, 3)}
+    sent = reading.sent_mbps
+    values = [
+        Value(*MESH_METRIC, "total", sum(sent)),
+        Value("wire_mbps", "Mbps", "total", reading.wire_mbps),
+        *(
+            Value("node_throughput_mbps", "Mbps", statistic, value)
+            for statistic, value in (("mean", sum(sent) / len(sent)), ("min", min(sent)), ("max", max(sent)))
+        ),
+        *(
+            Value(metric, "Mbps", f"node{at}", value)
+            for metric, by_node in (("sent_mbps", sent), ("received_mbps", reading.received_mbps))
+            for at, value in enumerate(by_node)
+        ),
+    ]
+    return tuple(sample(value) for value in values)
+
+
 def _cpu_values(
     execution: Execution, reading: Reading, startup: CpuTime | None, params: dict[str, ParamValue]
 ) -> Iterator[Value]:
@@ -112,7 +158,7 @@ def _cpu_values(
 
 def _sample(
     step: Step,
-    execution: Execution | JobExecution,
+    execution: Execution | JobExecution | MeshExecution,
     circumstances: Circumstances,
     *,
     key: StepKey,

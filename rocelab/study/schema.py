@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
-from rocelab.fabric.base import LinkProfile
+from rocelab.fabric.base import LinkKind, LinkProfile
+from rocelab.results import MESH_TEST
 from rocelab.tools.base import SuiteName, Test
 
 STUDY_SCHEMA_VERSION = 1
@@ -61,10 +62,13 @@ class LinkTable(_Table):
     """`[[link]]`: one kind of link between the nodes."""
 
     id: Name
-    kind: Literal["direct", "bridge"]
+    kind: LinkKind
     mtu_bytes: Annotated[int, Field(ge=576, le=65535)] = 1500
     rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
     queue_bytes: PositiveInt | None = None
+    switch_queue_bytes: PositiveInt | None = None
+    nodes_per_switch: PositiveInt | None = None
+    uplink_rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
 
     def profile(self) -> LinkProfile:
         """The same for the fabric."""
@@ -74,6 +78,9 @@ class LinkTable(_Table):
             mtu_bytes=self.mtu_bytes,
             rate_mbps=self.rate_mbps,
             queue_bytes=self.queue_bytes,
+            switch_queue_bytes=self.switch_queue_bytes,
+            nodes_per_switch=self.nodes_per_switch,
+            uplink_rate_mbps=self.uplink_rate_mbps,
         )
 
 
@@ -98,6 +105,24 @@ class TestTable(_AnyTest):
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending."""
         return _every_size_bytes(self.sizes_bytes)
+
+
+class MeshTable(_AnyTest):
+    """`[[test]]` with `test = "mesh"`: programs on the first so many nodes, from each to every other, all at once."""
+
+    level: Literal["network"] = "network"
+    test: Literal["mesh"]
+    nodes: Annotated[list[Annotated[int, Field(ge=2, le=NODES_MAX)]], Field(min_length=1)]
+    size_bytes: SizeBytes = 65536
+    parallel: Annotated[int, Field(ge=1, le=1000)] = 1
+    depth: Annotated[int, Field(ge=1, le=16384)] = 128
+    measured_s: Annotated[int, Field(ge=1, le=3600)] = 5
+    margin_s: Annotated[int, Field(ge=1, le=600)] = 2
+    traffic_class: Annotated[int, Field(ge=0, le=255)] = 0
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The only size."""
+        return (self.size_bytes,)
 
 
 class MpiTestTable(_AnyTest):
@@ -128,15 +153,22 @@ def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
 
 #: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's errors.
 LEVEL_TAGS: Mapping[str, str] = {"network": "level network", "mpi": "level mpi"}
+#: The mesh of the network level has a table of its own, too.
+MESH_TAG = "network mesh"
 
 
 def _level_tag(value: Any) -> str | None:
-    level = value.get("level", "network") if isinstance(value, dict) else getattr(value, "level", None)
+    table = value if isinstance(value, dict) else {"level": value.level, "test": value.test}
+    level = table.get("level", "network")
+    if level == "network" and table.get("test") == MESH_TEST:
+        return MESH_TAG
     return LEVEL_TAGS.get(level) if isinstance(level, str) else None
 
 
 AnyTest = Annotated[
-    Annotated[TestTable, Tag("level network")] | Annotated[MpiTestTable, Tag("level mpi")],
+    Annotated[TestTable, Tag("level network")]
+    | Annotated[MeshTable, Tag(MESH_TAG)]
+    | Annotated[MpiTestTable, Tag("level mpi")],
     Discriminator(
         _level_tag,
         custom_error_type="unknown_level",
@@ -177,7 +209,9 @@ class Study(_Table):
         return self.repetitions if test.repetitions is None else test.repetitions
 
     def nodes_of(self, test: AnyTest) -> int:
-        """On how many nodes a test runs: the first of the fabric."""
+        """On how many nodes a test runs, at most: the first of the fabric."""
         if isinstance(test, TestTable):
             return 2
+        if isinstance(test, MeshTable):
+            return max(test.nodes)
         return self.fabric.nodes if test.nodes is None else test.nodes

@@ -1,7 +1,8 @@
 """What a plan is made of: steps. Each is one start of programs, and yields the samples of its keys.
 
 A `PairStep` is a server and a client, one size. A `JobStep` is one start of an MPI program on any number of nodes,
-which measures all of its sizes: a start takes seconds, so a start for each size would measure little else.
+which measures all of its sizes: a start takes seconds, so a start for each size would measure little else. A
+`MeshStep` is many pairs at the same time.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from dataclasses import dataclass
 
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch.mpi import Mpi, RankOrder, Transport
-from rocelab.results import StepKey
+from rocelab.results import MESH_TEST, StepKey
 from rocelab.tools.base import Executable, JobMethod, JobRequest, Method, Test
+from rocelab.tools.mesh import MeshMethod
 
 #: perftest and rocelab-sock keep a time for every message.
 _MESSAGES_MAX = 50_000
+#: How many pairs of a mesh start and end at the same time, for planning only.
+_CORES_ASSUMED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,3 +196,67 @@ class JobStep(Step):
         """See Step."""
         scale = f"{self.nodes}x{self.ranks_per_node}"
         return (self.link.id, "mpi", self.method.test, self.interconnect, self.variant, scale)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshStep(Step):
+    """One start of a mesh: a pair of programs from each of so many nodes to every other, all at the same time."""
+
+    method: MeshMethod
+    nodes: int
+    size_bytes: int
+    parallel: int
+    depth: int
+    measured_s: int
+    margin_s: int
+    traffic_class: int
+
+    @property
+    def connections(self) -> int:
+        """How many pairs of programs there are."""
+        return self.nodes * (self.nodes - 1)
+
+    @property
+    def key(self) -> StepKey:
+        """What identifies the step in the results."""
+        return StepKey(
+            link=self.link.id,
+            interconnect=self.interconnect,
+            level="network",
+            test=MESH_TEST,
+            variant=self.variant,
+            size_bytes=self.size_bytes,
+            repetition=self.repetition,
+            nodes=self.nodes,
+            ranks=2 * self.connections,
+        )
+
+    @property
+    def keys(self) -> tuple[StepKey, ...]:
+        """Its only key."""
+        return (self.key,)
+
+    @property
+    def test_name(self) -> str:
+        """See Step."""
+        return MESH_TEST
+
+    @property
+    def tool(self) -> str:
+        """See Step."""
+        return self.method.tool
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """See Step."""
+        return self.method.executables
+
+    @property
+    def expected_s(self) -> float:
+        """See Step."""
+        return self.measured_s + 2 * self.margin_s + 1 + self.connections * self.method.pair_s / _CORES_ASSUMED
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """See Step."""
+        return (self.link.id, MESH_TEST, self.interconnect, self.variant, f"{self.nodes}-nodes")

@@ -8,12 +8,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocelab.tools import sock
 from rocelab.tools.base import TESTS, Executable, Method, Test, package_version, printed_version
 from rocelab.tools.iperf3 import Iperf3
+from rocelab.tools.mesh import Iperf3Mesh, MeshMethod, WriteMesh
 from rocelab.tools.perftest import Operation, Perftest
 from rocelab.tools.qperf import QperfLatency
 from rocelab.tools.sock import Sock
@@ -28,6 +29,8 @@ class Interconnect:
     id: str
     title: str
     methods: Mapping[tuple[Test, str], Method]
+    meshes: Mapping[str, MeshMethod] = field(default_factory=dict)
+    """Who loads a full mesh, by variant."""
 
     def variants(self, test: str) -> tuple[str, ...]:
         """The variants that this interconnect has for a test."""
@@ -52,6 +55,7 @@ def _tcp() -> Interconnect:
             ("cpu-use", "blocking"): Sock("cpu-use", "blocking"),
             ("cpu-use", "busy-poll"): Sock("cpu-use", "busy-poll"),
         },
+        {"blocking": Iperf3Mesh()},
     )
 
 
@@ -71,7 +75,7 @@ def _soft_roce() -> Interconnect:
     methods["cpu-use", "send-events"] = Perftest("send", "cpu-use", runner, events=True)
     methods["latency", "send-events"] = Perftest("send", "latency", runner, events=True, cycles_per_us=rate)
     methods["bandwidth", "write-200qp"] = Perftest("write", "bandwidth", runner, queue_pairs=200)
-    return Interconnect("soft-roce", "Soft RoCE (urxe)", methods)
+    return Interconnect("soft-roce", "Soft RoCE (urxe)", methods, {"write": WriteMesh(runner)})
 
 
 _MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce, "udp": _udp}

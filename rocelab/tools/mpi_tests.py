@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rocelab.results import MESH_TEST
 from rocelab.tools.base import JobRequest
 
 #: Names of tests as OMB's programs have them, without `osu_`.
@@ -34,7 +35,9 @@ def seconds(test: str, request: JobRequest, rate_mbps: float | None, ranks: int)
 def _size_seconds(test: str, request: JobRequest, rate_mbps: float | None, ranks: int, size_bytes: int) -> float:
     is_large = size_bytes > _LARGE_BYTES
     message_us = _ASSUMED_MESSAGE_US + size_bytes * 8 / (rate_mbps or _ASSUMED_RATE_MBPS)
-    if _BANDWIDTH.search(test):
+    if test == MESH_TEST:
+        iterations, messages = 10, ranks
+    elif _BANDWIDTH.search(test):
         iterations, messages = (20 if is_large else 100), _WINDOW * max(1, ranks // 2)
     elif _TWO_SIDED.search(test):
         iterations, messages = (1000 if is_large else 10_000), 2 * max(1, ranks // 2)

@@ -110,12 +110,7 @@ class Perftest:
     def read(self, request: Request, client: Output, server: Output) -> Reading:
         """The client's one line of numbers."""
         check_exit(client, server)
-        for found in _NUMBERS.finditer(client.stdout):
-            if int(found[1]) == request.size_bytes:
-                numbers = [float(number) for number in found[2].split()]
-                break
-        else:
-            raise ToolError(f"{self.tool} printed no line for {request.size_bytes} bytes: {last_words(client)}")
+        numbers = numbers_of(self.tool, request.size_bytes, client)
         messages = self._messages_each(request) * self.queue_pairs
         if int(numbers[0]) != messages:
             raise ToolError(f"{self.tool} reports {numbers[0]:g} iterations, {messages} were asked for")
@@ -155,3 +150,11 @@ class Perftest:
             Value("message_rate_per_s", "1/s", "mean", bytes_per_s / size_bytes),
         )
         return Reading(values, moved_bytes, moved_bytes / bytes_per_s)
+
+
+def numbers_of(tool: str, size_bytes: int, output: Output) -> list[float]:
+    """The columns that follow the size in the line for that size: how many messages, then what was measured."""
+    for found in _NUMBERS.finditer(output.stdout):
+        if int(found[1]) == size_bytes:
+            return [float(number) for number in found[2].split()]
+    raise ToolError(f"{tool} printed no line for {size_bytes} bytes: {last_words(output)}")

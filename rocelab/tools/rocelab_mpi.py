@@ -22,6 +22,7 @@ _METRICS: Final = {
     "latency_us": ("latency_us", "us", "mean", 1.0),
     "latency_min_us": ("latency_us", "us", "min", 1.0),
     "latency_max_us": ("latency_us", "us", "max", 1.0),
+    "t_us": ("latency_us", "us", "mean", 1.0),
     "t_avg_us": ("latency_us", "us", "mean", 1.0),
     "t_min_us": ("latency_us", "us", "min", 1.0),
     "t_max_us": ("latency_us", "us", "max", 1.0),
@@ -32,6 +33,7 @@ _METRICS: Final = {
     "bandwidth_mb_per_s": ("bandwidth_mbps", "Mbps", "mean", _MB_PER_S_IN_MBPS),
     "total_mb_per_s": ("bandwidth_mbps", "Mbps", "mean", _MB_PER_S_IN_MBPS),
     "per_rank_mb_per_s": ("rank_bandwidth_mbps", "Mbps", "mean", _MB_PER_S_IN_MBPS),
+    "per_node_mb_per_s": ("node_throughput_mbps", "Mbps", "mean", _MB_PER_S_IN_MBPS),
     "message_rate_per_s": ("message_rate_per_s", "1/s", "mean", 1.0),
 }
 _SPREAD: Final = {"p50": "median", "p99": "p99"}

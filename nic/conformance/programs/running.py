@@ -26,7 +26,7 @@ LINK_MTU_BYTES: Final = 4200
 #: How the names of the sockets start that urxe has for those who listen with RDMA-CM.
 LISTENER: Final = "@urxe-cm/listen/"
 #: How long a server may take after its client has ended.
-SERVER_ENDS_S: Final = 10.0
+SERVER_ENDS_S: Final = 30.0
 
 
 class MissingError(Exception):

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use urxe_proto::{ACK_HOLD_NS, Instant};
-use urxe_udp::RecvBuffer;
+use urxe_udp::{RecvBuffer, wait_writable};
 
 use crate::clock;
 use crate::events::EventQueue;
@@ -43,6 +43,9 @@ const IDLE_ROUNDS_PER_CLOCK: u32 = 8;
 
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
+
+/// How long a queue pair or a process that ends waits for a full send buffer: 25 MB at 1 Gbps.
+const DRAIN_MAX_NS: u64 = 200_000_000;
 
 /// See the module.
 pub(crate) struct Engine {
@@ -281,6 +284,21 @@ impl Engine {
         }
     }
 
+    /// Waits for a while until the sockets have taken what waits for them. For a queue pair or a process that ends:
+    /// requests of the unreliable services have completed before, and nobody sends their packets again.
+    pub(crate) fn drain(&mut self) {
+        let end = clock::now().after(DRAIN_MAX_NS);
+        while let Some(port) = self.blocked_port() {
+            let left_ns = end.since(clock::now());
+            let socket = self.ports()[port].socket.clone();
+            let Some(socket) = socket.filter(|_| left_ns > 0) else {
+                return;
+            };
+            wait_writable(&socket, left_ns);
+            self.transmit(clock::now(), AckMode::Flush);
+        }
+    }
+
     /// Sends the batch under construction.
     pub(crate) fn flush(&mut self) {
         let ports = self
@@ -351,10 +369,10 @@ impl Engine {
     }
 
     /// The memory that packets under construction point to is going away: sends them, and drops those that the
-    /// socket does not take now.
-    pub(crate) fn discard_outgoing(&mut self) {
+    /// socket does not take now, unless they are copies.
+    pub(crate) fn forget_outgoing_memory(&mut self) {
         self.flush();
-        self.outgoing.discard();
+        self.outgoing.forget_memory();
     }
 
     /// The socket to wait for before more can be sent.

@@ -23,6 +23,7 @@ mod events;
 mod exit;
 mod farewell;
 mod fork;
+mod forward;
 mod gid_table;
 mod idle;
 mod impair;

@@ -322,7 +322,7 @@ impl Nic {
     ) -> Result<(), Error> {
         let mut engine = self.engine();
         engine.memory.register_again(lkey, pd, at, access)?;
-        engine.discard_outgoing();
+        engine.forget_outgoing_memory();
         Ok(())
     }
 
@@ -366,7 +366,7 @@ impl Nic {
     pub fn deregister(&self, lkey: u32) -> Result<(), Error> {
         let mut engine = self.engine();
         engine.memory.deregister(lkey)?;
-        engine.discard_outgoing();
+        engine.forget_outgoing_memory();
         Ok(())
     }
 
@@ -582,6 +582,7 @@ impl Nic {
         if let Ok(mut engine) = self.engine.try_lock() {
             engine.transmit(now(), AckMode::Flush);
             engine.bid_all_farewell(now());
+            engine.drain();
         }
     }
 

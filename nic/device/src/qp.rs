@@ -403,7 +403,10 @@ impl Qp {
         engine.mark_ready(self.index);
         engine.transmit(now(), AckMode::Flush);
         engine.bid_farewell(self.index, now());
-        engine.discard_outgoing();
+        if matches!(self.init.qp_type, QpType::Uc | QpType::Ud) {
+            engine.drain();
+        }
+        engine.forget_outgoing_memory();
         let _ = self.set_path(&mut engine, None);
         engine.remove(self.index);
         engine.memory.forget_qp(self.number);

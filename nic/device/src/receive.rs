@@ -8,6 +8,7 @@ use urxe_wire::{Opcode, Packet, Qpn};
 
 use crate::clock;
 use crate::engine::Engine;
+use crate::forward;
 use crate::port::Ports;
 use crate::table::Receives;
 
@@ -149,6 +150,9 @@ impl Engine {
     /// Returns the queue pair that handled the packet, for [`Self::finish_handling`].
     fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) -> Option<u16> {
         let Ok(packet) = Packet::parse(datagram) else {
+            if let Some((was, datagram)) = forward::unwrap(origin, datagram) {
+                return self.handle_datagram(now, &was, datagram);
+            }
             self.stats.rx_malformed += 1;
             return None;
         };
@@ -158,6 +162,9 @@ impl Engine {
         }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
             if packet.header.bth.dest_qp != Qpn::GSI {
+                if self.pass_on(origin, &packet, datagram) {
+                    return None;
+                }
                 self.stats.rx_unknown_qp += 1;
                 self.answer_for_ended(now, origin, &packet);
             } else if !self.handle_vendor_mad(now, origin, &packet, datagram) {

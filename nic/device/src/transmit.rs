@@ -89,10 +89,14 @@ impl Outgoing {
         self.building.count
     }
 
-    /// Drops what waits: the memory it points to is going away. The packets count as lost.
-    pub(crate) fn discard(&mut self) {
-        self.waiting.discard();
-        self.building.discard();
+    /// Drops what waits and points to the program's memory, which is going away. The packets count as lost, and are
+    /// of transports that send them again: those of the others are copies.
+    pub(crate) fn forget_memory(&mut self) {
+        for batch in [&mut self.waiting, &mut self.building] {
+            if batch.refers {
+                batch.discard();
+            }
+        }
     }
 
     /// The socket to wait for when blocked.
@@ -170,6 +174,8 @@ struct Batch {
     bytes: usize,
     is_closed: bool,
     is_blocked: bool,
+    /// Whether pieces of it are the program's memory.
+    refers: bool,
 }
 
 impl std::fmt::Debug for Batch {
@@ -191,6 +197,7 @@ impl Batch {
             bytes: 0,
             is_closed: false,
             is_blocked: false,
+            refers: false,
         }
     }
 
@@ -203,6 +210,7 @@ impl Batch {
         self.bytes = 0;
         self.is_closed = false;
         self.is_blocked = false;
+        self.refers = false;
     }
 
     /// Whether a packet of `length` bytes may join the batch.
@@ -317,6 +325,7 @@ impl Batch {
         icrc: &mut Icrc,
     ) -> Option<()> {
         self.close_run();
+        self.refers = true;
         let (mut skip, mut left) = (offset, len);
         for sge in sges {
             if left == 0 {
@@ -391,5 +400,70 @@ impl Batch {
             Err(_) => stats.tx_dropped += count,
         }
         self.discard();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::GidEntry;
+    use crate::memory::Access;
+    use crate::port::Ports;
+    use crate::tap::{Taps, Wiring};
+    use urxe_proto::AddressVector;
+    use urxe_wire::{Bth, Gid, Header, Opcode, Operation, Psn, Qpn};
+
+    /// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports that do not
+    /// repeat them stay.
+    #[test]
+    fn only_what_points_to_memory_goes_with_it() {
+        const LEN: u32 = 4096;
+        let here = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
+        let gids = [GidEntry {
+            gid: here,
+            scope_id: 0,
+        }];
+        let taps = Taps::new(&Wiring::default(), "test").unwrap();
+        let ports = Ports::open(&gids, 1, &taps).unwrap();
+        let to = AddressVector {
+            dest_gid: here,
+            ..AddressVector::default()
+        };
+        let path = Path::new(&ports, &to, Qpn::new(5)).unwrap();
+        let bytes = vec![7u8; LEN as usize];
+        let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
+        let pd = memory.alloc_pd();
+        let region = memory
+            .register(pd, addr, LEN.into(), addr, Access::empty())
+            .unwrap();
+        let sges = [Sge {
+            addr,
+            len: LEN,
+            lkey: region.lkey,
+        }];
+        for (transport, stays) in [(Transport::Uc, true), (Transport::Rc, false)] {
+            let operation = Operation::SendOnly;
+            let opcode = Opcode::Queue {
+                transport,
+                operation,
+            };
+            let transmit = Transmit {
+                address: None,
+                header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+                payload: Payload::Local {
+                    sges: &sges,
+                    offset: 0,
+                    len: LEN,
+                },
+            };
+            let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+            let ports = &ports.ports;
+            outgoing
+                .push(&transmit, pd.id(), &path, &memory, ports, &mut stats)
+                .unwrap();
+            outgoing.building.is_blocked = true;
+            outgoing.forget_memory();
+            assert_eq!(outgoing.building.count, usize::from(stays), "{transport:?}");
+        }
     }
 }

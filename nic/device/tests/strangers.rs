@@ -6,7 +6,7 @@ mod support;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use support::{End, connect_to, post, post_recv};
+use support::{End, connect_to, in_namespace, post, post_recv};
 use urxe_device::{Gid, Mtu, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
@@ -131,4 +131,49 @@ fn a_datagram_of_a_stranger_is_answered_at_port_4791() {
         (packet.header.bth.dest_qp, packet.payload),
         (NUMBER, &b"12345678"[..])
     );
+}
+
+/// All that a stranger sends comes to port 4791, which the first opened device of a host has.
+#[test]
+fn what_a_stranger_sends_reaches_all_devices_of_a_host() {
+    in_namespace(&["link set lo up"], || {
+        const QKEY: u32 = 77;
+        let address = Ipv4Addr::new(127, 77, 0, 3);
+        let first = End::new(4096);
+        let holder = first.qp(QpType::Rc);
+        let second = End::new(4096);
+        let (connected, datagrams) = (second.qp(QpType::Rc), second.datagrams(QKEY));
+        assert_eq!(holder.number().get() >> 14, 0);
+        assert_eq!(connected.number().get() >> 14, 1);
+        // On the second's port 4791, which the first has: on another address, then.
+        let stranger = Stranger::new(address);
+        let to = SocketAddr::new(second.nic.gids()[0].gid.to_ip(), ROCE_UDP_PORT);
+
+        connect_to(&connected, Gid::from(address), NUMBER, Mtu::B1024);
+        post_recv(&connected, 1, &[second.sge(0, 100)]);
+        let opcode = Opcode::new(Transport::Rc, Operation::SendOnly);
+        let psn = connected.query().unwrap().rq_psn;
+        let mut bth = Bth::new(opcode, connected.number(), psn);
+        bth.ack_request = true;
+        stranger.send(to, &Header::new(bth), b"12345678");
+        assert_eq!(second.wait(&[], 1)[0].byte_len, 8);
+        let (_, bytes) = stranger.receive();
+        let answer = Packet::parse(&bytes).unwrap();
+        assert_eq!(
+            (answer.header.bth.dest_qp, answer.header.bth.psn),
+            (NUMBER, psn)
+        );
+
+        post_recv(&datagrams, 2, &[second.sge(200, 100)]);
+        let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);
+        let mut header = Header::new(Bth::new(opcode, datagrams.number(), Psn::new(5)));
+        header.deth = Some(Deth {
+            qkey: QKEY,
+            src_qp: NUMBER,
+        });
+        stranger.send(to, &header, b"12345678");
+        let got = second.wait(&[], 1)[0];
+        assert_eq!((got.source_qp, got.byte_len), (Some(NUMBER), 48));
+        assert_eq!(second.buffer[200 + 40..][..8], *b"12345678");
+    });
 }

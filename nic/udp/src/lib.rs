@@ -40,5 +40,5 @@ pub use receive::{RecvBuffer, RecvMeta};
 pub use send::{Piece, Sent, Transmit};
 pub use socket::{Options, Socket};
 pub use tap::Tap;
-pub use wait::{Event, Interest, Waiter, set_timer_slack_ns, wait_readable};
+pub use wait::{Event, Interest, Waiter, set_timer_slack_ns, wait_readable, wait_writable};
 pub use wakeup::Wakeup;

@@ -235,16 +235,30 @@ pub fn wait_readable<'a>(sockets: impl IntoIterator<Item = &'a Socket>, timeout_
         polled[count].fd = socket.as_raw_fd();
         count += 1;
     }
+    poll_once(&mut polled[..count], timeout_ns);
+}
+
+/// Waits once, without an epoll set, until a socket takes something to send or the time is up.
+pub fn wait_writable(socket: &Socket, timeout_ns: u64) {
+    let mut polled = [libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLOUT,
+        revents: 0,
+    }];
+    poll_once(&mut polled, timeout_ns);
+}
+
+fn poll_once(polled: &mut [libc::pollfd], timeout_ns: u64) {
     let limit = timespec {
         tv_sec: (timeout_ns / 1_000_000_000).min(i32::MAX as u64) as _,
         tv_nsec: (timeout_ns % 1_000_000_000) as _,
     };
-    // SAFETY: `count` entries of `polled` and the time live until the call returns; no signal mask. An error, like a
-    // signal, ends the wait early, which the caller cannot tell from a packet for somebody else.
+    // SAFETY: the entries and the time live until the call returns; no signal mask. An error, like a signal, ends the
+    // wait early, which the caller cannot tell from a packet for somebody else.
     unsafe {
         libc::ppoll(
             polled.as_mut_ptr(),
-            count as libc::nfds_t,
+            polled.len() as libc::nfds_t,
             &raw const limit,
             ptr::null(),
         );

@@ -76,4 +76,4 @@ def test_a_machine_that_refuses_namespaces_is_told_with_what_to_do(monkeypatch: 
 @pytest.mark.fabric
 def test_this_machine_is_examined_for_real() -> None:
     groups = {check.group for check in rocelab.doctor.examine()}
-    assert groups == {"machine", "fabric", "programs", "useful", "RDMA devices"}
+    assert groups == {"machine", "fabric", "programs", "useful", "MPI", "RDMA devices"}

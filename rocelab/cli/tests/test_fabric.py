@@ -144,14 +144,14 @@ def test_down_all_removes_everything_but_what_is_in_use(lab: str, runtime: Path)
         (["down"], "say which fabrics to remove, or --all"),
         (
             ["up", "x", "--link", "a=ring"],
-            "--link a=ring: a link is ID=KIND[,KEY=VALUE...], and KIND is direct or bridge",
+            "--link a=ring: a link is ID=KIND[,KEY=VALUE...], and KIND is direct, bridge or two-level",
         ),
         (
             ["up", "x", "--link", "a=bridge,rate=5"],
             "'rate' is not known; the keys are mtu_bytes, rate_mbps, queue_bytes",
         ),
         (["up", "x", "--link", "a=bridge,mtu_bytes=big"], "mtu_bytes needs a number, not 'big'"),
-        (["up", "x", "--nodes", "3", "--link", "a=direct"], "a direct link joins exactly 2 nodes, not 3"),
+        (["up", "x", "--nodes", "1", "--link", "a=direct"], "a direct link joins the first two nodes"),
         (["up", "../x"], "'../x' cannot be the name of a fabric"),
     ],
 )
@@ -164,5 +164,7 @@ def test_mistakes_are_answered_with_what_is_allowed(runtime: Path, arguments: li
 def test_a_link_is_read_from_its_short_form() -> None:
     assert parse_link("a=direct") == LinkProfile("a", "direct")
     assert parse_link("lan=bridge,rate_mbps=2500.5,mtu_bytes=9000") == LinkProfile("lan", "bridge", 9000, 2500.5)
+    racks = LinkProfile("racks", "two-level", rate_mbps=100, nodes_per_switch=8, uplink_rate_mbps=800)
+    assert parse_link("racks=two-level,rate_mbps=100,nodes_per_switch=8,uplink_rate_mbps=800") == racks
     with pytest.raises(FabricError):
         parse_link("lan")

@@ -48,11 +48,16 @@ def receive_raw(end: socket.socket) -> tuple[bytes, list[int], int | None]:
     """Return the bytes, the open files (now the caller's) and the sender's pid if asked for; b"" at the end."""
     space = socket.CMSG_SPACE(FILES_MAX * 4) + socket.CMSG_SPACE(_CREDENTIALS.size)
     try:
-        data, control, _, _ = end.recvmsg(MESSAGE_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
+        try:
+            received = end.recvmsg(MESSAGE_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:
+            # The other side closed with something of ours unread. That is told once; what it sent is still there.
+            received = end.recvmsg(MESSAGE_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ECONNRESET, errno.ENOTCONN):
             return b"", [], None
         raise
+    data, control, _, _ = received
     files: list[int] = []
     sender: int | None = None
     for level, kind, payload in control:

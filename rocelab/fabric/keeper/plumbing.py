@@ -125,8 +125,7 @@ def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str,
             peer={"ifname": other["interface"], "net_ns_fd": network_fds[other["node"]]},
         )
         return
-    netlink.link("add", kind="bridge", ifname=link["bridge"], br_stp_state=0, br_mcast_snooping=0)
-    bridge = netlink.link_lookup(ifname=link["bridge"])[0]
+    bridges = {name: _add_bridge(netlink, name) for name in link["bridges"]}
     for port in link["ports"]:
         netlink.link(
             "add",
@@ -134,12 +133,30 @@ def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str,
             ifname=port["switch_interface"],
             peer={"ifname": port["interface"], "net_ns_fd": network_fds[port["node"]]},
         )
-        index = netlink.link_lookup(ifname=port["switch_interface"])[0]
-        netlink.link("set", index=index, mtu=link["mtu_bytes"], master=bridge)
-        _shape(netlink, index, port["switch_interface"], link["switch_shape"])
-        netlink.link("set", index=index, state="up")
-    netlink.link("set", index=bridge, mtu=link["mtu_bytes"])
-    netlink.link("set", index=bridge, state="up")
+        _join_switch(
+            netlink, port["switch_interface"], bridges[port["bridge"]], link["mtu_bytes"], link["switch_shape"]
+        )
+    for uplink in link["uplinks"]:
+        ends = ((uplink["interface"], uplink["bridge"]), (uplink["spine_interface"], uplink["spine"]))
+        netlink.link("add", kind="veth", ifname=ends[0][0], peer={"ifname": ends[1][0]})
+        for interface, bridge in ends:
+            _join_switch(netlink, interface, bridges[bridge], link["mtu_bytes"], link["uplink_shape"])
+    for bridge in bridges.values():
+        netlink.link("set", index=bridge, mtu=link["mtu_bytes"])
+        netlink.link("set", index=bridge, state="up")
+
+
+def _add_bridge(netlink: Any, name: str) -> int:
+    netlink.link("add", kind="bridge", ifname=name, br_stp_state=0, br_mcast_snooping=0)
+    return int(netlink.link_lookup(ifname=name)[0])
+
+
+def _join_switch(netlink: Any, interface: str, bridge: int, mtu_bytes: int, shape: Mapping[str, Any] | None) -> None:
+    """Make an interface of the switch's namespace a port of a bridge."""
+    index = netlink.link_lookup(ifname=interface)[0]
+    netlink.link("set", index=index, mtu=mtu_bytes, master=bridge)
+    _shape(netlink, index, interface, shape)
+    netlink.link("set", index=index, state="up")
 
 
 def _finish_port(netlink: Any, port: Mapping[str, Any], ipv6: bool) -> None:

@@ -137,6 +137,14 @@ def test_many_nodes_on_one_switch(can_emulate: None) -> None:
             output_on(fabric, node, sys.executable, "-c", PING, fabric.nodes[0].addresses["lan"])
 
 
+def test_two_levels_of_switches_join_every_node(can_emulate: None) -> None:
+    link = LinkProfile("racks", "two-level", rate_mbps=100, nodes_per_switch=2, uplink_rate_mbps=200)
+    with emulated.up([link, LinkProfile("lan", "bridge")], emulated.default_names(5)) as fabric:
+        for node in fabric.nodes[1:]:
+            for name in ("racks", "lan"):
+                output_on(fabric, node, sys.executable, "-c", PING, fabric.nodes[0].addresses[name])
+
+
 def test_nodes_do_not_share_memory_or_abstract_sockets(fabric: emulated.EmulatedFabric) -> None:
     output_on(fabric, fabric.nodes[0], "touch", "/dev/shm/rocelab-test")
     assert output_on(fabric, fabric.nodes[1], "ls", "/dev/shm") == ""

@@ -24,9 +24,9 @@ PART = 0.85
 
 
 def tcp_mbps(fabric: emulated.EmulatedFabric, *options: str) -> tuple[float, float]:
-    """Goodput as the receiver saw it, and the cores that other work took meanwhile."""
+    """Goodput from the first node to the last as the receiver saw it, and the cores that other work took meanwhile."""
     launcher = NamespaceLauncher(fabric)
-    here, there = fabric.nodes
+    here, there = fabric.nodes[0], fabric.nodes[-1]
     psutil.cpu_percent()
     server = launcher.start(there, ["iperf3", "--server", "--one-off", "--port", str(PORT)], cpu=1)
     launcher.wait_until_listening(there, server, PORT)
@@ -55,6 +55,16 @@ def test_tcp_gets_nearly_the_rate_of_the_link(can_emulate: None, rate_mbps: int,
     if min(cores for _, cores in seen) > BUSY_CORES:
         pytest.skip(f"the machine is too busy to judge: {told}")
     pytest.fail(f"at {rate_mbps} Mbps: {told}")
+
+
+def test_a_narrow_uplink_limits_what_crosses_it_and_nothing_else(can_emulate: None) -> None:
+    if shutil.which("iperf3") is None:
+        pytest.skip("there is no iperf3 (package iperf3)")
+    for nodes, most_mbps in ((3, 40), (2, 200)):  # the third node has another access switch
+        link = LinkProfile("racks", "two-level", rate_mbps=200, nodes_per_switch=2, uplink_rate_mbps=40)
+        with emulated.up([link], emulated.default_names(nodes)) as fabric:
+            mbps, _ = tcp_mbps(fabric)
+            assert most_mbps / 4 < mbps < most_mbps
 
 
 def test_a_direct_link_is_not_shaped(can_emulate: None) -> None:

@@ -4,6 +4,8 @@
   const data = JSON.parse(document.getElementById("figure-data").textContent);
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const hiddenSeries = new Set();
+  // What the values of figures are drawn over.
+  const HEADINGS = new Set(["Message size", "Servers"]);
   // Tests and curious readers find the Vega views here, by the id of the figure.
   window.rocelab = { views: {}, ready: null };
 
@@ -15,9 +17,9 @@
 
   function tooltip(value) {
     const entries = Object.entries(value).filter(([key]) => !hiddenSeries.has(key));
-    const head = entries.filter(([key]) => key === "Message size").map(([, text]) => `<strong>${escapeHtml(text)}</strong>`);
+    const head = entries.filter(([key]) => HEADINGS.has(key)).map(([, text]) => `<strong>${escapeHtml(text)}</strong>`);
     const rows = entries
-      .filter(([key, text]) => key !== "Message size" && text !== undefined && text !== "undefined" && text !== "null")
+      .filter(([key, text]) => !HEADINGS.has(key) && text !== undefined && text !== "undefined" && text !== "null")
       .map(([key, text]) => `<tr><td>${escapeHtml(key)}</td><td>${escapeHtml(text)}</td></tr>`);
     return `${head.join("")}<table role="presentation">${rows.join("")}</table>`;
   }

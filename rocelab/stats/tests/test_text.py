@@ -50,3 +50,8 @@ def test_size_lists_draw_powers_of_two_together() -> None:
     assert text.size_list([1, 2, 4, 8, 64, 1024, 2048]) == "1 B to 8 B, 64 B, 1 KiB and 2 KiB"
     assert text.size_list([4096]) == "4 KiB"
     assert text.size_list([]) == ""
+
+
+def test_abbreviations_stay_within_a_sentence() -> None:
+    assert text.lower_first("Bidirectional bandwidth") == "bidirectional bandwidth"
+    assert text.lower_first("MPI bandwidth") == "MPI bandwidth"

@@ -178,7 +178,7 @@ def test_jobs_that_hang_again_and_again_are_given_up(tmp_path: Path) -> None:
         ("nodes = 2", "nodes = 5", "test[1].nodes", "fabric.nodes is 4"),
         ("nodes = 4", "nodes = 17", "fabric.nodes", "less than or equal to 16"),
         ("iterations = 100", "iteratons = 100", "test[1].iteratons", "did you mean 'iterations'?"),
-        ('kind = "bridge"', 'kind = "direct"', "link[1].kind", "exactly 2 nodes"),
+        ('kind = "bridge"', 'kind = "direct"', "test[2].links", "joins the first two nodes"),
         ("nodes = 2", "nodes = 3", "test[1].test", "between 2 processes"),
         ("[4, 64]", "[4, 48]", "test[2].test", "never gives 48"),
         (
@@ -204,3 +204,19 @@ def test_the_same_test_on_another_scale_is_another_measurement() -> None:
     small.study(TEXT + "\n" + second.replace("ranks_per_node = 4", "ranks_per_node = 2"))
     with pytest.raises(StudyError, match="measured twice"):
         small.study(TEXT + "\n" + second)
+
+
+def test_what_is_missing_names_the_make_target(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ROCELAB_PROGRAMS", str(tmp_path))
+    monkeypatch.setenv("ROCELAB_MPI_BENCH", str(tmp_path))
+    advice = {executable.advice for job in jobs() for executable in job.executables if str(tmp_path) in executable.name}
+    assert any("make setup-programs` installs Open MPI" in each for each in advice)
+    assert any("make setup-programs` installs MPICH" in each for each in advice)
+    assert any("make setup-programs build" in each for each in advice)
+
+
+def test_an_mpi_of_the_study_takes_the_place_of_ours() -> None:
+    text = TEXT.replace("[fabric]", '[mpi]\nopenmpi = "/opt/openmpi"\n\n[fabric]')
+    folders = {job.mpi.kind: str(job.mpi.folder) for job in jobs(text)}
+    assert folders["openmpi"] == "/opt/openmpi"
+    assert folders["mpich"].endswith("mpich/bin")

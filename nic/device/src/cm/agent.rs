@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use urxe_cm::{MAD_LEN, Mad, Manager, Message, Path, ServiceId};
 use urxe_udp::{Changes, RecvBuffer, Socket, Wakeup};
-use urxe_wire::{Gid, Packet, ROCE_UDP_PORT};
+use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT};
 
 use super::connect::SLOT_SHIFT;
 use super::door::{Door, reply_port};
@@ -25,6 +25,7 @@ use super::relay::{self, Relayed};
 use super::watch::Watch;
 use crate::clock::now;
 use crate::error::Error;
+use crate::forward;
 use crate::list::DeviceInfo;
 use crate::progress::with_signals_blocked;
 use crate::receive::{BATCHES_PER_TURN, Origin};
@@ -523,9 +524,20 @@ impl Inner {
                 return;
             };
             for (index, datagram) in buffer.segments(&meta).enumerate() {
-                let id = u16::try_from(index).unwrap_or(0);
-                if let Ok(packet) = Packet::parse(datagram)
-                    && let Some(mad) = gsi::mad(meta.source, local, id, datagram, &packet)
+                let Ok(packet) = Packet::parse(datagram) else {
+                    continue;
+                };
+                let origin = Origin {
+                    port: 0,
+                    local,
+                    source: meta.source,
+                    tos: meta.tos,
+                    ip_id: u16::try_from(index).unwrap_or(0),
+                };
+                if packet.header.bth.dest_qp != Qpn::GSI {
+                    forward::pass_on(socket, &origin, &packet, datagram);
+                } else if let Some(mad) =
+                    gsi::mad(meta.source, local, origin.ip_id, datagram, &packet)
                 {
                     let path = path(link, local, meta.source);
                     self.incoming(path, mad, Some(local.port()));

@@ -89,7 +89,7 @@ static void check_fork(void)
     destroy_pair(&pair);
 }
 
-enum { THREADS = 4, MESSAGES = 500 };
+enum { THREADS = 4, MESSAGES = 500, CHILDREN = 8 };
 
 struct poster {
     pthread_t thread;
@@ -151,6 +151,15 @@ static void check_threads(void)
         CHECK_EQ(
             pthread_create(&posters[i].thread, NULL, i < THREADS ? post : poll_all, &posters[i]),
             0);
+    }
+    /* Children come of whatever the threads are at, and end. Those that fork late find them done.
+     */
+    for (int i = 0; i < CHILDREN; i++) {
+        pid_t child = fork();
+
+        if (child == 0)
+            exit(0);
+        expect_success(child);
     }
     for (int i = 0; i < THREADS + 2; i++)
         CHECK_EQ(pthread_join(posters[i].thread, NULL), 0);

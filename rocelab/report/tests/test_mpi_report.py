@@ -1,0 +1,93 @@
+"""What the report and the terminal make of MPI: a section for each test and scale, and the source's figures again."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from rocelab.report import gallery, redrawn, summary
+from rocelab.report.model import RunModel
+from rocelab.report.terminal import print_summary
+from rocelab.report.tests.test_report import page_of
+from rocelab.results import Sample
+
+#: Of the made-up run: what stands for which series of MPI.
+_SERIES = {
+    ("soft-roce", "send"): "openmpi-ucx",
+    ("tcp", "blocking"): "openmpi-ob1",
+    ("tcp", "busy-poll"): "openmpi-ucx",
+}
+
+
+@pytest.fixture(scope="module")
+def mpi(model: RunModel) -> RunModel:
+    """The made-up run as if its tests had been `latency` and `bw` of MPI, and allreduce on 16 processes."""
+
+    def renamed(sample: Sample, test: str, nodes: int, ranks: int) -> Sample:
+        variant = _SERIES[sample.interconnect, sample.variant]
+        return dataclasses.replace(sample, level="mpi", test=test, variant=variant, nodes=nodes, ranks=ranks)
+
+    made = []
+    for sample in model.samples:
+        if (sample.interconnect, sample.variant) not in _SERIES:
+            continue
+        if sample.test == "latency":
+            made += [renamed(sample, "latency", 2, 2), renamed(sample, "allreduce", 4, 16)]
+            made += [renamed(sample, "allreduce", 4, 64)]
+        elif sample.test == "bandwidth":
+            made.append(renamed(sample, "bw", 2, 2))
+    return RunModel(model.info, made)
+
+
+def test_each_scale_is_a_section_with_its_ratio(mpi: RunModel) -> None:
+    assert [test.title for test in mpi.tests] == [
+        "MPI latency",
+        "MPI allreduce, 16 processes on 4 nodes",
+        "MPI allreduce, 64 processes on 4 nodes",
+        "MPI bandwidth",
+    ]
+    for test in mpi.tests:
+        ratios = mpi.speed_ratios(mpi.series("direct", test))
+        assert list(ratios) == ["TCP, Open MPI's own", "best TCP"]
+    names = [figure.name for section in gallery.sections(mpi) for _, made in section.links for figure in made]
+    assert len(names) == len(set(names)) == 4 * 2 * 2
+
+
+def test_the_figures_of_the_source_are_drawn_again(mpi: RunModel) -> None:
+    sections = {section.id: section for section in redrawn.sections(mpi)}
+    assert set(sections) == {"source-softroce1g", "source-lanl2010"}
+    figures = [figure for _, made in sections["source-softroce1g"].links for figure in made]
+    bandwidth = next(figure for figure in figures if figure.title == "Figure 2: MPI_Bandwidth Test")
+    assert bandwidth.labels == ("Soft RoCE", "Ethernet")
+    assert "Bandwidth (MB/s)" in str(bandwidth.static_spec)
+    assert "Message Size (Bytes)" in str(bandwidth.static_spec)
+    ours = next(each for each in mpi.series("direct", mpi.tests[3]) if each.label == "Soft RoCE, Open MPI")
+    by_name = {figure.test: figure for figure in mpi.source_figures if figure.source.id == "softroce1g"}
+    again = mpi.source_lines("direct", by_name["bw"], (2, 2))
+    assert again[0].series.spread(1024).median == pytest.approx(ours.series.spread(1024).median / 8)
+
+
+def test_a_run_without_mpi_has_no_figures_of_mpi(model: RunModel) -> None:
+    assert redrawn.sections(model) == []
+
+
+def test_the_page_says_what_is_compared(mpi: RunModel) -> None:
+    page = page_of(mpi)
+    assert "MPI over Soft RoCE against MPI over whichever TCP is best" in page
+    assert "busy-polling, as Soft RoCE benchmarks do" not in page
+    assert "MPI allreduce, 64 processes on 4 nodes" in page
+
+
+def test_the_summary_holds_mpi_against_the_better_tcp(mpi: RunModel) -> None:
+    tables = summary.chosen_sizes_tables(mpi, mpi.links[0])
+    assert len(tables) == 1
+    assert tables[0].head[-1] == "Speed ratio Soft RoCE, Open MPI / best TCP"
+    console = Console(width=100, record=True, file=io.StringIO())
+    print_summary(console, mpi)
+    said = console.export_text()
+    assert "allreduce 16/4, 64 B" in said
+    assert "Best TCP" in said
+    assert "TCP poll." not in said

@@ -1,0 +1,254 @@
+"""Carries out one step of a mesh: a pair of programs for every node and every other node, all at the same time.
+
+The servers are started first. Once all of them listen, the clients are started, a pair on every node at a time. They
+are held until all are there and then let go together, so that none has to start against the load of the others: those
+that sleep once they are connected (perftest's) in their sleep, the others by a shell that stops itself in front of
+them. What a program measures leaves out a margin at both ends of its run. A mesh counts only if the programs report
+no more than what left the nodes in the middle of the run: else some measured while others were not sending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
+from rocelab.study.execution import now
+from rocelab.study.steps import MeshStep
+from rocelab.tools.base import Output, ToolError, last_words
+from rocelab.tools.mesh import MeshRequest
+
+#: How long all servers together may take to listen.
+_LISTEN_LIMIT_S = 60.0
+#: How long a client may take to connect. The servers listen already.
+_CONNECT_LIMIT_S = 10.0
+_CONNECT_PAUSE_S = 0.002
+#: A shell that stops itself, and is the program afterwards.
+_HELD = ("sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
+#: How often clients are let go during the margin: one that was slow to stop has missed the first time.
+_RELEASE_EVERY_S = 0.25
+#: Part of the connections that may have moved nothing. More is not the network's doing.
+_IDLE_MAX = 0.05
+_PORT_FIRST = 20000
+_PORTS = 10_000
+#: Part by which the programs may report more than was counted: they begin and end a little apart.
+_CLOCKS_WITHIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class MeshReading:
+    """What went through a mesh, by node in the order of the nodes, in 10^6 bit/s."""
+
+    sent_mbps: tuple[float, ...]
+    received_mbps: tuple[float, ...]
+    wire_mbps: float
+    """What left all nodes together, with headers and with what was sent again, in the middle of the run."""
+    start_s: float
+    """How long starting the clients took, before they were let go."""
+    idle_connections: int
+    """Connections that moved nothing while it was measured: on a full switch port, some may have to wait that long."""
+    cpu_s: float
+    """User and system seconds of all programs from their start to their end."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeshExecution:
+    """How a mesh went: a reading, or the error why there is none."""
+
+    reading: MeshReading | None
+    error: str | None
+    hung: bool
+    """It had to be stopped at its time limit."""
+    command: str
+    started_at: str
+    duration_s: float
+
+
+@dataclass
+class _Connection:
+    """One pair of programs, as far as they were started."""
+
+    sender: Node
+    receiver: Node
+    request: MeshRequest
+    server: Running | None = None
+    client: Running | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.sender.name} to {self.receiver.name}"
+
+
+@dataclass
+class _Run:
+    connections: list[_Connection] = field(default_factory=list)
+    start_s: float = 0.0
+    wire_mbps: float = 0.0
+
+
+class MeshExecutor:
+    """Runs meshes on the first nodes of a fabric."""
+
+    def __init__(self, fabric: Fabric, launcher: Launcher) -> None:
+        self._nodes = fabric.nodes
+        self._launcher = launcher
+        self._count = 0
+
+    def execute(self, step: MeshStep, log: Path | None) -> MeshExecution:
+        """Run a step to its end. Every program is gone afterwards, also when this is interrupted."""
+        started_at, started_s = now(), time.monotonic()
+        run = _Run([*self._connections(step)])
+        reading, error, hung = None, None, False
+        try:
+            deadline_s = time.monotonic() + step.time_limit_s
+            self._start(step, run, log)
+            self._count_bytes(step, run)
+            clients = _wait([each.client for each in run.connections], deadline_s)
+            servers = _wait([each.server for each in run.connections], deadline_s)
+            hung = any(end.timed_out for end in (*clients, *servers))
+            reading = _read(step, run, clients, servers)
+        except (LaunchError, ToolError) as failure:
+            error = str(failure)
+        finally:
+            _stop(run)
+        first = run.connections[0]
+        return MeshExecution(
+            reading=reading,
+            error=error,
+            hung=hung,
+            command=shlex.join(step.method.client(first.request)),
+            started_at=started_at,
+            duration_s=time.monotonic() - started_s,
+        )
+
+    def _connections(self, step: MeshStep) -> Iterator[_Connection]:
+        # Ports change from step to step, so that a server that is slow to go is not in the way of the next.
+        port = _PORT_FIRST + self._count * step.nodes % _PORTS
+        self._count += 1
+        nodes = self._nodes[: step.nodes]
+        for distance in range(1, step.nodes):
+            for at, sender in enumerate(nodes):
+                receiver = nodes[(at + distance) % step.nodes]
+                request = MeshRequest(
+                    size_bytes=step.size_bytes,
+                    parallel=step.parallel,
+                    depth=step.depth,
+                    measured_s=step.measured_s,
+                    margin_s=step.margin_s,
+                    traffic_class=step.traffic_class,
+                    server_address=receiver.addresses[step.link.id],
+                    client_interface=sender.interfaces[step.link.id],
+                    server_interface=receiver.interfaces[step.link.id],
+                    port=port + at,
+                )
+                yield _Connection(sender, receiver, request)
+
+    def _start(self, step: MeshStep, run: _Run, log: Path | None) -> None:
+        for each in run.connections:
+            each.server = self._launch(each.receiver, step.method.server(each.request), log)
+        deadline_s = time.monotonic() + _LISTEN_LIMIT_S
+        for each in run.connections:
+            assert each.server is not None
+            left_s = max(0.0, deadline_s - time.monotonic())
+            self._launcher.wait_until_listening(each.receiver, each.server, each.request.port, timeout_s=left_s)
+        first_s = time.monotonic()
+        for batch in _batches(run.connections, step.nodes):
+            for each in batch:
+                command = step.method.client(each.request)
+                held = () if step.method.head_start_s > 0 else _HELD
+                each.client = self._launch(each.sender, [*held, *command], log)
+            if step.method.head_start_s > 0:
+                for each in batch:
+                    self._hold(each)
+        run.start_s = time.monotonic() - first_s
+
+    def _hold(self, connection: _Connection) -> None:
+        """Stop a client once it is connected, in its sleep: then its server listens no more."""
+        assert connection.client is not None
+        deadline_s = time.monotonic() + _CONNECT_LIMIT_S
+        while self._launcher.is_listening(connection.receiver, connection.request.port):
+            if connection.client.poll() is not None:
+                return  # Its last words are read at the end.
+            if time.monotonic() > deadline_s:
+                raise LaunchError(f"{connection.name}: the client did not connect within {_CONNECT_LIMIT_S:g} s")
+            time.sleep(_CONNECT_PAUSE_S)
+        connection.client.signal(signal.SIGSTOP)
+
+    def _count_bytes(self, step: MeshStep, run: _Run) -> None:
+        """Let the clients go, wait for the middle of the run, and see what leaves the nodes during it."""
+        senders = {each.sender.name: each.sender for each in run.connections}.values()
+
+        def sent_bytes() -> int:
+            return sum(self._launcher.sent_bytes(node, node.interfaces[step.link.id]) for node in senders)
+
+        for _ in range(round(step.margin_s / _RELEASE_EVERY_S)):
+            for each in run.connections:
+                assert each.client is not None
+                each.client.signal(signal.SIGCONT)
+            time.sleep(_RELEASE_EVERY_S)
+        before_bytes, before_s = sent_bytes(), time.monotonic()
+        time.sleep(step.measured_s)
+        run.wire_mbps = (sent_bytes() - before_bytes) * 8 / (time.monotonic() - before_s) / 1e6
+
+    def _launch(self, node: Node, argv: Sequence[str], log: Path | None) -> Running:
+        # Not pinned: there are far more programs than cores, and the kernel spreads them better.
+        return self._launcher.start(node, argv, log=log)
+
+
+def _batches(connections: Sequence[_Connection], size: int) -> Iterator[Sequence[_Connection]]:
+    for first in range(0, len(connections), size):
+        yield connections[first : first + size]
+
+
+def _wait(programs: Sequence[Running | None], deadline_s: float) -> list[Finished]:
+    return [each.wait(max(0.0, deadline_s - time.monotonic())) for each in programs if each is not None]
+
+
+def _stop(run: _Run) -> None:
+    """End whatever still runs: nothing after a good step. All are told first, or each would take its time in turn."""
+    left = [each for connection in run.connections for each in (connection.client, connection.server) if each]
+    for program in left:
+        program.signal(signal.SIGKILL)
+    for program in left:
+        with contextlib.suppress(LaunchError):
+            program.stop()
+
+
+def _read(step: MeshStep, run: _Run, clients: Sequence[Finished], servers: Sequence[Finished]) -> MeshReading:
+    """The throughput of every node; ToolError unless every connection did well and all ran at the same time."""
+    nodes = {name: at for at, name in enumerate(dict.fromkeys(each.sender.name for each in run.connections))}
+    sent_mbps, received_mbps = [0.0] * len(nodes), [0.0] * len(nodes)
+    errors = []
+    idle = 0
+    for each, client, server in zip(run.connections, clients, servers, strict=True):
+        try:
+            mbps = step.method.read_mbps(each.request, _output("client", client), _output("server", server))
+        except ToolError as error:
+            errors.append(f"{each.name}: {error}")
+            continue
+        idle += mbps <= 0
+        sent_mbps[nodes[each.sender.name]] += mbps
+        received_mbps[nodes[each.receiver.name]] += mbps
+    if errors:
+        raise ToolError(f"{len(errors)} of {len(run.connections)} connections failed; {errors[0]}")
+    if idle > _IDLE_MAX * len(run.connections):
+        raise ToolError(f"{idle} of {len(run.connections)} connections moved nothing in {step.measured_s} s")
+    if sum(sent_mbps) > run.wire_mbps * (1 + _CLOCKS_WITHIN):
+        raise ToolError(
+            f"the programs report {sum(sent_mbps):.1f} Mbps together, but {run.wire_mbps:.1f} Mbps left the nodes: "
+            "they did not all measure at the same time. Give the test a larger margin_s, or the links a lower rate"
+        )
+    cpu_s = sum(end.cpu_s for end in (*clients, *servers))
+    return MeshReading(tuple(sent_mbps), tuple(received_mbps), run.wire_mbps, run.start_s, idle, cpu_s)
+
+
+def _output(end: str, finished: Finished) -> Output:
+    output = Output(finished.stdout, finished.stderr, finished.exit_status)
+    if finished.timed_out:
+        raise ToolError(f"the {end} hung and was stopped ({finished.stopped_because}): {last_words(output)}")
+    return output

@@ -1,0 +1,95 @@
+"""MPI tests of a study for real: rocelab-mpi as it is, and under the names of OMB's programs with OMB's output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.fabric import emulated
+from rocelab.fabric.base import FabricError
+from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.study.jobs import JobExecutor
+from rocelab.study.plan import plan
+from rocelab.study.steps import JobStep
+from rocelab.study.tests import small
+from rocelab.tools import rocelab_mpi
+
+pytestmark = pytest.mark.fabric
+
+TEXT = """\
+schema = 1
+id = "real"
+title = "MPI for real"
+repetitions = 1
+
+[[link]]
+id = "slow"
+kind = "bridge"
+rate_mbps = 100
+
+[[test]]
+level = "mpi"
+test = "bw"
+sizes_bytes = [4096, 16384]
+iterations = 3
+warmup = 1
+
+[test.variants]
+tcp = ["openmpi-ob1"]
+soft-roce = ["mpich-ucx"]
+
+[[test]]
+level = "mpi"
+suite = "osu"
+suite_folder = "FOLDER"
+test = "allreduce"
+ranks_per_node = 2
+mapping = "node"
+sizes_bytes = { from = 4, to = 16 }
+iterations = 10
+options = ["-f"]
+
+[test.variants]
+tcp = ["openmpi-ucx"]
+"""
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[JobExecutor]:
+    study = small.study(TEXT)
+    try:
+        made = emulated.up([link.profile() for link in study.link])
+    except FabricError as error:
+        pytest.skip(f"no emulated fabric on this machine: {error}")
+    with made as fabric:
+        yield JobExecutor(fabric, NamespaceLauncher(fabric))
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> list[JobStep]:
+    folder = tmp_path_factory.mktemp("omb")
+    program = rocelab_mpi.program("openmpi", None)
+    (folder / "osu_allreduce").symlink_to(program.name)
+    found = [step for step in plan(small.study(TEXT.replace("FOLDER", str(folder)))) if isinstance(step, JobStep)]
+    for executable in {executable for step in found for executable in step.executables}:
+        if executable.path is None:
+            pytest.skip(f"{executable.name} is not there: {executable.advice}")
+    return found
+
+
+def test_bandwidth_of_both_interconnects_is_that_of_the_link(executor: JobExecutor, steps: list[JobStep]) -> None:
+    for step in (each for each in steps if each.test_name == "bw"):
+        done = executor.execute(step, None)
+        assert done.error is None or set(done.reading.values) == {4096, 16384}, done.error
+        values = [v.value for v in done.reading.values[16384] if (v.metric, v.statistic) == ("bandwidth_mbps", "mean")]
+        assert values[0] < 105, "no faster than the link: it does not go through memory"
+
+
+def test_output_of_omb(executor: JobExecutor, steps: list[JobStep], tmp_path: Path) -> None:
+    step = next(each for each in steps if each.test_name == "allreduce")
+    done = executor.execute(step, tmp_path / "log")
+    assert set(done.reading.values) == {4, 8, 16}, done.error
+    assert {value.statistic for value in done.reading.values[4]} == {"mean", "min", "max"}
+    assert "# Size" in (tmp_path / "log").read_text()
