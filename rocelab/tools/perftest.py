@@ -84,6 +84,10 @@ class Perftest:
         """The same options, and the server's address."""
         return [*self._command(request, request.client_interface), request.server_address]
 
+    def _messages_each(self, request: Request) -> int:
+        """`-n` counts the messages of each queue pair."""
+        return max(self.messages_min, request.messages // self.queue_pairs)
+
     def _command(self, request: Request, interface: str) -> list[str]:
         options = {
             "latency": ["-C"] if self._prints_cycles else [],
@@ -99,7 +103,7 @@ class Perftest:
         return [
             *(self.runner.name, "run", "--", self.tool),
             *("-d", f"{self.device_prefix}{interface}", "-x", "0", "-F", "-p", str(request.port)),
-            *("-s", str(request.size_bytes), "-n", str(request.messages)),
+            *("-s", str(request.size_bytes), "-n", str(self._messages_each(request))),
             *options,
         ]
 
@@ -107,8 +111,9 @@ class Perftest:
         """The client's one line of numbers."""
         check_exit(client, server)
         numbers = numbers_of(self.tool, request.size_bytes, client)
-        if int(numbers[0]) != request.messages:
-            raise ToolError(f"{self.tool} reports {numbers[0]:g} iterations, {request.messages} were asked for")
+        messages = self._messages_each(request) * self.queue_pairs
+        if int(numbers[0]) != messages:
+            raise ToolError(f"{self.tool} reports {numbers[0]:g} iterations, {messages} were asked for")
         if self.test == "latency":
             return self._read_latency(request, numbers[1:])
         return self._read_bandwidth(request, numbers[1:])
@@ -138,7 +143,8 @@ class Perftest:
         bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
         if bytes_per_s <= 0:
             raise ToolError(f"{self.tool} reports a bandwidth of 0")
-        moved_bytes = size_bytes * request.messages * (2 if self.test == "bidirectional-bandwidth" else 1)
+        ways = 2 if self.test == "bidirectional-bandwidth" else 1
+        moved_bytes = size_bytes * self._messages_each(request) * self.queue_pairs * ways
         values = (
             Value("bandwidth_mbps", "Mbps", "mean", bytes_per_s * 8 / _MBPS),
             Value("message_rate_per_s", "1/s", "mean", bytes_per_s / size_bytes),

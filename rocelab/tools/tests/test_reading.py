@@ -53,6 +53,16 @@ def test_a_standard_deviation_that_is_not_a_number_does_not_spoil_the_rest() -> 
     assert found["latency_us", "median"] == pytest.approx(52806 / 2300)
 
 
+def test_queue_pairs_share_the_messages() -> None:
+    many = Perftest("write", "bandwidth", URXE, queue_pairs=200)
+    for asked, each in ((20_000, 100), (7, 5)):
+        words = list(many.client(request(65536, asked)))
+        assert words[words.index("-n") + 1] == str(each)
+    line = " 65536      20000            0.00               388.40             0.006214\n"
+    reading = many.read(request(65536, 20_000), Output(line, "", 0), GOOD)
+    assert reading.moved_bytes == 20_000 * 65536
+
+
 def test_time_under_way_is_a_round_trip_a_message() -> None:
     send = perftest("send", "latency").read(request(64, 5924), recorded("ib_send_lat_cycles.txt"), GOOD)
     assert send.active_s == pytest.approx(43404.72 / 2300 * 2 * 5924 / 1e6)
