@@ -23,7 +23,7 @@ PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha2
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 LINTS := lint-fmt lint-clippy lint-crates docs lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
-SHELL_SCRIPTS := .ci/run scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust
+SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust
 
 ##@ The two commands
 
@@ -90,6 +90,13 @@ fuzz: setup-rust | $(CARGO_FUZZ) ## Throw packets at the parser and at a live qu
 $(CARGO_FUZZ): | setup-rust
 	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools cargo-fuzz
 
+# Linux rxe runs on a kernel of its own, in QEMU, on a link that a network namespace of its own has the other end of.
+# With busy processors or without many of them this takes ten minutes.
+.PHONY: interop
+interop: setup build ## Run programs between urxe and Linux rxe (needs qemu-system-x86; skipped without)
+	$(PY) nic/conformance/rxe/guest.py
+	unshare --map-root-user --net .venv/bin/pytest -p no:cacheprovider nic/conformance/rxe/interop.py $(ARGS)
+
 .PHONY: lint
 lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)
 
@@ -127,7 +134,7 @@ clean: ## Remove what was built; .venv and results stay
 	find rocelab scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of set-up. Only those who test or lint get the packages that no benchmark needs (a browser).
-PURPOSE := $(if $(filter setup test% lint% fuzz,$(MAKECMDGOALS)),test,run)
+PURPOSE := $(if $(filter setup test% lint% fuzz interop,$(MAKECMDGOALS)),test,run)
 
 .PHONY: setup-packages setup-python setup-rust setup-programs
 setup-packages:
@@ -166,6 +173,7 @@ lint-mypy: setup-python
 	.venv/bin/mypy
 	.venv/bin/mypy --strict scripts
 	.venv/bin/mypy --strict nic/conformance/programs
+	.venv/bin/mypy --strict nic/conformance/rxe
 	.venv/bin/mypy --strict bench/tests
 
 lint-imports: setup-python

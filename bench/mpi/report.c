@@ -144,7 +144,8 @@ void report_sample(const struct run *run, struct sample *sample)
     size_t percentile_count;
     const double *percentiles = percentiles_of(run->options, &percentile_count);
 
-    stats_sort(sample->spread.times_ns, sample->spread.count);
+    if (sample->spread.count > 0)
+        stats_sort(sample->spread.times_ns, sample->spread.count);
     if (run->options->json)
         report_json(stdout, run, sample, percentiles, percentile_count);
     else if (run->benchmark->method->imb)

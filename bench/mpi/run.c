@@ -141,7 +141,8 @@ static void run_sizes(struct run *run)
                         benchmark->name, size, buffer_bytes(run, size));
             return;
         }
-        run->size_bytes = size;
+        /* Whole elements: a size says what moves. */
+        run->size_bytes = size - size % run->datatype->bytes;
         run_size(run);
     }
 }

@@ -256,3 +256,9 @@ def test_neighbours_of_a_grid_get_their_own_blocks(mpi: Mpi, ranks: int, grid: s
 
     assert [sample["validation"] for sample in samples] == ["pass"] * len(forms)
     assert {sample["parameters"]["neighbours"] for sample in samples} == {neighbours}
+
+
+def test_sizes_are_of_whole_elements(any_mpi: Mpi) -> None:
+    samples = any_mpi.samples(2, "latency", *QUICK, "-m", "6:12", "-T", "mpi_int")
+
+    assert [(sample["size_bytes"], sample["validation"]) for sample in samples] == [(4, "pass"), (12, "pass")]

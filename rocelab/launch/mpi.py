@@ -172,6 +172,9 @@ def command(mpi: Mpi, job: Job, transport: Transport, shell: RemoteShell) -> lis
             *(str(mpi.mpiexec), "-launcher", "ssh", "-launcher-exec", shell.program),
             *("-hosts", hosts, "-n", str(job.ranks), *by_node, *options, *program),
         ]
+    # Ranks that poll would keep the others from the core that they share; those with a core each keep it.
+    shared = len(os.sched_getaffinity(0)) < job.ranks
+    yields = ["--mca", "mpi_yield_when_idle", "1"] if shared else []
     by = "node" if job.mapping == "node" else "slot"
     # A daemon that let go of its session would be gone from the sight of who stops the job. Only mpirun starts
     # daemons, because only it can reach the remote shell from where it runs.
@@ -180,6 +183,7 @@ def command(mpi: Mpi, job: Job, transport: Transport, shell: RemoteShell) -> lis
         *("--oversubscribe", "--bind-to", "none", "--map-by", by),
         *("--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", shell.program),
         *("--prtemca", "prte_leave_session_attached", "1", "--prtemca", "plm_ssh_no_tree_spawn", "1"),
+        *yields,
         *options,
         *program,
     ]

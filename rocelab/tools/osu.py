@@ -123,7 +123,7 @@ _PAIRS: Final = frozenset({"mbw_mr", "multi_lat", "Uniband", "Biband"})
 
 def ranks_problem(test: str, ranks: int) -> str | None:
     """Why a test cannot be run by so many processes."""
-    if (test in _TWO or test.startswith(("put_", "get_"))) and ranks != 2:
+    if (test in _TWO or test.startswith(("put_", "get_", "acc_", "fop_", "cas_"))) and ranks != 2:
         return f"{test} is between 2 processes, and nodes x ranks_per_node is {ranks}"
     if test in _PAIRS and ranks % 2:
         return f"{test} is between pairs of processes, and nodes x ranks_per_node is {ranks}"

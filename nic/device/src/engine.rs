@@ -31,6 +31,12 @@ const BURST_MIN: u32 = 8;
 /// works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
 
+/// How long nothing waits for company after the program was found to post and then not to poll. It may only have been
+/// kept from its processor; so the first time is short.
+const DISTRUST_MIN_NS: u64 = 10_000_000;
+/// The same if it is found so again and again.
+const DISTRUST_MAX_NS: u64 = 1_000_000_000;
+
 /// Of rounds with nothing to do, one in so many looks at the clock, and so at the timers: a few microseconds for a program
 /// that spins, and the background thread sees to one that polls less often.
 const IDLE_ROUNDS_PER_CLOCK: u32 = 8;
@@ -73,6 +79,8 @@ pub(crate) struct Engine {
     idle_rounds: u32,
     /// Nothing waits for company before this: the program was found to post and then not to poll.
     gathers_from: Instant,
+    /// How long that was, the last time.
+    distrust_ns: u64,
 }
 
 impl std::fmt::Debug for Engine {
@@ -103,6 +111,7 @@ impl Engine {
             last_burst: 0,
             idle_rounds: 0,
             gathers_from: Instant::default(),
+            distrust_ns: 0,
         }
     }
 
@@ -248,9 +257,15 @@ impl Engine {
         }
     }
 
-    /// Lets nothing wait for company before `until`.
-    pub(crate) fn stop_gathering(&mut self, until: Instant) {
-        self.gathers_from = until;
+    /// The program posted and then did not poll: nothing waits for company for a while, longer if that was so before.
+    pub(crate) fn stop_gathering(&mut self, now: Instant) {
+        let is_habit = now < self.gathers_from.after(self.distrust_ns);
+        self.distrust_ns = if is_habit {
+            (2 * self.distrust_ns).min(DISTRUST_MAX_NS)
+        } else {
+            DISTRUST_MIN_NS
+        };
+        self.gathers_from = now.after(self.distrust_ns);
         self.flush();
     }
 
@@ -363,5 +378,31 @@ impl Engine {
     /// The socket to wait for before more can be sent.
     pub(crate) fn blocked_port(&self) -> Option<usize> {
         self.outgoing.blocked_port()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_keeps_posting_without_polling_is_trusted_ever_less() {
+        let mut engine = Engine::new(1, Arc::new(EventQueue::new().unwrap()));
+        engine.senders = 1;
+        let trusts = |engine: &mut Engine, now| {
+            (0..=BURST_MIN).for_each(|_| _ = engine.note_post(now));
+            engine.note_post(now)
+        };
+        let mut now = Instant::from_nanos(5 * DISTRUST_MAX_NS);
+        assert!(trusts(&mut engine, now));
+        for distrust_ns in [1, 2, 4, 8].map(|times| times * DISTRUST_MIN_NS) {
+            engine.stop_gathering(now);
+            assert!(!trusts(&mut engine, now.after(distrust_ns - 1)));
+            now = now.after(distrust_ns);
+            assert!(trusts(&mut engine, now));
+        }
+        now = now.after(DISTRUST_MAX_NS);
+        engine.stop_gathering(now);
+        assert!(trusts(&mut engine, now.after(DISTRUST_MIN_NS)), "long ago");
     }
 }

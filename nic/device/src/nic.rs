@@ -30,9 +30,6 @@ use crate::stat;
 use crate::table::QpTable;
 use crate::tap::{Taps, Wiring};
 
-/// How long nothing waits for company after a program was found to post and then not to poll.
-const DISTRUST_NS: u64 = 1_000_000_000;
-
 /// How much a device holds. What bounds it is memory; the figures are what programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -515,7 +512,7 @@ impl Nic {
     pub(crate) fn stop_gathering(&self) {
         let mut engine = self.engine();
         self.progress.note_released();
-        engine.stop_gathering(now().after(DISTRUST_NS));
+        engine.stop_gathering(now());
     }
 
     /// One round on the program's own thread, unless another thread is at it.

@@ -178,7 +178,7 @@ def test_jobs_that_hang_again_and_again_are_given_up(tmp_path: Path) -> None:
         ("nodes = 2", "nodes = 5", "test[1].nodes", "fabric.nodes is 4"),
         ("nodes = 4", "nodes = 17", "fabric.nodes", "less than or equal to 16"),
         ("iterations = 100", "iteratons = 100", "test[1].iteratons", "did you mean 'iterations'?"),
-        ('kind = "bridge"', 'kind = "direct"', "link[1].kind", "exactly 2 nodes"),
+        ('kind = "bridge"', 'kind = "direct"', "test[2].links", "joins the first two nodes"),
         ("nodes = 2", "nodes = 3", "test[1].test", "between 2 processes"),
         ("[4, 64]", "[4, 48]", "test[2].test", "never gives 48"),
         (
