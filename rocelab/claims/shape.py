@@ -163,7 +163,8 @@ def _judge_linear(rule: Linear, table: SeriesTable) -> Finding:
     narrow = _series(rule, table, rule.bottleneck)
     if narrow is None or rule.to_nodes not in narrow.values:
         return _missing(rule, rule.bottleneck)
-    share = linearity(narrow)[rule.to_nodes]
+    # Held against one server of the wide link: the narrow one may be as narrow for two servers as for sixteen.
+    share = narrow.spread(rule.to_nodes).median / rule.to_nodes / (total[min(total)] / min(total))
     summary += f" {rule.bottleneck.name}: {100 * share:.0f} % with {rule.to_nodes} servers."
     if verdict is Verdict.REPRODUCED and share >= rule.at_least:
         verdict = Verdict.CONTRADICTED

@@ -96,7 +96,7 @@ def test_every_mesh_of_a_rack_has_to_reach_its_part_of_the_rate(per_node: float,
 def test_a_mesh_is_linear_until_the_switches_are_the_bottleneck(
     at_16: float, narrow_at_16: float, verdict: Verdict
 ) -> None:
-    samples = mesh("racks", {2: 190.0, 8: 760.0, 16: at_16}) + mesh("narrow-racks", {2: 190.0, 16: narrow_at_16})
+    samples = mesh("racks", {2: 190.0, 8: 760.0, 16: at_16}) + mesh("narrow-spine", {2: 190.0, 16: narrow_at_16})
     assert judge(claims_by_id(["R5"])[0], RACKS, samples).verdict is verdict
 
 
