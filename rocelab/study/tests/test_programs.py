@@ -82,6 +82,7 @@ def measure(executor: Executor, method: Method, of: PairStep, statistic: str) ->
 def test_every_method_works(executor: Executor, name: str, test: Test, variant: str, size_bytes: int) -> None:
     method = interconnect(name).methods[test, variant]
     need(*method.executables)
+    size_bytes = min(size_bytes, method.size_max_bytes or size_bytes)
     # iperf3 ends both directions with the first, which with a few bytes is before the other has begun.
     messages = max(50, method.messages_min, 200_000 // size_bytes if method.tool == "iperf3" else 0)
     done = executor.execute(step(method, test, size_bytes, messages), None)
