@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 
 use urxe_proto::{Instant, QpState, QpType};
 use urxe_udp::Destination;
+use urxe_wire::icrc::Flow;
 use urxe_wire::{Packet, Psn, Qpn};
 
 use crate::engine::Engine;
@@ -116,7 +117,13 @@ impl Engine {
 
     /// A request came for a queue pair that does not exist. If it did, and this is its peer, that is told again.
     #[cold]
-    pub(crate) fn answer_for_ended(&mut self, now: Instant, origin: &Origin, packet: &Packet<'_>) {
+    pub(crate) fn answer_for_ended(
+        &mut self,
+        now: Instant,
+        origin: &Origin,
+        packet: &Packet<'_>,
+        datagram: &[u8],
+    ) {
         let bth = &packet.header.bth;
         let is_request = bth.opcode.operation().is_some_and(|op| !op.is_response());
         let Some(farewell) = self
@@ -132,6 +139,11 @@ impl Engine {
         else {
             return;
         };
+        let flow = Flow::new(origin.source, origin.local);
+        if !flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
+            self.stats.rx_icrc_errors += 1;
+            return;
+        }
         farewell.said_at = now;
         let (port, to) = (farewell.port, farewell.to);
         let mad = mad(farewell.peer, bth.dest_qp, bth.psn);

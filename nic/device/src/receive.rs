@@ -166,7 +166,7 @@ impl Engine {
                     return None;
                 }
                 self.stats.rx_unknown_qp += 1;
-                self.answer_for_ended(now, origin, &packet);
+                self.answer_for_ended(now, origin, &packet, datagram);
             } else if !self.handle_vendor_mad(now, origin, &packet, datagram) {
                 crate::cm::receive(self.link, origin, datagram, &packet);
             }

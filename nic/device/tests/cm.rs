@@ -322,14 +322,19 @@ fn an_identifier_moves_with_its_events() {
     client.expect(CmEventKind::Rejected);
 }
 
-#[test]
-fn closing_the_file_ends_its_connections() {
-    let (server, mut client) = (File::open(), File::open());
+/// A connection that the client asked for: its identifier, and the request at the server.
+fn requested(server: &File, client: &File) -> (u32, CmEvent) {
     let address = address();
     server.listen(PortSpace::Tcp, address, 0);
     let id = client.resolved(PortSpace::Tcp, address);
     client.file.connect(id, &param(unique(), b"")).unwrap();
-    let request = server.expect(CmEventKind::ConnectRequest);
+    (id, server.expect(CmEventKind::ConnectRequest))
+}
+
+#[test]
+fn closing_the_file_ends_its_connections() {
+    let (server, mut client) = (File::open(), File::open());
+    let (id, request) = requested(&server, &client);
     server
         .file
         .accept(request.id, Some(1), Some(&param(unique(), b"")))
@@ -356,11 +361,7 @@ fn descriptors_of(fd: RawFd) -> usize {
 #[test]
 fn who_waits_for_an_event_gets_it_though_the_file_is_closed_meanwhile() {
     let (server, mut client) = (File::open(), File::open());
-    let address = address();
-    server.listen(PortSpace::Tcp, address, 0);
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(unique(), b"")).unwrap();
-    let request = server.expect(CmEventKind::ConnectRequest);
+    let (_, request) = requested(&server, &client);
     let file = client.file;
     let waiting = std::thread::spawn(move || file.next_event());
     // The two ends, and the one of who waits.
