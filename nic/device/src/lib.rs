@@ -25,6 +25,7 @@ mod farewell;
 mod fork;
 mod forward;
 mod gid_table;
+mod habit;
 mod idle;
 mod impair;
 mod link;

@@ -12,6 +12,7 @@ use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
 use crate::channel::EventFd;
 use crate::clock::now;
+use crate::habit::Habit;
 use crate::nic::Nic;
 
 /// The token of news about the interface.
@@ -20,11 +21,12 @@ const LINK: u64 = u64::MAX - 1;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// The same while the program blocks in a completion channel; doubles up to the maximum.
 const LOOK_AGAIN_BLOCKED_MAX_NS: u64 = 64_000_000;
-/// A program that polled this often since the last look polls for itself.
-const BUSY_POLLS: u64 = 16;
+/// A program that polled or posted this often within [`LOOK_AGAIN_NS`], and polled at all, polls for itself.
+const BUSY_CALLS: u64 = 16;
 /// When the thread finds packets that waited while it slept, the program had stopped polling without
-/// saying so (it reads memory that a peer writes, or computes): the thread does not sleep for so long.
-const VIGILANT_NS: u64 = 100_000_000;
+/// saying so (it reads memory that a peer writes, or computes): the thread does not sleep for so long, at first, and if
+/// it finds so again and again.
+const VIGILANCE_NS: (u64, u64) = (2_000_000, 100_000_000);
 /// Timers of the thread may be this late.
 const TIMER_SLACK_NS: u32 = 1_000;
 
@@ -34,6 +36,8 @@ pub(crate) struct Progress {
     wakeup: Wakeup,
     /// Rounds that the program ran itself.
     rounds: AtomicU64,
+    /// Times that it posted.
+    posts: AtomicU64,
     /// Threads of the program that block in a completion channel and run the engine there.
     blocking: AtomicU64,
     /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps.
@@ -60,6 +64,7 @@ impl Progress {
         Ok(Self {
             wakeup: Wakeup::new()?,
             rounds: AtomicU64::new(0),
+            posts: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
             wakes_at_ns: AtomicU64::new(0),
             is_holding: AtomicBool::new(false),
@@ -112,6 +117,12 @@ impl Progress {
     /// The program ran a round itself.
     pub(crate) fn note_round(&self) {
         self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The program posted. To be called with the engine's lock.
+    pub(crate) fn note_post(&self) {
+        let posts = self.posts.load(Ordering::Relaxed);
+        self.posts.store(posts.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Whether what the program posts may wait for company: not unless it polls for itself. It counts as waiting
@@ -183,9 +194,10 @@ struct Thread {
     /// The wakeup alone.
     nothing: Waiter,
     rounds_seen: u64,
+    activity: Activity,
     look_again_ns: u64,
     has_slept: bool,
-    vigilant_until: Instant,
+    vigilance: Habit,
     writable: Option<usize>,
 }
 
@@ -202,9 +214,10 @@ impl Thread {
             watched: None,
             nothing,
             rounds_seen: 0,
+            activity: Activity::default(),
             look_again_ns: LOOK_AGAIN_NS,
             has_slept: false,
-            vigilant_until: Instant::default(),
+            vigilance: Habit::new(VIGILANCE_NS.0, VIGILANCE_NS.1),
             writable: None,
         })
     }
@@ -214,8 +227,9 @@ impl Thread {
         let progress = nic.progress();
         let rounds = progress.rounds.load(Ordering::Relaxed);
         let polls = rounds.wrapping_sub(self.rounds_seen);
-        let is_polled = polls >= BUSY_POLLS;
         self.rounds_seen = rounds;
+        let posts = progress.posts.load(Ordering::Relaxed);
+        let is_polled = self.activity.is_enough(now(), rounds, posts);
         if progress.is_holding() {
             if polls == 0 {
                 nic.stop_gathering();
@@ -225,7 +239,7 @@ impl Thread {
         }
         let is_blocked_in = progress.blocking.load(Ordering::Relaxed) > 0;
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
-        let is_vigilant = now() < self.vigilant_until;
+        let is_vigilant = self.vigilance.lasts(now());
         if !is_asked && (is_polled && !is_vigilant || is_blocked_in) {
             return self.sleep(nic, is_blocked_in);
         }
@@ -238,8 +252,8 @@ impl Thread {
             self.watched = Some(nic.watch(&self.packets)?);
         }
         let (received, deadline) = nic.run_waiting();
-        if std::mem::take(&mut self.has_slept) && received > 0 && !is_asked {
-            self.vigilant_until = now().after(VIGILANT_NS);
+        if std::mem::take(&mut self.has_slept) && received > 0 && polls == 0 && !is_asked {
+            self.vigilance.note(now());
         }
         self.wait_for_packets(nic, deadline)
     }
@@ -294,6 +308,32 @@ impl Thread {
             nic.follow_link();
         }
         Ok(())
+    }
+}
+
+/// What the program did since a moment that is at most [`LOOK_AGAIN_NS`] ago, or was the thread's last turn: while the
+/// thread waits for packets, its turns are as frequent as they.
+#[derive(Debug, Default)]
+struct Activity {
+    since: Instant,
+    rounds: u64,
+    posts: u64,
+}
+
+impl Activity {
+    /// Whether the program polls for itself, given all that it ever did.
+    fn is_enough(&mut self, now: Instant, rounds: u64, posts: u64) -> bool {
+        let polled = rounds.wrapping_sub(self.rounds);
+        let posted = posts.wrapping_sub(self.posts);
+        let is_enough = polled > 0 && polled + posted >= BUSY_CALLS;
+        if is_enough || now.since(self.since) >= LOOK_AGAIN_NS {
+            *self = Self {
+                since: now,
+                rounds,
+                posts,
+            };
+        }
+        is_enough
     }
 }
 

@@ -446,6 +446,7 @@ impl Qp {
     fn settle_posted(&self, engine: &mut Engine) {
         let now = now();
         engine.mark_ready(self.index);
+        self.nic.progress().note_post();
         if engine.note_post(now) && self.nic.progress().hold() {
             engine.gather(now);
         } else {
