@@ -21,12 +21,21 @@ const LINK: u64 = u64::MAX - 1;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// The same while the program blocks in a completion channel; doubles up to the maximum.
 const LOOK_AGAIN_BLOCKED_MAX_NS: u64 = 64_000_000;
-/// A program that polled or posted this often within [`LOOK_AGAIN_NS`], and polled at all, polls for itself.
-const BUSY_CALLS: u64 = 16;
+/// A program that polled this often within [`LOOK_AGAIN_NS`] polls for itself.
+const BUSY_POLLS: u64 = 16;
+/// A round in which much is done takes long, so that there are few of them. A program that got this much done in rounds of
+/// its own, packets and posts, polls for itself, too, ...
+const BUSY_WORK: u64 = 32;
+/// ... if it polled this often.
+const BUSY_POLLS_MIN: u64 = 2;
 /// When the thread finds packets that waited while it slept, the program had stopped polling without
 /// saying so (it reads memory that a peer writes, or computes): the thread does not sleep for so long, at first, and if
 /// it finds so again and again.
 const VIGILANCE_NS: (u64, u64) = (2_000_000, 100_000_000);
+/// How long the thread waits when the program is in the engine, ...
+const PAUSE_NS: u64 = 50_000;
+/// ... and how often in a row, before it queues up at the engine's lock.
+const PAUSES_MAX: u32 = 20;
 /// Timers of the thread may be this late.
 const TIMER_SLACK_NS: u32 = 1_000;
 
@@ -36,8 +45,8 @@ pub(crate) struct Progress {
     wakeup: Wakeup,
     /// Rounds that the program ran itself.
     rounds: AtomicU64,
-    /// Times that it posted.
-    posts: AtomicU64,
+    /// Packets that came and went in these rounds, and posts.
+    work: AtomicU64,
     /// Threads of the program that block in a completion channel and run the engine there.
     blocking: AtomicU64,
     /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps.
@@ -64,7 +73,7 @@ impl Progress {
         Ok(Self {
             wakeup: Wakeup::new()?,
             rounds: AtomicU64::new(0),
-            posts: AtomicU64::new(0),
+            work: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
             wakes_at_ns: AtomicU64::new(0),
             is_holding: AtomicBool::new(false),
@@ -114,15 +123,14 @@ impl Progress {
         }
     }
 
-    /// The program ran a round itself.
+    /// The program ran a round itself. To be called with the engine's lock, as [`Self::note_work`].
     pub(crate) fn note_round(&self) {
-        self.rounds.fetch_add(1, Ordering::Relaxed);
+        add(&self.rounds, 1);
     }
 
-    /// The program posted. To be called with the engine's lock.
-    pub(crate) fn note_post(&self) {
-        let posts = self.posts.load(Ordering::Relaxed);
-        self.posts.store(posts.wrapping_add(1), Ordering::Relaxed);
+    /// The program posted, or packets came or went in a round of its own.
+    pub(crate) fn note_work(&self, amount: u64) {
+        add(&self.work, amount);
     }
 
     /// Whether what the program posts may wait for company: not unless it polls for itself. It counts as waiting
@@ -197,6 +205,7 @@ struct Thread {
     activity: Activity,
     look_again_ns: u64,
     has_slept: bool,
+    pauses: u32,
     vigilance: Habit,
     writable: Option<usize>,
 }
@@ -217,6 +226,7 @@ impl Thread {
             activity: Activity::default(),
             look_again_ns: LOOK_AGAIN_NS,
             has_slept: false,
+            pauses: 0,
             vigilance: Habit::new(VIGILANCE_NS.0, VIGILANCE_NS.1),
             writable: None,
         })
@@ -228,8 +238,8 @@ impl Thread {
         let rounds = progress.rounds.load(Ordering::Relaxed);
         let polls = rounds.wrapping_sub(self.rounds_seen);
         self.rounds_seen = rounds;
-        let posts = progress.posts.load(Ordering::Relaxed);
-        let is_polled = self.activity.is_enough(now(), rounds, posts);
+        let work = progress.work.load(Ordering::Relaxed);
+        let is_polled = self.activity.is_enough(now(), rounds, work);
         if progress.is_holding() {
             if polls == 0 {
                 nic.stop_gathering();
@@ -251,6 +261,10 @@ impl Thread {
         if self.watched.is_none() {
             self.watched = Some(nic.watch(&self.packets)?);
         }
+        if nic.is_engine_taken() && self.pauses < PAUSES_MAX {
+            return self.pause(progress);
+        }
+        self.pauses = 0;
         let (received, deadline) = nic.run_waiting();
         if std::mem::take(&mut self.has_slept) && received > 0 && polls == 0 && !is_asked {
             self.vigilance.note(now());
@@ -282,6 +296,18 @@ impl Thread {
         if link_changed {
             nic.follow_link();
         }
+        Ok(())
+    }
+
+    /// The program is in the engine, and probably takes in itself what woke this thread. Whoever queues up at a lock makes
+    /// its owner wake it with a system call; and this thread, which takes precedence, would keep an owner on its own
+    /// processor from leaving the lock.
+    fn pause(&mut self, progress: &Progress) -> io::Result<()> {
+        self.pauses += 1;
+        let until_ns = now().after(PAUSE_NS).as_nanos();
+        progress.wakes_at_ns.store(until_ns, Ordering::Relaxed);
+        self.nothing.wait(Some(PAUSE_NS))?;
+        progress.wakes_at_ns.store(0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -317,24 +343,30 @@ impl Thread {
 struct Activity {
     since: Instant,
     rounds: u64,
-    posts: u64,
+    work: u64,
 }
 
 impl Activity {
     /// Whether the program polls for itself, given all that it ever did.
-    fn is_enough(&mut self, now: Instant, rounds: u64, posts: u64) -> bool {
-        let polled = rounds.wrapping_sub(self.rounds);
-        let posted = posts.wrapping_sub(self.posts);
-        let is_enough = polled > 0 && polled + posted >= BUSY_CALLS;
+    fn is_enough(&mut self, now: Instant, rounds: u64, work: u64) -> bool {
+        let polls = rounds.wrapping_sub(self.rounds);
+        let done = work.wrapping_sub(self.work);
+        let is_enough = polls >= BUSY_POLLS || (polls >= BUSY_POLLS_MIN && done >= BUSY_WORK);
         if is_enough || now.since(self.since) >= LOOK_AGAIN_NS {
             *self = Self {
                 since: now,
                 rounds,
-                posts,
+                work,
             };
         }
         is_enough
     }
+}
+
+/// Adds to a counter that one thread at a time changes, and others only read: cheaper than an atomic addition.
+fn add(counter: &AtomicU64, amount: u64) {
+    let before = counter.load(Ordering::Relaxed);
+    counter.store(before.wrapping_add(amount), Ordering::Relaxed);
 }
 
 /// Whether the interface changed.
