@@ -259,6 +259,7 @@ fn port_attr(nic: &Nic) -> ibv_port_attr {
         max_msg_sz: nic.limits().max_message_bytes,
         pkey_tbl_len: 1,
         max_vl_num: 1,
+        lid: urxe_device::lid(&nic.gids()),
         active_width: width,
         active_speed: speed,
         phys_state: if info.is_up {
