@@ -35,7 +35,7 @@ static DEVICES: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
 
 /// The devices there are now, looked up anew only when an interface has changed since the last time: for
 /// who reads one file after another.
-fn current() -> Vec<DeviceInfo> {
+pub(crate) fn current() -> Vec<DeviceInfo> {
     static LAST: Mutex<Option<(urxe_device::Changes, Vec<Listed>)>> = Mutex::new(None);
     let mut last = LAST.lock();
     // A child process must not take the news from its parent.
