@@ -415,7 +415,7 @@ fn ask_for_prompt_scheduling() {
 }
 
 /// Runs `work` with all signals blocked in the calling thread; threads made by it inherit that.
-pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are initialised by the calls before they are read.
     unsafe {
         let mut all = std::mem::zeroed();
