@@ -13,14 +13,14 @@ from rocelab.claims.tests.test_claims import INFO, LATENCY, sample
 from rocelab.results import LinkInfo, Sample
 
 SIZES = [1 << bit for bit in range(28)]
-SOFT_ROCE: dict[str, Any] = {"interconnect": "soft-roce", "variant": "send"}
+PINGPONG: dict[str, Any] = {"level": "mpi", "test": "PingPong", "interconnect": "soft-roce", "variant": "openmpi-ucx"}
 RACKS = dataclasses.replace(
     INFO, links=(LinkInfo("racks", "two-level", 1500, 100.0, nodes_per_switch=8, uplink_rate_mbps=800.0),)
 )
 
 
 def pingpong(link: str, mbps_at: Callable[[int], float], sizes: Sequence[int] = SIZES) -> list[Sample]:
-    return [sample(size * 8 / mbps_at(size), link=link, size_bytes=size, **(LATENCY | SOFT_ROCE)) for size in sizes]
+    return [sample(size * 8 / mbps_at(size), link=link, size_bytes=size, **(LATENCY | PINGPONG)) for size in sizes]
 
 
 def mesh(link: str, total_mbps: Mapping[int, float]) -> list[Sample]:
