@@ -54,6 +54,25 @@ def test_what_a_burst_lets_through_faster_than_the_cable_is_no_best() -> None:
     assert judge(claims_by_id(["R1"])[0], INFO, samples).verdict is Verdict.CONTRADICTED
 
 
+@pytest.mark.parametrize(
+    ("mtu_bytes", "at_4_mib", "verdict"),
+    [
+        # Packets of 1024 bytes with 58 of headers: 946 of 1000 Mbps are data, and a quarter less is 710.
+        (1500, 712.0, Verdict.REPRODUCED),
+        (1500, 708.0, Verdict.CONTRADICTED),
+        # Packets of 4096 bytes: 986, and 740.
+        (9000, 712.0, Verdict.CONTRADICTED),
+    ],
+)
+def test_headers_are_no_part_of_what_a_cable_carries(mtu_bytes: int, at_4_mib: float, verdict: Verdict) -> None:
+    def burst(size: int) -> float:
+        return 2500.0 if size == 4096 else at_4_mib if size == 4 << 20 else min(900.0, size / 10)
+
+    info = dataclasses.replace(INFO, links=(LinkInfo("cable-25", "direct", mtu_bytes, 1000.0),))
+    samples = pingpong("cable-10", growing) + pingpong("cable-25", burst)
+    assert judge(claims_by_id(["R1"])[0], info, samples).verdict is verdict
+
+
 def test_a_steady_bandwidth_needs_both_ends_of_the_range() -> None:
     samples = pingpong("cable-10", growing) + pingpong("cable-25", growing, SIZES[:-1])
     found = judge(claims_by_id(["R1"])[0], INFO, samples)
