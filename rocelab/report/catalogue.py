@@ -122,8 +122,14 @@ class Test:
         """Part of the names of its figures, and its place in the page."""
         if self.level == "network":
             return self.test
-        name = f"{self.level}-{self.test}-{self.nodes}-{self.ranks}".lower()
+        name = f"{self.family}-{self.nodes}-{self.ranks}"
         return f"{name}-overlap" if self.metric == "overlap_percent" else name
+
+    @property
+    def family(self) -> str:
+        """The same for every scale. IMB and OMB have tests of one name, which differ in the first letter alone."""
+        suite = "-imb" if self.test[0].isupper() else ""
+        return f"{self.level}{suite}-{self.test}".lower()
 
 
 _TESTS = (
@@ -163,7 +169,6 @@ _MPI_TITLES = {
     "bibw": "MPI bidirectional bandwidth",
     "mbw_mr": "MPI bandwidth of several pairs",
     "multi_lat": "MPI latency of several pairs",
-    "PingPong": "IMB PingPong",
     "init": "MPI_Init",
     "hello": "First messages between all processes",
 }
@@ -215,7 +220,7 @@ def _mpi_test(level: str, test: str, nodes: int, ranks: int, metric: str) -> Tes
 
 def mpi_title(test: str, metric: str) -> str:
     """What a test of MPI is called, however many processes take part."""
-    title = _MPI_TITLES.get(test, f"MPI {test}")
+    title = _MPI_TITLES.get(test, f"{'IMB' if test[0].isupper() else 'MPI'} {test}")
     return f"{title}: hidden behind computation" if metric == "overlap_percent" else title
 
 

@@ -12,6 +12,8 @@ from rocelab.report.catalogue import SeriesStyle
 from rocelab.report.figures import title_of, value_axis, with_data
 
 HEIGHT_PX = 240
+#: Of a column; and what all of them may take together, on a narrow page.
+_WIDTH_MIN_PX, _WIDTH_MAX_PX, _ROOM_PX = 4, 48, 320
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ def columns_spec(shown: Columns, *, interactive: bool) -> dict[str, Any]:
     """A column from zero to each median, with a line over its range."""
     labels = [style.label for style in shown.styles]
     legend = None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
-    axis = alt.Axis(title=None, labelAngle=0, grid=False, labelOverlap="greedy")
+    axis = alt.Axis(title="Processes", labelAngle=0, grid=False, labelOverlap="greedy")
+    width_px = max(_WIDTH_MIN_PX, min(_WIDTH_MAX_PX, _ROOM_PX // max(1, len(shown.groups) * len(labels))))
     base = alt.Chart(alt.NamedData("points")).encode(
         x=alt.X("group:O", sort=list(shown.groups), axis=axis, scale=alt.Scale(paddingInner=0.3)),
         xOffset=alt.XOffset("series:N", sort=labels, scale=alt.Scale(domain=labels)),
@@ -61,7 +64,7 @@ def columns_spec(shown: Columns, *, interactive: bool) -> dict[str, Any]:
         base = base.transform_filter("indexof(shown, datum.series) >= 0")
     y = value_axis(shown.unit, shown.axis_title if not interactive else None)
     chart = alt.layer(
-        base.mark_bar(opacity=0.75).encode(y=alt.Y("value:Q", axis=y)),
+        base.mark_bar(opacity=0.75, size=width_px).encode(y=alt.Y("value:Q", axis=y)),
         # In the colour of the text of either scheme, for it has to stand out from its column.
         base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value("#7d8590")),
     )

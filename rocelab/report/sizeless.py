@@ -28,8 +28,7 @@ def _section(model: RunModel, scales: Sequence[Test]) -> Section:
     shown = {label for _, made in links for figure in made for label in figure.labels}
     styles = tuple(style for style in model.styles if style.label in shown)
     overlap = "-overlap" if scales[0].metric == "overlap_percent" else ""
-    name = f"{scales[0].level}-{scales[0].test}{overlap}".lower()
-    return Section(name, _title(scales), scales[0].text, links, styles)
+    return Section(f"{scales[0].family}{overlap}", _title(scales), scales[0].text, links, styles)
 
 
 def _title(scales: Sequence[Test]) -> str:

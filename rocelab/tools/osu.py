@@ -22,7 +22,12 @@ from rocelab.tools.mpi_tests import main_metric, seconds
 _FOLDERS: Final = tuple(
     f"{top}{kind}"
     for top in ("", "mpi/", "c/mpi/", "libexec/osu-micro-benchmarks/mpi/")
-    for kind in ("", "pt2pt/", "collective/", "one-sided/", "startup/")
+    for kind in (
+        *("", "pt2pt/", "collective/", "one-sided/", "startup/", "congestion/"),
+        # Builds from 7.1 on.
+        *("pt2pt/standard/", "pt2pt/persistent/", "pt2pt/congestion/", "pt2pt/partitioned/"),
+        *(f"collective/{form}/" for form in ("blocking", "non_blocking", "persistent", "neighborhood")),
+    )
 )
 
 DIALECT: Final = Dialect(
@@ -116,7 +121,16 @@ def doubling_problem(sizes_bytes: Sequence[int]) -> str | None:
 #: Tests of two processes, and of pairs.
 _TWO: Final = frozenset(
     {
-        *("latency", "bw", "bibw", "latency_persistent", "bw_persistent", "bibw_persistent", "latency_mt"),
+        *(
+            "latency",
+            "bw",
+            "bibw",
+            "latency_persistent",
+            "bw_persistent",
+            "bibw_persistent",
+            "latency_mt",
+            "latency_mp",
+        ),
         *("overlap_send", "overlap_recv", "PingPong", "PingPing"),
     }
 )

@@ -42,15 +42,18 @@ def mpi(model: RunModel) -> RunModel:
             made += [renamed(sample, "allreduce", 4, 64)]
             if sample.size_bytes == 64:
                 barrier = dataclasses.replace(renamed(sample, "barrier", 4, 4), size_bytes=None)
-                made += [barrier, dataclasses.replace(barrier, ranks=64)]
+                made += [barrier, dataclasses.replace(barrier, ranks=64), dataclasses.replace(barrier, test="Barrier")]
         elif sample.test == "bandwidth":
             made.append(renamed(sample, "bw", 2, 2))
     return RunModel(model.info, made)
 
 
 def test_a_test_without_sizes_is_a_figure_of_columns(mpi: RunModel, tmp_path: Path) -> None:
-    (section,) = sizeless.sections(mpi)
-    assert section.title == "MPI barrier"
+    section, of_imb = sizeless.sections(mpi)
+    assert (section.title, of_imb.title) == ("MPI barrier", "IMB Barrier")
+    names = [figure.name for each in (section, of_imb) for _, (figure,) in each.links]
+    assert len(set(names)) == 4, "one does not take the other's place"
+    assert section.id != of_imb.id
     (_, (figure,)), _ = section.links
     assert {(at["group"], at["series"]) for at in figure.static_spec["datasets"]["points"]} == {
         (group, series) for group in ("4 on 4 nodes", "64 on 4 nodes") for series in figure.labels
