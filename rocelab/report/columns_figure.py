@@ -47,7 +47,9 @@ class Columns:
 def columns_spec(shown: Columns, *, interactive: bool) -> dict[str, Any]:
     """A column from zero to each median, with a line over its range."""
     labels = [style.label for style in shown.styles]
-    legend = None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
+    legend = (
+        None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1, labelLimit=220)
+    )
     axis = alt.Axis(title="Processes", labelAngle=0, grid=False, labelOverlap="greedy")
     width_px = max(_WIDTH_MIN_PX, min(_WIDTH_MAX_PX, _ROOM_PX // max(1, len(shown.groups) * len(labels))))
     base = alt.Chart(alt.NamedData("points")).encode(

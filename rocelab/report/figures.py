@@ -132,7 +132,9 @@ def _interval(ratio: Ratio) -> tuple[float, float]:
 def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
     """Lines with a band for the spread, over message size."""
     labels = [style.label for style in curves.styles]
-    legend = None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
+    legend = (
+        None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1, labelLimit=220)
+    )
     colour = alt.Color(
         "series:N",
         scale=alt.Scale(domain=labels, range=[style.colour for style in curves.styles]),

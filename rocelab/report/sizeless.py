@@ -18,7 +18,11 @@ def sections(model: RunModel) -> list[Section]:
     by_test: dict[tuple[str, str], list[Test]] = {}
     for test in model.tests_without_sizes:
         by_test.setdefault((test.test, test.metric), []).append(test)
-    return [_section(model, scales) for scales in by_test.values()]
+    return [_section(model, sorted(scales, key=_scale)) for scales in by_test.values()]
+
+
+def _scale(test: Test) -> tuple[int, int]:
+    return test.ranks, test.nodes
 
 
 def _section(model: RunModel, scales: Sequence[Test]) -> Section:
