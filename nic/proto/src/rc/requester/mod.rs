@@ -108,6 +108,13 @@ impl Requester {
         self.sent_end.is_after(self.unacked)
     }
 
+    /// What it sends at by its window and its round trip, bits per second.
+    pub(crate) fn rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
+        let window_bits = 8 * u64::from(self.window.packets()) * u64::from(mtu_bytes);
+        let nanos = self.retry.round_trip_ns()?.max(1);
+        Some(window_bits.saturating_mul(1_000_000_000) / nanos)
+    }
+
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
