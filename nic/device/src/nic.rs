@@ -131,8 +131,6 @@ pub struct DeviceStats {
     pub rx_wrong_source: u64,
     /// Packets with a wrong ICRC.
     pub rx_icrc_errors: u64,
-    /// Congestion notifications.
-    pub rx_cnp: u64,
     /// Packets that a switch marked "congestion experienced".
     pub rx_ecn_marked: u64,
 }

@@ -86,8 +86,10 @@ impl Nic {
             port_mtu: self.port().active_mtu,
         };
         let is_ud = init.qp_type == QpType::Ud;
+        let mut qp = QueuePair::new(config);
+        qp.set_dcqcn(self.taps().congestion.dcqcn);
         let index = engine.qps.insert(Box::new(Slot {
-            qp: QueuePair::new(config),
+            qp,
             send_cq: init.send_cq.clone(),
             recv_cq: init.recv_cq.clone(),
             receives: init.receives(),
