@@ -26,6 +26,7 @@ mod farewell;
 mod fork;
 mod forward;
 mod gid_table;
+mod guard;
 mod idle;
 mod impair;
 mod link;

@@ -18,6 +18,7 @@ use crate::engine::{AckMode, Engine};
 use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
+use crate::guard;
 use crate::idle;
 use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
@@ -303,6 +304,7 @@ impl Nic {
         base: u64,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
+        guard::install();
         self.engine().memory.register(pd, host, len, base, access)
     }
 

@@ -12,6 +12,7 @@ use crate::clock::now;
 use crate::cq::Cq;
 use crate::engine::{AckMode, Engine};
 use crate::error::Error;
+use crate::guard;
 use crate::memory::Pd;
 use crate::nic::Nic;
 use crate::path::Path;
@@ -252,6 +253,7 @@ impl Qp {
             )));
         }
         self.check_rd_atomic(wanted, mask)?;
+        guard::install();
         let mut engine = self.nic.engine();
         let path = if mask.contains(AttrMask::ADDRESS_VECTOR) {
             let mut merged = wanted.clone();
