@@ -173,7 +173,12 @@ impl Engine {
             };
             slot.armed = None;
             if slot.qp.poll_retry_timeout().is_some_and(|at| at <= now) {
+                let was_silent = slot.qp.is_silent(now);
                 slot.qp.handle_timeout(now);
+                if !was_silent {
+                    self.mark_ready(index);
+                    continue;
+                }
                 let (qp, stats) = (&slot.qp, slot.qp.stats());
                 log::debug!(
                     "QP {}: no answer in time; {} early retransmissions and {} timeouts so far, now {:?}",

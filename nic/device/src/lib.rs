@@ -14,6 +14,7 @@ mod capture;
 mod channel;
 mod clock;
 mod cm;
+mod congestion;
 mod cq;
 mod datagram;
 mod dm;
@@ -25,6 +26,7 @@ mod farewell;
 mod fork;
 mod forward;
 mod gid_table;
+mod guard;
 mod habit;
 mod idle;
 mod impair;
@@ -55,6 +57,7 @@ pub use cm::{
     CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
     ConnectionParam, DatagramParam, ReliableSender,
 };
+pub use congestion::{CongestionControl, DCQCN_VARIABLE};
 pub use cq::Cq;
 pub use dm::DeviceMemory;
 pub use error::Error;
@@ -77,9 +80,9 @@ pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, Wiring};
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
-    GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest,
-    SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess, WindowBind,
-    WindowType,
+    DcqcnParameters, FirstRate, GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats,
+    QpType, QueueSide, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent,
+    WcStatus, WindowAccess, WindowBind, WindowType,
 };
 pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

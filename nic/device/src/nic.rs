@@ -18,6 +18,7 @@ use crate::engine::{AckMode, Engine};
 use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
+use crate::guard;
 use crate::idle;
 use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
@@ -131,8 +132,6 @@ pub struct DeviceStats {
     pub rx_wrong_source: u64,
     /// Packets with a wrong ICRC.
     pub rx_icrc_errors: u64,
-    /// Congestion notifications.
-    pub rx_cnp: u64,
     /// Packets that a switch marked "congestion experienced".
     pub rx_ecn_marked: u64,
 }
@@ -305,6 +304,7 @@ impl Nic {
         base: u64,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
+        guard::install();
         self.engine().memory.register(pd, host, len, base, access)
     }
 

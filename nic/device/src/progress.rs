@@ -83,7 +83,7 @@ impl Progress {
         })
     }
 
-    /// Starts the thread, with all signals blocked: they are the program's.
+    /// Starts the thread, with all signals blocked but those of faults: they are the program's.
     pub(crate) fn start(&self, nic: &Arc<Nic>) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -414,13 +414,16 @@ fn ask_for_prompt_scheduling() {
     }
 }
 
-/// Runs `work` with all signals blocked in the calling thread; threads made by it inherit that.
+/// Runs `work` with all signals but those of faults blocked in the calling thread; threads made by it inherit that.
 pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are initialised by the calls before they are read.
     unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
+        // A fault while its signal is blocked ends the process, and with it what `guard.rs` does.
+        libc::sigdelset(&raw mut all, libc::SIGSEGV);
+        libc::sigdelset(&raw mut all, libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let result = work();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
