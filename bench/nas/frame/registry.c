@@ -1,0 +1,9 @@
+#include "nas/ep/ep.h"
+#include "nas/frame/program.h"
+
+#include <stddef.h>
+
+const struct program *const programs[] = {
+    &program_ep,
+    NULL,
+};
