@@ -1,3 +1,4 @@
+#include "nas/bt/bt.h"
 #include "nas/ep/ep.h"
 #include "nas/frame/program.h"
 
@@ -5,5 +6,6 @@
 
 const struct program *const programs[] = {
     &program_ep,
+    &program_bt,
     NULL,
 };
