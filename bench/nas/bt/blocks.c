@@ -188,17 +188,17 @@ static void eliminate_point(const struct factors *factors, const struct point *l
         add_before(&row, last->below[1][x], before, x);
     finish_row(&row, 1, upper, kept);
 
-    row = (struct row){{here->diagonal[2][0], none, here->diagonal[2][2], none, none},
-                       {next->above[2][0], next->above[2][1], next->above[2][2], none, none,
-                        RHS(2)}};
+    row =
+        (struct row){{here->diagonal[2][0], none, here->diagonal[2][2], none, none},
+                     {next->above[2][0], next->above[2][1], next->above[2][2], none, none, RHS(2)}};
     add_before(&row, last->below[2][0], before, 0);
     add_before(&row, last->below[2][1], before, 1);
     add_before(&row, last->below[2][2], before, 2);
     finish_row(&row, 2, upper, kept);
 
-    row = (struct row){{here->diagonal[3][0], none, none, here->diagonal[2][2], none},
-                       {next->above[3][0], next->above[3][1], none, next->above[2][2], none,
-                        RHS(3)}};
+    row =
+        (struct row){{here->diagonal[3][0], none, none, here->diagonal[2][2], none},
+                     {next->above[3][0], next->above[3][1], none, next->above[2][2], none, RHS(3)}};
     add_before(&row, last->below[3][0], before, 0);
     add_before(&row, last->below[3][1], before, 1);
     add_before(&row, last->below[2][2], before, 3);

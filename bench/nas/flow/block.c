@@ -129,8 +129,7 @@ void block_add_errors(const struct block *block, const struct flow *flow, double
         for (int j = block->begin[1]; j < block->end[1]; j++)
             for (int i = block->begin[0]; i < block->end[0]; i++) {
                 flow_exact_at(
-                    flow,
-                    (int[]){block->origin[0] + i, block->origin[1] + j, block->origin[2] + k},
+                    flow, (int[]){block->origin[0] + i, block->origin[1] + j, block->origin[2] + k},
                     exact);
                 for (int m = 0; m < COMPONENTS; m++) {
                     double error = block->u[m][block_at(block, i, j, k)] - exact[m];

@@ -2,6 +2,24 @@
 
 const double flow_damping[DIRECTIONS] = {0.75, 0.75, 1.0};
 
+const double flow_fourth_inside[5] = {1, -4, 6, -4, 1};
+
+const double *flow_fourth_difference(int point, int points)
+{
+    static const double first[] = {0, 0, 5, -4, 1}, second[] = {0, -4, 6, -4, 1};
+    static const double last[] = {1, -4, 5, 0, 0}, last_but_one[] = {1, -4, 6, -4, 0};
+
+    if (point == 1)
+        return first;
+    if (point == 2)
+        return second;
+    if (point == points - 2)
+        return last;
+    if (point == points - 3)
+        return last_but_one;
+    return flow_fourth_inside;
+}
+
 /* The steady solution: a constant, and the coefficients of the first to fourth power of x, y, z. */
 static const struct {
     double constant;

@@ -34,6 +34,11 @@ struct flow flow_of(int points, double dt);
 /* Second difference that is added along each direction, for stability. */
 extern const double flow_damping[DIRECTIONS];
 
+/* The weights of the fourth difference at a point of the grid, for the points from two before to
+ * two after: one-sided next to the boundary. `flow_fourth_inside` where no boundary is near. */
+extern const double flow_fourth_inside[5];
+const double *flow_fourth_difference(int point, int points);
+
 /* The steady solution at fractions of the cube from 0 to 1. */
 void flow_exact(const double at[DIRECTIONS], double u[COMPONENTS]);
 

@@ -26,7 +26,8 @@ static size_t batches_of(int points)
     return ((size_t)points * (size_t)points + LANES - 1) / LANES;
 }
 
-/* What is kept of the lines of a cell: of all of them while others work on them, else of a batch. */
+/* What is kept of the lines of a cell: of all of them while others work on them, else of a batch.
+ */
 static size_t kept_doubles(int side, int points, const struct line_method *method)
 {
     size_t batches = side == 1 ? 1 : batches_of(points);
@@ -58,9 +59,9 @@ int partition_plan(const struct job *job, int points, const struct line_method *
                            (points / CELL_POINTS_MIN) * (points / CELL_POINTS_MIN));
     doubles = (uint64_t)side * kept_doubles(side, cell, method) + gathered_doubles(cell, method);
     if (side > 1)
-        doubles += 4 * border_doubles(cell, method) +
-                   4 * (uint64_t)DIRECTIONS * HALO * COMPONENTS * (uint64_t)cell * (uint64_t)cell *
-                       (uint64_t)side;
+        doubles += 4 * border_doubles(cell, method) + 4 * (uint64_t)DIRECTIONS * HALO * COMPONENTS *
+                                                          (uint64_t)cell * (uint64_t)cell *
+                                                          (uint64_t)side;
     snprintf(plan->size, sizeof plan->size, "%dx%dx%d", points, points, points);
     plan->rank_bytes = (uint64_t)side * block_bytes((int[]){cell, cell, cell}) + 8 * doubles;
     return 0;
@@ -150,8 +151,7 @@ void partition_make(struct partition *partition, struct run *run, struct flow fl
     for (int face = 0; face < 2 * DIRECTIONS; face++) {
         partition->face_doubles[face] = count_face(partition, face / 2);
         for (int way = 0; way < 2; way++)
-            partition->faces[face][way] =
-                run_doubles(run, (size_t)partition->face_doubles[face]);
+            partition->faces[face][way] = run_doubles(run, (size_t)partition->face_doubles[face]);
     }
 }
 
@@ -232,8 +232,8 @@ void partition_check(struct partition *partition, const struct norms *published)
     flow_norms(run, &partition->flow, sums.residual, norms.residual);
     flow_norms(run, &partition->flow, sums.error, norms.error);
     for (int m = 0; m < COMPONENTS; m++)
-        run_check(run, residuals[m], norms.residual[m] / partition->flow.dt,
-                  published->residual[m], TOLERANCE);
+        run_check(run, residuals[m], norms.residual[m] / partition->flow.dt, published->residual[m],
+                  TOLERANCE);
     for (int m = 0; m < COMPONENTS; m++)
         run_check(run, errors[m], norms.error[m], published->error[m], TOLERANCE);
 }

@@ -79,9 +79,10 @@ static void derive_plane(const struct block *block, const struct flow *flow, int
 
 /* Adds the fluxes along a direction to `base`, for the points [begin, end) of a row; `s` is the
  * step along it. Inlined, so that the direction is known. */
-static inline __attribute__((always_inline)) void
-add_fluxes(const struct row *row, const double *const base[COMPONENTS], const struct flow *flow,
-           int direction, ptrdiff_t s, int begin, int end)
+static inline __attribute__((always_inline)) void add_fluxes(const struct row *row,
+                                                             const double *const base[COMPONENTS],
+                                                             const struct flow *flow, int direction,
+                                                             ptrdiff_t s, int begin, int end)
 {
     /* The direction itself, and the two others. */
     const int n = direction, t1 = (direction + 1) % DIRECTIONS, t2 = (direction + 2) % DIRECTIONS;
@@ -110,33 +111,14 @@ add_fluxes(const struct row *row, const double *const base[COMPONENTS], const st
                 first * (mt1[i + s] * after - mt1[i - s] * before);
         r3[i] = b3[i] + damping * SECOND_DIFFERENCE(mt2) + viscous * SECOND_DIFFERENCE(vt2) -
                 first * (mt2[i + s] * after - mt2[i - s] * before);
-        r4[i] =
-            b4[i] + damping * SECOND_DIFFERENCE(energy) +
-            viscous * ((1 - C1C5) * SECOND_DIFFERENCE(kinetic) +
-                       (1.0 / 6) * (after * after - 2 * here * here + before * before) +
-                       C1C5 * (energy[i + s] * inverse[i + s] - 2 * energy[i] * inverse[i] +
-                               energy[i - s] * inverse[i - s])) -
-            first * ((energy[i + s] + p[i + s]) * after - (energy[i - s] + p[i - s]) * before);
+        r4[i] = b4[i] + damping * SECOND_DIFFERENCE(energy) +
+                viscous * ((1 - C1C5) * SECOND_DIFFERENCE(kinetic) +
+                           (1.0 / 6) * (after * after - 2 * here * here + before * before) +
+                           C1C5 * (energy[i + s] * inverse[i + s] - 2 * energy[i] * inverse[i] +
+                                   energy[i - s] * inverse[i - s])) -
+                first * ((energy[i + s] + p[i + s]) * after - (energy[i - s] + p[i - s]) * before);
     }
 #undef SECOND_DIFFERENCE
-}
-
-/* The fourth difference at a point of the grid: one-sided next to the boundary. */
-static const double *fourth_difference(int point, int points)
-{
-    static const double inside[] = {1, -4, 6, -4, 1};
-    static const double first[] = {0, 0, 5, -4, 1}, second[] = {0, -4, 6, -4, 1};
-    static const double last[] = {1, -4, 5, 0, 0}, last_but_one[] = {1, -4, 6, -4, 0};
-
-    if (point == 1)
-        return first;
-    if (point == 2)
-        return second;
-    if (point == points - 2)
-        return last;
-    if (point == points - 3)
-        return last_but_one;
-    return inside;
 }
 
 /* Fourth differences along all directions, with their weights, then times dt. */
@@ -177,16 +159,16 @@ static void dissipate_row(const struct row *row, const struct block *block, cons
                           int j, int k)
 {
     const int y = block->origin[1] + j, z = block->origin[2] + k;
-    const double *weights[DIRECTIONS] = {NULL, fourth_difference(y, flow->points),
-                                         fourth_difference(z, flow->points)};
-    const double *inside = fourth_difference(flow->points / 2, flow->points);
+    const double *weights[DIRECTIONS] = {NULL, flow_fourth_difference(y, flow->points),
+                                         flow_fourth_difference(z, flow->points)};
+    const double *inside = flow_fourth_inside;
     const bool near_edge = weights[1] != inside || weights[2] != inside;
 
     /* Stretches with the same weights along x: a long one, between some of one point. */
     for (int begin = block->begin[0], end; begin < block->end[0]; begin = end) {
         int x = block->origin[0] + begin;
 
-        weights[0] = fourth_difference(x, flow->points);
+        weights[0] = flow_fourth_difference(x, flow->points);
         end = begin + 1;
         if (weights[0] == inside) {
             end = flow->points - 3 - block->origin[0];

@@ -25,8 +25,8 @@ void lines_gather(const struct lines *lines, const double *field, int begin, int
     }
 }
 
-void lines_scatter(const struct lines *lines, double *field, int begin, int end,
-                   const double *from, ptrdiff_t stride)
+void lines_scatter(const struct lines *lines, double *field, int begin, int end, const double *from,
+                   ptrdiff_t stride)
 {
     const ptrdiff_t step = lines->step;
 
@@ -194,8 +194,8 @@ static void pass_slabs(struct partition *partition, const struct line_method *me
             IN_MPI(run, MPI_Wait(&in[stage % 2], MPI_STATUS_IGNORE));
         IN_MPI(run, MPI_Wait(&out[stage % 2], MPI_STATUS_IGNORE));
         pass_cell(method, pass->way, &lines,
-                  partition->kept + (size_t)slab * partition->kept_doubles,
-                  stage > 0 ? from : NULL, stage < last ? to : NULL);
+                  partition->kept + (size_t)slab * partition->kept_doubles, stage > 0 ? from : NULL,
+                  stage < last ? to : NULL);
         if (stage < last)
             IN_MPI(run, MPI_Isend(to, across_of(lines.block, direction).lines * pass->doubles,
                                   MPI_DOUBLE, pass->to, pass->tag, run->comm, &out[stage % 2]));

@@ -18,10 +18,10 @@ struct lines {
     int begin; /* first point along the direction that is solved for */
     int end;
     ptrdiff_t step;
-    int count;            /* lines; the other lanes repeat the last one */
-    ptrdiff_t at[LANES];  /* where each line has its point 0 */
-    bool adjacent;        /* the lines are next to each other in memory */
-    double *gathered;     /* for the method's use */
+    int count;           /* lines; the other lanes repeat the last one */
+    ptrdiff_t at[LANES]; /* where each line has its point 0 */
+    bool adjacent;       /* the lines are next to each other in memory */
+    double *gathered;    /* for the method's use */
 };
 
 struct line_method {
@@ -43,5 +43,5 @@ void sweep(struct partition *partition, const struct line_method *method, int di
 void lines_gather(const struct lines *lines, const double *field, int begin, int end, double *to,
                   ptrdiff_t stride);
 /* The other way round, for the lines that are there. */
-void lines_scatter(const struct lines *lines, double *field, int begin, int end,
-                   const double *from, ptrdiff_t stride);
+void lines_scatter(const struct lines *lines, double *field, int begin, int end, const double *from,
+                   ptrdiff_t stride);
