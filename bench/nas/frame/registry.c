@@ -1,3 +1,4 @@
+#include "nas/cg/cg.h"
 #include "nas/ep/ep.h"
 #include "nas/frame/program.h"
 #include "nas/is/is.h"
@@ -5,6 +6,7 @@
 #include <stddef.h>
 
 const struct program *const programs[] = {
+    &program_cg,
     &program_ep,
     &program_is,
     NULL,
