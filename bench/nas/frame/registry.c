@@ -1,15 +1,15 @@
 #include "nas/bt/bt.h"
+#include "nas/cg/cg.h"
 #include "nas/ep/ep.h"
 #include "nas/frame/program.h"
+#include "nas/is/is.h"
 #include "nas/lu/lu.h"
+#include "nas/mg/mg.h"
 #include "nas/sp/sp.h"
 
 #include <stddef.h>
 
 const struct program *const programs[] = {
-    &program_ep,
-    &program_lu,
-    &program_bt,
-    &program_sp,
-    NULL,
+    &program_bt, &program_cg, &program_ep, &program_is,
+    &program_lu, &program_mg, &program_sp, NULL,
 };

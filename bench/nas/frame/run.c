@@ -36,6 +36,16 @@ int *run_ints(struct run *run, size_t count)
     return run_memory(run, count, sizeof(int));
 }
 
+void run_release(struct run *run, void *block)
+{
+    for (int i = 0; i < run->block_count; i++)
+        if (run->blocks[i] == block) {
+            free(block);
+            run->blocks[i] = run->blocks[--run->block_count];
+            return;
+        }
+}
+
 void run_start(struct run *run)
 {
     MPI_Barrier(run->comm);

@@ -84,6 +84,9 @@ void *run_memory(struct run *run, size_t count, size_t element_bytes);
 double *run_doubles(struct run *run, size_t count);
 int *run_ints(struct run *run, size_t count);
 
+/* Frees memory of this run before its end. */
+void run_release(struct run *run, void *block);
+
 /* Starts the clock on all ranks at the same time. */
 void run_start(struct run *run);
 
