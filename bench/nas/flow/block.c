@@ -5,8 +5,6 @@
 
 #define ARRAYS (3 * COMPONENTS + DIRECTIONS + 4)
 #define LINE_DOUBLES 8
-/* Whoever computes on vectors may read past the last point. */
-#define MARGIN_DOUBLES (2 * LINE_DOUBLES)
 
 struct span span_of(int points, int index, int count)
 {
@@ -20,13 +18,11 @@ struct span span_of(int points, int index, int count)
  * fall into the same set of a cache. */
 static size_t array_doubles(const int size[DIRECTIONS])
 {
-    size_t doubles = MARGIN_DOUBLES;
     size_t points = 1;
 
     for (int d = 0; d < DIRECTIONS; d++)
         points *= (size_t)size[d] + 2 * HALO;
-    doubles = (doubles + points + LINE_DOUBLES - 1) / LINE_DOUBLES;
-    return (doubles | 1) * LINE_DOUBLES;
+    return ((points + LINE_DOUBLES - 1) / LINE_DOUBLES | 1) * LINE_DOUBLES;
 }
 
 uint64_t block_bytes(const int size[DIRECTIONS])

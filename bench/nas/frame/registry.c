@@ -10,6 +10,5 @@
 #include <stddef.h>
 
 const struct program *const programs[] = {
-    &program_bt, &program_cg, &program_ep, &program_is,
-    &program_lu, &program_mg, &program_sp, NULL,
+    &program_bt, &program_cg, &program_ep, &program_is, &program_lu, &program_mg, &program_sp, NULL,
 };
