@@ -109,7 +109,11 @@ void run_check(struct run *run, const char *name, double value, double expected,
     double error = fabs(value - expected) / (expected == 0 ? 1 : fabs(expected));
 
     /* A result that is no number fails, too. */
-    add_check(run, &(struct check){name, value, expected, error, error <= tolerance});
+    struct check check = {
+        .value = value, .expected = expected, .error = error, .passed = error <= tolerance};
+
+    snprintf(check.name, sizeof check.name, "%s", name);
+    add_check(run, &check);
 }
 
 void run_check_that(struct run *run, const char *name, bool right)
