@@ -25,12 +25,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RUN_CHECKS_MAX 32
+#define RUN_CHECKS_MAX 64
+#define RUN_NAME_MAX 24
 #define RUN_BLOCKS_MAX 128
 
 /* One result beside the published one. */
 struct check {
-    const char *name;
+    char name[RUN_NAME_MAX];
     double value;
     double expected;
     double error; /* relative to `expected`, absolute where that is 0 */
