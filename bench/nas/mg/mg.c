@@ -81,9 +81,6 @@ static int plan(const struct job *job, struct plan *plan, struct failure *failur
 
     for (int axis = 0; axis < AXES; axis++)
         points *= (uint64_t)(side / along[axis] + 2);
-    if (points > INT32_MAX)
-        return failure_set(failure, "mg class %c is too large for %d rank%s: take more",
-                           CLASS_LETTERS[job->class], job->ranks, job->ranks == 1 ? "" : "s");
     snprintf(plan->size, sizeof plan->size, "%dx%dx%d", side, side, side);
     plan->iterations = parameters->iterations;
     /* u and r with all coarser levels, an eighth each, and v */
