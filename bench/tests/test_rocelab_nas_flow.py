@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import pytest
@@ -13,12 +12,10 @@ from .conftest import Mpi
 CHECKS: Final = {"bt": 10, "sp": 10, "lu": 11}
 
 
-def nas(mpi: Mpi, ranks: int, *arguments: str) -> dict[str, Any]:
-    """What a verified run prints with --json."""
-    done = mpi.run(ranks, *arguments, "--json", program=mpi.program.with_name("rocelab-nas"))
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+def run(mpi: Mpi, ranks: int, *arguments: str) -> dict[str, Any]:
+    """What --json prints."""
+    (found,) = mpi.samples(ranks, *arguments, program=mpi.nas)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -26,16 +23,16 @@ def nas(mpi: Mpi, ranks: int, *arguments: str) -> dict[str, Any]:
     [(program, ranks) for program in ("bt", "sp") for ranks in (1, 4, 9)] + [("lu", ranks) for ranks in (1, 2, 4, 8)],
 )
 def test_class_s_gives_the_published_results(mpi: Mpi, program: str, ranks: int) -> None:
-    result = nas(mpi, ranks, program, "S")
-    assert result["verification"] == "pass"
-    assert len(result["checks"]) == CHECKS[program]
+    found = run(mpi, ranks, program, "S")
+    assert found["verification"] == "pass"
+    assert len(found["checks"]) == CHECKS[program]
     # Far better than the 1e-8 that count: what differs is the order of additions alone.
-    assert max(check["error"] for check in result["checks"]) < 1e-10
+    assert max(check["error"] for check in found["checks"]) < 1e-10
 
 
 def test_parts_of_unequal_size_give_the_published_results(any_mpi: Mpi) -> None:
     # 33 points in 17 and 16.
-    assert nas(any_mpi, 2, "lu", "W")["verification"] == "pass"
+    assert run(any_mpi, 2, "lu", "W")["verification"] == "pass"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +46,7 @@ def test_parts_of_unequal_size_give_the_published_results(any_mpi: Mpi) -> None:
 def test_ranks_that_cannot_share_the_grid_are_refused(
     any_mpi: Mpi, ranks: int, arguments: tuple[str, ...], said: str
 ) -> None:
-    done = any_mpi.run(ranks, *arguments, program=any_mpi.program.with_name("rocelab-nas"))
+    done = any_mpi.run(ranks, *arguments, program=any_mpi.nas)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stdout == ""
