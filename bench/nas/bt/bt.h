@@ -1,4 +1,4 @@
-/* BT: three sweeps of block-tridiagonal systems a step (NAS-95-020, section 3.6.1). */
+/* BT: three sweeps of block-tridiagonal systems a step (NAS-95-020, chapter 3). */
 #pragma once
 
 #include "nas/frame/program.h"

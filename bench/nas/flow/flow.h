@@ -1,6 +1,6 @@
 /*
  * The flow that BT, SP and LU compute: five equations of Navier-Stokes kind in the unit cube, with
- * a forcing that makes a known polynomial their steady solution (NAS-95-020, section 3). The
+ * a forcing that makes a known polynomial their steady solution (NAS-95-020, chapter 3). The
  * programs differ in how they solve for the next time step.
  *
  * The components are density, momentum along x, y and z, and energy. All classes have the same

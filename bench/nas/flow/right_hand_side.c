@@ -1,5 +1,5 @@
 /*
- * The right-hand side of the equations (NAS-95-020, section 3.3): central differences of the
+ * The right-hand side of the equations (NAS-95-020, chapter 3): central differences of the
  * fluxes, second differences for viscosity and damping, and fourth differences against ripples.
  *
  * Works row by row along x: what a row needs stays in the cache while the three directions are

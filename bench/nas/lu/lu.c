@@ -91,7 +91,7 @@ static double pressure_at(const struct block *block, ptrdiff_t at)
 }
 
 /* The pressure over the surface of a box inside the cube, by the trapezoidal rule; of this rank's
- * points (section 3.7.3). */
+ * points. */
 static double surface_integral(const struct pencil *pencil)
 {
     const struct block *block = &pencil->block;

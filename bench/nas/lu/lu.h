@@ -1,4 +1,4 @@
-/* LU: symmetric successive over-relaxation of the whole system (NAS-95-020, section 3.6.3). */
+/* LU: symmetric successive over-relaxation of the whole system (NAS-95-020, chapter 3). */
 #pragma once
 
 #include "nas/frame/program.h"

@@ -20,7 +20,7 @@
 enum { VELOCITY, SOUND, INVERSE_DENSITY, GATHERED };
 #define ROOT_HALF 0.70710678118654752440
 
-/* T^-1 of the first sweep (section 3.6.2). */
+/* T^-1 of the first sweep. */
 void sp_to_characteristic(const struct block *block, ptrdiff_t at, int count)
 {
     const double *vx = block->velocity[0] + at, *vy = block->velocity[1] + at,

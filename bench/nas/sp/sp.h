@@ -1,4 +1,4 @@
-/* SP: three sweeps of scalar pentadiagonal systems a step (NAS-95-020, section 3.6.2). */
+/* SP: three sweeps of scalar pentadiagonal systems a step (NAS-95-020, chapter 3). */
 #pragma once
 
 #include "nas/frame/program.h"
