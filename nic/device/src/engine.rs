@@ -134,7 +134,7 @@ impl Engine {
         let now = clock.unwrap_or_else(clock::now);
         self.expire(now);
         let mode = if received == 0 {
-            AckMode::Flush
+            AckMode::Idle
         } else {
             AckMode::Hold
         };

@@ -243,7 +243,8 @@ impl Host {
         let mode = match self.ack_policy {
             AckPolicy::Hold => AckMode::Hold,
             AckPolicy::Flush => AckMode::Flush,
-            AckPolicy::Mixed if random.chance(500_000) => AckMode::Hold,
+            AckPolicy::Mixed if random.chance(333_333) => AckMode::Hold,
+            AckPolicy::Mixed if random.chance(500_000) => AckMode::Idle,
             AckPolicy::Mixed => AckMode::Flush,
         };
         let packet = self.poll_qp(now, number, mode);

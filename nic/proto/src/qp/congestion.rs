@@ -124,6 +124,7 @@ impl QueuePair {
         {
             reaction.handle_sent(now, wire_bytes(&planned.header, planned.len));
             self.stats.tx_packets += 1;
+            self.responder.note_request();
             return Some(self.sender.packet(&planned));
         }
         if self.responder.is_about_to_send_data() {

@@ -248,6 +248,7 @@ impl QueuePair {
                     .plan(now, &self.connection, may_start, memory, &mut self.out)
         {
             self.stats.tx_packets += 1;
+            self.responder.note_request();
             return Some(self.sender.packet(&planned));
         }
         self.poll_response(now, mode, memory)

@@ -11,6 +11,7 @@ use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
 
 use crate::connection::Connection;
 use crate::memory::{Memory, RemoteAccess, RemoteRange, Via};
+use crate::rc::patience::Patience;
 use crate::time::Instant;
 use crate::verbs::{Payload, Transmit};
 
@@ -27,6 +28,9 @@ const CREDITS_UNLIMITED: u8 = 0x1f;
 pub enum AckMode {
     /// Only those that may not wait.
     Hold,
+    /// The host looked for packets, and there was none: those that have waited for a reply of the program for as long as
+    /// such waits have paid.
+    Idle,
     /// All that are owed.
     Flush,
 }
@@ -96,6 +100,7 @@ pub(crate) struct Acknowledger {
     owed_since: Option<Instant>,
     owed_packets: u32,
     urgent: bool,
+    patience: Patience,
 }
 
 /// What became of [`Acknowledger::poll_transmit`].
@@ -121,6 +126,14 @@ impl Acknowledger {
 
     pub(crate) fn set_nak(&mut self, psn: Psn, syndrome: Syndrome) {
         self.nak = Some((psn, syndrome));
+    }
+
+    /// A request goes to the peer.
+    #[inline]
+    pub(crate) fn note_request(&mut self) {
+        if self.owed_since.is_some() {
+            self.patience.note_company();
+        }
     }
 
     /// Replies to requests that came for the first time: what the peer promised to limit.
@@ -174,11 +187,12 @@ impl Acknowledger {
         Some(since.after(ACK_HOLD_NS))
     }
 
-    fn ack_may_go(&self, now: Instant, mode: AckMode) -> bool {
+    fn ack_may_go(&mut self, now: Instant, mode: AckMode) -> bool {
         let Some(since) = self.owed_since else {
             return false;
         };
         mode == AckMode::Flush
+            || (mode == AckMode::Idle && self.patience.look())
             || self.urgent
             || self.owed_packets >= HOLD_PACKETS
             || since.after(ACK_HOLD_NS) <= now
@@ -237,6 +251,7 @@ impl Acknowledger {
             ),
             None => return Polled::Nothing,
         };
+        self.patience.note_sent(self.owed_packets >= HOLD_PACKETS);
         self.owed_since = None;
         self.owed_packets = 0;
         self.urgent = false;

@@ -126,6 +126,12 @@ impl Responder {
         }
     }
 
+    /// A request goes to the peer: what is owed to it can go along.
+    #[inline]
+    pub(crate) fn note_request(&mut self) {
+        self.acknowledger.note_request();
+    }
+
     /// A request packet of the peer.
     #[expect(
         clippy::too_many_arguments,
