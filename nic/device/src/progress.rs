@@ -430,3 +430,39 @@ pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the program is found to poll for itself within two milliseconds, looked at every `look_ns`, if it polls
+    /// and gets work done so often a millisecond.
+    fn polls_for_itself(look_ns: u64, polls_per_ms: u64, work_per_ms: u64) -> bool {
+        let start_ns = 1_000_000_000;
+        let mut activity = Activity::default();
+        activity.is_enough(Instant::from_nanos(start_ns), 0, 0);
+        (1..=2 * LOOK_AGAIN_NS / look_ns).any(|look| {
+            let at_ns = look * look_ns;
+            let [rounds, work] = [polls_per_ms, work_per_ms].map(|count| at_ns * count / 1_000_000);
+            activity.is_enough(Instant::from_nanos(start_ns + at_ns), rounds, work)
+        })
+    }
+
+    #[test]
+    fn who_polls_often_is_found_to_however_often_the_thread_looks() {
+        for look_ns in [2_000, 10_000, 100_000, LOOK_AGAIN_NS] {
+            assert!(polls_for_itself(look_ns, 20, 0), "{look_ns}");
+            assert!(!polls_for_itself(look_ns, 12, 0), "{look_ns}");
+        }
+    }
+
+    #[test]
+    fn few_polls_that_get_much_done_are_enough() {
+        assert!(polls_for_itself(LOOK_AGAIN_NS, 4, 1_000));
+        assert!(!polls_for_itself(LOOK_AGAIN_NS, 4, 20));
+        assert!(
+            !polls_for_itself(LOOK_AGAIN_NS, 0, 1_000),
+            "who only posts does not poll"
+        );
+    }
+}
