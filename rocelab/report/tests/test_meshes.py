@@ -48,8 +48,8 @@ def mesh(interconnect: str, variant: str, part: float) -> list[Sample]:
 @pytest.fixture
 def model() -> RunModel:
     info = dataclasses.replace(make_info("made-up", 1, 1, 8), links=LINKS, claims=("R1", "R4", "R5"))
-    pingpong: dict[str, Any] = {"link": "cable-25", "test": "latency", "metric": "latency_us", "unit": "us"}
-    pingpong |= {"interconnect": "soft-roce", "variant": "send", "statistic": "median"}
+    pingpong: dict[str, Any] = {"link": "cable-25", "level": "mpi", "test": "PingPong", "metric": "latency_us"}
+    pingpong |= {"interconnect": "soft-roce", "variant": "openmpi-ucx", "statistic": "median", "unit": "us"}
     samples = [sample(size * 8 / 500.0, size_bytes=size, **pingpong) for size in (1024, 65536)]
     return RunModel(info, samples + mesh("soft-roce", "write", 1.0) + mesh("tcp", "blocking", 0.9))
 
@@ -71,7 +71,7 @@ def test_the_table_has_the_spread_over_the_nodes_and_the_linearity(model: RunMod
 
 
 def test_meshes_have_no_place_among_the_tests_over_sizes(model: RunModel) -> None:
-    assert [test.test for test in model.tests] == ["latency"]
+    assert [test.test for test in model.tests] == ["PingPong"]
     assert all("mesh" not in section.id for section in gallery.sections(model))
 
 
