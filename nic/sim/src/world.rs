@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, Instant, ModifyError, PdId, PostError, QpConfig, QpState,
-    QpType, QueuePair, RecvRequest, SendRequest, required_attributes,
+    AttrMask, Attributes, Capacity, DcqcnParameters, Instant, ModifyError, PdId, PostError,
+    QpConfig, QpState, QpType, QueuePair, RecvRequest, SendRequest, required_attributes,
 };
 use urxe_wire::{Gid, Mtu, Psn, Qpn, Srqn};
 
@@ -222,6 +222,13 @@ impl World {
         }
     }
 
+    /// Turns congestion control of a queue pair on or off.
+    pub fn set_dcqcn(&mut self, qp: QpHandle, parameters: Option<DcqcnParameters>) {
+        if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
+            qp.set_dcqcn(parameters);
+        }
+    }
+
     /// Makes a datagram queue pair, ready to send.
     pub fn add_datagrams(
         &mut self,
@@ -356,7 +363,7 @@ impl World {
                 let from = from.address(self.ipv6);
                 let host = self.host_mut(to);
                 host.stats.ecn_marked += u64::from(ecn);
-                host.handle_datagram(at, from, &udp_payload);
+                host.handle_datagram(at, from, &udp_payload, ecn);
                 self.pump(to);
             }
             Event::Wake { host } => {
