@@ -59,7 +59,7 @@ impl Held {
     }
 
     /// The same with `base` later.
-    pub(crate) fn from_base(&self, base: Psn) -> Self {
+    pub(crate) fn with_base(&self, base: Psn) -> Self {
         let mut moved = Self::none(base);
         let by = u32::try_from(base.distance_from(self.base)).unwrap_or(0);
         let (words, bits) = (by as usize / 64, by % 64);
@@ -197,7 +197,7 @@ mod tests {
     fn the_base_may_move() {
         let before = held(&[0, 1, 5, 64, 65, 130, 191]);
         for by in [0, 1, 5, 63, 64, 65, 129, 192, 300] {
-            let moved = before.from_base(BASE.add(by));
+            let moved = before.with_base(BASE.add(by));
             for at in 0..192 {
                 let psn = BASE.add(by + at);
                 assert_eq!(moved.contains(psn), before.contains(psn), "{at} by {by}");

@@ -277,7 +277,7 @@ impl Requester {
         if self.pass.is_some_and(|pass| !to.is_before(pass.began_at)) {
             self.pass = None;
         }
-        let placed = self.placed.map(|placed| placed.from_base(to));
+        let placed = self.placed.map(|placed| placed.with_base(to));
         // The base itself is not among them, unless it is placed, too: then it is left behind next.
         self.placed = placed.filter(|placed| placed.count() > 0);
     }
