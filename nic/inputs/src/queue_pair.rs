@@ -1,9 +1,7 @@
 //! Any sequence of packets to a connected queue pair, of any type, that has requests of its own in flight:
 //! it never panics, its state stays consistent, no packet reaches memory outside of the one region, and
 //! what it wants to send can be written.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use urxe_proto::{
     AccessError, AckMode, AddressVector, AtomicOp, AttrMask, Attributes, BindTarget, Capacity,
     GRH_BYTES, Instant, LocalAccess, Memory, MemoryWindow, PdId, QpConfig, QpState, QpType,
@@ -248,9 +246,9 @@ fn drain(qp: &mut QueuePair, now: Instant, memory: &mut Region) {
     panic!("it sends without end");
 }
 
-// The input is a byte that says what queue pair it is, and a list of packets, each behind its length (two bytes)
-// and a pause before it (one byte, ms).
-fuzz_target!(|bytes: &[u8]| {
+/// The input is a byte that says what queue pair it is, and a list of packets, each behind its length (two bytes)
+/// and a pause before it (one byte, ms).
+pub fn run(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
     };
@@ -265,6 +263,8 @@ fuzz_target!(|bytes: &[u8]| {
         _ => (QpType::XrcTarget, true),
     };
     let mut qp = connected(qp_type, shares_receives);
+    // A peer of our own kind may send in another order, and tells what arrived.
+    qp.set_keeps_early(kind & 8 != 0);
     let (mut memory, mut queue) = (Region::new(), shared());
     post(&mut qp);
     let (mut now, mut rest) = (Instant::from_nanos(1), bytes);
@@ -290,4 +290,95 @@ fuzz_target!(|bytes: &[u8]| {
         drain(&mut qp, now, &mut memory);
         qp.check_invariants();
     }
-});
+}
+
+#[cfg(test)]
+mod tests {
+    use urxe_wire::{Bth, Deth, Header, NakCode, Opcode, Operation, Reth, Syndrome, Transport};
+
+    use super::*;
+
+    /// The peer may have two READs outstanding, and asks for hundreds before the first is answered.
+    #[test]
+    fn a_flood_of_reads_is_refused_and_takes_little_memory() {
+        for keeps_early in [false, true] {
+            let mut qp = connected(QpType::Rc, false);
+            qp.set_keeps_early(keeps_early);
+            let mut memory = Region::new();
+            let now = Instant::from_nanos(1);
+            for psn in 0..5000 {
+                let opcode = Opcode::new(Transport::Rc, Operation::ReadRequest);
+                let mut header = Header::new(Bth::new(opcode, Qpn::new(2), Psn::new(psn)));
+                header.reth = Some(Reth {
+                    va: 0,
+                    rkey: KEY,
+                    len: 8,
+                });
+                let packet = Packet {
+                    header,
+                    payload: &[],
+                };
+                qp.handle_packet(now, &packet, None, &mut memory);
+            }
+            let mut last = None;
+            let mut answers = 0;
+            while let Some(transmit) = qp.poll_transmit(now, AckMode::Flush, &mut memory) {
+                last = transmit.header.aeth.map(|aeth| aeth.syndrome);
+                answers += 1;
+            }
+            assert_eq!(last, Some(Syndrome::Nak(NakCode::InvalidRequest)));
+            assert_eq!(answers, 1, "the connection is over");
+            assert_eq!(qp.state(), QpState::Error);
+        }
+    }
+
+    #[test]
+    fn a_write_of_other_than_the_announced_length_is_refused() {
+        for len in [0, 7, 9, 1024] {
+            let mut qp = connected(QpType::Rc, false);
+            let mut memory = Region::new();
+            let opcode = Opcode::new(Transport::Rc, Operation::WriteOnly);
+            let mut header = Header::new(Bth::new(opcode, Qpn::new(2), Psn::new(0)));
+            header.reth = Some(Reth {
+                va: 0,
+                rkey: KEY,
+                len: 8,
+            });
+            let packet = Packet {
+                header,
+                payload: &[1; 1024][..len],
+            };
+            let now = Instant::from_nanos(1);
+            qp.handle_packet(now, &packet, None, &mut memory);
+            let answer = qp.poll_transmit(now, AckMode::Flush, &mut memory);
+            let syndrome = answer.and_then(|answer| answer.header.aeth).unwrap();
+            let invalid = Syndrome::Nak(NakCode::InvalidRequest);
+            assert_eq!(syndrome.syndrome, invalid, "{len}");
+            assert!(memory.bytes.iter().all(|byte| *byte == 0), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_datagram_with_another_qkey_takes_no_receive() {
+        let mut qp = connected(QpType::Ud, false);
+        let mut memory = Region::new();
+        post(&mut qp);
+        let mut arrives = |qkey| {
+            let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);
+            let mut header = Header::new(Bth::new(opcode, Qpn::new(2), Psn::new(0)));
+            header.deth = Some(Deth {
+                qkey,
+                src_qp: Qpn::new(3),
+            });
+            let packet = Packet {
+                header,
+                payload: &[1; 16],
+            };
+            qp.handle_datagram(&packet, &[0; GRH_BYTES], None, &mut memory);
+            qp.poll_completion().is_some()
+        };
+        assert!(!arrives(QKEY + 1));
+        assert!(!arrives(0));
+        assert!(arrives(QKEY));
+    }
+}
