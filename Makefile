@@ -64,6 +64,10 @@ test-python: setup build ## Run the Python tests alone
 sim: setup-rust ## Run the simulator's slow tests too; SEEDS=100000 for that many random programs in each
 	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim -- --include-ignored
 
+.PHONY: mutants
+mutants: setup-rust setup-python ## Break the transport in known ways and see that the simulator notices each
+	$(PY) scripts/mutants.py
+
 .PHONY: bench
 bench: setup-python build ## Hold Soft RoCE against its bars: each ratio to TCP, with its spread (a quiet machine is needed)
 	.venv/bin/rocelab run studies/bars.toml
@@ -76,15 +80,17 @@ floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC
 	for each in cost pingpong stream; do $(RELEASE)/examples/udp_$$each --link veth; done
 
 # cargo-fuzz asks for a nightly compiler, for its -Z flags alone. RUSTC_BOOTSTRAP lets the stable one take them, so that what
-# is fuzzed is built by the compiler that builds everything else. What it finds is kept in nic/fuzz/artifacts.
-FUZZ_TARGETS := packet queue_pair
+# is fuzzed is built by the compiler that builds everything else. It starts from nic/inputs/corpus, which every `make test`
+# replays; what it finds goes to nic/fuzz/corpus, and what breaks a promise to nic/fuzz/artifacts.
+FUZZ_TARGETS := packet queue_pair cm
 CARGO_FUZZ := $(CARGO_TARGET_DIR)/tools/bin/cargo-fuzz
 SECONDS_EACH := 60
 .PHONY: fuzz
-fuzz: setup-rust | $(CARGO_FUZZ) ## Throw packets at the parser and at a live queue pair, SECONDS_EACH=60
+fuzz: setup-rust | $(CARGO_FUZZ) ## Throw packets and messages at whatever takes them, SECONDS_EACH=60
 	for each in $(FUZZ_TARGETS); do \
+	    mkdir -p nic/fuzz/corpus/$$each; \
 	    RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz \
-	    $(CARGO_FUZZ) fuzz run --fuzz-dir nic/fuzz $$each -- -max_total_time=$(SECONDS_EACH) -max_len=8192; \
+	    $(CARGO_FUZZ) fuzz run --fuzz-dir nic/fuzz $$each nic/fuzz/corpus/$$each nic/inputs/corpus/$$each -- -max_total_time=$(SECONDS_EACH) -max_len=8192; \
 	done
 
 $(CARGO_FUZZ): | setup-rust

@@ -32,6 +32,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "proto": frozenset({"wire"}),
     "sim": frozenset({"wire", "proto"}),
     "cm": frozenset({"wire"}),
+    "inputs": frozenset({"wire", "proto", "cm"}),
     "udp": frozenset(),
     "device": frozenset({"wire", "proto", "cm", "udp"}),
     "preload": frozenset({"wire", "proto", "cm", "udp", "device"}),

@@ -13,6 +13,17 @@ use crate::list::socket_address;
 use crate::port::{Ports, udp_port};
 use crate::receive::Origin;
 
+/// What the ICRC of a datagram says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verified {
+    /// It is wrong.
+    Bad,
+    /// It is right.
+    Good,
+    /// It is right, and the peer had not been heard from this address.
+    News,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
@@ -87,22 +98,27 @@ impl Path {
     }
 
     /// Whether the ICRC of a datagram is right.
-    pub(crate) fn verify(&mut self, origin: &Origin, datagram: &[u8]) -> bool {
-        match &self.inbound {
+    pub(crate) fn verify(&mut self, origin: &Origin, datagram: &[u8]) -> Verified {
+        let is_good = match &self.inbound {
             Some((known, flow)) if *known == origin.source => {
                 flow.verify(datagram, origin.ip_id).is_good()
             }
-            _ => self.verify_from_new_source(origin, datagram),
+            _ => return self.verify_from_new_source(origin, datagram),
+        };
+        if is_good {
+            Verified::Good
+        } else {
+            Verified::Bad
         }
     }
 
     #[cold]
-    fn verify_from_new_source(&mut self, origin: &Origin, datagram: &[u8]) -> bool {
+    fn verify_from_new_source(&mut self, origin: &Origin, datagram: &[u8]) -> Verified {
         let Some(flow) = Flow::new(origin.source, origin.local) else {
-            return false;
+            return Verified::Bad;
         };
         if !flow.verify(datagram, origin.ip_id).is_good() {
-            return false;
+            return Verified::Bad;
         }
         self.inbound = Some((origin.source, flow));
         if !self.is_settled {
@@ -116,7 +132,7 @@ impl Path {
             };
             self.set_udp_port(origin.local, udp_port);
         }
-        true
+        Verified::News
     }
 
     /// The peer is silent. If it was never heard, its number may not tell the port: hardware and Linux rxe

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::congestion::is_marked;
 use crate::engine::Engine;
 use crate::forward;
+use crate::path::Verified;
 use crate::port::Ports;
 use crate::table::Receives;
 
@@ -178,9 +179,13 @@ impl Engine {
             self.handle_unconnected(index, &packet, origin, datagram);
             return None;
         };
-        if !path.verify(origin, datagram) {
-            self.stats.rx_icrc_errors += 1;
-            return None;
+        match path.verify(origin, datagram) {
+            Verified::Good => {}
+            Verified::News => slot.qp.set_keeps_early(path.is_to_our_kind()),
+            Verified::Bad => {
+                self.stats.rx_icrc_errors += 1;
+                return None;
+            }
         }
         if slot.receives == Receives::Own {
             slot.qp.handle_packet(now, &packet, None, &mut self.memory);

@@ -127,7 +127,7 @@ fn is_acknowledged(transmit: &Transmit<'_>) -> bool {
 fn is_copied(transmit: &Transmit<'_>) -> bool {
     match transmit.payload {
         Payload::Local { len, .. } => len as usize <= COPY_MAX || !is_acknowledged(transmit),
-        Payload::Empty | Payload::Bytes(_) | Payload::Remote { .. } => true,
+        Payload::Empty | Payload::Bytes(_) | Payload::Words(_) | Payload::Remote { .. } => true,
     }
 }
 
@@ -141,6 +141,11 @@ fn copy_payload(
     match *payload {
         Payload::Empty => {}
         Payload::Bytes(bytes) => out.copy_from_slice(bytes),
+        Payload::Words(words) => {
+            for (to, word) in out.chunks_exact_mut(8).zip(words) {
+                to.copy_from_slice(&word.to_be_bytes());
+            }
+        }
         Payload::Local { sges, offset, .. } => {
             urxe_proto::gather(memory, pd, sges, offset, out).ok()?;
         }

@@ -73,6 +73,11 @@ fn what_outlives_what_it_stands_on() {
 }
 
 #[test]
+fn calls_at_random() {
+    common::run_with("random_calls", &["1", "100"]);
+}
+
+#[test]
 fn completion_queues() {
     common::run("queues");
 }
@@ -91,6 +96,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "files",
         "transports",
         "attributes",
+        "random_calls",
     ] {
         common::run_sanitized(name);
     }

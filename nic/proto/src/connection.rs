@@ -15,6 +15,8 @@ pub(crate) struct Connection {
     pub(crate) mtu_bytes: u32,
     /// Of a datagram queue pair.
     pub(crate) qkey: u32,
+    /// Whether both ends keep what arrives early, as urxe does.
+    pub(crate) keeps_early: bool,
 }
 
 impl Connection {

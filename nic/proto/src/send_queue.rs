@@ -83,6 +83,15 @@ impl Wqe {
         (self.length - offset * mtu_bytes).min(mtu_bytes)
     }
 
+    /// Bytes carried by the response at `offset` packets.
+    pub(crate) fn response_len(&self, offset: u32, mtu_bytes: u32) -> u32 {
+        if self.op.is_atomic() {
+            8
+        } else {
+            self.packet_len(offset, mtu_bytes)
+        }
+    }
+
     /// The scatter/gather list; empty for inline data.
     pub(crate) fn sges(&self) -> &[Sge] {
         match &self.data {

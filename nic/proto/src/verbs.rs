@@ -346,6 +346,8 @@ pub enum Payload<'a> {
     },
     /// These bytes.
     Bytes(&'a [u8]),
+    /// These words, in network byte order.
+    Words([u64; 3]),
     /// A range that the peer may read: the answer to an RDMA READ. It may change while it is sent.
     Remote {
         /// The queue pair that answers.
@@ -370,6 +372,7 @@ impl Payload<'_> {
         match self {
             Self::Empty => 0,
             Self::Local { len, .. } | Self::Remote { len, .. } => *len,
+            Self::Words(_) => urxe_wire::HELD_LEN as u32,
             Self::Bytes(bytes) => bytes.len() as u32,
         }
     }

@@ -273,6 +273,7 @@ impl Host {
             let bytes = match payload {
                 Payload::Empty => Ok(Vec::new()),
                 Payload::Bytes(bytes) => Ok(bytes.to_vec()),
+                Payload::Words(words) => Ok(words.into_iter().flat_map(u64::to_be_bytes).collect()),
                 Payload::Local { sges, offset, len } => {
                     let mut bytes = vec![0; len as usize];
                     gather(&self.memory, pd, sges, offset, &mut bytes).map(|()| bytes)

@@ -49,6 +49,8 @@ pub struct ConnectOptions {
     pub min_rnr_timer: u8,
     /// READs and atomics outstanding, at both sides.
     pub max_rd_atomic: u8,
+    /// Whether both ends keep what arrives early, as urxe does when it hears that its peer is of its kind.
+    pub keeps_early: bool,
     /// Queue capacities.
     pub capacity: Capacity,
 }
@@ -65,6 +67,7 @@ impl Default for ConnectOptions {
             rnr_retry: 7,
             min_rnr_timer: 12,
             max_rd_atomic: 4,
+            keeps_early: false,
             capacity: Capacity {
                 send_requests: 256,
                 recv_requests: 256,
@@ -205,6 +208,9 @@ impl World {
                 ..attributes(options)
             };
             self.bring_up(end, &attributes);
+            if let Some(qp) = self.host_mut(end.host).qp_mut(end.number) {
+                qp.set_keeps_early(options.keeps_early);
+            }
         }
         (first, second)
     }

@@ -48,7 +48,7 @@ pub use immediate::Immediate;
 pub use mtu::Mtu;
 pub use opcode::{Opcode, Transport};
 pub use operation::Operation;
-pub use packet::Packet;
+pub use packet::{HELD_LEN, Packet};
 pub use pkey::Pkey;
 pub use psn::Psn;
 pub use qpn::Qpn;

@@ -1,6 +1,9 @@
 //! A received packet: its headers, and its payload in place.
 
-use crate::{Header, ICRC_LEN, Opcode, ParseError, Part};
+use crate::{Header, ICRC_LEN, NakCode, Opcode, Operation, ParseError, Part, Syndrome};
+
+/// Bytes with which a NAK of urxe tells what of the following packets has arrived: see `urxe_proto`'s `rc/early.rs`.
+pub const HELD_LEN: usize = 24;
 
 /// A packet, borrowed from the UDP payload that it came in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +48,7 @@ impl<'a> Packet<'a> {
         if let Opcode::Queue { operation, .. } = header.bth.opcode
             && !payload.is_empty()
             && !operation.carries_payload()
+            && !(payload.len() == HELD_LEN && may_tell_what_is_held(&header))
         {
             return Err(ParseError::UnexpectedPayload {
                 operation,
@@ -53,4 +57,14 @@ impl<'a> Packet<'a> {
         }
         Ok(Self { header, payload })
     }
+}
+
+/// Whether it is a NAK for a PSN sequence error, in which urxe tells urxe what has arrived of what follows. The specification
+/// gives acknowledgements no payload.
+fn may_tell_what_is_held(header: &Header) -> bool {
+    let is_ack = header.bth.opcode.operation() == Some(Operation::Acknowledge);
+    is_ack
+        && header
+            .aeth
+            .is_some_and(|aeth| aeth.syndrome == Syndrome::Nak(NakCode::PsnSequenceError))
 }

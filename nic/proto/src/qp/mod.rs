@@ -156,7 +156,10 @@ impl QueuePair {
         self.check_modify(from, to, wanted, mask)?;
         self.attributes.merge(wanted, mask);
         self.attributes.state = to;
-        self.connection = connection(&self.config, &self.attributes);
+        self.connection = Connection {
+            keeps_early: self.connection.keeps_early && to != QpState::Init,
+            ..connection(&self.config, &self.attributes)
+        };
         match to {
             QpState::Reset => self.reset(),
             QpState::Error => self.enter_error(),
@@ -219,6 +222,13 @@ impl QueuePair {
     pub fn set_window_bytes(&mut self, max_bytes: u32) {
         self.sender
             .set_window_max(max_bytes / self.connection.mtu_bytes);
+    }
+
+    /// Whether the peer is urxe, too: then packets that arrive early are kept, and the sender is told which, in a way that
+    /// nobody else would understand. Until it is known they are dropped, as the specification has it.
+    pub fn set_keeps_early(&mut self, keeps_early: bool) {
+        // The packets of a target may name different shared receive queues.
+        self.connection.keeps_early = keeps_early && self.config.qp_type == QpType::Rc;
     }
 
     /// Queues a send request.
@@ -328,6 +338,7 @@ fn connection(config: &QpConfig, attributes: &Attributes) -> Connection {
         pkey: attributes.pkey,
         mtu_bytes: u32::try_from(attributes.path_mtu.bytes()).unwrap_or(u32::MAX),
         qkey: attributes.qkey,
+        keeps_early: false,
     }
 }
 

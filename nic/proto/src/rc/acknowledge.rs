@@ -152,6 +152,17 @@ impl Acknowledger {
         self.replies.push_back(reply);
     }
 
+    /// Forgets those replies that lie between these PSNs as a whole: the peer asks for them anew, and for no others.
+    pub(crate) fn forget_replies_between(&mut self, psn: Psn, end: Psn) {
+        self.replies.retain(|reply| match reply {
+            Reply::Read(job) => {
+                let (from, until) = (job.first.add(job.sent), job.first.add(job.until));
+                psn.is_after(from) || until.is_after(end)
+            }
+            Reply::Atomic { psn: other, .. } => *other != psn,
+        });
+    }
+
     /// Forgets replies from `psn` on: the peer asks for them anew.
     pub(crate) fn forget_replies_from(&mut self, psn: Psn) {
         self.replies.retain_mut(|reply| reply.cut(psn));

@@ -2,6 +2,7 @@
 //! requester and one responder per queue pair.
 
 pub(crate) mod acknowledge;
+pub(crate) mod early;
 pub(crate) mod patience;
 pub(crate) mod requester;
 pub(crate) mod responder;

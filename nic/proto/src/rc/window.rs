@@ -21,6 +21,12 @@ const DELAY_EXCESS_NS: u64 = 8_000_000;
 /// Waiting alone does not shrink the window below this, bytes.
 const DELAY_FLOOR_BYTES: u32 = 512 << 10;
 
+/// The share of a window whose loss, in one round trip, is taken for congestion where it is not sent again as a whole: one
+/// in so many.
+const GAPS_SHARE: u32 = 4;
+/// Losses of one round trip that never are.
+const GAPS_MIN: u32 = 2;
+
 /// Bounds of a [`Window`], in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
@@ -57,6 +63,8 @@ pub struct Window {
     acked_since_growth: u32,
     shortest_ns: u64,
     is_queueing: bool,
+    /// Packets that the peer missed in this round.
+    gaps: u32,
 }
 
 impl Window {
@@ -70,6 +78,7 @@ impl Window {
             acked_since_growth: 0,
             shortest_ns: u64::MAX,
             is_queueing: false,
+            gaps: 0,
         }
     }
 
@@ -117,6 +126,19 @@ impl Window {
         self.packets = (self.packets / 2).max(self.limits.min);
         self.slow_start_until = self.packets;
         self.acked_since_growth = 0;
+    }
+
+    /// A peer that keeps what arrives early misses `count` packets more. A few in a round trip are the noise of a link:
+    /// as only they are sent again, they are no reason to be slower.
+    pub fn handle_gaps(&mut self, count: u32, is_new_round: bool) {
+        if is_new_round {
+            self.gaps = 0;
+        }
+        self.gaps += count;
+        if self.gaps > GAPS_MIN.max(self.packets / GAPS_SHARE) {
+            self.gaps = 0;
+            self.handle_loss();
+        }
     }
 
     /// Nothing was heard for a while: start over from the least window.

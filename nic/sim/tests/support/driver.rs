@@ -67,6 +67,8 @@ pub struct Driver {
     pub(super) flushed: usize,
     /// Takes every completion for what it says: the peer lies.
     pub believes_anything: bool,
+    /// The responder executes what arrived early as soon as the gap before it is closed, all at once.
+    pub executes_in_leaps: bool,
     /// The responder does not exist any more.
     pub(super) peer_is_gone: bool,
 }
@@ -154,6 +156,7 @@ impl Driver {
             failed: None,
             flushed: 0,
             believes_anything: false,
+            executes_in_leaps: false,
             peer_is_gone: false,
         }
     }

@@ -9,6 +9,7 @@
 pub mod bench;
 pub mod check;
 pub mod driver;
+pub mod go_back_n;
 pub mod program;
 pub mod scenario;
 pub mod seeds;

@@ -136,6 +136,7 @@ fn any_options(random: &mut Random) -> ConnectOptions {
         rnr_retry: 7,
         min_rnr_timer: random.between(1, 14) as u8,
         max_rd_atomic: [1, 2, 4, 16][random.index(4)],
+        keeps_early: random.chance(500_000),
         ..ConnectOptions::default()
     }
 }
@@ -314,7 +315,10 @@ fn both_directions(
         };
         let program = generate(random, mix, own, peer);
         let (pace, seed) = (any_pace(random), random.bits());
-        Driver::new(world, ends, PD, program, keys, pace, Random::new(seed))
+        let random = Random::new(seed);
+        let mut driver = Driver::new(world, ends, PD, program, keys, pace, random);
+        driver.executes_in_leaps = options.keeps_early;
+        driver
     };
     [
         direction(

@@ -1,11 +1,13 @@
 //! The requester of a reliable connection: sends requests, takes acknowledgements and responses,
 //! completes work requests in order (IBTA 9.7).
 //!
-//! Loss recovery is go-back-N from the oldest PSN that is not acknowledged. An RDMA READ may go out
+//! Loss recovery is go-back-N from the oldest PSN that is not acknowledged, unless the peer is urxe, too, and says what it
+//! has of the rest ([`selective`]). An RDMA READ may go out
 //! as several READ requests, so that its responses, too, stay within the window: a READ of the rest of
 //! a message is what the specification has for retries, here it also paces.
 
 mod receiving;
+mod selective;
 mod sending;
 
 pub(crate) use sending::{Planned, carry_out, packet_operation};
@@ -14,6 +16,8 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{Psn, Qpn};
 
+use self::selective::Pass;
+use super::early::Held;
 use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
 use crate::connection::Connection;
@@ -61,6 +65,10 @@ pub(crate) struct Requester {
     rnr_until: Option<Instant>,
     /// Where the last implied NAK went back to, so that its followers do not go back again.
     implied_nak_at: Option<Psn>,
+    /// What is being sent again to a peer that keeps what arrives early.
+    pass: Option<Pass>,
+    /// Responses of such a peer that arrived early.
+    placed: Option<Held>,
     /// The packet whose round trip is being measured.
     timed: Option<(Psn, Instant)>,
     /// The request whose memory turned out to be gone. It fails once all before it are completed.
@@ -86,6 +94,8 @@ impl Requester {
             retry: Retry::new(limits.timeout_ns, limits.retry_count, limits.rnr_retry),
             rnr_until: None,
             implied_nak_at: None,
+            pass: None,
+            placed: None,
             timed: None,
             faulty: None,
         }

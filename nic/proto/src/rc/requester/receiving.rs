@@ -2,6 +2,7 @@
 
 use urxe_wire::{Aeth, NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_us};
 
+use super::super::early::Held;
 use super::{Requester, distance};
 use crate::connection::Connection;
 use crate::memory::{AccessError, Memory, scatter};
@@ -28,7 +29,8 @@ impl Requester {
         }
         match (operation, packet.header.aeth, packet.header.atomic_ack) {
             (Some(Operation::Acknowledge), Some(aeth), _) => {
-                self.handle_acknowledge(now, connection, psn, aeth, out, stats);
+                let held = Held::read(psn, packet.payload);
+                self.handle_acknowledge(now, connection, (psn, aeth, held), out, stats);
             }
             (Some(Operation::AtomicAcknowledge), _, Some(ack)) => {
                 let value = ack.original.to_ne_bytes();
@@ -45,16 +47,18 @@ impl Requester {
         &mut self,
         now: Instant,
         connection: &Connection,
-        psn: Psn,
-        aeth: Aeth,
+        (psn, aeth, held): (Psn, Aeth, Option<Held>),
         out: &mut Outbox,
         stats: &mut QpStats,
     ) {
         match aeth.syndrome {
             Syndrome::Ack { .. } => {
                 self.acknowledge(now, psn.next(), connection, out);
+                if self.placed.is_some() {
+                    self.advance_over_placed(now, connection, out);
+                }
                 if psn.next().is_after(self.unacked) {
-                    self.handle_implied_nak(now, stats);
+                    self.handle_later_answer(now, connection, psn.next(), stats);
                 }
             }
             Syndrome::RnrNak { timer } => {
@@ -72,7 +76,9 @@ impl Requester {
                     self.fail(connection.qp, WcStatus::RnrRetryExceeded, out);
                 }
             }
-            Syndrome::Nak(code) => self.handle_nak(now, connection, psn, code, out, stats),
+            Syndrome::Nak(code) => {
+                self.handle_nak(now, connection, (psn, code, held), out, stats);
+            }
         }
     }
 
@@ -80,8 +86,7 @@ impl Requester {
         &mut self,
         now: Instant,
         connection: &Connection,
-        psn: Psn,
-        code: NakCode,
+        (psn, code, held): (Psn, NakCode, Option<Held>),
         out: &mut Outbox,
         stats: &mut QpStats,
     ) {
@@ -92,6 +97,10 @@ impl Requester {
         let status = match code {
             NakCode::PsnSequenceError => {
                 stats.packet_seq_err += 1;
+                if let Some(held) = held {
+                    self.handle_selective_nak(now, psn, held);
+                    return;
+                }
                 if !progress && !self.retry.use_retry() {
                     self.fail(connection.qp, WcStatus::RetryExceeded, out);
                     return;
@@ -133,7 +142,11 @@ impl Requester {
             return;
         };
         if psn != self.unacked {
-            self.handle_implied_nak(now, stats);
+            if connection.keeps_early {
+                self.place_early(now, connection, psn, bytes, memory, stats);
+            } else {
+                self.handle_implied_nak(now, stats);
+            }
             return;
         }
         if !wqe.is_started || !wqe.op.is_fetch() {
@@ -141,20 +154,36 @@ impl Requester {
             return;
         }
         let offset = distance(psn, wqe.first);
-        let expected = if wqe.op.is_atomic() {
-            8
-        } else {
-            wqe.packet_len(offset, connection.mtu_bytes)
-        };
+        let expected = wqe.response_len(offset, connection.mtu_bytes);
         if bytes.len() != expected as usize {
             self.fail(connection.qp, WcStatus::BadResponse, out);
             return;
         }
         let at = offset * connection.mtu_bytes;
         match scatter(memory, connection.pd, wqe.sges(), at, bytes) {
-            Ok(()) => self.advance(now, psn.next(), connection, out),
+            Ok(()) => {
+                self.advance(now, psn.next(), connection, out);
+                if self.placed.is_some() {
+                    self.advance_over_placed(now, connection, out);
+                }
+            }
             Err(AccessError::OutOfBounds) => self.fail(connection.qp, WcStatus::LocalLength, out),
             Err(_) => self.fail(connection.qp, WcStatus::LocalProtection, out),
+        }
+    }
+
+    /// Something before `end` was answered, and a response at `unacked` is missing.
+    pub(super) fn handle_later_answer(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        end: Psn,
+        stats: &mut QpStats,
+    ) {
+        if connection.keeps_early {
+            self.look_for_missing(now, end, stats);
+        } else {
+            self.handle_implied_nak(now, stats);
         }
     }
 
@@ -173,7 +202,7 @@ impl Requester {
 
     /// Everything before `end` is acknowledged, as far as no READ or atomic response is missing.
     /// Returns whether anything was.
-    fn acknowledge(
+    pub(super) fn acknowledge(
         &mut self,
         now: Instant,
         end: Psn,
@@ -203,12 +232,21 @@ impl Requester {
     }
 
     /// Moves `unacked` to `to`, completing what lies before it.
-    fn advance(&mut self, now: Instant, to: Psn, connection: &Connection, out: &mut Outbox) {
+    pub(super) fn advance(
+        &mut self,
+        now: Instant,
+        to: Psn,
+        connection: &Connection,
+        out: &mut Outbox,
+    ) {
         let count = distance(to, self.unacked);
         self.unacked = to;
         self.implied_nak_at = None;
         if self.cursor.is_before(to) {
             self.cursor = to;
+        }
+        if self.pass.is_some() || self.placed.is_some() {
+            self.leave_behind(to);
         }
         self.complete(connection, out);
         while self.fetches.front().is_some_and(|end| !end.is_after(to)) {
@@ -254,6 +292,7 @@ impl Requester {
         self.cursor = self.unacked;
         self.cursor_wqe = self.queue.front_position();
         self.fetches.clear();
+        self.pass = None;
         self.timed = None;
     }
 }

@@ -1,5 +1,7 @@
 //! What a requester sends: requests in the order of posting, as far as the window and the timers allow.
 
+use alloc::collections::VecDeque;
+
 use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth, Transport, XrcEth};
 
 use super::{Requester, distance};
@@ -52,11 +54,17 @@ impl Requester {
             }
             let offset = distance(self.cursor, wqe.first);
             if offset < wqe.packets {
+                if self.pass.is_some() && self.step_over_held(position) {
+                    continue;
+                }
+                let wqe = self.queue.get(position)?;
                 if self.faulty == Some(position) {
                     return None;
                 }
                 let fetch = wqe.op.is_fetch();
-                return if fetch {
+                return if let Some(missing) = self.missing_responses() {
+                    self.plan_again(now, connection, (position, offset), missing)
+                } else if fetch {
                     self.plan_fetch(now, connection, position, offset)
                 } else {
                     self.plan_packet(now, connection, position, offset)
@@ -158,7 +166,7 @@ impl Requester {
         position: Position,
         offset: u32,
     ) -> Option<Planned> {
-        if self.in_flight() >= self.window.packets() {
+        if self.in_flight() >= self.window.packets() && !self.may_exceed_window() {
             self.window_was_full = true;
             return None;
         }
@@ -191,7 +199,8 @@ impl Requester {
             header.xrceth = Some(XrcEth { srqn });
         }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
-        header.bth.ack_request = self.wants_ack(is_last);
+        let is_again = self.pass.is_some() && self.cursor.is_before(self.sent_end);
+        header.bth.ack_request = self.wants_ack(is_last) || is_again;
         self.handle_sent(now, 1);
         Some(Planned {
             position,
@@ -209,7 +218,11 @@ impl Requester {
         position: Position,
         offset: u32,
     ) -> Option<Planned> {
-        let room = self.window.packets().saturating_sub(self.in_flight());
+        let room = if self.pass.is_some() {
+            self.kept_room()
+        } else {
+            self.window.packets().saturating_sub(self.in_flight())
+        };
         let wqe = self.queue.get(position)?;
         let left = wqe.packets - offset;
         let count = left.min(room);
@@ -230,23 +243,14 @@ impl Requester {
             header.xrceth = Some(XrcEth { srqn });
         }
         self.handle_sent(now, count);
-        self.fetches.push_back(self.cursor);
-        self.note_read_end(self.cursor);
+        note_end(&mut self.fetches, self.cursor);
+        note_end(&mut self.read_ends, self.cursor);
         Some(Planned {
             position,
             header,
             offset: 0,
             len: 0,
         })
-    }
-
-    fn note_read_end(&mut self, end: Psn) {
-        let at = self
-            .read_ends
-            .partition_point(|earlier| earlier.is_before(end));
-        if self.read_ends.get(at) != Some(&end) {
-            self.read_ends.insert(at, end);
-        }
     }
 
     fn wants_ack(&mut self, is_last: bool) -> bool {
@@ -259,16 +263,24 @@ impl Requester {
         ask
     }
 
-    fn handle_sent(&mut self, now: Instant, count: u32) {
+    pub(super) fn handle_sent(&mut self, now: Instant, count: u32) {
         let first_time = self.cursor == self.sent_end;
         self.cursor = self.cursor.add(count);
         if self.cursor.is_after(self.sent_end) {
             self.sent_end = self.cursor;
         }
-        if self.timed.is_none() && first_time {
+        if self.timed.is_none() && first_time && self.pass.is_none() {
             self.timed = Some((self.cursor, now));
         }
         self.retry.handle_sent(now);
+    }
+}
+
+/// Inserts the end of a request where it belongs.
+pub(super) fn note_end(ends: &mut VecDeque<Psn>, end: Psn) {
+    let at = ends.partition_point(|earlier| earlier.is_before(end));
+    if ends.get(at) != Some(&end) {
+        ends.insert(at, end);
     }
 }
 
@@ -312,7 +324,13 @@ pub(crate) fn packet_operation(op: &SendOp, is_first: bool, is_last: bool) -> Op
     }
 }
 
-fn fetch_header(connection: &Connection, wqe: &Wqe, psn: Psn, offset: u32, count: u32) -> Header {
+pub(super) fn fetch_header(
+    connection: &Connection,
+    wqe: &Wqe,
+    psn: Psn,
+    offset: u32,
+    count: u32,
+) -> Header {
     let operation = match wqe.op {
         SendOp::CompareSwap { .. } => Operation::CompareSwap,
         SendOp::FetchAdd { .. } => Operation::FetchAdd,

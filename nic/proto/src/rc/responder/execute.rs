@@ -3,6 +3,7 @@
 use urxe_wire::{Operation, Packet, Psn, Reth};
 
 use super::super::acknowledge::{ReadJob, Reply};
+use super::super::early::EARLY_MAX;
 use super::{Handled, Refusal, Responder};
 use crate::connection::Connection;
 use crate::memory::{AccessError, AtomicOp, Memory, RemoteAccess, RemoteRange, scatter};
@@ -217,7 +218,7 @@ impl Responder {
         memory: &M,
     ) -> Handled {
         let reth = packet.header.reth.ok_or(Refusal::Invalid)?;
-        if !self.limits.allow_read || !self.has_room_for_reply() {
+        if !self.limits.allow_read || !self.has_room_for_reply(connection) {
             return Err(Refusal::Invalid);
         }
         self.check_read_source(connection, reth, memory)?;
@@ -244,9 +245,12 @@ impl Responder {
     }
 
     /// The peer promised not to have more READs and atomics outstanding than `max_dest_rd_atomic`.
-    /// What it asked for again does not count: it may have got the first answer since.
-    fn has_room_for_reply(&self) -> bool {
-        self.acknowledger.pending_first_replies() < usize::from(self.limits.max_dest_rd_atomic)
+    /// What it asked for again does not count: it may have got the first answer since. What was kept is executed all at once,
+    /// and may hold requests that the peer has cut into other pieces since: between two urxe there is room for all of them.
+    fn has_room_for_reply(&self, connection: &Connection) -> bool {
+        let kept_max = if connection.keeps_early { EARLY_MAX } else { 0 };
+        let limit = u32::from(self.limits.max_dest_rd_atomic) + kept_max;
+        self.acknowledger.pending_first_replies() < limit as usize
     }
 
     fn handle_atomic<M: Memory>(
@@ -257,7 +261,7 @@ impl Responder {
         memory: &mut M,
     ) -> Handled {
         let request = packet.header.atomic.ok_or(Refusal::Invalid)?;
-        if !self.limits.allow_atomic || !self.has_room_for_reply() {
+        if !self.limits.allow_atomic || !self.has_room_for_reply(connection) {
             return Err(Refusal::Invalid);
         }
         let op = if operation == Operation::CompareSwap {

@@ -3,18 +3,20 @@
 
 mod execute;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use urxe_wire::{NakCode, Operation, Packet, Psn, Syndrome};
 
 use self::execute::read_job;
 use super::acknowledge::{AckMode, Acknowledger, Polled, Reply, SEQUENCE_ERROR};
+use super::early::Early;
 use crate::connection::Connection;
 use crate::memory::Memory;
 use crate::qp::{Failure, Outbox, QpEvent, QpStats};
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::time::Instant;
-use crate::verbs::{Transmit, WcStatus};
+use crate::verbs::{Payload, Transmit, WcStatus};
 
 /// Repeated READs and atomics that wait to be answered, beyond `max_dest_rd_atomic`, at most.
 const REPEATED_MAX: usize = 16;
@@ -44,6 +46,17 @@ pub(crate) enum Refusal {
     OwnMemory,
 }
 
+/// What the peer was told about `expected`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gap {
+    /// Nothing: it comes next.
+    None,
+    /// That it is missing. The packets after it are kept, or dropped in silence.
+    Reported,
+    /// That there is no receive for it yet. It comes again, and all after it.
+    NotReady,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
@@ -52,8 +65,9 @@ pub(crate) struct Responder {
     limits: ResponderLimits,
     pub(crate) inbound: Inbound,
     acknowledger: Acknowledger,
-    /// A NAK was sent for `expected`; the packets after it are dropped in silence.
-    gap_reported: bool,
+    gap: Gap,
+    /// What is kept of what follows the gap.
+    early: Option<Box<Early>>,
     atomic_log: VecDeque<(Psn, u64)>,
     pub(crate) established: bool,
 }
@@ -68,7 +82,8 @@ impl Responder {
             limits,
             inbound: Inbound::Idle,
             acknowledger: Acknowledger::default(),
-            gap_reported: false,
+            gap: Gap::None,
+            early: None,
             atomic_log: VecDeque::new(),
             established: false,
         }
@@ -113,7 +128,7 @@ impl Responder {
                 .poll_transmit(now, mode, connection, self.expected, self.msn, memory);
         match polled {
             Polled::Nothing => None,
-            Polled::Packet(transmit) => Some(transmit),
+            Polled::Packet(transmit) => Some(self.with_held(transmit)),
             Polled::ReadRefused(psn) => {
                 self.refuse(
                     psn,
@@ -130,6 +145,17 @@ impl Responder {
     #[inline]
     pub(crate) fn note_request(&mut self) {
         self.acknowledger.note_request();
+    }
+
+    /// A NAK says what is kept of what follows.
+    fn with_held(&mut self, mut transmit: Transmit<'static>) -> Transmit<'static> {
+        if let Some(early) = &mut self.early
+            && transmit.header.aeth.map(|aeth| aeth.syndrome) == Some(SEQUENCE_ERROR)
+            && let Some(held) = early.held(self.expected)
+        {
+            transmit.payload = Payload::Words(held.words());
+        }
+        transmit
     }
 
     /// A request packet of the peer.
@@ -155,10 +181,7 @@ impl Responder {
         }
         if psn.is_after(self.expected) {
             stats.out_of_sequence += 1;
-            if !self.gap_reported {
-                self.gap_reported = true;
-                self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
-            }
+            self.handle_early(connection, packet);
             return;
         }
         if !self.established {
@@ -167,12 +190,64 @@ impl Responder {
         }
         match self.execute(connection, packet, receives, memory, out) {
             Ok(()) => {
-                self.gap_reported = false;
                 if packet.header.bth.ack_request {
                     self.acknowledger.owe(now);
                 }
+                if self.gap != Gap::None {
+                    self.close_gap(now, connection, receives, memory, out, stats);
+                }
             }
             Err(refusal) => self.handle_refusal(psn, refusal, connection, receives, out, stats),
+        }
+    }
+
+    /// A packet that follows the one that is expected.
+    #[cold]
+    fn handle_early(&mut self, connection: &Connection, packet: &Packet<'_>) {
+        if self.gap == Gap::NotReady {
+            return;
+        }
+        let is_news = self.gap == Gap::None;
+        self.gap = Gap::Reported;
+        if connection.keeps_early && packet.payload.len() <= connection.mtu_bytes as usize {
+            let early = self.early.get_or_insert_default();
+            early.keep(self.expected, packet);
+        }
+        // A peer that asks how things are is told again: the first word, or what it sent upon it, may be lost.
+        if is_news || self.early.is_some() && packet.header.bth.ack_request {
+            self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
+        }
+    }
+
+    /// What was expected has come: what was kept follows it, up to the next gap.
+    #[cold]
+    fn close_gap<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        receives: &mut ReceiveQueue,
+        memory: &mut M,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        self.gap = Gap::None;
+        let Some(mut early) = self.early.take() else {
+            return;
+        };
+        while let Some(kept) = early.take(self.expected) {
+            let packet = kept.packet();
+            let psn = self.expected;
+            if let Err(refusal) = self.execute(connection, &packet, receives, memory, out) {
+                self.handle_refusal(psn, refusal, connection, receives, out, stats);
+                return;
+            }
+        }
+        if early.held(self.expected).is_some() {
+            self.early = Some(early);
+            self.gap = Gap::Reported;
+            self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
+        } else {
+            self.acknowledger.owe_urgently(now);
         }
     }
 
@@ -196,7 +271,8 @@ impl Responder {
                 let job = read_job(reth, psn, self.msn, connection, true);
                 let is_old = !psn.add(job.packets).is_after(self.expected);
                 if is_old && self.check_read_source(connection, reth, memory).is_ok() {
-                    self.repeat(psn, Reply::Read(job));
+                    let end = psn.add(job.packets);
+                    self.repeat(connection, psn, end, Reply::Read(job));
                 }
             }
             Some(Operation::CompareSwap | Operation::FetchAdd) => {
@@ -208,7 +284,9 @@ impl Responder {
                 if let Some((psn, original)) = logged {
                     let msn = self.msn;
                     self.repeat(
+                        connection,
                         psn,
+                        psn.next(),
                         Reply::Atomic {
                             psn,
                             original,
@@ -223,8 +301,12 @@ impl Responder {
     }
 
     /// Answers anew from `psn` on. A peer that asks for more at once than it may is not heard.
-    fn repeat(&mut self, psn: Psn, reply: Reply) {
-        self.acknowledger.forget_replies_from(psn);
+    fn repeat(&mut self, connection: &Connection, psn: Psn, end: Psn, reply: Reply) {
+        if connection.keeps_early {
+            self.acknowledger.forget_replies_between(psn, end);
+        } else {
+            self.acknowledger.forget_replies_from(psn);
+        }
         let limit = REPEATED_MAX + usize::from(self.limits.max_dest_rd_atomic);
         if self.acknowledger.pending_replies() < limit {
             self.acknowledger.push_reply(reply);
@@ -244,7 +326,7 @@ impl Responder {
         let (code, event) = match refusal {
             Refusal::NotReady => {
                 stats.rnr_nak_sent += 1;
-                self.gap_reported = true;
+                self.gap = Gap::NotReady;
                 let syndrome = Syndrome::RnrNak {
                     timer: self.limits.min_rnr_timer,
                 };
@@ -328,5 +410,6 @@ impl Responder {
                 .push_back(wqe.completion(connection.qp, WcStatus::WrFlush));
         }
         self.acknowledger.clear_all_but_nak();
+        self.early = None;
     }
 }

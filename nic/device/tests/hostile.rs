@@ -1,0 +1,486 @@
+//! What a hostile peer, or anybody on its network, may send to a live queue pair over real sockets: each is answered as the
+//! specification says or dropped, and none reaches memory that it may not.
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use support::{End, connect_to, post_recv};
+use urxe_device::{Access, Gid, Mtu, Psn, Qp, QpType, Qpn};
+use urxe_wire::icrc::Flow;
+use urxe_wire::{
+    AtomicEth, Bth, Deth, Header, MAX_HEADER_LEN, NakCode, Opcode, Operation, Packet,
+    ROCE_UDP_PORT, Reth, Syndrome, Transport, pad_len,
+};
+
+const PEER: Qpn = Qpn::new(0x3a_bcde);
+/// What the victim's buffer holds.
+const UNTOUCHED: u8 = 0xcc;
+const BUFFER_BYTES: usize = 4096;
+/// How long nothing has to come for nothing to be on its way.
+const QUIET: Duration = Duration::from_millis(30);
+
+/// A queue pair of ours, and who is connected to it and means harm.
+struct Duel {
+    end: End,
+    qp: Qp,
+    /// The peer, as far as addresses tell.
+    peer: UdpSocket,
+    to: SocketAddr,
+    expected: Psn,
+}
+
+impl Duel {
+    /// `host` keeps tests that run at once apart.
+    fn new(host: u8) -> Self {
+        let address = Ipv4Addr::new(127, 77, 6, host);
+        let peer = UdpSocket::bind((address, ROCE_UDP_PORT)).unwrap();
+        peer.set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        let mut end = End::new(BUFFER_BYTES);
+        end.buffer.fill(UNTOUCHED);
+        let qp = end.qp(QpType::Rc);
+        connect_to(&qp, Gid::from(address), PEER, Mtu::B1024);
+        let slot = u16::try_from(qp.number().get() >> 14).unwrap();
+        let to = SocketAddr::new(end.nic.gids()[0].gid.to_ip(), ROCE_UDP_PORT + slot);
+        let expected = qp.query().unwrap().rq_psn;
+        Self {
+            end,
+            qp,
+            peer,
+            to,
+            expected,
+        }
+    }
+
+    fn header(&self, operation: Operation) -> Header {
+        let opcode = Opcode::new(Transport::Rc, operation);
+        let mut bth = Bth::new(opcode, self.qp.number(), self.expected);
+        bth.ack_request = true;
+        Header::new(bth)
+    }
+
+    fn write(&self, va: u64, rkey: u32, len: usize) -> Header {
+        let mut header = self.header(Operation::WriteOnly);
+        header.reth = Some(Reth {
+            va,
+            rkey,
+            len: u32::try_from(len).unwrap(),
+        });
+        header
+    }
+
+    fn read(&self, number: u32) -> Header {
+        let mut header = self.header(Operation::ReadRequest);
+        header.bth.psn = self.expected.add(number);
+        header.reth = Some(Reth {
+            va: self.end.va(0),
+            rkey: self.end.key,
+            len: 8,
+        });
+        header
+    }
+
+    fn fetch_add(&self, va: u64, rkey: u32) -> Header {
+        let mut header = self.header(Operation::FetchAdd);
+        header.atomic = Some(AtomicEth {
+            va,
+            rkey,
+            swap_or_add: 5,
+            compare: 0,
+        });
+        header
+    }
+
+    fn send(&self, header: &Header, payload: &[u8]) {
+        self.send_as(&self.peer, header, payload, |_| ());
+    }
+
+    /// Sends from a socket, with `change` made to the bytes before the ICRC, which is right.
+    fn send_as(
+        &self,
+        from: &UdpSocket,
+        header: &Header,
+        payload: &[u8],
+        change: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let mut packet = vec![0; MAX_HEADER_LEN];
+        let len = header.emit(payload.len(), &mut packet).unwrap();
+        packet.truncate(len);
+        packet.extend_from_slice(payload);
+        packet.resize(packet.len() + pad_len(payload.len()), 0);
+        change(&mut packet);
+        let flow = Flow::new(from.local_addr().unwrap(), self.to).unwrap();
+        let icrc = flow.start(packet.len() + 4, 0, &packet).finish();
+        packet.extend_from_slice(&icrc);
+        from.send_to(&packet, self.to).unwrap();
+    }
+
+    /// What comes back until nothing does for a while: headers.
+    fn answers(&self) -> Vec<Header> {
+        self.answers_within(QUIET)
+    }
+
+    fn answers_within(&self, patience: Duration) -> Vec<Header> {
+        let mut end = Instant::now() + patience;
+        let mut answers = Vec::new();
+        let mut buffer = [0; 8192];
+        while Instant::now() < end {
+            self.end.cq.poll(0, |_| ());
+            while let Ok((len, _)) = self.peer.recv_from(&mut buffer) {
+                answers.push(Packet::parse(&buffer[..len]).unwrap().header);
+                end = Instant::now() + QUIET;
+            }
+        }
+        answers
+    }
+
+    /// The last word of the victim, which says some.
+    fn verdict(&self) -> Option<Syndrome> {
+        let answers = self.answers_within(Duration::from_secs(10));
+        answers.last()?.aeth.map(|aeth| aeth.syndrome)
+    }
+
+    fn is_untouched(&self) -> bool {
+        self.end.buffer.iter().all(|byte| *byte == UNTOUCHED)
+    }
+}
+
+const DENIED: Option<Syndrome> = Some(Syndrome::Nak(NakCode::RemoteAccessError));
+const INVALID: Option<Syndrome> = Some(Syndrome::Nak(NakCode::InvalidRequest));
+const ACK: Option<Syndrome> = Some(Syndrome::Ack { credits: 31 });
+const DATA: [u8; 16] = *b"this is an evil!";
+
+/// A request with a right ICRC, from the peer's address, with the PSN that is expected, and what is the answer to it.
+type Request = (
+    &'static str,
+    fn(&Duel) -> (Header, Vec<u8>),
+    Option<Syndrome>,
+);
+
+#[test]
+fn requests_that_the_peer_may_not_make_are_refused_and_touch_nothing() {
+    let requests: [Request; 17] = [
+        (
+            "a wrong rkey",
+            |duel| {
+                (
+                    duel.write(duel.end.va(0), duel.end.key ^ 1, 16),
+                    DATA.into(),
+                )
+            },
+            DENIED,
+        ),
+        (
+            "an rkey of nothing",
+            |duel| (duel.write(duel.end.va(0), 0, 16), DATA.into()),
+            DENIED,
+        ),
+        (
+            "beyond the end",
+            |duel| {
+                let va = duel.end.va(BUFFER_BYTES - 15);
+                (duel.write(va, duel.end.key, 16), DATA.into())
+            },
+            DENIED,
+        ),
+        (
+            "before the start",
+            |duel| {
+                (
+                    duel.write(duel.end.va(0) - 1, duel.end.key, 16),
+                    DATA.into(),
+                )
+            },
+            DENIED,
+        ),
+        (
+            "around the end of the address space",
+            |duel| (duel.write(u64::MAX - 7, duel.end.key, 16), DATA.into()),
+            DENIED,
+        ),
+        (
+            "the key of another protection domain",
+            |duel| {
+                let other = duel.end.nic.alloc_pd();
+                let at = duel.end.va(0);
+                let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+                let region = duel.end.nic.register(other, at, 64, at, all).unwrap();
+                (duel.write(at, region.rkey, 16), DATA.into())
+            },
+            DENIED,
+        ),
+        (
+            "a region that peers may only read",
+            |duel| {
+                let at = duel.end.va(0);
+                let only = Access::REMOTE_READ;
+                let region = duel.end.nic.register(duel.end.pd, at, 64, at, only);
+                (duel.write(at, region.unwrap().rkey, 16), DATA.into())
+            },
+            DENIED,
+        ),
+        (
+            "an atomic on a region without that right",
+            |duel| {
+                let at = duel.end.va(0).next_multiple_of(8);
+                let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+                let region = duel.end.nic.register(duel.end.pd, at, 64, at, access);
+                (duel.fetch_add(at, region.unwrap().rkey), Vec::new())
+            },
+            DENIED,
+        ),
+        (
+            "an atomic on an odd address",
+            |duel| {
+                let at = duel.end.va(0).next_multiple_of(8) + 4;
+                (duel.fetch_add(at, duel.end.key), Vec::new())
+            },
+            INVALID,
+        ),
+        (
+            "no length with a wrong key, which nobody looks at",
+            |duel| (duel.write(7, 0xdead_beef, 0), Vec::new()),
+            ACK,
+        ),
+        (
+            "more data than the length",
+            |duel| (duel.write(duel.end.va(0), duel.end.key, 8), DATA.into()),
+            INVALID,
+        ),
+        (
+            "less data than the length",
+            |duel| (duel.write(duel.end.va(0), duel.end.key, 17), DATA.into()),
+            INVALID,
+        ),
+        (
+            "a first packet that is not full",
+            |duel| {
+                let mut header = duel.write(duel.end.va(0), duel.end.key, 3000);
+                header.bth.opcode = Opcode::new(Transport::Rc, Operation::WriteFirst);
+                (header, DATA.into())
+            },
+            INVALID,
+        ),
+        (
+            "more than the path MTU",
+            |duel| {
+                (
+                    duel.write(duel.end.va(0), duel.end.key, 1028),
+                    vec![1; 1028],
+                )
+            },
+            INVALID,
+        ),
+        (
+            "the middle of no message",
+            |duel| (duel.header(Operation::WriteMiddle), vec![1; 1024]),
+            INVALID,
+        ),
+        (
+            "an invalidation of what is no window",
+            |duel| {
+                post_recv(&duel.qp, 1, &[duel.end.sge(0, 64)]);
+                let mut header = duel.header(Operation::SendOnlyInvalidate);
+                header.ieth = Some(urxe_wire::Ieth { rkey: 0x1234 });
+                (header, Vec::new())
+            },
+            DENIED,
+        ),
+        (
+            "a PSN far ahead",
+            |duel| {
+                let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
+                header.bth.psn = duel.expected.add(100_000);
+                (header, DATA.into())
+            },
+            Some(Syndrome::Nak(NakCode::PsnSequenceError)),
+        ),
+    ];
+    for (name, make, expected) in requests {
+        let duel = Duel::new(1);
+        let (header, payload) = make(&duel);
+        duel.send(&header, &payload);
+        assert_eq!(duel.verdict(), expected, "{name}");
+        assert!(duel.is_untouched(), "{name}");
+    }
+}
+
+/// How a packet is changed, and the counter that tells.
+type Change = (&'static str, fn(&Duel), &'static str);
+
+#[test]
+fn packets_that_are_not_what_they_seem_are_dropped_in_silence() {
+    let changes: [Change; 8] = [
+        (
+            "an unknown operation",
+            |duel| send_changed(duel, |packet| packet[0] = 0x1e),
+            "rx_malformed",
+        ),
+        (
+            "the operation of an unreliable connection",
+            |duel| send_changed(duel, |packet| packet[0] |= 0x20),
+            "qp_dropped",
+        ),
+        (
+            "more padding than data",
+            |duel| {
+                let header = duel.header(Operation::SendOnly);
+                duel.send_as(&duel.peer, &header, &[], |packet| packet[1] |= 0x30);
+            },
+            "rx_malformed",
+        ),
+        (
+            "a length that is not of words",
+            |duel| send_changed(duel, |packet| packet.push(0)),
+            "rx_malformed",
+        ),
+        (
+            "another version of the header",
+            |duel| send_changed(duel, |packet| packet[1] |= 0x0f),
+            "rx_malformed",
+        ),
+        (
+            "another partition",
+            |duel| send_changed(duel, |packet| packet[2..4].copy_from_slice(&[0x81, 0x11])),
+            "qp_dropped",
+        ),
+        (
+            "a wrong ICRC",
+            |duel| {
+                let packet = [0x0a; 44];
+                let mut packet = packet.to_vec();
+                let header = duel.write(duel.end.va(0), duel.end.key, 12);
+                let len = header.emit(12, &mut packet).unwrap();
+                packet.truncate(len);
+                packet.extend_from_slice(&DATA);
+                duel.peer.send_to(&packet, duel.to).unwrap();
+            },
+            "rx_icrc_encapsulated",
+        ),
+        (
+            "another address",
+            |duel| {
+                let stranger = UdpSocket::bind((Ipv4Addr::new(127, 77, 6, 99), 0)).unwrap();
+                let header = duel.write(duel.end.va(0), duel.end.key, 16);
+                duel.send_as(&stranger, &header, &DATA, |_| ());
+            },
+            "rx_wrong_source",
+        ),
+    ];
+    for (name, send, counter) in changes {
+        let duel = Duel::new(2);
+        let counted = || duel.end.nic.stat().counters[counter];
+        let before = counted();
+        send(&duel);
+        let start = Instant::now();
+        while counted() == before {
+            assert!(start.elapsed() < Duration::from_secs(10), "{name}");
+            duel.end.cq.poll(0, |_| ());
+        }
+        assert_eq!(duel.answers(), [], "{name}");
+        assert!(duel.is_untouched(), "{name}");
+        assert_eq!(counted() - before, 1, "{name}");
+        // The queue pair serves its peer still.
+        duel.send(&duel.write(duel.end.va(0), duel.end.key, 16), &DATA);
+        assert_eq!(duel.verdict(), ACK, "{name}");
+        assert_eq!(duel.end.buffer[..16], DATA, "{name}");
+    }
+}
+
+fn send_changed(duel: &Duel, change: fn(&mut Vec<u8>)) {
+    let header = duel.write(duel.end.va(0), duel.end.key, 16);
+    duel.send_as(&duel.peer, &header, &DATA, change);
+}
+
+#[test]
+fn what_was_executed_is_not_executed_again() {
+    let duel = Duel::new(3);
+    let at = duel.end.va(0).next_multiple_of(8);
+    let place = (at - duel.end.va(0)) as usize;
+    let add = duel.fetch_add(at, duel.end.key);
+    let mut write = duel.write(duel.end.va(64), duel.end.key, 16);
+    write.bth.psn = duel.expected.next();
+    for turn in 0..3 {
+        duel.send(&add, &[]);
+        let answers = duel.answers_within(Duration::from_secs(10));
+        let original = answers[0].atomic_ack.unwrap().original;
+        assert_eq!(original, u64::from_ne_bytes([UNTOUCHED; 8]), "turn {turn}");
+        // The same PSN with other data, later: acknowledged, no more.
+        let data = if turn == 0 { DATA } else { [0xee; 16] };
+        duel.send(&write, &data);
+        assert_eq!(duel.verdict(), ACK, "turn {turn}");
+        let counter = duel.end.buffer[place..place + 8].try_into().unwrap();
+        let expected = u64::from_ne_bytes([UNTOUCHED; 8]) + 5;
+        assert_eq!(u64::from_ne_bytes(counter), expected, "turn {turn}");
+        assert_eq!(duel.end.buffer[64..80], DATA, "turn {turn}");
+    }
+}
+
+/// The peer may have four READs outstanding, and asks for hundreds at once. Those that the engine has not answered yet count:
+/// what it refuses depends on how quick it is, and that it goes on or refuses does not.
+#[test]
+fn a_flood_of_reads_is_served_or_ends_the_connection() {
+    let duel = Duel::new(4);
+    for number in 0..300 {
+        duel.send(&duel.read(number), &[]);
+    }
+    for header in duel.answers_within(Duration::from_secs(10)) {
+        let syndrome = header.aeth.map(|aeth| aeth.syndrome);
+        let gap = Some(Syndrome::Nak(NakCode::PsnSequenceError));
+        assert!([ACK, INVALID, gap].contains(&syndrome), "{header:?}");
+    }
+    assert!(duel.is_untouched());
+}
+
+#[test]
+fn a_datagram_with_a_wrong_qkey_takes_no_receive() {
+    let duel = Duel::new(5);
+    let qp = duel.end.datagrams(77);
+    post_recv(&qp, 1, &[duel.end.sge(0, 200)]);
+    let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);
+    for qkey in [0, 76, 78, u32::MAX] {
+        let mut header = Header::new(Bth::new(opcode, qp.number(), Psn::new(5)));
+        header.deth = Some(Deth { qkey, src_qp: PEER });
+        duel.send(&header, &DATA);
+        duel.end.wait_for_nothing();
+        assert!(duel.is_untouched(), "{qkey:#x}");
+    }
+    let mut header = Header::new(Bth::new(opcode, qp.number(), Psn::new(5)));
+    header.deth = Some(Deth {
+        qkey: 77,
+        src_qp: PEER,
+    });
+    duel.send(&header, &DATA);
+    assert_eq!(duel.end.wait(&[], 1)[0].byte_len, 56);
+}
+
+/// Whoever can guess keys and numbers needs no more to write into memory (ReDMArk, USENIX Security '21).
+#[test]
+fn keys_and_numbers_do_not_follow_from_each_other() {
+    const COUNT: usize = 200;
+    let end = End::new(4096);
+    let at = end.va(0);
+    let keys: Vec<_> = (0..COUNT)
+        .map(|_| {
+            let region = end.nic.register(end.pd, at, 64, at, Access::REMOTE_READ);
+            region.unwrap().rkey
+        })
+        .collect();
+    let qps: Vec<_> = (0..COUNT).map(|_| end.qp(QpType::Rc)).collect();
+    let numbers: Vec<_> = qps.iter().map(|qp| qp.number().get()).collect();
+    for (what, values) in [("rkeys", keys), ("queue pair numbers", numbers)] {
+        let mut differences: Vec<_> = values
+            .windows(2)
+            .map(|pair| pair[1].wrapping_sub(pair[0]))
+            .collect();
+        differences.sort_unstable();
+        differences.dedup();
+        assert!(
+            differences.len() > COUNT * 9 / 10,
+            "{what}: only {} different steps in {COUNT}",
+            differences.len()
+        );
+    }
+}

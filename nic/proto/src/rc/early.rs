@@ -1,0 +1,217 @@
+//! Packets that arrive early, between two ends that both are urxe.
+//!
+//! The specification lets a responder drop what follows a gap, and has the requester send all of it again: go-back-N. A
+//! responder of ours keeps such packets, if it was told that its peer is of our kind ([`crate::QueuePair::set_keeps_early`]),
+//! and executes them once the gap is closed: to anybody else they look as if the network had delayed them. It says which
+//! it has: its NAK for a PSN sequence error, which has no payload otherwise, carries [`Held`] as three words. A requester
+//! that finds them there sends what is missing again, and nothing else ([`super::requester`]).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use urxe_wire::{Header, Packet, Psn};
+
+/// Packets from the missing one on of which those that arrive are kept, and told.
+pub(crate) const EARLY_MAX: u32 = 64 * WORDS as u32;
+const WORDS: usize = 3;
+
+/// Which packets from `base` on have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    base: Psn,
+    /// Bit 0 of the first word is `base`.
+    words: [u64; WORDS],
+}
+
+impl Held {
+    pub(crate) const fn none(base: Psn) -> Self {
+        Self {
+            base,
+            words: [0; WORDS],
+        }
+    }
+
+    /// What a NAK for `base` says, if it says anything.
+    pub(crate) fn read(base: Psn, payload: &[u8]) -> Option<Self> {
+        let mut held = Self::none(base);
+        let (chunks, rest) = payload.as_chunks::<8>();
+        if chunks.len() != WORDS || !rest.is_empty() {
+            return None;
+        }
+        for (word, chunk) in held.words.iter_mut().zip(chunks) {
+            *word = u64::from_be_bytes(*chunk);
+        }
+        (held.count() > 0).then_some(held)
+    }
+
+    /// The payload of the NAK, three words.
+    pub(crate) const fn words(&self) -> [u64; WORDS] {
+        self.words
+    }
+
+    /// Adds a packet. False if it is too far away.
+    pub(crate) fn insert(&mut self, psn: Psn) -> bool {
+        let Some((word, bit)) = self.place(psn) else {
+            return false;
+        };
+        self.words[word] |= 1 << bit;
+        true
+    }
+
+    /// The same with `base` later.
+    pub(crate) fn with_base(&self, base: Psn) -> Self {
+        let mut moved = Self::none(base);
+        let by = u32::try_from(base.distance_from(self.base)).unwrap_or(0);
+        let (words, bits) = (by as usize / 64, by % 64);
+        for (at, word) in moved.words.iter_mut().enumerate() {
+            let low = self.words.get(at + words).copied().unwrap_or(0);
+            let high = self.words.get(at + words + 1).copied().unwrap_or(0);
+            *word = low >> bits | high.checked_shl(64 - bits).unwrap_or(0);
+        }
+        moved
+    }
+
+    pub(crate) fn contains(&self, psn: Psn) -> bool {
+        self.place(psn)
+            .is_some_and(|(word, bit)| self.words[word] >> bit & 1 == 1)
+    }
+
+    fn place(&self, psn: Psn) -> Option<(usize, u32)> {
+        let index = u32::try_from(psn.distance_from(self.base)).ok()?;
+        (index < EARLY_MAX).then_some((index as usize / 64, index % 64))
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// One past the last of them.
+    pub(crate) fn end(&self) -> Psn {
+        let words = (0..).step_by(64).zip(self.words);
+        let last = words.filter(|(_, word)| *word != 0).last();
+        last.map_or(self.base, |(first, word)| {
+            self.base.add(first + 64 - word.leading_zeros())
+        })
+    }
+
+    /// How many are missing from `from` to the last of them.
+    pub(crate) fn missing_from(&self, from: Psn) -> u32 {
+        let mut missing = 0;
+        let (mut psn, end) = (from, self.end());
+        while psn.is_before(end) {
+            missing += u32::from(!self.contains(psn));
+            psn = psn.next();
+        }
+        missing
+    }
+}
+
+/// A request packet that waits for those before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    header: Header,
+    payload: Vec<u8>,
+}
+
+impl Kept {
+    pub(crate) fn packet(&self) -> Packet<'_> {
+        Packet {
+            header: self.header,
+            payload: &self.payload,
+        }
+    }
+}
+
+/// The packets that a responder keeps. At most [`EARLY_MAX`], hence less than 1 MiB.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Early {
+    packets: BTreeMap<u32, Kept>,
+}
+
+impl Early {
+    /// Keeps a packet that follows the missing `expected`, unless it is too far away.
+    pub(crate) fn keep(&mut self, expected: Psn, packet: &Packet<'_>) {
+        let psn = packet.header.bth.psn;
+        if Held::none(expected).place(psn).is_none() {
+            return;
+        }
+        self.packets.entry(psn.get()).or_insert_with(|| Kept {
+            header: packet.header,
+            payload: packet.payload.to_vec(),
+        });
+    }
+
+    /// The packet `psn`, which is not missing any more.
+    pub(crate) fn take(&mut self, psn: Psn) -> Option<Kept> {
+        self.packets.remove(&psn.get())
+    }
+
+    /// Forgets what comes before `expected`, and says what is left.
+    pub(crate) fn held(&mut self, expected: Psn) -> Option<Held> {
+        self.packets
+            .retain(|psn, _| Psn::new(*psn).is_after(expected));
+        let mut held = Held::none(expected);
+        for psn in self.packets.keys() {
+            held.insert(Psn::new(*psn));
+        }
+        (held.count() > 0).then_some(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Psn = Psn::new(0x00ff_fff0);
+
+    fn held(after: &[u32]) -> Held {
+        let mut held = Held::none(BASE);
+        for each in after {
+            held.insert(BASE.add(*each));
+        }
+        held
+    }
+
+    fn bytes(held: &Held) -> Vec<u8> {
+        held.words()
+            .into_iter()
+            .flat_map(u64::to_be_bytes)
+            .collect()
+    }
+
+    #[test]
+    fn what_is_told_is_understood() {
+        let told = held(&[1, 2, 30, 63, 64, 191]);
+        let heard = Held::read(BASE, &bytes(&told)).unwrap();
+        assert_eq!(heard, told);
+        for (psn, expected) in [(0, false), (1, true), (3, false), (64, true), (191, true)] {
+            assert_eq!(heard.contains(BASE.add(psn)), expected, "{psn}");
+        }
+        assert_eq!((heard.count(), heard.end()), (6, BASE.add(192)));
+        assert_eq!(held(&[1, 5]).end(), BASE.add(6));
+        assert_eq!(heard.missing_from(BASE.add(25)), 192 - 25 - 4);
+    }
+
+    #[test]
+    fn the_base_may_move() {
+        let before = held(&[0, 1, 5, 64, 65, 130, 191]);
+        for by in [0, 1, 5, 63, 64, 65, 129, 192, 300] {
+            let moved = before.with_base(BASE.add(by));
+            for at in 0..192 {
+                let psn = BASE.add(by + at);
+                assert_eq!(moved.contains(psn), before.contains(psn), "{at} by {by}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_fits_is_understood() {
+        assert_eq!(Held::read(BASE, &[]), None);
+        assert_eq!(Held::read(BASE, &[1; 23]), None);
+        assert_eq!(Held::read(BASE, &[1; 25]), None);
+        assert_eq!(Held::read(BASE, &[0; 24]), None, "nothing is held");
+        assert_eq!(held(&[192, 193, 500]).count(), 0);
+        assert!(!held(&[1]).contains(BASE.sub(1)));
+    }
+}
