@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use urxe_proto::{Instant, QpStats, Sge, WindowType};
@@ -449,6 +449,11 @@ impl Nic {
         self.engine()
     }
 
+    /// Whether somebody has the engine now.
+    pub(crate) fn is_engine_taken(&self) -> bool {
+        matches!(self.engine.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
     pub(crate) const fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -523,9 +528,12 @@ impl Nic {
             // to see to what arrives.
             self.progress.note_round();
             self.progress.note_released();
+            let sent_before = engine.stats.tx_packets;
             let (count, now) = engine.run();
             received = count;
             if let Some(now) = now {
+                let sent = engine.stats.tx_packets - sent_before;
+                self.progress.note_work(sent + received as u64);
                 self.moderated.expire(now);
                 self.after(&engine, now);
             }

@@ -450,6 +450,7 @@ impl Qp {
     fn settle_posted(&self, engine: &mut Engine) {
         let now = now();
         engine.mark_ready(self.index);
+        self.nic.progress().note_work(1);
         if engine.note_post(now) && self.nic.progress().hold() {
             engine.gather(now);
         } else {
