@@ -96,6 +96,12 @@ fuzz: setup-rust | $(CARGO_FUZZ) ## Throw packets and messages at whatever takes
 $(CARGO_FUZZ): | setup-rust
 	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools cargo-fuzz
 
+# Both of two cores are busy for all of it. MPI takes part once `make setup-programs` has fetched it.
+MINUTES := 30
+.PHONY: soak
+soak: setup build ## Run programs while all goes wrong that can: loss, dead links and peers, MINUTES=30
+	cd nic/conformance && ../../$(PY) -m soak --minutes $(MINUTES) --json ../../.build/soak.json
+
 # Linux rxe runs on a kernel of its own, in QEMU, on a link that a network namespace of its own has the other end of.
 # With busy processors or without many of them this takes ten minutes.
 .PHONY: interop
@@ -180,6 +186,7 @@ lint-mypy: setup-python
 	.venv/bin/mypy --strict scripts
 	.venv/bin/mypy --strict nic/conformance/programs
 	.venv/bin/mypy --strict nic/conformance/rxe
+	.venv/bin/mypy --strict nic/conformance/soak
 	.venv/bin/mypy --strict bench/tests
 
 lint-imports: setup-python

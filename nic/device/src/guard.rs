@@ -3,7 +3,8 @@
 //!
 //! Hardware pins the pages of a region. Nothing here does, and to ask the kernel before each access would cost a system
 //! call. So the access happens, and if it raises SIGSEGV or SIGBUS, a handler returns from it with an error: what was
-//! placed until then stays. An access without a fault pays for seven registers on the stack, about 2 ns.
+//! placed until then stays. An access without a fault pays for six registers on the stack: as much as a copy of 64 bytes
+//! (9 ns against 8, on a busy machine).
 //!
 //! Signals that are not ours go to whoever handled them before, and so end the process as they would without us. A
 //! handler that the program installs later is found when it next registers memory or changes a queue pair, and then

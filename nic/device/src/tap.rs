@@ -20,6 +20,10 @@ use crate::impair::{BadLink, ImpairCounters, Impairment};
 pub const PCAP_VARIABLE: &str = "URXE_PCAP";
 /// The environment variable that says how bad the network is; [`Impairment`] has its form.
 pub const IMPAIR_VARIABLE: &str = "URXE_IMPAIR";
+/// The environment variable that sets the size of the sockets' receive buffers, bytes.
+pub const RECEIVE_BUFFER_VARIABLE: &str = "URXE_RECEIVE_BUFFER";
+/// The least of them: the kernel's own (`SOCK_MIN_RCVBUF`, about).
+const RECEIVE_BUFFER_MIN_BYTES: usize = 2304;
 
 /// What the sockets of an opened device pass through.
 #[derive(Debug, Default)]
@@ -31,6 +35,7 @@ pub(crate) struct Taps {
     traces: bool,
     /// How the device controls congestion.
     pub(crate) congestion: CongestionControl,
+    receive_buffer_bytes: Option<usize>,
 }
 
 /// What is to stand between a device and the network, by default nothing, and how it controls congestion there.
@@ -42,6 +47,9 @@ pub struct Wiring {
     pub impairment: Impairment,
     /// How it controls congestion.
     pub congestion: CongestionControl,
+    /// The receive buffer that its sockets ask for, bytes; `None` leaves it to them. The kernel gives twice as much, for its
+    /// own bookkeeping.
+    pub receive_buffer_bytes: Option<usize>,
 }
 
 impl Wiring {
@@ -52,6 +60,7 @@ impl Wiring {
     pub fn from_environment() -> Result<Self, Error> {
         let impairment = std::env::var(IMPAIR_VARIABLE).unwrap_or_default();
         let congestion = std::env::var(DCQCN_VARIABLE).unwrap_or_default();
+        let buffer = std::env::var(RECEIVE_BUFFER_VARIABLE).unwrap_or_default();
         Ok(Self {
             pcap: std::env::var_os(PCAP_VARIABLE)
                 .filter(|path| !path.is_empty())
@@ -62,7 +71,24 @@ impl Wiring {
             congestion: congestion
                 .parse()
                 .map_err(|why| Error::Invalid(format!("{DCQCN_VARIABLE}: {why}")))?,
+            receive_buffer_bytes: receive_buffer(&buffer)?,
         })
+    }
+}
+
+/// A number of bytes; nothing is none.
+fn receive_buffer(text: &str) -> Result<Option<usize>, Error> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let bytes = text.parse().ok();
+    match bytes.filter(|bytes| (RECEIVE_BUFFER_MIN_BYTES..1 << 30).contains(bytes)) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(Error::Invalid(format!(
+            "{RECEIVE_BUFFER_VARIABLE}: '{text}' is not a number of bytes from \
+             {RECEIVE_BUFFER_MIN_BYTES} to 2^30-1"
+        ))),
     }
 }
 
@@ -87,6 +113,7 @@ impl Taps {
             links: Mutex::default(),
             traces: log::log_enabled!(log::Level::Trace),
             congestion: wiring.congestion,
+            receive_buffer_bytes: wiring.receive_buffer_bytes,
         })
     }
 
@@ -118,6 +145,12 @@ impl Taps {
         options: &Options,
         bind: impl FnOnce(&Options) -> io::Result<Socket>,
     ) -> io::Result<Socket> {
+        let options = &Options {
+            receive_buffer_bytes: self
+                .receive_buffer_bytes
+                .unwrap_or(options.receive_buffer_bytes),
+            ..*options
+        };
         if self.capture.is_none() && self.impairment.is_none() && !self.traces {
             return bind(options);
         }

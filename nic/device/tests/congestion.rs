@@ -4,7 +4,10 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{End, connect_with, device, fill, peer_attributes, post, post_recv, ready_datagrams};
+use support::{
+    End, connect_both, connect_with, device, fill, peer_attributes, post, post_recv,
+    ready_datagrams,
+};
 use urxe_device::{
     Attributes, GRH_BYTES, Mtu, Nic, Qp, QpType, SendOp, SendTarget, WcStatus, Wiring,
 };
@@ -127,4 +130,29 @@ fn packets_say_that_marks_are_heeded() {
         // The IPv4 header stands in the last 20 bytes.
         assert_eq!(to.buffer[GRH_BYTES - 20 + 1], expected, "{congestion:?}");
     }
+}
+
+/// The sender takes the peer's buffer to be like its own: it finds out by losing packets.
+#[test]
+fn a_tiny_receive_buffer_loses_packets_and_no_data() {
+    let open = |wiring: Wiring| End::of(Nic::open_wired(&device("lo"), &wiring).unwrap(), LENGTH);
+    // On a bad network every packet leaves alone, and so finds the buffer full or not.
+    let mut from = open(Wiring {
+        impairment: "duplicate=0.1%".parse().unwrap(),
+        ..Wiring::default()
+    });
+    let to = open(Wiring {
+        receive_buffer_bytes: Some(8 << 10),
+        ..Wiring::default()
+    });
+    fill(&mut from.buffer);
+    let (sender, receiver) = (from.qp(QpType::Rc), to.qp(QpType::Rc));
+    connect_both(&from, &sender, &to, &receiver, Mtu::B1024);
+    post_recv(&receiver, 1, &[to.sge(0, LENGTH / 8)]);
+    let sge = from.sge(0, LENGTH / 8);
+    post(&sender, 1, SendOp::Send, &[sge], SendTarget::Connection);
+    assert_eq!(from.wait(&[&to], 1)[0].status, WcStatus::Success);
+    assert_eq!(to.wait(&[&from], 1)[0].status, WcStatus::Success);
+    assert!(from.buffer[..LENGTH / 8] == to.buffer[..LENGTH / 8]);
+    assert!(to.nic.stat().counters["rx_buffer_drops"] > 0);
 }
