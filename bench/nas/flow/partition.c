@@ -26,13 +26,22 @@ static size_t batches_of(int points)
     return ((size_t)points * (size_t)points + LANES - 1) / LANES;
 }
 
-/* What is kept of the lines of a cell: of all of them while others work on them, else of a batch.
- */
+/* What is kept of a batch of lines in a cell. */
+static size_t batch_doubles(int points, const struct line_method *method)
+{
+    return (size_t)points * (size_t)method->kept * LANES;
+}
+
+/* Of all lines of a cell, while other ranks work on them. */
+static size_t cell_doubles(int points, const struct line_method *method)
+{
+    return batches_of(points) * batch_doubles(points, method);
+}
+
+/* Of those in all slabs; where they turn, one batch at a time. */
 static size_t kept_doubles(int side, int points, const struct line_method *method)
 {
-    size_t batches = side == 1 ? 1 : batches_of(points);
-
-    return batches * (size_t)points * (size_t)method->kept * LANES;
+    return (size_t)(side - 1) * cell_doubles(points, method) + batch_doubles(points, method);
 }
 
 static size_t gathered_doubles(int points, const struct line_method *method)
@@ -57,7 +66,7 @@ int partition_plan(const struct job *job, int points, const struct line_method *
                            "which cut them into %d parts; at most %d ranks can share it",
                            CLASS_LETTERS[job->class], points, job->ranks, side,
                            (points / CELL_POINTS_MIN) * (points / CELL_POINTS_MIN));
-    doubles = (uint64_t)side * kept_doubles(side, cell, method) + gathered_doubles(cell, method);
+    doubles = kept_doubles(side, cell, method) + gathered_doubles(cell, method);
     if (side > 1)
         doubles += 4 * border_doubles(cell, method) + 4 * (uint64_t)DIRECTIONS * HALO * COMPONENTS *
                                                           (uint64_t)cell * (uint64_t)cell *
@@ -141,8 +150,8 @@ void partition_make(struct partition *partition, struct run *run, struct flow fl
 
     *partition = (struct partition){.run = run, .flow = flow, .side = side};
     make_cells(partition, run);
-    partition->kept_doubles = kept_doubles(side, cell, method);
-    partition->kept = run_doubles(run, (size_t)side * partition->kept_doubles);
+    partition->kept_doubles = cell_doubles(cell, method);
+    partition->kept = run_doubles(run, kept_doubles(side, cell, method));
     partition->gathered = run_doubles(run, gathered_doubles(cell, method));
     if (side == 1)
         return;
