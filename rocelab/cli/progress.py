@@ -56,7 +56,8 @@ def name_of(step: Step) -> str:
     series = f"{step.interconnect} {step.variant}"
     if isinstance(step, MeshStep):
         sizes = text.plural(step.nodes, "node")
-    return f"{step.link.id}, {step.test_name}, {series}, {sizes}, repetition {step.repetition + 1}"
+    parts = (step.link.id, step.test_name, series, sizes, f"repetition {step.repetition + 1}")
+    return ", ".join(part for part in parts if part)
 
 
 class _Watcher:

@@ -86,11 +86,11 @@ def show(name: Annotated[str, typer.Argument(help="A study or its file.", autoco
 def _row(steps: list[Step]) -> tuple[str, ...]:
     first = steps[0]
     sizes = sorted({size_bytes for step in steps for size_bytes in step.sizes_bytes})
-    span = f"{text.size(sizes[0])} .. {text.size(sizes[-1])} ({len(sizes)})"
+    span = f"{text.size(sizes[0])} .. {text.size(sizes[-1])} ({len(sizes)})" if sizes else ""
     repetitions = max(step.repetition for step in steps) + 1
     test = first.test_name
     if isinstance(first, JobStep):
-        test = f"MPI {test}, {first.nodes} x {first.ranks_per_node}"
+        test = f"{first.level.upper()} {test}, {first.nodes} x {first.ranks_per_node}"
     if isinstance(first, MeshStep):
         test = f"{test}, {first.nodes} nodes"
     series = f"{first.interconnect} {first.variant}"

@@ -164,15 +164,16 @@ def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
         layers.append(_hover_strips(curves))
     chart = alt.layer(*layers)
     if not interactive:
-        title = _title(curves.title, curves.subtitle)
+        title = figure_title(curves.title, curves.subtitle)
         spec = chart.properties(width=600, height=curves.height_px + 20, title=title).to_dict(validate=False)
-        return _with_data(spec, points=_points(curves))
+        return with_data(spec, points=_points(curves))
     shown = alt.param(name="shown", value=labels)
     spec = chart.add_params(shown).properties(width="container", height=curves.height_px).to_dict(validate=False)
-    return _with_data(spec, points=_points(curves), by_size=_strips(curves))
+    return with_data(spec, points=_points(curves), by_size=_strips(curves))
 
 
-def _with_data(spec: dict[str, Any], **datasets: list[dict[str, Any]]) -> dict[str, Any]:
+def with_data(spec: dict[str, Any], **datasets: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figure with what it draws."""
     # Put in here and not in the chart, where altair would copy and check every value many times.
     return spec | {"datasets": spec.get("datasets", {}) | datasets}
 
@@ -184,7 +185,8 @@ def _points(curves: Curves) -> list[dict[str, Any]]:
     ]
 
 
-def _title(title: str, subtitle: str) -> alt.TitleParams:
+def figure_title(title: str, subtitle: str) -> alt.TitleParams:
+    """What stands above a figure in a file."""
     return alt.TitleParams(title, subtitle=subtitle, anchor="start", fontSize=15, subtitleFontSize=12, offset=14)
 
 
@@ -340,9 +342,9 @@ def overview_spec(overview: Overview, *, interactive: bool) -> dict[str, Any]:
     )
     height = ROW_HEIGHT_PX * len(overview.rows)
     if interactive:
-        return _with_data(chart.properties(width="container", height=height).to_dict(validate=False), points=cells)
-    title = _title(overview.title, overview.subtitle)
-    return _with_data(chart.properties(width=600, height=height, title=title).to_dict(validate=False), points=cells)
+        return with_data(chart.properties(width="container", height=height).to_dict(validate=False), points=cells)
+    title = figure_title(overview.title, overview.subtitle)
+    return with_data(chart.properties(width=600, height=height, title=title).to_dict(validate=False), points=cells)
 
 
 def _cell(row: str, point: SpeedRatio) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _judge(step: JobStep, finished: Finished) -> tuple[JobReading, str | None]:
     if finished.exit_status != 0:
         problem = f"mpirun {describe_exit(finished.exit_status)}: {last_words(output)}"
         # Who fails after the last size has failed in something that every size depends on.
-        complete = set(step.request.sizes_bytes) <= reading.values.keys()
+        complete = {key.size_bytes for key in step.keys} <= reading.values.keys()
         return (JobReading({}) if complete else reading), problem
     return reading, problem
 

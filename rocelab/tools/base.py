@@ -45,6 +45,8 @@ class Executable:
     """The Debian package that has it."""
     remedy: str | None = None
     """How to get it where no package has it."""
+    tells_version: bool = True
+    """``--version`` makes it say its version."""
 
     @property
     def path(self) -> str | None:
@@ -171,6 +173,7 @@ class JobRequest:
     """What one start of an MPI program is to measure. None: what the program does by itself."""
 
     sizes_bytes: tuple[int, ...]
+    """None at all for a program that has no message size."""
     iterations: int | None = None
     warmup: int | None = None
     options: tuple[str, ...] = ()
@@ -178,10 +181,13 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobReading:
-    """What an MPI program printed, by message size in bytes. A size that is missing was not measured to its end."""
+    """What an MPI program printed, by message size in bytes. A size that is missing was not measured to its end.
 
-    values: Mapping[int, tuple[Value, ...]]
-    errors: Mapping[int, str] = field(default_factory=dict)
+    The size is None where the program has none.
+    """
+
+    values: Mapping[int | None, tuple[Value, ...]]
+    errors: Mapping[int | None, str] = field(default_factory=dict)
     """Sizes whose data was wrong, and what was said about it."""
 
 

@@ -42,8 +42,8 @@ class Dialect:
 
 def read(text: str, dialect: Dialect, sizes_bytes: Sequence[int]) -> JobReading:
     """The values of the sizes that were asked for. A size that is there twice counts as it is the last time."""
-    values: dict[int, tuple[Value, ...]] = {}
-    errors: dict[int, str] = {}
+    values: dict[int | None, tuple[Value, ...]] = {}
+    errors: dict[int | None, str] = {}
     for size_bytes, cells in _lines(text, dialect):
         if size_bytes not in sizes_bytes:
             continue

@@ -99,7 +99,7 @@ class Imb:
         reading = columns.read(output.stdout, DIALECT, request.sizes_bytes)
         if not reading.values and not reading.errors:
             raise ToolError(f"{self.tool} printed nothing about any size: {last_words(output)}")
-        values = {size: (*values, *self._bandwidth(size, values)) for size, values in reading.values.items()}
+        values = {size: (*values, *self._bandwidth(size or 0, values)) for size, values in reading.values.items()}
         return dataclasses.replace(reading, values=values)
 
     def _bandwidth(self, size_bytes: int, values: Sequence[Value]) -> tuple[Value, ...]:

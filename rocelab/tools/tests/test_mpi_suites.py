@@ -25,7 +25,7 @@ def values(reading: JobReading, metric: str, statistic: str = "mean") -> dict[in
         size: value.value
         for size, found in reading.values.items()
         for value in found
-        if (value.metric, value.statistic) == (metric, statistic)
+        if size is not None and (value.metric, value.statistic) == (metric, statistic)
     }
 
 
