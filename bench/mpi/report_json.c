@@ -33,8 +33,9 @@ static void write_parameters(FILE *out, const struct run *run)
             fprintf(out, "\"sync\": \"%s\"", options_syncs[run->sync]);
             break;
         case 't':
-            fprintf(out, "\"threads\": \"%d:%d\"", run->options->threads_send,
-                    run->options->threads_receive);
+        case 'f':
+            fprintf(out, "\"%s\": \"%d:%d\"", *letters == 't' ? "threads" : "processes",
+                    run->options->threads_send, run->options->threads_receive);
             break;
         case 'p':
             fprintf(out, "\"pairs\": %d", run->pairs);

@@ -11,13 +11,12 @@ import altair as alt
 
 from rocelab.report import catalogue
 from rocelab.report.catalogue import SeriesStyle
-from rocelab.report.figures import ROW_HEIGHT_PX, figure_title, with_data
+from rocelab.report.figures import ROW_HEIGHT_PX, title_of, with_data
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel, link_title
 from rocelab.results import LinkInfo, Sample
-from rocelab.stats import SeriesKey, Spread, ratio, spread, text
+from rocelab.stats import ratio, spread, text
 
-LEVEL: Final = "nas"
 _TIME, _RATE, _IN_MPI = "time_s", "mops", "mpi_percent"
 #: From the smallest to the largest.
 _CLASSES: Final = "SWABCD"
@@ -63,17 +62,6 @@ def tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
     return [_table(link, found)] if found else []
 
 
-def summaries(model: RunModel) -> Iterator[tuple[SeriesKey, str, str, Spread]]:
-    """Every metric of every program, with its unit, its statistic and its values."""
-    units = {sample.metric: sample.unit for sample in model.samples if _is_shown(sample)}
-    for link in model.links:
-        for job, by_pair in _values(model, link).items():
-            for pair, metrics in by_pair.items():
-                for metric, values in metrics.items():
-                    key = SeriesKey(link.id, LEVEL, job.test, *pair, metric, job.nodes, job.ranks)
-                    yield key, units[metric], _SHOWN[metric], spread(values)
-
-
 def _values(model: RunModel, link: LinkInfo) -> _Values:
     """By program and then by interconnect and variant, the values of each metric, one for each repetition."""
     found: _Values = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
@@ -86,7 +74,7 @@ def _values(model: RunModel, link: LinkInfo) -> _Values:
 
 
 def _is_shown(sample: Sample) -> bool:
-    return sample.level == LEVEL and sample.ok and _SHOWN.get(sample.metric) == sample.statistic
+    return sample.level == catalogue.NAS_LEVEL and sample.ok and _SHOWN.get(sample.metric) == sample.statistic
 
 
 def _styles(found: _Values) -> dict[_Pair, SeriesStyle]:
@@ -151,9 +139,7 @@ def _figure(link: LinkInfo, found: _Values) -> Figure:
     height_px = len(found) * max(ROW_HEIGHT_PX, 14 * len(keys))
     words = " ".join(f"{row['job']}, {row['series']}: {row['Time']}." for row in rows)
     interactive = _chart(found, keys, legend=False).properties(width="container", height=height_px)
-    static = _chart(found, keys, legend=True).properties(
-        width=600, height=height_px, title=figure_title(title, subtitle)
-    )
+    static = _chart(found, keys, legend=True).properties(width=600, height=height_px, title=title_of(title, subtitle))
     return Figure(
         f"nas-{link.id}",
         title,

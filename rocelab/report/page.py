@@ -82,8 +82,8 @@ def make_page(
             for link in model.links
             for table in (*nas.tables(model, link), *summary.chosen_sizes_tables(model, link))
         ],
-        "levels": {test.level for test in model.tests},
-        "level_words": catalogue.level_words({test.level for test in model.tests}),
+        "levels": {test.level for test in model.every_test},
+        "level_words": catalogue.level_words({test.level for test in model.every_test}),
         "judgements": model.judgements,
         "verdict_class": _VERDICT_CLASS,
         "verdict_mark": _VERDICT_MARK,

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.report import gallery, meshes, nas, page, redrawn, render
+from rocelab.report import gallery, meshes, nas, page, redrawn, render, sizeless
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
-from rocelab.stats import SeriesKey, SeriesTable, Spread
+from rocelab.stats import SeriesTable
 
 Progress = Callable[[str], None]
 
@@ -38,7 +38,13 @@ def write_report(store: RunStore, target: Path | None = None, *, progress: Progr
     model = RunModel.of(store)
     say("comparing")
     overviews = gallery.overview_figures(model)
-    sections = [*nas.sections(model), *meshes.sections(model), *gallery.sections(model), *redrawn.sections(model)]
+    sections = [
+        *nas.sections(model),
+        *meshes.sections(model),
+        *gallery.sections(model),
+        *sizeless.sections(model),
+        *redrawn.sections(model),
+    ]
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
     folder.mkdir(parents=True, exist_ok=True)
     paths, svgs = _write_figures(folder / "figures", figures, say)
@@ -81,17 +87,14 @@ def summary_csv(model: RunModel) -> str:
         series = table.get(key)
         if series is None:
             continue
-        for size, spread in series.spreads():
-            writer.writerow(_summary_row(key, series.unit, series.statistic, size, spread))
-    for key, unit, statistic, spread in nas.summaries(model):
-        writer.writerow(_summary_row(key, unit, statistic, None, spread))
+        for at, spread in series.spreads():
+            size = "" if series.is_sizeless else at
+            writer.writerow(
+                [
+                    *(key.link, key.level, key.test, key.interconnect, key.variant, key.metric),
+                    *(series.unit, series.statistic, size, spread.count),
+                    *(f"{value:.6g}" for value in (spread.median, spread.low, spread.high)),
+                    *(key.nodes, key.ranks),
+                ]
+            )
     return out.getvalue()
-
-
-def _summary_row(key: SeriesKey, unit: str, statistic: str, size: int | None, spread: Spread) -> list[str | int | None]:
-    return [
-        *(key.link, key.level, key.test, key.interconnect, key.variant, key.metric),
-        *(unit, statistic, size, spread.count),
-        *(f"{value:.6g}" for value in (spread.median, spread.low, spread.high)),
-        *(key.nodes, key.ranks),
-    ]

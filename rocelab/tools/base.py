@@ -173,17 +173,22 @@ class JobRequest:
     """What one start of an MPI program is to measure. None: what the program does by itself."""
 
     sizes_bytes: tuple[int, ...]
-    """None at all for a program that has no message size."""
+    """Message sizes; none for a test whose result is not about a message, such as a barrier."""
     iterations: int | None = None
     warmup: int | None = None
     options: tuple[str, ...] = ()
 
+    @property
+    def points(self) -> tuple[int | None, ...]:
+        """What has values of its own: each size, or None where there is no size."""
+        return self.sizes_bytes or (None,)
+
 
 @dataclass(frozen=True, slots=True)
 class JobReading:
-    """What an MPI program printed, by message size in bytes. A size that is missing was not measured to its end.
+    """What an MPI program printed, by message size in bytes (None: of a test without sizes).
 
-    The size is None where the program has none.
+    A size that is missing was not measured to its end.
     """
 
     values: Mapping[int | None, tuple[Value, ...]]
@@ -192,7 +197,10 @@ class JobReading:
 
 
 class JobMethod(Protocol):
-    """How an MPI program measures one test at any number of sizes in one start. It does not know how it is started."""
+    """How an MPI program measures one test at any number of sizes in one start. It does not know how it is started.
+
+    A test without sizes (`mpi_tests.has_sizes`) is asked for none.
+    """
 
     @property
     def test(self) -> str:

@@ -87,7 +87,7 @@ def test_the_figure_has_a_row_for_each_program(model: RunModel) -> None:
 
 
 def test_programs_have_no_place_among_the_tests_over_sizes(model: RunModel) -> None:
-    assert model.tests == []
+    assert model.every_test == []
     assert gallery.sections(model) == []
 
 
