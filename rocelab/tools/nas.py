@@ -21,6 +21,7 @@ MAIN_METRIC: Final = ("time_s", "s")
 _NAME: Final = "rocelab-nas"
 _FORMAT: Final = 1
 _SQUARES: Final = frozenset({"bt", "sp"})
+_ANY: Final = frozenset({"ep", "lu"})
 #: About how long class A takes on one core, and what other classes are to it: for planning only.
 _CLASS_A_S: Final = {"is": 0.3, "ft": 2, "mg": 1, "cg": 1, "ep": 3, "bt": 40, "sp": 30, "lu": 30}
 _CLASS_FACTOR: Final = {"S": 0.01, "W": 0.1, "A": 1, "B": 6, "C": 25, "D": 400}
@@ -41,7 +42,7 @@ def ranks_problem(program: Program, ranks: int) -> str | None:
     if program in _SQUARES:
         if math.isqrt(ranks) ** 2 != ranks:
             return f"{program} runs on 1, 4, 9, 16, ... processes, and nodes x ranks_per_node is {ranks}"
-    elif program != "ep" and ranks & (ranks - 1):
+    elif program not in _ANY and ranks & (ranks - 1):
         return f"{program} runs on 1, 2, 4, 8, ... processes, and nodes x ranks_per_node is {ranks}"
     return None
 

@@ -133,7 +133,8 @@ def test_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "good", "bad"), [("ft", (1, 2, 64), (3, 6, 9)), ("bt", (1, 4, 9), (2, 8)), ("ep", (1, 3, 7), ())]
+    ("program", "good", "bad"),
+    [("ft", (1, 2, 64), (3, 6, 9)), ("bt", (1, 4, 9), (2, 8)), ("ep", (1, 3, 7), ()), ("lu", (1, 6, 8), ())],
 )
 def test_numbers_of_processes(program: Any, good: tuple[int, ...], bad: tuple[int, ...]) -> None:
     assert [ranks_problem(program, ranks) for ranks in good] == [None] * len(good)
