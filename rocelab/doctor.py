@@ -233,13 +233,14 @@ def _optional_programs() -> Iterable[Check]:
     for kind in mpi.KINDS:
         implementation = mpi.own(kind)
         starter = Executable(str(implementation.mpiexec), remedy=implementation.remedy)
-        for name, executable in ((implementation.title, starter), ("rocelab-mpi", rocelab_mpi.program(kind, None))):
+        programs = ((name, rocelab_mpi.program(kind, None, name)) for name in ("rocelab-mpi", "rocelab-nas"))
+        for name, executable in ((implementation.title, starter), *programs):
             found, advice = executable.path or "not there", "" if executable.path else executable.advice
             if executable is starter and executable.path:
                 found = f"{implementation.version or 'unknown version'}, {found}"
             yield Check(
                 "MPI",
-                name if name != "rocelab-mpi" else f"rocelab-mpi for {implementation.title}",
+                name if executable is starter else f"{name} for {implementation.title}",
                 "ok" if executable.path else "missing",
                 found,
                 advice,

@@ -90,7 +90,7 @@ def _row(steps: list[Step]) -> tuple[str, ...]:
     repetitions = max(step.repetition for step in steps) + 1
     test = first.test_name
     if isinstance(first, JobStep):
-        test = f"MPI {test}, {first.nodes} x {first.ranks_per_node}"
+        test = f"{first.level.upper()} {test}, {first.nodes} x {first.ranks_per_node}"
     if isinstance(first, MeshStep):
         test = f"{test}, {first.nodes} nodes"
     series = f"{first.interconnect} {first.variant}"

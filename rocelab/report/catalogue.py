@@ -14,6 +14,8 @@ SUBJECTS = {
 }
 """By level, the series that is held against TCP: the first of these that a run has. That of the network level is
 two-sided like TCP, and what the papers measured."""
+NAS_LEVEL = "nas"
+"""The level of the NAS Parallel Benchmarks, which have a section of their own."""
 CPU_TEST = ("network", "cpu-use")
 """Level and test whose samples are CPU time."""
 USUAL = {"network": ("tcp", "blocking"), "mpi": ("tcp", "openmpi-ob1")}

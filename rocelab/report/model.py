@@ -71,7 +71,8 @@ class RunModel:
     @cached_property
     def tests_without_sizes(self) -> list[Test]:
         """The tests without sizes, each with a scale of its own."""
-        return catalogue.tests_of([key for key in self._table if self._is_sizeless(key)])
+        sizeless = [key for key in self._table if self._is_sizeless(key)]
+        return catalogue.tests_of([key for key in sizeless if key.level != catalogue.NAS_LEVEL])
 
     @property
     def every_test(self) -> list[Test]:

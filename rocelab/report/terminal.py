@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict
-from rocelab.report import catalogue, difference, meshes, summary
+from rocelab.report import catalogue, difference, meshes, nas, summary
 from rocelab.report.bars import Held
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
@@ -30,7 +30,7 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
         for table in (_link_table(model, link, console.width), _mpi_table(model, link, console.width)):
             if table.row_count:
                 console.print(table)
-        for each in meshes.tables(model, link):
+        for each in (*nas.tables(model, link), *meshes.tables(model, link)):
             console.print(_words_table(each))
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]

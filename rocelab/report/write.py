@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.report import gallery, meshes, page, redrawn, render, sizeless
+from rocelab.report import gallery, meshes, nas, page, redrawn, render, sizeless
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -39,6 +39,7 @@ def write_report(store: RunStore, target: Path | None = None, *, progress: Progr
     say("comparing")
     overviews = gallery.overview_figures(model)
     sections = [
+        *nas.sections(model),
         *meshes.sections(model),
         *gallery.sections(model),
         *sizeless.sections(model),
@@ -72,7 +73,7 @@ def _write_figures(folder: Path, figures: list[Figure], say: Progress) -> tuple[
 
 
 def summary_csv(model: RunModel) -> str:
-    """The median and range of every metric at every size, one line each."""
+    """The median and range of every metric at every size (if it has one), one line each."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(

@@ -19,8 +19,8 @@ from rocelab.fabric.base import FabricError
 from rocelab.fabric.emulated import default_names
 from rocelab.launch import mpi
 from rocelab.study.positions import line_of
-from rocelab.study.schema import LEVEL_TAGS, MESH_TAG, AnyTest, MeshTable, MpiTestTable, Study, TestTable
-from rocelab.tools import mpi_tests, suites
+from rocelab.study.schema import LEVEL_TAGS, MESH_TAG, AnyTest, MeshTable, MpiTestTable, NasTable, Study, TestTable
+from rocelab.tools import mpi_tests, nas, suites
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 Path_ = tuple[str | int, ...]
@@ -118,6 +118,8 @@ def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tup
         yield from _too_many_nodes(study, at, test)
         if isinstance(test, MpiTestTable):
             yield from _wrong_job(study, at, test)
+        elif isinstance(test, NasTable):
+            yield from _wrong_nas(study, at, test)
     yield from _measured_twice(study)
 
 
@@ -151,13 +153,26 @@ def _wrong_job(study: Study, at: int, test: MpiTestTable) -> Iterator[tuple[Path
         yield ("test", at, "test"), f"{method.tool}: {problem}"
 
 
+def _wrong_nas(study: Study, at: int, test: NasTable) -> Iterator[tuple[Path_, str]]:
+    """What a test of NAS programs asks for that cannot be."""
+    if (wrong := nas.wrong_test(test.suite, test.suite_folder)) is not None:
+        yield ("test", at, wrong[0]), wrong[1]
+    for key, chosen in (("programs", test.programs), ("classes", test.classes)):
+        if len(set(chosen)) < len(chosen):
+            yield ("test", at, key), "the same is there twice"
+    ranks = study.nodes_of(test) * test.ranks_per_node
+    for program in dict.fromkeys(test.programs):
+        if (problem := nas.ranks_problem(program, ranks)) is not None:
+            yield ("test", at, "programs"), problem
+
+
 def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
     """Names in a test that refer to nothing."""
     links = [link.id for link in study.link]
     for link in test.links or ():
         if link not in links:
             yield ("test", at, "links"), _unknown("link", link, links)
-    is_without = isinstance(test, MpiTestTable) and test.sizes_bytes is None
+    is_without = isinstance(test, NasTable) or (isinstance(test, MpiTestTable) and test.sizes_bytes is None)
     if not is_without and not test.every_size_bytes():
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
     for name in test.variants:
@@ -178,17 +193,20 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
     for at, test in enumerate(study.test):
         for name, variants in test.variants.items():
             cells = {
-                (link.id, test.level, test.test, scale, name, variant, size_bytes)
+                (link.id, test.level, each, scale, name, variant, size_bytes)
                 for link in study.links_of(test)
                 for variant in variants
                 for scale in _scales(study, test)
+                for each in dict.fromkeys(test.every_test)
                 # A mesh of another size would be another point at the same number of nodes.
                 for size_bytes in ((0,) if isinstance(test, MeshTable) else test.every_size_bytes() or (0,))
             }
             if len(set(variants)) < len(variants) or cells & seen:
                 yield (
                     ("test", at, "variants", name),
-                    "the same variant is measured twice at the same size on the same link",
+                    "the same variant is measured twice"
+                    + ("" if isinstance(test, NasTable) else " at the same size")
+                    + " on the same link",
                 )
             seen |= cells
 
@@ -198,7 +216,7 @@ def _scales(study: Study, test: AnyTest) -> list[tuple[int, int]]:
     if isinstance(test, MeshTable):
         return [(nodes, nodes) for nodes in test.nodes]
     nodes = study.nodes_of(test)
-    return [(nodes, nodes * (test.ranks_per_node if isinstance(test, MpiTestTable) else 1))]
+    return [(nodes, nodes * (test.ranks_per_node if isinstance(test, MpiTestTable | NasTable) else 1))]
 
 
 def _wrong_meshes(test: MeshTable, name: str) -> Iterator[str]:
@@ -208,11 +226,11 @@ def _wrong_meshes(test: MeshTable, name: str) -> Iterator[str]:
             yield _unknown(f"variant of {name} for {test.test}", variant, known)
 
 
-def _wrong_transports(test: MpiTestTable, name: str) -> Iterator[str]:
+def _wrong_transports(test: MpiTestTable | NasTable, name: str) -> Iterator[str]:
     known = mpi.variants(name)
     for variant in test.variants[name]:
         if variant not in known:
-            yield _unknown(f"variant of {name} at the level mpi", variant, known)
+            yield _unknown(f"variant of {name} at the level {test.level}", variant, known)
 
 
 def _wrong_variants(test: TestTable, name: str) -> Iterator[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import product, zip_longest
 
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch import mpi
-from rocelab.study.schema import MeshTable, MpiTestTable, Study, TestTable
+from rocelab.study.schema import MeshTable, MpiTestTable, NasTable, Study, TestTable
 from rocelab.study.steps import JobStep, MeshStep, PairStep, Step, fitting_messages
-from rocelab.tools.base import JobRequest, Method, Test
+from rocelab.tools.base import JobMethod, JobRequest, Method, Test
 from rocelab.tools.interconnects import interconnect, urxe
+from rocelab.tools.nas import Nas
 from rocelab.tools.suites import job_method
 
 #: What a link without a rate of its own is taken to carry, to choose a number of messages. Only the duration of a
@@ -43,12 +44,12 @@ def _on_link(study: Study, link: LinkProfile) -> Iterator[Step]:
         if isinstance(test, TestTable):
             for pair in _pairs(study, test, link):
                 rounds.setdefault((pair.repetition, 0, pair.size_bytes), []).append(pair)
-        elif isinstance(test, MpiTestTable):
-            for job in _jobs(study, test, link):
-                rounds.setdefault((job.repetition, 1, at), []).append(job)
-        else:
+        elif isinstance(test, MeshTable):
             for mesh in _meshes(study, test, link):
                 rounds.setdefault((mesh.repetition, 2, mesh.nodes), []).append(mesh)
+        else:
+            for job in _jobs(study, test, link):
+                rounds.setdefault((job.repetition, 1, at), []).append(job)
     for number, place in enumerate(sorted(rounds)):
         members = rounds[place]
         first = (study.seed + place[0] + number) % len(members)
@@ -84,16 +85,16 @@ def _pairs(study: Study, test: TestTable, link: LinkProfile) -> Iterator[PairSte
                 )
 
 
-def _jobs(study: Study, test: MpiTestTable, link: LinkProfile) -> Iterator[JobStep]:
+def _jobs(study: Study, test: MpiTestTable | NasTable, link: LinkProfile) -> Iterator[JobStep]:
     contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
     nodes = study.nodes_of(test)
     ranks = nodes * test.ranks_per_node
-    request = JobRequest(test.every_size_bytes(), test.iterations, test.warmup, tuple(test.options))
+    request = _request(test)
     for repetition in range(study.repetitions_of(test)):
-        for name, variant in contestants:
+        for at, (name, variant) in product(range(len(test.every_test)), contestants):
             kind, transport = mpi.transport(name, variant)
             implementation = implementation_of(study, kind)
-            method = job_method(test.suite, test.test, kind, test.suite_folder)
+            method = _job_method(test, at, kind, ranks)
             measuring_s = method.seconds(request, link.rate_mbps, ranks)
             yield JobStep(
                 link=link,
@@ -101,6 +102,7 @@ def _jobs(study: Study, test: MpiTestTable, link: LinkProfile) -> Iterator[JobSt
                 variant=variant,
                 repetition=repetition,
                 time_limit_s=_limit_s(study, implementation.start_s(ranks) + measuring_s),
+                level=test.level,
                 method=method,
                 request=request,
                 mpi=implementation,
@@ -111,6 +113,19 @@ def _jobs(study: Study, test: MpiTestTable, link: LinkProfile) -> Iterator[JobSt
                 mapping=test.mapping,
                 measuring_s=measuring_s,
             )
+
+
+def _request(test: MpiTestTable | NasTable) -> JobRequest:
+    if isinstance(test, NasTable):
+        return JobRequest(())
+    return JobRequest(test.every_size_bytes(), test.iterations, test.warmup, tuple(test.options))
+
+
+def _job_method(test: MpiTestTable | NasTable, at: int, kind: mpi.Kind, ranks: int) -> JobMethod:
+    """The method of one of the tests of a table."""
+    if isinstance(test, NasTable):
+        return Nas(*test.pairs[at], ranks, kind, test.suite_folder, test.suite)
+    return job_method(test.suite, test.test, kind, test.suite_folder)
 
 
 def _meshes(study: Study, test: MeshTable, link: LinkProfile) -> Iterator[MeshStep]:

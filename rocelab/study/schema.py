@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, T
 
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST
+from rocelab.tools import nas
 from rocelab.tools.base import SuiteName, Test
 
 STUDY_SCHEMA_VERSION = 1
@@ -102,6 +103,11 @@ class TestTable(_AnyTest):
     sizes_bytes: Sizes
     point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
 
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """The only test."""
+        return (self.test,)
+
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending."""
         return _every_size_bytes(self.sizes_bytes)
@@ -119,6 +125,11 @@ class MeshTable(_AnyTest):
     measured_s: Annotated[int, Field(ge=1, le=3600)] = 5
     margin_s: Annotated[int, Field(ge=1, le=600)] = 2
     traffic_class: Annotated[int, Field(ge=0, le=255)] = 0
+
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """The only test."""
+        return (self.test,)
 
     def every_size_bytes(self) -> tuple[int, ...]:
         """The only size."""
@@ -141,9 +152,41 @@ class MpiTestTable(_AnyTest):
     warmup: Annotated[int, Field(ge=0)] | None = None
     options: list[str] = []
 
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """The only test."""
+        return (self.test,)
+
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending; none for a test without."""
         return () if self.sizes_bytes is None else _every_size_bytes(self.sizes_bytes)
+
+
+class NasTable(_AnyTest):
+    """`[[test]]` with `level = "nas"`: NAS Parallel Benchmarks, each program and class in a start of its own."""
+
+    level: Literal["nas"]
+    programs: Annotated[list[nas.Program], Field(min_length=1)]
+    classes: Annotated[list[nas.ProblemClass], Field(min_length=1)]
+    suite: nas.SuiteName = "rocelab"
+    suite_folder: str | None = None
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
+    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
+    mapping: Literal["slot", "node"] = "slot"
+
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """The tests as samples state them: ``ft.A``."""
+        return tuple(f"{program}.{each}" for program, each in self.pairs)
+
+    @property
+    def pairs(self) -> tuple[tuple[nas.Program, nas.ProblemClass], ...]:
+        """Every program with every class, in the order in which they run."""
+        return tuple((program, each) for each in self.classes for program in self.programs)
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """None: these programs have no message size."""
+        return ()
 
 
 def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
@@ -153,13 +196,13 @@ def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
 
 
 #: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's errors.
-LEVEL_TAGS: Mapping[str, str] = {"network": "level network", "mpi": "level mpi"}
+LEVEL_TAGS: Mapping[str, str] = {"network": "level network", "mpi": "level mpi", "nas": "level nas"}
 #: The mesh of the network level has a table of its own, too.
 MESH_TAG = "network mesh"
 
 
 def _level_tag(value: Any) -> str | None:
-    table = value if isinstance(value, dict) else {"level": value.level, "test": value.test}
+    table = value if isinstance(value, dict) else {"level": value.level, "test": getattr(value, "test", None)}
     level = table.get("level", "network")
     if level == "network" and table.get("test") == MESH_TEST:
         return MESH_TAG
@@ -169,7 +212,8 @@ def _level_tag(value: Any) -> str | None:
 AnyTest = Annotated[
     Annotated[TestTable, Tag("level network")]
     | Annotated[MeshTable, Tag(MESH_TAG)]
-    | Annotated[MpiTestTable, Tag("level mpi")],
+    | Annotated[MpiTestTable, Tag("level mpi")]
+    | Annotated[NasTable, Tag("level nas")],
     Discriminator(
         _level_tag,
         custom_error_type="unknown_level",

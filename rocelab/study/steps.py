@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch.mpi import Mpi, RankOrder, Transport
@@ -132,8 +133,9 @@ def fitting_messages(method: Method, message_s: float, point_s: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStep(Step):
-    """One start of an MPI program, which measures a test at all of its sizes."""
+    """One start of an MPI program, which measures a test at all of its sizes, or once if it has none."""
 
+    level: Literal["mpi", "nas"] = "mpi"
     method: JobMethod
     mpi: Mpi
     transport: Transport
@@ -161,7 +163,7 @@ class JobStep(Step):
         return StepKey(
             link=self.link.id,
             interconnect=self.interconnect,
-            level="mpi",
+            level=self.level,
             test=self.method.test,
             variant=self.variant,
             size_bytes=size_bytes,
@@ -195,7 +197,7 @@ class JobStep(Step):
     def series(self) -> tuple[str, ...]:
         """See Step."""
         scale = f"{self.nodes}x{self.ranks_per_node}"
-        return (self.link.id, "mpi", self.method.test, self.interconnect, self.variant, scale)
+        return (self.link.id, self.level, self.method.test, self.interconnect, self.variant, scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

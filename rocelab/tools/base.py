@@ -45,6 +45,8 @@ class Executable:
     """The Debian package that has it."""
     remedy: str | None = None
     """How to get it where no package has it."""
+    tells_version: bool = True
+    """``--version`` makes it say its version."""
 
     @property
     def path(self) -> str | None:

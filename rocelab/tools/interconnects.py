@@ -114,5 +114,7 @@ def version(executable: Executable) -> str | None:
     """The version of a program: of its Debian package, else what it prints itself."""
     if executable.package is not None and (installed := package_version(executable.package)) is not None:
         return installed
+    if not executable.tells_version:
+        return None
     printed = printed_version(executable.name, "--version")
     return printed.removeprefix(Path(executable.name).name).strip(" ,") or None if printed else None

@@ -44,12 +44,12 @@ _METRICS: Final = {
 _SPREAD: Final = {"p50": "median", "p99": "p99"}
 
 
-def program(mpi: str, folder: str | None) -> Executable:
-    """The program as it was built for an MPI: where the study says, $ROCELAB_MPI_BENCH, or the checkout's build."""
+def program(mpi: str, folder: str | None, name: str = _NAME) -> Executable:
+    """One of bench/ as it was built for an MPI: where the study says, $ROCELAB_MPI_BENCH, or the checkout's build."""
     if folder is not None:
-        named = Path(folder).expanduser() / _NAME
-        return Executable(str(named), remedy=f"the study's suite_folder {folder} has no {_NAME}")
-    built = Path(os.environ.get("ROCELAB_MPI_BENCH", _BUILT)) / mpi / _NAME
+        named = Path(folder).expanduser() / name
+        return Executable(str(named), remedy=f"the study's suite_folder {folder} has no {name}")
+    built = Path(os.environ.get("ROCELAB_MPI_BENCH", _BUILT)) / mpi / name
     return Executable(
         str(built), remedy="build it with `make setup-programs build`, or name its folder in $ROCELAB_MPI_BENCH"
     )

@@ -5,14 +5,9 @@
 #include "nas/bt/bt.h"
 
 #include "nas/bt/blocks.h"
-#include "nas/flow/sweep.h"
+#include "nas/flow/march.h"
 
-static const struct parameters {
-    int points;
-    int steps;
-    double dt;
-    struct norms norms;
-} classes[CLASS_COUNT] = {
+static const struct march_class classes[CLASS_COUNT] = {
     [CLASS_S] = {12,
                  60,
                  0.010,
@@ -57,38 +52,25 @@ static const struct parameters {
                    0.6835623860116e+02, 0.6065737200368e+03}}},
 };
 
-static int plan(const struct job *job, struct plan *plan, struct failure *failure)
+static double operations(double points)
 {
-    plan->iterations = classes[job->class].steps;
-    return partition_plan(job, classes[job->class].points, &bt_method, plan, failure);
+    return points * (points * (3478.8 * points - 17655.7) + 28023.7);
 }
 
-static void step(struct partition *partition)
+static const struct march march = {
+    .classes = classes,
+    .method = &bt_method,
+    .operations = operations,
+};
+
+static int plan(const struct job *job, struct plan *plan, struct failure *failure)
 {
-    partition_right_hand_side(partition, NULL);
-    for (int direction = 0; direction < DIRECTIONS; direction++)
-        sweep(partition, &bt_method, direction);
+    return march_plan(&march, job, plan, failure);
 }
 
 static void run(struct run *run)
 {
-    const struct parameters *parameters = &classes[run->job.class];
-    const double points = parameters->points;
-    struct partition partition;
-
-    partition_make(&partition, run, flow_of(parameters->points, parameters->dt), &bt_method);
-    partition_initialize(&partition);
-    step(&partition); /* warm-up */
-    partition_initialize(&partition);
-
-    run_start(run);
-    while (run_next(run))
-        step(&partition);
-    run_stop(run);
-
-    run->operations =
-        parameters->steps * points * (3478.8 * points * points - 17655.7 * points + 28023.7);
-    partition_check(&partition, &parameters->norms);
+    march_run(&march, run);
 }
 
 const struct program program_bt = {

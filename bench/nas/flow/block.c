@@ -5,6 +5,7 @@
 
 #define ARRAYS (3 * COMPONENTS + DIRECTIONS + 4)
 #define LINE_DOUBLES 8
+#define TOLERANCE 1e-8
 
 struct span span_of(int points, int index, int count)
 {
@@ -117,44 +118,48 @@ void block_initialize(struct block *block, const struct flow *flow)
     set_u(block, flow, flow_initial);
 }
 
-void block_add_errors(const struct block *block, const struct flow *flow, double sums[COMPONENTS])
+void block_add_squares(const struct block *block, const struct flow *flow, struct norms *sums)
 {
     double exact[COMPONENTS];
 
     for (int k = block->begin[2]; k < block->end[2]; k++)
         for (int j = block->begin[1]; j < block->end[1]; j++)
             for (int i = block->begin[0]; i < block->end[0]; i++) {
+                const ptrdiff_t at = block_at(block, i, j, k);
+
                 flow_exact_at(
                     flow, (int[]){block->origin[0] + i, block->origin[1] + j, block->origin[2] + k},
                     exact);
                 for (int m = 0; m < COMPONENTS; m++) {
-                    double error = block->u[m][block_at(block, i, j, k)] - exact[m];
+                    double residual = block->rhs[m][at] / flow->dt;
+                    double error = block->u[m][at] - exact[m];
 
-                    sums[m] += error * error;
+                    sums->residual[m] += residual * residual;
+                    sums->error[m] += error * error;
                 }
             }
 }
 
-void block_add_residuals(const struct block *block, double sums[COMPONENTS])
+static void check_each(struct run *run, const struct flow *flow, const char *const names[],
+                       const double sums[COMPONENTS], const double published[COMPONENTS])
 {
-    for (int m = 0; m < COMPONENTS; m++)
-        for (int k = block->begin[2]; k < block->end[2]; k++)
-            for (int j = block->begin[1]; j < block->end[1]; j++)
-                for (int i = block->begin[0]; i < block->end[0]; i++) {
-                    double residual = block->rhs[m][block_at(block, i, j, k)];
+    const double inside = pow(flow->points - 2, DIRECTIONS);
+    double all[COMPONENTS];
 
-                    sums[m] += residual * residual;
-                }
+    IN_MPI(run, MPI_Allreduce(sums, all, COMPONENTS, MPI_DOUBLE, MPI_SUM, run->comm));
+    for (int m = 0; m < COMPONENTS; m++)
+        run_check(run, names[m], sqrt(all[m] / inside), published[m], TOLERANCE);
 }
 
-void flow_norms(struct run *run, const struct flow *flow, const double sums[COMPONENTS],
-                double norms[COMPONENTS])
+void flow_check(struct run *run, const struct flow *flow, const struct norms *sums,
+                const struct norms *published)
 {
-    double inside = pow(flow->points - 2, DIRECTIONS);
+    static const char *const residuals[] = {"residual 1", "residual 2", "residual 3", "residual 4",
+                                            "residual 5"};
+    static const char *const errors[] = {"error 1", "error 2", "error 3", "error 4", "error 5"};
 
-    IN_MPI(run, MPI_Allreduce(sums, norms, COMPONENTS, MPI_DOUBLE, MPI_SUM, run->comm));
-    for (int m = 0; m < COMPONENTS; m++)
-        norms[m] = sqrt(norms[m] / inside);
+    check_each(run, flow, residuals, sums->residual, published->residual);
+    check_each(run, flow, errors, sums->error, published->error);
 }
 
 ptrdiff_t block_pack(const struct block *block, double *const fields[COMPONENTS],

@@ -62,13 +62,19 @@ static inline ptrdiff_t block_at(const struct block *block, int i, int j, int k)
 typedef void block_finish(const struct block *block, ptrdiff_t at, int count);
 void block_right_hand_side(struct block *block, const struct flow *flow, block_finish *finish);
 
-/* Adds up the squares of the distance from the steady solution, and of the right-hand side. */
-void block_add_errors(const struct block *block, const struct flow *flow, double sums[COMPONENTS]);
-void block_add_residuals(const struct block *block, double sums[COMPONENTS]);
+/* The results of a run, by component. */
+struct norms {
+    double residual[COMPONENTS]; /* the right-hand side */
+    double error[COMPONENTS];    /* the distance from the steady solution */
+};
 
-/* From sums of all blocks of all ranks: the root of the mean square. Collective. */
-void flow_norms(struct run *run, const struct flow *flow, const double sums[COMPONENTS],
-                double norms[COMPONENTS]);
+/* Adds up the squares, inside the boundary; the right-hand side must be that of u. */
+void block_add_squares(const struct block *block, const struct flow *flow, struct norms *sums);
+
+/* From the sums of this rank's blocks: holds the roots of the means over the grid against the
+ * published ones. Collective. */
+void flow_check(struct run *run, const struct flow *flow, const struct norms *sums,
+                const struct norms *published);
 
 /* Copies the points in [low, high) of the five arrays to a buffer, or back. Returns how many. */
 ptrdiff_t block_pack(const struct block *block, double *const fields[COMPONENTS],

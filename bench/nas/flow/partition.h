@@ -49,8 +49,4 @@ void partition_exchange(struct partition *partition);
 void partition_right_hand_side(struct partition *partition, block_finish *finish);
 
 /* Holds residual and error against the published values. */
-struct norms {
-    double residual[COMPONENTS];
-    double error[COMPONENTS];
-};
 void partition_check(struct partition *partition, const struct norms *published);

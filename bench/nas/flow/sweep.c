@@ -99,122 +99,118 @@ static void store_border(const struct lines *lines, double *message, int count,
 
 #define BORDER_MAX 32
 
-enum way { ELIMINATE, SUBSTITUTE };
+/* Elimination goes through the slabs up to the last one, where the lines turn, and substitution
+ * comes back. */
+enum way { ELIMINATE, TURN, SUBSTITUTE };
 
-/* One way through a cell, batch by batch. Messages are NULL at the ends of the grid. */
-static void pass_cell(const struct line_method *method, enum way way, struct lines *lines,
-                      double *kept, const double *in, double *out)
+/* One stage of a sweep: a cell, and what crosses its borders. */
+struct stage {
+    enum way way;
+    struct lines lines;
+    struct across across;
+    int doubles_in; /* of each line; 0 if it starts here */
+    int doubles_out;
+    int slab;
+};
+
+static struct stage stage_at(const struct partition *partition, const struct line_method *method,
+                             int direction, int number)
 {
-    const struct across across = across_of(lines->block, lines->direction);
-    const int count = way == ELIMINATE ? method->ahead : method->back;
+    const int last = partition->side - 1;
+    const enum way way = number < last ? ELIMINATE : number == last ? TURN : SUBSTITUTE;
+    const int slab = number <= last ? number : 2 * last - number;
+    const struct block *block = &partition->cells[partition->slabs[direction][slab]];
+
+    return (struct stage){
+        .way = way,
+        .lines = {.block = block,
+                  .flow = &partition->flow,
+                  .direction = direction,
+                  .begin = block->begin[direction],
+                  .end = block->end[direction],
+                  .step = block->step[direction],
+                  .gathered = partition->gathered},
+        .across = across_of(block, direction),
+        .doubles_in = number == 0      ? 0
+                      : number <= last ? method->ahead
+                                       : method->back,
+        .doubles_out = number == 2 * last ? 0
+                       : number < last    ? method->ahead
+                                          : method->back,
+        .slab = slab,
+    };
+}
+
+static int message_in(const struct stage *stage)
+{
+    return stage->across.lines * stage->doubles_in;
+}
+
+static int message_out(const struct stage *stage)
+{
+    return stage->across.lines * stage->doubles_out;
+}
+
+/* Takes all lines of a cell through a stage, batch by batch. Where they turn, a batch goes both
+ * ways while it is in the cache. */
+static void pass_cell(const struct line_method *method, struct stage *stage, double *kept,
+                      const double *in, double *out)
+{
+    struct lines *lines = &stage->lines;
     const ptrdiff_t batch = (ptrdiff_t)(lines->end - lines->begin) * method->kept * LANES;
     vector border[BORDER_MAX * LANE_VECTORS];
 
-    for (int first = 0; first < across.lines; first += LANES, kept += batch) {
-        choose_lines(lines, &across, first);
-        if (in != NULL)
-            load_border(lines, in + (ptrdiff_t)first * count, count, (double *)border);
-        else
+    for (int first = 0; first < stage->across.lines; first += LANES) {
+        choose_lines(lines, &stage->across, first);
+        memset(border, 0, sizeof border);
+        if (stage->doubles_in > 0)
+            load_border(lines, in + (ptrdiff_t)first * stage->doubles_in, stage->doubles_in,
+                        (double *)border);
+        if (stage->way != SUBSTITUTE)
+            method->eliminate(lines, (vector *)kept, border);
+        if (stage->way == TURN)
             memset(border, 0, sizeof border);
-        (way == ELIMINATE ? method->eliminate : method->substitute)(lines, (vector *)kept, border);
-        if (out != NULL)
-            store_border(lines, out + (ptrdiff_t)first * count, count, (const double *)border);
+        if (stage->way != ELIMINATE)
+            method->substitute(lines, (vector *)kept, border);
+        if (stage->doubles_out > 0)
+            store_border(lines, out + (ptrdiff_t)first * stage->doubles_out, stage->doubles_out,
+                         (const double *)border);
+        if (stage->way != TURN)
+            kept += batch;
     }
-}
-
-/* With a single cell, both ways of a batch while it is in the cache. */
-static void solve_cell(const struct line_method *method, struct lines *lines, double *kept)
-{
-    const struct across across = across_of(lines->block, lines->direction);
-    vector border[BORDER_MAX * LANE_VECTORS];
-
-    for (int first = 0; first < across.lines; first += LANES) {
-        choose_lines(lines, &across, first);
-        memset(border, 0, sizeof border);
-        method->eliminate(lines, (vector *)kept, border);
-        memset(border, 0, sizeof border);
-        method->substitute(lines, (vector *)kept, border);
-    }
-}
-
-static struct lines lines_of(const struct partition *partition, int slab, int direction)
-{
-    const struct block *block = &partition->cells[partition->slabs[direction][slab]];
-
-    return (struct lines){.block = block,
-                          .flow = &partition->flow,
-                          .direction = direction,
-                          .begin = block->begin[direction],
-                          .end = block->end[direction],
-                          .step = block->step[direction],
-                          .gathered = partition->gathered};
-}
-
-/* One way through all slabs of cells. */
-struct pass {
-    enum way way;
-    int from;
-    int to;
-    int tag;
-    int doubles; /* that each line takes across a border */
-};
-
-static int slab_at(const struct partition *partition, const struct pass *pass, int stage)
-{
-    return pass->way == ELIMINATE ? stage : partition->side - 1 - stage;
-}
-
-/* Waits for the stage before to hand over its border. */
-static void receive(struct partition *partition, const struct pass *pass, int direction, int stage,
-                    MPI_Request *request)
-{
-    const struct lines lines = lines_of(partition, slab_at(partition, pass, stage), direction);
-    const int doubles = across_of(lines.block, direction).lines * pass->doubles;
-
-    IN_MPI(partition->run, MPI_Irecv(partition->borders[stage % 2], doubles, MPI_DOUBLE, pass->from,
-                                     pass->tag, partition->run->comm, request));
 }
 
 /* What arrives for the next stage does so while this one is computed. */
-static void pass_slabs(struct partition *partition, const struct line_method *method,
-                       const struct pass *pass, int direction)
-{
-    struct run *run = partition->run;
-    const int last = partition->side - 1;
-    MPI_Request in[2], out[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-
-    for (int stage = 0; stage <= last; stage++) {
-        const int slab = slab_at(partition, pass, stage);
-        struct lines lines = lines_of(partition, slab, direction);
-        double *from = partition->borders[stage % 2], *to = partition->borders[2 + stage % 2];
-
-        if (stage < last)
-            receive(partition, pass, direction, stage + 1, &in[(stage + 1) % 2]);
-        if (stage > 0)
-            IN_MPI(run, MPI_Wait(&in[stage % 2], MPI_STATUS_IGNORE));
-        IN_MPI(run, MPI_Wait(&out[stage % 2], MPI_STATUS_IGNORE));
-        pass_cell(method, pass->way, &lines,
-                  partition->kept + (size_t)slab * partition->kept_doubles, stage > 0 ? from : NULL,
-                  stage < last ? to : NULL);
-        if (stage < last)
-            IN_MPI(run, MPI_Isend(to, across_of(lines.block, direction).lines * pass->doubles,
-                                  MPI_DOUBLE, pass->to, pass->tag, run->comm, &out[stage % 2]));
-    }
-    IN_MPI(run, MPI_Waitall(2, out, MPI_STATUSES_IGNORE));
-}
-
 void sweep(struct partition *partition, const struct line_method *method, int direction)
 {
+    const int stages = 2 * partition->side - 1, last = partition->side - 1;
     const int before = partition->before[direction], after = partition->after[direction];
-    const struct pass ahead = {ELIMINATE, before, after, AHEAD_TAG, method->ahead};
-    const struct pass back = {SUBSTITUTE, after, before, BACK_TAG, method->back};
+    struct run *run = partition->run;
+    MPI_Request in[2], out[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
 
-    if (partition->side == 1) {
-        struct lines lines = lines_of(partition, 0, direction);
+    for (int number = 0; number < stages; number++) {
+        struct stage stage = stage_at(partition, method, direction, number);
+        double *from = partition->borders[number % 2], *to = partition->borders[2 + number % 2];
 
-        solve_cell(method, &lines, partition->kept);
-        return;
+        if (number + 1 < stages) {
+            const struct stage next = stage_at(partition, method, direction, number + 1);
+            const bool ahead = number + 1 <= last;
+
+            IN_MPI(run, MPI_Irecv(partition->borders[(number + 1) % 2], message_in(&next),
+                                  MPI_DOUBLE, ahead ? before : after, ahead ? AHEAD_TAG : BACK_TAG,
+                                  run->comm, &in[(number + 1) % 2]));
+        }
+        if (number > 0)
+            IN_MPI(run, MPI_Wait(&in[number % 2], MPI_STATUS_IGNORE));
+        IN_MPI(run, MPI_Wait(&out[number % 2], MPI_STATUS_IGNORE));
+        pass_cell(method, &stage, partition->kept + (size_t)stage.slab * partition->kept_doubles,
+                  from, to);
+        if (number + 1 < stages) {
+            const bool ahead = number < last;
+
+            IN_MPI(run, MPI_Isend(to, message_out(&stage), MPI_DOUBLE, ahead ? after : before,
+                                  ahead ? AHEAD_TAG : BACK_TAG, run->comm, &out[number % 2]));
+        }
     }
-    pass_slabs(partition, method, &ahead, direction);
-    pass_slabs(partition, method, &back, direction);
+    IN_MPI(run, MPI_Waitall(2, out, MPI_STATUSES_IGNORE));
 }

@@ -41,7 +41,7 @@ static int prepare(struct run *run, const struct options *options, struct failur
 
     if (program_plan(run->program, &run->job, &run->plan, failure) < 0)
         return -1;
-    if (rank_bytes > 0 && run->plan.rank_bytes > rank_bytes)
+    if (run->plan.rank_bytes > rank_bytes)
         return failure_set(failure,
                            "%s class %c on %d ranks needs %s for each rank, and there are %s: "
                            "take more nodes, or a smaller class",

@@ -19,15 +19,15 @@ static uint64_t kernel_identity(void)
     return identity;
 }
 
-/* What the kernel could give out without swapping, or 0. */
+/* What the kernel could give out without swapping; far too much if it does not say. */
 static uint64_t available_bytes(void)
 {
     char line[128];
-    unsigned long long kibibytes = 0;
+    unsigned long long kibibytes = UINT64_MAX >> 10;
     FILE *file = fopen("/proc/meminfo", "r");
 
     if (file == NULL)
-        return 0;
+        return UINT64_MAX;
     while (fgets(line, sizeof line, file) != NULL)
         if (sscanf(line, "MemAvailable: %llu kB", &kibibytes) == 1)
             break;
@@ -56,7 +56,8 @@ static unsigned ranks_here(MPI_Comm comm)
 
 uint64_t memory_rank_bytes(MPI_Comm comm, uint64_t limit_bytes)
 {
-    uint64_t share = (limit_bytes > 0 ? limit_bytes : available_bytes()) / ranks_here(comm);
+    uint64_t node_bytes = limit_bytes > 0 ? limit_bytes : available_bytes();
+    uint64_t share = node_bytes / ranks_here(comm);
     uint64_t least;
 
     MPI_Allreduce(&share, &least, 1, MPI_UINT64_T, MPI_MIN, comm);

@@ -4,15 +4,10 @@
  */
 #include "nas/sp/sp.h"
 
-#include "nas/flow/sweep.h"
+#include "nas/flow/march.h"
 #include "nas/sp/diagonals.h"
 
-static const struct parameters {
-    int points;
-    int steps;
-    double dt;
-    struct norms norms;
-} classes[CLASS_COUNT] = {
+static const struct march_class classes[CLASS_COUNT] = {
     [CLASS_S] = {12,
                  100,
                  0.015,
@@ -57,38 +52,26 @@ static const struct parameters {
                    0.1083734951938e+01, 0.1164108338568e+02}}},
 };
 
-static int plan(const struct job *job, struct plan *plan, struct failure *failure)
+static double operations(double points)
 {
-    plan->iterations = classes[job->class].steps;
-    return partition_plan(job, classes[job->class].points, &sp_method, plan, failure);
+    return points * (points * (881.174 * points - 4683.91) + 11484.5) - 19272.4;
 }
 
-static void step(struct partition *partition)
+static const struct march march = {
+    .classes = classes,
+    .method = &sp_method,
+    .finish = sp_to_characteristic,
+    .operations = operations,
+};
+
+static int plan(const struct job *job, struct plan *plan, struct failure *failure)
 {
-    partition_right_hand_side(partition, sp_to_characteristic);
-    for (int direction = 0; direction < DIRECTIONS; direction++)
-        sweep(partition, &sp_method, direction);
+    return march_plan(&march, job, plan, failure);
 }
 
 static void run(struct run *run)
 {
-    const struct parameters *parameters = &classes[run->job.class];
-    const double points = parameters->points;
-    struct partition partition;
-
-    partition_make(&partition, run, flow_of(parameters->points, parameters->dt), &sp_method);
-    partition_initialize(&partition);
-    step(&partition); /* warm-up */
-    partition_initialize(&partition);
-
-    run_start(run);
-    while (run_next(run))
-        step(&partition);
-    run_stop(run);
-
-    run->operations =
-        parameters->steps * (points * (points * (881.174 * points - 4683.91) + 11484.5) - 19272.4);
-    partition_check(&partition, &parameters->norms);
+    march_run(&march, run);
 }
 
 const struct program program_sp = {

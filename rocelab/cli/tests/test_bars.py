@@ -44,7 +44,7 @@ def test_a_line_carries_its_rate_less_the_headers() -> None:
 def test_the_study_measures_every_bar() -> None:
     study, _ = load(catalogue.resolve("bars"))
     measured = {
-        (link.id, test.test, size, interconnect, variant)
+        (link.id, *test.every_test, size, interconnect, variant)
         for test in study.test
         for link in study.links_of(test)
         for size in test.every_size_bytes()

@@ -106,7 +106,7 @@ def test_the_quick_study_is_what_it_promises() -> None:
         ("ethernet-1g", "bridge", 1000),
     ]
     measured = {
-        (link.id, test.test, f"{name} {variant}"): test.every_size_bytes()
+        (link.id, *test.every_test, f"{name} {variant}"): test.every_size_bytes()
         for test in reversed(study.test)
         for link in study.links_of(test)
         for name, variants in test.variants.items()

@@ -1,4 +1,4 @@
-"""MPI tests of a study for real: rocelab-mpi as it is, and under the names of OMB's programs with OMB's output."""
+"""MPI and NAS tests of a study for real: our programs as they are, and under names of OMB and NPB with their output."""
 
 from __future__ import annotations
 
@@ -53,6 +53,25 @@ options = ["-f"]
 
 [test.variants]
 tcp = ["openmpi-ucx"]
+
+[[test]]
+level = "nas"
+programs = ["is"]
+classes = ["S"]
+
+[test.variants]
+tcp = ["openmpi-ob1"]
+soft-roce = ["mpich-ucx"]
+
+[[test]]
+level = "nas"
+suite = "npb"
+suite_folder = "FOLDER"
+programs = ["ft"]
+classes = ["S"]
+
+[test.variants]
+tcp = ["openmpi-ob1"]
 """
 
 
@@ -72,6 +91,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> list[JobStep]:
     folder = tmp_path_factory.mktemp("omb")
     program = rocelab_mpi.program("openmpi", None)
     (folder / "osu_allreduce").symlink_to(program.name)
+    (folder / "ft.S.x").symlink_to(rocelab_mpi.program("openmpi", None, "rocelab-nas").name)
     found = [step for step in plan(small.study(TEXT.replace("FOLDER", str(folder)))) if isinstance(step, JobStep)]
     for executable in {executable for step in found for executable in step.executables}:
         if executable.path is None:
@@ -93,3 +113,23 @@ def test_output_of_omb(executor: JobExecutor, steps: list[JobStep], tmp_path: Pa
     assert set(done.reading.values) == {4, 8, 16}, done.error
     assert {value.statistic for value in done.reading.values[4]} == {"mean", "min", "max"}
     assert "# Size" in (tmp_path / "log").read_text()
+
+
+def test_nas_programs_are_verified_and_say_what_they_spend_in_mpi(executor: JobExecutor, steps: list[JobStep]) -> None:
+    chosen = [each for each in steps if each.test_name == "is.S"]
+    assert {each.interconnect for each in chosen} == {"tcp", "soft-roce"}
+    for step in chosen:
+        done = executor.execute(step, None)
+        assert not done.reading.errors
+        assert None in done.reading.values, done.error
+        values = {(value.metric, value.statistic): value.value for value in done.reading.values[None]}
+        assert values["time_s", "max"] > 0
+        assert 10 < values["mpi_percent", "mean"] <= 100, "keys of 4 bytes go around over 100 Mbps"
+
+
+def test_output_of_npb(executor: JobExecutor, steps: list[JobStep], tmp_path: Path) -> None:
+    step = next(each for each in steps if each.test_name == "ft.S")
+    done = executor.execute(step, tmp_path / "log")
+    assert None in done.reading.values, done.error
+    assert {value.metric for value in done.reading.values[None]} == {"time_s", "mops", "mpi_percent"}
+    assert " FT Benchmark Completed." in (tmp_path / "log").read_text()

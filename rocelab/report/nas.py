@@ -1,0 +1,179 @@
+"""The section on the NAS Parallel Benchmarks: how long each program took over each interconnect."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import altair as alt
+
+from rocelab.report import catalogue
+from rocelab.report.catalogue import SeriesStyle
+from rocelab.report.figures import ROW_HEIGHT_PX, title_of, with_data
+from rocelab.report.gallery import DataTable, Figure, Section
+from rocelab.report.model import RunModel, link_title
+from rocelab.results import LinkInfo, Sample
+from rocelab.stats import ratio, spread, text
+
+_TIME, _RATE, _IN_MPI = "time_s", "mops", "mpi_percent"
+#: From the smallest to the largest.
+_CLASSES: Final = "SWABCD"
+_SHOWN: Final = {_TIME: "max", _RATE: "total", _IN_MPI: "mean"}
+_TEXT: Final = (
+    "Drawn is the time that the slowest process took, with the range of the repetitions: lower is better. Each program "
+    "compares its results with the published ones, and a run with other results does not count. The share in MPI is "
+    "the mean over the processes; it includes waiting for each other, also for a processor. The ratio holds Soft RoCE "
+    "against the TCP that is best, both by their medians; above 1\u00d7, Soft RoCE is faster."
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program with a class on so many processes."""
+
+    test: str
+    nodes: int
+    ranks: int
+
+    @property
+    def title(self) -> str:
+        """``FT A, 4 ranks``."""
+        return f"{self.test.upper().replace('.', ' ')}, {text.plural(self.ranks, 'rank')}"
+
+
+_Pair = tuple[str, str]
+_Values = dict[Job, dict[_Pair, dict[str, list[float]]]]
+
+
+def sections(model: RunModel) -> list[Section]:
+    """One section, if the run has these programs."""
+    columns = [(link_title(link), _figure(link, found)) for link in model.links if (found := _values(model, link))]
+    if not columns:
+        return []
+    links = tuple((title, (figure,)) for title, figure in columns)
+    return [Section("nas", "NAS Parallel Benchmarks", _TEXT, links, ())]
+
+
+def tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
+    """What the programs took on a link; none if it has none."""
+    found = _values(model, link)
+    return [_table(link, found)] if found else []
+
+
+def _values(model: RunModel, link: LinkInfo) -> _Values:
+    """By program and then by interconnect and variant, the values of each metric, one for each repetition."""
+    found: _Values = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for sample in model.samples:
+        if _is_shown(sample) and sample.link == link.id:
+            assert sample.value is not None
+            job = Job(sample.test, sample.nodes, sample.ranks)
+            found[job][sample.interconnect, sample.variant][sample.metric].append(sample.value)
+    return dict(sorted(found.items(), key=lambda item: _CLASSES.index(item[0].test.rpartition(".")[2])))
+
+
+def _is_shown(sample: Sample) -> bool:
+    return sample.level == catalogue.NAS_LEVEL and sample.ok and _SHOWN.get(sample.metric) == sample.statistic
+
+
+def _styles(found: _Values) -> dict[_Pair, SeriesStyle]:
+    pairs = sorted({pair for by_pair in found.values() for pair in by_pair}, key=lambda each: _rank(*each))
+    return {pair: catalogue.series_style(*pair, spare) for spare, pair in enumerate(pairs)}
+
+
+def _rank(interconnect: str, variant: str) -> tuple[int, str, str]:
+    return catalogue.series_rank(interconnect, variant), interconnect, variant
+
+
+def _table(link: LinkInfo, found: _Values) -> DataTable:
+    rows = []
+    for job, by_pair in found.items():
+        for pair, style in _styles(found).items():
+            if pair in by_pair:
+                rows.append((job.title, style.label, *_cells(by_pair[pair]), _ratio_words(by_pair, pair)))
+    head = ("Program", "Over", "Time", "Mop/s", "In MPI", "To best TCP")
+    return DataTable(f"NAS Parallel Benchmarks, {link.id}: median (smallest to largest)", head, tuple(rows), "Values")
+
+
+def _cells(metrics: dict[str, list[float]]) -> tuple[str, str, str]:
+    time, rate, in_mpi = (metrics.get(name) for name in (_TIME, _RATE, _IN_MPI))
+    return (
+        text.quantity_range(spread(time), "s") if time else "none",
+        text.number(spread(rate).median) if rate else "none",
+        f"{text.number(spread(in_mpi).median)} %" if in_mpi else "not told",
+    )
+
+
+def _ratio_words(by_pair: dict[_Pair, dict[str, list[float]]], pair: _Pair) -> str:
+    """Time of the best TCP over the time of this, which is Soft RoCE."""
+    references = [metrics[_TIME] for other, metrics in by_pair.items() if other[0] == "tcp" and _TIME in metrics]
+    mine = by_pair[pair].get(_TIME, [])
+    if pair[0] != "soft-roce" or not references or min(mine, default=0.0) <= 0:
+        return ""
+    best = min(references, key=lambda times: spread(times).median)
+    return text.times_range(ratio(best, mine)) if min(best) > 0 else ""
+
+
+def _rows(found: _Values, styles: dict[_Pair, SeriesStyle]) -> Iterator[dict[str, Any]]:
+    for job, by_pair in found.items():
+        for pair, metrics in by_pair.items():
+            if times := metrics.get(_TIME):
+                summary = spread(times)
+                words = text.quantity_range(summary, "s")
+                yield {
+                    "job": job.title,
+                    "series": styles[pair].label,
+                    "value": summary.median,
+                    "low": summary.low,
+                    "high": summary.high,
+                    "Time": words,
+                }
+
+
+def _figure(link: LinkInfo, found: _Values) -> Figure:
+    styles = _styles(found)
+    rows = list(_rows(found, styles))
+    keys = tuple(styles.values())
+    title, subtitle = "Time of each program", link_title(link)
+    height_px = len(found) * max(ROW_HEIGHT_PX, 14 * len(keys))
+    words = " ".join(f"{row['job']}, {row['series']}: {row['Time']}." for row in rows)
+    interactive = _chart(found, keys, legend=False).properties(width="container", height=height_px)
+    static = _chart(found, keys, legend=True).properties(width=600, height=height_px, title=title_of(title, subtitle))
+    return Figure(
+        f"nas-{link.id}",
+        title,
+        subtitle,
+        f"{title}, {subtitle}. {words}",
+        with_data(interactive.to_dict(validate=False), points=rows),
+        with_data(static.to_dict(validate=False), points=rows),
+        (_table(link, found),),
+        height_px,
+        keys,
+        tuple(style.label for style in keys),
+    )
+
+
+def _chart(found: _Values, keys: Sequence[SeriesStyle], *, legend: bool) -> alt.LayerChart | alt.FacetChart:
+    """A row for each program, and in it a line for each series: a point at the median, a bar over the range."""
+    labels = [style.label for style in keys]
+    shown = alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1) if legend else None
+    colours = alt.Scale(domain=labels, range=[style.colour for style in keys])
+    shapes = alt.Scale(domain=labels, range=[style.shape for style in keys])
+    axis = alt.Axis(title=None, labelLimit=260, ticks=False, domain=False)
+    base = alt.Chart(alt.NamedData("points")).encode(
+        y=alt.Y("job:N", sort=[job.title for job in found], axis=axis, scale=alt.Scale(paddingInner=0.25)),
+        yOffset=alt.YOffset("series:N", sort=labels),
+        color=alt.Color("series:N", scale=colours, legend=shown),
+        tooltip=[alt.Tooltip(f"{name}:N", title=heading) for name, heading in _TOOLTIP.items()],
+    )
+    scale = alt.Scale(type="log", nice=False, padding=12)
+    time = alt.X("value:Q", scale=scale, axis=alt.Axis(title="Time, seconds", format="~g", tickCount=6))
+    bars = base.mark_rule(strokeWidth=5, opacity=0.4).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
+    points = base.mark_point(size=45, filled=True, opacity=1).encode(
+        x=time, shape=alt.Shape("series:N", scale=shapes, legend=shown)
+    )
+    return alt.layer(bars, points)
+
+
+_TOOLTIP: Final = {"job": "Program", "series": "Over", "Time": "Time"}
