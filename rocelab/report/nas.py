@@ -17,7 +17,7 @@ from rocelab.report.model import RunModel, link_title
 from rocelab.results import LinkInfo, Sample
 from rocelab.stats import ratio, spread, text
 
-_TIME, _RATE, _IN_MPI = "time_s", "mops", "mpi_percent"
+_TIME, _RATE, _IN_MPI = catalogue.NAS_METRIC, "mops", "mpi_percent"
 #: From the smallest to the largest.
 _CLASSES: Final = "SWABCD"
 #: With fewer repetitions an interval would say nothing.
