@@ -16,6 +16,7 @@ SUBJECTS = {
 two-sided like TCP, and what the papers measured."""
 NAS_LEVEL = "nas"
 """The level of the NAS Parallel Benchmarks, which have a section of their own."""
+NAS_METRIC = "time_s"
 CPU_TEST = ("network", "cpu-use")
 """Level and test whose samples are CPU time."""
 USUAL = {"network": ("tcp", "blocking"), "mpi": ("tcp", "openmpi-ob1")}
@@ -95,6 +96,7 @@ _METRICS = {
     "cpu_us_per_mib": Metric("CPU time per MiB, both ends together", "lower"),
     "compute_us": Metric("Time of computation", "lower"),
     "pure_communication_us": Metric("Time of communication alone", "lower"),
+    NAS_METRIC: Metric("Time", "lower"),
     "overlap_percent": Metric("Communication hidden behind computation", "higher", log=False),
 }
 

@@ -17,9 +17,11 @@ from rocelab.report.model import RunModel, link_title
 from rocelab.results import LinkInfo, Sample
 from rocelab.stats import ratio, spread, text
 
-_TIME, _RATE, _IN_MPI = "time_s", "mops", "mpi_percent"
+_TIME, _RATE, _IN_MPI = catalogue.NAS_METRIC, "mops", "mpi_percent"
 #: From the smallest to the largest.
 _CLASSES: Final = "SWABCD"
+#: With fewer repetitions an interval would say nothing.
+_INTERVAL_FROM: Final = 3
 _SHOWN: Final = {_TIME: "max", _RATE: "total", _IN_MPI: "mean"}
 _TEXT: Final = (
     "Drawn is the time that the slowest process took, with the range of the repetitions: lower is better. Each program "
@@ -60,6 +62,14 @@ def tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
     """What the programs took on a link; none if it has none."""
     found = _values(model, link)
     return [_table(link, found)] if found else []
+
+
+def brief_tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
+    """The same for a terminal: Soft RoCE beside the best TCP alone."""
+    found = _values(model, link)
+    rows = tuple(_brief_row(job, by_pair) for job, by_pair in found.items())
+    head = ("Program", "Soft RoCE", "in MPI", "Best TCP", "in MPI", "To best TCP")
+    return [DataTable(f"{link_title(link)}, NAS", head, rows)] if found else []
 
 
 def _values(model: RunModel, link: LinkInfo) -> _Values:
@@ -107,12 +117,34 @@ def _cells(metrics: dict[str, list[float]]) -> tuple[str, str, str]:
 
 def _ratio_words(by_pair: dict[_Pair, dict[str, list[float]]], pair: _Pair) -> str:
     """Time of the best TCP over the time of this, which is Soft RoCE."""
-    references = [metrics[_TIME] for other, metrics in by_pair.items() if other[0] == "tcp" and _TIME in metrics]
-    mine = by_pair[pair].get(_TIME, [])
-    if pair[0] != "soft-roce" or not references or min(mine, default=0.0) <= 0:
+    best, mine = _best_tcp(by_pair), by_pair[pair].get(_TIME, [])
+    if pair[0] != "soft-roce" or best is None or min(mine, default=0.0) <= 0:
         return ""
-    best = min(references, key=lambda times: spread(times).median)
-    return text.times_range(ratio(best, mine)) if min(best) > 0 else ""
+    theirs = by_pair[best][_TIME]
+    found = ratio(theirs, mine)
+    return text.times_range(found) if min(len(mine), len(theirs)) >= _INTERVAL_FROM else text.times(found.estimate)
+
+
+def _best_tcp(by_pair: dict[_Pair, dict[str, list[float]]]) -> _Pair | None:
+    """The TCP with the least median, of those that measured a time."""
+    medians = {
+        pair: spread(metrics[_TIME]).median
+        for pair, metrics in by_pair.items()
+        if pair[0] == "tcp" and min(metrics.get(_TIME, []), default=0.0) > 0
+    }
+    return min(medians, key=lambda pair: medians[pair], default=None)
+
+
+def _brief_row(job: Job, by_pair: dict[_Pair, dict[str, list[float]]]) -> tuple[str, ...]:
+    subject = next((pair for pair in catalogue.SUBJECTS["mpi"] if pair in by_pair), None)
+    best = _best_tcp(by_pair)
+    cells = []
+    for pair in (subject, best):
+        metrics = by_pair[pair] if pair else {}
+        time, in_mpi = (metrics.get(name) for name in (_TIME, _IN_MPI))
+        cells.append(text.quantity(spread(time).median, "s") if time else "")
+        cells.append(f"{text.number(spread(in_mpi).median)} %" if in_mpi else "")
+    return (job.title, *cells, _ratio_words(by_pair, subject) if subject else "")
 
 
 def _rows(found: _Values, styles: dict[_Pair, SeriesStyle]) -> Iterator[dict[str, Any]]:

@@ -27,6 +27,8 @@ _SYMBOLS = {
     "square": "M11.5 2.5h7v7h-7z",
     "triangle-up": "M15 1.5l4.5 8.5h-9z",
     "triangle-down": "M15 10.5l4.5-8.5h-9z",
+    "triangle-left": "M19.5 1.5v9l-9-4.5z",
+    "triangle-right": "M10.5 1.5v9l9-4.5z",
     "diamond": "M15 1l4 5l-4 5l-4-5z",
     "cross": "M13.5 2h3v2.500h2.500v3h-2.500v2.500h-3v-2.500h-2.500v-3h2.500z",
 }
@@ -80,7 +82,7 @@ def make_page(
         "chosen": [
             table
             for link in model.links
-            for table in (*nas.tables(model, link), *summary.chosen_sizes_tables(model, link))
+            for table in (*nas.brief_tables(model, link), *summary.chosen_sizes_tables(model, link))
         ],
         "levels": {test.level for test in model.every_test},
         "level_words": catalogue.level_words({test.level for test in model.every_test}),

@@ -30,7 +30,7 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
         for table in (_link_table(model, link, console.width), _mpi_table(model, link, console.width)):
             if table.row_count:
                 console.print(table)
-        for each in (*nas.tables(model, link), *meshes.tables(model, link)):
+        for each in (*nas.brief_tables(model, link), *meshes.tables(model, link)):
             console.print(_words_table(each))
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]

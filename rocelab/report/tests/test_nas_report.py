@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from rocelab.claims.tests.test_claims import sample
-from rocelab.report import gallery, nas
+from rocelab.report import difference, gallery, nas
 from rocelab.report.model import RunModel
 from rocelab.report.terminal import print_summary
 from rocelab.report.tests.synthetic import make_info
@@ -104,12 +104,24 @@ def test_a_run_with_a_failure_is_reported_whole(model: RunModel, tmp_path: Path)
 
 def test_the_terminal_shows_the_table(model: RunModel) -> None:
     out = io.StringIO()
-    print_summary(Console(file=out, width=140), model)
-    assert "FT A, 4 ranks" in out.getvalue()
-    assert "8.00 s" in out.getvalue()
+    print_summary(Console(file=out, width=80), model)
+    rows = [line.split() for line in out.getvalue().splitlines() if "4 ranks" in line]
+    assert rows[0][:10] == ["IS", "S,", "4", "ranks", "0.25", "s", "25.0", "%", "0.5", "s"], "the better of two TCPs"
+    assert "0.50\u00d7" in rows[1]
 
 
 def test_the_csv_has_every_metric(model: RunModel) -> None:
     lines = summary_csv(model).splitlines()
     assert "switch,nas,is.S,soft-roce,openmpi-ucx,time_s,s,max,,3,0.25,0.24,0.26,4,4" in lines
     assert "switch,nas,ft.A,tcp,openmpi-ob1,mpi_percent,%,mean,,3,25,25,25,4,4" in lines
+
+
+def test_two_runs_are_compared_by_time(model: RunModel) -> None:
+    halved = [
+        dataclasses.replace(each, value=each.value / 2) if each.metric == "time_s" and each.value else each
+        for each in model.samples
+    ]
+    rows = difference.by_series(difference.differences(model, RunModel(model.info, halved)))
+    assert len(rows) == len(TIMES_S)
+    assert {(row.key.metric, row.sizes) for row in rows} == {("time_s", 1)}
+    assert all(row.typical == pytest.approx(2.0) for row in rows), "half the time is twice as good"
