@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from rocelab.stats import text
-from rocelab.study.steps import MeshStep, Step
+from rocelab.study.steps import JobStep, MeshStep, Step
 from rocelab.virtual.runner import SimulationWatcher
 from rocelab.virtual.schema import MANY_NODES
 from rocelab.virtual.steps import VirtualStep
@@ -54,11 +54,13 @@ def clock(time_s: float) -> str:
 
 def name_of(step: Step) -> str:
     """A step in words."""
-    sizes = text.size_list(list(step.sizes_bytes))
+    scale = text.size_list(list(step.sizes_bytes))
     series = f"{step.interconnect} {step.variant}"
     if isinstance(step, MeshStep) or (isinstance(step, VirtualStep) and step.test.test in MANY_NODES):
-        sizes = text.plural(step.nodes, "node")
-    return f"{step.link.id}, {step.test_name}, {series}, {sizes}, repetition {step.repetition + 1}"
+        scale = text.plural(step.nodes, "node")
+    elif isinstance(step, JobStep) and not step.sizes_bytes:
+        scale = f"{step.ranks} processes"
+    return f"{step.link.id}, {step.test_name}, {series}, {scale}, repetition {step.repetition + 1}"
 
 
 class _Watcher:

@@ -97,6 +97,11 @@ impl Sender {
         }
     }
 
+    /// Whether no answer came in time.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        matches!(self, Self::Reliable(requester) if requester.is_silent(now))
+    }
+
     pub(crate) fn handle_timeout(
         &mut self,
         now: Instant,

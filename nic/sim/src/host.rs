@@ -131,6 +131,11 @@ impl Host {
         self.qps.insert(qp.number(), qp);
     }
 
+    pub(crate) fn remove(&mut self, number: Qpn) {
+        self.qps.remove(&number);
+        self.shared.remove(&number);
+    }
+
     /// Makes a shared receive queue.
     #[expect(clippy::cast_possible_truncation, reason = "nobody makes 2^32 queues")]
     pub fn add_srq(&mut self, pd: PdId, capacity: u32, max_sges: u32) -> Srqn {

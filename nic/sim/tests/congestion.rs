@@ -4,7 +4,8 @@
 mod support;
 
 use support::bench::{Bench, REGION_BYTES};
-use urxe_proto::{DcqcnParameters, SendOp, WcStatus};
+use support::scenario::PD;
+use urxe_proto::{DcqcnParameters, QpType, SendOp, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, QpHandle, Rule};
 
 const MESSAGE_BYTES: usize = REGION_BYTES;
@@ -108,6 +109,26 @@ fn marks_slow_the_sender_of_data_and_it_recovers() {
             "back at the line rate, nothing slows it"
         );
     }
+}
+
+/// An unreliable sender has no window: notifications are all that holds it back.
+#[test]
+fn marks_slow_a_sender_on_an_unreliable_connection() {
+    let mut bench = bench(None);
+    let ends = [bench.a.host, bench.b.host].map(|host| (host, (QpType::Uc, None)));
+    let (a, b) = bench.world.connect_as(ends, PD, &ConnectOptions::default());
+    (bench.a, bench.b) = (a, b);
+    for qp in [a, b] {
+        bench.world.set_dcqcn(qp, Some(PARAMETERS));
+    }
+    let free_mbps = goodput_mbps(&mut bench, false, 16);
+    let always = Rule::always(Match::All, Fault::MarkEcn);
+    mark(&mut bench, a, b, vec![always]);
+    let marked_mbps = goodput_mbps(&mut bench, false, 2);
+    assert!(
+        marked_mbps < free_mbps / 4,
+        "{marked_mbps} of {free_mbps} Mbit/s"
+    );
 }
 
 #[test]

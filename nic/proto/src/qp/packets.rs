@@ -298,6 +298,12 @@ impl QueuePair {
         }
     }
 
+    /// Whether the peer has been silent for so long that [`Self::handle_timeout`] sends again, or gives up.
+    #[must_use]
+    pub fn is_silent(&self, now: Instant) -> bool {
+        self.may_handle(true) && self.sender.is_silent(now)
+    }
+
     /// When [`Self::handle_timeout`], and then [`Self::poll_transmit`], want to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -143,6 +143,11 @@ impl Requester {
         self.rnr_until.or_else(|| self.retry.deadline())
     }
 
+    /// Whether no answer came in time.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        self.rnr_until.is_none() && self.retry.deadline().is_some_and(|at| at <= now)
+    }
+
     pub(crate) fn handle_timeout(
         &mut self,
         now: Instant,
