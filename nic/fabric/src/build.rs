@@ -289,6 +289,8 @@ impl Network {
         };
         let pairs = self.pairs(&pattern)?;
         let queue_pairs = queue_pairs.max(1);
+        // A program that writes to a socket does one thing at a time.
+        let depth = if self.uses_sockets() { 1 } else { depth };
         let wanted = 2 * pairs.len() as u64 * u64::from(queue_pairs);
         if wanted > CONNECTIONS_MAX {
             return Err(ScenarioError(format!(
@@ -505,6 +507,7 @@ fn make_port(scenario: &Scenario, owner: Owner, far: Owner, peer: u32, rate_gbps
         paused_since: 0,
         paused_ps: 0,
         ingress_bytes: [0; PRIORITIES],
+        headroom_bytes: 0,
         pausing: 0,
         credits: is_infiniband.then_some(Credits {
             left: far_buffer,

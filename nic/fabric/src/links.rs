@@ -124,26 +124,38 @@ impl Network {
         let out_port = &self.ports[egress as usize];
         let waiting = out_port.queues[usize::from(priority)].bytes;
         let before = in_port.ingress_bytes[usize::from(priority)];
-        let is_lossless = priority == DATA && self.scenario.switch.is_some_and(|own| own.pfc);
-        if in_port.credits.is_none() {
+        let has_credits = in_port.credits.is_some();
+        let has_pfc = self.scenario.switch.is_some_and(|own| own.pfc);
+        let is_lossless = priority == DATA && has_pfc && !has_credits;
+        let mut verdict = Verdict::Shared;
+        if !has_credits {
             let buffer = &self.switches[switch as usize].buffer;
-            let rate = in_port.rate_gbps;
-            let verdict = buffer.judge(is_lossless, before, waiting, bytes, rate);
-            // What leaves at once needs no room in a queue.
-            let leaves = out_port.occupied == 0 && out_port.free_at <= self.now;
-            if verdict == Verdict::Drop && !leaves {
+            verdict = if is_lossless {
+                let (used, rate) = (in_port.headroom_bytes, in_port.rate_gbps);
+                buffer.judge_lossless(before, used, bytes, rate)
+            } else if out_port.occupied == 0 && out_port.free_at <= self.now {
+                // What leaves at once needs no room in a queue.
+                Verdict::Shared
+            } else {
+                buffer.judge_lossy(waiting, bytes)
+            };
+            if verdict == Verdict::Drop {
                 self.ports[egress as usize].stats.dropped += 1;
                 self.totals.dropped += 1;
                 self.pool.remove(id);
                 return;
             }
-            self.switches[switch as usize]
-                .buffer
-                .take(before + bytes, bytes);
+            let buffer = &mut self.switches[switch as usize].buffer;
+            buffer.take(verdict, before + bytes, bytes);
         }
         self.mark(egress, id, waiting);
         self.pool.get_mut(id).ingress = ingress;
-        self.ports[ingress as usize].ingress_bytes[usize::from(priority)] += bytes;
+        let in_port = &mut self.ports[ingress as usize];
+        if verdict == Verdict::Headroom {
+            in_port.headroom_bytes += bytes;
+        } else {
+            in_port.ingress_bytes[usize::from(priority)] += bytes;
+        }
         self.enqueue(egress, id);
         let out_port = &mut self.ports[egress as usize];
         let waiting = out_port.queue_bytes();
@@ -201,16 +213,24 @@ impl Network {
     /// A packet has left a switch: its room is free.
     pub(crate) fn leave_buffer(&mut self, switch: u32, ingress: u32, priority: usize, bytes: u64) {
         let port = &mut self.ports[ingress as usize];
-        let before = port.ingress_bytes[priority];
-        port.ingress_bytes[priority] = before - bytes;
         if port.credits.is_some() {
+            port.ingress_bytes[priority] -= bytes;
             self.return_credit(ingress, bytes);
             return;
         }
+        let mut from_headroom = 0;
+        if priority == usize::from(DATA) {
+            from_headroom = port.headroom_bytes.min(bytes);
+            port.headroom_bytes -= from_headroom;
+        }
+        let rest = bytes - from_headroom;
+        let before = port.ingress_bytes[priority];
+        port.ingress_bytes[priority] = before - rest;
+        let used = port.headroom_bytes;
         let buffer = &mut self.switches[switch as usize].buffer;
-        buffer.release(before, bytes);
+        buffer.release(before, rest, from_headroom);
         let is_pausing = port.pausing & 1 << priority != 0;
-        if is_pausing && buffer.allows_resume(before - bytes) {
+        if is_pausing && buffer.allows_resume(before - rest, used) {
             port.pausing &= !(1 << priority);
             self.send_pause(ingress, priority as u8, false);
         }
@@ -220,7 +240,7 @@ impl Network {
         let buffer = &self.switches[switch as usize].buffer;
         let port = &mut self.ports[ingress as usize];
         let bytes = port.ingress_bytes[usize::from(priority)];
-        if port.pausing & 1 << priority == 0 && buffer.wants_pause(bytes) {
+        if port.pausing & 1 << priority == 0 && buffer.wants_pause(bytes, port.headroom_bytes) {
             port.pausing |= 1 << priority;
             port.stats.pauses += 1;
             self.totals.pauses += 1;

@@ -160,9 +160,6 @@ mod tests {
         assert_eq!(bus.read(0, 2_048), (250 * 92, 250 * (8 * 276 + 4 * 8)));
         // Slower than the wire, the bus decides; faster, the wire and the last piece do.
         assert_eq!(pcie(256).write(0, 1_000, 2_048), 250 * 8 * 280);
-        assert_eq!(
-            pcie(256).write(0, 10_000_000, 2_048),
-            10_000_000 + 250 * 88
-        );
+        assert_eq!(pcie(256).write(0, 10_000_000, 2_048), 10_000_000 + 250 * 88);
     }
 }

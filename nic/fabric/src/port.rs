@@ -53,8 +53,10 @@ pub(crate) struct Port {
     /// Since when any was.
     pub(crate) paused_since: u64,
     pub(crate) paused_ps: u64,
-    /// What came in here and has not left the switch, by priority.
+    /// What came in here and has not left the switch, by priority, without what is in the headroom.
     pub(crate) ingress_bytes: [u64; PRIORITIES],
+    /// What is in the headroom: it came after the peer was told to pause.
+    pub(crate) headroom_bytes: u64,
     /// A bit for every priority that the peer was told to pause.
     pub(crate) pausing: u8,
     pub(crate) credits: Option<Credits>,

@@ -85,7 +85,8 @@ pub struct StackConfig {
     pub window_bytes: Option<u64>,
 }
 
-/// Parameters of DCQCN; see [`DcqcnParameters`], whose defaults hold for what is not here.
+/// Parameters of DCQCN; see [`DcqcnParameters`], whose defaults hold for what is not here. A burst of notifications does
+/// not lower the rate to return to, as adapters have it by default (`clamp_tgt_rate`).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dcqcn {
@@ -122,6 +123,7 @@ impl Dcqcn {
             hyper_step_bps: self.hyper_step_mbps * 1_000_000,
             cnp_interval_ns: self.cnp_interval_ns,
             cut_interval_ns: self.cut_interval_ns,
+            clamps_target: false,
             ..DcqcnParameters::default()
         }
     }
@@ -153,6 +155,11 @@ pub enum Topology {
         /// Rate of each of them.
         uplink_gbps: f64,
     },
+    /// A switch for each host, joined in a ring: what never to build with priority flow control.
+    Ring {
+        /// Hosts, three at least.
+        hosts: u32,
+    },
     /// A fat tree of switches with `radix` ports (Al-Fares et al., SIGCOMM 2008).
     FatTree {
         /// Hosts: at most radix^3 / 4.
@@ -170,6 +177,7 @@ impl Topology {
             Self::BackToBack => 2,
             Self::OneSwitch { hosts }
             | Self::LeafSpine { hosts, .. }
+            | Self::Ring { hosts }
             | Self::FatTree { hosts, .. } => hosts,
         }
     }

@@ -8,10 +8,14 @@ use crate::scenario::{EcnConfig, SwitchConfig};
 /// A sender may go on when so many bytes fewer than its limit are left.
 const XON_BYTES: u64 = 3_000;
 
-/// What a port is to be told.
+/// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    Accept,
+    /// Where all may have a part.
+    Shared,
+    /// Into the headroom of the port that it came in at.
+    Headroom,
+    /// There is no room.
     Drop,
 }
 
@@ -56,54 +60,64 @@ impl SharedBuffer {
         self.config.port_reserve_bytes + (free >> self.config.shared_shift)
     }
 
-    /// A packet that came in where `ingress_bytes` wait already is to wait where `egress_bytes` do.
-    pub(crate) fn judge(
+    /// A packet with flow control came in at a port with so much in either place.
+    pub(crate) fn judge_lossless(
         &self,
-        is_lossless: bool,
         ingress_bytes: u64,
-        egress_bytes: u64,
+        headroom_used: u64,
         bytes: u64,
         rate_gbps: f64,
     ) -> Verdict {
         if self.used + bytes > self.config.buffer_bytes {
-            return Verdict::Drop;
-        }
-        let fits = if is_lossless {
-            let limit = self.limit_bytes() + headroom_bytes(&self.config, rate_gbps);
-            ingress_bytes + bytes <= limit
+            Verdict::Drop
+        } else if headroom_used == 0 && ingress_bytes + bytes <= self.limit_bytes() {
+            Verdict::Shared
+        } else if headroom_used + bytes <= headroom_bytes(&self.config, rate_gbps) {
+            Verdict::Headroom
         } else {
-            let limit = self
-                .config
-                .lossy_bytes
-                .unwrap_or_else(|| self.limit_bytes());
-            egress_bytes + bytes <= limit
-        };
-        if fits { Verdict::Accept } else { Verdict::Drop }
+            Verdict::Drop
+        }
     }
 
-    /// A packet was taken in at a port that now has `ingress_bytes`.
-    pub(crate) fn take(&mut self, ingress_bytes: u64, bytes: u64) {
-        let over = ingress_bytes.saturating_sub(self.config.port_reserve_bytes);
-        self.shared_used += over.min(bytes);
+    /// A packet without flow control is to wait where `egress_bytes` do.
+    pub(crate) fn judge_lossy(&self, egress_bytes: u64, bytes: u64) -> Verdict {
+        let limit = self
+            .config
+            .lossy_bytes
+            .unwrap_or_else(|| self.limit_bytes());
+        if egress_bytes + bytes <= limit && self.used + bytes <= self.config.buffer_bytes {
+            Verdict::Shared
+        } else {
+            Verdict::Drop
+        }
+    }
+
+    /// A packet was taken in, at a port that has `ingress_bytes` with it, or into its headroom.
+    pub(crate) fn take(&mut self, verdict: Verdict, ingress_bytes: u64, bytes: u64) {
+        if verdict == Verdict::Shared {
+            let over = ingress_bytes.saturating_sub(self.config.port_reserve_bytes);
+            self.shared_used += over.min(bytes);
+        }
         self.used += bytes;
         self.used_max = self.used_max.max(self.used);
     }
 
-    /// A packet left that had come in at a port that had `ingress_bytes` with it.
-    pub(crate) fn release(&mut self, ingress_bytes: u64, bytes: u64) {
+    /// So much left that had come in at a port that had `ingress_bytes` with it, and so much that was in the headroom.
+    pub(crate) fn release(&mut self, ingress_bytes: u64, bytes: u64, from_headroom: u64) {
         let over = ingress_bytes.saturating_sub(self.config.port_reserve_bytes);
         self.shared_used -= over.min(bytes);
-        self.used -= bytes;
+        self.used -= bytes + from_headroom;
     }
 
     /// Whether the sender at a port is to pause.
-    pub(crate) fn wants_pause(&self, ingress_bytes: u64) -> bool {
-        ingress_bytes > self.limit_bytes()
+    pub(crate) fn wants_pause(&self, ingress_bytes: u64, headroom_used: u64) -> bool {
+        headroom_used > 0 || ingress_bytes > self.limit_bytes()
     }
 
     /// Whether a paused sender may go on.
-    pub(crate) fn allows_resume(&self, ingress_bytes: u64) -> bool {
-        ingress_bytes == 0 || ingress_bytes + XON_BYTES <= self.limit_bytes()
+    pub(crate) fn allows_resume(&self, ingress_bytes: u64, headroom_used: u64) -> bool {
+        headroom_used == 0
+            && (ingress_bytes == 0 || ingress_bytes + XON_BYTES <= self.limit_bytes())
     }
 }
 
@@ -162,26 +176,29 @@ mod tests {
         // 4 ports of 40 Gbps: 15,000 bytes of headroom and 10,000 of reserve each leave 900,000.
         let mut buffer = SharedBuffer::new(CONFIG, [40.0; 4].into_iter());
         let mut ingress = 0;
-        while !buffer.wants_pause(ingress) {
-            assert_eq!(buffer.judge(true, ingress, 0, 1_000, 40.0), Verdict::Accept);
+        while buffer.judge_lossless(ingress, 0, 1_000, 40.0) == Verdict::Shared {
             ingress += 1_000;
-            buffer.take(ingress, 1_000);
+            buffer.take(Verdict::Shared, ingress, 1_000);
         }
         // x - 10,000 = (900,000 - (x - 10,000)) / 8, so x = 110,000.
-        assert_eq!(ingress, 111_000);
+        assert_eq!(ingress, 110_000);
+        assert!(!buffer.wants_pause(ingress, 0));
         // What arrives in three delays still fits: nothing is lost.
-        let paused_at = ingress;
-        while buffer.judge(true, ingress, 0, 1_000, 40.0) == Verdict::Accept {
-            ingress += 1_000;
-            buffer.take(ingress, 1_000);
+        let mut headroom = 0;
+        while buffer.judge_lossless(ingress, headroom, 1_000, 40.0) == Verdict::Headroom {
+            headroom += 1_000;
+            buffer.take(Verdict::Headroom, ingress, 1_000);
+            assert!(buffer.wants_pause(ingress, headroom));
         }
-        assert!(ingress - paused_at >= 12_000, "{}", ingress - paused_at);
+        assert_eq!(headroom, 15_000);
+        buffer.release(ingress, 0, headroom);
+        assert!(!buffer.allows_resume(ingress, 0));
         while ingress > 0 {
-            buffer.release(ingress, 1_000);
+            buffer.release(ingress, 1_000, 0);
             ingress -= 1_000;
         }
         assert_eq!((buffer.used, buffer.shared_used), (0, 0));
-        assert!(buffer.allows_resume(0));
+        assert!(buffer.allows_resume(0, 0));
     }
 
     #[test]
@@ -192,8 +209,8 @@ mod tests {
             ..CONFIG
         };
         let buffer = SharedBuffer::new(config, [10.0; 2].into_iter());
-        assert_eq!(buffer.judge(false, 0, 2_000, 1_000, 10.0), Verdict::Accept);
-        assert_eq!(buffer.judge(false, 0, 2_001, 1_000, 10.0), Verdict::Drop);
+        assert_eq!(buffer.judge_lossy(2_000, 1_000), Verdict::Shared);
+        assert_eq!(buffer.judge_lossy(2_001, 1_000), Verdict::Drop);
     }
 
     #[test]

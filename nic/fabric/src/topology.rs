@@ -84,6 +84,19 @@ pub(crate) fn plan(topology: &Topology, ports: u32, rate_gbps: f64) -> Result<Pl
             }
             leaves + spines
         }
+        Topology::Ring { hosts } => {
+            refuse(if hosts < 3 {
+                "three hosts for a ring"
+            } else {
+                ""
+            })?;
+            for host in 0..hosts {
+                join(Owner::Host(host), Owner::Switch(host), rate_gbps);
+                let next = (host + 1) % hosts;
+                join(Owner::Switch(host), Owner::Switch(next), rate_gbps);
+            }
+            hosts
+        }
         Topology::FatTree { hosts, radix } => fat_tree(hosts, radix, ports, rate_gbps, &mut join)?,
     };
     Ok(Plan {
