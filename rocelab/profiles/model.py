@@ -89,10 +89,8 @@ class Adapter(_Profile):
     """From the doorbell to the first bit on the wire, without the transfer of the data over PCI Express."""
     receive_ns: Count
     """From the last bit on the wire to the completion in the host's memory, without the transfer of the data."""
-    contexts: Annotated[int, pydantic.Field(ge=1)] | None = None
-    """Queue pairs whose state fits the adapter's cache. Unset: nobody counts."""
-    context_miss_ns: Count = 0
-    """What a packet of another queue pair waits for it, on average, as far as it keeps others waiting."""
+    nak_ns: Count = 0
+    """What it takes longer over a negative acknowledgement, before it sends again what is missing."""
 
 
 class Host(_Profile):

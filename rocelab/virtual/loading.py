@@ -56,7 +56,9 @@ def _wrong_link(at: int, link: LinkTable) -> Iterator[tuple[Path_, str]]:
             yield ("link", at, "switches", index), unknown("switch profile", name, profiles.switches())
     if link.topology != "back-to-back" and not link.switches:
         yield ("link", at, "topology"), f"{link.topology} needs switches = [...]: {', '.join(profiles.switches())}"
-    needed = {"leaf-spine": ("hosts_per_rack", "spines", "uplink_gbps"), "fat-tree": ("radix",)}
+    if link.topology == "leaf-spine" and (link.hosts_per_rack is None) == (link.racks is None):
+        yield ("link", at, "topology"), "leaf-spine needs hosts_per_rack, or racks, and not both"
+    needed = {"leaf-spine": ("spines", "uplink_gbps"), "fat-tree": ("radix",)}
     for key in needed.get(link.topology, ()):
         if getattr(link, key) is None:
             yield ("link", at, "topology"), f"{link.topology} needs {key}"

@@ -64,6 +64,7 @@ def _host(step: VirtualStep) -> dict[str, Any]:
         "packet_ps": round(1e6 / adapter.message_rate_mps),
         "send_ns": adapter.send_ns,
         "receive_ns": adapter.receive_ns,
+        "nak_ns": adapter.nak_ns,
         "window_bytes": _WINDOW_BYTES,
         "stack": {
             "send_ns": stack.send_ns,
@@ -115,7 +116,7 @@ def _topology(step: VirtualStep) -> dict[str, Any]:
     return {
         "kind": "leaf-spine",
         "hosts": step.nodes,
-        "hosts_per_rack": link.hosts_per_rack,
+        "hosts_per_rack": link.rack_of(step.nodes),
         "leaves_per_rack": link.leaves_per_rack,
         "spines": link.spines,
         "uplinks": link.uplinks,
@@ -138,7 +139,7 @@ def _traffic(step: VirtualStep) -> dict[str, Any]:
             "kind": "alltoall",
             "size_bytes": step.size_bytes,
             "iterations": test.messages or 1,
-            "first_port_only": step.how.first_port_only,
+            "one_port": step.how.one_port,
         }
     over_nodes = {"mesh": "mesh", "incast": "incast", "permutation": "permutation"}
     both_ways = test.test in ("bidirectional-bandwidth", "bibw")
@@ -154,5 +155,5 @@ def _traffic(step: VirtualStep) -> dict[str, Any]:
         "messages": None if is_timed else messages_of(step),
         "warmup_ns": test.warmup_us * 1000,
         "measured_ns": test.measured_us * 1000,
-        "first_port_only": step.how.first_port_only,
+        "one_port": step.how.one_port,
     }

@@ -49,11 +49,17 @@ class LinkTable(_Table):
     propagation_ns: Annotated[int, Field(ge=0)] = 25
     """A cable of five metres."""
     hosts_per_rack: PositiveInt | None = None
+    racks: PositiveInt | None = None
+    """In place of `hosts_per_rack`: so many racks, whatever the number of hosts."""
     leaves_per_rack: PositiveInt = 1
     spines: PositiveInt | None = None
     uplinks: PositiveInt = 1
     uplink_gbps: Annotated[float, Field(gt=0, strict=False)] | None = None
     radix: Annotated[int, Field(ge=2, le=128)] | None = None
+
+    def rack_of(self, nodes: int) -> int | None:
+        """Hosts of a rack, where so many take part."""
+        return self.hosts_per_rack if self.racks is None else -(-nodes // self.racks)
 
 
 class Tap(_Table):

@@ -14,8 +14,8 @@ class Variant:
     operation: Literal["send", "write", "read"]
     rails: int = 1
     """Queue pairs that share each message of a ping-pong."""
-    first_port_only: bool = False
-    """Whether all queue pairs use the first port of a bond, as those that librdmacm makes."""
+    one_port: bool = False
+    """Whether all queue pairs of a host use one port of its bond, as those that librdmacm makes."""
 
 
 _OPERATIONS: dict[str, Variant] = {"send": Variant("send"), "write": Variant("write"), "read": Variant("read")}
@@ -25,7 +25,7 @@ _PING_PONG: dict[str, Variant] = {
     "mpi": Variant("send"),
     "mpi-2-rails": Variant("send", rails=2),
 }
-_MPI: dict[str, Variant] = {"mpi": Variant("send"), "mpi-rdmacm": Variant("send", first_port_only=True)}
+_MPI: dict[str, Variant] = {"mpi": Variant("send"), "mpi-rdmacm": Variant("send", one_port=True)}
 
 
 def variants_of(test: str, service: str) -> Mapping[str, Variant]:

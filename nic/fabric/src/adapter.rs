@@ -1,14 +1,25 @@
 //! What an adapter does: it picks whose turn it is to send, fetches data, and takes in what arrives.
 
 use urxe_proto::{AckMode, Completion, Instant, WcStatus};
-use urxe_wire::{Header, Packet as WirePacket};
+use urxe_wire::{Header, Packet as WirePacket, Syndrome};
 
 use crate::connection::{NoMemory, connection_of};
-use crate::framing::rdma_bytes;
+use crate::framing::{LinkKind, rdma_bytes};
 use crate::network::{Event, Network};
 use crate::packet::{Body, Packet};
 use crate::port::{DATA, NOTIFICATIONS};
+use crate::scenario::HostConfig;
 use crate::units::PS_PER_NS;
+
+/// Whether a packet says that one before it is missing.
+fn is_nak(body: &Body) -> bool {
+    match body {
+        Body::Rdma(header) => header
+            .aeth
+            .is_some_and(|aeth| matches!(aeth.syndrome, Syndrome::Nak(_))),
+        _ => false,
+    }
+}
 
 /// The payload of every packet.
 static ZEROES: [u8; 4096] = [0; 4096];
@@ -58,19 +69,18 @@ impl Network {
             let Some(channel) = host.ready[index].pop_front() else {
                 return;
             };
-            let port = host.ports[index];
             let started = if self.is_sockets() {
                 self.next_segment(channel)
             } else {
                 self.next_packet(channel)
             };
-            let Some(packet) = started else {
+            let Some((packet, body)) = started else {
                 continue;
             };
             let host = &mut self.hosts[id as usize];
             host.ready[index].push_back(channel);
             host.turn = index + 1;
-            self.start_packet(id, index, port, packet);
+            self.start_packet(id, index, packet, body);
             let host = &mut self.hosts[id as usize];
             host.is_engine_woken = true;
             let at = host.engine_free_at;
@@ -92,7 +102,7 @@ impl Network {
     }
 
     /// The next packet of a connection that is at its turn.
-    fn next_packet(&mut self, id: u32) -> Option<Packet> {
+    fn next_packet(&mut self, id: u32) -> Option<(Packet, Body)> {
         let now = self.instant();
         let connection = &mut self.connections[id as usize];
         let transmit = connection
@@ -105,18 +115,18 @@ impl Network {
             return None;
         };
         self.watch_timer(id);
-        let mut packet = self.packet(id, header, payload_bytes);
+        let mut packet = self.packet(id, &header, payload_bytes);
         packet.priority = DATA;
         packet.is_markable = true;
-        Some(packet)
+        Some((packet, Body::Rdma(header)))
     }
 
-    fn packet(&self, id: u32, header: Header, payload_bytes: u32) -> Packet {
+    fn packet(&self, id: u32, header: &Header, payload_bytes: u32) -> Packet {
         let connection = &self.connections[id as usize];
         let config = self.host_config();
         let delimiters = config.delimiter_bytes;
-        let wire_bytes = rdma_bytes(config.link, delimiters, &header, payload_bytes);
-        let mut packet = Packet::new(Body::Rdma(header), payload_bytes, wire_bytes);
+        let wire_bytes = rdma_bytes(config.link, delimiters, header, payload_bytes);
+        let mut packet = Packet::new(payload_bytes, wire_bytes);
         packet.source = connection.host;
         packet.destination = connection.peer_host;
         packet.udp_source = connection.udp_source;
@@ -124,17 +134,19 @@ impl Network {
     }
 
     /// Fetches the data of a packet, and sends it into the pipeline.
-    fn start_packet(&mut self, id: u32, index: usize, port: u32, packet: Packet) {
-        let config = self.scenario.host;
+    fn start_packet(&mut self, id: u32, index: usize, mut packet: Packet, body: Body) {
+        let HostConfig {
+            packet_ps, send_ns, ..
+        } = self.scenario.host;
         let now = self.now;
         let host = &mut self.hosts[id as usize];
         host.backlog_bytes[index] += u64::from(packet.wire_bytes);
         let (head_at, fetched_at) = host.pcie.read(now, u64::from(packet.payload_bytes));
-        host.engine_free_at = fetched_at.max(now + config.packet_ps);
-        let send_ps = config.send_ns * PS_PER_NS;
-        let mut packet = packet;
+        host.engine_free_at = fetched_at.max(now + packet_ps);
+        let send_ps = send_ns * PS_PER_NS;
         packet.tail_at = fetched_at + send_ps;
-        let packet = self.pool.insert(packet);
+        let port = host.ports[index];
+        let packet = self.pool.insert(packet, body);
         self.schedule(head_at + send_ps, Event::Enter { port, packet });
     }
 
@@ -153,7 +165,11 @@ impl Network {
 
     /// A packet has arrived: it goes to memory.
     pub(crate) fn take_in(&mut self, id: u32, port: u32, packet: u32) {
-        let config = self.scenario.host;
+        let HostConfig {
+            packet_ps,
+            receive_ns,
+            ..
+        } = self.scenario.host;
         let (payload, wire_bytes) = {
             let packet = self.pool.get(packet);
             (
@@ -166,16 +182,22 @@ impl Network {
         let host = &mut self.hosts[id as usize];
         let start = host.intake_free_at.max(now.saturating_sub(arriving_ps));
         let written_at = host.pcie.write(start, now.max(start), payload);
-        host.intake_free_at = written_at.max(start + config.packet_ps);
-        let at = written_at + config.receive_ns * PS_PER_NS;
+        host.intake_free_at = written_at.max(start + packet_ps);
+        let slow_ns = if is_nak(self.pool.body(packet)) {
+            self.scenario.host.nak_ns
+        } else {
+            0
+        };
+        let at = written_at + (receive_ns + slow_ns) * PS_PER_NS;
         self.schedule(at, Event::Receive { host: id, packet });
     }
 
     /// A packet is in memory: the protocol takes note of it.
     pub(crate) fn handle_received(&mut self, host: u32, id: u32) {
+        let body = *self.pool.body(id);
         let packet = self.pool.remove(id);
         self.return_host_credit(host, &packet);
-        match packet.body {
+        match body {
             Body::Rdma(header) => self.handle_rdma(&packet, header),
             Body::Segment { stream, end } => self.handle_segment(stream, end),
             Body::Acknowledgement { stream, end } => self.handle_stream_ack(stream, end),
@@ -183,7 +205,7 @@ impl Network {
     }
 
     fn return_host_credit(&mut self, host: u32, packet: &Packet) {
-        if self.host_config().link == crate::framing::LinkKind::Infiniband {
+        if self.host_config().link == LinkKind::Infiniband {
             let port = self.hosts[host as usize].ports[0];
             self.return_credit(port, u64::from(packet.wire_bytes));
         }
@@ -233,9 +255,9 @@ impl Network {
         };
         let (header, bytes) = (transmit.header, transmit.payload.len());
         let port = connection.port;
-        let mut packet = self.packet(id, header, bytes);
+        let mut packet = self.packet(id, &header, bytes);
         packet.priority = NOTIFICATIONS;
-        let packet = self.pool.insert(packet);
+        let packet = self.pool.insert(packet, Body::Rdma(header));
         let at = self.now + self.host_config().send_ns * PS_PER_NS;
         self.schedule(at, Event::Enter { port, packet });
     }

@@ -19,10 +19,12 @@ use crate::pcie::Pcie;
 use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
 use crate::queue::EventQueue;
-use crate::scenario::{Operation, Pattern, Place, Scenario, ScenarioError, Topology, Traffic};
+use crate::scenario::{
+    HashFields, Operation, Pattern, Place, Scenario, ScenarioError, Topology, Traffic,
+};
 use crate::series::Series;
 use crate::sockets::ByteStream;
-use crate::switch::SharedBuffer;
+use crate::switch::{Marking, SharedBuffer};
 use crate::topology::{Cable, Plan, Routes, mix, plan};
 use crate::units::{PS_PER_NS, Pace};
 
@@ -59,26 +61,34 @@ impl Network {
             })
         });
         let switches: Vec<Switch> = switches.collect::<Result<_, ScenarioError>>()?;
-        let hosts = at_hosts.iter().map(|own| Host {
-            ports: own.clone(),
-            pcie: Pcie::new(config.pcie),
-            engine_free_at: 0,
-            is_engine_woken: false,
-            intake_free_at: 0,
-            ready: vec![VecDeque::new(); own.len()],
-            backlog_bytes: vec![0; own.len()],
-            turn: 0,
-            received_bytes: 0,
-            received_before: 0,
-        });
+        let hosts: Vec<Host> = at_hosts
+            .iter()
+            .map(|own| Host {
+                ports: own.clone(),
+                leaves: leaves(own, &ports),
+                pcie: Pcie::new(config.pcie),
+                engine_free_at: 0,
+                is_engine_woken: false,
+                intake_free_at: 0,
+                ready: vec![VecDeque::new(); own.len()],
+                backlog_bytes: vec![0; own.len()],
+                turn: 0,
+                received_bytes: 0,
+                received_before: 0,
+            })
+            .collect();
         let mut network = Self {
             mtu: mtu(&scenario)?,
+            has_pfc: scenario.switch.is_some_and(|switch| switch.pfc),
+            hashes_ports: scenario
+                .switch
+                .is_none_or(|switch| switch.hash == HashFields::Ports),
             now: 0,
             end: scenario.time_limit_ns * PS_PER_NS,
             events: EventQueue::new(),
             pool: Pool::default(),
             routes: Routes::find(&at_hosts, &at_switches, &ports),
-            hosts: hosts.collect(),
+            hosts,
             ports,
             switches,
             connections: Vec::new(),
@@ -159,7 +169,7 @@ impl Network {
         if let Some(series_ns) = self.scenario.series_ns {
             self.schedule(series_ns * PS_PER_NS, Event::Sample);
         }
-        if self.scenario.switch.is_some_and(|switch| switch.pfc) {
+        if self.has_pfc {
             self.schedule(WATCH_NS * PS_PER_NS, Event::Watch);
         }
         match self.scenario.traffic.clone() {
@@ -173,8 +183,8 @@ impl Network {
             Traffic::Alltoall {
                 size_bytes,
                 iterations,
-                first_port_only,
-            } => self.set_up_alltoall(size_bytes, iterations, first_port_only),
+                one_port,
+            } => self.set_up_alltoall(size_bytes, iterations, one_port),
         }
     }
 
@@ -201,8 +211,9 @@ impl Network {
         (self.processes.len() - 1) as u32
     }
 
-    /// Joins two programs by a pair of connections, each the one or the other end's number `index`.
-    fn connect(&mut self, ends: [u32; 2], index: u32) -> Result<[u32; 2], ScenarioError> {
+    /// Joins two programs by a pair of connections. They take the ports of each host by turns, of which this is one, or all
+    /// the same.
+    fn connect(&mut self, ends: [u32; 2], turn: Option<u32>) -> Result<[u32; 2], ScenarioError> {
         let first = self.connections.len() as u32;
         let ids = [first, first + 1];
         for (at, process) in ends.into_iter().enumerate() {
@@ -211,7 +222,7 @@ impl Network {
             let config = self.scenario.host;
             let qp = queue_pair(own, peer, &config, self.mtu)
                 .map_err(|error| ScenarioError(format!("a queue pair cannot be made: {error}")))?;
-            let port_index = index % config.ports;
+            let port_index = turn.unwrap_or(host) % config.ports;
             let source = 0xc000 | (mix(self.scenario.seed ^ u64::from(own) << 20) & 0x3fff);
             self.connections.push(Connection {
                 qp,
@@ -261,7 +272,7 @@ impl Network {
             self.add_stream(second, first);
         } else {
             for rail in 0..rails {
-                for end in self.connect([first, second], rail)? {
+                for end in self.connect([first, second], Some(rail))? {
                     self.post_receives(end, part, true);
                 }
             }
@@ -282,7 +293,7 @@ impl Network {
             warmup_ns,
             measured_ns,
             stagger_ns,
-            first_port_only,
+            one_port,
         } = self.scenario.traffic.clone()
         else {
             return Ok(());
@@ -311,8 +322,9 @@ impl Network {
                 self.add_stream(sender, receiver);
             } else {
                 for at in 0..queue_pairs {
-                    let port = if first_port_only { 0 } else { at };
-                    let [_, far] = self.connect([sender, receiver], port)?;
+                    // Streams of one queue pair take turns, too.
+                    let turn = (!one_port).then_some(at + index as u32);
+                    let [_, far] = self.connect([sender, receiver], turn)?;
                     if operation == Operation::Send {
                         self.post_receives(far, size_bytes, false);
                     }
@@ -375,7 +387,7 @@ impl Network {
         &mut self,
         size_bytes: u32,
         iterations: u32,
-        first_port_only: bool,
+        one_port: bool,
     ) -> Result<(), ScenarioError> {
         if self.uses_sockets() {
             return Err(ScenarioError(
@@ -398,8 +410,8 @@ impl Network {
         // In the order in which the lists of channels name the ranks.
         for second in 0..ranks {
             for first in 0..second {
-                let port = if first_port_only { 0 } else { first + second };
-                for end in self.connect([first, second], port)? {
+                let turn = (!one_port).then_some(first + second);
+                for end in self.connect([first, second], turn)? {
                     self.post_receives(end, size_bytes, true);
                 }
             }
@@ -455,6 +467,18 @@ fn mtu(scenario: &Scenario) -> Result<Mtu, ScenarioError> {
         })
 }
 
+/// The switches at the ports of a host, and the ports there.
+fn leaves(own: &[u32], ports: &[Port]) -> Vec<(u32, u32)> {
+    let far = |port: &u32| {
+        let peer = ports[*port as usize].peer;
+        match ports[peer as usize].owner {
+            Owner::Switch(switch) => Some((switch, peer)),
+            Owner::Host(_) => None,
+        }
+    };
+    own.iter().filter_map(far).collect()
+}
+
 type Made = (Vec<Port>, Vec<Vec<u32>>, Vec<Vec<u32>>);
 
 /// All ports, and which are whose.
@@ -490,7 +514,13 @@ fn make_port(scenario: &Scenario, owner: Owner, far: Owner, peer: u32, rate_gbps
     };
     let far_buffer = at_switch.map_or(HOST_BUFFER_BYTES, |switch| switch.buffer_bytes);
     let is_infiniband = scenario.host.link == LinkKind::Infiniband;
+    let own = scenario
+        .switch
+        .filter(|_| matches!(owner, Owner::Switch(_)));
     Port {
+        marking: own
+            .and_then(|switch| switch.ecn)
+            .map(|ecn| Marking::new(&ecn, rate_gbps)),
         owner,
         peer,
         pace: Pace::of_gbps(rate_gbps),

@@ -68,7 +68,7 @@ impl Network {
         if capture.port != port || capture.left == 0 {
             return;
         }
-        if let Some(bytes) = frame(self.pool.get(packet)) {
+        if let Some(bytes) = frame(self.pool.get(packet), self.pool.body(packet)) {
             capture.left -= 1;
             capture.frames.push(Frame {
                 at_ns: at / PS_PER_NS,
@@ -90,8 +90,8 @@ fn mac(host: u32) -> [u8; 6] {
     [0x02, 0, a, b, c, d]
 }
 
-fn frame(packet: &Packet) -> Option<Vec<u8>> {
-    let Body::Rdma(header) = packet.body else {
+fn frame(packet: &Packet, body: &Body) -> Option<Vec<u8>> {
+    let Body::Rdma(header) = body else {
         return None;
     };
     let (source, destination) = (address(packet.source), address(packet.destination));

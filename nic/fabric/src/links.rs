@@ -2,8 +2,7 @@
 
 use crate::network::{Event, Network};
 use crate::port::{DATA, Owner};
-use crate::scenario::HashFields;
-use crate::switch::{Verdict, mark_probability};
+use crate::switch::Verdict;
 use crate::topology::mix;
 use crate::units::PS_PER_NS;
 
@@ -125,8 +124,7 @@ impl Network {
         let waiting = out_port.queues[usize::from(priority)].bytes;
         let before = in_port.ingress_bytes[usize::from(priority)];
         let has_credits = in_port.credits.is_some();
-        let has_pfc = self.scenario.switch.is_some_and(|own| own.pfc);
-        let is_lossless = priority == DATA && has_pfc && !has_credits;
+        let is_lossless = priority == DATA && self.has_pfc && !has_credits;
         let mut verdict = Verdict::Shared;
         if !has_credits {
             let buffer = &self.switches[switch as usize].buffer;
@@ -167,26 +165,25 @@ impl Network {
 
     fn choose_way(&self, switch: u32, id: u32) -> Option<u32> {
         let packet = self.pool.get(id);
-        let own = &self.switches[switch as usize];
-        let is_here = |port: &&u32| {
-            let port = &self.ports[**port as usize];
-            port.is_up && self.ports[port.peer as usize].owner == Owner::Switch(switch)
-        };
-        let at_host = &self.hosts[packet.destination as usize].ports;
-        let here = at_host.iter().filter(is_here).count();
-        if here == 1 {
-            let port = at_host.iter().find(is_here)?;
-            return Some(self.ports[*port as usize].peer);
+        let is_up = |port: u32| self.ports[port as usize].is_up;
+        let leaves = &self.hosts[packet.destination as usize].leaves;
+        let mut here = leaves
+            .iter()
+            .filter(|(leaf, port)| *leaf == switch && is_up(*port))
+            .map(|(_, port)| *port);
+        let count = here.clone().count();
+        if count == 1 {
+            return here.next();
         }
-        let source = match self.scenario.switch.map(|config| config.hash) {
-            Some(HashFields::Addresses) => 0,
-            _ => u64::from(packet.udp_source),
+        let source = if self.hashes_ports {
+            u64::from(packet.udp_source)
+        } else {
+            0
         };
         let flow = u64::from(packet.source) << 40 | u64::from(packet.destination) << 16 | source;
-        let hash = (mix(flow ^ own.salt) >> 32) as usize;
-        if here > 1 {
-            let port = at_host.iter().filter(is_here).nth(hash % here)?;
-            return Some(self.ports[*port as usize].peer);
+        let hash = (mix(flow ^ self.switches[switch as usize].salt) >> 32) as usize;
+        if count > 1 {
+            return here.nth(hash % count);
         }
         let ways = self.routes.ways(switch, packet.destination);
         let index = hash.checked_rem(ways.len())?;
@@ -195,15 +192,14 @@ impl Network {
 
     /// Marks a packet by the queue that it meets.
     fn mark(&mut self, egress: u32, id: u32, waiting: u64) {
-        let Some(ecn) = self.scenario.switch.and_then(|own| own.ecn) else {
+        let Some(marking) = &self.ports[egress as usize].marking else {
             return;
         };
-        let port = &self.ports[egress as usize];
-        let probability = mark_probability(&ecn, waiting, port.rate_gbps);
-        if probability == 0 || !self.pool.get(id).is_markable {
+        let below = marking.marks_below(waiting);
+        if below == 0 || !self.pool.get(id).is_markable {
             return;
         }
-        if u64::from(self.random.rand_u64() as u32) < probability {
+        if self.random.rand_u64() >> 32 < below {
             self.pool.get_mut(id).is_marked = true;
             self.ports[egress as usize].stats.marked += 1;
             self.totals.marked += 1;

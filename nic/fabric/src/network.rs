@@ -66,6 +66,8 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) ports: Vec<u32>,
+    /// The switch at each port, and the port there.
+    pub(crate) leaves: Vec<(u32, u32)>,
     pub(crate) pcie: Pcie,
     /// When the next packet may be started.
     pub(crate) engine_free_at: u64,
@@ -97,6 +99,10 @@ pub(crate) struct Switch {
 pub struct Network {
     pub(crate) scenario: Scenario,
     pub(crate) mtu: Mtu,
+    /// Whether switches pause who sends RDMA's data.
+    pub(crate) has_pfc: bool,
+    /// Whether they tell flows apart by UDP ports, too.
+    pub(crate) hashes_ports: bool,
     pub(crate) now: u64,
     pub(crate) end: u64,
     pub(crate) events: EventQueue<Event>,

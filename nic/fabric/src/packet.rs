@@ -28,10 +28,10 @@ pub(crate) enum Body {
     },
 }
 
-/// A packet.
+/// A packet, as switches see it. What hosts see is its [`Body`], which the pool keeps apart, so that
+/// little memory is touched at each hop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
-    pub(crate) body: Body,
     pub(crate) payload_bytes: u32,
     /// What it takes of a link: with headers, preamble and gap.
     pub(crate) wire_bytes: u32,
@@ -51,9 +51,8 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    pub(crate) const fn new(body: Body, payload_bytes: u32, wire_bytes: u32) -> Self {
+    pub(crate) const fn new(payload_bytes: u32, wire_bytes: u32) -> Self {
         Self {
-            body,
             payload_bytes,
             wire_bytes,
             source: 0,
@@ -73,6 +72,7 @@ impl Packet {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     packets: Vec<Packet>,
+    bodies: Vec<Body>,
     free: Vec<u32>,
 }
 
@@ -81,18 +81,24 @@ impl Pool {
         clippy::cast_possible_truncation,
         reason = "2^32 packets do not fit any memory"
     )]
-    pub(crate) fn insert(&mut self, packet: Packet) -> u32 {
+    pub(crate) fn insert(&mut self, packet: Packet, body: Body) -> u32 {
         if let Some(id) = self.free.pop() {
             self.packets[id as usize] = packet;
+            self.bodies[id as usize] = body;
             return id;
         }
         self.packets.push(packet);
+        self.bodies.push(body);
         (self.packets.len() - 1) as u32
     }
 
     #[inline]
     pub(crate) fn get(&self, id: u32) -> &Packet {
         &self.packets[id as usize]
+    }
+
+    pub(crate) fn body(&self, id: u32) -> &Body {
+        &self.bodies[id as usize]
     }
 
     #[inline]
@@ -174,17 +180,14 @@ impl Fifo {
 mod tests {
     use super::*;
 
-    fn packet(wire_bytes: u32) -> Packet {
-        let body = Body::Segment { stream: 0, end: 0 };
-        Packet::new(body, 0, wire_bytes)
-    }
+    const BODY: Body = Body::Segment { stream: 0, end: 0 };
 
     #[test]
     fn queues_share_a_pool_and_keep_their_order() {
         let mut pool = Pool::default();
         let mut queues = [Fifo::EMPTY; 2];
         for bytes in 1..=6 {
-            let id = pool.insert(packet(bytes));
+            let id = pool.insert(Packet::new(0, bytes), BODY);
             queues[bytes as usize % 2].push(&mut pool, id);
         }
         assert_eq!((queues[0].bytes, queues[1].bytes), (12, 9));
@@ -194,7 +197,7 @@ mod tests {
         }
         assert_eq!(queues[1].pop(&pool), None);
         assert_eq!(queues[1].bytes, 0);
-        let reused = pool.insert(packet(7));
+        let reused = pool.insert(Packet::new(0, 7), BODY);
         queues[1].push(&mut pool, reused);
         assert_eq!(pool.peak(), 6);
     }

@@ -1,6 +1,7 @@
 //! A port: a queue for each priority, and the wire behind them.
 
 use crate::packet::Fifo;
+use crate::switch::Marking;
 use crate::units::Pace;
 
 /// Priorities, as IEEE 802.1Q has them: the three upper bits of the DSCP. A higher one goes first.
@@ -60,6 +61,8 @@ pub(crate) struct Port {
     /// A bit for every priority that the peer was told to pause.
     pub(crate) pausing: u8,
     pub(crate) credits: Option<Credits>,
+    /// When packets that leave here are marked.
+    pub(crate) marking: Option<Marking>,
     pub(crate) stats: PortStats,
 }
 

@@ -61,6 +61,9 @@ pub struct HostConfig {
     pub send_ns: u64,
     /// From the wire to the completion, without the transfer of data.
     pub receive_ns: u64,
+    /// What an adapter takes longer over a negative acknowledgement.
+    #[serde(default)]
+    pub nak_ns: u64,
     /// Data that a queue pair may have in flight.
     pub window_bytes: u32,
     /// Software.
@@ -300,9 +303,10 @@ pub enum Traffic {
         /// Time between the starts of one stream and of the next.
         #[serde(default)]
         stagger_ns: u64,
-        /// Whether every queue pair uses the first port of its host (as connections of librdmacm over a bond).
+        /// Whether all queue pairs of a host use the same port (as connections of librdmacm over a bond): of every second host
+        /// the other one.
         #[serde(default)]
-        first_port_only: bool,
+        one_port: bool,
     },
     /// MPI_Alltoall by pairwise exchange, again and again.
     Alltoall {
@@ -312,7 +316,7 @@ pub enum Traffic {
         iterations: u32,
         /// As for streams.
         #[serde(default)]
-        first_port_only: bool,
+        one_port: bool,
     },
 }
 

@@ -136,12 +136,12 @@ impl Network {
     }
 
     /// The next packet of a stream that is at its turn: a segment, or the other way an acknowledgement.
-    pub(crate) fn next_segment(&mut self, turn: u32) -> Option<Packet> {
+    pub(crate) fn next_segment(&mut self, turn: u32) -> Option<(Packet, Body)> {
         let (id, direction) = (turn / 2, turn % 2);
         let window = self.stream_window();
         let mss = u64::from(self.host_config().mtu_bytes);
         let stream = &mut self.streams[id as usize];
-        let (mut packet, source, destination) = if direction == 0 {
+        let (body, bytes, source, destination) = if direction == 0 {
             let room = window.saturating_sub(stream.sent - stream.acked);
             let bytes = (stream.written - stream.sent).min(mss).min(room);
             if bytes == 0 {
@@ -153,8 +153,7 @@ impl Network {
                 stream: id,
                 end: stream.sent,
             };
-            let packet = Packet::new(body, bytes as u32, segment_bytes(bytes as u32));
-            (packet, stream.from, stream.to)
+            (body, bytes as u32, stream.from, stream.to)
         } else {
             if !stream.owes_ack {
                 stream.is_ready[1] = false;
@@ -165,17 +164,14 @@ impl Network {
                 stream: id,
                 end: stream.arrived,
             };
-            (
-                Packet::new(body, 0, segment_bytes(0)),
-                stream.to,
-                stream.from,
-            )
+            (body, 0, stream.to, stream.from)
         };
+        let mut packet = Packet::new(bytes, segment_bytes(bytes));
         packet.source = source;
         packet.destination = destination;
         packet.udp_source = id as u16;
         packet.priority = BEST_EFFORT;
-        Some(packet)
+        Some((packet, body))
     }
 
     /// A segment is in the receiver's memory.

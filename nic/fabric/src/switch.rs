@@ -131,26 +131,44 @@ pub(crate) fn headroom_bytes(config: &SwitchConfig, rate_gbps: f64) -> u64 {
     (3.0 * rate_gbps * config.headroom_delay_ns as f64 / 8.0) as u64
 }
 
-/// The probability, in 2^-32, that a packet which meets `queue_bytes` is marked.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a probability is at most 1"
-)]
-pub(crate) fn mark_probability(config: &EcnConfig, queue_bytes: u64, rate_gbps: f64) -> u64 {
-    const ONE: f64 = (1_u64 << 32) as f64;
-    let scale = rate_gbps / 25.0;
-    let min = config.min_bytes_per_25g as f64 * scale;
-    let max = config.max_bytes_per_25g as f64 * scale;
-    let queue = queue_bytes as f64;
-    let probability = if queue >= max {
-        1.0
-    } else if queue <= min {
-        0.0
-    } else {
-        (queue - min) / (max - min) * config.max_probability
-    };
-    (probability * ONE) as u64
+/// When a port marks packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marking {
+    min_bytes: u64,
+    max_bytes: u64,
+    /// Of what may be drawn, 2^32, just below the greater length.
+    max_draw: u64,
+}
+
+impl Marking {
+    /// Of a port with this rate.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a probability is at most 1, and a queue a few megabytes"
+    )]
+    pub(crate) fn new(config: &EcnConfig, rate_gbps: f64) -> Self {
+        const ONE: f64 = (1_u64 << 32) as f64;
+        let scaled = |bytes: u64| (bytes as f64 * rate_gbps / 25.0) as u64;
+        Self {
+            min_bytes: scaled(config.min_bytes_per_25g),
+            max_bytes: scaled(config.max_bytes_per_25g),
+            max_draw: (config.max_probability * ONE) as u64,
+        }
+    }
+
+    /// A packet that meets so much is marked if a number below 2^32 is below this.
+    #[inline]
+    pub(crate) const fn marks_below(&self, queue_bytes: u64) -> u64 {
+        if queue_bytes <= self.min_bytes {
+            0
+        } else if queue_bytes >= self.max_bytes {
+            1 << 32
+        } else {
+            let above = queue_bytes - self.min_bytes;
+            self.max_draw * above / (self.max_bytes - self.min_bytes)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -220,7 +238,7 @@ mod tests {
             max_bytes_per_25g: 400_000,
             max_probability: 0.2,
         };
-        let percent = |queue, rate| (mark_probability(&config, queue, rate) * 100) >> 32;
+        let percent = |queue, rate| (Marking::new(&config, rate).marks_below(queue) * 100) >> 32;
         assert_eq!(percent(100_000, 25.0), 0);
         assert_eq!(percent(250_000 + 300, 25.0), 10);
         assert_eq!(percent(1_000_000 + 1_200, 100.0), 10);

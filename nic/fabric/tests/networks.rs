@@ -29,7 +29,7 @@ fn all_to_all_through_a_fat_tree_completes() {
     let traffic = Traffic::Alltoall {
         size_bytes: 20_000,
         iterations: 2,
-        first_port_only: false,
+        one_port: false,
     };
     let outcome = complete(scenario(tree(16), traffic));
     assert_eq!(outcome.dropped_packets, 0);
@@ -52,18 +52,15 @@ fn a_permutation_gives_everybody_one_sender() {
 }
 
 #[test]
-fn a_bond_carries_twice_what_its_first_port_does() {
+fn a_bond_carries_twice_what_one_port_does() {
     let mut both = scenario(racks(), writes(Pattern::Pair, 200, 1_000));
     both.host.ports = 2;
     if let Traffic::Streams { queue_pairs, .. } = &mut both.traffic {
         *queue_pairs = 2;
     }
     let mut first = both.clone();
-    if let Traffic::Streams {
-        first_port_only, ..
-    } = &mut first.traffic
-    {
-        *first_port_only = true;
+    if let Traffic::Streams { one_port, .. } = &mut first.traffic {
+        *one_port = true;
     }
     let rate = |scenario| complete(scenario).throughput_gbps.expect("streams");
     let (both, first) = (rate(both), rate(first));

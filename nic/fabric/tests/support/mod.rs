@@ -27,6 +27,7 @@ pub(crate) const HOST: HostConfig = HostConfig {
     packet_ps: 1,
     send_ns: 0,
     receive_ns: 0,
+    nak_ns: 0,
     window_bytes: 1 << 20,
     stack: StackConfig {
         send_ns: 0,
@@ -89,7 +90,7 @@ pub(crate) fn writes(pattern: Pattern, warmup_us: u64, measured_us: u64) -> Traf
         warmup_ns: warmup_us * 1_000,
         measured_ns: measured_us * 1_000,
         stagger_ns: 0,
-        first_port_only: false,
+        one_port: false,
     }
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn messages(
         warmup_ns: 0,
         measured_ns: 0,
         stagger_ns: 0,
-        first_port_only: false,
+        one_port: false,
     }
 }
 
