@@ -399,10 +399,9 @@ impl Network {
             let role = Role::Exchange(Exchange {
                 rank,
                 ranks,
-                step: 1,
                 iterations_left: iterations,
-                has_sent: false,
-                arrived: vec![0; ranks as usize],
+                sent: 0,
+                received: 0,
                 ended_at: 0,
             });
             self.add_process(rank, Operation::Send, size_bytes, role);

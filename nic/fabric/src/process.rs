@@ -108,39 +108,36 @@ impl Counted {
     }
 }
 
-/// See [`Role::Exchange`]. In step s of n - 1, rank r sends to r + s and receives from r - s.
+/// See [`Role::Exchange`]. Each rank sends to all others at once, the nearest above it first, and goes on when it has sent
+/// and received all blocks (the linear algorithm).
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
-    pub(crate) step: u32,
     pub(crate) iterations_left: u32,
-    pub(crate) has_sent: bool,
-    /// By rank: blocks that came and were not waited for yet.
-    pub(crate) arrived: Vec<u32>,
+    /// Blocks of this iteration that were sent.
+    pub(crate) sent: u32,
+    /// Blocks that came, of this iteration or, from who is ahead, of the next.
+    pub(crate) received: u32,
     pub(crate) ended_at: u64,
 }
 
 impl Exchange {
-    pub(crate) const fn target(&self) -> u32 {
-        (self.rank + self.step) % self.ranks
+    /// The channels in the order in which blocks are sent: the list leaves out the own rank.
+    pub(crate) fn order(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, others) = (self.rank as usize, self.ranks as usize - 1);
+        (0..others).map(move |step| (rank + step) % others)
     }
 
-    pub(crate) const fn origin(&self) -> u32 {
-        (self.rank + self.ranks - self.step) % self.ranks
-    }
-
-    /// Where the channel to a rank stands in the list, which leaves out the own one.
-    pub(crate) const fn channel_index(&self, rank: u32) -> usize {
-        if rank > self.rank {
-            rank as usize - 1
-        } else {
-            rank as usize
+    /// Takes the blocks of an iteration as done, if they are. Whether they were.
+    pub(crate) const fn end_iteration(&mut self) -> bool {
+        let others = self.ranks - 1;
+        if self.iterations_left == 0 || self.sent < others || self.received < others {
+            return false;
         }
-    }
-
-    /// The rank at the other end of a channel of the list.
-    pub(crate) const fn rank_of(&self, index: u32) -> u32 {
-        if index >= self.rank { index + 1 } else { index }
+        self.sent -= others;
+        self.received -= others;
+        self.iterations_left -= 1;
+        true
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::connection::{post_message, post_receive};
 use crate::network::{Event, Network};
-use crate::process::{Exchange, Role};
+use crate::process::Role;
 use crate::scenario::Operation;
 use crate::units::PS_PER_NS;
 
@@ -118,7 +118,7 @@ impl Network {
                 }
             }
             Role::Exchange(exchange) => {
-                exchange.has_sent = true;
+                exchange.sent += 1;
                 self.exchange_on(id, now);
             }
             Role::Ping(_) | Role::Pong { .. } | Role::Sink(_) => {}
@@ -167,9 +167,7 @@ impl Network {
             }
             Role::Stream(_) => {}
             Role::Exchange(exchange) => {
-                let index = process.channels.iter().position(|own| *own == channel);
-                let rank = index.map_or(0, |index| exchange.rank_of(index as u32));
-                exchange.arrived[rank as usize] += 1;
+                exchange.received += 1;
                 self.exchange_on(id, at);
             }
         }
@@ -188,43 +186,31 @@ impl Network {
         self.is_over |= self.busy == 0;
     }
 
-    /// Sends the block of the current step.
+    /// Sends a block to every other rank.
     fn exchange(&mut self, id: u32, at: u64) {
         let process = &self.processes[id as usize];
         let Role::Exchange(exchange) = &process.role else {
             return;
         };
-        let index = exchange.channel_index(exchange.target());
-        let channel = process.channels[index];
-        self.send(id, channel, at);
+        for index in exchange.order() {
+            let channel = self.processes[id as usize].channels[index];
+            self.send(id, channel, at);
+        }
     }
 
-    /// Goes on to the next step if this one is done.
+    /// Goes on to the next iteration if this one is done.
     fn exchange_on(&mut self, id: u32, at: u64) {
         let Role::Exchange(exchange) = &mut self.processes[id as usize].role else {
             return;
         };
-        let origin = exchange.origin() as usize;
-        if exchange.iterations_left == 0 || !exchange.has_sent || exchange.arrived[origin] == 0 {
+        if !exchange.end_iteration() {
             return;
         }
-        exchange.arrived[origin] -= 1;
-        exchange.has_sent = false;
-        if next_step(exchange) {
+        if exchange.iterations_left > 0 {
             self.exchange(id, at);
         } else {
             exchange.ended_at = at;
             self.end_one();
         }
     }
-}
-
-/// False once all iterations are done.
-const fn next_step(exchange: &mut Exchange) -> bool {
-    exchange.step += 1;
-    if exchange.step == exchange.ranks {
-        exchange.step = 1;
-        exchange.iterations_left -= 1;
-    }
-    exchange.iterations_left > 0
 }

@@ -308,7 +308,7 @@ pub enum Traffic {
         #[serde(default)]
         one_port: bool,
     },
-    /// MPI_Alltoall by pairwise exchange, again and again.
+    /// MPI_Alltoall, again and again: each to all others at once (Open MPI's linear algorithm).
     Alltoall {
         /// For each pair.
         size_bytes: u32,
