@@ -82,7 +82,7 @@ def run(  # noqa: PLR0917, typer makes an option of each
     Exit status: 0 all was measured; 1 wrong use; 3 some measurements failed; 130 interrupted.
     """
     try:
-        jobs = _jobs([_half_for(fabric, name) for name in studies or []], resume, results)
+        jobs = _jobs([half_for(fabric, name) for name in studies or []], resume, results)
         _check_programs([step for job in jobs for step in job.steps], skip_missing=skip_missing)
         status = max(_run_job(job, results, report=not no_report) for job in jobs)
     except StudyError as error:
@@ -92,7 +92,7 @@ def run(  # noqa: PLR0917, typer makes an option of each
     raise typer.Exit(status)
 
 
-def _half_for(fabric: str | None, name: str) -> str:
+def half_for(fabric: str | None, name: str) -> str:
     """The study that a person means by a name and a fabric: the file beside it whose name ends on the fabric's."""
     if fabric is None:
         return name

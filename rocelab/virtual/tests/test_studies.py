@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -107,13 +109,13 @@ def test_a_link_has_a_rate_where_all_its_hosts_have_the_same() -> None:
     assert racks.rate_mbps == pytest.approx(50_000)
 
 
-def _run(folder: Path) -> list[Sample]:
+def _run(folder: Path, text: str = SMALL) -> list[Sample]:
     if simulator().path is None:
         pytest.skip("rocelab-virtual is not there: make build")
-    study = parse(SMALL, "study.toml")
+    study = parse(text, "study.toml")
     unknown = Provenance("", "", 1, 1, "", "", "", "", "")
     info = RunInfo("run", "small", "Small", "virtual", "running", "", 1, 1, (), unknown, len(plan(study)))
-    store = RunStore.create(folder, info, SMALL)
+    store = RunStore.create(folder, info, text)
     outcome = VirtualRunner(store, _Silent(), {}).run(plan(study))
     assert outcome.failed == 0, [sample.error for sample in store.samples()]
     assert store.info.status == "complete"
@@ -140,3 +142,16 @@ def test_a_run_gives_the_same_samples_each_time(tmp_path: Path) -> None:
     assert 120_000 < total.value < 4 * 46_400
     log = json.loads((tmp_path / "a" / "run" / str(total.log)).read_text(encoding="utf-8"))
     assert len(log["outcome"]["series"]) == 6
+
+
+def test_a_recorded_port_is_a_capture_that_tshark_reads(tmp_path: Path) -> None:
+    if shutil.which("tshark") is None:
+        pytest.skip("tshark is not installed: make setup")
+    _run(tmp_path, SMALL.replace("series_us = 50", "tap = { host = 1, port = 0, packets = 500 }"))
+    captures = sorted((tmp_path / "run" / "logs").glob("*.pcap"))
+    assert len(captures) == 2, "one of each mesh"
+    argv = ["tshark", "-r", str(captures[0]), "-T", "fields", "-e", "infiniband.bth.opcode"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    opcodes = {int(line) for line in done.stdout.split()}
+    # WRITE first, middle and last, and acknowledgements.
+    assert {6, 7, 8, 17} <= opcodes
