@@ -38,7 +38,7 @@ def test_a_half_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_simulated_study_is_shown_as_any_other() -> None:
-    shown = CliRunner().invoke(app, ["studies", "show", str(STUDIES / "li2019-virtual.toml")])
+    shown = CliRunner().invoke(app, ["studies", "show", str(STUDIES / "li2019-virtual.toml")], env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
     assert "mesh, 16 nodes" in shown.output
     assert "rocelab-virtual" in shown.output
