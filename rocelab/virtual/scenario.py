@@ -12,7 +12,7 @@ from rocelab.virtual.steps import VirtualStep, messages_of
 
 #: Data that a queue pair of hardware may have in flight: the send queue is what limits it.
 _WINDOW_BYTES = 1 << 20
-#: DCQCN as NVIDIA's drivers set it up, and HPCC's public simulator for the steps, in proportion to the rate.
+#: DCQCN as adapters have it by default (NVIDIA, "DCQCN CC Parameters"), for all rates.
 _DCQCN = {
     "raise_interval_ns": 300_000,
     "raise_bytes": 32_767_000,

@@ -70,7 +70,8 @@ impl Network {
         let depth = match &mut self.processes[id as usize].role {
             Role::Ping(ping) => {
                 ping.started_at = now;
-                1
+                self.send_parts(id, now);
+                return;
             }
             Role::Stream(stream) => stream.depth,
             Role::Exchange(_) => {
@@ -127,7 +128,8 @@ impl Network {
 
     /// A message came for a program at `at`.
     pub(crate) fn handle_message(&mut self, id: u32, channel: u32, at: u64) {
-        let cost_ns = self.host_config().stack.receive_ns;
+        let receive_ns = self.host_config().stack.receive_ns;
+        let cost_ns = if self.is_last_part(id) { receive_ns } else { 0 };
         let at = self.spend(id, at, cost_ns);
         let bytes = self.processes[id as usize].message_bytes;
         self.post_receive(channel, bytes);
@@ -173,10 +175,24 @@ impl Network {
         }
     }
 
+    /// Sends the parts of a message, which cost the processor as much as a whole one.
     fn send_parts(&mut self, id: u32, at: u64) {
+        let cost_ns = self.host_config().stack.send_ns;
+        let at = self.spend(id, at, cost_ns);
         for index in 0..self.processes[id as usize].channels.len() {
             let channel = self.processes[id as usize].channels[index];
-            self.send(id, channel, at);
+            self.schedule(at, Event::Post { channel });
+        }
+    }
+
+    /// Whether the part of a message that came is the last.
+    fn is_last_part(&self, id: u32) -> bool {
+        let process = &self.processes[id as usize];
+        let parts = process.channels.len() as u32;
+        match &process.role {
+            Role::Ping(ping) => ping.arrived + 1 == parts,
+            Role::Pong { arrived } => arrived + 1 == parts,
+            _ => true,
         }
     }
 
