@@ -323,7 +323,7 @@ impl Network {
             } else {
                 for at in 0..queue_pairs {
                     // Streams of one queue pair take turns, too.
-                    let turn = (!one_port).then_some(at + index as u32);
+                    let turn = (!one_port).then_some(at + from + to);
                     let [_, far] = self.connect([sender, receiver], turn)?;
                     if operation == Operation::Send {
                         self.post_receives(far, size_bytes, false);
