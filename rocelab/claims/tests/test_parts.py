@@ -11,8 +11,7 @@ import pytest
 from rocelab.claims import Verdict, all_claims, claims_by_id, judge
 from rocelab.claims.model import Parts
 from rocelab.claims.parts import judge_parts
-from rocelab.report.tests.synthetic import make_info
-from rocelab.results import Sample
+from rocelab.results import Provenance, RunInfo, Sample
 from rocelab.stats import SeriesTable
 
 A = {"name": "A", "link": "l", "interconnect": "a", "variant": "v"}
@@ -93,8 +92,9 @@ def test_what_a_run_lacks_is_said() -> None:
 def test_a_simulated_run_is_judged_by_the_rule_for_simulations() -> None:
     (claim,) = claims_by_id(["R4"])
     assert claim.virtual is not None
-    info = make_info("r", 1, 1, 1)
-    emulated = judge(claim, dataclasses.replace(info, fabric="emulated"), [])
+    unknown = Provenance("", "", 1, 1, "", "", "", "", "")
+    info = RunInfo("r", "s", "S", "emulated", "complete", "", 1, 1, (), unknown, 1)
+    emulated = judge(claim, info, [])
     simulated = judge(claim, dataclasses.replace(info, fabric="virtual"), [])
     assert simulated.claim.stand_in == claim.virtual.stand_in != emulated.claim.stand_in
 

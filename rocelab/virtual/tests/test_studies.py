@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.claims import all_claims
 from rocelab.results import Provenance, RunInfo, RunStore, Sample
+from rocelab.study import catalogue
 from rocelab.study.loading import StudyError
 from rocelab.study.steps import Step
 from rocelab.virtual.loading import is_virtual, parse
@@ -87,6 +89,14 @@ def test_what_is_wrong_is_said_with_its_line(old: str, new: str, said: str) -> N
     assert old in SMALL
     with pytest.raises(StudyError, match=said):
         parse(SMALL.replace(old, new), "study.toml")
+
+
+@pytest.mark.parametrize("name", ["vienne2012", "lanl2010-virtual", "li2019-virtual", "li2019-beyond"])
+def test_every_virtual_study_of_ours_is_in_order(name: str) -> None:
+    text = catalogue.files()[name].read_text(encoding="utf-8")
+    assert is_virtual(text)
+    claims = {claim.id for claim in all_claims()}
+    assert parse(text, name, claims).id == name
 
 
 def test_a_study_says_whether_it_is_virtual() -> None:
