@@ -2,14 +2,14 @@
 
 Usage: scripts/check_imports.py
 
-wire <- proto <- {sim, device}; wire <- cm <- device; udp <- device <- preload <- cli. proto, cm and udp never see
-each other.
+wire <- proto <- {sim, fabric, device}; fabric <- virtual; wire <- cm <- device; udp <- device <- preload <- cli. proto,
+cm and udp never see each other.
 
-wire, proto, sim and cm may read no clock, open no socket and draw no unseeded randomness. Building them for a target
-without an operating system would show that, but such a target cannot be installed from a package registry. #![no_std]
-is the stronger proof, because it needs no second build: without std there is no clock, socket, thread, file or random
-source to name. So this checks that they are #![no_std] and forbid unsafe code (no system call by hand), that std is
-brought back for tests only, and that they use no external crate but those listed here, which were looked at.
+wire, proto, sim, fabric and cm may read no clock, open no socket and draw no unseeded randomness. Building them for a
+target without an operating system would show that, but such a target cannot be installed from a package registry.
+#![no_std] is the stronger proof, because it needs no second build: without std there is no clock, socket, thread, file
+or random source to name. So this checks that they are #![no_std] and forbid unsafe code (no system call by hand), that
+std is brought back for tests only, and that they use no external crate but those listed here, which were looked at.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "wire": frozenset(),
     "proto": frozenset({"wire"}),
     "sim": frozenset({"wire", "proto"}),
+    "fabric": frozenset({"wire", "proto"}),
+    "virtual": frozenset({"wire", "fabric"}),
     "cm": frozenset({"wire"}),
     "inputs": frozenset({"wire", "proto", "cm"}),
     "udp": frozenset(),
@@ -41,10 +43,10 @@ ALLOWED: Mapping[str, frozenset[str]] = {
 # What tests may import beyond that: proto is tested in the simulator.
 ALLOWED_IN_TESTS: Mapping[str, frozenset[str]] = {"proto": frozenset({"sim"})}
 
-SANS_IO = ("wire", "proto", "sim", "cm")
+SANS_IO = ("wire", "proto", "sim", "fabric", "cm")
 # External crates of the sans-IO crates: all #![no_std] with the features used, none with a clock, IO or entropy.
-# oorandom is a generator that only a seed can start.
-PURE_CRATES = frozenset({"bitflags", "crc32fast", "oorandom", "smallvec"})
+# oorandom is a generator that only a seed can start; serde turns data into other data.
+PURE_CRATES = frozenset({"bitflags", "crc32fast", "oorandom", "serde", "smallvec"})
 _TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{")  # the last thing in a file
 
 

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from rocelab.claims import shape
 from rocelab.claims.finding import COVERAGE, Evidence, Finding, Verdict, decide
 from rocelab.claims.model import (
+    AtLevel,
     Claim,
     Comparison,
     Completes,
     Expectation,
     Fails,
     Ordered,
+    Parts,
     ShapeRule,
     Side,
     Similar,
     SizeRange,
 )
+from rocelab.claims.parts import judge_parts
 from rocelab.results import RunInfo, Sample
 from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
 from rocelab.stats import Side as RatioSide
@@ -40,7 +43,7 @@ class Judgement:
 
 def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     """Judges one claim on the current samples of a run."""
-    claim = _at_its_level(claim, samples)
+    claim = _simulated(claim) if info.fabric == "virtual" else _at_its_level(claim, samples)
     rule = claim.rule
     if isinstance(rule, Fails | Completes):
         finding = (
@@ -48,6 +51,9 @@ def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
         )
         return Judgement(claim, finding.verdict, finding.summary)
     table = SeriesTable(samples)
+    if isinstance(rule, Parts):
+        finding = judge_parts(rule, table)
+        return Judgement(claim, finding.verdict, finding.summary)
     if isinstance(rule, ShapeRule):
         finding = shape.judge_shape(rule, info, table)
         return Judgement(claim, finding.verdict, finding.summary)
@@ -72,12 +78,21 @@ def _at_its_level(claim: Claim, samples: Sequence[Sample]) -> Claim:
     if claim.mpi is None:
         return claim
     rule = claim.mpi.rule
+    if isinstance(rule, Parts):
+        return claim
     tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
     if not any(sample.level == rule.level and sample.test in tests for sample in samples):
         return claim
-    return claim.model_copy(
-        update={"stand_in": claim.mpi.stand_in, "rule_text": claim.mpi.rule_text, "rule": claim.mpi.rule}
-    )
+    return _judged_by(claim, claim.mpi)
+
+
+def _simulated(claim: Claim) -> Claim:
+    """The claim with its rule for simulations, if it has one."""
+    return claim if claim.virtual is None else _judged_by(claim, claim.virtual)
+
+
+def _judged_by(claim: Claim, other: AtLevel) -> Claim:
+    return claim.model_copy(update={"stand_in": other.stand_in, "rule_text": other.rule_text, "rule": other.rule})
 
 
 def _link(rule: Comparison, info: RunInfo, table: SeriesTable) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Iterable
 from functools import cache
@@ -143,6 +144,37 @@ class Linear(ShapeRule):
     """The same where the switches carry less than the nodes send: it has to fall behind at the most nodes."""
 
 
+class Part(_Data):
+    """A number of a claim: computed from a series or two, over sizes or numbers of nodes, and held against a range."""
+
+    name: str
+    level: str = "network"
+    test: str
+    metric: str
+    better: Literal["lower", "higher"] = "higher"
+    subject: LinkSide
+    reference: LinkSide | None = None
+    how: Literal["value", "ratio", "difference", "each", "linearity"]
+    """`ratio`: how many times as good the subject is as the reference. `each`: the value over the number of nodes.
+    `linearity`: what a mesh moves over its number of nodes times what one moves in the smallest."""
+    of: Literal["most", "least", "largest"]
+    """The largest or smallest number of all sizes, or that of the largest size."""
+    from_: int = pydantic.Field(default=1, alias="from")
+    to: int = 1 << 40
+    factor: float = 1.0
+    """From the unit of the metric to that of the part."""
+    unit: str = ""
+    at_least: float = -math.inf
+    at_most: float = math.inf
+
+
+class Parts(_Data):
+    """All of these numbers lie in their ranges."""
+
+    kind: Literal["parts"]
+    parts: tuple[Part, ...] = pydantic.Field(min_length=1)
+
+
 class Completes(_Data):
     """All of these tests can be carried out, and every run of them completes with the right data."""
 
@@ -155,7 +187,8 @@ class Completes(_Data):
 
 
 Rule = Annotated[
-    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear, pydantic.Field(discriminator="kind")
+    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear | Parts,
+    pydantic.Field(discriminator="kind"),
 ]
 
 
@@ -190,6 +223,8 @@ class Claim(_Data):
     rule: Rule
     mpi: AtLevel | None = None
     """Takes the place of the rule, where the run measured MPI."""
+    virtual: AtLevel | None = None
+    """Takes the place of both, where the run was simulated."""
     source: Source
 
 

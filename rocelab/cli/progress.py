@@ -14,8 +14,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from rocelab.stats import text
-from rocelab.study.runner import Watcher
 from rocelab.study.steps import JobStep, MeshStep, Step
+from rocelab.virtual.runner import SimulationWatcher
+from rocelab.virtual.schema import MANY_NODES
+from rocelab.virtual.steps import VirtualStep
 
 #: A broken program would otherwise fill the terminal; the report lists every failure.
 FAILURES_SHOWN = 5
@@ -54,7 +56,7 @@ def name_of(step: Step) -> str:
     """A step in words."""
     scale = text.size_list(list(step.sizes_bytes))
     series = f"{step.interconnect} {step.variant}"
-    if isinstance(step, MeshStep):
+    if isinstance(step, MeshStep) or (isinstance(step, VirtualStep) and step.test.test in MANY_NODES):
         scale = text.plural(step.nodes, "node")
     elif isinstance(step, JobStep) and not step.sizes_bytes:
         scale = f"{step.ranks} processes"
@@ -92,6 +94,9 @@ class _Watcher:
         if self.failed == FAILURES_SHOWN:
             self.console.print("(further failures are in the report only)", style="red")
 
+    def progressed(self, step: Step, simulated_ns: int, end_ns: int) -> None:
+        """A simulation goes on. Lines are for steps."""
+
 
 class BarWatcher(_Watcher):
     """For a terminal. Use as a context manager."""
@@ -124,6 +129,10 @@ class BarWatcher(_Watcher):
     def started(self, step: Step) -> None:
         """Name the step below the bar."""
         self._now.plain = name_of(step)
+
+    def progressed(self, step: Step, simulated_ns: int, end_ns: int) -> None:
+        """Show the simulated time behind the step."""
+        self._now.plain = f"{name_of(step)}: {simulated_ns / 1e6:.2f} of at most {end_ns / 1e6:.2f} ms simulated"
 
     def ended(self, step: Step, error: str | None) -> None:
         """Move the bar."""
@@ -163,6 +172,6 @@ class LineWatcher(_Watcher):
         self.count(step, error)
 
 
-def watch(study: str, steps: Sequence[Step], console: Console) -> AbstractContextManager[Watcher]:
+def watch(study: str, steps: Sequence[Step], console: Console) -> AbstractContextManager[SimulationWatcher]:
     """What suits the console."""
     return BarWatcher(study, steps, console) if console.is_terminal else LineWatcher(study, steps, console)

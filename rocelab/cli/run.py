@@ -21,38 +21,44 @@ from rich.console import Console
 
 from rocelab.cli.problems import fail, say
 from rocelab.cli.progress import watch
-from rocelab.cli.studies import complete, duration, known_claims, load_study, seconds
+from rocelab.cli.studies import complete, duration, known_claims, load_study, parse_any, seconds, steps_of
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, find_run
-from rocelab.study import loading
+from rocelab.study import catalogue
 from rocelab.study.execution import now
 from rocelab.study.loading import StudyError
-from rocelab.study.plan import measurement_count, plan
+from rocelab.study.plan import measurement_count
 from rocelab.study.provenance import provenance, tool_versions
 from rocelab.study.runner import Outcome, Runner, remaining
 from rocelab.study.schema import Study
 from rocelab.study.steps import JobStep, Step
 from rocelab.tools.base import Executable
+from rocelab.virtual.runner import VirtualRunner
+from rocelab.virtual.schema import VirtualStudy
+from rocelab.virtual.steps import VirtualStep, link_info
 
 EXIT_WRONG = 1
 EXIT_FAILED_SAMPLES = 3
 EXIT_INTERRUPTED = 130
+
+#: What the file of a study for a fabric ends on, where a study has one for each.
+FABRICS = {"emulated": "", "virtual": "-virtual"}
 
 
 @dataclass(frozen=True)
 class _Job:
     """A study that is ready to be run: read, planned, and nothing it needs is missing."""
 
-    study: Study
+    study: Study | VirtualStudy
     text: str
     steps: Sequence[Step]
     store: RunStore | None
     """The run to go on with; None for a new one."""
 
 
-def run(
+def run(  # noqa: PLR0917, typer makes an option of each
     studies: Annotated[
         list[str] | None, typer.Argument(help="Studies: names or .toml files.", autocompletion=complete)
     ] = None,
@@ -66,13 +72,17 @@ def run(
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Only measure; `rocelab report` makes it later.")
     ] = False,
+    fabric: Annotated[
+        str | None,
+        typer.Option(help="Take the half of each study that is for this fabric: 'virtual', simulated hardware."),
+    ] = None,
 ) -> None:
     """Run studies one after the other, and write a report of each.
 
     Exit status: 0 all was measured; 1 wrong use; 3 some measurements failed; 130 interrupted.
     """
     try:
-        jobs = _jobs(studies or [], resume, results)
+        jobs = _jobs([half_for(fabric, name) for name in studies or []], resume, results)
         _check_programs([step for job in jobs for step in job.steps], skip_missing=skip_missing)
         status = max(_run_job(job, results, report=not no_report) for job in jobs)
     except StudyError as error:
@@ -82,16 +92,32 @@ def run(
     raise typer.Exit(status)
 
 
+def half_for(fabric: str | None, name: str) -> str:
+    """The study that a person means by a name and a fabric: the file beside it whose name ends on the fabric's."""
+    if fabric is None:
+        return name
+    if fabric not in FABRICS:
+        fail("run", f"there is no fabric {fabric!r}; there are: {', '.join(FABRICS)}")
+    study, _ = load_study(name)
+    if study.fabric.kind == fabric:
+        return name
+    path = catalogue.resolve(name)
+    half = path.with_name(f"{path.stem.removesuffix('-virtual')}{FABRICS[fabric]}.toml")
+    if not half.exists():
+        fail("run", f"{name} is about the fabric {study.fabric.kind!r}, and there is no {half} for {fabric!r}")
+    return str(half)
+
+
 def _jobs(studies: Sequence[str], resume: str | None, results: Path) -> list[_Job]:
     if bool(studies) == (resume is not None):
         fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
     if resume is None:
         loaded = [load_study(name) for name in studies]
-        return [_Job(study, text, plan(study), None) for study, text in loaded]
+        return [_Job(study, text, steps_of(study), None) for study, text in loaded]
     store = find_run(results, resume)
     text = store.study_text()
-    study = loading.parse(text, str(store.path / "study.toml"), known_claims())
-    return [_Job(study, text, remaining(plan(study), store), store)]
+    study = parse_any(text, str(store.path / "study.toml"), known_claims())
+    return [_Job(study, text, remaining(steps_of(study), store), store)]
 
 
 def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
@@ -120,14 +146,21 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
     with _interruptible():
         try:
             with contextlib.ExitStack() as stack:
-                fabric = stack.enter_context(emulated.up(*_shape_of(job.study)))
+                fabric = None
+                if isinstance(job.study, Study):
+                    fabric = stack.enter_context(emulated.up(*_shape_of(job.study)))
                 store = job.store or _new_run(job, results)
                 stack.enter_context(_sole_writer(store))
                 store.set_status("running")
                 _announce(job, store)
                 watcher = stack.enter_context(watch(job.study.id, job.steps, console))
-                launcher = NamespaceLauncher(fabric)
-                outcome = Runner(store, fabric, launcher, watcher, tool_versions(job.steps)).run(job.steps)
+                versions = tool_versions(job.steps)
+                if fabric is not None:
+                    runner = Runner(store, fabric, NamespaceLauncher(fabric), watcher, versions)
+                    outcome = runner.run(job.steps)
+                else:
+                    simulations = [step for step in job.steps if isinstance(step, VirtualStep)]
+                    outcome = VirtualRunner(store, watcher, versions).run(simulations)
         except KeyboardInterrupt:
             _say_interrupted(store, results)
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -192,12 +225,18 @@ def _new_run(job: _Job, results: Path) -> RunStore:
         started_at=now(),
         seed=study.seed,
         repetitions=study.repetitions,
-        links=tuple(LinkInfo(**link.model_dump()) for link in study.link),
+        links=_links_of(study),
         provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps),
         planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),
     )
     return RunStore.create(results, info, job.text)
+
+
+def _links_of(study: Study | VirtualStudy) -> tuple[LinkInfo, ...]:
+    if isinstance(study, VirtualStudy):
+        return tuple(link_info(study, link) for link in study.link)
+    return tuple(LinkInfo(**link.model_dump()) for link in study.link)
 
 
 @contextlib.contextmanager

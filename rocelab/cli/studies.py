@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +15,15 @@ from rocelab.claims import ClaimError, all_claims
 from rocelab.cli.problems import fail
 from rocelab.stats import text
 from rocelab.study import catalogue
-from rocelab.study.loading import StudyError, load
+from rocelab.study.loading import StudyError, parse, read
 from rocelab.study.plan import measurement_count, plan
 from rocelab.study.schema import Study
 from rocelab.study.steps import JobStep, MeshStep, Step
+from rocelab.virtual.loading import is_virtual
+from rocelab.virtual.loading import parse as parse_virtual
+from rocelab.virtual.schema import MANY_NODES, VirtualStudy
+from rocelab.virtual.steps import VirtualStep
+from rocelab.virtual.steps import plan as plan_virtual
 
 app = typer.Typer(help="Which studies there are, what one would do, and whether a file of yours is in order.")
 
@@ -27,9 +33,25 @@ def complete(incomplete: str) -> list[str]:
     return [name for name in catalogue.files() if name.startswith(incomplete)]
 
 
-def load_study(name: str) -> tuple[Study, str]:
+def load_study(name: str) -> tuple[Study | VirtualStudy, str]:
     """The study that a person named, and its text. Raises StudyError."""
-    return load(catalogue.resolve(name), known_claims())
+    return load_file(catalogue.resolve(name), known_claims())
+
+
+def load_file(path: Path, claims: Collection[str] = ()) -> tuple[Study | VirtualStudy, str]:
+    """The study in a file, of either kind of fabric, and the file's text. Raises StudyError."""
+    text = read(path)
+    return parse_any(text, str(path), claims), text
+
+
+def parse_any(text: str, source: str, claims: Collection[str] = ()) -> Study | VirtualStudy:
+    """The study in a text, of either kind of fabric. Raises StudyError."""
+    return parse_virtual(text, source, claims) if is_virtual(text) else parse(text, source, claims)
+
+
+def steps_of(study: Study | VirtualStudy) -> list[Step]:
+    """What a study does, in the order of its plan."""
+    return [*plan_virtual(study)] if isinstance(study, VirtualStudy) else plan(study)
 
 
 def known_claims() -> frozenset[str]:
@@ -49,11 +71,11 @@ def list_(context: typer.Context) -> None:
     console = Console()
     for name, path in catalogue.files().items():
         try:
-            study, _ = load(path)
+            study, _ = load_file(path)
         except StudyError as error:
             table.add_row(name, "", "", f"[red]not in order:[/] rocelab studies check {path} ({len(error.problems)})")
             continue
-        steps = plan(study)
+        steps = steps_of(study)
         table.add_row(name, str(measurement_count(steps)), duration(seconds(steps)), study.title)
     if table.row_count == 0:
         console.print("There is no study here. `rocelab run FILE.toml` runs one of your own.")
@@ -70,7 +92,7 @@ def show(name: Annotated[str, typer.Argument(help="A study or its file.", autoco
     except StudyError as error:
         fail("studies", error)
     console = Console()
-    steps = plan(study)
+    steps = steps_of(study)
     console.print(f"[bold]{study.id}[/]: {study.title}", highlight=False)
     if study.description:
         console.print(study.description, highlight=False)
@@ -91,7 +113,7 @@ def _row(steps: list[Step]) -> tuple[str, ...]:
     test = first.test_name
     if isinstance(first, JobStep):
         test = f"{first.level.upper()} {test}, {first.nodes} x {first.ranks_per_node}"
-    if isinstance(first, MeshStep):
+    if isinstance(first, MeshStep) or (isinstance(first, VirtualStep) and first.test.test in MANY_NODES):
         test = f"{test}, {first.nodes} nodes"
     series = f"{first.interconnect} {first.variant}"
     return (first.link.id, test, series, first.tool, span, str(repetitions), duration(seconds(steps)))
@@ -103,12 +125,12 @@ def check(files: Annotated[list[Path], typer.Argument(help="Study files.")]) -> 
     wrong = False
     for path in files:
         try:
-            study, _ = load(path, known_claims())
+            study, _ = load_file(path, known_claims())
         except StudyError as error:
             Console(stderr=True).print(str(error), soft_wrap=True, markup=False, highlight=False)
             wrong = True
             continue
-        steps = plan(study)
+        steps = steps_of(study)
         Console().print(
             f"{path}: in order, {measurement_count(steps)} measurements, about {duration(seconds(steps))}",
             soft_wrap=True, markup=False, highlight=False,

@@ -266,4 +266,10 @@ LINK_TEXTS = {
     "direct": "server to server",
     "bridge": "through a switch",
     "two-level": "through two levels of switches",
+    "back-to-back": "host to host",
+    "one-switch": "through a switch",
+    "leaf-spine": "through leaves and spines",
+    "fat-tree": "through a fat tree",
 }
+SIMULATED_LINKS = frozenset({"back-to-back", "one-switch", "leaf-spine", "fat-tree"})
+"""Kinds of the virtual fabric, whose cables have the rates of what they join."""

@@ -257,7 +257,10 @@ def _in_words_of(figure: SourceFigure, series: Series) -> Series:
 def link_title(link: LinkInfo) -> str:
     """A link profile in words: ``ethernet-1g (through a switch, 1 Gbps, MTU 1500)``."""
     parts = [catalogue.LINK_TEXTS.get(link.kind, link.kind)]
-    parts.append("unshaped" if link.rate_mbps is None else text.quantity(link.rate_mbps, "Mbps").replace(".00", ""))
+    if link.rate_mbps is not None:
+        parts.append(text.quantity(link.rate_mbps, "Mbps").replace(".00", ""))
+    elif link.kind not in catalogue.SIMULATED_LINKS:
+        parts.append("unshaped")
     if link.uplink_rate_mbps is not None:
         parts.append(f"uplinks of {text.quantity(link.uplink_rate_mbps, 'Mbps').replace('.00', '')}")
     if link.mtu_bytes:

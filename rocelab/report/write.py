@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.report import gallery, meshes, nas, page, redrawn, render, sizeless
+from rocelab.report import courses, gallery, meshes, nas, page, redrawn, render, sizeless
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -44,6 +44,7 @@ def write_report(store: RunStore, target: Path | None = None, *, progress: Progr
         *gallery.sections(model),
         *sizeless.sections(model),
         *redrawn.sections(model),
+        *courses.sections(model, store.path),
     ]
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
     folder.mkdir(parents=True, exist_ok=True)

@@ -53,13 +53,18 @@ def _line(source: str, problem: Problem) -> str:
 
 def load(path: Path, known_claims: Collection[str] = ()) -> tuple[Study, str]:
     """The study in a file, and the file's text. Raises StudyError."""
+    text = read(path)
+    return parse(text, str(path), known_claims), text
+
+
+def read(path: Path) -> str:
+    """The text of a study file. Raises StudyError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise StudyError(str(path), [Problem(0, "", error.strerror or str(error))]) from None
     except UnicodeDecodeError as error:
         raise StudyError(str(path), [Problem(0, "", f"not UTF-8 text (byte {error.start})")]) from None
-    return parse(text, str(path), known_claims), text
 
 
 def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Study:
@@ -73,33 +78,32 @@ def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Study:
     try:
         study = Study.model_validate(data)
     except pydantic.ValidationError as error:
-        problems = [_problem(text, detail) for detail in error.errors()]
+        problems = [problem_of(text, detail) for detail in error.errors()]
         raise StudyError(source, problems) from None
-    problems = [
-        Problem(line_of(text, path), _dotted(path), what) for path, what in _contradictions(study, known_claims)
-    ]
+    problems = [Problem(line_of(text, path), dotted(path), what) for path, what in _contradictions(study, known_claims)]
     if problems:
         raise StudyError(source, problems)
     return study
 
 
-def _problem(text: str, detail: ErrorDetails) -> Problem:
+def problem_of(text: str, detail: ErrorDetails, root: type[pydantic.BaseModel] = Study) -> Problem:
+    """What pydantic has to say about a study whose file is modelled by `root`."""
     path = tuple(part for part in detail["loc"] if part not in _CHOICES)
     line = line_of(text, path)
     kind = detail["type"]
     if kind == "extra_forbidden":
-        return Problem(line, _dotted(path), _unknown("key", str(path[-1]), _allowed_keys(detail["loc"][:-1])))
+        return Problem(line, dotted(path), unknown("key", str(path[-1]), _allowed_keys(detail["loc"][:-1], root)))
     if kind == "missing":
-        return Problem(line, _dotted(path), "this key is missing")
+        return Problem(line, dotted(path), "this key is missing")
     if kind == "unknown_level":
-        return Problem(line_of(text, (*path, "level")), _dotted((*path, "level")), detail["msg"])
+        return Problem(line_of(text, (*path, "level")), dotted((*path, "level")), detail["msg"])
     if kind == "literal_error":
         expected = detail.get("ctx", {}).get("expected", "").replace("'", '"')
-        return Problem(line, _dotted(path), f"{_shown(detail['input'])} is not known; allowed: {expected}")
+        return Problem(line, dotted(path), f"{_shown(detail['input'])} is not known; allowed: {expected}")
     if kind == "string_pattern_mismatch":
-        return Problem(line, _dotted(path), f"{_shown(detail['input'])}: only a to z, 0 to 9 and '-' are allowed")
+        return Problem(line, dotted(path), f"{_shown(detail['input'])}: only a to z, 0 to 9 and '-' are allowed")
     allowed = detail["msg"].removeprefix("Input should be ").removeprefix("Input should have ")
-    return Problem(line, _dotted(path), f"{_shown(detail['input'])} is not allowed; it should be {allowed}")
+    return Problem(line, dotted(path), f"{_shown(detail['input'])} is not allowed; it should be {allowed}")
 
 
 def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
@@ -112,7 +116,7 @@ def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tup
             yield ("link", index, "kind"), str(error).removeprefix(f"link {link.id!r}: ")
     for index, claim in enumerate(study.claims):
         if known_claims and claim not in known_claims:
-            yield ("claims", index), _unknown("claim", claim, known_claims)
+            yield ("claims", index), unknown("claim", claim, known_claims)
     for at, test in enumerate(study.test):
         yield from _dangling(study, at, test)
         yield from _too_many_nodes(study, at, test)
@@ -171,13 +175,13 @@ def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str
     links = [link.id for link in study.link]
     for link in test.links or ():
         if link not in links:
-            yield ("test", at, "links"), _unknown("link", link, links)
+            yield ("test", at, "links"), unknown("link", link, links)
     is_without = isinstance(test, NasTable) or (isinstance(test, MpiTestTable) and test.sizes_bytes is None)
     if not is_without and not test.every_size_bytes():
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
     for name in test.variants:
         if name not in INTERCONNECTS:
-            yield ("test", at, "variants", name), _unknown("interconnect", name, INTERCONNECTS)
+            yield ("test", at, "variants", name), unknown("interconnect", name, INTERCONNECTS)
         else:
             if isinstance(test, TestTable):
                 wrong = _wrong_variants(test, name)
@@ -223,21 +227,21 @@ def _wrong_meshes(test: MeshTable, name: str) -> Iterator[str]:
     known = interconnect(name).meshes
     for variant in test.variants[name]:
         if variant not in known:
-            yield _unknown(f"variant of {name} for {test.test}", variant, known)
+            yield unknown(f"variant of {name} for {test.test}", variant, known)
 
 
 def _wrong_transports(test: MpiTestTable | NasTable, name: str) -> Iterator[str]:
     known = mpi.variants(name)
     for variant in test.variants[name]:
         if variant not in known:
-            yield _unknown(f"variant of {name} at the level {test.level}", variant, known)
+            yield unknown(f"variant of {name} at the level {test.level}", variant, known)
 
 
 def _wrong_variants(test: TestTable, name: str) -> Iterator[str]:
     known = interconnect(name).variants(test.test)
     for variant in test.variants[name]:
         if variant not in known:
-            yield _unknown(f"variant of {name} for {test.test}", variant, known)
+            yield unknown(f"variant of {name} for {test.test}", variant, known)
             continue
         method = interconnect(name).methods[test.test, variant]
         largest_bytes = max(test.every_size_bytes(), default=0)
@@ -251,16 +255,17 @@ def _repeated(table: str, names: Sequence[str]) -> Iterator[tuple[Path_, str]]:
             yield (table, index, "id"), f"there is another {table} {name!r} before it"
 
 
-def _unknown(what: str, name: str, allowed: Iterable[str]) -> str:
+def unknown(what: str, name: str, allowed: Iterable[str]) -> str:
+    """Says that there is no such thing, what may be meant, and what there is."""
     allowed = sorted(allowed)
     close = difflib.get_close_matches(name, allowed, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else "."
     return f"unknown {what} {name!r}{meant} Allowed: {', '.join(allowed) or 'none'}"
 
 
-def _allowed_keys(loc: Sequence[str | int]) -> list[str]:
+def _allowed_keys(loc: Sequence[str | int], root: type[pydantic.BaseModel]) -> list[str]:
     """The keys of the table at a pydantic path."""
-    annotation: Any = Study
+    annotation: Any = root
     for part in loc:
         if part in _CHOICES:
             annotation = _choice_in(annotation, str(part))
@@ -295,7 +300,7 @@ def _shown(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _dotted(path: Sequence[str | int]) -> str:
+def dotted(path: Sequence[str | int]) -> str:
     """``link[1].rate_mbps``, counted from 1 as people count the tables of a file."""
     text = ""
     for part in path:

@@ -47,6 +47,7 @@ const DEFAULT: DcqcnParameters = DcqcnParameters {
     fast_recovery_raises: 5,
     additive_step_bps: 5_000_000,
     hyper_step_bps: 50_000_000,
+    clamps_target: true,
     cnp_interval_ns: 50_000,
     pacing_slack_ns: 100_000,
 };

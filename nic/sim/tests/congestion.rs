@@ -16,6 +16,7 @@ const OUTSTANDING: u64 = 4;
 const PARAMETERS: DcqcnParameters = DcqcnParameters {
     line_rate_bps: RATE_GBPS * 1_000_000_000,
     cnp_interval_ns: 50_000,
+    clamps_target: true,
     raise_bytes: 150_000,
     additive_step_bps: 40_000_000,
     hyper_step_bps: 400_000_000,

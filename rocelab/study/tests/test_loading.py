@@ -93,7 +93,10 @@ def test_a_missing_study_lists_those_there_are() -> None:
 
 @pytest.mark.parametrize("name", catalogue.files())
 def test_every_study_of_ours_is_in_order(name: str) -> None:
-    study, _ = load(catalogue.files()[name])
+    path = catalogue.files()[name]
+    if 'kind = "virtual"' in path.read_text(encoding="utf-8"):
+        return  # rocelab/virtual/tests has those.
+    study, _ = load(path)
     assert study.id == name
 
 

@@ -37,6 +37,9 @@ pub struct DcqcnParameters {
     /// Step of the target rate once raises of both kinds are more than F, bits per second (`rpg_hai_rate`). The i-th is i
     /// times as large.
     pub hyper_step_bps: u64,
+    /// Whether every cut makes the rate before it the one to return to. Else a cut that follows another, with no raise
+    /// between them, leaves that alone (`clamp_tgt_rate`), so that a burst of CNPs is recovered from as one.
+    pub clamps_target: bool,
     /// Least time between two CNPs that a queue pair sends, nanoseconds (`min_time_between_cnps`).
     pub cnp_interval_ns: u64,
     /// How much a paced queue pair may be behind its schedule and catch up at once, nanoseconds; also, for how long it
@@ -59,6 +62,7 @@ impl Default for DcqcnParameters {
             fast_recovery_raises: 5,
             additive_step_bps: 5_000_000,
             hyper_step_bps: 50_000_000,
+            clamps_target: true,
             cnp_interval_ns: 4_000,
             pacing_slack_ns: 0,
         }

@@ -143,7 +143,10 @@ impl ReactionPoint {
     // ---- the rate ----------------------------------------------------------------------------
 
     fn cut(&mut self, now: Instant) {
-        self.target_bps = self.rate_bps;
+        let was_raised = self.timer_raises > 0 || self.byte_raises > 0;
+        if self.parameters.clamps_target || was_raised {
+            self.target_bps = self.rate_bps;
+        }
         let cut = self.rate_bps / 2 * self.alpha / ALPHA_ONE;
         let least = self.parameters.min_rate_bps.max(1);
         self.rate_bps = (self.rate_bps - cut).max(least);
@@ -230,6 +233,7 @@ mod tests {
         fast_recovery_raises: 5,
         additive_step_bps: 40_000_000,
         hyper_step_bps: 400_000_000,
+        clamps_target: true,
         cnp_interval_ns: 50_000,
         pacing_slack_ns: 0,
     };
@@ -294,6 +298,24 @@ mod tests {
         assert_eq!(point.rate_bps(), 20 * GBPS);
         point.handle_cnp(at_us(4));
         assert_eq!(point.rate_bps(), 10 * GBPS);
+    }
+
+    #[test]
+    fn a_burst_of_notifications_need_not_lower_the_target() {
+        let parameters = DcqcnParameters {
+            clamps_target: false,
+            ..PARAMETERS
+        };
+        let mut point = ReactionPoint::new(parameters, at_us(0), 40 * GBPS);
+        point.handle_cnp(at_us(4));
+        assert_eq!(
+            (point.rate_bps(), point.target_bps()),
+            (10 * GBPS, 40 * GBPS)
+        );
+        let raised = rate_at(&mut point, at_us(304));
+        assert_eq!(raised, 25 * GBPS);
+        point.handle_cnp(at_us(305));
+        assert_eq!(point.target_bps(), raised);
     }
 
     #[test]

@@ -1,0 +1,320 @@
+//! What an adapter does: it picks whose turn it is to send, fetches data, and takes in what arrives.
+
+use urxe_proto::{AckMode, Completion, Instant, WcStatus};
+use urxe_wire::{Header, Packet as WirePacket, Syndrome};
+
+use crate::connection::{NoMemory, connection_of};
+use crate::framing::{LinkKind, rdma_bytes};
+use crate::network::{Event, Network};
+use crate::packet::{Body, Packet};
+use crate::port::{DATA, NOTIFICATIONS};
+use crate::scenario::HostConfig;
+use crate::units::PS_PER_NS;
+
+/// Whether a packet says that one before it is missing.
+fn is_nak(body: &Body) -> bool {
+    match body {
+        Body::Rdma(header) => header
+            .aeth
+            .is_some_and(|aeth| matches!(aeth.syndrome, Syndrome::Nak(_))),
+        _ => false,
+    }
+}
+
+/// The payload of every packet.
+static ZEROES: [u8; 4096] = [0; 4096];
+/// Packets that may be in the adapter's pipeline besides those that fill its latency.
+const PIPELINE_PACKETS: u64 = 4;
+
+impl Network {
+    const fn instant(&self) -> Instant {
+        Instant::from_nanos(self.now / PS_PER_NS)
+    }
+
+    /// A connection may have something to send.
+    pub(crate) fn make_ready(&mut self, id: u32) {
+        let connection = &mut self.connections[id as usize];
+        if connection.is_ready {
+            return;
+        }
+        connection.is_ready = true;
+        let (host, port) = (connection.host, connection.port_index);
+        self.hosts[host as usize].ready[port as usize].push_back(id);
+        self.wake_engine(host);
+    }
+
+    pub(crate) fn wake_engine(&mut self, id: u32) {
+        let host = &mut self.hosts[id as usize];
+        if host.is_engine_woken {
+            return;
+        }
+        host.is_engine_woken = true;
+        let at = host.engine_free_at.max(self.now);
+        self.schedule(at, Event::Engine { host: id });
+    }
+
+    /// Bytes that may be between the engine and the wire: what the latency holds, and some packets.
+    fn backlog_max_bytes(&self, port: u32) -> u64 {
+        let config = self.host_config();
+        let latency_ps = config.send_ns * PS_PER_NS;
+        let pace = self.ports[port as usize].pace;
+        pace.bytes_in(latency_ps) + PIPELINE_PACKETS * u64::from(config.mtu_bytes)
+    }
+
+    /// Starts the next packet.
+    pub(crate) fn run_engine(&mut self, id: u32) {
+        self.hosts[id as usize].is_engine_woken = false;
+        while let Some(index) = self.next_port(id) {
+            let host = &mut self.hosts[id as usize];
+            let Some(channel) = host.ready[index].pop_front() else {
+                return;
+            };
+            let started = if self.is_sockets() {
+                self.next_segment(channel)
+            } else {
+                self.next_packet(channel)
+            };
+            let Some((packet, body)) = started else {
+                continue;
+            };
+            let host = &mut self.hosts[id as usize];
+            host.ready[index].push_back(channel);
+            host.turn = index + 1;
+            self.start_packet(id, index, packet, body);
+            let host = &mut self.hosts[id as usize];
+            host.is_engine_woken = true;
+            let at = host.engine_free_at;
+            self.schedule(at, Event::Engine { host: id });
+            return;
+        }
+    }
+
+    /// The next port of a host that has something to send, and room in its pipeline.
+    fn next_port(&self, id: u32) -> Option<usize> {
+        let host = &self.hosts[id as usize];
+        let count = host.ports.len();
+        (0..count)
+            .map(|step| (host.turn + step) % count)
+            .find(|index| {
+                !host.ready[*index].is_empty()
+                    && host.backlog_bytes[*index] < self.backlog_max_bytes(host.ports[*index])
+            })
+    }
+
+    /// The next packet of a connection that is at its turn.
+    fn next_packet(&mut self, id: u32) -> Option<(Packet, Body)> {
+        let now = self.instant();
+        let connection = &mut self.connections[id as usize];
+        let transmit = connection
+            .qp
+            .poll_transmit(now, AckMode::Flush, &mut NoMemory);
+        let found = transmit.map(|transmit| (transmit.header, transmit.payload.len()));
+        let Some((header, payload_bytes)) = found else {
+            connection.is_ready = false;
+            self.collect(id);
+            return None;
+        };
+        self.watch_timer(id);
+        let mut packet = self.packet(id, &header, payload_bytes);
+        packet.priority = DATA;
+        packet.is_markable = true;
+        Some((packet, Body::Rdma(header)))
+    }
+
+    fn packet(&self, id: u32, header: &Header, payload_bytes: u32) -> Packet {
+        let connection = &self.connections[id as usize];
+        let config = self.host_config();
+        let delimiters = config.delimiter_bytes;
+        let wire_bytes = rdma_bytes(config.link, delimiters, header, payload_bytes);
+        let mut packet = Packet::new(payload_bytes, wire_bytes);
+        packet.source = connection.host;
+        packet.destination = connection.peer_host;
+        packet.udp_source = connection.udp_source;
+        packet
+    }
+
+    /// Fetches the data of a packet, and sends it into the pipeline.
+    fn start_packet(&mut self, id: u32, index: usize, mut packet: Packet, body: Body) {
+        let HostConfig {
+            packet_ps, send_ns, ..
+        } = self.scenario.host;
+        let now = self.now;
+        let host = &mut self.hosts[id as usize];
+        host.backlog_bytes[index] += u64::from(packet.wire_bytes);
+        let (head_at, fetched_at) = host.pcie.read(now, u64::from(packet.payload_bytes));
+        host.engine_free_at = fetched_at.max(now + packet_ps);
+        let send_ps = send_ns * PS_PER_NS;
+        packet.tail_at = fetched_at + send_ps;
+        let port = host.ports[index];
+        let packet = self.pool.insert(packet, body);
+        self.schedule(head_at + send_ps, Event::Enter { port, packet });
+    }
+
+    /// A packet has gone out to the wire.
+    pub(crate) fn leave_adapter(&mut self, id: u32, port: u32, bytes: u64) {
+        let host = &mut self.hosts[id as usize];
+        let Some(index) = host.ports.iter().position(|own| *own == port) else {
+            return;
+        };
+        // Notifications do not count.
+        host.backlog_bytes[index] = host.backlog_bytes[index].saturating_sub(bytes);
+        if !host.ready[index].is_empty() {
+            self.wake_engine(id);
+        }
+    }
+
+    /// A packet has arrived: it goes to memory.
+    pub(crate) fn take_in(&mut self, id: u32, port: u32, packet: u32) {
+        let HostConfig {
+            packet_ps,
+            receive_ns,
+            ..
+        } = self.scenario.host;
+        let (payload, wire_bytes) = {
+            let packet = self.pool.get(packet);
+            (
+                u64::from(packet.payload_bytes),
+                u64::from(packet.wire_bytes),
+            )
+        };
+        let now = self.now;
+        let arriving_ps = self.ports[port as usize].pace.of_bytes(wire_bytes);
+        let host = &mut self.hosts[id as usize];
+        let start = host.intake_free_at.max(now.saturating_sub(arriving_ps));
+        let written_at = host.pcie.write(start, now.max(start), payload);
+        host.intake_free_at = written_at.max(start + packet_ps);
+        let slow_ns = if is_nak(self.pool.body(packet)) {
+            self.scenario.host.nak_ns
+        } else {
+            0
+        };
+        let at = written_at + (receive_ns + slow_ns) * PS_PER_NS;
+        self.schedule(at, Event::Receive { host: id, packet });
+    }
+
+    /// A packet is in memory: the protocol takes note of it.
+    pub(crate) fn handle_received(&mut self, host: u32, id: u32) {
+        let body = *self.pool.body(id);
+        let packet = self.pool.remove(id);
+        self.return_host_credit(host, &packet);
+        match body {
+            Body::Rdma(header) => self.handle_rdma(&packet, header),
+            Body::Segment { stream, end } => self.handle_segment(stream, end),
+            Body::Acknowledgement { stream, end } => self.handle_stream_ack(stream, end),
+        }
+    }
+
+    fn return_host_credit(&mut self, host: u32, packet: &Packet) {
+        if self.host_config().link == LinkKind::Infiniband {
+            let port = self.hosts[host as usize].ports[0];
+            self.return_credit(port, u64::from(packet.wire_bytes));
+        }
+    }
+
+    fn handle_rdma(&mut self, packet: &Packet, header: Header) {
+        let now = self.instant();
+        let id = connection_of(header.bth.dest_qp);
+        let Some(connection) = self.connections.get_mut(id as usize) else {
+            return;
+        };
+        let arrived = WirePacket {
+            header,
+            payload: &ZEROES[..packet.payload_bytes as usize],
+        };
+        let before = *connection.qp.stats();
+        connection
+            .qp
+            .handle_packet(now, &arrived, None, &mut NoMemory);
+        let after = connection.qp.stats();
+        let is_new = before.duplicate_request == after.duplicate_request
+            && before.out_of_sequence == after.out_of_sequence
+            && before.ignored_responses == after.ignored_responses;
+        self.totals.notifications += after.cnp_handled - before.cnp_handled;
+        if is_new && packet.payload_bytes > 0 && header.bth.opcode.operation().is_some() {
+            let bytes = u64::from(packet.payload_bytes);
+            let (host, process) = (connection.host, connection.process);
+            self.hosts[host as usize].received_bytes += bytes;
+            self.processes[process as usize].received_bytes += bytes;
+        } else if !is_new {
+            self.totals.repeated += 1;
+        }
+        if packet.is_marked {
+            self.notify(id);
+        }
+        self.collect(id);
+        self.make_ready(id);
+    }
+
+    /// A marked packet came: its sender is told, if it is time.
+    fn notify(&mut self, id: u32) {
+        let now = self.instant();
+        let connection = &mut self.connections[id as usize];
+        connection.qp.handle_congestion_mark(now);
+        let Some(transmit) = connection.qp.poll_notification() else {
+            return;
+        };
+        let (header, bytes) = (transmit.header, transmit.payload.len());
+        let port = connection.port;
+        let mut packet = self.packet(id, &header, bytes);
+        packet.priority = NOTIFICATIONS;
+        let packet = self.pool.insert(packet, Body::Rdma(header));
+        let at = self.now + self.host_config().send_ns * PS_PER_NS;
+        self.schedule(at, Event::Enter { port, packet });
+    }
+
+    /// Hands completions to programs, and looks at the timers.
+    pub(crate) fn collect(&mut self, id: u32) {
+        while let Some(completion) = self.connections[id as usize].qp.poll_completion() {
+            self.complete(id, &completion);
+        }
+        while self.connections[id as usize].qp.poll_event().is_some() {}
+        self.watch_timer(id);
+    }
+
+    fn complete(&mut self, id: u32, completion: &Completion) {
+        if completion.status != WcStatus::Success {
+            self.totals.failed += 1;
+            self.totals.failure.get_or_insert(completion.status);
+            self.is_over = true;
+            return;
+        }
+        let process = self.connections[id as usize].process;
+        match completion.side() {
+            urxe_proto::QueueSide::Send => self.handle_sent(process, id),
+            urxe_proto::QueueSide::Recv => self.handle_message(process, id, self.now),
+        }
+    }
+
+    /// Sees to it that an event looks at the timers of a connection in time.
+    fn watch_timer(&mut self, id: u32) {
+        let connection = &mut self.connections[id as usize];
+        let Some(deadline) = connection.qp.poll_retry_timeout() else {
+            return;
+        };
+        let at = (deadline.as_nanos() * PS_PER_NS).max(self.now);
+        if at < connection.timer_at {
+            connection.timer_at = at;
+            self.schedule(at, Event::Timer { connection: id });
+        }
+    }
+
+    pub(crate) fn handle_timer(&mut self, id: u32) {
+        let now = self.instant();
+        let connection = &mut self.connections[id as usize];
+        if connection.timer_at > self.now {
+            return;
+        }
+        connection.timer_at = u64::MAX;
+        let is_due = connection
+            .qp
+            .poll_retry_timeout()
+            .is_some_and(|at| at <= now);
+        if is_due {
+            connection.qp.handle_timeout(now);
+            self.collect(id);
+            self.make_ready(id);
+        } else {
+            self.watch_timer(id);
+        }
+    }
+}

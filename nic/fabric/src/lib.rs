@@ -1,0 +1,49 @@
+//! Adapters, links and switches in virtual time, with the NIC's protocol code in the adapters.
+//!
+//! A [`Scenario`] says which hosts there are, how they are joined and what they do; a [`Network`] lets it happen. Every
+//! RDMA packet is made and taken in by [`urxe_proto::QueuePair`], which also has the congestion control: the same code
+//! that runs over sockets. What is modelled is around it: buses, pipelines, wires, buffers, pauses, credits, marks. There
+//! is no data in the packets, only their length.
+//!
+//! Nothing here reads a clock or does IO, and all randomness comes from the seed of the scenario, so the same scenario is
+//! the same run. Time is in picoseconds: a byte at 100 Gbps takes 80 of them.
+//!
+//! `docs/simulator.md` describes the model and its limits.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod adapter;
+mod build;
+mod capture;
+mod connection;
+mod framing;
+mod incidents;
+mod links;
+mod network;
+mod outcome;
+mod packet;
+mod pcie;
+mod port;
+mod process;
+mod programs;
+mod queue;
+mod scenario;
+mod series;
+mod sockets;
+mod switch;
+mod topology;
+mod units;
+
+pub use capture::Frame;
+pub use framing::LinkKind;
+pub use network::Network;
+pub use outcome::Outcome;
+pub use pcie::PcieConfig;
+pub use port::PortStats;
+pub use scenario::{
+    Dcqcn, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place, Scenario,
+    ScenarioError, StackConfig, SwitchConfig, Tap, Topology, Traffic, Victim,
+};
+pub use series::Point;

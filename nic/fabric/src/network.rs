@@ -1,0 +1,210 @@
+//! The clock, and everything that it moves.
+//!
+//! Events are few for what happens: a port that finds its wire free sends without one, and only a port with more to
+//! send asks to be woken. A packet arrives at a switch when as much of it is there as the switch waits for, and has gone
+//! through its pipeline; so the time of arrival already holds the latency of the switch.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use oorandom::Rand64;
+use urxe_wire::Mtu;
+
+use crate::capture::Capture;
+use crate::connection::Connection;
+use crate::outcome::Totals;
+use crate::packet::Pool;
+use crate::pcie::Pcie;
+use crate::port::Port;
+use crate::process::Process;
+use crate::queue::EventQueue;
+use crate::scenario::{HostConfig, Incident, Scenario};
+use crate::series::Series;
+use crate::sockets::ByteStream;
+use crate::switch::SharedBuffer;
+use crate::topology::Routes;
+use crate::units::PS_PER_NS;
+
+/// Something that happens at some point in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A packet came in at a port.
+    Arrive { port: u32, packet: u32 },
+    /// The wire of a port is free.
+    Free { port: u32 },
+    /// A packet has passed the adapter's pipeline, and enters the queue of a port.
+    Enter { port: u32, packet: u32 },
+    /// The adapter of a host may start another packet.
+    Engine { host: u32 },
+    /// A packet is in the memory of its host.
+    Receive { host: u32, packet: u32 },
+    /// A timer of a connection.
+    Timer { connection: u32 },
+    /// A program rings the doorbell for a message.
+    Post { channel: u32 },
+    /// A program copies on what it writes to a byte stream.
+    Write { stream: u32 },
+    /// A program starts.
+    Start { process: u32 },
+    /// A pause, or its end, reaches a port.
+    Pause { port: u32, priority: u8, on: bool },
+    /// Credits reach a port.
+    Credit { port: u32, bytes: u32 },
+    /// Something breaks, or works again.
+    Incident { index: u32, begins: bool },
+    /// Routing has noticed.
+    Reroute,
+    /// Time to note queues and rates.
+    Sample,
+    /// What was received from now on counts.
+    Count,
+    /// Time to look for circles of pauses.
+    Watch,
+}
+
+/// A host's adapter.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) ports: Vec<u32>,
+    /// The switch at each port, and the port there.
+    pub(crate) leaves: Vec<(u32, u32)>,
+    pub(crate) pcie: Pcie,
+    /// When the next packet may be started.
+    pub(crate) engine_free_at: u64,
+    pub(crate) is_engine_woken: bool,
+    /// When the next packet may be taken in.
+    pub(crate) intake_free_at: u64,
+    /// By port, who has something to send, in the order of turns.
+    pub(crate) ready: Vec<VecDeque<u32>>,
+    /// By port, bytes that were started and are not on the wire.
+    pub(crate) backlog_bytes: Vec<u64>,
+    /// The port whose turn it is.
+    pub(crate) turn: usize,
+    /// New payload that came.
+    pub(crate) received_bytes: u64,
+    /// The same when counting began.
+    pub(crate) received_before: u64,
+}
+
+/// A switch.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    pub(crate) ports: Vec<u32>,
+    pub(crate) buffer: SharedBuffer,
+    pub(crate) salt: u64,
+}
+
+/// A simulation. Make it with [`Self::new`], let time pass with [`Self::run`], and ask for [`Self::outcome`].
+#[derive(Debug)]
+pub struct Network {
+    pub(crate) scenario: Scenario,
+    pub(crate) mtu: Mtu,
+    /// Whether switches pause who sends RDMA's data.
+    pub(crate) has_pfc: bool,
+    /// Whether they tell flows apart by UDP ports, too.
+    pub(crate) hashes_ports: bool,
+    pub(crate) now: u64,
+    pub(crate) end: u64,
+    pub(crate) events: EventQueue<Event>,
+    pub(crate) pool: Pool,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) switches: Vec<Switch>,
+    pub(crate) routes: Routes,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) streams: Vec<ByteStream>,
+    pub(crate) processes: Vec<Process>,
+    /// Programs that have to end before the run is over; 0 if time alone ends it.
+    pub(crate) busy: u32,
+    pub(crate) is_over: bool,
+    pub(crate) random: Rand64,
+    pub(crate) totals: Totals,
+    pub(crate) series: Series,
+    pub(crate) capture: Option<Capture>,
+    /// When counting began, if it has.
+    pub(crate) counts_from: Option<u64>,
+}
+
+impl Network {
+    /// Simulated time, nanoseconds.
+    #[must_use]
+    pub const fn now_ns(&self) -> u64 {
+        self.now / PS_PER_NS
+    }
+
+    /// When it ends at the latest, nanoseconds.
+    #[must_use]
+    pub const fn end_ns(&self) -> u64 {
+        self.end / PS_PER_NS
+    }
+
+    pub(crate) const fn host_config(&self) -> &HostConfig {
+        &self.scenario.host
+    }
+
+    pub(crate) fn schedule(&mut self, at: u64, event: Event) {
+        self.events.schedule(at, event);
+    }
+
+    /// Lets up to `events` things happen. False once it is over: nothing is left to happen, all programs have ended,
+    /// or time is up.
+    pub fn run(&mut self, events: u64) -> bool {
+        for _ in 0..events {
+            if self.is_over {
+                return false;
+            }
+            let Some((at, event)) = self.events.pop() else {
+                self.is_over = true;
+                return false;
+            };
+            if at > self.end {
+                self.now = self.end;
+                self.is_over = true;
+                return false;
+            }
+            self.now = at;
+            self.totals.events += 1;
+            self.handle(event);
+        }
+        !self.is_over
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrive { port, packet } => self.handle_arrival(port, packet),
+            Event::Free { port } => {
+                self.ports[port as usize].is_woken = false;
+                self.pump(port);
+            }
+            Event::Enter { port, packet } => self.enqueue(port, packet),
+            Event::Engine { host } => self.run_engine(host),
+            Event::Receive { host, packet } => self.handle_received(host, packet),
+            Event::Timer { connection } => self.handle_timer(connection),
+            Event::Post { channel } => self.ring_doorbell(channel),
+            Event::Write { stream } => self.go_on_writing(stream),
+            Event::Start { process } => self.start(process),
+            Event::Pause { port, priority, on } => {
+                let now = self.now;
+                self.ports[port as usize].set_paused(now, priority, on);
+                self.pump(port);
+            }
+            Event::Credit { port, bytes } => self.handle_credit(port, bytes),
+            Event::Incident { index, begins } => self.handle_incident(index, begins),
+            Event::Reroute => self.reroute(),
+            Event::Sample => self.sample(),
+            Event::Count => self.begin_to_count(),
+            Event::Watch => self.watch(),
+        }
+    }
+
+    fn begin_to_count(&mut self) {
+        self.counts_from = Some(self.now);
+        for host in &mut self.hosts {
+            host.received_before = host.received_bytes;
+        }
+    }
+
+    pub(crate) fn incident(&self, index: u32) -> Option<Incident> {
+        self.scenario.incidents.get(index as usize).copied()
+    }
+}

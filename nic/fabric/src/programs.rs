@@ -1,0 +1,232 @@
+//! What programs do when something happens to them.
+
+use crate::connection::{post_message, post_receive};
+use crate::network::{Event, Network};
+use crate::process::Role;
+use crate::scenario::Operation;
+use crate::units::PS_PER_NS;
+
+/// Receives that are posted ahead on every connection that gets messages.
+const RECEIVES_AHEAD: u32 = 1_024;
+/// The same where an answer comes only after what was sent.
+const RECEIVES_OF_PING_PONG: u32 = 4;
+
+impl Network {
+    /// A program's processor works for so many nanoseconds from `at` on, or from when it is free: until when.
+    fn spend(&mut self, process: u32, at: u64, nanos: u64) -> u64 {
+        let process = &mut self.processes[process as usize];
+        process.cpu_free_at = process.cpu_free_at.max(at) + nanos * PS_PER_NS;
+        process.cpu_free_at
+    }
+
+    /// Posts receives for messages that will come on a connection.
+    pub(crate) fn post_receives(
+        &mut self,
+        connection: u32,
+        message_bytes: u32,
+        is_ping_pong: bool,
+    ) {
+        let ahead = if is_ping_pong {
+            RECEIVES_OF_PING_PONG
+        } else {
+            RECEIVES_AHEAD
+        };
+        for _ in 0..ahead {
+            self.post_receive(connection, message_bytes);
+        }
+    }
+
+    fn post_receive(&mut self, connection: u32, message_bytes: u32) {
+        if !self.is_sockets() {
+            let qp = &mut self.connections[connection as usize].qp;
+            self.totals.refused += u64::from(!post_receive(qp, message_bytes));
+        }
+    }
+
+    /// A program sends a message at `at`, or when its processor is free.
+    fn send(&mut self, process: u32, channel: u32, at: u64) {
+        let cost_ns = self.host_config().stack.send_ns;
+        let at = self.spend(process, at, cost_ns);
+        self.schedule(at, Event::Post { channel });
+    }
+
+    /// The doorbell of a message rings.
+    pub(crate) fn ring_doorbell(&mut self, channel: u32) {
+        if self.is_sockets() {
+            self.begin_to_write(channel);
+            return;
+        }
+        let connection = &mut self.connections[channel as usize];
+        let process = &self.processes[connection.process as usize];
+        let is_taken = post_message(&mut connection.qp, process.operation, process.message_bytes);
+        self.totals.refused += u64::from(!is_taken);
+        self.collect(channel);
+        self.make_ready(channel);
+    }
+
+    pub(crate) fn start(&mut self, id: u32) {
+        let now = self.now;
+        let channels = self.processes[id as usize].channels.len();
+        let depth = match &mut self.processes[id as usize].role {
+            Role::Ping(ping) => {
+                ping.started_at = now;
+                self.send_parts(id, now);
+                return;
+            }
+            Role::Stream(stream) => stream.depth,
+            Role::Exchange(_) => {
+                self.exchange(id, now);
+                return;
+            }
+            Role::Pong { .. } | Role::Sink(_) => return,
+        };
+        for _ in 0..depth {
+            for at in 0..channels {
+                self.send_if_left(id, at, now);
+            }
+        }
+    }
+
+    /// Sends another message on a channel, if the program has one for it.
+    fn send_if_left(&mut self, id: u32, index: usize, at: u64) {
+        let process = &mut self.processes[id as usize];
+        let channel = process.channels[index];
+        if let Role::Stream(stream) = &mut process.role {
+            let left = &mut stream.left[index];
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
+        }
+        self.send(id, channel, at);
+    }
+
+    /// A message that a program sent is done with, as far as the sender knows.
+    pub(crate) fn handle_sent(&mut self, id: u32, channel: u32) {
+        let now = self.now;
+        let process = &mut self.processes[id as usize];
+        let counts = process.operation != Operation::Send;
+        match &mut process.role {
+            Role::Stream(stream) => {
+                stream.counted.note(now);
+                let is_complete = counts && stream.counted.is_complete();
+                let index = process.channels.iter().position(|own| *own == channel);
+                if let Some(index) = index {
+                    self.send_if_left(id, index, now);
+                }
+                if is_complete {
+                    self.end_one();
+                }
+            }
+            Role::Exchange(exchange) => {
+                exchange.sent += 1;
+                self.exchange_on(id, now);
+            }
+            Role::Ping(_) | Role::Pong { .. } | Role::Sink(_) => {}
+        }
+    }
+
+    /// A message came for a program at `at`.
+    pub(crate) fn handle_message(&mut self, id: u32, channel: u32, at: u64) {
+        let receive_ns = self.host_config().stack.receive_ns;
+        let cost_ns = if self.is_last_part(id) { receive_ns } else { 0 };
+        let at = self.spend(id, at, cost_ns);
+        let bytes = self.processes[id as usize].message_bytes;
+        self.post_receive(channel, bytes);
+        let process = &mut self.processes[id as usize];
+        let parts = process.channels.len() as u32;
+        match &mut process.role {
+            Role::Ping(ping) => {
+                ping.arrived += 1;
+                if ping.arrived < parts {
+                    return;
+                }
+                ping.arrived = 0;
+                ping.done += 1;
+                if ping.done > ping.warmup {
+                    ping.times_ps.push((at - ping.started_at) / 2);
+                }
+                ping.started_at = at;
+                if ping.done == ping.warmup + ping.iterations {
+                    self.end_one();
+                    return;
+                }
+                self.send_parts(id, at);
+            }
+            Role::Pong { arrived } => {
+                *arrived += 1;
+                if *arrived < parts {
+                    return;
+                }
+                *arrived = 0;
+                self.send_parts(id, at);
+            }
+            Role::Sink(counted) => {
+                counted.note(at);
+                if counted.is_complete() {
+                    self.end_one();
+                }
+            }
+            Role::Stream(_) => {}
+            Role::Exchange(exchange) => {
+                exchange.received += 1;
+                self.exchange_on(id, at);
+            }
+        }
+    }
+
+    /// Sends the parts of a message, which cost the processor as much as a whole one.
+    fn send_parts(&mut self, id: u32, at: u64) {
+        let cost_ns = self.host_config().stack.send_ns;
+        let at = self.spend(id, at, cost_ns);
+        for index in 0..self.processes[id as usize].channels.len() {
+            let channel = self.processes[id as usize].channels[index];
+            self.schedule(at, Event::Post { channel });
+        }
+    }
+
+    /// Whether the part of a message that came is the last.
+    fn is_last_part(&self, id: u32) -> bool {
+        let process = &self.processes[id as usize];
+        let parts = process.channels.len() as u32;
+        match &process.role {
+            Role::Ping(ping) => ping.arrived + 1 == parts,
+            Role::Pong { arrived } => arrived + 1 == parts,
+            _ => true,
+        }
+    }
+
+    /// One of the programs that the run waits for has ended.
+    fn end_one(&mut self) {
+        self.busy -= 1;
+        self.is_over |= self.busy == 0;
+    }
+
+    /// Sends a block to every other rank.
+    fn exchange(&mut self, id: u32, at: u64) {
+        let process = &self.processes[id as usize];
+        let Role::Exchange(exchange) = &process.role else {
+            return;
+        };
+        for index in exchange.order() {
+            let channel = self.processes[id as usize].channels[index];
+            self.send(id, channel, at);
+        }
+    }
+
+    /// Goes on to the next iteration if this one is done.
+    fn exchange_on(&mut self, id: u32, at: u64) {
+        let Role::Exchange(exchange) = &mut self.processes[id as usize].role else {
+            return;
+        };
+        if !exchange.end_iteration() {
+            return;
+        }
+        if exchange.iterations_left > 0 {
+            self.exchange(id, at);
+        } else {
+            exchange.ended_at = at;
+            self.end_one();
+        }
+    }
+}

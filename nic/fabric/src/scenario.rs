@@ -1,0 +1,380 @@
+//! What is simulated: hosts, how they are joined, what they do. Plain data, so that a file can hold it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use urxe_proto::DcqcnParameters;
+
+use crate::framing::LinkKind;
+use crate::pcie::PcieConfig;
+
+/// A whole simulation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Of all that is random: the same seed gives the same run.
+    pub seed: u64,
+    /// Every host.
+    pub host: HostConfig,
+    /// How hosts are joined.
+    pub topology: Topology,
+    /// Every switch; needed by all topologies but the one without switches.
+    pub switch: Option<SwitchConfig>,
+    /// Cables: time for a bit to travel one, nanoseconds.
+    pub propagation_ns: u64,
+    /// What the hosts do.
+    pub traffic: Traffic,
+    /// Links and switches that fail and return.
+    #[serde(default)]
+    pub incidents: Vec<Incident>,
+    /// Whether and how often to note queues and rates, nanoseconds.
+    #[serde(default)]
+    pub series_ns: Option<u64>,
+    /// A cable to record: all that leaves this port, as `host:port` or `switch:port`, numbered from 0.
+    #[serde(default)]
+    pub tap: Option<Tap>,
+    /// No more than this is simulated, nanoseconds.
+    pub time_limit_ns: u64,
+}
+
+/// A host: adapter and software.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostConfig {
+    /// Kind of its ports.
+    pub link: LinkKind,
+    /// What a port carries after encoding.
+    pub rate_gbps: f64,
+    /// InfiniBand: what marks the beginning and the end of a packet.
+    #[serde(default)]
+    pub delimiter_bytes: u64,
+    /// Its ports.
+    pub ports: u32,
+    /// Path MTU: 256, 512, 1024, 2048 or 4096. For sockets, payload of a segment.
+    pub mtu_bytes: u32,
+    /// Its bus.
+    pub pcie: PcieConfig,
+    /// Least time between two packets that it starts or takes in, picoseconds.
+    pub packet_ps: u64,
+    /// From the doorbell to the wire, without the transfer of data.
+    pub send_ns: u64,
+    /// From the wire to the completion, without the transfer of data.
+    pub receive_ns: u64,
+    /// What an adapter takes longer over a negative acknowledgement.
+    #[serde(default)]
+    pub nak_ns: u64,
+    /// Data that a queue pair may have in flight.
+    pub window_bytes: u32,
+    /// Software.
+    pub stack: StackConfig,
+    /// Congestion control; `None`: none.
+    pub dcqcn: Option<Dcqcn>,
+}
+
+/// What software costs.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StackConfig {
+    /// Processor time to send a message.
+    pub send_ns: u64,
+    /// Processor time to take in a message.
+    pub receive_ns: u64,
+    /// From the adapter to a receiver that waits (sockets).
+    pub latency_ns: u64,
+    /// Rate of the copies at each side (sockets).
+    pub copy_gbps: Option<f64>,
+    /// Data in flight (sockets).
+    pub window_bytes: Option<u64>,
+}
+
+/// Parameters of DCQCN; see [`DcqcnParameters`], whose defaults hold for what is not here. A burst of notifications does
+/// not lower the rate to return to, as adapters have it by default (`clamp_tgt_rate`).
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dcqcn {
+    /// Time between two raises.
+    pub raise_interval_ns: u64,
+    /// Bytes between two raises.
+    pub raise_bytes: u64,
+    /// Additive step, 10^6 bit/s.
+    pub additive_step_mbps: u64,
+    /// Hyper step, 10^6 bit/s.
+    pub hyper_step_mbps: u64,
+    /// Least rate, 10^6 bit/s.
+    pub min_rate_mbps: u64,
+    /// Least time between two notifications of a queue pair.
+    pub cnp_interval_ns: u64,
+    /// Least time between two cuts.
+    pub cut_interval_ns: u64,
+}
+
+impl Dcqcn {
+    /// For a port of so many 10^9 bit/s.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate is positive and far below 2^64"
+    )]
+    pub(crate) fn parameters(&self, rate_gbps: f64) -> DcqcnParameters {
+        DcqcnParameters {
+            line_rate_bps: (rate_gbps * 1e9) as u64,
+            min_rate_bps: self.min_rate_mbps * 1_000_000,
+            raise_interval_ns: self.raise_interval_ns,
+            raise_bytes: self.raise_bytes,
+            additive_step_bps: self.additive_step_mbps * 1_000_000,
+            hyper_step_bps: self.hyper_step_mbps * 1_000_000,
+            cnp_interval_ns: self.cnp_interval_ns,
+            cut_interval_ns: self.cut_interval_ns,
+            clamps_target: false,
+            ..DcqcnParameters::default()
+        }
+    }
+}
+
+/// How hosts are joined.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Topology {
+    /// Two hosts, a cable for each port.
+    BackToBack,
+    /// One switch; all ports of all hosts are at it.
+    OneSwitch {
+        /// Hosts.
+        hosts: u32,
+    },
+    /// Racks of hosts under leaves, and spines above all leaves. The ports of a host are at different leaves of its rack.
+    LeafSpine {
+        /// Hosts.
+        hosts: u32,
+        /// Hosts of a rack; the last may have fewer.
+        hosts_per_rack: u32,
+        /// Leaves of a rack: as many as a host has ports, or one.
+        leaves_per_rack: u32,
+        /// Spines.
+        spines: u32,
+        /// Cables between each leaf and each spine.
+        uplinks: u32,
+        /// Rate of each of them.
+        uplink_gbps: f64,
+    },
+    /// A switch for each host, joined in a ring: what never to build with priority flow control.
+    Ring {
+        /// Hosts, three at least.
+        hosts: u32,
+    },
+    /// A fat tree of switches with `radix` ports (Al-Fares et al., SIGCOMM 2008).
+    FatTree {
+        /// Hosts: at most radix^3 / 4.
+        hosts: u32,
+        /// Ports of a switch, even.
+        radix: u32,
+    },
+}
+
+impl Topology {
+    /// Hosts in it.
+    #[must_use]
+    pub const fn hosts(&self) -> u32 {
+        match *self {
+            Self::BackToBack => 2,
+            Self::OneSwitch { hosts }
+            | Self::LeafSpine { hosts, .. }
+            | Self::Ring { hosts }
+            | Self::FatTree { hosts, .. } => hosts,
+        }
+    }
+}
+
+/// What a switch tells flows apart by, when it has several ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HashFields {
+    /// Addresses and the UDP source port.
+    Ports,
+    /// Addresses alone.
+    Addresses,
+}
+
+/// A switch.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchConfig {
+    /// Whether a packet leaves before all of it is there.
+    pub cut_through: bool,
+    /// From the first bit in (cut-through), or the last, to the first bit out.
+    pub latency_ns: u64,
+    /// Shared by the ports; of InfiniBand, of a port.
+    pub buffer_bytes: u64,
+    /// What every port has for itself of each priority in use.
+    pub port_reserve_bytes: u64,
+    /// A queue may take 1 / 2^this of what is free.
+    pub shared_shift: u32,
+    /// What a queue without flow control holds at most.
+    pub lossy_bytes: Option<u64>,
+    /// Priority flow control for RDMA's data.
+    pub pfc: bool,
+    /// Three times this at line rate is reserved for what is under way when a pause is sent.
+    pub headroom_delay_ns: u64,
+    /// Marking.
+    pub ecn: Option<EcnConfig>,
+    /// What ways are chosen by.
+    pub hash: HashFields,
+}
+
+/// When a switch marks packets (RED, on the length of the queue that a packet meets).
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EcnConfig {
+    /// None below this, for every 25 Gbps of the port.
+    pub min_bytes_per_25g: u64,
+    /// All from this on, likewise.
+    pub max_bytes_per_25g: u64,
+    /// Probability just below.
+    pub max_probability: f64,
+}
+
+/// What a message is sent by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// SEND.
+    Send,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ.
+    Read,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Pattern {
+    /// The first host to the second.
+    Pair,
+    /// The first two to each other.
+    BothWays,
+    /// Each to every other.
+    Mesh,
+    /// All others to host 0.
+    Incast,
+    /// Each to one other, at random; nobody gets from two.
+    Permutation,
+    /// As listed.
+    Listed {
+        /// Sender and receiver.
+        pairs: Vec<(u32, u32)>,
+    },
+}
+
+/// What hosts do.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Traffic {
+    /// A message there and one back between the first two hosts, as perftest's latency programs.
+    PingPong {
+        /// Length of a message.
+        size_bytes: u32,
+        /// There and back that count.
+        iterations: u32,
+        /// There and back before.
+        warmup: u32,
+        /// A message goes in as many parts at once, over a queue pair each. For sockets, one.
+        rails: u32,
+    },
+    /// Streams of messages, as perftest's bandwidth programs, each over queue pairs of its own.
+    Streams {
+        /// Who to whom.
+        pattern: Pattern,
+        /// What messages are sent by; sockets only send.
+        operation: Operation,
+        /// Length of a message.
+        size_bytes: u32,
+        /// Queue pairs of each stream.
+        queue_pairs: u32,
+        /// Messages under way on each queue pair.
+        depth: u32,
+        /// Messages of each queue pair; `None`: until the time is over.
+        messages: Option<u64>,
+        /// Not counted at the beginning, nanoseconds.
+        warmup_ns: u64,
+        /// How long to count, if messages do not end.
+        measured_ns: u64,
+        /// Time between the starts of one stream and of the next.
+        #[serde(default)]
+        stagger_ns: u64,
+        /// Whether all queue pairs of a host use the same port (as connections of librdmacm over a bond): of every second host
+        /// the other one.
+        #[serde(default)]
+        one_port: bool,
+    },
+    /// MPI_Alltoall, again and again: each to all others at once (Open MPI's linear algorithm).
+    Alltoall {
+        /// For each pair.
+        size_bytes: u32,
+        /// How often.
+        iterations: u32,
+        /// As for streams.
+        #[serde(default)]
+        one_port: bool,
+    },
+}
+
+/// A cable: a port of a host or of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// Host and port.
+    Host(u32, u32),
+    /// Switch and port, in the order in which the topology makes them.
+    Switch(u32, u32),
+}
+
+/// Where to record packets.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tap {
+    /// What leaves this port, and what arrives there.
+    pub at: Place,
+    /// No more than so many packets.
+    pub packets: usize,
+}
+
+/// Something that breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Victim {
+    /// The cable at a port.
+    Cable(Place),
+    /// All cables of a switch.
+    Switch(u32),
+    /// An adapter that goes mad, and tells its switch to pause all the time.
+    PauseStorm(Place),
+}
+
+/// When something breaks, and how long.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Incident {
+    /// What.
+    pub victim: Victim,
+    /// From when on.
+    pub at_ns: u64,
+    /// Until when; `None`: for ever.
+    pub until_ns: Option<u64>,
+    /// How long routing takes to notice either.
+    #[serde(default)]
+    pub notice_ns: u64,
+}
+
+/// A scenario that cannot be simulated; says why, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError(pub String);
+
+impl core::fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for ScenarioError {}

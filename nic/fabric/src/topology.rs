@@ -1,0 +1,294 @@
+//! Who is joined to whom, and which ways lead where.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::port::{Owner, Port};
+use crate::scenario::{ScenarioError, Topology};
+
+/// A cable, before there are ports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cable {
+    pub(crate) ends: [Owner; 2],
+    pub(crate) rate_gbps: f64,
+}
+
+/// What a topology is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) hosts: u32,
+    pub(crate) switches: u32,
+    pub(crate) cables: Vec<Cable>,
+}
+
+/// The cables of a topology of hosts with so many ports.
+pub(crate) fn plan(topology: &Topology, ports: u32, rate_gbps: f64) -> Result<Plan, ScenarioError> {
+    let mut cables = Vec::new();
+    let mut join = |a, b, rate_gbps| {
+        cables.push(Cable {
+            ends: [a, b],
+            rate_gbps,
+        });
+    };
+    let hosts = topology.hosts();
+    let least = if hosts < 2 { "at least two hosts" } else { "" };
+    refuse(least)?;
+    let switches = match *topology {
+        Topology::BackToBack => {
+            for _ in 0..ports {
+                join(Owner::Host(0), Owner::Host(1), rate_gbps);
+            }
+            0
+        }
+        Topology::OneSwitch { hosts } => {
+            for host in 0..hosts {
+                for _ in 0..ports {
+                    join(Owner::Host(host), Owner::Switch(0), rate_gbps);
+                }
+            }
+            1
+        }
+        Topology::LeafSpine {
+            hosts,
+            hosts_per_rack,
+            leaves_per_rack,
+            spines,
+            uplinks,
+            uplink_gbps,
+        } => {
+            let some = hosts_per_rack > 0 && leaves_per_rack > 0 && spines > 0 && uplinks > 0;
+            refuse(if some {
+                ""
+            } else {
+                "racks, leaves, spines and uplinks"
+            })?;
+            let leaves = hosts.div_ceil(hosts_per_rack) * leaves_per_rack;
+            for host in 0..hosts {
+                for port in 0..ports {
+                    let leaf = host / hosts_per_rack * leaves_per_rack + port % leaves_per_rack;
+                    join(Owner::Host(host), Owner::Switch(leaf), rate_gbps);
+                }
+            }
+            for leaf in 0..leaves {
+                for spine in 0..spines {
+                    for _ in 0..uplinks {
+                        join(
+                            Owner::Switch(leaf),
+                            Owner::Switch(leaves + spine),
+                            uplink_gbps,
+                        );
+                    }
+                }
+            }
+            leaves + spines
+        }
+        Topology::Ring { hosts } => {
+            refuse(if hosts < 3 {
+                "three hosts for a ring"
+            } else {
+                ""
+            })?;
+            for host in 0..hosts {
+                join(Owner::Host(host), Owner::Switch(host), rate_gbps);
+                let next = (host + 1) % hosts;
+                join(Owner::Switch(host), Owner::Switch(next), rate_gbps);
+            }
+            hosts
+        }
+        Topology::FatTree { hosts, radix } => fat_tree(hosts, radix, ports, rate_gbps, &mut join)?,
+    };
+    Ok(Plan {
+        hosts,
+        switches,
+        cables,
+    })
+}
+
+fn refuse(what: &str) -> Result<(), ScenarioError> {
+    if what.is_empty() {
+        Ok(())
+    } else {
+        Err(ScenarioError(format!("the topology needs {what}")))
+    }
+}
+
+/// Pods of radix/2 edge and radix/2 aggregation switches, and (radix/2)^2 core switches.
+fn fat_tree(
+    hosts: u32,
+    radix: u32,
+    ports: u32,
+    rate_gbps: f64,
+    join: &mut impl FnMut(Owner, Owner, f64),
+) -> Result<u32, ScenarioError> {
+    let half = radix / 2;
+    let fits = radix >= 2 && radix.is_multiple_of(2) && hosts <= radix * half * half;
+    if !fits {
+        let room = radix * half * half;
+        return Err(ScenarioError(format!(
+            "a fat tree of radix {radix} has room for {room} hosts, not {hosts}; the radix is even"
+        )));
+    }
+    let edges = radix * half;
+    let pods = hosts.div_ceil(half * half);
+    for host in 0..hosts {
+        for _ in 0..ports {
+            join(Owner::Host(host), Owner::Switch(host / half), rate_gbps);
+        }
+    }
+    for pod in 0..pods {
+        for above in 0..half {
+            let aggregation = edges + pod * half + above;
+            for below in 0..half {
+                let edge = pod * half + below;
+                join(Owner::Switch(edge), Owner::Switch(aggregation), rate_gbps);
+            }
+            for core in 0..half {
+                let core = 2 * edges + above * half + core;
+                join(Owner::Switch(aggregation), Owner::Switch(core), rate_gbps);
+            }
+        }
+    }
+    Ok(2 * edges + half * half)
+}
+
+/// Which ports lead towards a host, for every switch. Hosts at the same switches share their ways.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes {
+    /// Of every host.
+    class: Vec<u32>,
+    classes: usize,
+    /// Where the ways of a switch to a class begin, in `ports`; one more at the end.
+    starts: Vec<u32>,
+    ports: Vec<u32>,
+}
+
+impl Routes {
+    /// The shortest ways over all cables that are up.
+    pub(crate) fn find(hosts: &[Vec<u32>], switches: &[Vec<u32>], ports: &[Port]) -> Self {
+        let mut names: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
+        let mut class = Vec::with_capacity(hosts.len());
+        for own in hosts {
+            let up = own.iter().filter(|port| ports[**port as usize].is_up);
+            let mut leaves: Vec<u32> = up.filter_map(|port| neighbour(ports, *port)).collect();
+            leaves.sort_unstable();
+            leaves.dedup();
+            let next = names.len() as u32;
+            class.push(*names.entry(leaves).or_insert(next));
+        }
+        let mut members = vec![Vec::new(); names.len()];
+        for (leaves, name) in names {
+            members[name as usize] = leaves;
+        }
+        let distances: Vec<Vec<u32>> = members
+            .iter()
+            .map(|leaves| distances(leaves, switches, ports))
+            .collect();
+        let mut routes = Self {
+            class,
+            classes: members.len(),
+            starts: vec![0],
+            ports: Vec::new(),
+        };
+        for (switch, own) in switches.iter().enumerate() {
+            for distance in &distances {
+                let here = distance[switch];
+                let nearer = own.iter().filter(|port| {
+                    ports[**port as usize].is_up
+                        && neighbour(ports, **port)
+                            .is_some_and(|next| here != u32::MAX && distance[next as usize] < here)
+                });
+                routes.ports.extend(nearer);
+                routes.starts.push(routes.ports.len() as u32);
+            }
+        }
+        routes
+    }
+
+    /// The ports of `switch` that lead to `host`, which is not at it.
+    #[inline]
+    pub(crate) fn ways(&self, switch: u32, host: u32) -> &[u32] {
+        let at = switch as usize * self.classes + self.class[host as usize] as usize;
+        &self.ports[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
+}
+
+/// The switch at the other end of a port.
+fn neighbour(ports: &[Port], port: u32) -> Option<u32> {
+    match ports[ports[port as usize].peer as usize].owner {
+        Owner::Switch(switch) => Some(switch),
+        Owner::Host(_) => None,
+    }
+}
+
+/// Cables from every switch to the nearest of `from`.
+fn distances(from: &[u32], switches: &[Vec<u32>], ports: &[Port]) -> Vec<u32> {
+    let mut distance = vec![u32::MAX; switches.len()];
+    let mut next = from.to_vec();
+    for switch in from {
+        distance[*switch as usize] = 0;
+    }
+    let mut steps = 0;
+    while !next.is_empty() {
+        steps += 1;
+        let mut reached = Vec::new();
+        for switch in next {
+            for port in &switches[switch as usize] {
+                if !ports[*port as usize].is_up {
+                    continue;
+                }
+                if let Some(other) = neighbour(ports, *port)
+                    && distance[other as usize] == u32::MAX
+                {
+                    distance[other as usize] = steps;
+                    reached.push(other);
+                }
+            }
+        }
+        next = reached;
+    }
+    distance
+}
+
+/// Mixes what a way is chosen by (the finaliser of splitmix64).
+#[inline]
+pub(crate) const fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fat_tree_has_as_many_cables_at_every_level() {
+        let tree = Topology::FatTree {
+            hosts: 1_024,
+            radix: 16,
+        };
+        let plan = plan(&tree, 1, 100.0).unwrap();
+        assert_eq!(plan.switches, 320, "5/4 radix^2");
+        assert_eq!(plan.cables.len(), 3 * 1_024);
+        let mut degree = vec![0; plan.switches as usize];
+        for end in plan.cables.iter().flat_map(|cable| cable.ends) {
+            if let Owner::Switch(switch) = end {
+                degree[switch as usize] += 1;
+            }
+        }
+        assert!(degree.iter().all(|ports| *ports == 16));
+    }
+
+    #[test]
+    fn a_tree_that_is_too_small_says_so() {
+        let tree = Topology::FatTree {
+            hosts: 17,
+            radix: 4,
+        };
+        let error = plan(&tree, 1, 100.0).unwrap_err();
+        assert!(error.0.contains("room for 16 hosts"), "{error}");
+    }
+}

@@ -1,0 +1,106 @@
+"""Claims that give numbers: what is computed, and when it counts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rocelab.claims import Verdict, all_claims, claims_by_id, judge
+from rocelab.claims.model import Parts
+from rocelab.claims.parts import judge_parts
+from rocelab.results import Provenance, RunInfo, Sample
+from rocelab.stats import SeriesTable
+
+A = {"name": "A", "link": "l", "interconnect": "a", "variant": "v"}
+B = {"name": "B", "link": "l", "interconnect": "b", "variant": "v"}
+
+
+def _samples(interconnect: str, values: dict[int, float], test: str = "bandwidth") -> list[Sample]:
+    made = []
+    for at, value in values.items():
+        made.append(
+            Sample(
+                study="s",
+                run="r",
+                fabric="virtual",
+                link="l",
+                interconnect=interconnect,
+                level="network",
+                test=test,
+                variant="v",
+                size_bytes=at,
+                params={},
+                metric="m",
+                unit="Mbps",
+                statistic="mean",
+                value=value,
+                repetition=0,
+                ok=True,
+                error=None,
+                tool="t",
+                tool_version="1",
+                command="",
+                started_at="",
+                duration_s=0.0,
+                log=None,
+                order=0,
+                nodes=at if test == "mesh" else 2,
+            )
+        )
+    return made
+
+
+def _judge(samples: Sequence[Sample], **part: Any) -> tuple[Verdict, str]:
+    whole = {"name": "part", "test": "bandwidth", "metric": "m", "subject": A, "how": "value", "of": "most"} | part
+    finding = judge_parts(Parts.model_validate({"kind": "parts", "parts": [whole]}), SeriesTable(samples))
+    return finding.verdict, finding.summary
+
+
+BOTH = [*_samples("a", {1: 10.0, 2: 30.0, 4: 40.0}), *_samples("b", {1: 10.0, 2: 10.0, 4: 20.0})]
+MESH = _samples("a", {2: 20.0, 4: 38.0, 8: 64.0}, "mesh")
+
+
+@pytest.mark.parametrize(
+    ("part", "number"),
+    [
+        ({"reference": B, "how": "ratio"}, 3.0),
+        ({"reference": B, "how": "ratio", "of": "largest"}, 2.0),
+        ({"reference": B, "how": "ratio", "better": "lower", "of": "least"}, 1 / 3),
+        ({"reference": B, "how": "difference", "from": 4}, 20.0),
+        ({"factor": 0.001, "to": 2}, 0.03),
+        ({"test": "mesh", "how": "each", "of": "least"}, 8.0),
+        ({"test": "mesh", "how": "linearity", "of": "least"}, 0.8),
+    ],
+)
+def test_the_number_of_a_part(part: dict[str, Any], number: float) -> None:
+    samples = MESH if part.get("test") == "mesh" else BOTH
+    within = {"at_least": number * 0.999, "at_most": number * 1.001}
+    assert _judge(samples, **part, **within)[0] is Verdict.REPRODUCED
+    assert _judge(samples, **part, at_least=number * 1.001)[0] is Verdict.CONTRADICTED
+    assert _judge(samples, **part, at_most=number * 0.999)[0] is Verdict.CONTRADICTED
+
+
+def test_what_a_run_lacks_is_said() -> None:
+    verdict, words = _judge(_samples("a", {1: 1.0}), reference=B, how="ratio")
+    assert verdict is Verdict.NOT_CHECKABLE
+    assert "no bandwidth samples of B" in words
+
+
+def test_a_simulated_run_is_judged_by_the_rule_for_simulations() -> None:
+    (claim,) = claims_by_id(["R4"])
+    assert claim.virtual is not None
+    unknown = Provenance("", "", 1, 1, "", "", "", "", "")
+    info = RunInfo("r", "s", "S", "emulated", "complete", "", 1, 1, (), unknown, 1)
+    emulated = judge(claim, info, [])
+    simulated = judge(claim, dataclasses.replace(info, fabric="virtual"), [])
+    assert simulated.claim.stand_in == claim.virtual.stand_in != emulated.claim.stand_in
+
+
+def test_every_number_of_a_claim_has_a_range() -> None:
+    rules = [rule for claim in all_claims() for rule in (claim.rule, claim.virtual and claim.virtual.rule)]
+    parts = [part for rule in rules if isinstance(rule, Parts) for part in rule.parts]
+    assert parts
+    assert all(part.at_least > -float("inf") or part.at_most < float("inf") for part in parts)

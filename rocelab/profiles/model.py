@@ -1,0 +1,217 @@
+"""What a profile holds. One file of ``data/`` each; every file says in ``sources`` where its numbers come from.
+
+All simulations use these and no numbers of their own, so what is said of an adapter is said once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Annotated, Literal, TypeVar
+
+import pydantic
+
+#: Bits of data for bits on the wire.
+ENCODINGS: Mapping[str, float] = {"8b/10b": 8 / 10, "64b/66b": 64 / 66, "128b/130b": 128 / 130}
+#: InfiniBand: bytes that mark the beginning and the end of a packet. With 8b/10b these are two symbols (IBTA volume 2,
+#: 5.7); with 64b/66b a packet fills whole blocks of 8 bytes, for which one is counted.
+DELIMITER_BYTES: Mapping[str, int] = {"8b/10b": 2, "64b/66b": 8}
+#: PCI Express: transfers per second and lane in 10^9, and encoding (PCI Express Base Specification, 3.0, section 4.2).
+PCIE_GENERATIONS: Mapping[int, tuple[float, str]] = {
+    1: (2.5, "8b/10b"),
+    2: (5.0, "8b/10b"),
+    3: (8.0, "128b/130b"),
+    4: (16.0, "128b/130b"),
+}
+
+Positive = Annotated[float, pydantic.Field(gt=0)]
+Count = Annotated[int, pydantic.Field(ge=0)]
+
+
+class ProfileError(Exception):
+    """A profile that does not exist, or one whose file is wrong."""
+
+
+class _Data(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+
+class _Profile(_Data):
+    id: str
+    title: str
+    sources: Annotated[Mapping[str, str], pydantic.Field(min_length=1)]
+    """By key, or for the whole: the publication, or what was assumed and why."""
+
+
+class Port(_Data):
+    """The network side of an adapter."""
+
+    kind: Literal["infiniband", "ethernet"]
+    ports: Annotated[int, pydantic.Field(ge=1, le=4)] = 1
+    lanes: Annotated[int, pydantic.Field(ge=1, le=16)]
+    lane_gbaud: Positive
+    """Signalling rate of a lane."""
+    encoding: Literal["8b/10b", "64b/66b"]
+    mtu_bytes: Annotated[int, pydantic.Field(ge=256, le=9000)]
+    """Path MTU of RDMA: payload of a full packet. For sockets, payload of a full segment."""
+
+    @property
+    def data_rate_gbps(self) -> float:
+        """What one port carries after encoding, packet headers included."""
+        return self.lanes * self.lane_gbaud * ENCODINGS[self.encoding]
+
+    @property
+    def delimiter_bytes(self) -> int:
+        """What marks the beginning and the end of a packet, as far as it is not Ethernet's preamble and gap."""
+        return DELIMITER_BYTES[self.encoding] if self.kind == "infiniband" else 0
+
+
+class Pcie(_Data):
+    """The host side of an adapter."""
+
+    generation: Literal[1, 2, 3, 4]
+    lanes: Annotated[int, pydantic.Field(ge=1, le=16)]
+
+
+class Adapter(_Profile):
+    """A network adapter in one of its modes: an interconnect, as far as the adapter makes it."""
+
+    service: Literal["rdma", "sockets"]
+    """What programs talk to: verbs, or sockets of the kernel."""
+    port: Port
+    pcie: Pcie
+    message_rate_mps: Positive
+    """Packets that it starts, or takes in, at most: 10^6 per second."""
+    send_ns: Count
+    """From the doorbell to the first bit on the wire, without the transfer of the data over PCI Express."""
+    receive_ns: Count
+    """From the last bit on the wire to the completion in the host's memory, without the transfer of the data."""
+    nak_ns: Count = 0
+    """What it takes longer over a negative acknowledgement, before it sends again what is missing."""
+
+
+class Host(_Profile):
+    """The machine around the adapter."""
+
+    pcie_generation: Literal[1, 2, 3, 4]
+    """The fastest that its slot has."""
+    payload_bytes: Annotated[int, pydantic.Field(ge=64, le=4096)]
+    """Largest data of a PCI Express write."""
+    completion_bytes: Annotated[int, pydantic.Field(ge=64, le=4096)]
+    """Data of an answer to a PCI Express read."""
+    read_request_bytes: Annotated[int, pydantic.Field(ge=64, le=4096)] = 512
+    """Data that one PCI Express read asks for."""
+
+
+class Stack(_Profile):
+    """Software between the program and the adapter: what a message costs the processor."""
+
+    send_ns: Count
+    """To send a message, while the program can do nothing else."""
+    receive_ns: Count
+    """To take in a message, likewise."""
+    latency_ns: Count = 0
+    """What passes besides between adapter and program at the receiver: interrupt, soft interrupt, waking."""
+    copy_gbps: Positive | None = None
+    """Rate at which data is copied at each side, 10^9 bit/s. Unset: it is not copied."""
+    window_bytes: Annotated[int, pydantic.Field(ge=1)] | None = None
+    """Data in flight at most (sockets)."""
+
+
+class Switch(_Profile):
+    """A switch. Rates of its ports are those of what is plugged in."""
+
+    kind: Literal["infiniband", "ethernet"]
+    forwarding: Literal["cut-through", "store-and-forward"]
+    latency_ns: Count
+    """From the first bit in to the first bit out of a packet that has to wait for nothing (cut-through), or from the
+    last bit in (store-and-forward)."""
+    buffer_bytes: Annotated[int, pydantic.Field(ge=1)]
+    """All of it, shared by the ports. InfiniBand: of one port."""
+    port_reserve_bytes: Count = 0
+    """What every queue of a port has for itself, whatever the others use."""
+    shared_shift: Annotated[int, pydantic.Field(ge=0, le=10)] = 3
+    """A queue may hold the part 1 / 2^this of what is free of the shared buffer."""
+    lossy_bytes: Annotated[int, pydantic.Field(ge=1)] | None = None
+    """What a queue without priority flow control holds at most. Unset: its dynamic share."""
+    headroom_delay_ns: Count = 1000
+    """Priority flow control reserves what arrives in three times this after a pause was sent."""
+    ecn_min_bytes_per_25g: Count | None = None
+    """Marking begins at this queue length, for every 25 Gbps of the port. Unset: no marking."""
+    ecn_max_bytes_per_25g: Count | None = None
+    """From here on every packet is marked."""
+    ecn_max_probability: Annotated[float, pydantic.Field(ge=0, le=1)] = 0.2
+    """Probability of a mark just below."""
+
+
+_Kind = TypeVar("_Kind", Adapter, Host, Stack, Switch)
+
+
+def _load(folder: str, model: type[_Kind]) -> Mapping[str, _Kind]:
+    found: dict[str, _Kind] = {}
+    entries = resources.files("rocelab.profiles").joinpath("data", folder).iterdir()
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        if not entry.name.endswith(".toml"):
+            continue
+        name = entry.name.removesuffix(".toml")
+        try:
+            data = tomllib.loads(entry.read_text(encoding="utf-8"))
+            found[name] = model.model_validate(data | {"id": name})
+        except (tomllib.TOMLDecodeError, pydantic.ValidationError) as error:
+            raise ProfileError(f"profiles/data/{folder}/{entry.name}: {error}") from None
+    return found
+
+
+def _find(what: str, known: Mapping[str, _Kind], name: str) -> _Kind:
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ProfileError(f"there is no {what} {name!r}{hint}; known: {', '.join(known)}")
+    return known[name]
+
+
+@cache
+def adapters() -> Mapping[str, Adapter]:
+    """Every adapter by its id, which is the name of its file and of the interconnect in studies."""
+    return _load("adapters", Adapter)
+
+
+@cache
+def hosts() -> Mapping[str, Host]:
+    """Every host by its id."""
+    return _load("hosts", Host)
+
+
+@cache
+def stacks() -> Mapping[str, Stack]:
+    """Every stack by its id."""
+    return _load("stacks", Stack)
+
+
+@cache
+def switches() -> Mapping[str, Switch]:
+    """Every switch by its id."""
+    return _load("switches", Switch)
+
+
+def adapter(name: str) -> Adapter:
+    """The adapter of that name. Raises ProfileError."""
+    return _find("adapter", adapters(), name)
+
+
+def host(name: str) -> Host:
+    """The host of that name. Raises ProfileError."""
+    return _find("host", hosts(), name)
+
+
+def stack(name: str) -> Stack:
+    """The stack of that name. Raises ProfileError."""
+    return _find("stack", stacks(), name)
+
+
+def switch(name: str) -> Switch:
+    """The switch of that name. Raises ProfileError."""
+    return _find("switch", switches(), name)

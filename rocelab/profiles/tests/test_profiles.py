@@ -1,0 +1,44 @@
+"""Profiles: every file is in order, says where its numbers come from, and gives what the publications give."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocelab import profiles
+
+
+def test_every_profile_says_where_its_numbers_come_from() -> None:
+    kinds = (profiles.adapters(), profiles.hosts(), profiles.stacks(), profiles.switches())
+    for known in kinds:
+        assert known
+        for profile in known.values():
+            assert all(source.strip() for source in profile.sources.values()), profile.id
+
+
+@pytest.mark.parametrize(
+    ("name", "gbps"),
+    [
+        ("infiniband-qdr", 32.0),
+        ("infiniband-fdr", 54.5),
+        ("roce-10g", 10.0),
+        ("roce-40g", 40.0),
+        ("roce-25g-lag", 25.0),
+        ("roce-100g", 100.0),
+    ],
+)
+def test_rates_after_encoding(name: str, gbps: float) -> None:
+    assert profiles.adapter(name).port.data_rate_gbps == pytest.approx(gbps, rel=0.001)
+
+
+def test_from_program_to_program_an_adapter_takes_what_its_source_says() -> None:
+    verbs = profiles.stack("verbs")
+    taken = {
+        name: adapter.send_ns + adapter.receive_ns + verbs.send_ns + verbs.receive_ns
+        for name, adapter in profiles.adapters().items()
+    }
+    assert (taken["infiniband-qdr"], taken["infiniband-fdr"], taken["roce-10g"]) == (1000, 700, 1300)
+
+
+def test_an_unknown_name_is_told_with_the_nearest_known() -> None:
+    with pytest.raises(profiles.ProfileError, match="did you mean 'infiniband-fdr'"):
+        profiles.adapter("infiniband-fdx")

@@ -1,0 +1,113 @@
+"""Reads a study of the virtual fabric. What is wrong in it is reported all at once, each with its line."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterator
+
+import pydantic
+
+from rocelab import profiles
+from rocelab.study.loading import Path_, Problem, StudyError, dotted, problem_of, unknown
+from rocelab.study.positions import line_of
+from rocelab.virtual.schema import MANY_NODES, TESTS, LinkTable, TestTable, VirtualStudy
+from rocelab.virtual.variants import variants_of
+
+
+def is_virtual(text: str) -> bool:
+    """Whether a study file is about the virtual fabric, as far as it can be read."""
+    try:
+        fabric = tomllib.loads(text).get("fabric")
+    except tomllib.TOMLDecodeError:
+        return False
+    return isinstance(fabric, dict) and fabric.get("kind") == "virtual"
+
+
+def parse(text: str, source: str, known_claims: Collection[str] = ()) -> VirtualStudy:
+    """The study in a text, which is valid TOML. Raises StudyError."""
+    try:
+        study = VirtualStudy.model_validate(tomllib.loads(text))
+    except pydantic.ValidationError as error:
+        problems = [problem_of(text, detail, VirtualStudy) for detail in error.errors()]
+        raise StudyError(source, problems) from None
+    wrong = [*_contradictions(study, known_claims)]
+    if wrong:
+        raise StudyError(source, [Problem(line_of(text, path), dotted(path), what) for path, what in wrong])
+    return study
+
+
+def _contradictions(study: VirtualStudy, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
+    if study.fabric.host not in profiles.hosts():
+        yield ("fabric", "host"), unknown("host profile", study.fabric.host, profiles.hosts())
+    for index, claim in enumerate(study.claims):
+        if known_claims and claim not in known_claims:
+            yield ("claims", index), unknown("claim", claim, known_claims)
+    for at, link in enumerate(study.link):
+        if link.id in [other.id for other in study.link[:at]]:
+            yield ("link", at, "id"), f"{link.id} is there already"
+        yield from _wrong_link(at, link)
+    for at, test in enumerate(study.test):
+        yield from _wrong_test(study, at, test)
+
+
+def _wrong_link(at: int, link: LinkTable) -> Iterator[tuple[Path_, str]]:
+    for index, name in enumerate(link.switches):
+        if name not in profiles.switches():
+            yield ("link", at, "switches", index), unknown("switch profile", name, profiles.switches())
+    if link.topology != "back-to-back" and not link.switches:
+        yield ("link", at, "topology"), f"{link.topology} needs switches = [...]: {', '.join(profiles.switches())}"
+    if link.topology == "leaf-spine" and (link.hosts_per_rack is None) == (link.racks is None):
+        yield ("link", at, "topology"), "leaf-spine needs hosts_per_rack, or racks, and not both"
+    needed = {"leaf-spine": ("spines", "uplink_gbps"), "fat-tree": ("radix",)}
+    for key in needed.get(link.topology, ()):
+        if getattr(link, key) is None:
+            yield ("link", at, "topology"), f"{link.topology} needs {key}"
+
+
+def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[tuple[Path_, str]]:
+    if test.test not in TESTS[test.level]:
+        yield ("test", at, "test"), f"level {test.level} has no test {test.test}; it has {', '.join(TESTS[test.level])}"
+        return
+    if not test.every_size_bytes():
+        yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
+    links = [link.id for link in study.link]
+    for link in test.links or ():
+        if link not in links:
+            yield ("test", at, "links"), unknown("link", link, links)
+    if test.test in MANY_NODES and len(test.every_size_bytes()) > 1:
+        yield ("test", at, "sizes_bytes"), f"{test.test} runs over nodes and takes one size"
+    if test.tap is not None and (test.tap.host is None) == (test.tap.switch is None):
+        yield ("test", at, "tap"), "a tap is at a host or at a switch"
+    for service, name in test.stacks.items():
+        if name not in profiles.stacks():
+            yield ("test", at, "stacks", service), unknown("stack profile", name, profiles.stacks())
+    for name in test.variants:
+        yield from _wrong_variants(study, at, test, name)
+
+
+def _wrong_variants(study: VirtualStudy, at: int, test: TestTable, name: str) -> Iterator[tuple[Path_, str]]:
+    """What an adapter is asked for that it, or a link, does not have."""
+    key = ("test", at, "variants", name)
+    if name not in profiles.adapters():
+        yield key, unknown("adapter profile", name, profiles.adapters())
+        return
+    adapter = profiles.adapter(name)
+    if adapter.service not in test.stacks:
+        yield key, f"{name} needs stacks.{adapter.service}: {', '.join(profiles.stacks())}"
+    allowed = variants_of(test.test, adapter.service)
+    for variant in test.variants[name]:
+        if variant not in allowed:
+            yield key, unknown("variant", variant, allowed)
+    for link in study.links_of(test):
+        yield from _wrong_pairing(at, name, link)
+
+
+def _wrong_pairing(at: int, name: str, link: LinkTable) -> Iterator[tuple[Path_, str]]:
+    adapter = profiles.adapter(name)
+    if link.topology == "back-to-back":
+        return
+    if adapter.service == "sockets":
+        yield ("test", at, "variants", name), f"{name}: sockets are simulated between two hosts without a switch only"
+    known = [profiles.switches()[each].kind for each in link.switches if each in profiles.switches()]
+    if adapter.port.kind not in known:
+        yield ("test", at, "variants", name), f"{name} is {adapter.port.kind}, and link {link.id} has no such switch"

@@ -1,0 +1,173 @@
+"""Carries out the steps of a study of the virtual fabric, as many at a time as there are processors.
+
+What comes of a step does not depend on when it runs, so samples are written in the order of the plan, and a run of the
+same study has the same samples.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any, Protocol
+
+from rocelab.results import MESH_TEST, ParamValue, RunStatus, RunStore, Sample
+from rocelab.study.execution import now
+from rocelab.study.runner import Outcome, Watcher
+from rocelab.tools.base import ToolError, Value
+from rocelab.virtual.scenario import scenario
+from rocelab.virtual.schema import MANY_NODES
+from rocelab.virtual.simulator import simulate
+from rocelab.virtual.steps import VirtualStep
+
+#: Counters that are samples of their own, so that claims can be about them.
+_COUNTERS = ("dropped_packets", "pauses", "notifications", "marked_packets")
+
+
+class SimulationWatcher(Watcher, Protocol):
+    """Who also wants to know how far a simulation is."""
+
+    def progressed(self, step: VirtualStep, simulated_ns: int, end_ns: int) -> None:
+        """So much time has been simulated, of so much at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    outcome: dict[str, Any] | None
+    error: str | None
+    started_at: str
+    duration_s: float
+
+
+class VirtualRunner:
+    """One run of a study."""
+
+    def __init__(self, store: RunStore, watcher: SimulationWatcher, versions: Mapping[str, str]) -> None:
+        self._store = store
+        self._watcher = watcher
+        self._versions = versions
+        self._lock = threading.Lock()
+
+    def run(self, steps: Sequence[VirtualStep]) -> Outcome:
+        """Carry out the steps. Sets the status of the run, also when it is interrupted."""
+        failed = 0
+        status: RunStatus = "interrupted"
+        first_order = self._store.next_order()
+        pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+        try:
+            jobs: list[Future[_Done]] = [
+                pool.submit(self._simulate, step, first_order + index) for index, step in enumerate(steps)
+            ]
+            for index, (step, job) in enumerate(zip(steps, jobs, strict=True)):
+                done = job.result()
+                self._store.append(*self._samples(step, first_order + index, done))
+                failed += done.error is not None
+                with self._lock:
+                    self._watcher.ended(step, done.error)
+            status = "incomplete" if failed else "complete"
+        finally:
+            pool.shutdown(cancel_futures=True)
+            self._store.set_status(status, ended_at=now())
+            self._store.close()
+        return Outcome(len(steps) - failed, failed)
+
+    def _log(self, step: VirtualStep, order: int, suffix: str) -> Path:
+        name = f"{order:05}-{'-'.join(step.series)}-{step.size_bytes}-{step.repetition}{suffix}"
+        return self._store.logs / name
+
+    def _simulate(self, step: VirtualStep, order: int) -> _Done:
+        with self._lock:
+            self._watcher.started(step)
+
+        def progressed(simulated_ns: int, end_ns: int) -> None:
+            with self._lock:
+                self._watcher.progressed(step, simulated_ns, end_ns)
+
+        started_at, started_s = now(), time.monotonic()
+        asked = scenario(step)
+        pcap = self._log(step, order, ".pcap") if step.test.tap is not None else None
+        outcome: dict[str, Any] | None = None
+        try:
+            outcome = simulate(asked, pcap=pcap, progressed=progressed)
+            error = outcome["problem"]
+        except ToolError as failure:
+            error = str(failure)
+        text = json.dumps({"scenario": asked, "outcome": outcome}, indent=1)
+        self._log(step, order, ".json").write_text(text + "\n", encoding="utf-8")
+        return _Done(outcome if error is None else None, error, started_at, time.monotonic() - started_s)
+
+    def _samples(self, step: VirtualStep, order: int, done: _Done) -> tuple[Sample, ...]:
+        run = self._store.info
+        main = _main_metric(step)
+        outcome = done.outcome
+        values: list[Value | None] = [None] if outcome is None else [*_values(step, outcome)]
+        params: dict[str, ParamValue] = {"seed": step.seed, "host": step.host}
+        if outcome is not None:
+            params["simulated_us"] = outcome["simulated_ns"] / 1000
+            params["packet_hops"] = outcome["packet_hops"]
+            params["series"] = bool(outcome["series"])
+        log = self._log(step, order, ".json")
+        return tuple(
+            Sample(
+                study=run.study,
+                run=run.id,
+                fabric=run.fabric,
+                **step.key._asdict(),
+                params=params,
+                metric=value.metric if value else main[0],
+                unit=value.unit if value else main[1],
+                statistic=value.statistic if value else "median",
+                value=value.value if value else None,
+                ok=value is not None,
+                error=done.error,
+                tool=step.tool,
+                tool_version=self._versions.get(step.tool, "unknown"),
+                command=f"jq .scenario {log.relative_to(self._store.path)} | {step.tool}",
+                started_at=done.started_at,
+                duration_s=round(done.duration_s, 6),
+                log=str(log.relative_to(self._store.path)),
+                order=order,
+            )
+            for value in values
+        )
+
+
+def _main_metric(step: VirtualStep) -> tuple[str, str]:
+    if step.test.test == "latency":
+        return "latency_us", "us"
+    if step.test.test in MANY_NODES and step.test.level == "network":
+        return "throughput_mbps", "Mbps"
+    return "bandwidth_mbps", "Mbps"
+
+
+def _values(step: VirtualStep, outcome: dict[str, Any]) -> list[Value]:
+    metric, unit = _main_metric(step)
+    counters = [Value(name, "packets", "total", float(outcome[name])) for name in _COUNTERS]
+    longest = Value("queue_max_bytes", "bytes", "max", float(outcome["queue_max_bytes"]))
+    if metric == "latency_us":
+        times_us = [time_ns / 1000 for time_ns in outcome["latencies_ns"]]
+        return [Value(metric, unit, "median", median(times_us)), *counters, longest]
+    total = 1000 * float(outcome["throughput_gbps"])
+    if step.test.test not in MANY_NODES:
+        return [Value(metric, unit, "mean", total), *counters]
+    hosts = [1000 * float(rate) for rate in outcome["host_gbps"]]
+    values = [Value(metric, unit, "total", total), *counters, longest]
+    if step.test.test == MESH_TEST and step.test.level == "network":
+        values += [
+            Value("node_throughput_mbps", "Mbps", statistic, value)
+            for statistic, value in (("mean", mean(hosts)), ("min", min(hosts)), ("max", max(hosts)))
+        ]
+    values.append(Value("paused_percent", "%", "mean", _paused_percent(step, outcome)))
+    return values
+
+
+def _paused_percent(step: VirtualStep, outcome: dict[str, Any]) -> float:
+    """Part of the time that ports of hosts were paused, on average."""
+    ports = step.nodes * step.adapter.port.ports
+    return 100 * float(outcome["paused_hosts_ns"]) / ports / max(1, int(outcome["simulated_ns"]))

@@ -1,0 +1,159 @@
+"""Makes a scenario of the simulator from a step and the profiles it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocelab import profiles
+from rocelab.profiles.model import ENCODINGS, PCIE_GENERATIONS
+from rocelab.results import MESH_TEST
+from rocelab.virtual.schema import LinkTable
+from rocelab.virtual.steps import VirtualStep, messages_of
+
+#: Data that a queue pair of hardware may have in flight: the send queue is what limits it.
+_WINDOW_BYTES = 1 << 20
+#: DCQCN as adapters have it by default (NVIDIA, "DCQCN CC Parameters"), for all rates.
+_DCQCN = {
+    "raise_interval_ns": 300_000,
+    "raise_bytes": 32_767_000,
+    "additive_step_mbps": 5,
+    "hyper_step_mbps": 50,
+    "min_rate_mbps": 1,
+    "cnp_interval_ns": 4_000,
+    "cut_interval_ns": 4_000,
+}
+_TIME_LIMIT_NS = 60_000_000_000
+
+
+def scenario(step: VirtualStep) -> dict[str, Any]:
+    """What rocelab-virtual reads."""
+    tap = step.test.tap
+    made: dict[str, Any] = {
+        "seed": step.seed,
+        "host": _host(step),
+        "topology": _topology(step),
+        "switch": _switch(step),
+        "propagation_ns": step.network.propagation_ns,
+        "traffic": _traffic(step),
+        "series_ns": None if step.test.series_us is None else step.test.series_us * 1000,
+        "time_limit_ns": _TIME_LIMIT_NS,
+    }
+    if tap is not None:
+        place = {"host": [tap.host, tap.port]} if tap.host is not None else {"switch": [tap.switch, tap.port]}
+        made["tap"] = {"at": place, "packets": tap.packets}
+    return made
+
+
+def _host(step: VirtualStep) -> dict[str, Any]:
+    adapter, host = step.adapter, profiles.host(step.host)
+    stack = profiles.stack(step.test.stacks[adapter.service])
+    generation = min(adapter.pcie.generation, host.pcie_generation)
+    transfers, encoding = PCIE_GENERATIONS[generation]
+    return {
+        "link": adapter.port.kind,
+        "rate_gbps": adapter.port.data_rate_gbps,
+        "delimiter_bytes": adapter.port.delimiter_bytes,
+        "ports": adapter.port.ports,
+        "mtu_bytes": adapter.port.mtu_bytes,
+        "pcie": {
+            "rate_gbps": transfers * ENCODINGS[encoding] * adapter.pcie.lanes,
+            "payload_bytes": host.payload_bytes,
+            "completion_bytes": host.completion_bytes,
+            "read_request_bytes": host.read_request_bytes,
+        },
+        "packet_ps": round(1e6 / adapter.message_rate_mps),
+        "send_ns": adapter.send_ns,
+        "receive_ns": adapter.receive_ns,
+        "nak_ns": adapter.nak_ns,
+        "window_bytes": _WINDOW_BYTES,
+        "stack": {
+            "send_ns": stack.send_ns,
+            "receive_ns": stack.receive_ns,
+            "latency_ns": stack.latency_ns,
+            "copy_gbps": stack.copy_gbps,
+            "window_bytes": stack.window_bytes,
+        },
+        "dcqcn": _DCQCN if step.network.ecn and adapter.service == "rdma" else None,
+    }
+
+
+def _switch(step: VirtualStep) -> dict[str, Any] | None:
+    link = step.network
+    if link.topology == "back-to-back":
+        return None
+    fitting = (profiles.switch(name) for name in link.switches)
+    switch = next(each for each in fitting if each.kind == step.adapter.port.kind)
+    is_ethernet = switch.kind == "ethernet"
+    marks = link.ecn and switch.ecn_min_bytes_per_25g is not None
+    return {
+        "cut_through": switch.forwarding == "cut-through",
+        "latency_ns": switch.latency_ns,
+        "buffer_bytes": switch.buffer_bytes,
+        "port_reserve_bytes": switch.port_reserve_bytes,
+        "shared_shift": switch.shared_shift,
+        "lossy_bytes": switch.lossy_bytes,
+        "pfc": link.pfc and is_ethernet,
+        "headroom_delay_ns": switch.headroom_delay_ns,
+        "ecn": {
+            "min_bytes_per_25g": switch.ecn_min_bytes_per_25g,
+            "max_bytes_per_25g": switch.ecn_max_bytes_per_25g,
+            "max_probability": switch.ecn_max_probability,
+        }
+        if marks
+        else None,
+        "hash": link.hash,
+    }
+
+
+def _topology(step: VirtualStep) -> dict[str, Any]:
+    link: LinkTable = step.network
+    if link.topology == "back-to-back":
+        return {"kind": "back-to-back"}
+    if link.topology == "one-switch":
+        return {"kind": "one-switch", "hosts": step.nodes}
+    if link.topology == "fat-tree":
+        return {"kind": "fat-tree", "hosts": step.nodes, "radix": link.radix}
+    return {
+        "kind": "leaf-spine",
+        "hosts": step.nodes,
+        "hosts_per_rack": link.rack_of(step.nodes),
+        "leaves_per_rack": link.leaves_per_rack,
+        "spines": link.spines,
+        "uplinks": link.uplinks,
+        "uplink_gbps": link.uplink_gbps,
+    }
+
+
+def _traffic(step: VirtualStep) -> dict[str, Any]:
+    test = step.test
+    if test.test == "latency":
+        return {
+            "kind": "ping-pong",
+            "size_bytes": step.size_bytes,
+            "iterations": test.iterations,
+            "warmup": 1,
+            "rails": step.how.rails,
+        }
+    if test.test == MESH_TEST and test.level == "mpi":
+        return {
+            "kind": "alltoall",
+            "size_bytes": step.size_bytes,
+            "iterations": test.messages or 1,
+            "one_port": step.how.one_port,
+        }
+    over_nodes = {"mesh": "mesh", "incast": "incast", "permutation": "permutation"}
+    both_ways = test.test in ("bidirectional-bandwidth", "bibw")
+    pattern = over_nodes.get(test.test) or ("both-ways" if both_ways else "pair")
+    is_timed = test.test in over_nodes
+    return {
+        "kind": "streams",
+        "pattern": {"kind": pattern},
+        "operation": step.how.operation,
+        "size_bytes": step.size_bytes,
+        "queue_pairs": test.queue_pairs,
+        "depth": 1 if step.adapter.service == "sockets" else test.depth,
+        "messages": None if is_timed else messages_of(step),
+        "warmup_ns": test.warmup_us * 1000,
+        "measured_ns": test.measured_us * 1000,
+        "one_port": step.how.one_port,
+    }

@@ -1,0 +1,64 @@
+"""Runs the simulator, and reads what it says."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rocelab.tools.base import Executable, Output, ToolError, last_words
+
+_PROGRESS = re.compile(r"(\d+) of (\d+) ns")
+
+
+@functools.cache
+def simulator() -> Executable:
+    """Where rocelab-virtual is: $ROCELAB_VIRTUAL, then the checkout's release build, then PATH."""
+    remedy = "build it with `make build`, or name it in $ROCELAB_VIRTUAL"
+    if named := os.environ.get("ROCELAB_VIRTUAL"):
+        return Executable(named, remedy=f"{named}, which $ROCELAB_VIRTUAL names, is not there; {remedy}")
+    built = str(Path(__file__).resolve().parents[2] / "nic" / "target" / "release" / "rocelab-virtual")
+    return Executable(built if shutil.which(built) else "rocelab-virtual", remedy=remedy)
+
+
+def simulate(
+    scenario: Mapping[str, Any], *, pcap: Path | None = None, progressed: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    """What comes of a scenario. `progressed` is told the simulated time, and when it ends at the latest, in ns.
+
+    Raises ToolError if it cannot be simulated.
+    """
+    argv: Sequence[str] = [simulator().name, "--progress", *(["--pcap", str(pcap)] if pcap else [])]
+    try:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    except OSError as error:
+        raise ToolError(f"{argv[0]}: {error.strerror}") from None
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            process.stdin.write(json.dumps(scenario))
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # Its last words say why it does not listen.
+        words = ""
+        for line in process.stderr:
+            found = _PROGRESS.fullmatch(line.strip())
+            if found is None:
+                words += line
+            elif progressed is not None:
+                progressed(int(found[1]), int(found[2]))
+        out = process.stdout.read()
+    if process.returncode != 0:
+        raise ToolError(last_words(Output(out, words, process.returncode)))
+    outcome: dict[str, Any] = json.loads(out)
+    return outcome

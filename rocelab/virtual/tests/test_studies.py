@@ -1,0 +1,167 @@
+"""Studies of the virtual fabric: what their files may say, the scenarios that come of them, and a run of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rocelab.claims import all_claims
+from rocelab.results import Provenance, RunInfo, RunStore, Sample
+from rocelab.study import catalogue
+from rocelab.study.loading import StudyError
+from rocelab.study.steps import Step
+from rocelab.virtual.loading import is_virtual, parse
+from rocelab.virtual.runner import VirtualRunner
+from rocelab.virtual.scenario import scenario
+from rocelab.virtual.simulator import simulator
+from rocelab.virtual.steps import link_info, plan
+
+SMALL = """
+schema = 1
+id = "small"
+title = "Small"
+fabric = { kind = "virtual", host = "sandy-bridge-ep" }
+
+[[link]]
+id = "cable"
+topology = "back-to-back"
+
+[[link]]
+id = "racks"
+topology = "leaf-spine"
+switches = ["rg-s6500"]
+ecn = true
+hosts_per_rack = 2
+leaves_per_rack = 2
+spines = 1
+uplink_gbps = 100
+
+[[test]]
+test = "latency"
+sizes_bytes = [1, 65536]
+links = ["cable"]
+
+[test.variants]
+infiniband-qdr = ["send"]
+roce-25g = ["send"]
+
+[[test]]
+test = "mesh"
+nodes = [2, 4]
+queue_pairs = 4
+depth = 2
+warmup_us = 100
+measured_us = 200
+series_us = 50
+links = ["racks"]
+
+[test.variants]
+roce-25g-lag = ["write"]
+"""
+
+
+class _Silent:
+    def started(self, step: Step) -> None: ...
+
+    def ended(self, step: Step, error: str | None) -> None: ...
+
+    def progressed(self, step: Step, simulated_ns: int, end_ns: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("roce-25g = ", "roce-52g = ", r"study.toml:\d+: test.*roce-52g: .*did you mean"),
+        ('host = "sandy-bridge-ep"', 'host = "sandy"', "host profile"),
+        ("spines = 1\n", "", "leaf-spine needs spines"),
+        ('test = "mesh"', 'test = "mush"', "mush.*is not known; allowed: .*incast"),
+        ("series_us", "series_ms", "series_ms.*did you mean"),
+        ('["send"]\nroce', '["sent"]\nroce', "sent.*did you mean"),
+        ('links = ["cable"]', 'links = ["racks"]', "infiniband-qdr is infiniband, and link racks has no such switch"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(old: str, new: str, said: str) -> None:
+    assert old in SMALL
+    with pytest.raises(StudyError, match=said):
+        parse(SMALL.replace(old, new), "study.toml")
+
+
+@pytest.mark.parametrize("name", ["vienne2012", "lanl2010-virtual", "li2019-virtual", "li2019-beyond"])
+def test_every_virtual_study_of_ours_is_in_order(name: str) -> None:
+    text = catalogue.files()[name].read_text(encoding="utf-8")
+    assert is_virtual(text)
+    claims = {claim.id for claim in all_claims()}
+    assert parse(text, name, claims).id == name
+
+
+def test_a_study_says_whether_it_is_virtual() -> None:
+    assert is_virtual(SMALL)
+    assert not is_virtual(SMALL.replace('"virtual"', '"emulated"'))
+    assert not is_virtual("not TOML [")
+
+
+def test_the_slower_of_adapter_and_slot_is_the_bus() -> None:
+    steps = plan(parse(SMALL, "study.toml"))
+    rates = {step.interconnect: scenario(step)["host"]["pcie"]["rate_gbps"] for step in steps}
+    assert rates["infiniband-qdr"] == pytest.approx(32.0)
+    assert rates["roce-25g"] == pytest.approx(63.0, rel=0.001)
+
+
+def test_a_link_has_a_rate_where_all_its_hosts_have_the_same() -> None:
+    study = parse(SMALL, "study.toml")
+    cable, racks = (link_info(study, link) for link in study.link)
+    assert cable.rate_mbps is None
+    assert racks.rate_mbps == pytest.approx(50_000)
+
+
+def _run(folder: Path, text: str = SMALL) -> list[Sample]:
+    if simulator().path is None:
+        pytest.skip("rocelab-virtual is not there: make build")
+    study = parse(text, "study.toml")
+    unknown = Provenance("", "", 1, 1, "", "", "", "", "")
+    info = RunInfo("run", "small", "Small", "virtual", "running", "", 1, 1, (), unknown, len(plan(study)))
+    store = RunStore.create(folder, info, text)
+    outcome = VirtualRunner(store, _Silent(), {}).run(plan(study))
+    assert outcome.failed == 0, [sample.error for sample in store.samples()]
+    assert store.info.status == "complete"
+    return store.samples()
+
+
+def test_a_run_gives_the_same_samples_each_time(tmp_path: Path) -> None:
+    first, second = _run(tmp_path / "a"), _run(tmp_path / "b")
+
+    def timeless(sample: Sample) -> Sample:
+        return dataclasses.replace(sample, started_at="", duration_s=0.0)
+
+    assert [timeless(sample) for sample in first] == [timeless(sample) for sample in second]
+    latency = {
+        sample.interconnect: sample.value
+        for sample in first
+        if sample.size_bytes == 1 and sample.metric == "latency_us"
+    }
+    assert latency["infiniband-qdr"] is not None
+    # 1 us from program to program, a cable of 25 ns, and 40 bytes at 32 Gbps.
+    assert 1.0 < latency["infiniband-qdr"] < 1.1
+    total = next(sample for sample in first if sample.metric == "throughput_mbps" and sample.nodes == 4)
+    assert total.value is not None
+    assert 120_000 < total.value < 4 * 46_400
+    log = json.loads((tmp_path / "a" / "run" / str(total.log)).read_text(encoding="utf-8"))
+    assert len(log["outcome"]["series"]) == 6
+
+
+def test_a_recorded_port_is_a_capture_that_tshark_reads(tmp_path: Path) -> None:
+    if shutil.which("tshark") is None:
+        pytest.skip("tshark is not installed: make setup")
+    _run(tmp_path, SMALL.replace("series_us = 50", "tap = { host = 1, port = 0, packets = 500 }"))
+    captures = sorted((tmp_path / "run" / "logs").glob("*.pcap"))
+    assert len(captures) == 2, "one of each mesh"
+    argv = ["tshark", "-r", str(captures[0]), "-T", "fields", "-e", "infiniband.bth.opcode"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    opcodes = {int(line) for line in done.stdout.split()}
+    # WRITE first, middle and last, and acknowledgements.
+    assert {6, 7, 8, 17} <= opcodes
