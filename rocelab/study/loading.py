@@ -19,14 +19,27 @@ from rocelab.fabric.base import FabricError
 from rocelab.fabric.emulated import default_names
 from rocelab.launch import mpi
 from rocelab.study.positions import line_of
-from rocelab.study.schema import LEVEL_TAGS, MESH_TAG, AnyTest, MeshTable, MpiTestTable, Study, TestTable
-from rocelab.tools import suites
+from rocelab.study.schema import (
+    CLOUD_TAGS,
+    LEVEL_TAGS,
+    MESH_TAG,
+    AnyTest,
+    CloudTable,
+    DfsioTable,
+    MeshTable,
+    MpiTestTable,
+    SparkTable,
+    Study,
+    TestTable,
+    YcsbTable,
+)
+from rocelab.tools import hdfs, spark, suites
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 Path_ = tuple[str | int, ...]
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
-_CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values()})
+_CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values(), *CLOUD_TAGS.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,8 @@ def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tup
         yield from _too_many_nodes(study, at, test)
         if isinstance(test, MpiTestTable):
             yield from _wrong_job(study, at, test)
+        if isinstance(test, CloudTable):
+            yield from _wrong_cloud(study, at, test)
     yield from _measured_twice(study)
 
 
@@ -143,6 +158,30 @@ def _wrong_job(study: Study, at: int, test: MpiTestTable) -> Iterator[tuple[Path
         yield ("test", at, "test"), f"{method.tool}: {problem}"
 
 
+def _wrong_cloud(study: Study, at: int, test: CloudTable) -> Iterator[tuple[Path_, str]]:
+    """What a test of the level cloud asks for that cannot be."""
+    workers = study.nodes_of(test) - 1
+    if not isinstance(test, SparkTable) and workers < hdfs.REPLICATION:
+        text = (
+            f"HDFS keeps {hdfs.REPLICATION} replicas, each on a node of its own beside the first: {workers} are too few"
+        )
+        yield ("test", at, "nodes"), text
+    if isinstance(test, DfsioTable) and any(size % (1 << 20) for size in test.every_size_bytes()):
+        yield ("test", at, "sizes_bytes"), "TestDFSIO takes whole MiB (1048576 bytes)"
+    if isinstance(test, YcsbTable):
+        for workload in test.workloads:
+            if test.workloads.count(workload) > 1:
+                yield ("test", at, "workloads"), f"{workload} is there twice"
+                return
+
+
+def _wrong_cloud_variants(test: CloudTable, name: str) -> Iterator[str]:
+    known = spark.variants(name) if isinstance(test, SparkTable) else ("sockets",) if name == "tcp" else ()
+    for variant in test.variants[name]:
+        if variant not in known:
+            yield _unknown(f"variant of {name} for {test.test}", variant, known)
+
+
 def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
     """Names in a test that refer to nothing."""
     links = [link.id for link in study.link]
@@ -159,6 +198,8 @@ def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str
                 wrong = _wrong_variants(test, name)
             elif isinstance(test, MeshTable):
                 wrong = _wrong_meshes(test, name)
+            elif isinstance(test, CloudTable):
+                wrong = _wrong_cloud_variants(test, name)
             else:
                 wrong = _wrong_transports(test, name)
             yield from ((("test", at, "variants", name), text) for text in wrong)
@@ -169,7 +210,8 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
     for at, test in enumerate(study.test):
         for name, variants in test.variants.items():
             cells = {
-                (link.id, test.level, test.test, scale, name, variant, size_bytes)
+                (link.id, test.level, test_name, scale, name, variant, size_bytes)
+                for test_name in (test.workloads if isinstance(test, YcsbTable) else (test.test,))
                 for link in study.links_of(test)
                 for variant in variants
                 for scale in _scales(study, test)

@@ -1,0 +1,143 @@
+"""HDFS, HBase and Spark for real, at their smallest. The machine has to have the jars that `make setup-cloud` gets."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.fabric import emulated
+from rocelab.fabric.base import FabricError
+from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.study.clouds import CloudExecutor
+from rocelab.study.loading import parse
+from rocelab.study.plan import plan
+from rocelab.study.steps import CloudStep
+from rocelab.tools.cloud import NODE_FOLDER
+
+# Starting a system takes from ten seconds to a minute, depending on what else the machine does.
+pytestmark = [pytest.mark.fabric, pytest.mark.slow, pytest.mark.timeout(400)]
+
+TEXT = """\
+schema = 1
+id = "real"
+title = "Small and real"
+repetitions = 1
+time_limit_s = 120
+
+[fabric]
+nodes = 4
+
+[[link]]
+id = "ethernet"
+kind = "bridge"
+rate_mbps = 1000
+
+[[test]]
+level = "cloud"
+test = "testdfsio"
+sizes_bytes = [16777216]
+
+[test.variants]
+tcp = ["sockets"]
+
+[[test]]
+level = "cloud"
+test = "ycsb"
+workloads = ["mix"]
+records = 500
+operations = 500
+
+[test.variants]
+tcp = ["sockets"]
+
+[[test]]
+level = "cloud"
+test = "terasort"
+sizes_bytes = [8000000]
+
+[test.variants]
+tcp = ["netty"]
+soft-roce = ["ucx"]
+"""
+
+
+@pytest.fixture(scope="module")
+def steps() -> list[CloudStep]:
+    made = [step for step in plan(parse(TEXT, "real.toml")) if isinstance(step, CloudStep)]
+    missing = [each for step in made for each in step.executables if each.path is None]
+    if missing:
+        pytest.skip(f"{missing[0].name} is missing: {missing[0].advice}")
+    return made
+
+
+@pytest.fixture(scope="module")
+def executor(steps: list[CloudStep], tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudExecutor]:
+    try:
+        fabric = emulated.up([steps[0].link], emulated.default_names(4))
+    except FabricError as error:
+        pytest.skip(f"no fabric: {error}")
+    with fabric:
+        made = CloudExecutor(fabric, NamespaceLauncher(fabric), tmp_path_factory.mktemp("logs"))
+        yield made
+        made.close()
+
+
+def chosen(steps: list[CloudStep], test: str, interconnect: str = "tcp") -> CloudStep:
+    return next(step for step in steps if step.test_name == test and step.interconnect == interconnect)
+
+
+def measured(executor: CloudExecutor, step: CloudStep, tmp_path: Path) -> dict[tuple[str, str], float]:
+    execution = executor.execute(step, tmp_path / "step.log", lambda _: None)
+    assert execution.error is None
+    assert execution.reading is not None
+    return {(value.metric, value.statistic): value.value for value in execution.reading.values}
+
+
+def test_dfsio_then_ycsb_on_the_same_hdfs(executor: CloudExecutor, steps: list[CloudStep], tmp_path: Path) -> None:
+    found = measured(executor, chosen(steps, "testdfsio"), tmp_path)
+    assert found["write_mib_per_s", "mean"] > 0
+    assert found["read_mib_per_s", "mean"] > 0
+    found = measured(executor, chosen(steps, "ycsb-mix"), tmp_path)
+    assert found["throughput_per_s", "mean"] > 0
+    assert found["read_latency_us", "p99"] >= found["read_latency_us", "median"] > 0
+    assert sorted(file.name for file in tmp_path.glob("*.hdr")) == ["step-READ.hdr", "step-UPDATE.hdr"]
+
+
+def test_a_daemon_that_is_killed_fails_one_sort_and_the_next_goes_over_soft_roce(
+    executor: CloudExecutor, steps: list[CloudStep], tmp_path: Path
+) -> None:
+    """Killed once the sort has begun; the system is started anew for the next."""
+    killed: list[str] = []
+
+    def doing(phase: str) -> None:
+        if phase.startswith("TeraGen") and not killed:
+            assert executor._system is not None
+            daemon, running = next(each for each in executor._system.running if "DataNode" in each[0].name)
+            killed.append(daemon.name)
+            running.signal(signal.SIGKILL)
+
+    failed = executor.execute(chosen(steps, "terasort"), tmp_path / "step.log", doing)
+    assert failed.error is not None
+    assert failed.error.startswith(f"{killed[0]} ended (killed by signal 9)")
+    found = measured(executor, chosen(steps, "terasort", "soft-roce"), tmp_path)
+    assert found["terasort_remote_bytes", "total"] > 0
+    assert found["node_throughput_mbps", "max"] > 0
+
+
+def test_nothing_is_left_on_a_node(executor: CloudExecutor) -> None:
+    executor.close()
+    for node in executor._nodes:
+        assert not Path(f"/proc/{node.pid}/root{NODE_FOLDER}").exists()
+        # The node itself, and whoever looks after it.
+        programs = [path for path in Path(f"/proc/{node.pid}/root/proc").glob("[0-9]*") if "java" in _command(path)]
+        assert programs == []
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_text()
+    except OSError:
+        return ""
