@@ -103,7 +103,7 @@ def test_dfsio_then_ycsb_on_the_same_hdfs(executor: CloudExecutor, steps: list[C
     found = measured(executor, chosen(steps, "ycsb-mix"), tmp_path)
     assert found["throughput_per_s", "mean"] > 0
     assert found["read_latency_us", "p99"] >= found["read_latency_us", "median"] > 0
-    assert sorted(file.name for file in tmp_path.glob("*.hdr")) == ["step-READ.hdr", "step-UPDATE.hdr"]
+    assert {"step-READ.hdr", "step-UPDATE.hdr"} <= {file.name for file in tmp_path.glob("*.hdr")}
 
 
 def test_a_daemon_that_is_killed_fails_one_sort_and_the_next_goes_over_soft_roce(
