@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.claims import shape
+from rocelab.claims import gains, shape
 from rocelab.claims.finding import COVERAGE, Evidence, Finding, Verdict, decide
 from rocelab.claims.model import (
     Claim,
@@ -13,11 +13,13 @@ from rocelab.claims.model import (
     Completes,
     Expectation,
     Fails,
+    Gains,
     Ordered,
     ShapeRule,
     Side,
     Similar,
     SizeRange,
+    Sorts,
 )
 from rocelab.results import RunInfo, Sample
 from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
@@ -48,6 +50,11 @@ def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
         )
         return Judgement(claim, finding.verdict, finding.summary)
     table = SeriesTable(samples)
+    if isinstance(rule, Gains | Sorts):
+        finding = (
+            gains.judge_gains(rule, table) if isinstance(rule, Gains) else gains.judge_sorts(rule, info, list(samples))
+        )
+        return Judgement(claim, finding.verdict, finding.summary)
     if isinstance(rule, ShapeRule):
         finding = shape.judge_shape(rule, info, table)
         return Judgement(claim, finding.verdict, finding.summary)
@@ -72,7 +79,10 @@ def _at_its_level(claim: Claim, samples: Sequence[Sample]) -> Claim:
     if claim.mpi is None:
         return claim
     rule = claim.mpi.rule
-    tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
+    if isinstance(rule, Gains):
+        tests = tuple(gain.test for gain in rule.gains)
+    else:
+        tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
     if not any(sample.level == rule.level and sample.test in tests for sample in samples):
         return claim
     return claim.model_copy(

@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from rocelab.claims import Judgement, Verdict
-from rocelab.report import catalogue, render, summary
+from rocelab.report import catalogue, clouds, render, summary
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
 from rocelab.results import LinkInfo, Sample
@@ -77,7 +77,10 @@ def make_page(
         "marks": MARKS,
         "summaries": summary.link_summaries(model),
         "overviews": overviews,
-        "chosen": [table for link in model.links for table in summary.chosen_sizes_tables(model, link)],
+        "chosen": [
+            *(table for link in model.links for table in summary.chosen_sizes_tables(model, link)),
+            *clouds.tables(model),
+        ],
         "levels": {test.level for test in model.tests},
         "level_words": catalogue.level_words({test.level for test in model.tests}),
         "judgements": model.judgements,

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict
-from rocelab.report import catalogue, difference, meshes, summary
+from rocelab.report import catalogue, clouds, difference, meshes, summary
 from rocelab.report.bars import Held
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
@@ -32,6 +32,8 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
                 console.print(table)
         for each in meshes.tables(model, link):
             console.print(_words_table(each))
+    for each in clouds.tables(model):
+        console.print(_words_table(each))
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]
         console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
