@@ -7,7 +7,7 @@ from typing import Any
 
 from rocelab.claims.tests.test_claims import INFO, sample
 from rocelab.report import clouds, gallery, redrawn
-from rocelab.report.figures import GROUP_STEP
+from rocelab.report.catalogue import GROUP_STEP
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import LinkInfo, Sample
