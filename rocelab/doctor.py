@@ -62,7 +62,14 @@ class Check:
 
 def examine() -> list[Check]:
     """Every check, in the order a person reads them. Takes about two seconds."""
-    steps: tuple[Callable[[], Iterable[Check]], ...] = (_machine, _fabric, _programs, _optional_programs, _devices)
+    steps: tuple[Callable[[], Iterable[Check]], ...] = (
+        _machine,
+        _fabric,
+        _programs,
+        _optional_programs,
+        _system_mpi,
+        _devices,
+    )
     return [check for step in steps for check in step()]
 
 
@@ -228,6 +235,8 @@ def _optional_programs() -> Iterable[Check]:
         starter = Executable(str(implementation.mpiexec), remedy=implementation.remedy)
         for name, executable in ((implementation.title, starter), ("rocelab-mpi", rocelab_mpi.program(kind, None))):
             found, advice = executable.path or "not there", "" if executable.path else executable.advice
+            if executable is starter and executable.path:
+                found = f"{implementation.version or 'unknown version'}, {found}"
             yield Check(
                 "MPI",
                 name if name != "rocelab-mpi" else f"rocelab-mpi for {implementation.title}",
@@ -235,6 +244,19 @@ def _optional_programs() -> Iterable[Check]:
                 found,
                 advice,
             )
+
+
+def _system_mpi() -> Iterable[Check]:
+    """What a study gets that asks for the system's MPI; nothing if there is none, for none is needed."""
+    every = [mpi.installed(kind, "system") for kind in mpi.KINDS]
+    there = [implementation for implementation in every if implementation.mpiexec.exists()]
+    # One program is taken for each kind in turn, and is one of them at most.
+    known = [implementation for implementation in there if implementation.version is not None]
+    for implementation in known or there[:1]:
+        problem = implementation.problem
+        advice = f'Studies cannot ask for it with {implementation.kind} = "system".' if problem else ""
+        found = problem or f"{implementation.version}, {implementation.mpiexec}"
+        yield Check("MPI", "the system's MPI", "note" if problem else "ok", found, advice)
 
 
 def _devices() -> Iterable[Check]:

@@ -7,7 +7,7 @@ mpich_MPICC ?= $(MPI_PROGRAMS)/mpich/bin/mpicc
 # What there is of them.
 MPI_FOUND := $(foreach each,$(MPIS),$(if $(shell command -v $($(each)_MPICC)),$(each)))
 
-MPI_SOURCES := common/clock.c common/failure.c common/pattern.c common/stats.c $(wildcard mpi/*.c pt2pt/*.c collective/*.c imb/*.c onesided/*.c mesh/*.c startup/*.c)
+MPI_SOURCES := common/clock.c common/failure.c common/number.c common/pattern.c common/stats.c $(wildcard mpi/*.c pt2pt/*.c collective/*.c imb/*.c onesided/*.c mesh/*.c startup/*.c)
 
 define mpi_rules
 $(BUILD)/$(1)/rocelab-mpi: $(MPI_SOURCES:%.c=$(BUILD)/$(1)/%.o)

@@ -3,6 +3,7 @@
 #include "common/clock.h"
 #include "mpi/registry.h"
 #include "mpi/report.h"
+#include "mpi/world.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,21 +112,6 @@ static void print_help(void)
         "\nExit status: 0 done and all data was right; 1 wrong data or a failure; 2 wrong use.\n");
 }
 
-/* How many shared-memory nodes the ranks are on. */
-static int count_nodes(MPI_Comm comm)
-{
-    MPI_Comm node;
-    int rank_on_node, nodes;
-
-    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_rank(node, &rank_on_node);
-    int first = rank_on_node == 0;
-
-    MPI_Allreduce(&first, &nodes, 1, MPI_INT, MPI_SUM, comm);
-    MPI_Comm_free(&node);
-    return nodes;
-}
-
 /* Returns the exit status. */
 static int run_all(struct run *run, const struct selection *selection)
 {
@@ -172,7 +158,7 @@ static int run_under_mpi(const struct options *options, const struct selection *
     MPI_Comm_rank(run.comm, &run.rank);
     MPI_Comm_size(run.comm, &run.ranks);
     if (failure == NULL) {
-        run.nodes = count_nodes(run.comm);
+        run.nodes = world_nodes(run.comm);
         status = run_all(&run, selection);
     } else {
         if (run.rank == 0)

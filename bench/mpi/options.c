@@ -1,8 +1,8 @@
 #include "mpi/options.h"
 
+#include "common/number.h"
 #include "mpi/data.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,30 +22,10 @@ const char *const options_window_types[] = {"allocate", "create", "dynamic", NUL
 const char *const options_syncs[] = {"lock", "flush", "flush_local", "lock_all",
                                      "pscw", "fence", NULL};
 
-/* Reads a whole number with K, M or G (of 1024) after it. Returns what follows it, or NULL. */
-static const char *read_number(const char *text, uint64_t *number)
-{
-    static const char suffixes[] = "KMG";
-    char *end;
-
-    if (*text < '0' || *text > '9')
-        return NULL;
-    errno = 0;
-    *number = strtoull(text, &end, 10);
-    if (errno != 0)
-        return NULL;
-    const char *suffix = *end == '\0' ? NULL : strchr(suffixes, *end);
-
-    if (suffix == NULL)
-        return end;
-    *number <<= 10 * (suffix - suffixes + 1);
-    return end + 1;
-}
-
 static int read_between(const char *text, uint64_t min, uint64_t max, uint64_t *number,
                         const char *what, struct failure *failure)
 {
-    const char *end = read_number(text, number);
+    const char *end = number_read(text, number);
 
     if (end == NULL || *end != '\0' || *number < min || *number > max)
         return failure_set(failure, "'%s': %s is a number from %llu to %llu", text, what,
@@ -57,7 +37,7 @@ static int read_between(const char *text, uint64_t min, uint64_t max, uint64_t *
 static int read_sizes(struct options *options, const char *text, struct failure *failure)
 {
     uint64_t first = 0, last = 0;
-    const char *at = read_number(text, &first);
+    const char *at = number_read(text, &first);
 
     if (at != NULL && *at == '\0') {
         options->has_size_max = true;
@@ -67,7 +47,7 @@ static int read_sizes(struct options *options, const char *text, struct failure 
         options->has_size_min = true;
         options->has_size_max = at[1] != '\0';
         last = MESSAGE_MAX_BYTES;
-        at = at[1] == '\0' ? at + 1 : read_number(at + 1, &last);
+        at = at[1] == '\0' ? at + 1 : number_read(at + 1, &last);
     }
     if (at == NULL || *at != '\0' || first > last || last > MESSAGE_MAX_BYTES)
         return failure_set(failure, "-m '%s': sizes are MAX, MIN: or MIN:MAX in bytes, at most %zu",
@@ -120,11 +100,11 @@ static int read_datatypes(struct options *options, const char *text, struct fail
 static int read_calls_or_threads(struct options *options, const char *text, struct failure *failure)
 {
     uint64_t first = 0, second = 0;
-    const char *at = read_number(text, &first);
+    const char *at = number_read(text, &first);
     bool both = at != NULL && *at == ':';
 
     if (both)
-        at = read_number(at + 1, &second);
+        at = number_read(at + 1, &second);
     if (at == NULL || *at != '\0' || first > COUNT_MAX || second > COUNT_MAX ||
         (both && (first < 1 || second < 1)))
         return failure_set(failure,
@@ -146,9 +126,9 @@ static int read_grid(struct options *options, const char *text, struct failure *
     const char *at = NULL;
 
     if (strncmp(text, prefix, sizeof prefix - 1) == 0)
-        at = read_number(text + sizeof prefix - 1, &dimensions);
+        at = number_read(text + sizeof prefix - 1, &dimensions);
     if (at != NULL && *at == ':')
-        at = read_number(at + 1, &radius);
+        at = number_read(at + 1, &radius);
     if (at == NULL || *at != '\0' || dimensions < 1 || dimensions > OPTIONS_DIMENSIONS_MAX ||
         radius < 1 || radius > RADIUS_MAX)
         return failure_set(failure,
@@ -197,7 +177,8 @@ static const struct {
     {'b', "buffer-num", "KIND", "buffers of a window: single or multiple (single)"},
     {'p', "pairs", "N", "pairs of ranks that take part (half of the ranks)"},
     {'t', "num-test-calls", "N", "overlap forms: calls of MPI_Test during the computation (0)"},
-    {'t', "num-threads", "[S:]R", "latency_mt: threads at the sender and the receiver (1:2)"},
+    {'t', "num-threads", "[S:]R",
+     "latency_mt, latency_mp: threads or processes at both ends (1:2)"},
     {'N', "neighborhood", "cart:D:R",
      "neighbours up to R steps away in a grid of D dimensions (cart:1:1)"},
     {'R', "print-rate", "0|1", "messages per second of mbw_mr (1)"},

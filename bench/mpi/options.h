@@ -44,7 +44,7 @@ struct options {
     int window;
     int pairs;
     int test_calls;   /* -t N, overlap forms: MPI_Test during the computation */
-    int threads_send; /* -t S:R, latency_mt */
+    int threads_send; /* -t S:R, latency_mt; processes of latency_mp */
     int threads_receive;
     int grid_dimensions; /* -N, neighbours */
     int grid_radius;

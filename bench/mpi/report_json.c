@@ -1,32 +1,10 @@
 #include "mpi/report_json.h"
 
 #include "mpi/report.h"
+#include "mpi/world.h"
 
 #include <math.h>
 #include <string.h>
-
-/* The library's name and version: its first words, up to a comma or the end of the sentence or the
- * line. */
-static void write_library(FILE *out)
-{
-    char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length;
-    bool gap = false;
-
-    MPI_Get_library_version(version, &length);
-    fputc('"', out);
-    for (const char *at = version;
-         *at != '\0' && strchr(",\n\"\\", *at) == NULL && strncmp(at, ". ", 2) != 0; at++) {
-        bool blank = (unsigned char)*at <= ' ';
-
-        if (!blank && gap)
-            fputc(' ', out);
-        if (!blank)
-            fputc(*at, out);
-        gap = blank;
-    }
-    fputc('"', out);
-}
 
 /* The options that this benchmark depends on; their letters are in its entry. */
 static void write_parameters(FILE *out, const struct run *run)
@@ -55,8 +33,9 @@ static void write_parameters(FILE *out, const struct run *run)
             fprintf(out, "\"sync\": \"%s\"", options_syncs[run->sync]);
             break;
         case 't':
-            fprintf(out, "\"threads\": \"%d:%d\"", run->options->threads_send,
-                    run->options->threads_receive);
+        case 'f':
+            fprintf(out, "\"%s\": \"%d:%d\"", *letters == 't' ? "threads" : "processes",
+                    run->options->threads_send, run->options->threads_receive);
             break;
         case 'p':
             fprintf(out, "\"pairs\": %d", run->pairs);
@@ -111,7 +90,7 @@ void report_json(FILE *out, const struct run *run, const struct sample *sample,
     bool valid = sample->validation != VALIDATION_FAIL;
 
     fputs("{\"format\": 1, \"suite\": \"rocelab-mpi " REPORT_VERSION "\", \"mpi\": ", out);
-    write_library(out);
+    world_write_library(out);
     fprintf(out,
             ", \"group\": \"%s\", \"benchmark\": \"%s\", \"ranks\": %d, \"nodes\": %d, "
             "\"datatype\": \"%s\", \"parameters\": {",

@@ -74,7 +74,7 @@ struct benchmark {
     /* NULL, or why these options will not do; may be absent. */
     const char *(*problem)(const struct options *options);
     const char *parameters; /* letters of options that matter: w window, p pairs, y synchronisation,
-                               t threads, c test calls */
+                               t threads, f forked processes, c test calls */
     bool reduces;           /* elements are added up: numbers, not bytes */
     int thread_level;       /* of MPI_Init_thread; 0 is MPI_THREAD_SINGLE in every MPI here */
 };

@@ -6,6 +6,7 @@
 #include "pt2pt/fan.h"
 #include "pt2pt/forms.h"
 #include "pt2pt/overlap.h"
+#include "pt2pt/processes.h"
 #include "pt2pt/threads.h"
 
 #define LATENCY .method = &method_ping_pong, .content = &content_exchange
@@ -36,6 +37,8 @@ const struct benchmark pt2pt_benchmarks[] = {
 #ifdef HAS_THREADS
     {"latency_mt", "Multi-threaded Latency", SHAPE_PAIR, &threads_method, &threads_content, SIZES,
      .parameters = "t", .thread_level = MPI_THREAD_MULTIPLE},
+    {"latency_mp", "Multi-process Latency", SHAPE_PAIR, LATENCY, SIZES, .open = processes_open,
+     .close = processes_close, .step = forms_ping_pong, .parameters = "f"},
 #endif
     {"overlap_send", "Overlap at the Sender", SHAPE_PAIR, &method_overlap_one, &content_one_way,
      SIZES, .start = overlap_start_send, .parameters = "c"},

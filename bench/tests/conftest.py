@@ -1,4 +1,4 @@
-"""Runs rocelab-mpi under each MPI on this machine alone, through shared memory."""
+"""Runs rocelab-mpi and rocelab-nas under each MPI on this machine alone, through shared memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MPIRUN_OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class Mpi:
-    """One MPI with the program that was built for it."""
+    """One MPI with the programs that were built for it."""
 
     name: str
     program: Path
@@ -44,9 +44,16 @@ class Mpi:
             env=_environment(),
         )
 
-    def samples(self, ranks: int, *arguments: str, status: int = 0) -> Sequence[dict[str, Any]]:
+    @property
+    def nas(self) -> Path:
+        """rocelab-nas, which is built beside it."""
+        return self.program.with_name("rocelab-nas")
+
+    def samples(
+        self, ranks: int, *arguments: str, status: int = 0, program: Path | None = None
+    ) -> Sequence[dict[str, Any]]:
         """What --json prints, line by line."""
-        done = self.run(ranks, *arguments, "--json")
+        done = self.run(ranks, *arguments, "--json", program=program)
         assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
         return [json.loads(line) for line in done.stdout.splitlines()]
 

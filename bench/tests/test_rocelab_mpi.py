@@ -170,6 +170,20 @@ def test_a_link_named_as_omb_names_it_runs_that_benchmark(any_mpi: Mpi, tmp_path
     assert done.stdout.startswith("\n# rocelab MPI Latency Test")
 
 
+def test_omb_names_of_incast_and_outcast(any_mpi: Mpi) -> None:
+    samples = any_mpi.samples(2, "bw_fan_in", "bw_fan_out", *QUICK, "-m", "8:8")
+
+    assert [sample["benchmark"] for sample in samples] == ["incast", "outcast"]
+
+
+def test_processes_that_were_forked_end_with_their_size(mpi: Mpi) -> None:
+    samples = mpi.samples(2, "latency_mp", *QUICK, "-c", "-m", "8:65536", "-t", "2:4")
+
+    assert {(sample["validation"], sample["parameters"]["processes"]) for sample in samples} == {("pass", "2:4")}
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert f"{mpi.program} latency_mp" not in left
+
+
 def test_ranks_that_do_not_suit_are_an_error_unless_a_group_was_asked_for(any_mpi: Mpi) -> None:
     alone = any_mpi.run(3, "latency", *QUICK, "-m", "8:8")
     group = any_mpi.run(3, "imb", *QUICK, "-m", "8:8")

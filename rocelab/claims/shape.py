@@ -12,6 +12,9 @@ from rocelab.stats import Series, SeriesKey, SeriesTable, text
 
 #: Between "a part of it is left" and "nothing is lost" no verdict is given.
 _UNHURT = 0.8
+_PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
+#: IPv4, UDP, BTH and ICRC, and what else a shaped cable counts.
+_IN_IP_BYTES, _ETHERNET_BYTES = 20 + 8 + 12 + 4, 14
 
 
 def judge_shape(rule: ShapeRule, info: RunInfo, table: SeriesTable) -> Finding:
@@ -39,12 +42,19 @@ def _missing(rule: ShapeRule, side: LinkSide) -> Finding:
 def _bandwidths(series: Series, info: RunInfo) -> dict[int, float]:
     """Size to 10^6 bit/s, from the time of a message in microseconds.
 
-    No more than the narrowest cable carries: the burst of a shaped cable lets a short message through faster.
+    No more than the narrowest cable carries of data: its burst lets a short message through faster.
     """
     link = info.link(series.key.link)
     rates = (link.rate_mbps, link.uplink_rate_mbps) if link is not None else ()
     rate_mbps = min((rate for rate in rates if rate is not None), default=math.inf)
-    return {size: min(size * 8 / summary.median, rate_mbps) for size, summary in series.spreads()}
+    most_mbps = rate_mbps if link is None else rate_mbps * _data_share(link.mtu_bytes)
+    return {size: min(size * 8 / summary.median, most_mbps) for size, summary in series.spreads()}
+
+
+def _data_share(mtu_bytes: int) -> float:
+    """The part of RoCEv2 packets that is data: of the largest path MTU (IBTA: 256 to 4096 bytes) that fits."""
+    path_mtu_bytes = max((each for each in _PATH_MTUS_BYTES if each + _IN_IP_BYTES <= mtu_bytes), default=mtu_bytes)
+    return path_mtu_bytes / (path_mtu_bytes + _IN_IP_BYTES + _ETHERNET_BYTES)
 
 
 def _judge_steady(rule: Steady, info: RunInfo, table: SeriesTable) -> Finding:

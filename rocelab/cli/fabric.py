@@ -82,7 +82,12 @@ def exec_(
     """
     try:
         with records.get(name).attach() as fabric:
-            status = attached.run(fabric, fabric.node(node), command or [os.environ.get("SHELL", "sh")], cpu=cpu)
+            status = attached.run(
+                fabric,
+                fabric.node(node),
+                command or [os.environ.get("SHELL", "sh")],
+                cores=() if cpu is None else (cpu,),
+            )
     except (FabricError, LaunchError) as error:
         _fail("exec", error)
     raise typer.Exit(status)

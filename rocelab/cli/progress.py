@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rocelab.stats import text
 from rocelab.study.runner import Watcher
-from rocelab.study.steps import MeshStep, Step
+from rocelab.study.steps import JobStep, MeshStep, Step
 
 #: A broken program would otherwise fill the terminal; the report lists every failure.
 FAILURES_SHOWN = 5
@@ -52,11 +52,13 @@ def clock(time_s: float) -> str:
 
 def name_of(step: Step) -> str:
     """A step in words."""
-    sizes = text.size_list(list(step.sizes_bytes))
+    scale = text.size_list(list(step.sizes_bytes))
     series = f"{step.interconnect} {step.variant}"
     if isinstance(step, MeshStep):
-        sizes = text.plural(step.nodes, "node")
-    return f"{step.link.id}, {step.test_name}, {series}, {sizes}, repetition {step.repetition + 1}"
+        scale = text.plural(step.nodes, "node")
+    elif isinstance(step, JobStep) and not step.sizes_bytes:
+        scale = f"{step.ranks} processes"
+    return f"{step.link.id}, {step.test_name}, {series}, {scale}, repetition {step.repetition + 1}"
 
 
 class _Watcher:

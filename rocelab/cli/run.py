@@ -33,7 +33,7 @@ from rocelab.study.plan import measurement_count, plan
 from rocelab.study.provenance import provenance, tool_versions
 from rocelab.study.runner import Outcome, Runner, remaining
 from rocelab.study.schema import Study
-from rocelab.study.steps import Step
+from rocelab.study.steps import JobStep, Step
 from rocelab.tools.base import Executable
 
 EXIT_WRONG = 1
@@ -95,7 +95,11 @@ def _jobs(studies: Sequence[str], resume: str | None, results: Path) -> list[_Jo
 
 
 def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
-    """Say everything that is missing at once, before anything is measured."""
+    """Say everything that is wrong or missing at once, before anything is measured."""
+    implementations = {step.mpi for step in steps if isinstance(step, JobStep)}
+    wrong = sorted(problem for each in implementations if (problem := each.problem) is not None)
+    if wrong:
+        fail("run", "the study names an MPI that cannot be used:\n" + "\n".join(f"  {problem}" for problem in wrong))
     wanted = {executable.name: executable for step in steps for executable in step.executables}
     missing: list[Executable] = [executable for executable in wanted.values() if executable.path is None]
     if not missing:

@@ -86,7 +86,7 @@ def show(name: Annotated[str, typer.Argument(help="A study or its file.", autoco
 def _row(steps: list[Step]) -> tuple[str, ...]:
     first = steps[0]
     sizes = sorted({size_bytes for step in steps for size_bytes in step.sizes_bytes})
-    span = f"{text.size(sizes[0])} .. {text.size(sizes[-1])} ({len(sizes)})"
+    span = f"{text.size(sizes[0])} .. {text.size(sizes[-1])} ({len(sizes)})" if sizes else "none"
     repetitions = max(step.repetition for step in steps) + 1
     test = first.test_name
     if isinstance(first, JobStep):

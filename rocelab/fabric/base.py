@@ -7,7 +7,7 @@ is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,12 +170,12 @@ class Launcher(Protocol):
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cpu: int | None = None,
+        cores: Collection[int] = (),
         log: Path | None = None,
     ) -> Running:
         """Start `argv` on `node` and return once it is executing.
 
-        `env` is added to rocelab's own environment. `cpu` pins the program to that core. When the program has
+        `env` is added to rocelab's own environment. `cores` pins the program to those. When the program has
         ended, its command line, output, exit status and CPU time are appended to the file `log`, so the two
         ends of one measurement may share a log. Raises LaunchError (for example: no such program).
         """
@@ -197,8 +197,11 @@ class Launcher(Protocol):
     def sent_bytes(self, node: Node, interface: str) -> int:
         """What has left `interface` of `node` so far, in bytes of frames without preamble, check and gap."""
 
-    def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:
+    def remote_shell(
+        self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None
+    ) -> AbstractContextManager[RemoteShell]:
         """What programs on nodes may use in place of ssh; it works until the end of the block.
 
-        What is started by it has `env` added to rocelab's own environment, and ends with whoever started it.
+        What is started by it has `env` added to rocelab's own environment, is pinned to the `cores` that its node has
+        by name there, and ends with whoever started it.
         """

@@ -15,7 +15,7 @@ import socket
 import sys
 import termios
 import tty
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, Final
 
@@ -28,14 +28,19 @@ _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUI
 
 
 def run(
-    fabric: Entrance, node: Node, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpu: int | None = None
+    fabric: Entrance,
+    node: Node,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cores: Collection[int] = (),
 ) -> int:
     """Run `argv` on `node` with this process's standard files until it ends.
 
     Returns the exit status as a shell has it: 128 + N for a program that signal N ended. Raises LaunchError.
     """
     in_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    request = start_request(node, argv, env=env, cpu=cpu, terminal=in_terminal)
+    request = start_request(node, argv, env=env, cores=cores, terminal=in_terminal)
     report = _in_terminal(fabric, node, request) if in_terminal else _with_files(fabric, node, request)
     if report is None:
         raise LaunchError(f"{node.name}: the node went away while {argv[0]} was running")

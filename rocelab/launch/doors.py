@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,8 +30,11 @@ _BACKLOG: Final = 64
 
 
 @contextlib.contextmanager
-def open_doors(fabric: Entrance, env: Mapping[str, str]) -> Iterator[RemoteShell]:
-    """A program that starts commands on other nodes, with `env` added to their environment, until the block ends."""
+def open_doors(fabric: Entrance, env: Mapping[str, str], cores: Mapping[str, Collection[int]]) -> Iterator[RemoteShell]:
+    """A program that starts commands on other nodes, with `env` added to their environment, until the block ends.
+
+    They are pinned to the `cores` of their node, if its name is there.
+    """
     with tempfile.TemporaryDirectory(prefix="rocelab-doors-") as folder:
         path = Path(folder) / "door"
         # Launchers want one word.
@@ -39,7 +42,7 @@ def open_doors(fabric: Entrance, env: Mapping[str, str]) -> Iterator[RemoteShell
         script.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-S", str(_ENTER)])} "$@"\n', encoding="utf-8")
         script.chmod(0o755)
         shell = RemoteShell(str(script), {"ROCELAB_ENTER": str(path), **_own_temporary_files(Path(folder), "start")})
-        doorkeeper = _Doorkeeper(fabric, path, {**env, **shell.env})
+        doorkeeper = _Doorkeeper(fabric, path, {**env, **shell.env}, cores)
         try:
             yield shell
         finally:
@@ -56,10 +59,13 @@ def _own_temporary_files(folder: Path, node: str) -> dict[str, str]:
 class _Doorkeeper:
     """Answers at a Unix socket, each request in a thread that lives as long as what was asked for."""
 
-    def __init__(self, fabric: Entrance, path: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, fabric: Entrance, path: Path, env: Mapping[str, str], cores: Mapping[str, Collection[int]]
+    ) -> None:
         self._fabric = fabric
         self._path = path
         self._env = env
+        self._cores = cores
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
         self._listener.listen(_BACKLOG)
@@ -89,7 +95,7 @@ class _Doorkeeper:
                 command = ["sh", "-c", f"cd {shlex.quote(request['cwd'])} && {request['command']}"]
                 node = self._fabric.node(request["node"])
                 own = _own_temporary_files(self._path.parent, node.name)
-                message = start_request(node, command, env={**self._env, **own})
+                message = start_request(node, command, env={**self._env, **own}, cores=self._cores.get(node.name, ()))
                 keeper, _ = start_on(self._fabric, node, message, (files[0], files[1], files[2]))
             except (LaunchError, FabricError) as error:
                 os.write(files[2], f"{error}\n".encode())

@@ -11,7 +11,7 @@ tool (raise LaunchError) or a good run.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ class Start:
     node: Node
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    cpu: int | None
+    cores: Collection[int]
     log: Path | None
 
 
@@ -148,6 +148,8 @@ class FakeLauncher:
     starts: list[Start] = field(default_factory=list)
     running: list[FakeRunning] = field(default_factory=list)
     #: Bytes that left an interface, at each time of asking: far more than any program reports.
+    shells: list[tuple[Mapping[str, str], Mapping[str, Collection[int]]]] = field(default_factory=list)
+    """Environment and cores of every remote shell that was asked for."""
     counters: Iterator[int] = field(default_factory=lambda: itertools.count(0, 10**15))
 
     def start(
@@ -156,11 +158,11 @@ class FakeLauncher:
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cpu: int | None = None,
+        cores: Collection[int] = (),
         log: Path | None = None,
     ) -> FakeRunning:
         """Ask `answer`; what it raises is raised."""
-        start = Start(node, tuple(argv), dict(env or {}), cpu, log)
+        start = Start(node, tuple(argv), dict(env or {}), cores, log)
         self.starts.append(start)
         running = FakeRunning(start, self.answer(start))
         self.running.append(running)
@@ -187,6 +189,9 @@ class FakeLauncher:
         """What `counters` says next."""
         return next(self.counters)
 
-    def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:  # noqa: ARG002 -- as in Launcher
+    def remote_shell(
+        self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None
+    ) -> AbstractContextManager[RemoteShell]:
         """A program that is not there: nothing of ours starts it."""
+        self.shells.append((env, cores or {}))
         return nullcontext(RemoteShell("enter", {"ENTER": "1"}))

@@ -11,8 +11,11 @@ remote shell. So a node needs neither an sshd nor a key.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +32,20 @@ _TITLES: Final[Mapping[Kind, str]] = {"openmpi": "Open MPI", "mpich": "MPICH"}
 #: About how long mpirun takes to start and to end on an emulated fabric: once, and for each process.
 _START_S: Final[Mapping[Kind, float]] = {"openmpi": 2.0, "mpich": 1.0}
 _START_RANK_S: Final = 0.15
+#: What an mpiexec says of itself: Open MPI's own words, and those of MPICH's process manager.
+_VERSIONS: Final[Mapping[Kind, re.Pattern[str]]] = {
+    "openmpi": re.compile(r"\(Open MPI\) (\d\S*)"),
+    "mpich": re.compile(r"^HYDRA build details:\s+Version:\s+(\d\S*)", re.MULTILINE),
+}
+#: The oldest release that takes the options of `command`: Open MPI 4 has others for starting daemons and choosing a
+#: transport, and MPICH 3 chooses its transport when it is built.
+_OLDEST: Final[Mapping[Kind, int]] = {"openmpi": 5, "mpich": 4}
+#: Where a system has several, each has a name of its own; mpiexec is one of them, and MPICH's may be another manager's.
+_PROGRAMS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "openmpi": ("mpiexec.openmpi", "mpiexec"),
+    "mpich": ("mpiexec.hydra", "mpiexec.mpich", "mpiexec"),
+}
+_VERSION_LIMIT_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +65,27 @@ class Mpi:
 
     @property
     def mpiexec(self) -> Path:
-        """The program that starts others. MPICH's mpiexec may be of another process manager; hydra takes agents."""
-        hydra = self.folder / "mpiexec.hydra"
-        return hydra if self.kind == "mpich" and hydra.exists() else self.folder / "mpiexec"
+        """The program that starts others."""
+        programs = [self.folder / name for name in _PROGRAMS[self.kind]]
+        return next((program for program in programs if program.exists()), programs[-1])
+
+    @property
+    def version(self) -> str | None:
+        """Its version, by its own words; None if it is not there or is not what it is taken for."""
+        found = _VERSIONS[self.kind].search(_words(self.mpiexec))
+        return found[1] if found is not None else None
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot be used although it is there."""
+        if not self.mpiexec.exists():
+            return None
+        version = self.version
+        if version is None:
+            return f"{self.mpiexec} is not the {self.title} that it is taken for: {_what_it_is(_words(self.mpiexec))}"
+        if int(version.split(".")[0]) < _OLDEST[self.kind]:
+            return f"{self.mpiexec} is {self.title} {version}; {_OLDEST[self.kind]} and newer can be used"
+        return None
 
     def start_s(self, ranks: int) -> float:
         """About how long starting and ending that many processes takes, for planning only."""
@@ -69,13 +104,33 @@ def own(kind: Kind) -> Mpi:
 def installed(kind: Kind, named: str) -> Mpi:
     """The implementation that a study names: ``system`` for the one in PATH, or the folder that it is in."""
     if named == "system":
-        found = shutil.which("mpiexec")
-        folder = Path(found).resolve().parent if found else Path("/usr/bin")
+        found = next((path for name in _PROGRAMS[kind] if (path := shutil.which(name)) is not None), None)
+        folder = Path(found).parent if found else Path("/usr/bin")
         return Mpi(kind, folder, f"the study wants the system's {_TITLES[kind]}: install it, or name its folder")
     folder = Path(named).expanduser()
     if (folder / "bin" / "mpiexec").exists():
         folder /= "bin"
     return Mpi(kind, folder, f"the study names {named} as the folder of {_TITLES[kind]}, and mpiexec is not in it")
+
+
+@functools.cache
+def _words(mpiexec: Path) -> str:
+    """All that a program says when it is asked for its version."""
+    try:
+        done = subprocess.run(
+            [mpiexec, "--version"], capture_output=True, text=True, check=False, timeout=_VERSION_LIMIT_S
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"it cannot be asked for its version ({error})"
+    return done.stdout + done.stderr
+
+
+def _what_it_is(words: str) -> str:
+    """What a program that is something else says it is."""
+    for kind, version in _VERSIONS.items():
+        if (found := version.search(words)) is not None:
+            return f"it is {_TITLES[kind]} {found[1]}"
+    return f"it says {next(iter(words.strip().splitlines()), 'nothing')!r} of itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +146,9 @@ class Transport:
 #: UCX also warns of variables that only other parts of it read.
 _UCX: Final = {"UCX_WARN_UNUSED_ENV_VARS": "n"}
 _UCX_TCP: Final = {**_UCX, "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "{interface}"}
-#: RC, which UCX connects by UD; and nothing else between nodes.
-_UCX_RC: Final = {**_UCX, "UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_{interface}:1"}
+#: RC, which UCX connects by UD; and nothing else between nodes. A weak fence orders what goes over one queue pair,
+#: which is all there is; for a strong one UCX reads 8 bytes at address 0 with a key of nobody's (docs/mpi.md).
+_UCX_RC: Final = {**_UCX, "UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_{interface}:1", "UCX_FENCE_MODE": "weak"}
 _OMPI_UCX: Final = ("--mca", "pml", "ucx", "--mca", "osc", "ucx")
 #: Open MPI takes UCX only over transports and devices that it knows to be fast, unless it is told to.
 _OMPI_UCX_ANY: Final = (

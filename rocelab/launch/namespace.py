@@ -19,7 +19,7 @@ import shlex
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Final, Literal
@@ -50,11 +50,11 @@ class NamespaceLauncher:
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cpu: int | None = None,
+        cores: Collection[int] = (),
         log: Path | None = None,
     ) -> ProgramRunning:
         """See `rocelab.fabric.base.Launcher.start`."""
-        request = start_request(node, argv, env=env, cpu=cpu)
+        request = start_request(node, argv, env=env, cores=cores)
         with contextlib.ExitStack() as unless_started:
             stdout = unless_started.enter_context(tempfile.TemporaryFile())
             stderr = unless_started.enter_context(tempfile.TemporaryFile())
@@ -99,9 +99,11 @@ class NamespaceLauncher:
         """See `rocelab.fabric.base.Launcher.sent_bytes`."""
         return counters.sent_bytes(node, interface)
 
-    def remote_shell(self, env: Mapping[str, str]) -> AbstractContextManager[RemoteShell]:
+    def remote_shell(
+        self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None
+    ) -> AbstractContextManager[RemoteShell]:
         """See `rocelab.fabric.base.Launcher.remote_shell`."""
-        return doors.open_doors(self._fabric, env)
+        return doors.open_doors(self._fabric, env, cores or {})
 
 
 class ProgramRunning:

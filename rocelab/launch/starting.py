@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ def start_request(
     argv: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
-    cpu: int | None = None,
+    cores: Collection[int] = (),
     terminal: bool = False,
 ) -> dict[str, Any]:
     """What a keeper needs to know to start `argv` as if from here, but on `node`."""
@@ -31,7 +31,7 @@ def start_request(
         "op": "start",
         "argv": list(argv),
         "env": {**os.environ, "HOSTNAME": node.name, **(env or {})},
-        "cpu": cpu,
+        "cores": sorted(cores),
         "directory": str(Path.cwd()),
         "terminal": terminal,
     }
@@ -66,9 +66,9 @@ def _refusal(node: Node, request: Mapping[str, Any], answer: Mapping[str, Any]) 
         return f"{node.name}: there is no program {program!r}; `rocelab doctor` says which package has it"
     if step == "execute" and number == errno.EACCES:
         return f"{node.name}: {program} is not executable for this user"
-    if step == "cpu" and number == errno.EINVAL:
-        cores = ", ".join(str(core) for core in sorted(os.sched_getaffinity(0)))
-        return f"{node.name}: core {request['cpu']} cannot be used; there are cores {cores}"
+    if step == "cores" and number == errno.EINVAL:
+        wanted, usable = (", ".join(map(str, cores)) for cores in (request["cores"], sorted(os.sched_getaffinity(0))))
+        return f"{node.name}: core {wanted} cannot be used; there are cores {usable}"
     if step == "directory":
         return f"{node.name}: the working directory {request['directory']} cannot be entered: {os.strerror(number)}"
     reason = os.strerror(number) if number else "not possible"

@@ -85,6 +85,8 @@ class Metric:
 
 _METRICS = {
     "latency_us": Metric("One-way latency", "lower"),
+    "init_us": Metric("Time of MPI_Init", "lower"),
+    "contact_us": Metric("Time of the first messages", "lower"),
     "bandwidth_mbps": Metric("Bandwidth", "higher"),
     "message_rate_per_s": Metric("Messages per second", "higher"),
     "cpu_cores": Metric("CPU cores in use, both ends together", "lower", log=False),
@@ -120,8 +122,14 @@ class Test:
         """Part of the names of its figures, and its place in the page."""
         if self.level == "network":
             return self.test
-        name = f"{self.level}-{self.test}-{self.nodes}-{self.ranks}".lower()
+        name = f"{self.family}-{self.nodes}-{self.ranks}"
         return f"{name}-overlap" if self.metric == "overlap_percent" else name
+
+    @property
+    def family(self) -> str:
+        """The same for every scale. IMB and OMB have tests of one name, which differ in the first letter alone."""
+        suite = "-imb" if self.test[0].isupper() else ""
+        return f"{self.level}{suite}-{self.test}".lower()
 
 
 _TESTS = (
@@ -161,12 +169,15 @@ _MPI_TITLES = {
     "bibw": "MPI bidirectional bandwidth",
     "mbw_mr": "MPI bandwidth of several pairs",
     "multi_lat": "MPI latency of several pairs",
-    "PingPong": "IMB PingPong",
+    "init": "MPI_Init",
+    "hello": "First messages between all processes",
 }
 _MPI_TEXTS = {
     "latency_us": "The time that the benchmark reports, half of a ping-pong or one call: lower is better.",
     "bandwidth_mbps": "All that moves, of all pairs together: higher is better.",
     "overlap_percent": "How much of the communication goes on while the program computes: higher is better.",
+    "init_us": "How long MPI_Init takes, on average over the processes: lower is better.",
+    "contact_us": "How long it takes to exchange a first message with every other process: lower is better.",
 }
 
 
@@ -198,14 +209,20 @@ def tests_of(keys: list[SeriesKey]) -> list[Test]:
 
 def _mpi_test(level: str, test: str, nodes: int, ranks: int, metric: str) -> Test:
     """A section for a test of MPI, whose suites have too many for an entry each."""
-    title = _MPI_TITLES.get(test, f"MPI {test}")
+    title = mpi_title(test, metric)
     if (nodes, ranks) != (2, 2):
         title += f", {ranks} processes on {nodes} nodes"
-    better = {"bandwidth_mbps": "the bandwidth", "latency_us": "as fast"}.get(metric, "as much")
+    better = "the bandwidth" if metric == "bandwidth_mbps" else "as fast" if metric.endswith("_us") else "as much"
     short = test if (nodes, ranks) == (2, 2) else f"{test} {ranks}/{nodes}"
     if metric == "overlap_percent":
-        title, short = f"{title}: hidden behind computation", f"{short} hidden"
+        short = f"{short} hidden"
     return Test(level, test, title, short, metric, _MPI_TEXTS.get(metric, ""), better, nodes, ranks)
+
+
+def mpi_title(test: str, metric: str) -> str:
+    """What a test of MPI is called, however many processes take part."""
+    title = _MPI_TITLES.get(test, f"{'IMB' if test[0].isupper() else 'MPI'} {test}")
+    return f"{title}: hidden behind computation" if metric == "overlap_percent" else title
 
 
 def level_words(levels: set[str]) -> str:

@@ -62,7 +62,7 @@ def differences(first: RunModel, second: RunModel, metrics: Iterable[str] = ()) 
 
 
 def _main_keys(model: RunModel, table: SeriesTable) -> list[SeriesKey]:
-    main = {(test.level, test.test): test.metric for test in model.tests}
+    main = {(test.level, test.test): test.metric for test in model.every_test}
     keys = [key for key in table if main.get((key.level, key.test)) == key.metric]
     tests = list(main)
     return sorted(

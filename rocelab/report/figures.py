@@ -150,7 +150,9 @@ def _interval(ratio: Ratio) -> tuple[float, float]:
 def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
     """Lines with a band for the spread, over message size."""
     labels = [style.label for style in curves.styles]
-    legend = None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
+    legend = (
+        None if interactive else alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1, labelLimit=220)
+    )
     colour = alt.Color(
         "series:N",
         scale=alt.Scale(domain=labels, range=[style.colour for style in curves.styles]),
@@ -182,15 +184,16 @@ def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
         layers.append(_hover_strips(curves))
     chart = alt.layer(*layers)
     if not interactive:
-        title = _title(curves.title, curves.subtitle)
+        title = title_of(curves.title, curves.subtitle)
         spec = chart.properties(width=600, height=curves.height_px + 20, title=title).to_dict(validate=False)
-        return _with_data(spec, points=_points(curves))
+        return with_data(spec, points=_points(curves))
     shown = alt.param(name="shown", value=labels)
     spec = chart.add_params(shown).properties(width="container", height=curves.height_px).to_dict(validate=False)
-    return _with_data(spec, points=_points(curves), by_size=_strips(curves))
+    return with_data(spec, points=_points(curves), by_size=_strips(curves))
 
 
-def _with_data(spec: dict[str, Any], **datasets: list[dict[str, Any]]) -> dict[str, Any]:
+def with_data(spec: dict[str, Any], **datasets: list[dict[str, Any]]) -> dict[str, Any]:
+    """A chart with the values of its named data."""
     # Put in here and not in the chart, where altair would copy and check every value many times.
     return spec | {"datasets": spec.get("datasets", {}) | datasets}
 
@@ -202,7 +205,8 @@ def _points(curves: Curves) -> list[dict[str, Any]]:
     ]
 
 
-def _title(title: str, subtitle: str) -> alt.TitleParams:
+def title_of(title: str, subtitle: str) -> alt.TitleParams:
+    """The title of a figure that is a file."""
     return alt.TitleParams(title, subtitle=subtitle, anchor="start", fontSize=15, subtitleFontSize=12, offset=14)
 
 
@@ -232,8 +236,7 @@ def _size_axis(curves: Curves, field_name: str = "size") -> alt.X:
 
 
 def _value_axis(curves: Curves, field_name: str, *, titled: bool) -> alt.Y:
-    label = _VALUE_LABELS.get(curves.unit)
-    options: dict[str, Any] = {} if label is None else {"labelExpr": label}
+    options: dict[str, Any] = {}
     if curves.unit == "times":
         lowest, highest = _ratio_domain(curves.rows)
         scale = alt.Scale(type="log", base=2, nice=False, domain=[lowest, highest])
@@ -245,8 +248,16 @@ def _value_axis(curves: Curves, field_name: str, *, titled: bool) -> alt.Y:
     else:
         scale = alt.Scale(zero=True, nice=True)
         options["tickCount"] = 5
-    axis = alt.Axis(title=curves.axis_title if titled else None, labelOverlap="greedy", minExtent=60, **options)
+    axis = value_axis(curves.unit, curves.axis_title if titled else None, **options)
     return alt.Y(f"{field_name}:Q", axis=axis, scale=scale)
+
+
+def value_axis(unit: str, title: str | None, **options: Any) -> alt.Axis:
+    """An axis whose labels are in the unit."""
+    label = _VALUE_LABELS.get(unit)
+    if label is not None:
+        options["labelExpr"] = label
+    return alt.Axis(title=title, labelOverlap="greedy", minExtent=60, **options)
 
 
 def _log_ticks(lowest: float, highest: float) -> list[float]:
@@ -369,9 +380,9 @@ def overview_spec(overview: Overview, *, interactive: bool) -> dict[str, Any]:
     )
     height = ROW_HEIGHT_PX * len(overview.rows)
     if interactive:
-        return _with_data(chart.properties(width="container", height=height).to_dict(validate=False), points=cells)
-    title = _title(overview.title, overview.subtitle)
-    return _with_data(chart.properties(width=600, height=height, title=title).to_dict(validate=False), points=cells)
+        return with_data(chart.properties(width="container", height=height).to_dict(validate=False), points=cells)
+    title = title_of(overview.title, overview.subtitle)
+    return with_data(chart.properties(width=600, height=height, title=title).to_dict(validate=False), points=cells)
 
 
 def _cell(row: str, point: SpeedRatio) -> dict[str, Any]:

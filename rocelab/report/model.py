@@ -65,8 +65,22 @@ class RunModel:
 
     @cached_property
     def tests(self) -> list[Test]:
-        """The sections this run has."""
-        return catalogue.tests_of(list(self._table))
+        """The sections this run has of tests by message size."""
+        return catalogue.tests_of([key for key in self._table if not self._is_sizeless(key)])
+
+    @cached_property
+    def tests_without_sizes(self) -> list[Test]:
+        """The tests without sizes, each with a scale of its own."""
+        return catalogue.tests_of([key for key in self._table if self._is_sizeless(key)])
+
+    @property
+    def every_test(self) -> list[Test]:
+        """Tests by message size, then those without sizes."""
+        return [*self.tests, *self.tests_without_sizes]
+
+    def _is_sizeless(self, key: SeriesKey) -> bool:
+        series = self._table.get(key)
+        return series is not None and series.is_sizeless
 
     @cached_property
     def links(self) -> list[LinkInfo]:

@@ -11,7 +11,7 @@ from rocelab.report.catalogue import Mesh, Test
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, link_title, lower_is_better
 from rocelab.results import LinkInfo
-from rocelab.stats import Side, ratio, text
+from rocelab.stats import NO_SIZE, Side, ratio, text
 
 CHOSEN_SIZES_BYTES = (8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20)
 """Sizes of the summary table: small messages, the eager range of MPI, pages, large transfers."""
@@ -75,6 +75,11 @@ def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
         size = _nearest_size(model, cpu, _CPU_BYTES)
         title = f"CPU time per MiB moved, {text.size(size)} messages"
         tiles.append(_tile(model, title, "the CPU time of", [(each, size) for each in cpu]))
+    tiles += [
+        _tile(model, test.title, "as fast as", [(each, NO_SIZE) for each in model.series(link.id, test)])
+        for test in model.tests_without_sizes
+        if test.metric != "overlap_percent"
+    ]
     tiles += [_mesh_tile(mesh, series) for mesh in catalogue.MESHES if (series := model.mesh(link.id, mesh))]
     return [tile for tile in tiles if tile is not None]
 
@@ -133,9 +138,9 @@ def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen
 
 def chosen_sizes_tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
     """One for each level that was measured on the link."""
-    levels = dict.fromkeys(test.level for test in model.tests)
+    levels = dict.fromkeys(test.level for test in model.every_test)
     found = (
-        _chosen_sizes_table(model, link, [test for test in model.tests if test.level == level]) for level in levels
+        _chosen_sizes_table(model, link, [test for test in model.every_test if test.level == level]) for level in levels
     )
     return [table for table in found if table is not None]
 
@@ -151,18 +156,23 @@ def _chosen_sizes_table(model: RunModel, link: LinkInfo, tests: Sequence[Test]) 
             point.size_bytes: point
             for point in model.speed_ratios(list(model.series(link.id, test))).get("best TCP", [])
         }
-        for size in CHOSEN_SIZES_BYTES:
+        for size in (NO_SIZE, *CHOSEN_SIZES_BYTES):
             cells = [median_words(series.get(label), size) or "none" for label in labels]
             if any(cell != "none" for cell in cells):
                 point = points.get(size)
                 speed = "none" if point is None else text.times_range(point.ratio)
-                rows.append((f"{test.short}, {text.size(size)}".replace(" ", "\u00a0"), *cells, speed))
+                rows.append((row_name(test, size).replace(" ", "\u00a0"), *cells, speed))
     if not rows:
         return None
     subject = next((each for test in tests if (each := model.subject(model.series(link.id, test))) is not None), None)
     head = ("Test and message size", *labels, f"Speed ratio {subject.label if subject else 'Soft RoCE'} / best TCP")
     level = "" if tests[0].level == "network" else f"{tests[0].level.upper()}, "
     return DataTable(f"Medians at chosen sizes, {level}{link_title(link)}", head, tuple(rows))
+
+
+def row_name(test: Test, size_bytes: int) -> str:
+    """A test at a size."""
+    return test.short if size_bytes == NO_SIZE else f"{test.short}, {text.size(size_bytes)}"
 
 
 def median_words(series: StyledSeries | None, size_bytes: int) -> str:

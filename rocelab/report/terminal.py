@@ -17,7 +17,7 @@ from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, best_at, link_title
 from rocelab.results import LinkInfo
-from rocelab.stats import Ratio, SeriesKey, text
+from rocelab.stats import NO_SIZE, Ratio, SeriesKey, text
 
 _TERMINAL_SIZES_BYTES = (64, 4096, 65536, 1 << 20)
 _WIDE_COLUMNS = 80
@@ -92,18 +92,18 @@ def _mpi_table(model: RunModel, link: LinkInfo, width: int) -> Table:
     table.add_column("Message size", no_wrap=True)
     for name in ("Soft RoCE", "Best TCP", "To best TCP"):
         table.add_column(name, justify="right", no_wrap=True)
-    for test in model.tests:
+    for test in model.every_test:
         if test.level != "mpi":
             continue
         series = model.series(link.id, test)
         subject, references = model.subject(series), model.references(series)
         points = {point.size_bytes: point for point in model.speed_ratios(series).get("best TCP", [])}
         table.add_section()
-        for size in _TERMINAL_SIZES_BYTES:
+        for size in (NO_SIZE, *_TERMINAL_SIZES_BYTES):
             cells = [summary.median_words(each, size) for each in (subject, best_at(references, size))]
             if any(cells):
                 ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
-                table.add_row(f"{test.short}, {text.size(size)}", *cells, ratio)
+                table.add_row(summary.row_name(test, size), *cells, ratio)
     return table
 
 
@@ -195,6 +195,8 @@ def _series_table(rows: list[SeriesDifference]) -> Table:
         table.add_column(name, justify="right")
     for row in rows:
         most = f"{text.times(row.extreme.goodness.estimate)} at {text.size(row.extreme.size_bytes)}"
+        if row.extreme.size_bytes == NO_SIZE:
+            most = text.times(row.extreme.goodness.estimate)
         colour = "green" if row.better > row.worse else "red" if row.worse > row.better else ""
         typical = text.times(row.typical)
         table.add_row(
@@ -214,7 +216,7 @@ def _size_table(found: list[Difference]) -> Table:
     for row in found:
         table.add_row(
             *_names(row.key),
-            text.size(row.size_bytes),
+            "none" if row.size_bytes == NO_SIZE else text.size(row.size_bytes),
             text.quantity(row.first.median, row.unit),
             text.quantity(row.second.median, row.unit),
             text.times_range(row.goodness),

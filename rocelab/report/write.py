@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.report import gallery, meshes, page, redrawn, render
+from rocelab.report import gallery, meshes, page, redrawn, render, sizeless
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -38,7 +38,12 @@ def write_report(store: RunStore, target: Path | None = None, *, progress: Progr
     model = RunModel.of(store)
     say("comparing")
     overviews = gallery.overview_figures(model)
-    sections = [*meshes.sections(model), *gallery.sections(model), *redrawn.sections(model)]
+    sections = [
+        *meshes.sections(model),
+        *gallery.sections(model),
+        *sizeless.sections(model),
+        *redrawn.sections(model),
+    ]
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
     folder.mkdir(parents=True, exist_ok=True)
     paths, svgs = _write_figures(folder / "figures", figures, say)
@@ -81,7 +86,8 @@ def summary_csv(model: RunModel) -> str:
         series = table.get(key)
         if series is None:
             continue
-        for size, spread in series.spreads():
+        for at, spread in series.spreads():
+            size = "" if series.is_sizeless else at
             writer.writerow(
                 [
                     *(key.link, key.level, key.test, key.interconnect, key.variant, key.metric),

@@ -2,10 +2,11 @@
 
 from rocelab.stats import text
 from rocelab.stats.comparison import CONFIDENCE, Ratio, Side, Spread, ratio, significant, spread
-from rocelab.stats.series import Series, SeriesKey, SeriesTable
+from rocelab.stats.series import NO_SIZE, Series, SeriesKey, SeriesTable
 
 __all__ = [
     "CONFIDENCE",
+    "NO_SIZE",
     "Ratio",
     "Series",
     "SeriesKey",

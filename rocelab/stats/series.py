@@ -13,6 +13,8 @@ from rocelab.stats.comparison import Ratio, Spread, ratio, spread
 _TYPICAL = ("median", "mean", "average", "total")
 """What stands for a whole run of a tool, best first. Extremes and percentiles never do."""
 _EXTREMES = ("min", "max", "stdev")
+NO_SIZE = 0
+"""Where a series has the values of a test without sizes, such as a barrier."""
 
 
 class SeriesKey(NamedTuple):
@@ -32,7 +34,8 @@ class SeriesKey(NamedTuple):
 class Series:
     """The values of one metric by size, each with its repetitions in the order of the repetition number.
 
-    Of a mesh, by the number of nodes: what is called a size here is then that number.
+    Of a mesh, by the number of nodes: what is called a size here is then that number. Of a test without sizes, all
+    values are at `NO_SIZE`.
     """
 
     key: SeriesKey
@@ -40,6 +43,11 @@ class Series:
     statistic: str
     values: Mapping[int, tuple[float, ...]]
     """Message size in bytes (or number of nodes), ascending, to the value of each repetition that succeeded."""
+
+    @property
+    def is_sizeless(self) -> bool:
+        """Whether it is of a test without sizes."""
+        return NO_SIZE in self.values
 
     @property
     def sizes(self) -> list[int]:
@@ -74,13 +82,13 @@ class SeriesTable:
         for sample in samples:
             at = sample.nodes if sample.test == MESH_TEST else sample.size_bytes
             # What a statistic has behind an @ is a moment of the run: that is a point of a curve, and no result.
-            if sample.value is None or at is None or "@" in sample.statistic:
+            if sample.value is None or "@" in sample.statistic:
                 continue
             # A mesh runs over the number of nodes, so that is not what tells one of its series from another.
             scale = () if sample.test == MESH_TEST else (sample.nodes, sample.ranks)
             place = (sample.link, sample.level, sample.test, sample.interconnect, sample.variant, sample.metric)
             key = SeriesKey(*place, *scale)
-            cells[key][sample.statistic][at][sample.repetition] = sample.value
+            cells[key][sample.statistic][NO_SIZE if at is None else at][sample.repetition] = sample.value
             self._units[key] = sample.unit
         self._cells = cells
 

@@ -190,7 +190,7 @@ class Executor:
 
     def _launch(self, node: Node, argv: Sequence[str], log: Path | None) -> Running:
         core = self._cores[node.index % len(self._cores)]
-        return self._launcher.start(node, argv, cpu=core, log=log)
+        return self._launcher.start(node, argv, cores=(core,), log=log)
 
 
 def _judge(step: PairStep, pair: _Pair) -> tuple[Reading | None, str | None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,9 +53,11 @@ class JobExecutor:
         env = mpi.environment(job, step.transport)
         finished, argv = None, []
         try:
-            with self._launcher.remote_shell(env) as shell:
+            cores = _cores_of(job.hosts, sorted(os.sched_getaffinity(0)))
+            with self._launcher.remote_shell(env, cores) as shell:
                 argv = mpi.command(step.mpi, job, step.transport, shell)
-                running = self._launcher.start(nodes[0], argv, env={**env, **shell.env}, log=log)
+                own = cores.get(nodes[0].name, ())
+                running = self._launcher.start(nodes[0], argv, env={**env, **shell.env}, cores=own, log=log)
                 try:
                     finished = running.wait(step.time_limit_s)
                 finally:
@@ -74,6 +78,15 @@ class JobExecutor:
         )
 
 
+def _cores_of(hosts: Sequence[str], cores: Sequence[int]) -> dict[str, Sequence[int]]:
+    """The share of this machine that each node has as its own; none where there are more nodes than cores.
+
+    Processes of two nodes that poll would else meet on one core and stay there, each waiting for the other.
+    """
+    each = len(cores) // len(hosts)
+    return {host: cores[at * each : (at + 1) * each] for at, host in enumerate(hosts)} if each else {}
+
+
 def _judge(step: JobStep, finished: Finished) -> tuple[JobReading, str | None]:
     """What was measured, and what went wrong besides."""
     output = Output(finished.stdout, finished.stderr, finished.exit_status)
@@ -83,7 +96,7 @@ def _judge(step: JobStep, finished: Finished) -> tuple[JobReading, str | None]:
     if finished.exit_status != 0:
         problem = f"mpirun {describe_exit(finished.exit_status)}: {last_words(output)}"
         # Who fails after the last size has failed in something that every size depends on.
-        complete = set(step.request.sizes_bytes) <= reading.values.keys()
+        complete = set(step.request.points) <= reading.values.keys()
         return (JobReading({}) if complete else reading), problem
     return reading, problem
 

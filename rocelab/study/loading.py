@@ -33,7 +33,7 @@ from rocelab.study.schema import (
     TestTable,
     YcsbTable,
 )
-from rocelab.tools import hdfs, spark, suites
+from rocelab.tools import hdfs, mpi_tests, spark, suites
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 Path_ = tuple[str | int, ...]
@@ -152,9 +152,17 @@ def _wrong_job(study: Study, at: int, test: MpiTestTable) -> Iterator[tuple[Path
     if (wrong := suites.wrong_test(test.suite, test.test, test.suite_folder)) is not None:
         yield ("test", at, wrong[0]), wrong[1]
         return
+    if mpi_tests.has_sizes(test.test) and test.sizes_bytes is None:
+        yield ("test", at, "sizes_bytes"), "this key is missing"
+        return
+    if not mpi_tests.has_sizes(test.test) and test.sizes_bytes is not None:
+        yield ("test", at, "sizes_bytes"), f"{test.test} has no message size: leave sizes_bytes out"
+        return
     sizes_bytes = test.every_size_bytes()
     method = suites.job_method(test.suite, test.test, mpi.KINDS[0], test.suite_folder)
-    if sizes_bytes and (problem := method.problem(sizes_bytes, nodes * test.ranks_per_node)) is not None:
+    if test.sizes_bytes is not None and not sizes_bytes:
+        return  # which has been reported
+    if (problem := method.problem(sizes_bytes, nodes * test.ranks_per_node)) is not None:
         yield ("test", at, "test"), f"{method.tool}: {problem}"
 
 
@@ -188,7 +196,8 @@ def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str
     for link in test.links or ():
         if link not in links:
             yield ("test", at, "links"), _unknown("link", link, links)
-    if not test.every_size_bytes():
+    is_without = isinstance(test, MpiTestTable) and test.sizes_bytes is None
+    if not is_without and not test.every_size_bytes():
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
     for name in test.variants:
         if name not in INTERCONNECTS:
@@ -216,7 +225,7 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
                 for variant in variants
                 for scale in _scales(study, test)
                 # A mesh of another size would be another point at the same number of nodes.
-                for size_bytes in ((0,) if isinstance(test, MeshTable) else test.every_size_bytes())
+                for size_bytes in ((0,) if isinstance(test, MeshTable) else test.every_size_bytes() or (0,))
             }
             if len(set(variants)) < len(variants) or cells & seen:
                 yield (

@@ -13,7 +13,7 @@ import psutil
 
 import rocelab
 from rocelab.results import Provenance
-from rocelab.study.steps import Step
+from rocelab.study.steps import JobStep, Step
 from rocelab.tools import interconnects
 from rocelab.tools.base import Executable
 
@@ -43,9 +43,14 @@ def provenance(command: str, steps: Iterable[Step]) -> Provenance:
 
 
 def tool_versions(steps: Iterable[Step]) -> Mapping[str, str]:
-    """Every program of the steps, by the name that samples use, with its version."""
+    """Every program of the steps, by the name that samples use, with its version; and every MPI with its place."""
+    steps = list(steps)
     executables: dict[str, Executable] = {step.tool: step.executables[0] for step in steps}
-    return {tool: interconnects.version(executable) or "unknown" for tool, executable in sorted(executables.items())}
+    found = {tool: interconnects.version(executable) or "unknown" for tool, executable in sorted(executables.items())}
+    implementations = {step.mpi.title: step.mpi for step in steps if isinstance(step, JobStep)}
+    return found | {
+        title: f"{each.version or 'unknown'}, {each.folder}" for title, each in sorted(implementations.items())
+    }
 
 
 def _urxe_version() -> str | None:

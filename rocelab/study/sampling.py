@@ -69,7 +69,6 @@ def samples_of_job(step: JobStep, execution: JobExecution, circumstances: Circum
         params["iterations"] = step.request.iterations
     made: list[Sample] = []
     for key in step.keys:
-        assert key.size_bytes is not None
         values = execution.reading.values.get(key.size_bytes, ())
         error = execution.reading.errors.get(key.size_bytes)
         if error is None and not values:

@@ -131,7 +131,8 @@ class MpiTestTable(_AnyTest):
 
     level: Literal["mpi"]
     test: Annotated[str, Field(min_length=1)]
-    sizes_bytes: Sizes
+    sizes_bytes: Sizes | None = None
+    """Not for tests that have none, such as barrier; needed for all others."""
     suite: SuiteName = "rocelab"
     suite_folder: str | None = None
     nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
@@ -142,8 +143,8 @@ class MpiTestTable(_AnyTest):
     options: list[str] = []
 
     def every_size_bytes(self) -> tuple[int, ...]:
-        """The sizes, ascending."""
-        return _every_size_bytes(self.sizes_bytes)
+        """The sizes, ascending; none for a test without."""
+        return () if self.sizes_bytes is None else _every_size_bytes(self.sizes_bytes)
 
 
 class _CloudTable(_AnyTest):

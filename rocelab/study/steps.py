@@ -42,7 +42,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def keys(self) -> tuple[StepKey, ...]:
-        """What its samples are identified by: one for each size."""
+        """What its samples are identified by: one for each size (None for a test without sizes)."""
 
     @property
     @abstractmethod
@@ -154,10 +154,10 @@ class JobStep(Step):
 
     @property
     def keys(self) -> tuple[StepKey, ...]:
-        """One for each size."""
-        return tuple(self.key(size_bytes) for size_bytes in self.request.sizes_bytes)
+        """One for each size; exactly one for a test without sizes."""
+        return tuple(self.key(size_bytes) for size_bytes in self.request.points)
 
-    def key(self, size_bytes: int) -> StepKey:
+    def key(self, size_bytes: int | None) -> StepKey:
         """What identifies the samples of one size."""
         return StepKey(
             link=self.link.id,

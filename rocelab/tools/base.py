@@ -178,22 +178,34 @@ class JobRequest:
     """What one start of an MPI program is to measure. None: what the program does by itself."""
 
     sizes_bytes: tuple[int, ...]
+    """Message sizes; none for a test whose result is not about a message, such as a barrier."""
     iterations: int | None = None
     warmup: int | None = None
     options: tuple[str, ...] = ()
 
+    @property
+    def points(self) -> tuple[int | None, ...]:
+        """What has values of its own: each size, or None where there is no size."""
+        return self.sizes_bytes or (None,)
+
 
 @dataclass(frozen=True, slots=True)
 class JobReading:
-    """What an MPI program printed, by message size in bytes. A size that is missing was not measured to its end."""
+    """What an MPI program printed, by message size in bytes (None: of a test without sizes).
 
-    values: Mapping[int, tuple[Value, ...]]
-    errors: Mapping[int, str] = field(default_factory=dict)
+    A size that is missing was not measured to its end.
+    """
+
+    values: Mapping[int | None, tuple[Value, ...]]
+    errors: Mapping[int | None, str] = field(default_factory=dict)
     """Sizes whose data was wrong, and what was said about it."""
 
 
 class JobMethod(Protocol):
-    """How an MPI program measures one test at any number of sizes in one start. It does not know how it is started."""
+    """How an MPI program measures one test at any number of sizes in one start. It does not know how it is started.
+
+    A test without sizes (`mpi_tests.has_sizes`) is asked for none.
+    """
 
     @property
     def test(self) -> str:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from rocelab.tools import columns
-from rocelab.tools.base import Executable, JobReading, JobRequest, Output, ToolError, Value, last_words
+from rocelab.tools.base import Executable, JobReading, JobRequest, Output, Value
 from rocelab.tools.columns import Column, Dialect
 from rocelab.tools.mpi_tests import main_metric, seconds
 from rocelab.tools.osu import doubling_problem
 
 DIALECT: Final = Dialect(
     heading=r"^\s*#bytes\b",
+    heading_without_sizes=r"^\s*#repetitions\b",
     columns={
         r"#repetitions": Column(),
         r"t_min\[usec\]": Column("latency_us", "us", "min"),
@@ -44,8 +45,8 @@ _COLLECTIVES: Final = (
 )
 #: By program.
 _BENCHMARKS: Final = {
-    "IMB-MPI1": (*_TRANSFERS, *_COLLECTIVES),
-    "IMB-NBC": tuple(f"I{name.lower()}" for name in _COLLECTIVES),
+    "IMB-MPI1": (*_TRANSFERS, *_COLLECTIVES, "Barrier"),
+    "IMB-NBC": (*(f"I{name.lower()}" for name in _COLLECTIVES), "Ibarrier"),
 }
 TESTS: Final = tuple(name for names in _BENCHMARKS.values() for name in names)
 
@@ -86,20 +87,25 @@ class Imb:
 
     def command(self, request: JobRequest) -> Sequence[str]:
         """All processes take part at once (`-npmin`), not first two and then four."""
-        first, last = (size.bit_length() - 1 for size in (min(request.sizes_bytes), max(request.sizes_bytes)))
         iterations = [] if request.iterations is None else ["-iter", str(request.iterations)]
         return [
-            *(self.executables[0].name, self.test, "-npmin", "1000000", "-msglog", f"{first}:{last}"),
+            *(self.executables[0].name, self.test, "-npmin", "1000000"),
+            *_sizes(request),
             *iterations,
             *request.options,
         ]
 
     def read(self, request: JobRequest, output: Output) -> JobReading:
         """The last table, and bandwidth from it."""
-        reading = columns.read(output.stdout, DIALECT, request.sizes_bytes)
-        if not reading.values and not reading.errors:
-            raise ToolError(f"{self.tool} printed nothing about any size: {last_words(output)}")
-        values = {size: (*values, *self._bandwidth(size, values)) for size, values in reading.values.items()}
+        if not request.sizes_bytes:
+            reading = columns.read_without_sizes(output.stdout, DIALECT)
+        else:
+            reading = columns.read(output.stdout, DIALECT, request.sizes_bytes)
+        columns.check_not_empty(self.tool, request, reading, output)
+        values = {
+            size: (*values, *(self._bandwidth(size, values) if size is not None else ()))
+            for size, values in reading.values.items()
+        }
         return dataclasses.replace(reading, values=values)
 
     def _bandwidth(self, size_bytes: int, values: Sequence[Value]) -> tuple[Value, ...]:
@@ -113,3 +119,11 @@ class Imb:
         if not time_us:
             return ()
         return (Value("bandwidth_mbps", "Mbps", "mean", _MESSAGES_EACH[self.test] * size_bytes * 8 / time_us),)
+
+
+def _sizes(request: JobRequest) -> list[str]:
+    """The exponents of the smallest and the largest size."""
+    if not request.sizes_bytes:
+        return []
+    first, last = (size.bit_length() - 1 for size in (min(request.sizes_bytes), max(request.sizes_bytes)))
+    return ["-msglog", f"{first}:{last}"]

@@ -7,13 +7,14 @@ MB/s are 10^6 bytes a second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rocelab.tools import columns
-from rocelab.tools.base import Executable, JobReading, JobRequest, Output, ToolError, last_words
+from rocelab.tools.base import Executable, JobReading, JobRequest, Output, Value
 from rocelab.tools.columns import Column, Dialect
 from rocelab.tools.mpi_tests import main_metric, seconds
 
@@ -21,11 +22,17 @@ from rocelab.tools.mpi_tests import main_metric, seconds
 _FOLDERS: Final = tuple(
     f"{top}{kind}"
     for top in ("", "mpi/", "c/mpi/", "libexec/osu-micro-benchmarks/mpi/")
-    for kind in ("", "pt2pt/", "collective/", "one-sided/", "startup/")
+    for kind in (
+        *("", "pt2pt/", "collective/", "one-sided/", "startup/", "congestion/"),
+        # Builds from 7.1 on.
+        *("pt2pt/standard/", "pt2pt/persistent/", "pt2pt/congestion/", "pt2pt/partitioned/"),
+        *(f"collective/{form}/" for form in ("blocking", "non_blocking", "persistent", "neighborhood")),
+    )
 )
 
 DIALECT: Final = Dialect(
     heading=r"^#\s*Size\b",
+    heading_without_sizes=r"^#\s*(?:Avg Latency|Latency|Overall) ?\(us\)",
     columns={
         r"Avg Latency ?\(us\)": Column("latency_us", "us"),
         r"Min Latency ?\(us\)": Column("latency_us", "us", "min"),
@@ -93,7 +100,7 @@ class Osu:
 
 def common_options(request: JobRequest) -> list[str]:
     """Sizes and iterations as OMB is told them."""
-    options = ["-m", f"{min(request.sizes_bytes)}:{max(request.sizes_bytes)}"]
+    options = ["-m", f"{min(request.sizes_bytes)}:{max(request.sizes_bytes)}"] if request.sizes_bytes else []
     if request.iterations is not None:
         options += ["-i", str(request.iterations)]
     if request.warmup is not None:
@@ -103,7 +110,7 @@ def common_options(request: JobRequest) -> list[str]:
 
 def doubling_problem(sizes_bytes: Sequence[int]) -> str | None:
     """Why a suite that doubles the size cannot measure these sizes."""
-    smallest_bytes = min(sizes_bytes)
+    smallest_bytes = min(sizes_bytes, default=1)
     for size_bytes in sizes_bytes:
         factor, rest = divmod(size_bytes, smallest_bytes)
         if rest or factor & (factor - 1):
@@ -114,7 +121,16 @@ def doubling_problem(sizes_bytes: Sequence[int]) -> str | None:
 #: Tests of two processes, and of pairs.
 _TWO: Final = frozenset(
     {
-        *("latency", "bw", "bibw", "latency_persistent", "bw_persistent", "bibw_persistent", "latency_mt"),
+        *(
+            "latency",
+            "bw",
+            "bibw",
+            "latency_persistent",
+            "bw_persistent",
+            "bibw_persistent",
+            "latency_mt",
+            "latency_mp",
+        ),
         *("overlap_send", "overlap_recv", "PingPong", "PingPing"),
     }
 )
@@ -127,12 +143,26 @@ def ranks_problem(test: str, ranks: int) -> str | None:
         return f"{test} is between 2 processes, and nodes x ranks_per_node is {ranks}"
     if test in _PAIRS and ranks % 2:
         return f"{test} is between pairs of processes, and nodes x ranks_per_node is {ranks}"
-    return None if ranks > 1 else f"{test} needs 2 processes at least"
+    return None if ranks > 1 or test == "init" else f"{test} needs 2 processes at least"
 
 
 def read(tool: str, request: JobRequest, output: Output) -> JobReading:
     """The values of a table as OMB prints it."""
-    reading = columns.read(output.stdout, DIALECT, request.sizes_bytes)
-    if not reading.values and not reading.errors:
-        raise ToolError(f"{tool} printed nothing about any size: {last_words(output)}")
+    if not request.sizes_bytes:
+        reading = columns.read_without_sizes(output.stdout, DIALECT)
+        if (found := _INIT.search(output.stdout)) is not None:
+            reading = JobReading({None: tuple(_init_values(found))})
+    else:
+        reading = columns.read(output.stdout, DIALECT, request.sizes_bytes)
+    columns.check_not_empty(tool, request, reading, output)
     return reading
+
+
+#: osu_init has a sentence in place of a table.
+_INIT: Final = re.compile(r"^nprocs: \d+, min: ([\d.]+) ms, max: ([\d.]+) ms, avg: ([\d.]+) ms", re.MULTILINE)
+_US_PER_MS: Final = 1e3
+
+
+def _init_values(found: re.Match[str]) -> Iterator[Value]:
+    for statistic, number in zip(("min", "max", "mean"), found.groups(), strict=True):
+        yield Value("init_us", "us", statistic, float(number) * _US_PER_MS)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rocelab.tools import osu
-from rocelab.tools.base import Executable, JobReading, JobRequest, Output, ToolError, Value, last_words
+from rocelab.tools import columns, osu
+from rocelab.tools.base import Executable, JobReading, JobRequest, Output, ToolError, Value
 from rocelab.tools.mpi_tests import main_metric, seconds
 
 _FORMAT: Final = 1
@@ -35,6 +35,11 @@ _METRICS: Final = {
     "per_rank_mb_per_s": ("rank_bandwidth_mbps", "Mbps", "mean", _MB_PER_S_IN_MBPS),
     "per_node_mb_per_s": ("node_throughput_mbps", "Mbps", "mean", _MB_PER_S_IN_MBPS),
     "message_rate_per_s": ("message_rate_per_s", "1/s", "mean", 1.0),
+    "init_us": ("init_us", "us", "mean", 1.0),
+    "init_min_us": ("init_us", "us", "min", 1.0),
+    "init_max_us": ("init_us", "us", "max", 1.0),
+    "contact_us": ("contact_us", "us", "mean", 1.0),
+    "contact_max_us": ("contact_us", "us", "max", 1.0),
 }
 _SPREAD: Final = {"p50": "median", "p99": "p99"}
 
@@ -83,12 +88,13 @@ class RocelabMpi:
 
     def read(self, request: JobRequest, output: Output) -> JobReading:
         """Its JSON. The program has compared all data, and says so of every size."""
-        values: dict[int, tuple[Value, ...]] = {}
-        errors: dict[int, str] = {}
+        values: dict[int | None, tuple[Value, ...]] = {}
+        errors: dict[int | None, str] = {}
         try:
             for report in _reports(output.stdout):
-                size_bytes = int(report["size_bytes"])
-                if report["benchmark"] != self.test or size_bytes not in request.sizes_bytes:
+                # 0 where there is none.
+                size_bytes = int(report["size_bytes"]) if request.sizes_bytes else None
+                if report["benchmark"] != self.test or size_bytes not in request.points:
                     continue
                 if report["validation"] == "fail":
                     errors[size_bytes] = (
@@ -98,9 +104,9 @@ class RocelabMpi:
                     values[size_bytes] = made
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ToolError(f"{_NAME} printed something else than its report: {error!r}") from error
-        if not values and not errors:
-            raise ToolError(f"{_NAME} reported nothing about any size: {last_words(output)}")
-        return JobReading(values, errors)
+        reading = JobReading(values, errors)
+        columns.check_not_empty(_NAME, request, reading, output)
+        return reading
 
 
 def _reports(text: str) -> Iterator[dict[str, Any]]:

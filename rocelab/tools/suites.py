@@ -26,4 +26,6 @@ def wrong_test(suite: SuiteName, test: str, folder: str | None) -> tuple[str, st
         return "test", f"IMB has no {test!r} that rocelab can read. Allowed: {', '.join(imb.TESTS)}"
     if suite == "osu" and not mpi_tests.NAME.fullmatch(test):
         return "test", f"{test!r}: tests are called as OMB's programs, without osu_, such as latency or bcast"
+    if suite == "osu" and test == "hello":
+        return "test", "osu_hello prints no number; rocelab's own hello does"
     return None

@@ -21,9 +21,6 @@ from .running import LINK, LINK_MTU_BYTES
 NODES = 4
 RANKS = 16
 LIMIT_S = 120.0
-#: Open MPI 5.0.11 over UCX with RC: once windows were made and freed, an atomic in another window reads address 0 with
-#: a key that nobody gave out, which the peer has to refuse. These go in starts of their own, as in a study.
-ALONE = {"get_acc_latency", "fop_latency", "cas_latency"}
 
 pytestmark = [pytest.mark.fabric, pytest.mark.timeout(400)]
 
@@ -76,6 +73,8 @@ def run(
 def test_mpi4py(fabric: emulated.EmulatedFabric, variant: str) -> None:
     finished = run(fabric, "soft-roce", variant, NODES, RANKS // NODES, "python", str(HERE / "allreduce.py"))
     assert f"{RANKS} ranks on {NODES} nodes: all data right" in finished.stdout, finished.stdout + finished.stderr
+    # UCX's word when it cannot ask for devices, or something that one should have.
+    assert "ERROR" not in finished.stdout + finished.stderr, finished.stdout + finished.stderr
 
 
 @pytest.mark.parametrize("nodes", [2, NODES])
@@ -91,12 +90,9 @@ def test_the_whole_suite(fabric: emulated.EmulatedFabric, interconnect: str, var
         pytest.skip(f"there is no {suite.name}: {suite.advice}")
     names = {line.split()[0]: line.partition("  ")[2] for line in _listed(suite.path)}
     wanted = {name for name, about in names.items() if ("    2 ranks" in about) == (nodes == 2)}
-    alone = wanted & ALONE if (interconnect, variant) == ("soft-roce", "openmpi-ucx") else set()
-    samples = []
-    for names_of_start in (sorted(wanted - alone), *([name] for name in sorted(alone))):
-        argv = [suite.path, *names_of_start, "-m", "4:16", "-i", "2", "-x", "1", "--json"]
-        finished = run(fabric, interconnect, variant, nodes, 1, *argv)
-        samples += [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    argv = [suite.path, *sorted(wanted), "-m", "4:16", "-i", "2", "-x", "1", "--json"]
+    finished = run(fabric, interconnect, variant, nodes, 1, *argv)
+    samples = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
     assert {sample["benchmark"] for sample in samples} == wanted
     wrong = [sample for sample in samples if sample["validation"] not in ("pass", "none")]
     assert not wrong

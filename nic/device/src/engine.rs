@@ -10,6 +10,7 @@ use urxe_udp::{RecvBuffer, wait_writable};
 use crate::clock;
 use crate::events::EventQueue;
 use crate::farewell::Ended;
+use crate::habit::Habit;
 use crate::memory::MemoryTable;
 use crate::multicast::Group;
 use crate::nic::DeviceStats;
@@ -31,11 +32,9 @@ const BURST_MIN: u32 = 8;
 /// works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
 
-/// How long nothing waits for company after the program was found to post and then not to poll. It may only have been
-/// kept from its processor; so the first time is short.
-const DISTRUST_MIN_NS: u64 = 10_000_000;
-/// The same if it is found so again and again.
-const DISTRUST_MAX_NS: u64 = 1_000_000_000;
+/// How long nothing waits for company after the program was found to post and then not to poll: at first, for it may only
+/// have been kept from its processor, and if it is found so again and again.
+const DISTRUST_NS: (u64, u64) = (2_000_000, 1_000_000_000);
 
 /// Of rounds with nothing to do, one in so many looks at the clock, and so at the timers: a few microseconds for a program
 /// that spins, and the background thread sees to one that polls less often.
@@ -77,10 +76,8 @@ pub(crate) struct Engine {
     last_burst: u32,
     /// Rounds with nothing to do.
     idle_rounds: u32,
-    /// Nothing waits for company before this: the program was found to post and then not to poll.
-    gathers_from: Instant,
-    /// How long that was, the last time.
-    distrust_ns: u64,
+    /// Nothing waits for company while it lasts: the program was found to post and then not to poll.
+    distrust: Habit,
 }
 
 impl std::fmt::Debug for Engine {
@@ -110,8 +107,7 @@ impl Engine {
             burst: 0,
             last_burst: 0,
             idle_rounds: 0,
-            gathers_from: Instant::default(),
-            distrust_ns: 0,
+            distrust: Habit::new(DISTRUST_NS.0, DISTRUST_NS.1),
         }
     }
 
@@ -177,7 +173,12 @@ impl Engine {
             };
             slot.armed = None;
             if slot.qp.poll_retry_timeout().is_some_and(|at| at <= now) {
+                let was_silent = slot.qp.is_silent(now);
                 slot.qp.handle_timeout(now);
+                if !was_silent {
+                    self.mark_ready(index);
+                    continue;
+                }
                 let (qp, stats) = (&slot.qp, slot.qp.stats());
                 log::debug!(
                     "QP {}: no answer in time; {} early retransmissions and {} timeouts so far, now {:?}",
@@ -245,7 +246,9 @@ impl Engine {
     /// it will poll: then what it posted need not leave at once.
     pub(crate) fn note_post(&mut self, now: Instant) -> bool {
         self.burst = self.burst.saturating_add(1);
-        self.senders > 0 && self.burst.max(self.last_burst) >= BURST_MIN && now >= self.gathers_from
+        self.senders > 0
+            && self.burst.max(self.last_burst) >= BURST_MIN
+            && !self.distrust.lasts(now)
     }
 
     /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. Whoever
@@ -259,13 +262,7 @@ impl Engine {
 
     /// The program posted and then did not poll: nothing waits for company for a while, longer if that was so before.
     pub(crate) fn stop_gathering(&mut self, now: Instant) {
-        let is_habit = now < self.gathers_from.after(self.distrust_ns);
-        self.distrust_ns = if is_habit {
-            (2 * self.distrust_ns).min(DISTRUST_MAX_NS)
-        } else {
-            DISTRUST_MIN_NS
-        };
-        self.gathers_from = now.after(self.distrust_ns);
+        self.distrust.note(now);
         self.flush();
     }
 
@@ -378,31 +375,5 @@ impl Engine {
     /// The socket to wait for before more can be sent.
     pub(crate) fn blocked_port(&self) -> Option<usize> {
         self.outgoing.blocked_port()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_that_keeps_posting_without_polling_is_trusted_ever_less() {
-        let mut engine = Engine::new(1, Arc::new(EventQueue::new().unwrap()));
-        engine.senders = 1;
-        let trusts = |engine: &mut Engine, now| {
-            (0..=BURST_MIN).for_each(|_| _ = engine.note_post(now));
-            engine.note_post(now)
-        };
-        let mut now = Instant::from_nanos(5 * DISTRUST_MAX_NS);
-        assert!(trusts(&mut engine, now));
-        for distrust_ns in [1, 2, 4, 8].map(|times| times * DISTRUST_MIN_NS) {
-            engine.stop_gathering(now);
-            assert!(!trusts(&mut engine, now.after(distrust_ns - 1)));
-            now = now.after(distrust_ns);
-            assert!(trusts(&mut engine, now));
-        }
-        now = now.after(DISTRUST_MAX_NS);
-        engine.stop_gathering(now);
-        assert!(trusts(&mut engine, now.after(DISTRUST_MIN_NS)), "long ago");
     }
 }

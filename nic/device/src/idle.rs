@@ -3,9 +3,11 @@
 //! It spins as long as it has the processor to itself. Where others want it, spinning is the wrong thing:
 //! the peer on the same processor, or the kernel thread that carries the packets, cannot run until the
 //! spinner's time slice ends, milliseconds a message. (`sched_yield` is no way out: since Linux 6.15 it
-//! costs the rest of the slice, so that among busy strangers who yields starves.) The kernel counts the
-//! times that a thread was made to leave its processor; while that count grows, a thread that found
-//! nothing for some microseconds waits for a packet, briefly, in the kernel.
+//! costs the rest of the slice, so that among busy strangers who yields starves.) The kernel tells how long a thread
+//! ran, and how often it was made to leave its processor. One that did not run for a good part of a millisecond without
+//! having asked for it shares its processor; from then on, for a while, when it finds nothing for some microseconds, it
+//! waits for a packet, briefly, in the kernel. The background thread, which takes some microseconds each millisecond, is
+//! nobody to wait for: on a processor of one's own, to sleep and to be woken costs more than all else.
 
 use std::cell::Cell;
 
@@ -19,11 +21,17 @@ const POLLS_BEFORE_LOOK: u32 = 64;
 const POLLS_PER_LOOK: u32 = 16;
 /// The same after a wait in which nothing came.
 const POLLS_BETWEEN_WAITS: u32 = 4;
-/// How often the count of preemptions is read.
+/// How often the thread asks how long it ran.
 const SAMPLE_NS: u64 = 1_000_000;
-/// How long a preemption tells that others want the processor. Afterwards the thread spins until the
-/// next one, at most a time slice (3 ms), to find out.
-const CONTENDED_NS: u64 = 100_000_000;
+/// Between two samples so far apart the thread did other things than polling.
+const SAMPLES_APART_MAX_NS: u64 = 200_000_000;
+/// Who lost less than this between two samples has its processor to itself.
+const LOST_MIN_NS: u64 = 300_000;
+/// Others want the processor for so many times as long as they had it. Afterwards the thread spins until they have it
+/// again, at most a time slice (3 ms), to find out.
+const CONTENDED_TIMES: u64 = 16;
+/// But no longer than this.
+const CONTENDED_MAX_NS: u64 = 100_000_000;
 /// How long the first wait lasts at most: the program may have other things to poll.
 const WAIT_NS: u64 = 50_000;
 /// How often waits in which nothing came double. The last, 400 us, still is shorter than what a thread waits for a
@@ -36,9 +44,18 @@ struct Idle {
     polls: u32,
     /// Waits since packets came.
     waits: u32,
-    sampled_at: Instant,
-    preemptions: Option<i64>,
+    /// When it last asked, and what it was told; `None` after a wait.
+    sampled: Option<(Instant, Usage)>,
     contended_until: Instant,
+}
+
+/// What the kernel counts for a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Usage {
+    /// Times that it was made to leave its processor.
+    preemptions: i64,
+    /// How long it ran.
+    ran_ns: u64,
 }
 
 thread_local! {
@@ -46,8 +63,7 @@ thread_local! {
         Cell::new(Idle {
             polls: 0,
             waits: 0,
-            sampled_at: Instant::from_nanos(0),
-            preemptions: None,
+            sampled: None,
             contended_until: Instant::from_nanos(0),
         })
     };
@@ -58,7 +74,7 @@ pub(crate) fn should_wait(packets_came: bool) -> Option<u64> {
     // A thread that ends has no such variable any more, and no time to wait.
     IDLE.try_with(|cell| {
         let mut idle = cell.get();
-        let wait_ns = idle.poll(packets_came, now, preemptions);
+        let wait_ns = idle.poll(packets_came, now, usage);
         cell.set(idle);
         wait_ns
     })
@@ -70,7 +86,7 @@ impl Idle {
         &mut self,
         packets_came: bool,
         now: impl FnOnce() -> Instant,
-        preemptions: impl FnOnce() -> i64,
+        usage: impl FnOnce() -> Usage,
     ) -> Option<u64> {
         if packets_came {
             self.polls = 0;
@@ -84,37 +100,47 @@ impl Idle {
             POLLS_BETWEEN_WAITS
         };
         let looks = self.polls > POLLS_BEFORE_LOOK && self.polls.is_multiple_of(pause);
-        if !looks || !self.is_contended(now(), preemptions) {
+        if !looks || !self.is_contended(now(), usage) {
             return None;
         }
         let wait_ns = WAIT_NS << self.waits.min(DOUBLINGS);
         self.waits = self.waits.saturating_add(1);
+        self.sampled = None;
         Some(wait_ns)
     }
 
-    fn is_contended(&mut self, now: Instant, preemptions: impl FnOnce() -> i64) -> bool {
-        if now.since(self.sampled_at) >= SAMPLE_NS {
-            let count = preemptions();
-            if self
-                .preemptions
-                .replace(count)
-                .is_some_and(|before| before != count)
+    fn is_contended(&mut self, now: Instant, usage: impl FnOnce() -> Usage) -> bool {
+        let elapsed_ns = self.sampled.map(|(at, _)| now.since(at));
+        if elapsed_ns.is_none_or(|elapsed| elapsed >= SAMPLE_NS) {
+            let usage = usage();
+            let before = self.sampled.replace((now, usage));
+            if let (Some((_, before)), Some(elapsed_ns @ ..=SAMPLES_APART_MAX_NS)) =
+                (before, elapsed_ns)
+                && before.preemptions != usage.preemptions
             {
-                self.contended_until = now.after(CONTENDED_NS);
+                let lost_ns = elapsed_ns.saturating_sub(usage.ran_ns - before.ran_ns);
+                if lost_ns >= LOST_MIN_NS {
+                    self.contended_until =
+                        now.after((lost_ns * CONTENDED_TIMES).min(CONTENDED_MAX_NS));
+                }
             }
-            self.sampled_at = now;
         }
         now < self.contended_until
     }
 }
 
-/// How often the calling thread was made to leave its processor.
-fn preemptions() -> i64 {
+/// What the calling thread used.
+fn usage() -> Usage {
     // SAFETY: getrusage writes the structure; all zeros is a valid one.
-    unsafe {
+    let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage.ru_nivcsw
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000;
+    Usage {
+        preemptions: usage.ru_nivcsw,
+        ran_ns: (ns(usage.ru_utime) + ns(usage.ru_stime)).cast_unsigned(),
     }
 }
 
@@ -126,39 +152,69 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    #[test]
-    fn a_thread_that_is_left_alone_spins() {
-        let mut idle = Idle::default();
-        assert!((1..500).all(|ms| !idle.is_contended(at(ms), || 7)));
+    fn used(preemptions: i64, ran_ms: u64) -> Usage {
+        Usage {
+            preemptions,
+            ran_ns: ran_ms * 1_000_000,
+        }
     }
 
     #[test]
-    fn a_preemption_makes_it_wait_for_a_while() {
+    fn a_thread_that_is_left_alone_spins() {
         let mut idle = Idle::default();
-        assert!(!idle.is_contended(at(1), || 7));
-        assert!(idle.is_contended(at(2), || 8));
-        assert!(idle.is_contended(at(100), || 8));
+        assert!((1..500).all(|ms| !idle.is_contended(at(ms), || used(7, ms))));
+    }
+
+    #[test]
+    fn who_takes_microseconds_is_nobody_to_wait_for() {
+        let mut idle = Idle::default();
+        let mine = |ms| Usage {
+            preemptions: i64::try_from(ms).unwrap(),
+            ran_ns: ms * (1_000_000 - LOST_MIN_NS / 2),
+        };
+        assert!((1..500).all(|ms| !idle.is_contended(at(ms), || mine(ms))));
+    }
+
+    #[test]
+    fn a_lost_time_slice_makes_it_wait_for_a_while() {
+        let mut idle = Idle::default();
+        assert!(!idle.is_contended(at(1), || used(7, 1)));
+        assert!(idle.is_contended(at(5), || used(8, 2)));
+        assert!(idle.is_contended(at(52), || used(8, 49)));
         assert!(
-            !idle.is_contended(at(103), || 8),
+            !idle.is_contended(at(54), || used(8, 51)),
             "it finds out whether others still want the processor"
         );
     }
 
     #[test]
-    fn waits_grow_until_packets_come() {
+    fn who_slept_of_its_own_will_lost_nothing() {
         let mut idle = Idle::default();
-        let mut switches = 0_i64;
-        let mut waits = |idle: &mut Idle, polls: u64| -> Vec<u64> {
+        assert!(!idle.is_contended(at(1), || used(7, 1)));
+        assert!(
+            !idle.is_contended(at(9), || used(7, 2)),
+            "nobody made it leave"
+        );
+        assert!(
+            !idle.is_contended(at(999), || used(9, 3)),
+            "it was away for long"
+        );
+    }
+
+    #[test]
+    fn waits_grow_until_packets_come() {
+        let mut idle = Idle {
+            contended_until: at(1_000_000),
+            ..Idle::default()
+        };
+        let waits = |idle: &mut Idle, polls: u64| -> Vec<u64> {
             (0..polls)
-                .filter_map(|_| {
-                    switches += 1;
-                    idle.poll(false, || at(10 * switches.unsigned_abs()), || switches)
-                })
+                .filter_map(|_| idle.poll(false, || at(1), || used(0, 0)))
                 .collect()
         };
         let first = waits(&mut idle, 200);
         assert_eq!(first[..5], [50_000, 100_000, 200_000, 400_000, 400_000]);
-        assert_eq!(idle.poll(true, || at(1), || 0), None);
+        assert_eq!(idle.poll(true, || at(1), || used(0, 0)), None);
         assert!(waits(&mut idle, u64::from(POLLS_BEFORE_LOOK)).is_empty());
         assert_eq!(waits(&mut idle, 20)[0], WAIT_NS);
     }

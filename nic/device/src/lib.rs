@@ -14,6 +14,7 @@ mod capture;
 mod channel;
 mod clock;
 mod cm;
+mod congestion;
 mod cq;
 mod datagram;
 mod dm;
@@ -25,8 +26,11 @@ mod farewell;
 mod fork;
 mod forward;
 mod gid_table;
+mod guard;
+mod habit;
 mod idle;
 mod impair;
+mod lid;
 mod link;
 mod list;
 mod memory;
@@ -53,6 +57,7 @@ pub use cm::{
     CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
     ConnectionParam, DatagramParam, ReliableSender,
 };
+pub use congestion::{CongestionControl, DCQCN_VARIABLE};
 pub use cq::Cq;
 pub use dm::DeviceMemory;
 pub use error::Error;
@@ -60,11 +65,13 @@ pub use events::{AsyncEvent, AsyncEventKind};
 pub use exit::at_exit;
 pub use gid_table::GID_TABLE_LENGTH;
 pub use impair::{Delay, Impairment, Share};
+pub use lid::{address_of_lid, lid};
 pub use list::{DeviceInfo, GidEntry, list};
 pub use memory::{Access, MemoryRegion, Pd};
 pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use ping::{PingAnswer, PingQuestion};
+pub use progress::with_signals_blocked;
 pub use qp::{Qp, QpInit, SendPoster};
 pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
 pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
@@ -73,9 +80,9 @@ pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, Wiring};
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
-    GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats, QpType, QueueSide, RecvRequest,
-    SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess, WindowBind,
-    WindowType,
+    DcqcnParameters, FirstRate, GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats,
+    QpType, QueueSide, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent,
+    WcStatus, WindowAccess, WindowBind, WindowType,
 };
 pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

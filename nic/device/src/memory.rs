@@ -2,7 +2,7 @@
 //! reads or writes a program's memory does it here, after a check of key, protection domain, bounds
 //! and rights.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 use urxe_proto::{
@@ -13,6 +13,7 @@ use urxe_proto::{
 use urxe_wire::Qpn;
 
 use crate::error::Error;
+use crate::guard::{guarded, place, take};
 use crate::odp;
 
 /// Memory windows of an opened device, at most.
@@ -66,9 +67,9 @@ pub struct MemoryRegion {
 /// What is behind a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backing {
-    /// Memory that the program keeps mapped.
+    /// Memory that the program promised to keep mapped; an access finds out if it did not (`guard.rs`).
     Mapped,
-    /// Memory that may be missing when it is accessed.
+    /// Memory that may be missing when it is accessed, and is brought in then.
     OnDemand,
     /// Nothing: reads as zeros, what is written is dropped.
     Null,
@@ -460,8 +461,7 @@ impl Memory for MemoryTable {
         }
         region.check_present(to, bytes.len() as u64, true)?;
         // SAFETY: the range lies in a region that the program registered for writing.
-        unsafe { place(to, bytes) };
-        Ok(())
+        unsafe { place(to, bytes) }
     }
 
     fn read_local(
@@ -473,8 +473,7 @@ impl Memory for MemoryTable {
     ) -> Result<(), AccessError> {
         let from = self.local(pd, sge, offset, out.len(), LocalAccess::Read)?;
         // SAFETY: the range lies in a region that the program registered.
-        unsafe { take(from, out) };
-        Ok(())
+        unsafe { take(from, out) }
     }
 
     fn write_remote(
@@ -486,8 +485,7 @@ impl Memory for MemoryTable {
         let to = self.remote(via, range, RemoteAccess::Write)?;
         // SAFETY: the range lies in a region that the program registered for remote writing, and
         // `bytes` is as long as the range (checked by the caller's contract, and here by the slice).
-        unsafe { place(to, &bytes[..range.len as usize]) };
-        Ok(())
+        unsafe { place(to, &bytes[..range.len as usize]) }
     }
 
     fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
@@ -500,12 +498,18 @@ impl Memory for MemoryTable {
         }
         // SAFETY: eight aligned bytes in a region registered for remote atomics.
         let cell = unsafe { AtomicU64::from_ptr(at as *mut u64) };
-        Ok(match op {
-            AtomicOp::FetchAdd { add } => cell.fetch_add(add, Ordering::AcqRel),
-            AtomicOp::CompareSwap { compare, swap } => cell
-                .compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire)
-                .unwrap_or_else(|old| old),
-        })
+        let mut original = 0;
+        let run = || {
+            original = match op {
+                AtomicOp::FetchAdd { add } => cell.fetch_add(add, Ordering::AcqRel),
+                AtomicOp::CompareSwap { compare, swap } => cell
+                    .compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire)
+                    .unwrap_or_else(|old| old),
+            };
+        };
+        // SAFETY: one instruction, and nothing to drop.
+        unsafe { guarded(run)? };
+        Ok(original)
     }
 
     fn bind_window(&mut self, via: Via, bind: &WindowBind) -> Result<(), AccessError> {
@@ -529,32 +533,6 @@ impl Memory for MemoryTable {
         let window = self.windows.get_mut(&MemoryWindow::index_of(rkey));
         window.ok_or(AccessError::UnknownKey)?.invalidate(via, rkey)
     }
-}
-
-/// Copies `bytes` to the process's address `to`, the last byte last: programs poll the end of a
-/// buffer to learn that all of it has arrived.
-///
-/// # Safety
-/// `to` must be writable for `bytes.len()` bytes.
-unsafe fn place(to: u64, bytes: &[u8]) {
-    let Some((last, body)) = bytes.split_last() else {
-        return;
-    };
-    let to = to as *mut u8;
-    // SAFETY: the caller's promise; `bytes` is ours, so the two do not overlap.
-    unsafe {
-        std::ptr::copy_nonoverlapping(body.as_ptr(), to, body.len());
-        AtomicU8::from_ptr(to.add(body.len())).store(*last, Ordering::Release);
-    }
-}
-
-/// Copies from the process's address `from`.
-///
-/// # Safety
-/// `from` must be readable for `out.len()` bytes.
-pub(crate) unsafe fn take(from: u64, out: &mut [u8]) {
-    // SAFETY: the caller's promise; `out` is ours, so the two do not overlap.
-    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, out.as_mut_ptr(), out.len()) };
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use urxe_proto::{Instant, QpStats, Sge, WindowType};
@@ -18,6 +18,7 @@ use crate::engine::{AckMode, Engine};
 use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
+use crate::guard;
 use crate::idle;
 use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
@@ -131,8 +132,6 @@ pub struct DeviceStats {
     pub rx_wrong_source: u64,
     /// Packets with a wrong ICRC.
     pub rx_icrc_errors: u64,
-    /// Congestion notifications.
-    pub rx_cnp: u64,
     /// Packets that a switch marked "congestion experienced".
     pub rx_ecn_marked: u64,
 }
@@ -305,6 +304,7 @@ impl Nic {
         base: u64,
         access: Access,
     ) -> Result<MemoryRegion, Error> {
+        guard::install();
         self.engine().memory.register(pd, host, len, base, access)
     }
 
@@ -449,6 +449,11 @@ impl Nic {
         self.engine()
     }
 
+    /// Whether somebody has the engine now.
+    pub(crate) fn is_engine_taken(&self) -> bool {
+        matches!(self.engine.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
     pub(crate) const fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -523,9 +528,12 @@ impl Nic {
             // to see to what arrives.
             self.progress.note_round();
             self.progress.note_released();
+            let sent_before = engine.stats.tx_packets;
             let (count, now) = engine.run();
             received = count;
             if let Some(now) = now {
+                let sent = engine.stats.tx_packets - sent_before;
+                self.progress.note_work(sent + received as u64);
                 self.moderated.expire(now);
                 self.after(&engine, now);
             }

@@ -7,6 +7,7 @@ use urxe_udp::Destination;
 use urxe_wire::icrc::Flow;
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
 
+use crate::congestion::with_ecn;
 use crate::error::Error;
 use crate::list::socket_address;
 use crate::port::{Ports, udp_port};
@@ -65,7 +66,7 @@ impl Path {
             port,
             destination,
             flow,
-            tos: address.traffic_class,
+            tos: with_ecn(address.traffic_class, sockets.ecn),
             inbound: None,
             derived: udp_port,
             is_settled: udp_port == ROCE_UDP_PORT,

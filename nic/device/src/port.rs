@@ -47,6 +47,8 @@ pub(crate) struct Ports {
     pub(crate) slot: u16,
     /// Index of the network interface.
     pub(crate) ifindex: u32,
+    /// What packets carry in their ECN field.
+    pub(crate) ecn: u8,
     /// One per GID, in the order of the GID table.
     pub(crate) ports: Vec<Port>,
     /// Queue pairs that use all of them.
@@ -56,9 +58,10 @@ pub(crate) struct Ports {
 }
 
 /// How the sockets of interface `ifindex` are made.
-fn options(ifindex: u32) -> Options {
+fn options(ifindex: u32, taps: &Taps) -> Options {
     Options {
         multicast_ifindex: Some(ifindex),
+        tos: taps.congestion.ecn(),
         ..Options::default()
     }
 }
@@ -78,7 +81,7 @@ impl Ports {
             if address == bound {
                 continue;
             }
-            let options = options(self.ifindex);
+            let options = options(self.ifindex, taps);
             let bind = |address| taps.bind(&options, |options| Socket::bind(address, options));
             at.socket = address.and_then(|address| match bind(address) {
                 Ok(socket) => Some(Arc::new(socket)),
@@ -129,6 +132,7 @@ impl Ports {
                 return Ok(Self {
                     slot,
                     ifindex,
+                    ecn: taps.congestion.ecn(),
                     ports,
                     datagram_users: 0,
                     round: 0,
@@ -164,7 +168,9 @@ pub(crate) fn bind_all(
             continue;
         }
         let address = entry.with_port(port);
-        let bound = taps.bind(&options(ifindex), |options| Socket::bind(address, options));
+        let bound = taps.bind(&options(ifindex, taps), |options| {
+            Socket::bind(address, options)
+        });
         let socket = match bound {
             Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
@@ -191,6 +197,7 @@ mod tests {
         let mut ports = Ports {
             slot: 0,
             ifindex: 1,
+            ecn: 0,
             ports: vec![Port::default(), Port::default()],
             datagram_users: 0,
             round: 0,

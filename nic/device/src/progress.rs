@@ -12,6 +12,7 @@ use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
 use crate::channel::EventFd;
 use crate::clock::now;
+use crate::habit::Habit;
 use crate::nic::Nic;
 
 /// The token of news about the interface.
@@ -20,11 +21,21 @@ const LINK: u64 = u64::MAX - 1;
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 /// The same while the program blocks in a completion channel; doubles up to the maximum.
 const LOOK_AGAIN_BLOCKED_MAX_NS: u64 = 64_000_000;
-/// A program that polled this often since the last look polls for itself.
+/// A program that polled this often within [`LOOK_AGAIN_NS`] polls for itself.
 const BUSY_POLLS: u64 = 16;
+/// A round in which much is done takes long, so that there are few of them. A program that got this much done in rounds of
+/// its own, packets and posts, polls for itself, too, ...
+const BUSY_WORK: u64 = 32;
+/// ... if it polled this often.
+const BUSY_POLLS_MIN: u64 = 2;
 /// When the thread finds packets that waited while it slept, the program had stopped polling without
-/// saying so (it reads memory that a peer writes, or computes): the thread does not sleep for so long.
-const VIGILANT_NS: u64 = 100_000_000;
+/// saying so (it reads memory that a peer writes, or computes): the thread does not sleep for so long, at first, and if
+/// it finds so again and again.
+const VIGILANCE_NS: (u64, u64) = (2_000_000, 100_000_000);
+/// How long the thread waits when the program is in the engine, ...
+const PAUSE_NS: u64 = 50_000;
+/// ... and how often in a row, before it queues up at the engine's lock.
+const PAUSES_MAX: u32 = 20;
 /// Timers of the thread may be this late.
 const TIMER_SLACK_NS: u32 = 1_000;
 
@@ -34,6 +45,8 @@ pub(crate) struct Progress {
     wakeup: Wakeup,
     /// Rounds that the program ran itself.
     rounds: AtomicU64,
+    /// Packets that came and went in these rounds, and posts.
+    work: AtomicU64,
     /// Threads of the program that block in a completion channel and run the engine there.
     blocking: AtomicU64,
     /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps.
@@ -60,6 +73,7 @@ impl Progress {
         Ok(Self {
             wakeup: Wakeup::new()?,
             rounds: AtomicU64::new(0),
+            work: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
             wakes_at_ns: AtomicU64::new(0),
             is_holding: AtomicBool::new(false),
@@ -69,7 +83,7 @@ impl Progress {
         })
     }
 
-    /// Starts the thread, with all signals blocked: they are the program's.
+    /// Starts the thread, with all signals blocked but those of faults: they are the program's.
     pub(crate) fn start(&self, nic: &Arc<Nic>) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -109,9 +123,14 @@ impl Progress {
         }
     }
 
-    /// The program ran a round itself.
+    /// The program ran a round itself. To be called with the engine's lock, as [`Self::note_work`].
     pub(crate) fn note_round(&self) {
-        self.rounds.fetch_add(1, Ordering::Relaxed);
+        add(&self.rounds, 1);
+    }
+
+    /// The program posted, or packets came or went in a round of its own.
+    pub(crate) fn note_work(&self, amount: u64) {
+        add(&self.work, amount);
     }
 
     /// Whether what the program posts may wait for company: not unless it polls for itself. It counts as waiting
@@ -183,9 +202,11 @@ struct Thread {
     /// The wakeup alone.
     nothing: Waiter,
     rounds_seen: u64,
+    activity: Activity,
     look_again_ns: u64,
     has_slept: bool,
-    vigilant_until: Instant,
+    pauses: u32,
+    vigilance: Habit,
     writable: Option<usize>,
 }
 
@@ -202,9 +223,11 @@ impl Thread {
             watched: None,
             nothing,
             rounds_seen: 0,
+            activity: Activity::default(),
             look_again_ns: LOOK_AGAIN_NS,
             has_slept: false,
-            vigilant_until: Instant::default(),
+            pauses: 0,
+            vigilance: Habit::new(VIGILANCE_NS.0, VIGILANCE_NS.1),
             writable: None,
         })
     }
@@ -214,8 +237,9 @@ impl Thread {
         let progress = nic.progress();
         let rounds = progress.rounds.load(Ordering::Relaxed);
         let polls = rounds.wrapping_sub(self.rounds_seen);
-        let is_polled = polls >= BUSY_POLLS;
         self.rounds_seen = rounds;
+        let work = progress.work.load(Ordering::Relaxed);
+        let is_polled = self.activity.is_enough(now(), rounds, work);
         if progress.is_holding() {
             if polls == 0 {
                 nic.stop_gathering();
@@ -225,7 +249,7 @@ impl Thread {
         }
         let is_blocked_in = progress.blocking.load(Ordering::Relaxed) > 0;
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
-        let is_vigilant = now() < self.vigilant_until;
+        let is_vigilant = self.vigilance.lasts(now());
         if !is_asked && (is_polled && !is_vigilant || is_blocked_in) {
             return self.sleep(nic, is_blocked_in);
         }
@@ -237,9 +261,13 @@ impl Thread {
         if self.watched.is_none() {
             self.watched = Some(nic.watch(&self.packets)?);
         }
+        if nic.is_engine_taken() && self.pauses < PAUSES_MAX {
+            return self.pause(progress);
+        }
+        self.pauses = 0;
         let (received, deadline) = nic.run_waiting();
-        if std::mem::take(&mut self.has_slept) && received > 0 && !is_asked {
-            self.vigilant_until = now().after(VIGILANT_NS);
+        if std::mem::take(&mut self.has_slept) && received > 0 && polls == 0 && !is_asked {
+            self.vigilance.note(now());
         }
         self.wait_for_packets(nic, deadline)
     }
@@ -271,6 +299,18 @@ impl Thread {
         Ok(())
     }
 
+    /// The program is in the engine, and probably takes in itself what woke this thread. Whoever queues up at a lock makes
+    /// its owner wake it with a system call; and this thread, which takes precedence, would keep an owner on its own
+    /// processor from leaving the lock.
+    fn pause(&mut self, progress: &Progress) -> io::Result<()> {
+        self.pauses += 1;
+        let until_ns = now().after(PAUSE_NS).as_nanos();
+        progress.wakes_at_ns.store(until_ns, Ordering::Relaxed);
+        self.nothing.wait(Some(PAUSE_NS))?;
+        progress.wakes_at_ns.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn wait_for_packets(&mut self, nic: &Nic, deadline: Option<Instant>) -> io::Result<()> {
         let progress = nic.progress();
         let blocked = nic.watch_writable(&self.packets, self.writable)?;
@@ -295,6 +335,38 @@ impl Thread {
         }
         Ok(())
     }
+}
+
+/// What the program did since a moment that is at most [`LOOK_AGAIN_NS`] ago, or was the thread's last turn: while the
+/// thread waits for packets, its turns are as frequent as they.
+#[derive(Debug, Default)]
+struct Activity {
+    since: Instant,
+    rounds: u64,
+    work: u64,
+}
+
+impl Activity {
+    /// Whether the program polls for itself, given all that it ever did.
+    fn is_enough(&mut self, now: Instant, rounds: u64, work: u64) -> bool {
+        let polls = rounds.wrapping_sub(self.rounds);
+        let done = work.wrapping_sub(self.work);
+        let is_enough = polls >= BUSY_POLLS || (polls >= BUSY_POLLS_MIN && done >= BUSY_WORK);
+        if is_enough || now.since(self.since) >= LOOK_AGAIN_NS {
+            *self = Self {
+                since: now,
+                rounds,
+                work,
+            };
+        }
+        is_enough
+    }
+}
+
+/// Adds to a counter that one thread at a time changes, and others only read: cheaper than an atomic addition.
+fn add(counter: &AtomicU64, amount: u64) {
+    let before = counter.load(Ordering::Relaxed);
+    counter.store(before.wrapping_add(amount), Ordering::Relaxed);
 }
 
 /// Whether the interface changed.
@@ -342,13 +414,16 @@ fn ask_for_prompt_scheduling() {
     }
 }
 
-/// Runs `work` with all signals blocked in the calling thread; threads made by it inherit that.
-pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+/// Runs `work` with all signals but those of faults blocked in the calling thread; threads made by it inherit that.
+pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are initialised by the calls before they are read.
     unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
+        // A fault while its signal is blocked ends the process, and with it what `guard.rs` does.
+        libc::sigdelset(&raw mut all, libc::SIGSEGV);
+        libc::sigdelset(&raw mut all, libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let result = work();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());

@@ -12,6 +12,7 @@ use crate::clock::now;
 use crate::cq::Cq;
 use crate::engine::{AckMode, Engine};
 use crate::error::Error;
+use crate::guard;
 use crate::memory::Pd;
 use crate::nic::Nic;
 use crate::path::Path;
@@ -86,8 +87,10 @@ impl Nic {
             port_mtu: self.port().active_mtu,
         };
         let is_ud = init.qp_type == QpType::Ud;
+        let mut qp = QueuePair::new(config);
+        qp.set_dcqcn(self.taps().congestion.dcqcn);
         let index = engine.qps.insert(Box::new(Slot {
-            qp: QueuePair::new(config),
+            qp,
             send_cq: init.send_cq.clone(),
             recv_cq: init.recv_cq.clone(),
             receives: init.receives(),
@@ -250,6 +253,7 @@ impl Qp {
             )));
         }
         self.check_rd_atomic(wanted, mask)?;
+        guard::install();
         let mut engine = self.nic.engine();
         let path = if mask.contains(AttrMask::ADDRESS_VECTOR) {
             let mut merged = wanted.clone();
@@ -446,6 +450,7 @@ impl Qp {
     fn settle_posted(&self, engine: &mut Engine) {
         let now = now();
         engine.mark_ready(self.index);
+        self.nic.progress().note_work(1);
         if engine.note_post(now) && self.nic.progress().hold() {
             engine.gather(now);
         } else {

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use urxe_proto::Instant;
 use urxe_udp::{RecvBuffer, RecvMeta};
-use urxe_wire::{Opcode, Packet, Qpn};
+use urxe_wire::{Packet, Qpn};
 
 use crate::clock;
+use crate::congestion::is_marked;
 use crate::engine::Engine;
 use crate::forward;
 use crate::port::Ports;
@@ -31,10 +32,6 @@ pub(crate) struct Origin {
     /// The IPv4 ID that it probably has.
     pub(crate) ip_id: u16,
 }
-
-/// The ECN field of the type of service, and its value where a queue was too long (RFC 3168, 5).
-const ECN_MASK: u8 = 0b11;
-const ECN_CONGESTION_EXPERIENCED: u8 = 0b11;
 
 impl Engine {
     /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are looked
@@ -118,10 +115,11 @@ impl Engine {
                 // A batch that nobody cut apart has the IPv4 IDs 0, 1, 2, ... that its sender assumed.
                 origin.ip_id = origin.ip_id.wrapping_add(1);
                 if index != handled {
-                    self.finish_handling(std::mem::replace(&mut handled, index));
+                    let before = std::mem::replace(&mut handled, index);
+                    self.finish_handling(before, now, meta.tos);
                 }
             }
-            self.finish_handling(handled);
+            self.finish_handling(handled, now, meta.tos);
             if count <= REPLY_PACKETS {
                 break;
             }
@@ -132,18 +130,21 @@ impl Engine {
     /// Counts what was received with one system call.
     pub(crate) fn count_batch(&mut self, meta: &RecvMeta) {
         self.stats.rx_batches += 1;
-        if meta.tos & ECN_MASK == ECN_CONGESTION_EXPERIENCED {
+        if is_marked(meta.tos) {
             self.stats.rx_ecn_marked += meta.segments() as u64;
         }
     }
 
     /// After packets of one batch for a queue pair: delivers what they completed.
-    fn finish_handling(&mut self, index: Option<u16>) {
+    fn finish_handling(&mut self, index: Option<u16>, now: Instant, tos: u8) {
         if let Some(index) = index
             && let Some(slot) = self.qps.get_mut(index)
         {
             slot.deliver(&self.events);
             self.mark_ready(index);
+            if is_marked(tos) {
+                self.handle_marked(index, now);
+            }
         }
     }
 
@@ -156,10 +157,6 @@ impl Engine {
             self.stats.rx_malformed += 1;
             return None;
         };
-        if packet.header.bth.opcode == Opcode::CNP {
-            self.stats.rx_cnp += 1;
-            return None;
-        }
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
             if packet.header.bth.dest_qp != Qpn::GSI {
                 if self.pass_on(origin, &packet, datagram) {

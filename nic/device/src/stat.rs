@@ -104,7 +104,7 @@ type Named = (&'static str, u64);
 
 /// The counters of a device by name. Names are those of rdma-core's hw_counters, as mlx5 documents
 /// them, where those have one.
-fn device_counters(stats: &DeviceStats) -> [Named; 15] {
+fn device_counters(stats: &DeviceStats) -> [Named; 14] {
     [
         ("tx_packets", stats.tx_packets),
         ("tx_bytes", stats.tx_bytes),
@@ -119,13 +119,15 @@ fn device_counters(stats: &DeviceStats) -> [Named; 15] {
         ("rx_unknown_qp", stats.rx_unknown_qp),
         ("rx_wrong_source", stats.rx_wrong_source),
         ("rx_icrc_encapsulated", stats.rx_icrc_errors),
-        ("rp_cnp_ignored", stats.rx_cnp),
         ("np_ecn_marked_roce_packets", stats.rx_ecn_marked),
     ]
 }
 
-/// The counters of a queue pair that also count for its device.
-fn transport_counters(stats: &QpStats) -> [Named; 12] {
+/// How many counters of a queue pair also count for its device.
+const TRANSPORT_COUNTERS: usize = 15;
+
+/// These counters.
+fn transport_counters(stats: &QpStats) -> [Named; TRANSPORT_COUNTERS] {
     [
         ("duplicate_request", stats.duplicate_request),
         ("out_of_sequence", stats.out_of_sequence),
@@ -139,12 +141,15 @@ fn transport_counters(stats: &QpStats) -> [Named; 12] {
         ("early_retransmissions", stats.probes),
         ("ignored_responses", stats.ignored_responses),
         ("qp_dropped", stats.dropped),
+        ("rp_cnp_handled", stats.cnp_handled),
+        ("rp_cnp_ignored", stats.cnp_ignored),
+        ("np_cnp_sent", stats.cnp_sent),
     ]
 }
 
 /// The counters of queue pairs that were destroyed.
 #[derive(Debug)]
-pub(crate) struct Departed([Named; 12]);
+pub(crate) struct Departed([Named; TRANSPORT_COUNTERS]);
 
 impl Default for Departed {
     fn default() -> Self {

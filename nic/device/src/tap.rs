@@ -12,6 +12,7 @@ use urxe_udp::{Destination, Options, Piece, RecvMeta, SendError, Sent, Socket, T
 use urxe_wire::Packet;
 
 use crate::capture::{Capture, Direction, Passing};
+use crate::congestion::{CongestionControl, DCQCN_VARIABLE};
 use crate::error::Error;
 use crate::impair::{BadLink, ImpairCounters, Impairment};
 
@@ -28,15 +29,19 @@ pub(crate) struct Taps {
     /// The bad network of each socket.
     links: Mutex<Vec<Weak<BadLink>>>,
     traces: bool,
+    /// How the device controls congestion.
+    pub(crate) congestion: CongestionControl,
 }
 
-/// What is to stand between a device and the network. By default nothing.
+/// What is to stand between a device and the network, by default nothing, and how it controls congestion there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wiring {
     /// A capture file to append to. `%p` in its name stands for the process's number.
     pub pcap: Option<PathBuf>,
     /// How bad the network is.
     pub impairment: Impairment,
+    /// How it controls congestion.
+    pub congestion: CongestionControl,
 }
 
 impl Wiring {
@@ -46,6 +51,7 @@ impl Wiring {
     /// [`Error::Invalid`] for a variable that cannot be understood.
     pub fn from_environment() -> Result<Self, Error> {
         let impairment = std::env::var(IMPAIR_VARIABLE).unwrap_or_default();
+        let congestion = std::env::var(DCQCN_VARIABLE).unwrap_or_default();
         Ok(Self {
             pcap: std::env::var_os(PCAP_VARIABLE)
                 .filter(|path| !path.is_empty())
@@ -53,6 +59,9 @@ impl Wiring {
             impairment: impairment
                 .parse()
                 .map_err(|why| Error::Invalid(format!("{IMPAIR_VARIABLE}: {why}")))?,
+            congestion: congestion
+                .parse()
+                .map_err(|why| Error::Invalid(format!("{DCQCN_VARIABLE}: {why}")))?,
         })
     }
 }
@@ -77,6 +86,7 @@ impl Taps {
             impairment: (!impairment.is_none()).then(|| (impairment, Arc::default())),
             links: Mutex::default(),
             traces: log::log_enabled!(log::Level::Trace),
+            congestion: wiring.congestion,
         })
     }
 

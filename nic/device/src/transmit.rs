@@ -11,7 +11,8 @@ use urxe_udp::{
 use urxe_wire::icrc::Icrc;
 use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, Transport, pad_len};
 
-use crate::memory::{MemoryTable, take};
+use crate::guard::{guarded, take};
+use crate::memory::MemoryTable;
 use crate::nic::DeviceStats;
 use crate::path::Path;
 use crate::port::Port;
@@ -147,7 +148,7 @@ fn copy_payload(
             let range = RemoteRange { rkey, va, len };
             let from = memory.remote(via, range, RemoteAccess::Read).ok()?;
             // SAFETY: the range lies in a region that the program registered.
-            unsafe { take(from, out) };
+            unsafe { take(from, out).ok()? };
         }
     }
     Some(())
@@ -340,7 +341,8 @@ impl Batch {
             // SAFETY: the range lies in a region that the program registered, and a program does not
             // change what it asked to have sent before the request completes.
             unsafe {
-                icrc.update(std::slice::from_raw_parts(at, piece));
+                // A sum has nothing to drop, and takes no lock.
+                guarded(|| icrc.update(std::slice::from_raw_parts(at, piece))).ok()?;
                 self.pieces.push(Piece::from_raw(at, piece));
             }
             left -= u32::try_from(piece).unwrap_or(left);

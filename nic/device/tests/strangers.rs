@@ -193,3 +193,85 @@ fn what_a_stranger_sends_reaches_all_devices_of_a_host() {
         assert_eq!(second.buffer[200 + 40..][..8], *b"12345678");
     });
 }
+
+/// The word of a queue pair that is gone: the receiver's number, its own, and a PSN. See `farewell.rs`.
+fn farewell(datagram: &[u8]) -> Option<[u32; 3]> {
+    let mad = urxe_device::gsi_payload(datagram)?;
+    let word = |at: usize| u32::from_be_bytes(*mad[40 + at..].first_chunk().unwrap());
+    Some([word(0), word(4), word(8)])
+}
+
+#[test]
+fn who_missed_the_word_that_a_queue_pair_is_gone_is_told_again() {
+    const SLOT: u16 = 0x2c;
+    let address = Ipv4Addr::new(127, 77, 0, 4);
+    // One of our own kind: it sends from the port that its number tells.
+    let peer = Qpn::new(u32::from(SLOT) << 14 | 5);
+    let listener = UdpSocket::bind((address, ROCE_UDP_PORT + SLOT)).unwrap();
+    let sender = listener.try_clone().unwrap();
+    let stranger = Stranger { listener, sender };
+    let within = |ms| {
+        stranger
+            .listener
+            .set_read_timeout(Some(Duration::from_millis(ms)))
+    };
+    within(5000).unwrap();
+    let a = End::new(4096);
+    let (qp, other) = (a.qp(QpType::Rc), a.qp(QpType::Rc));
+    connect_to(&qp, Gid::from(address), peer, Mtu::B1024);
+    connect_to(&other, Gid::from(address), peer, Mtu::B1024);
+    let gone = qp.number();
+    let slot = u16::try_from(gone.get() >> 14).unwrap();
+    let to = SocketAddr::new(a.nic.gids()[0].gid.to_ip(), ROCE_UDP_PORT + slot);
+    post_recv(&qp, 1, &[a.sge(0, 100)]);
+    let request = |psn: Psn| {
+        let opcode = Opcode::new(Transport::Rc, Operation::SendOnly);
+        let mut bth = Bth::new(opcode, gone, psn);
+        bth.ack_request = true;
+        Header::new(bth)
+    };
+    let psn = qp.query().unwrap().rq_psn;
+    stranger.send(to, &request(psn), b"12345678");
+    a.wait(&[], 1);
+    let (_, bytes) = stranger.receive();
+    assert_eq!(farewell(&bytes), None, "an acknowledgement");
+    drop(qp);
+    let (_, bytes) = stranger.receive();
+    let said = farewell(&bytes).expect("the word");
+    assert_eq!(said, [peer.get(), gone.get(), psn.add(1).get()]);
+
+    // That one was lost, say: so the peer sends again.
+    let asks = |psn| {
+        std::thread::sleep(Duration::from_millis(2));
+        stranger.send(to, &request(psn), b"12345678");
+        a.wait_for_nothing();
+    };
+    for count in 5..7 {
+        let psn = psn.add(count);
+        asks(psn);
+        let (_, bytes) = stranger.receive();
+        assert_eq!(farewell(&bytes), Some([peer.get(), gone.get(), psn.get()]));
+    }
+    // Another host is not told, nor is one that forges the address but not the ICRC.
+    let elsewhere = Stranger {
+        listener: stranger.listener.try_clone().unwrap(),
+        sender: UdpSocket::bind((address, 0)).unwrap(),
+    };
+    elsewhere.send(to, &request(psn), b"12345678");
+    stranger
+        .sender
+        .send_to(&bytes_of(&request(psn)), to)
+        .unwrap();
+    a.wait_for_nothing();
+    within(50).unwrap();
+    assert!(stranger.listener.recv_from(&mut [0; 8192]).is_err());
+}
+
+/// A packet whose ICRC is wrong.
+fn bytes_of(header: &Header) -> Vec<u8> {
+    let mut packet = vec![0; MAX_HEADER_LEN];
+    let len = header.emit(8, &mut packet).unwrap();
+    packet.truncate(len);
+    packet.extend_from_slice(&[7; 12]);
+    packet
+}

@@ -29,7 +29,8 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> Outcome<
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (state, address) = unsafe { (pd::state(pd), convert::address_vector(&*attr)?) };
+    let (state, attr) = unsafe { (pd::state(pd), &*attr) };
+    let address = convert::address_vector(attr, &state.nic)?;
     state.nic.check_address(&address).map_err(|error| {
         log::debug!("an address handle: {error}");
         convert::errno(&error)

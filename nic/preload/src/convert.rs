@@ -3,7 +3,7 @@ use std::ffi::c_int;
 
 use urxe_device::{
     Access, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid,
-    Mtu, PostError, Psn, QpEvent, QpState, Qpn, Sge, WcStatus,
+    Mtu, Nic, PostError, Psn, QpEvent, QpState, Qpn, Sge, WcStatus,
 };
 
 use crate::abi::*;
@@ -200,7 +200,7 @@ pub(crate) fn attribute_mask(mask: c_int) -> Outcome<AttrMask> {
 }
 
 /// The attributes that `mask` names; the others are not looked at, they may be uninitialised.
-pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask) -> Outcome<Attributes> {
+pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask, nic: &Nic) -> Outcome<Attributes> {
     let mut to = Attributes::new();
     if mask.contains(AttrMask::STATE) {
         to.state = state_from_c(attr.qp_state)?;
@@ -218,7 +218,7 @@ pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask) -> Outcome<Attribut
         to.path_mtu = mtu_from_c(attr.path_mtu)?;
     }
     if mask.contains(AttrMask::ADDRESS_VECTOR) {
-        put_address(&mut to, &attr.ah_attr)?;
+        put_address(&mut to, &attr.ah_attr, nic)?;
     }
     to.pkey_index = attr.pkey_index;
     to.port = attr.port_num;
@@ -237,8 +237,8 @@ pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask) -> Outcome<Attribut
 }
 
 /// Takes the peer's address.
-fn put_address(to: &mut Attributes, address: &ibv_ah_attr) -> Outcome<()> {
-    let address = address_vector(address)?;
+fn put_address(to: &mut Attributes, address: &ibv_ah_attr, nic: &Nic) -> Outcome<()> {
+    let address = address_vector(address, nic)?;
     to.dest_gid = address.dest_gid;
     to.source_gid_index = address.source_gid_index;
     to.traffic_class = address.traffic_class;
@@ -248,17 +248,21 @@ fn put_address(to: &mut Attributes, address: &ibv_ah_attr) -> Outcome<()> {
     Ok(())
 }
 
-/// An address, which RoCE has in the GRH and nowhere else.
-pub(crate) fn address_vector(address: &ibv_ah_attr) -> Outcome<AddressVector> {
-    if address.is_global == 0 {
-        log::info!(
-            "the program names a peer without a GID; RoCE needs one \
-             (option -g of the pingpong programs, -x of perftest)"
-        );
-        return Err(Errno::INVAL);
-    }
+/// An address: that of the GRH, or the one that a LID of ours stands for.
+pub(crate) fn address_vector(address: &ibv_ah_attr, nic: &Nic) -> Outcome<AddressVector> {
     if address.port_num != crate::query::PORT {
         return Err(Errno::INVAL);
+    }
+    if address.is_global == 0 {
+        let known = urxe_device::address_of_lid(&nic.gids(), address.dlid);
+        return known.ok_or_else(|| {
+            log::info!(
+                "the program names a peer by LID {:#x}, which only urxe ports with an IPv4 address have; RoCE \
+                 needs a GID (option -g of the pingpong programs, -x of perftest)",
+                address.dlid
+            );
+            Errno::INVAL
+        });
     }
     Ok(AddressVector {
         // SAFETY: both members of the union are 16 bytes of any value.

@@ -35,7 +35,7 @@ static DEVICES: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
 
 /// The devices there are now, looked up anew only when an interface has changed since the last time: for
 /// who reads one file after another.
-fn current() -> Vec<DeviceInfo> {
+pub(crate) fn current() -> Vec<DeviceInfo> {
     static LAST: Mutex<Option<(urxe_device::Changes, Vec<Listed>)>> = Mutex::new(None);
     let mut last = LAST.lock();
     // A child process must not take the news from its parent.
@@ -179,17 +179,21 @@ pub(crate) unsafe fn guid(device: *mut ibv_device) -> Outcome<u64> {
     Ok(u64::from_ne_bytes(unsafe { info(device) }.guid))
 }
 
-/// A device list as C gets it. In front of what C sees stand the next library's own list and the
-/// number of all words, for [`free_list`].
+/// A device list as C gets it: of malloc, as libibverbs's are, because qperf ends it with `free`. Behind what C sees
+/// stand the next library's own list and the address of this one, for [`free_list`]. Null if there is no memory.
 fn give_list(next: *mut *mut ibv_device, devices: &[*mut ibv_device]) -> *mut *mut ibv_device {
-    let mut words: Vec<*mut ibv_device> = Vec::with_capacity(devices.len() + 3);
-    words.push(next.cast());
-    words.push(std::ptr::without_provenance_mut(devices.len() + 3));
-    words.extend(devices);
-    words.push(std::ptr::null_mut());
-    Box::into_raw(words.into_boxed_slice())
-        .cast::<*mut ibv_device>()
-        .wrapping_add(2)
+    // SAFETY: calloc may be called with any size.
+    let list: *mut *mut ibv_device =
+        unsafe { libc::calloc(devices.len() + 3, size_of::<*mut ibv_device>()) }.cast();
+    if !list.is_null() {
+        // SAFETY: room for the devices, a null pointer, and two words more.
+        unsafe {
+            list.copy_from_nonoverlapping(devices.as_ptr(), devices.len());
+            list.add(devices.len() + 1).write(next.cast());
+            list.add(devices.len() + 2).write(list.cast());
+        }
+    }
+    list
 }
 
 /// Every device: ours first, since who loads us wants them, loopback as the last of ours.
@@ -233,13 +237,22 @@ pub(crate) unsafe fn free_list(list: *mut *mut ibv_device) {
     if list.is_null() {
         return;
     }
-    let start = list.wrapping_sub(2);
-    // SAFETY: `give_list` put two words in front of the list, the second of them their number.
-    let words = unsafe {
-        let length = (*start.add(1)).addr();
-        Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, length))
+    // SAFETY: the list ends with a null pointer, and two words of `give_list` follow that. Should a program have
+    // shortened it, they are entries: the second is not its address then, and the next library's list is left.
+    let next: *mut *mut ibv_device = unsafe {
+        let mut end = list;
+        while !(*end).is_null() {
+            end = end.add(1);
+        }
+        let is_whole = *end.add(2) == list.cast();
+        let next = if is_whole {
+            (*end.add(1)).cast()
+        } else {
+            std::ptr::null_mut()
+        };
+        libc::free(list.cast());
+        next
     };
-    let next: *mut *mut ibv_device = words[0].cast();
     if !next.is_null() {
         call_next!(NEXT, fn(*mut *mut ibv_device) -> (), next);
     }
@@ -262,12 +275,14 @@ mod tests {
     fn lists_end_with_null_and_can_be_freed() {
         let mut device = ibv_device::default();
         let list = give_list(std::ptr::null_mut(), &[&raw mut device]);
-        // SAFETY: two words are there, and nobody uses the list after.
+        // SAFETY: two words are there, and nobody uses the lists after.
         unsafe {
             assert_eq!(*list, &raw mut device);
             assert!((*list.add(1)).is_null());
             free_list(list);
             free_list(std::ptr::null_mut());
+            // As qperf does.
+            libc::free(give_list(std::ptr::null_mut(), &[&raw mut device]).cast());
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | PD, thread domain | `ibv_pd`, `ibv_td` | [`pd`] | the program |
 //! | MR, device memory | `ibv_mr`, `ibv_dm` | [`memory`], [`dm`] | the program |
 //! | channel, CQ | `ibv_comp_channel`, `ibv_cq_ex` | [`channel`], [`cq`] | the program |
+//! | netlink socket | messages of <rdma/rdma_netlink.h> | [`netlink`], [`nldev`] | the program, until it closes the descriptor |
 //! | RDMA-CM | commands of <rdma/rdma_user_cm.h> | [`cm`], [`cm_files`] | the program, until it closes the descriptor |
 //! | QP | `ibv_qp_ex` | [`qp`] | the program |
 //! | SRQ, XRC domain | `ibv_srq`, `ibv_xrcd` | [`srq`], [`xrc`] | the program |
@@ -57,7 +58,9 @@ mod gid;
 mod handle;
 mod memory;
 mod mw;
+mod netlink;
 mod next;
+mod nldev;
 mod operations;
 mod paths;
 mod pd;

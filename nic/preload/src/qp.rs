@@ -410,7 +410,9 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
     // SAFETY: by the caller's promise.
     let (state, attr) = unsafe { (state(qp), &*attr) };
     let mask = convert::attribute_mask(mask)?;
-    let attributes = convert::attributes(attr, mask)?;
+    // SAFETY: by the caller's promise.
+    let nic = &unsafe { context::state((*qp).context) }.nic;
+    let attributes = convert::attributes(attr, mask, nic)?;
     state.qp.modify(&attributes, mask).map_err(|error| {
         log::debug!(
             "modifying queue pair {:#x}: {error}",

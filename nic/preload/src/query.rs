@@ -21,9 +21,20 @@ const CLOCK_KHZ: u64 = 1_000_000;
 /// 4.096 us times two to this is the longest that a peer of ours waits for its acknowledgement, on a busy
 /// machine; what Linux's software RDMA device says.
 const ACK_DELAY: u8 = 15;
+/// What a device can do beyond what every one does.
+pub(crate) const CAP_FLAGS: u32 = IBV_DEVICE_CURR_QP_STATE_MOD
+    | IBV_DEVICE_PORT_ACTIVE_EVENT
+    | IBV_DEVICE_UD_AV_PORT_ENFORCE
+    | IBV_DEVICE_SYS_IMAGE_GUID
+    | IBV_DEVICE_SRQ_RESIZE
+    | IBV_DEVICE_MEM_WINDOW
+    | IBV_DEVICE_MEM_WINDOW_TYPE_2B
+    | IBV_DEVICE_MEM_MGT_EXTENSIONS
+    | IBV_DEVICE_XRC
+    | IBV_DEVICE_RC_RNR_NAK_GEN;
 /// LinkUp and Disabled of the physical port states of IBTA 14.2.5.6.
-const PHYSICAL_LINK_UP: u8 = 5;
-const PHYSICAL_DISABLED: u8 = 3;
+pub(crate) const PHYSICAL_LINK_UP: u8 = 5;
+pub(crate) const PHYSICAL_DISABLED: u8 = 3;
 
 /// EINVAL unless `port` is the one there is.
 pub(crate) fn check_port(port: u32) -> Outcome<()> {
@@ -64,16 +75,7 @@ unsafe fn device_attr(context: *mut ibv_context) -> ibv_device_attr {
         sys_image_guid: guid,
         page_size_cap: PAGE_SIZES,
         vendor_id: VENDOR_ID,
-        device_cap_flags: IBV_DEVICE_CURR_QP_STATE_MOD
-            | IBV_DEVICE_PORT_ACTIVE_EVENT
-            | IBV_DEVICE_UD_AV_PORT_ENFORCE
-            | IBV_DEVICE_SYS_IMAGE_GUID
-            | IBV_DEVICE_SRQ_RESIZE
-            | IBV_DEVICE_MEM_WINDOW
-            | IBV_DEVICE_MEM_WINDOW_TYPE_2B
-            | IBV_DEVICE_MEM_MGT_EXTENSIONS
-            | IBV_DEVICE_XRC
-            | IBV_DEVICE_RC_RNR_NAK_GEN,
+        device_cap_flags: CAP_FLAGS,
         atomic_cap: IBV_ATOMIC_HCA,
         max_pkeys: 1,
         local_ca_ack_delay: ACK_DELAY,
@@ -259,6 +261,7 @@ fn port_attr(nic: &Nic) -> ibv_port_attr {
         max_msg_sz: nic.limits().max_message_bytes,
         pkey_tbl_len: 1,
         max_vl_num: 1,
+        lid: urxe_device::lid(&nic.gids()),
         active_width: width,
         active_speed: speed,
         phys_state: if info.is_up {

@@ -65,6 +65,11 @@ thread_local! {
     static PASSES_THROUGH: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether this thread is in [`without_ours`].
+pub(crate) fn passes_through() -> bool {
+    PASSES_THROUGH.get()
+}
+
 /// Runs `f` with nothing of ours in the file system: the libibverbs behind us must not take our devices
 /// for the kernel's.
 pub(crate) fn without_ours<T>(f: impl FnOnce() -> T) -> T {

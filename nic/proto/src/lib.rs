@@ -13,6 +13,11 @@
 //! 3. Outputs, after any of these, each until it returns `None`: [`QueuePair::poll_transmit`],
 //!    [`QueuePair::poll_completion`], [`QueuePair::poll_event`].
 //!
+//! With [`QueuePair::set_dcqcn`] it also controls congestion: the caller tells it of marked packets
+//! ([`QueuePair::handle_congestion_mark`]) and sends what [`QueuePair::poll_notification`] gives; the notifications of
+//! the peer come through [`QueuePair::handle_packet`]. A queue pair that has to slow down has no packet to transmit until its
+//! time comes, which [`QueuePair::poll_timeout`] tells.
+//!
 //! References "IBTA" are to the InfiniBand Architecture Specification, volume 1, release 1.4.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -21,6 +26,7 @@ extern crate alloc;
 
 mod attributes;
 mod connection;
+mod dcqcn;
 mod memory;
 mod memory_window;
 mod qp;
@@ -34,6 +40,7 @@ mod unreliable;
 mod verbs;
 
 pub use attributes::{AttrMask, Attributes, ModifyError};
+pub use dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
 pub use memory::{
     AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, Via, WindowAccess,
     WindowBind, gather, scatter,

@@ -51,6 +51,14 @@ impl Sender {
         matches!(self, Self::Reliable(requester) if requester.is_in_flight())
     }
 
+    /// What it sends at, bits per second, if it can tell.
+    pub(crate) fn rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
+        match self {
+            Self::Reliable(requester) => requester.rate_bps(mtu_bytes),
+            Self::Unreliable(_) => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         match self {
@@ -87,6 +95,11 @@ impl Sender {
             Self::Reliable(requester) => requester.poll_timeout(),
             Self::Unreliable(_) => None,
         }
+    }
+
+    /// Whether no answer came in time.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        matches!(self, Self::Reliable(requester) if requester.is_silent(now))
     }
 
     pub(crate) fn handle_timeout(

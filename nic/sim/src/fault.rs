@@ -1,5 +1,6 @@
 //! What links do to packets besides carrying them.
 
+use urxe_proto::Instant;
 use urxe_wire::{Opcode, Operation, Packet};
 
 use crate::random::Random;
@@ -36,6 +37,8 @@ pub enum Match {
     Requests,
     /// Acknowledgements and responses.
     Responses,
+    /// Requests that end a message: after such a one nothing may follow that shows its loss.
+    MessageEnds,
     /// One operation.
     Operation(Operation),
 }
@@ -55,6 +58,7 @@ impl Match {
             Self::All => true,
             Self::Requests => operation.is_request(),
             Self::Responses => operation.is_response(),
+            Self::MessageEnds => operation.is_request() && operation.ends_message(),
             Self::Operation(wanted) => operation == wanted,
         }
     }
@@ -68,6 +72,11 @@ pub struct Rule {
     chance_ppm: u32,
     skip: u64,
     limit: u64,
+    /// How long one strike may last.
+    burst_max_ns: u64,
+    burst_until: Instant,
+    from: Instant,
+    until: Option<Instant>,
 }
 
 impl Rule {
@@ -80,6 +89,10 @@ impl Rule {
             chance_ppm,
             skip: 0,
             limit: u64::MAX,
+            burst_max_ns: 0,
+            burst_until: Instant::from_nanos(0),
+            from: Instant::from_nanos(0),
+            until: None,
         }
     }
 
@@ -93,23 +106,41 @@ impl Rule {
     #[must_use]
     pub const fn nth(matching: Match, fault: Fault, skip: u64, count: u64) -> Self {
         Self {
-            matching,
-            fault,
-            chance_ppm: 1_000_000,
             skip,
             limit: count,
+            ..Self::always(matching, fault)
         }
     }
 
-    fn strikes(&mut self, udp_payload: &[u8], random: &mut Random) -> bool {
-        if self.limit == 0 || !self.matching.matches(udp_payload) {
+    /// Each time it strikes, it also strikes what matches in the time after, up to `max_ns` long.
+    #[must_use]
+    pub const fn in_bursts(mut self, max_ns: u64) -> Self {
+        self.burst_max_ns = max_ns;
+        self
+    }
+
+    /// Strikes nothing that is sent before `from`, or at `until` or later.
+    #[must_use]
+    pub const fn between(mut self, from: Instant, until: Instant) -> Self {
+        self.from = from;
+        self.until = Some(until);
+        self
+    }
+
+    fn strikes(&mut self, now: Instant, udp_payload: &[u8], random: &mut Random) -> bool {
+        let is_time = now >= self.from && self.until.is_none_or(|until| now < until);
+        if !is_time || self.limit == 0 || !self.matching.matches(udp_payload) {
             return false;
         }
         if self.skip > 0 {
             self.skip -= 1;
             return false;
         }
-        let strikes = random.chance(self.chance_ppm);
+        let in_burst = now < self.burst_until;
+        let strikes = in_burst || random.chance(self.chance_ppm);
+        if strikes && !in_burst && self.burst_max_ns > 0 {
+            self.burst_until = now.after(random.below(self.burst_max_ns + 1));
+        }
         self.limit -= u64::from(strikes);
         strikes
     }
@@ -126,10 +157,15 @@ pub(crate) struct Fate {
     pub(crate) marked: bool,
 }
 
-pub(crate) fn decide(rules: &mut [Rule], udp_payload: &[u8], random: &mut Random) -> Fate {
+pub(crate) fn decide(
+    rules: &mut [Rule],
+    now: Instant,
+    udp_payload: &[u8],
+    random: &mut Random,
+) -> Fate {
     let mut fate = Fate::default();
     for rule in rules {
-        if !rule.strikes(udp_payload, random) {
+        if !rule.strikes(now, udp_payload, random) {
             continue;
         }
         match rule.fault {
@@ -148,12 +184,14 @@ pub(crate) fn decide(rules: &mut [Rule], udp_payload: &[u8], random: &mut Random
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn strikes(rule: &mut Rule, packets: usize) -> usize {
         let mut random = Random::new(1);
         (0..packets)
-            .filter(|_| rule.strikes(&[], &mut random))
+            .filter(|_| rule.strikes(Instant::default(), &[], &mut random))
             .count()
     }
 
@@ -177,5 +215,30 @@ mod tests {
             0
         );
         assert_eq!(strikes(&mut Rule::always(Match::All, Fault::Drop), 5), 5);
+    }
+
+    #[test]
+    fn a_burst_takes_packets_in_a_row() {
+        let mut random = Random::new(1);
+        let mut rule = Rule::chance(Match::All, Fault::Drop, 10_000).in_bursts(80);
+        // One packet every 10 ns: one and up to eight more.
+        let struck: Vec<_> = (0..100_000)
+            .map(|at| rule.strikes(Instant::from_nanos(10 * at), &[], &mut random))
+            .collect();
+        let share = struck.iter().filter(|struck| **struck).count();
+        let starts = struck.windows(2).filter(|pair| pair == &[false, true]);
+        let starts = starts.count();
+        assert!((850..1_150).contains(&starts), "{starts} bursts");
+        assert!((4..6).contains(&(share / starts)), "{share} in {starts}");
+    }
+
+    #[test]
+    fn a_rule_keeps_to_its_time() {
+        let at = Instant::from_nanos;
+        let mut rule = Rule::always(Match::All, Fault::Drop).between(at(10), at(20));
+        let mut random = Random::new(1);
+        let times = [9, 10, 19, 20];
+        let struck = times.map(|now| rule.strikes(at(now), &[], &mut random));
+        assert_eq!(struck, [false, true, true, false]);
     }
 }

@@ -131,6 +131,11 @@ impl Host {
         self.qps.insert(qp.number(), qp);
     }
 
+    pub(crate) fn remove(&mut self, number: Qpn) {
+        self.qps.remove(&number);
+        self.shared.remove(&number);
+    }
+
     /// Makes a shared receive queue.
     #[expect(clippy::cast_possible_truncation, reason = "nobody makes 2^32 queues")]
     pub fn add_srq(&mut self, pd: PdId, capacity: u32, max_sges: u32) -> Srqn {
@@ -157,8 +162,14 @@ impl Host {
         self.events.pop_front()
     }
 
-    /// A UDP payload arrived from `from`.
-    pub(crate) fn handle_datagram(&mut self, now: Instant, from: IpAddr, udp_payload: &[u8]) {
+    /// A UDP payload arrived from `from`, marked "congestion experienced" or not.
+    pub(crate) fn handle_datagram(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        udp_payload: &[u8],
+        is_marked: bool,
+    ) {
         // The peer's IPv4 ID is 0, so that this checks all 32 bits.
         let verdict =
             flow(from, self.address).map_or(Verdict::Bad, |flow| flow.verify(udp_payload, 0));
@@ -182,6 +193,9 @@ impl Host {
             qp.handle_datagram(&packet, &ROUTE_HEADER, srq, &mut self.memory);
         } else if qp.query().dest_gid == Gid::from(from) {
             qp.handle_packet(now, &packet, srq, &mut self.memory);
+            if is_marked {
+                qp.handle_congestion_mark(now);
+            }
         } else {
             self.stats.no_qp += 1;
         }
@@ -246,11 +260,15 @@ impl Host {
         let peer = qp.query().dest_gid;
         loop {
             let pd = qp.pd();
+            let notification = qp.poll_notification();
             let Transmit {
                 address,
                 header,
                 payload,
-            } = qp.poll_transmit(now, mode, &mut self.memory)?;
+            } = match notification {
+                Some(notification) => notification,
+                None => qp.poll_transmit(now, mode, &mut self.memory)?,
+            };
             let bytes = match payload {
                 Payload::Empty => Ok(Vec::new()),
                 Payload::Bytes(bytes) => Ok(bytes.to_vec()),

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, Instant, ModifyError, PdId, PostError, QpConfig, QpState,
-    QpType, QueuePair, RecvRequest, SendRequest, required_attributes,
+    AttrMask, Attributes, Capacity, DcqcnParameters, Instant, ModifyError, PdId, PostError,
+    QpConfig, QpState, QpType, QueuePair, RecvRequest, SendRequest, required_attributes,
 };
 use urxe_wire::{Gid, Mtu, Psn, Qpn, Srqn};
 
@@ -28,11 +28,13 @@ pub struct QpHandle {
     pub number: Qpn,
 }
 
-/// Attributes of a connection, the same at both ends but for the PSNs.
+/// Attributes of a connection, the same at both ends but for the PSNs and, if so wished, the path MTU.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
     /// Path MTU.
     pub mtu: Mtu,
+    /// Path MTU of the second end, if it has another.
+    pub mtu_b: Option<Mtu>,
     /// First PSN that the first end sends.
     pub psn_a: Psn,
     /// First PSN that the second end sends.
@@ -55,6 +57,7 @@ impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
             mtu: Mtu::B1024,
+            mtu_b: None,
             psn_a: Psn::new(0x12_3456),
             psn_b: Psn::new(0xab_cdef),
             timeout: 14,
@@ -188,11 +191,13 @@ impl World {
             self.add_qp(host, qp_type, pd, options.capacity, srq, shares_receives)
         });
         let [first, second] = ends;
-        for (end, peer, sq_psn, rq_psn) in [
-            (first, second, options.psn_a, options.psn_b),
-            (second, first, options.psn_b, options.psn_a),
+        let mtu_b = options.mtu_b.unwrap_or(options.mtu);
+        for (end, peer, path_mtu, sq_psn, rq_psn) in [
+            (first, second, options.mtu, options.psn_a, options.psn_b),
+            (second, first, mtu_b, options.psn_b, options.psn_a),
         ] {
             let attributes = Attributes {
+                path_mtu,
                 sq_psn,
                 rq_psn,
                 dest_qp: peer.number,
@@ -208,6 +213,13 @@ impl World {
     pub fn set_window_bytes(&mut self, qp: QpHandle, max_bytes: u32) {
         if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
             qp.set_window_bytes(max_bytes);
+        }
+    }
+
+    /// Turns congestion control of a queue pair on or off.
+    pub fn set_dcqcn(&mut self, qp: QpHandle, parameters: Option<DcqcnParameters>) {
+        if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
+            qp.set_dcqcn(parameters);
         }
     }
 
@@ -227,6 +239,14 @@ impl World {
         };
         self.bring_up(qp, &attributes);
         qp
+    }
+
+    /// A queue pair is gone from one moment to the next, as when its process is killed: nobody hears of it, and what
+    /// arrives for it is dropped.
+    pub fn remove_qp(&mut self, qp: QpHandle) {
+        self.trace
+            .note(self.now, || format!("{} loses {}", qp.host.0, qp.number));
+        self.host_mut(qp.host).remove(qp.number);
     }
 
     fn add_qp(
@@ -337,7 +357,7 @@ impl World {
                 let from = from.address(self.ipv6);
                 let host = self.host_mut(to);
                 host.stats.ecn_marked += u64::from(ecn);
-                host.handle_datagram(at, from, &udp_payload);
+                host.handle_datagram(at, from, &udp_payload, ecn);
                 self.pump(to);
             }
             Event::Wake { host } => {
@@ -430,7 +450,7 @@ impl World {
         let Some(link) = self.links.get_mut(&(from, to)) else {
             return;
         };
-        let fate = decide(&mut link.rules, &udp_payload, &mut self.random);
+        let fate = decide(&mut link.rules, now, &udp_payload, &mut self.random);
         let arrives_at = link.carry(now, udp_payload.len());
         link.stats.dropped += u64::from(fate.dropped);
         self.trace.packet(now, verb(fate), from, to, &udp_payload);

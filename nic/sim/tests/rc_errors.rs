@@ -8,7 +8,7 @@ use support::scenario::{PD, Weather, build};
 use support::seeds::for_each_seed;
 use urxe_proto::{AttrMask, Attributes, QpEvent, QpState, QueueSide, SendOp, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, HostId, Match, Random, Rights, Rule};
-use urxe_wire::{Immediate, Operation};
+use urxe_wire::{Immediate, Mtu, Operation};
 
 fn options() -> ConnectOptions {
     ConnectOptions {
@@ -83,6 +83,57 @@ fn a_peer_that_falls_silent_in_the_middle_exhausts_the_retries() {
             WcStatus::RetryExceeded,
             "after {skip}"
         );
+    }
+}
+
+#[test]
+fn ends_with_different_path_mtus_refuse_each_other() {
+    let options = ConnectOptions {
+        mtu: Mtu::B4096,
+        mtu_b: Some(Mtu::B1024),
+        ..options()
+    };
+    for len in [1_025, 4_096, 9_000] {
+        let mut bench = Bench::new(3, options);
+        let (va, rkey) = (bench.target_va(0), bench.target);
+        // A packet above the receiver's MTU is an invalid request, one below the sender's in the middle is no answer.
+        let status = fail_first(&mut bench, SendOp::Write { va, rkey }, len);
+        assert_eq!(status, WcStatus::RemoteInvalidRequest, "{len} bytes");
+        target_is_untouched(&bench);
+        let mut bench = Bench::new(3, options);
+        let status = fail_first(&mut bench, SendOp::Read { va, rkey }, len);
+        assert_eq!(status, WcStatus::BadResponse, "{len} bytes");
+    }
+    let mut bench = Bench::new(3, options);
+    bench.write(0, 1_000);
+    bench.read(0, 1_000);
+}
+
+#[test]
+fn a_link_with_a_lower_mtu_one_way_fails_what_does_not_fit_and_nothing_else() {
+    let options = ConnectOptions {
+        mtu: Mtu::B4096,
+        ..options()
+    };
+    for to_responder in [true, false] {
+        let mut bench = Bench::new(3, options);
+        let (a, b) = (bench.a.host, bench.b.host);
+        let (from, to) = if to_responder { (a, b) } else { (b, a) };
+        bench.world.link_mut(from, to).config.mtu_bytes = 1_500;
+        let (va, rkey) = (bench.target_va(0), bench.target);
+        // Whole, in the direction that has the room.
+        bench.write(0, 1_000);
+        bench.read(0, 1_000);
+        let (fits, fails) = if to_responder {
+            (SendOp::Read { va, rkey }, SendOp::Write { va, rkey })
+        } else {
+            (SendOp::Write { va, rkey }, SendOp::Read { va, rkey })
+        };
+        bench.post_send(9, fits, 0, 9_000);
+        assert_eq!(bench.wait_send().status, WcStatus::Success);
+        let status = fail_first(&mut bench, fails, 9_000);
+        assert_eq!(status, WcStatus::RetryExceeded);
+        assert!(bench.world.link_mut(from, to).stats.too_long >= 4);
     }
 }
 
@@ -443,7 +494,7 @@ fn terrible_links_end_every_program_one_way_or_the_other() {
             delay_ppm: 200_000,
             delay_max_ns: 1_000_000,
             corrupt_ppm: 50_000,
-            forge_ppm: 0,
+            ..Weather::default()
         };
         let mut scenario = build(seed, Some(weather), slot);
         let world = slot.as_mut().unwrap();

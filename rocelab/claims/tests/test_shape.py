@@ -13,14 +13,14 @@ from rocelab.claims.tests.test_claims import INFO, LATENCY, sample
 from rocelab.results import LinkInfo, Sample
 
 SIZES = [1 << bit for bit in range(28)]
-SOFT_ROCE: dict[str, Any] = {"interconnect": "soft-roce", "variant": "send"}
+PINGPONG: dict[str, Any] = {"level": "mpi", "test": "PingPong", "interconnect": "soft-roce", "variant": "openmpi-ucx"}
 RACKS = dataclasses.replace(
     INFO, links=(LinkInfo("racks", "two-level", 1500, 100.0, nodes_per_switch=8, uplink_rate_mbps=800.0),)
 )
 
 
 def pingpong(link: str, mbps_at: Callable[[int], float], sizes: Sequence[int] = SIZES) -> list[Sample]:
-    return [sample(size * 8 / mbps_at(size), link=link, size_bytes=size, **(LATENCY | SOFT_ROCE)) for size in sizes]
+    return [sample(size * 8 / mbps_at(size), link=link, size_bytes=size, **(LATENCY | PINGPONG)) for size in sizes]
 
 
 def mesh(link: str, total_mbps: Mapping[int, float]) -> list[Sample]:
@@ -52,6 +52,25 @@ def test_what_a_burst_lets_through_faster_than_the_cable_is_no_best() -> None:
     samples = pingpong("cable-10", growing) + pingpong("cable-25", with_burst)
     assert judge(claims_by_id(["R1"])[0], info, samples).verdict is Verdict.REPRODUCED
     assert judge(claims_by_id(["R1"])[0], INFO, samples).verdict is Verdict.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("mtu_bytes", "at_4_mib", "verdict"),
+    [
+        # Packets of 1024 bytes with 58 of headers: 946 of 1000 Mbps are data, and a quarter less is 710.
+        (1500, 712.0, Verdict.REPRODUCED),
+        (1500, 708.0, Verdict.CONTRADICTED),
+        # Packets of 4096 bytes: 986, and 740.
+        (9000, 712.0, Verdict.CONTRADICTED),
+    ],
+)
+def test_headers_are_no_part_of_what_a_cable_carries(mtu_bytes: int, at_4_mib: float, verdict: Verdict) -> None:
+    def burst(size: int) -> float:
+        return 2500.0 if size == 4096 else at_4_mib if size == 4 << 20 else min(900.0, size / 10)
+
+    info = dataclasses.replace(INFO, links=(LinkInfo("cable-25", "direct", mtu_bytes, 1000.0),))
+    samples = pingpong("cable-10", growing) + pingpong("cable-25", burst)
+    assert judge(claims_by_id(["R1"])[0], info, samples).verdict is verdict
 
 
 def test_a_steady_bandwidth_needs_both_ends_of_the_range() -> None:

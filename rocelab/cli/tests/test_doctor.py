@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import typer
@@ -71,6 +72,26 @@ def test_a_machine_that_refuses_namespaces_is_told_with_what_to_do(monkeypatch: 
     (check,) = [check for check in rocelab.doctor._fabric() if check.name == "emulated fabric"]
     assert (check.state, check.required, check.advice) == ("missing", True, "Run with sudo.")
     assert check.found.endswith("Operation not permitted")
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "found"),
+    [
+        ("mpiexec (Open MPI) 5.0.5", "ok", "5.0.5, "),
+        ("mpiexec (Open MPI) 4.1.4", "note", "is Open MPI 4.1.4; 5 and newer can be used"),
+        ("Some MPI 1.0", "note", "it says 'Some MPI 1.0' of itself"),
+    ],
+)
+def test_the_mpi_of_the_system_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, state: str, found: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert list(rocelab.doctor._system_mpi()) == []
+    (tmp_path / "mpiexec").write_text(f"#!/bin/sh\necho '{said}'\n")
+    (tmp_path / "mpiexec").chmod(0o755)
+    (check,) = rocelab.doctor._system_mpi()
+    assert check.state == state
+    assert found in check.found
 
 
 @pytest.mark.fabric

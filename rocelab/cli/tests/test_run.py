@@ -123,6 +123,20 @@ def test_missing_programs_are_named_with_their_packages(place: Path) -> None:
     assert not (place / "results").exists()
 
 
+def test_an_mpi_of_another_kind_is_refused_before_anything_is_measured(place: Path) -> None:
+    (place / "bin").mkdir(exist_ok=True)
+    (place / "bin" / "mpiexec").write_text("#!/bin/sh\necho 'mpiexec (Open MPI) 4.1.4'\n")
+    (place / "bin" / "mpiexec").chmod(0o755)
+    (place / "mpi.toml").write_text(
+        'schema = 1\nid = "mpi"\ntitle = "t"\n[mpi]\nopenmpi = "bin"\n[[link]]\nid = "l"\nkind = "direct"\n'
+        '[[test]]\nlevel = "mpi"\ntest = "barrier"\n[test.variants]\ntcp = ["openmpi-ob1"]\n'
+    )
+    status, said = rocelab(place, "run", "mpi.toml")
+    assert status == 1
+    assert "bin/mpiexec is Open MPI 4.1.4; 5 and newer can be used" in said
+    assert not (place / "results").exists()
+
+
 @pytest.mark.fabric
 def test_two_studies_one_after_the_other(place: Path) -> None:
     status, said = rocelab(place, "run", "tiny.toml", "tiny.toml", "--no-report")

@@ -114,9 +114,9 @@ def _spawn(request: dict[str, Any], stdio: list[int]) -> tuple[int, tuple[str, i
                 os.dup2(fd, target, inheritable=True)
             if request.get("terminal"):
                 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-            step = "cpu"
-            if request.get("cpu") is not None:
-                os.sched_setaffinity(0, {int(request["cpu"])})
+            step = "cores"
+            if request.get("cores"):
+                os.sched_setaffinity(0, request["cores"])
             step = "directory"
             os.chdir(request["directory"])
             step = "execute"

@@ -28,10 +28,10 @@ def tcp_mbps(fabric: emulated.EmulatedFabric, *options: str) -> tuple[float, flo
     launcher = NamespaceLauncher(fabric)
     here, there = fabric.nodes[0], fabric.nodes[-1]
     psutil.cpu_percent()
-    server = launcher.start(there, ["iperf3", "--server", "--one-off", "--port", str(PORT)], cpu=1)
+    server = launcher.start(there, ["iperf3", "--server", "--one-off", "--port", str(PORT)], cores=[1])
     launcher.wait_until_listening(there, server, PORT)
     client_argv = ["iperf3", "--client", there.name, "--port", str(PORT), "--time", "2", "--omit", "1", "--json"]
-    client = launcher.start(here, [*client_argv, *options], cpu=0).wait(20)
+    client = launcher.start(here, [*client_argv, *options], cores=[0]).wait(20)
     ended = server.wait(10)
     used_cores = psutil.cpu_percent() / 100 * (psutil.cpu_count() or 1)
     assert client.exit_status == 0, client.stdout

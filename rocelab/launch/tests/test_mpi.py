@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,53 @@ def test_an_mpi_that_a_study_names(tmp_path: Path) -> None:
     assert "names /nowhere" in mpi.installed("mpich", "/nowhere").remedy
 
 
+OPEN_MPI = "echo 'mpiexec (Open MPI) 5.0.5'; echo; echo 'Report bugs to https://example.org'"
+OPEN_MPI_4 = "echo 'mpiexec (Open MPI) 4.1.4'"
+MPICH = "echo 'HYDRA build details:'; echo '    Version:                                 4.2.0'"
+OTHER = "echo 'Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 1'"
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "script", "version", "says"),
+    [
+        ("openmpi", OPEN_MPI, "5.0.5", None),
+        ("mpich", MPICH, "4.2.0", None),
+        ("openmpi", OPEN_MPI_4, "4.1.4", "is Open MPI 4.1.4; 5 and newer can be used"),
+        ("openmpi", MPICH, None, "is not the Open MPI that it is taken for: it is MPICH 4.2.0"),
+        ("mpich", OPEN_MPI_4, None, "is not the MPICH that it is taken for: it is Open MPI 4.1.4"),
+        ("mpich", OTHER, None, "it says 'Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 1' of itself"),
+        ("mpich", "exit 3", None, "it says 'nothing' of itself"),
+    ],
+)
+def test_an_mpi_says_which_it_is(
+    tmp_path: Path, kind: mpi.Kind, script: str, version: str | None, says: str | None
+) -> None:
+    found = mpi.installed(kind, str(program(tmp_path, "mpiexec", script)))
+    assert found.version == version
+    assert found.problem is None if says is None else says in str(found.problem)
+
+
+def test_the_system_may_have_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, script in (("mpiexec.openmpi", OPEN_MPI), ("mpiexec.hydra", MPICH), ("mpiexec", OPEN_MPI)):
+        program(tmp_path, name, script)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert [mpi.installed(kind, "system").version for kind in mpi.KINDS] == ["5.0.5", "4.2.0"]
+    (tmp_path / "mpiexec.hydra").unlink()
+    assert "it is Open MPI 5.0.5" in str(mpi.installed("mpich", "system").problem)
+
+
+def test_what_is_not_there_has_no_problem_but_that() -> None:
+    assert mpi.installed("mpich", "/nowhere").problem is None
+    assert mpi.installed("mpich", "/nowhere").version is None
+
+
 @pytest.mark.fabric
 def test_the_remote_shell_starts_programs_on_other_nodes() -> None:
     try:
@@ -69,7 +117,8 @@ def test_the_remote_shell_starts_programs_on_other_nodes() -> None:
         pytest.skip(f"no emulated fabric on this machine: {error}")
     with made as fabric:
         launcher = NamespaceLauncher(fabric)
-        with launcher.remote_shell({"COLOUR": "blue"}) as shell:
+        core = max(os.sched_getaffinity(0))
+        with launcher.remote_shell({"COLOUR": "blue"}, {"node1": [core]}) as shell:
 
             def over(*command: str) -> tuple[int, str]:
                 argv = [shell.program, "-x", *command]
@@ -77,6 +126,7 @@ def test_the_remote_shell_starts_programs_on_other_nodes() -> None:
                 return finished.exit_status, finished.stdout + finished.stderr
 
             assert over("node1", "uname -n; echo $COLOUR") == (0, "node1\nblue\n")
+            assert over("node1", "taskset -cp $$")[1].endswith(f": {core}\n")
             assert over("node1", "exit 7")[0] == 7
             status, words = over("node9", "true")
             assert status != 0

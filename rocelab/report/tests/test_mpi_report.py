@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from rocelab.report import gallery, redrawn, summary
+from rocelab.report import gallery, redrawn, render, sizeless, summary
+from rocelab.report.difference import differences
 from rocelab.report.model import RunModel
-from rocelab.report.terminal import print_summary
+from rocelab.report.terminal import print_comparison, print_summary
 from rocelab.report.tests.test_report import page_of
+from rocelab.report.write import summary_csv
 from rocelab.results import Sample
 
 #: Of the made-up run: what stands for which series of MPI.
@@ -37,9 +40,40 @@ def mpi(model: RunModel) -> RunModel:
         if sample.test == "latency":
             made += [renamed(sample, "latency", 2, 2), renamed(sample, "allreduce", 4, 16)]
             made += [renamed(sample, "allreduce", 4, 64)]
+            if sample.size_bytes == 64:
+                barrier = dataclasses.replace(renamed(sample, "barrier", 4, 4), size_bytes=None)
+                made += [barrier, dataclasses.replace(barrier, ranks=64), dataclasses.replace(barrier, test="Barrier")]
         elif sample.test == "bandwidth":
             made.append(renamed(sample, "bw", 2, 2))
     return RunModel(model.info, made)
+
+
+def test_a_test_without_sizes_is_a_figure_of_columns(mpi: RunModel, tmp_path: Path) -> None:
+    section, of_imb = sizeless.sections(mpi)
+    assert (section.title, of_imb.title) == ("MPI barrier", "IMB Barrier")
+    names = [figure.name for each in (section, of_imb) for _, (figure,) in each.links]
+    assert len(set(names)) == 4, "one does not take the other's place"
+    assert section.id != of_imb.id
+    (_, (figure,)), _ = section.links
+    assert {(at["group"], at["series"]) for at in figure.static_spec["datasets"]["points"]} == {
+        (group, series) for group in ("4 on 4 nodes", "64 on 4 nodes") for series in figure.labels
+    }
+    assert figure.tables[0].rows[0][0] == "4 on 4 nodes"
+    assert figure.tables[0].rows[0][-1].endswith(")"), "a ratio with its interval"
+    (tmp_path / "figure.svg").write_text(render.svg(figure.static_spec))
+    lines = [line for line in summary_csv(mpi).splitlines() if ",barrier," in line]
+    assert len(lines) == 2 * 2 * 3
+    assert lines[0].startswith("direct,mpi,barrier,")
+    assert ",median,,3," in lines[0], "no size"
+
+
+def test_runs_are_compared_without_sizes_too(mpi: RunModel) -> None:
+    found = [each for each in differences(mpi, mpi) if each.key.test == "barrier"]
+    assert len(found) == 2 * 2 * 3
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_comparison(console, mpi, mpi, found, every_size=True)
+    said = console.export_text()
+    assert "0 B" not in said
 
 
 def test_each_scale_is_a_section_with_its_ratio(mpi: RunModel) -> None:
@@ -89,5 +123,6 @@ def test_the_summary_holds_mpi_against_the_better_tcp(mpi: RunModel) -> None:
     print_summary(console, mpi)
     said = console.export_text()
     assert "allreduce 16/4, 64 B" in said
+    assert "barrier 4/4 " in said
     assert "Best TCP" in said
     assert "TCP poll." not in said

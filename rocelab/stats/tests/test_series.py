@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocelab.results import Sample
-from rocelab.stats import SeriesKey, SeriesTable, Spread
+from rocelab.stats import NO_SIZE, SeriesKey, SeriesTable, Spread
 
 KEY = SeriesKey("direct", "network", "latency", "tcp", "blocking", "latency_us")
 
@@ -33,10 +33,20 @@ def test_repetitions_come_by_number_and_sizes_ascending() -> None:
     assert series.unit == "us"
 
 
-def test_failures_and_sizeless_samples_are_left_out() -> None:
-    table = SeriesTable([sample(None), sample(1.0, size=None)])
+def test_failures_are_left_out() -> None:
+    table = SeriesTable([sample(None)])
     assert list(table) == []
     assert table.get(KEY) is None
+
+
+def test_samples_without_a_size_are_a_series_too() -> None:
+    series = SeriesTable([sample(1.0, size=None), sample(2.0, size=None, repetition=1)]).get(KEY)
+    assert series is not None
+    assert series.is_sizeless
+    assert series.values == {NO_SIZE: (1.0, 2.0)}
+    sized = SeriesTable([sample(1.0)]).get(KEY)
+    assert sized is not None
+    assert not sized.is_sizeless
 
 
 def test_the_median_stands_for_a_run_and_a_percentile_never_before_it() -> None:

@@ -138,6 +138,39 @@ def test_every_size_becomes_a_sample(tmp_path: Path) -> None:
     assert "node0:4,node1:4,node2:4,node3:4" in allreduce.argv
 
 
+def test_each_node_keeps_to_its_own_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 2, 5})
+    launcher = FakeLauncher(good)
+    run(store(tmp_path), launcher)
+    found = {(str(start.cores), str(cores)) for start, (_, cores) in zip(launcher.starts, launcher.shells, strict=True)}
+    # One core for each of two nodes; four nodes share the three.
+    assert found == {("[1]", "{'node0': [1], 'node1': [2]}"), ("()", "{}")}
+
+
+def test_a_test_without_sizes_is_one_sample(tmp_path: Path) -> None:
+    text = TEXT.replace('test = "allreduce"', 'test = "barrier"').replace("sizes_bytes = [4, 64]", "")
+    steps: list[Step] = [job for job in jobs(text) if job.test_name == "barrier"]
+    assert [key.size_bytes for step in steps for key in step.keys] == [None, None]
+    report = {
+        "format": 1,
+        "benchmark": "barrier",
+        "size_bytes": 0,
+        "validation": "none",
+        "metrics": {"latency_us": 7.5},
+    }
+
+    def answer(start: Start) -> Outcome:
+        return Outcome(stdout="" if "urxe" in start.argv else json.dumps(report) + "\n")
+
+    made, launcher = store(tmp_path), FakeLauncher(answer)
+    assert run(made, launcher, steps) == 1
+    assert all("-m" not in start.argv for start in launcher.starts)
+    samples = {sample.interconnect: sample for sample in made.samples()}
+    assert (samples["tcp"].value, samples["tcp"].size_bytes, samples["tcp"].ranks) == (7.5, None, 16)
+    assert "nothing that can be read" in str(samples["soft-roce"].error)
+    assert [step.interconnect for step in remaining(steps, made)] == ["soft-roce"]
+
+
 def test_what_a_job_measured_before_it_hung_is_kept(tmp_path: Path) -> None:
     def answer(start: Start) -> Outcome:
         if "allreduce" in start.argv and "ofi" in start.env.get("MPIR_CVAR_CH4_NETMOD", ""):
@@ -188,6 +221,8 @@ def test_jobs_that_hang_again_and_again_are_given_up(tmp_path: Path) -> None:
             "unknown variant of tcp at the level mpi",
         ),
         ("iterations = 100", 'suite = "osu"', "test[1].suite", "add suite_folder"),
+        ("sizes_bytes = { from = 1, to = 4 }", "", "test[1].sizes_bytes", "this key is missing"),
+        ('test = "latency"', 'test = "barrier"', "test[1].sizes_bytes", "leave sizes_bytes out"),
         ('mapping = "node"', 'mapping = "core"', "test[2].mapping", 'allowed: "slot" or "node"'),
     ],
 )

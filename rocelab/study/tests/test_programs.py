@@ -120,10 +120,10 @@ def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float
     launcher = NamespaceLauncher(fabric)
     address = fabric.nodes[1].addresses["direct"]
     common = ["--tcp", "-i", address, "-p", "17000", *(["--nonblocked"] if spins else [])]
-    server = launcher.start(fabric.nodes[1], ["sockperf", "server", *common], cpu=1)
+    server = launcher.start(fabric.nodes[1], ["sockperf", "server", *common], cores=[1])
     try:
         launcher.wait_until_listening(fabric.nodes[1], server, 17000)
-        client = launcher.start(fabric.nodes[0], ["sockperf", "ping-pong", *common, "-m", "64", "-t", "1"], cpu=0)
+        client = launcher.start(fabric.nodes[0], ["sockperf", "ping-pong", *common, "-m", "64", "-t", "1"], cores=[0])
         said = client.wait(20).stdout
     finally:
         server.stop()

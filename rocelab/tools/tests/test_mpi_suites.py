@@ -20,7 +20,7 @@ def said(stdout: str, exit_status: int = 0) -> Output:
     return Output(stdout, "", exit_status)
 
 
-def values(reading: JobReading, metric: str, statistic: str = "mean") -> dict[int, float]:
+def values(reading: JobReading, metric: str, statistic: str = "mean") -> dict[int | None, float]:
     return {
         size: value.value
         for size, found in reading.values.items()
@@ -209,6 +209,99 @@ def test_biband_of_imb() -> None:
     assert values(reading, "bandwidth_mbps") == {1: 16.0, 2: 32.0, 4: 64.0}
 
 
+NO_SIZES = JobRequest((), iterations=100)
+
+BARRIER = """\
+
+# OSU MPI Barrier Latency Test v7.4
+# Avg Latency(us)
+             5.25
+"""
+
+BARRIER_3_1 = """\
+# OSU MPI Barrier Latency Test v3.1.1
+# Latency (us)
+5.25
+"""
+
+BARRIER_FULL = """\
+# OSU MPI Barrier Latency Test v5.9
+# Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
+             5.25              5.00              5.50        1000
+"""
+
+NON_BLOCKING_BARRIER = """\
+# OSU MPI Non-blocking Barrier Latency Test v7.4
+# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait
+
+#         Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)
+                 5.25              3.00              2.50             10.00
+"""
+
+INIT = """\
+# OSU MPI Init Test v7.4
+nprocs: 4, min: 41 ms, max: 46 ms, avg: 44 ms
+"""
+
+IMB_BARRIER = """\
+#---------------------------------------------------
+# Benchmarking Barrier
+# #processes = 4
+#---------------------------------------------------
+ #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]
+         1000         5.00         5.50         5.25
+"""
+
+IMB_NON_BLOCKING_BARRIER = """\
+#-----------------------------------------------------------------------------
+# Benchmarking Ibarrier
+# #processes = 4
+#-----------------------------------------------------------------------------
+ #repetitions t_ovrl[usec] t_pure[usec]  t_CPU[usec]   overlap[%]
+         1000         5.25         2.50         3.00        10.00
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        *((Osu("barrier", "/omb"), text) for text in (BARRIER, BARRIER_3_1, BARRIER_FULL)),
+        (Osu("ibarrier", "/omb"), NON_BLOCKING_BARRIER),
+        (Imb("Barrier", "/imb"), IMB_BARRIER),
+        (Imb("Ibarrier", "/imb"), IMB_NON_BLOCKING_BARRIER),
+    ],
+)
+def test_barriers_have_no_size(method: Osu | Imb, text: str) -> None:
+    reading = method.read(NO_SIZES, said(text))
+    assert values(reading, "latency_us") == {None: 5.25}
+    if method.test.lower().startswith("i"):
+        assert values(reading, "overlap_percent") == {None: 10.0}
+    if text in (BARRIER_FULL, IMB_BARRIER):
+        assert values(reading, "latency_us", "max") == {None: 5.5}
+    assert method.main_metric == ("latency_us", "us")
+
+
+def test_the_time_of_init() -> None:
+    reading = Osu("init", "/omb").read(NO_SIZES, said(INIT))
+    assert values(reading, "init_us") == {None: 44_000.0}
+    assert values(reading, "init_us", "max") == {None: 46_000.0}
+    metrics = {"init_us": 44_000.0, "init_min_us": 41_000.0, "init_max_us": 46_000.0}
+    ours = RocelabMpi("init", "mpich", None)
+    told = line(0, benchmark="init", validation="none", metrics=metrics, spread=None)
+    assert values(ours.read(NO_SIZES, said(told)), "init_us") == {None: 44_000.0}
+    assert ours.main_metric == ("init_us", "us")
+
+
+@pytest.mark.parametrize(
+    "method", [Osu("barrier", "/omb"), Imb("Barrier", "/imb"), RocelabMpi("barrier", "mpich", "/m")]
+)
+def test_a_barrier_is_asked_for_no_size(method: Osu | Imb | RocelabMpi) -> None:
+    assert not {"-m", "-msglog"} & set(method.command(NO_SIZES))
+    assert method.problem((), 4) is None
+    with pytest.raises(ToolError, match="nothing that can be read: no route"):
+        method.read(NO_SIZES, Output("", "no route", 1))
+
+
 def line(size_bytes: int, **other: object) -> str:
     report = {
         "format": 1,
@@ -272,3 +365,4 @@ def test_a_suite_that_is_not_ours_needs_a_folder() -> None:
     assert wrong_test("osu", "latency", None) is not None
     assert wrong_test("imb", "pingpong", "/imb") is not None
     assert wrong_test("imb", "PingPong", "/imb") is None
+    assert wrong_test("osu", "hello", "/omb") is not None, "it prints no number"

@@ -73,7 +73,10 @@ impl End {
     }
 
     pub fn on(netdev: &str, len: usize) -> Self {
-        let nic = Nic::open(&device(netdev)).unwrap();
+        Self::of(Nic::open(&device(netdev)).unwrap(), len)
+    }
+
+    pub fn of(nic: Arc<Nic>, len: usize) -> Self {
         let pd = nic.alloc_pd();
         let cq = nic.create_cq(1024, None, 7).unwrap();
         let buffer = vec![0; len];
@@ -236,8 +239,12 @@ pub fn connect(end: &End, qp: &Qp, peer: Qpn, mtu: Mtu) {
 
 /// Connects a queue pair to the queue pair `peer` at an address.
 pub fn connect_to(qp: &Qp, dest_gid: Gid, peer: Qpn, mtu: Mtu) {
-    use AttrMask as A;
-    let wanted = Attributes {
+    connect_with(qp, &peer_attributes(dest_gid, peer, mtu));
+}
+
+/// What a queue pair wants to know to be connected to the queue pair `peer` at an address.
+pub fn peer_attributes(dest_gid: Gid, peer: Qpn, mtu: Mtu) -> Attributes {
+    Attributes {
         allow_remote_write: true,
         allow_remote_read: true,
         allow_remote_atomic: true,
@@ -253,7 +260,12 @@ pub fn connect_to(qp: &Qp, dest_gid: Gid, peer: Qpn, mtu: Mtu) {
         retry_count: 7,
         rnr_retry: 7,
         ..Attributes::new()
-    };
+    }
+}
+
+/// Connects a queue pair as the attributes say.
+pub fn connect_with(qp: &Qp, wanted: &Attributes) {
+    use AttrMask as A;
     let is_reliable = qp.init().qp_type != QpType::Uc;
     let only_if = |condition: bool, mask: A| if condition { mask } else { A::empty() };
     let requests = is_reliable && qp.init().qp_type.sends();
@@ -262,18 +274,18 @@ pub fn connect_to(qp: &Qp, dest_gid: Gid, peer: Qpn, mtu: Mtu) {
     modify(
         qp,
         QpState::Init,
-        &wanted,
+        wanted,
         A::PKEY_INDEX | A::PORT | A::ACCESS_FLAGS,
     );
     modify(
         qp,
         QpState::ReadyToReceive,
-        &wanted,
+        wanted,
         to_receive | only_if(answers, A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER),
     );
     let to_send = only_if(is_reliable, A::TIMEOUT)
         | only_if(requests, A::RETRY_COUNT | A::RNR_RETRY | A::MAX_RD_ATOMIC);
-    modify(qp, QpState::ReadyToSend, &wanted, A::SQ_PSN | to_send);
+    modify(qp, QpState::ReadyToSend, wanted, A::SQ_PSN | to_send);
 }
 
 /// Connects two queue pairs of this host.

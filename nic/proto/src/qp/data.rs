@@ -109,6 +109,12 @@ pub struct QpStats {
     pub too_long: u64,
     /// Packets that do not belong to this queue pair's transport, partition or state.
     pub dropped: u64,
+    /// Congestion notifications received and obeyed.
+    pub cnp_handled: u64,
+    /// Congestion notifications received while congestion control was off.
+    pub cnp_ignored: u64,
+    /// Congestion notifications sent.
+    pub cnp_sent: u64,
 }
 
 /// What the two halves hand to the queue pair.

@@ -1,16 +1,21 @@
 //! The queue pair: state, attributes, and the two halves of its transport.
 
+mod congestion;
 mod data;
 mod packets;
 
+use alloc::boxed::Box;
+
 use urxe_wire::{Qpn, Srqn, ack_timeout_ns};
 
+use self::congestion::Congestion;
 pub use self::data::{Capacity, PostError, QpConfig, QpEvent, QpStats};
 pub(crate) use self::data::{Failure, Outbox};
 pub use crate::rc::acknowledge::AckMode;
 
 use crate::attributes::{AttrMask, Attributes, ModifyError};
 use crate::connection::Connection;
+use crate::dcqcn::ReactionPoint;
 use crate::memory::PdId;
 use crate::rc::requester::RequesterLimits;
 use crate::rc::responder::{Responder, ResponderLimits};
@@ -43,6 +48,9 @@ pub struct QueuePair {
     /// The shared receive queue that the message in progress names (XRC target).
     message_srqn: Option<Srqn>,
     stats: QpStats,
+    /// What slows it down; `None` without congestion.
+    reaction: Option<Box<ReactionPoint>>,
+    congestion: Option<Box<Congestion>>,
 }
 
 impl QueuePair {
@@ -66,6 +74,8 @@ impl QueuePair {
             last_wqe_reported: false,
             message_srqn: None,
             stats: QpStats::default(),
+            reaction: None,
+            congestion: None,
         }
     }
 
@@ -197,9 +207,10 @@ impl QueuePair {
     }
 
     fn reset(&mut self) {
-        let stats = self.stats;
+        let (stats, congestion) = (self.stats, self.congestion.take());
         *self = Self {
             stats,
+            congestion,
             ..Self::new(self.config)
         };
     }

@@ -30,7 +30,7 @@ impl QueuePair {
             operation,
         } = bth.opcode
         else {
-            self.stats.dropped += 1;
+            self.handle_notification(now, bth);
             return;
         };
         let is_mine =
@@ -149,7 +149,7 @@ impl QueuePair {
         self.settle();
     }
 
-    fn may_handle(&self, is_response: bool) -> bool {
+    pub(super) fn may_handle(&self, is_response: bool) -> bool {
         match self.state() {
             QpState::Reset | QpState::Init | QpState::Error => false,
             QpState::ReadyToReceive => !is_response,
@@ -170,6 +170,9 @@ impl QueuePair {
 
     /// The time that [`Self::poll_timeout`] gave has come. Harmless if called early.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if let Some(reaction) = &mut self.reaction {
+            reaction.handle_timeout(now);
+        }
         if self.may_handle(true) {
             self.sender
                 .handle_timeout(now, &self.connection, &mut self.out, &mut self.stats);
@@ -234,6 +237,9 @@ impl QueuePair {
         mode: AckMode,
         memory: &mut M,
     ) -> Option<Transmit<'_>> {
+        if self.reaction.is_some() {
+            return self.poll_paced(now, mode, memory);
+        }
         let may_start = self.state() == QpState::ReadyToSend;
         let may_request = may_start || self.state() == QpState::SendQueueDrain;
         if may_request
@@ -244,6 +250,17 @@ impl QueuePair {
             self.stats.tx_packets += 1;
             return Some(self.sender.packet(&planned));
         }
+        self.poll_response(now, mode, memory)
+    }
+
+    /// What is owed to the peer, once no request may go.
+    #[inline]
+    pub(super) fn poll_response<M: Memory>(
+        &mut self,
+        now: Instant,
+        mode: AckMode,
+        memory: &mut M,
+    ) -> Option<Transmit<'static>> {
         self.settle();
         self.report_drained();
         let may_respond = !matches!(self.state(), QpState::Reset | QpState::Init)
@@ -271,14 +288,20 @@ impl QueuePair {
         }
     }
 
-    /// The part of [`Self::poll_timeout`] that is about requests: when to send again. For a caller
-    /// that sees to held acknowledgements itself ([`Self::owes_response`]).
+    /// The part of [`Self::poll_timeout`] that is about requests, and data that congestion control holds back: when to
+    /// send (again). For a caller that sees to held acknowledgements itself ([`Self::owes_response`]).
     #[must_use]
     pub fn poll_retry_timeout(&self) -> Option<Instant> {
         match self.state() {
             QpState::Reset | QpState::Init | QpState::Error => None,
-            _ => self.sender.poll_timeout(),
+            _ => earliest(self.sender.poll_timeout(), self.paced_until()),
         }
+    }
+
+    /// Whether the peer has been silent for so long that [`Self::handle_timeout`] sends again, or gives up.
+    #[must_use]
+    pub fn is_silent(&self, now: Instant) -> bool {
+        self.may_handle(true) && self.sender.is_silent(now)
     }
 
     /// When [`Self::handle_timeout`], and then [`Self::poll_transmit`], want to be called.
@@ -286,7 +309,7 @@ impl QueuePair {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state() {
             QpState::Reset | QpState::Init | QpState::Error => None,
-            _ => earliest(self.sender.poll_timeout(), self.responder.poll_timeout()),
+            _ => earliest(self.poll_retry_timeout(), self.responder.poll_timeout()),
         }
     }
 

@@ -153,6 +153,11 @@ impl Acknowledger {
         };
     }
 
+    /// Whether the next response is data of a READ.
+    pub(crate) fn is_about_to_send_data(&self) -> bool {
+        matches!(self.replies.front(), Some(Reply::Read(_)))
+    }
+
     /// Whether a NAK waits to be sent.
     pub(crate) const fn has_nak(&self) -> bool {
         self.nak.is_some()
@@ -163,9 +168,10 @@ impl Acknowledger {
         !self.replies.is_empty() || self.nak.is_some() || self.owed_since.is_some()
     }
 
-    /// When a held ACK must go.
+    /// When a held ACK must go. One behind other responses goes after them.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.owed_since.map(|since| since.after(ACK_HOLD_NS))
+        let since = self.owed_since.filter(|_| self.replies.is_empty())?;
+        Some(since.after(ACK_HOLD_NS))
     }
 
     fn ack_may_go(&self, now: Instant, mode: AckMode) -> bool {

@@ -140,6 +140,11 @@ impl Retry {
         }
     }
 
+    /// The smoothed round trip, once one was measured.
+    pub(crate) const fn round_trip_ns(&self) -> Option<u64> {
+        self.smoothed_ns
+    }
+
     fn probe_interval_ns(&self) -> u64 {
         let base = self.smoothed_ns.map_or(PROBE_INITIAL_NS, |smoothed| {
             PROBE_MIN_NS.max(smoothed + 4 * self.variation_ns + PROBE_MIN_NS / 2)

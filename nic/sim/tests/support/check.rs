@@ -1,6 +1,6 @@
 //! Holds what happens to one direction of a connection against the model.
 
-use urxe_proto::{Completion, CompletionKind, WcStatus};
+use urxe_proto::{Completion, CompletionKind, Memory, RemoteAccess, RemoteRange, Via, WcStatus};
 use urxe_sim::World;
 use urxe_wire::Immediate;
 
@@ -113,6 +113,12 @@ impl Driver {
                 assert_same(&place[..len], &op.data, &what);
                 (CompletionKind::Recv, immediate)
             }
+            Action::SendInvalidate { window } => {
+                assert_same(&place[..len], &op.data, &what);
+                let rkey = Some(self.peer_window_keys[window]);
+                assert_eq!(completion.invalidated_rkey, rkey, "{what}");
+                (CompletionKind::Recv, None)
+            }
             Action::Write { immediate, .. } => (CompletionKind::RecvWriteImm, immediate),
             _ => unreachable!("only messages take receives"),
         };
@@ -156,6 +162,27 @@ impl Driver {
         for index in 0..self.program.ops.len() {
             self.check_fetched(world, index);
         }
+        self.check_windows(world);
+    }
+
+    /// The windows that are shut are those that were invalidated.
+    fn check_windows(&self, world: &World) {
+        let Self { responder, .. } = *self;
+        let via = Via {
+            pd: world.qp(responder).pd(),
+            qp: responder.number,
+        };
+        let memory = &world.host(responder.host).memory;
+        let va = memory.va(self.target_key, 0);
+        for (rkey, is_open) in self
+            .peer_window_keys
+            .into_iter()
+            .zip(self.program.windows_at_end)
+        {
+            let range = RemoteRange { rkey, va, len: 1 };
+            let allowed = memory.check_remote(via, range, RemoteAccess::Write);
+            assert_eq!(allowed.is_ok(), is_open, "window {rkey:#x} at the end");
+        }
     }
 
     /// Once a direction has failed: every request that was posted has completed.
@@ -172,7 +199,7 @@ impl Driver {
 
 fn kind(action: &Action) -> CompletionKind {
     match action {
-        Action::Send { .. } => CompletionKind::Send,
+        Action::Send { .. } | Action::SendInvalidate { .. } => CompletionKind::Send,
         Action::Write { .. } => CompletionKind::Write,
         Action::Read { .. } => CompletionKind::Read,
         Action::CompareSwap { .. } => CompletionKind::CompareSwap,

@@ -2,13 +2,13 @@
 //! the other, and holds every completion and every byte against the model.
 
 use urxe_proto::{
-    Instant, PdId, QpType, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
-    WindowAccess, WindowBind, WindowType,
+    Instant, Memory, PdId, QpType, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge,
+    Via, WcStatus, WindowAccess, WindowBind, WindowType,
 };
-use urxe_sim::{QpHandle, Random, Rights, World};
+use urxe_sim::{HostId, QpHandle, Random, Rights, World};
 use urxe_wire::{Immediate, Srqn};
 
-use super::program::{Action, COUNTERS, Op, Program, TARGET_BYTES, UNTOUCHED};
+use super::program::{Action, COUNTERS, Op, Program, TARGET_BYTES, UNTOUCHED, WINDOWS};
 
 /// Receive identifiers start here, to tell them from those of sends.
 pub(super) const RECV_BASE: u64 = 1 << 32;
@@ -52,6 +52,8 @@ pub struct Driver {
     pub(super) received_key: u32,
     /// Of the requester's own window.
     pub(super) window_key: u32,
+    /// Of the responder's windows on the target, bound.
+    pub(super) peer_window_keys: [u32; WINDOWS],
     /// Where each fetch and each receive has its place, and how much.
     pub(super) places: Vec<(usize, usize)>,
     pub(super) posted: usize,
@@ -65,6 +67,8 @@ pub struct Driver {
     pub(super) flushed: usize,
     /// Takes every completion for what it says: the peer lies.
     pub believes_anything: bool,
+    /// The responder does not exist any more.
+    pub(super) peer_is_gone: bool,
 }
 
 /// The keys of the source regions of the two sides.
@@ -123,6 +127,8 @@ impl Driver {
             .host_mut(requester.host)
             .memory
             .alloc_window(pd, WindowType::Type2);
+        let peer_window_keys =
+            [(); WINDOWS].map(|()| bound_window(world, responder, pd, target_key));
         Self {
             requester,
             responder,
@@ -137,6 +143,7 @@ impl Driver {
             fetched_key,
             received_key,
             window_key,
+            peer_window_keys,
             places,
             posted: 0,
             completed: 0,
@@ -147,6 +154,7 @@ impl Driver {
             failed: None,
             flushed: 0,
             believes_anything: false,
+            peer_is_gone: false,
         }
     }
 
@@ -155,6 +163,23 @@ impl Driver {
             Some(status) => Outcome::Failed(status),
             None if self.completed == self.program.ops.len() => Outcome::Done,
             None => Outcome::Running,
+        }
+    }
+
+    /// Whether one of its ends is there.
+    pub fn involves(&self, host: HostId) -> bool {
+        self.requester.host == host || self.responder.host == host
+    }
+
+    /// The processes of a host are killed: its queue pairs are gone.
+    pub fn handle_death(&mut self, world: &mut World, host: HostId) {
+        if self.requester.host == host {
+            world.remove_qp(self.requester);
+            self.failed.get_or_insert(WcStatus::WrFlush);
+        }
+        if self.responder.host == host {
+            world.remove_qp(self.responder);
+            self.peer_is_gone = true;
         }
     }
 
@@ -169,7 +194,7 @@ impl Driver {
     /// When this driver wants to act next, by itself.
     pub fn next_at(&self) -> Option<Instant> {
         let sends = self.posted < self.program.ops.len();
-        let recvs = self.recvs_posted < self.recvs_wanted();
+        let recvs = !self.peer_is_gone && self.recvs_posted < self.recvs_wanted();
         if self.failed.is_some() {
             return None;
         }
@@ -186,7 +211,8 @@ impl Driver {
             return;
         }
         let first = self.recvs_posted == 0;
-        if self.next_recv_at <= now && self.recvs_posted < self.recvs_wanted() {
+        if !self.peer_is_gone && self.next_recv_at <= now && self.recvs_posted < self.recvs_wanted()
+        {
             let count = if first {
                 self.pace.recvs_at_first
             } else {
@@ -305,8 +331,16 @@ impl Driver {
             Action::Send {
                 immediate: Some(immediate),
             } => SendOp::SendImm(Immediate(immediate)),
-            Action::Write { at, immediate } => {
-                let (va, rkey) = (memory.va(self.target_key, at as u64), self.target_key);
+            Action::SendInvalidate { window } => SendOp::SendInvalidate {
+                rkey: self.peer_window_keys[window],
+            },
+            Action::Write {
+                at,
+                immediate,
+                window,
+            } => {
+                let va = memory.va(self.target_key, at as u64);
+                let rkey = window.map_or(self.target_key, |window| self.peer_window_keys[window]);
                 match immediate.map(Immediate) {
                     None => SendOp::Write { va, rkey },
                     Some(immediate) => SendOp::WriteImm {
@@ -357,4 +391,23 @@ impl Driver {
             },
         }
     }
+}
+
+/// The key of a new window on all of the target, open to this queue pair's peer. Programs bind windows by work requests;
+/// how those go is seen where the requester binds its own.
+fn bound_window(world: &mut World, qp: QpHandle, pd: PdId, target_key: u32) -> u32 {
+    let memory = &mut world.host_mut(qp.host).memory;
+    let via = Via { pd, qp: qp.number };
+    let rkey = memory.alloc_window(pd, WindowType::Type2) + 1;
+    let bind = WindowBind {
+        rkey,
+        lkey: target_key,
+        addr: memory.va(target_key, 0),
+        len: TARGET_BYTES as u64,
+        access: WindowAccess::REMOTE_WRITE,
+    };
+    memory
+        .bind_window(via, &bind)
+        .expect("the region allows it");
+    rkey
 }

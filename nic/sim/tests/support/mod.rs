@@ -12,3 +12,4 @@ pub mod driver;
 pub mod program;
 pub mod scenario;
 pub mod seeds;
+pub mod unreliable;

@@ -7,6 +7,8 @@ use urxe_sim::Random;
 pub const SOURCE_BYTES: usize = 48 << 10;
 pub const TARGET_BYTES: usize = 32 << 10;
 pub const COUNTERS: usize = 4;
+/// Memory windows that the responder has bound to the target, one of which peers use until they invalidate it.
+pub const WINDOWS: usize = 3;
 /// What fills memory that nothing was written to.
 pub const UNTOUCHED: u8 = 0xcc;
 
@@ -16,9 +18,15 @@ pub enum Action {
     Send {
         immediate: Option<[u8; 4]>,
     },
+    /// A SEND that invalidates a window of the peer.
+    SendInvalidate {
+        window: usize,
+    },
+    /// With the key of the region, or of a window on it.
     Write {
         at: usize,
         immediate: Option<[u8; 4]>,
+        window: Option<usize>,
     },
     /// From the target region, or from the peer's source region.
     Read {
@@ -48,6 +56,7 @@ impl Action {
         matches!(
             self,
             Self::Send { .. }
+                | Self::SendInvalidate { .. }
                 | Self::Write {
                     immediate: Some(_),
                     ..
@@ -91,6 +100,7 @@ pub struct Program {
     pub ops: Vec<Op>,
     pub target_at_end: Vec<u8>,
     pub counters_at_end: [u64; COUNTERS],
+    pub windows_at_end: [bool; WINDOWS],
 }
 
 /// Which operations a program may have and how large they are.
@@ -109,6 +119,8 @@ struct Generator<'a> {
     peer_source: &'a [u8],
     target: Vec<u8>,
     counters: [u64; COUNTERS],
+    /// Which of the peer's windows are bound still.
+    peer_windows: [bool; WINDOWS],
     /// A READ of the target is under way: what changes it next must wait (fence).
     target_is_being_read: bool,
     /// The key with which the window is bound.
@@ -125,6 +137,7 @@ pub fn generate(random: &mut Random, mix: Mix, source: &[u8], peer_source: &[u8]
         peer_source,
         target: vec![UNTOUCHED; TARGET_BYTES],
         counters: [0; COUNTERS],
+        peer_windows: [true; WINDOWS],
         target_is_being_read: false,
         window: None,
         next_key: 0,
@@ -137,6 +150,7 @@ pub fn generate(random: &mut Random, mix: Mix, source: &[u8], peer_source: &[u8]
         ops,
         target_at_end: generator.target,
         counters_at_end: generator.counters,
+        windows_at_end: generator.peer_windows,
     }
 }
 
@@ -179,7 +193,9 @@ impl Generator<'_> {
         let immediate = (self.random.bits() as u32).to_be_bytes();
         let at = self.random.index(TARGET_BYTES / 2);
         let counter = self.random.index(COUNTERS);
-        match self.random.below(18) {
+        let window = self.random.index(2 * WINDOWS);
+        let window = Some(window).filter(|at| self.peer_windows.get(*at) == Some(&true));
+        match self.random.below(19) {
             0..=2 => Action::Send { immediate: None },
             3..=4 => Action::Send {
                 immediate: Some(immediate),
@@ -187,10 +203,12 @@ impl Generator<'_> {
             5..=8 => Action::Write {
                 at,
                 immediate: None,
+                window,
             },
             9..=10 => Action::Write {
                 at,
                 immediate: Some(immediate),
+                window,
             },
             11..=12 => Action::Read {
                 from_target: true,
@@ -217,6 +235,10 @@ impl Generator<'_> {
             15 => Action::FetchAdd {
                 counter,
                 add: self.random.bits(),
+            },
+            16 => match window {
+                Some(window) => Action::SendInvalidate { window },
+                None => Action::Send { immediate: None },
             },
             // Binding needs a free window and a key that it has not had just before.
             _ => match self.window.take() {
@@ -256,6 +278,10 @@ impl Generator<'_> {
         let carried = self.source[source_at..source_at + len].to_vec();
         match *action {
             Action::Send { .. } | Action::Bind { .. } | Action::Invalidate { .. } => carried,
+            Action::SendInvalidate { window } => {
+                self.peer_windows[window] = false;
+                carried
+            }
             Action::Write { at, .. } => {
                 self.target[at..at + len].copy_from_slice(&carried);
                 carried

@@ -6,11 +6,12 @@ use urxe_sim::{
     AckPolicy, ConnectOptions, Fault, HostId, LinkConfig, Match, QpHandle, Random, Rights, Rule,
     World,
 };
-use urxe_wire::{Mtu, Psn, Srqn};
+use urxe_wire::{Mtu, Operation, Psn, Srqn};
 
 use super::driver::{Driver, Outcome, Pace, SourceKeys};
 use super::program::{Mix, SOURCE_BYTES, generate};
 use super::seeds::is_replay;
+use super::unreliable::Way;
 
 /// Virtual time that no scenario takes.
 pub const END: Instant = Instant::from_nanos(120_000_000_000);
@@ -20,7 +21,7 @@ const STEPS_MAX: u64 = 20_000_000;
 pub const PD: PdId = PdId(3);
 
 /// How bad the link is, in parts per million and nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     pub loss_ppm: u32,
     pub duplicate_ppm: u32,
@@ -28,10 +29,21 @@ pub struct Weather {
     pub delay_max_ns: u64,
     pub corrupt_ppm: u32,
     pub forge_ppm: u32,
+    /// Bursts of losses, up to [`BURST_NS`] long.
+    pub burst_ppm: u32,
+    /// Acknowledgements lost, besides.
+    pub ack_loss_ppm: u32,
+    /// Last packets of messages lost, besides.
+    pub end_loss_ppm: u32,
+    pub ecn_ppm: u32,
 }
 
+/// Longest burst of losses, nanoseconds.
+const BURST_NS: u64 = 200_000;
+
 impl Weather {
-    /// Up to 5 % loss, 3 % duplicates, 5 % reordered, 2 % corrupted; a fifth of each is none.
+    /// Up to 5 % loss, 3 % duplicates, 5 % reordered, 2 % corrupted, 30 % of acknowledgements and 5 % of messages' ends
+    /// lost, 20 % marked, one burst in a hundred packets; a fifth of each is none.
     pub fn bad(random: &mut Random) -> Self {
         let mut up_to = |max: u64| random.between(0, max).saturating_sub(max / 5) as u32;
         Self {
@@ -41,6 +53,10 @@ impl Weather {
             corrupt_ppm: up_to(25_000),
             delay_max_ns: u64::from(up_to(250_000)),
             forge_ppm: 0,
+            burst_ppm: up_to(12_500),
+            ack_loss_ppm: up_to(375_000),
+            end_loss_ppm: up_to(62_500),
+            ecn_ppm: up_to(250_000),
         }
     }
 
@@ -51,24 +67,52 @@ impl Weather {
         let duplicate = Fault::Duplicate {
             max_ns: self.delay_max_ns,
         };
-        [
-            (Fault::Drop, self.loss_ppm),
-            (duplicate, self.duplicate_ppm),
-            (delay, self.delay_ppm),
-            (Fault::Corrupt, self.corrupt_ppm),
-            (Fault::Forge, self.forge_ppm),
-        ]
-        .into_iter()
-        .filter(|(_, ppm)| *ppm > 0)
-        .map(|(fault, ppm)| Rule::chance(Match::All, fault, ppm))
-        .collect()
+        let acks = Match::Operation(Operation::Acknowledge);
+        let burst = Rule::chance(Match::All, Fault::Drop, self.burst_ppm).in_bursts(BURST_NS);
+        let faults = [
+            (Match::All, Fault::Drop, self.loss_ppm),
+            (Match::All, duplicate, self.duplicate_ppm),
+            (Match::All, delay, self.delay_ppm),
+            (Match::All, Fault::Corrupt, self.corrupt_ppm),
+            (Match::All, Fault::Forge, self.forge_ppm),
+            (Match::All, Fault::MarkEcn, self.ecn_ppm),
+            (acks, Fault::Drop, self.ack_loss_ppm),
+            (Match::MessageEnds, Fault::Drop, self.end_loss_ppm),
+        ];
+        let rules = faults.into_iter().filter(|(.., ppm)| *ppm > 0);
+        rules
+            .map(|(matching, fault, ppm)| Rule::chance(matching, fault, ppm))
+            .chain((self.burst_ppm > 0).then_some(burst))
+            .collect()
     }
+}
+
+/// What happens to a scenario besides the weather.
+#[derive(Clone, Copy, Debug)]
+pub enum Calamity {
+    /// From `from` on, nothing arrives from one host at another for so long; both ways if `both_ways`.
+    BlackHole {
+        from: Instant,
+        for_ns: u64,
+        both_ways: bool,
+    },
+    /// The same, but all arrives, later by up to `delay_max_ns`, in any order.
+    DelaySpike {
+        from: Instant,
+        for_ns: u64,
+        delay_max_ns: u64,
+    },
+    /// The processes of a host are killed.
+    Death { at: Instant, host: HostId },
 }
 
 /// See the module.
 pub struct Scenario {
     pub hosts: Vec<HostId>,
+    death: Option<(Instant, HostId)>,
     pub drivers: Vec<Driver>,
+    pub ways: Vec<Way>,
+    is_clear: bool,
     pub description: String,
 }
 
@@ -124,6 +168,10 @@ pub enum Service {
     RcWithSrq,
     /// Two pairs of XRC queue pairs, one for each direction.
     Xrc,
+    /// Two unreliable connections, one for each direction.
+    Uc,
+    /// Two datagram queue pairs at each end.
+    Ud,
 }
 
 /// The ends of one direction, and the receives' queue if they do not have their own.
@@ -164,6 +212,7 @@ fn connect(
             let (b, target_a) = direction(hosts[1], hosts[0]);
             [(a, target_b, srq_b), (b, target_a, srq_a)]
         }
+        Service::Uc | Service::Ud => unreachable!("messages over them are no programs"),
     }
 }
 
@@ -184,6 +233,7 @@ pub fn build_with(
     if is_replay() {
         world.trace.keep_lines();
     }
+    let is_clear = weather == Some(Weather::default());
     let weather = weather.unwrap_or_else(|| Weather::bad(&mut random));
     let link = any_link(&mut random);
     let hosts: Vec<_> = (0..random.between(2, 3))
@@ -199,7 +249,7 @@ pub fn build_with(
         world.host_mut(*host).ack_policy = policies[random.index(3)];
     }
     let mut description = format!("{weather:?}\n{link:?}\n");
-    let mut drivers = Vec::new();
+    let (mut drivers, mut ways) = (Vec::new(), Vec::new());
     for _ in 0..random.between(1, 3) {
         let options = any_options(&mut random);
         description.push_str(&format!("{options:?}\n"));
@@ -208,12 +258,25 @@ pub fn build_with(
         let service = services[random.index(services.len())];
         description.push_str(&format!("{service:?}\n"));
         let ends = [hosts[first], hosts[second]];
+        if let Service::Uc | Service::Ud = service {
+            let qp_type = match service {
+                Service::Uc => QpType::Uc,
+                _ => QpType::Ud,
+            };
+            for ends in [ends, [ends[1], ends[0]]] {
+                ways.push(Way::new(world, &mut random, ends, qp_type));
+            }
+            continue;
+        }
         let ends = connect(world, service, ends, &options);
         drivers.extend(both_directions(world, &mut random, ends, &options));
     }
     Scenario {
         hosts,
+        death: None,
         drivers,
+        ways,
+        is_clear,
         description,
     }
 }
@@ -276,9 +339,52 @@ fn both_directions(
 }
 
 impl Scenario {
+    /// Lets something happen, of which the description will tell.
+    pub fn strike(&mut self, world: &mut World, calamity: Calamity) {
+        self.description.push_str(&format!("{calamity:?}\n"));
+        let (first, second) = (self.hosts[0], self.hosts[1]);
+        let mut rule = |from: HostId, to: HostId, fault, at: Instant, for_ns| {
+            let rule = Rule::always(Match::All, fault).between(at, at.after(for_ns));
+            world.link_mut(from, to).rules.push(rule);
+        };
+        match calamity {
+            Calamity::BlackHole {
+                from,
+                for_ns,
+                both_ways,
+            } => {
+                rule(first, second, Fault::Drop, from, for_ns);
+                if both_ways {
+                    rule(second, first, Fault::Drop, from, for_ns);
+                }
+            }
+            Calamity::DelaySpike {
+                from,
+                for_ns,
+                delay_max_ns,
+            } => {
+                let delay = Fault::Delay {
+                    max_ns: delay_max_ns,
+                };
+                rule(first, second, delay, from, for_ns);
+                rule(second, first, delay, from, for_ns);
+            }
+            Calamity::Death { at, host } => self.death = Some((at, host)),
+        }
+    }
+
     /// Limits all retries, so that what cannot succeed ends soon.
-    pub fn give_up_quickly(&mut self, world: &mut World) {
-        for driver in &self.drivers {
+    pub fn give_up_quickly(&self, world: &mut World) {
+        self.limit_retries(world, |_| true);
+    }
+
+    /// The same for connections with one host.
+    pub fn give_up_quickly_on(&self, world: &mut World, host: HostId) {
+        self.limit_retries(world, |driver| driver.involves(host));
+    }
+
+    fn limit_retries(&self, world: &mut World, whose: impl Fn(&Driver) -> bool) {
+        for driver in self.drivers.iter().filter(|driver| whose(driver)) {
             let limits = Attributes {
                 state: QpState::SendQueueDrain,
                 timeout: 11,
@@ -306,14 +412,27 @@ impl Scenario {
         }
     }
 
+    /// Runs until a host dies that shall.
+    pub fn run_until_death(&mut self, world: &mut World) {
+        while self.death.is_some() {
+            self.step(world);
+        }
+    }
+
+    /// The first two hosts connect once more, and run programs.
+    pub fn connect_again(&mut self, world: &mut World, random: &mut Random, service: Service) {
+        let options = any_options(random);
+        self.description
+            .push_str(&format!("again {service:?} {options:?}\n"));
+        let ends = connect(world, service, [self.hosts[0], self.hosts[1]], &options);
+        let drivers = both_directions(world, random, ends, &options);
+        self.drivers.extend(drivers);
+    }
+
     /// Runs until every direction is done or has failed, then until nothing happens any more.
     pub fn run(&mut self, world: &mut World) {
         let mut steps = 0;
-        while self
-            .drivers
-            .iter()
-            .any(|driver| driver.outcome() == Outcome::Running)
-        {
+        while self.is_running() {
             steps += 1;
             self.step(world);
             assert!(
@@ -332,13 +451,45 @@ impl Scenario {
         }
     }
 
+    /// The same, and every program must reach its end.
+    pub fn run_to_success(&mut self, world: &mut World) {
+        self.run(world);
+        for driver in &self.drivers {
+            assert_eq!(driver.outcome(), Outcome::Done, "{}", self.description);
+            driver.check_end(world);
+        }
+        for way in &self.ways {
+            way.check_end(world, self.is_clear);
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        let is_running = |driver: &Driver| driver.outcome() == Outcome::Running;
+        self.drivers.iter().any(is_running) || self.ways.iter().any(|way| way.next_at().is_some())
+    }
+
     fn step(&mut self, world: &mut World) {
-        let own = self.drivers.iter().filter_map(Driver::next_at).min();
+        if let Some((at, host)) = self.death
+            && world.next_at().is_none_or(|next| next >= at)
+        {
+            self.death = None;
+            world.run_until(at);
+            for driver in &mut self.drivers {
+                driver.handle_death(world, host);
+            }
+            return;
+        }
+        let programs = self.drivers.iter().filter_map(Driver::next_at);
+        let own = programs.chain(self.ways.iter().filter_map(Way::next_at));
+        let own = own.min();
         match (own, world.next_at()) {
             (Some(own), next) if next.is_none_or(|next| own <= next) => {
                 world.run_until(own);
                 for driver in &mut self.drivers {
                     driver.act(world);
+                }
+                for way in &mut self.ways {
+                    way.act(world);
                 }
             }
             (_, Some(_)) => {
@@ -367,6 +518,9 @@ impl Scenario {
                         _ => {}
                     }
                 }
+                for way in &mut self.ways {
+                    way.observe(world, qp, &completion);
+                }
             }
         }
     }
@@ -374,14 +528,11 @@ impl Scenario {
     fn stuck(&self, world: &World) -> String {
         let mut text = format!("at {:?} in\n{}", world.now(), self.description);
         for driver in &self.drivers {
-            let qp = world.qp(driver.requester);
-            text.push_str(&format!(
-                "{:?}: {:?} {:?} {:?}\n",
-                driver.requester,
-                driver.outcome(),
-                qp.state(),
-                qp.stats()
-            ));
+            let host = world.host(driver.requester.host);
+            let qp = host.qp(driver.requester.number);
+            let state = qp.map(|qp| (qp.state(), qp.stats()));
+            let (name, outcome) = (driver.requester, driver.outcome());
+            text.push_str(&format!("{name:?}: {outcome:?} {state:?}\n"));
         }
         text
     }

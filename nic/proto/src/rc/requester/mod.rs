@@ -108,6 +108,13 @@ impl Requester {
         self.sent_end.is_after(self.unacked)
     }
 
+    /// What it sends at by its window and its round trip, bits per second.
+    pub(crate) fn rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
+        let window_bits = 8 * u64::from(self.window.packets()) * u64::from(mtu_bytes);
+        let nanos = self.retry.round_trip_ns()?.max(1);
+        Some(window_bits.saturating_mul(1_000_000_000) / nanos)
+    }
+
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -134,6 +141,11 @@ impl Requester {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         // While the peer is not ready, handle_timeout does nothing: no deadline may pass until then.
         self.rnr_until.or_else(|| self.retry.deadline())
+    }
+
+    /// Whether no answer came in time.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        self.rnr_until.is_none() && self.retry.deadline().is_some_and(|at| at <= now)
     }
 
     pub(crate) fn handle_timeout(

@@ -90,6 +90,11 @@ impl Responder {
         self.acknowledger.owes()
     }
 
+    /// Whether the next response is data of a READ.
+    pub(crate) fn is_about_to_send_data(&self) -> bool {
+        self.acknowledger.is_about_to_send_data()
+    }
+
     pub(crate) const fn has_nak(&self) -> bool {
         self.acknowledger.has_nak()
     }

@@ -1,0 +1,6 @@
+/* SP: three sweeps of scalar pentadiagonal systems a step (NAS-95-020, chapter 3). */
+#pragma once
+
+#include "nas/frame/program.h"
+
+extern const struct program program_sp;

@@ -1,0 +1,130 @@
+//! Marks of a switch come back as notifications, and slow down whoever sends the data. There is no switch here: a program may
+//! have its packets marked from the start, by their traffic class.
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{End, connect_with, device, fill, peer_attributes, post, post_recv, ready_datagrams};
+use urxe_device::{
+    Attributes, GRH_BYTES, Mtu, Nic, Qp, QpType, SendOp, SendTarget, WcStatus, Wiring,
+};
+
+const LENGTH: usize = 4 << 20;
+const MIN_RATE: &str = "min_rate=200Mbps";
+/// How long the message takes at least once its queue pair has been slowed down: at the least rate it takes 170 ms.
+const SLOW: Duration = Duration::from_millis(40);
+const CONGESTION_EXPERIENCED: u8 = 0b11;
+const ECN_CAPABLE: u8 = 0b10;
+
+fn end(congestion: &str) -> End {
+    let wiring = Wiring {
+        congestion: congestion.parse().unwrap(),
+        ..Wiring::default()
+    };
+    End::of(Nic::open_wired(&device("lo"), &wiring).unwrap(), LENGTH)
+}
+
+/// Connects two queue pairs; the packets of the first are marked.
+fn connect(marked: (&End, &Qp), plain: (&End, &Qp)) {
+    for ((end, qp), (_, peer), traffic_class) in
+        [(marked, plain, CONGESTION_EXPERIENCED), (plain, marked, 0)]
+    {
+        let gid = end.nic.gids()[0].gid;
+        let wanted = Attributes {
+            traffic_class,
+            ..peer_attributes(gid, peer.number(), Mtu::B1024)
+        };
+        connect_with(qp, &wanted);
+    }
+}
+
+/// Sends `LENGTH` bytes from `from` to `to`, with packets that are marked. Returns how long it took.
+fn transfer(from: &mut End, to: &mut End, is_read: bool) -> Duration {
+    fill(&mut from.buffer);
+    to.buffer.fill(0);
+    let (sender, receiver) = (from.qp(QpType::Rc), to.qp(QpType::Rc));
+    connect((from, &sender), (to, &receiver));
+    let start = Instant::now();
+    let sge = |end: &End| [end.sge(0, LENGTH)];
+    let completions = if is_read {
+        let op = SendOp::Read {
+            va: from.va(0),
+            rkey: from.key,
+        };
+        post(&receiver, 1, op, &sge(to), SendTarget::Connection);
+        to.wait(&[from], 1)
+    } else {
+        post_recv(&receiver, 1, &sge(to));
+        post(&sender, 1, SendOp::Send, &sge(from), SendTarget::Connection);
+        from.wait(&[to], 1);
+        to.wait(&[from], 1)
+    };
+    assert_eq!(completions[0].status, WcStatus::Success);
+    assert!(from.buffer == to.buffer);
+    start.elapsed()
+}
+
+fn counters(end: &End) -> [u64; 4] {
+    let counters = end.nic.stat().counters;
+    [
+        "np_ecn_marked_roce_packets",
+        "np_cnp_sent",
+        "rp_cnp_handled",
+        "rp_cnp_ignored",
+    ]
+    .map(|name| counters[name])
+}
+
+#[test]
+fn who_sends_data_slows_down() {
+    for is_read in [false, true] {
+        let (mut from, mut to) = (end(MIN_RATE), end(MIN_RATE));
+        let took = transfer(&mut from, &mut to, is_read);
+        let ([_, _, handled, ignored], [marked, sent, ..]) = (counters(&from), counters(&to));
+        assert!(took > SLOW, "READ {is_read}: {took:?}");
+        assert!(
+            marked >= sent && sent >= handled,
+            "{marked} marked, {sent} sent, {handled} handled"
+        );
+        assert!(
+            handled > 3 && ignored == 0,
+            "{handled} handled, {ignored} ignored"
+        );
+    }
+}
+
+#[test]
+fn without_congestion_control_nothing_happens() {
+    for (here, there) in [("off", MIN_RATE), (MIN_RATE, "off")] {
+        let (mut from, mut to) = (end(here), end(there));
+        transfer(&mut from, &mut to, false);
+        let ([_, _, handled, ignored], [marked, sent, ..]) = (counters(&from), counters(&to));
+        assert!(marked > 0);
+        assert_eq!(handled, 0, "{here}, {there}");
+        assert_eq!(sent > 0, there != "off");
+        assert!(ignored <= sent);
+    }
+}
+
+/// Only who reacts to marks may say that it does (RFC 3168, 5).
+#[test]
+fn packets_say_that_marks_are_heeded() {
+    for (congestion, expected) in [("", ECN_CAPABLE), ("off", 0)] {
+        let (from, to) = (end(congestion), end(congestion));
+        let (sender, receiver) = (from.qp(QpType::Ud), to.qp(QpType::Ud));
+        for qp in [&sender, &receiver] {
+            ready_datagrams(qp, 5);
+        }
+        post_recv(&receiver, 1, &[to.sge(0, 1024)]);
+        let target = SendTarget::Datagram {
+            address: from.address(),
+            qp: receiver.number(),
+            qkey: 5,
+        };
+        post(&sender, 1, SendOp::Send, &[from.sge(0, 64)], target);
+        from.wait(&[&to], 1);
+        to.wait(&[&from], 1);
+        // The IPv4 header stands in the last 20 bytes.
+        assert_eq!(to.buffer[GRH_BYTES - 20 + 1], expected, "{congestion:?}");
+    }
+}
