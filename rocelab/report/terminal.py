@@ -40,9 +40,10 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
     if model.failed:
         first = model.failed[0]
         count = text.plural(model.failed_step_count, "measurement")
-        console.print(
-            f"[bold red]{count} failed[/], first {escape(' '.join(_words(first.key)))}: {escape(first.error or '')}"
-        )
+        # The end of a log may follow the reason; the page has it.
+        reason = next(iter((first.error or "").splitlines()), "")
+        words = escape(" ".join(_words(first.key)))
+        console.print(f"[bold red]{count} failed[/], first {words}: {escape(reason)}")
     if page is not None:
         # A path must come out whole, to be clicked on or copied.
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)

@@ -7,6 +7,7 @@ it is ended and started anew, from nothing: what its nodes kept is removed. So a
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import time
@@ -34,8 +35,9 @@ from rocelab.tools.cloud import (
     report,
 )
 
-#: How long the daemons of a layer may take to come up, all together.
+#: How long the daemons of a layer may take to come up, all together; longer where more programs want to run than can.
 UP_LIMIT_S: Final = 55.0
+_LONGER_MAX: Final = 4.0
 #: How long something small may take: a format, a look at a folder.
 _SHORT_LIMIT_S: Final = 30.0
 _LOOK_EVERY_S: Final = 0.2
@@ -164,12 +166,18 @@ class CloudExecutor:
             path = place.configuration / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        deadline_s = time.monotonic() + UP_LIMIT_S
+        limit_s = UP_LIMIT_S * _crowding()
+        deadline_s = time.monotonic() + limit_s
         for stage in _daemons(layer, place):
             for daemon in stage:
                 doing(f"starting {daemon.name}")
                 self._start_daemon(system, daemon)
-            self._await_daemons(system, stage, deadline_s, doing)
+            try:
+                self._await_daemons(system, stage, deadline_s, doing)
+            except TimeoutError as failure:
+                raise SystemDownError(
+                    f"{failure.args[0]} was not up within {limit_s:.2g} s:\n{failure.args[1]}"
+                ) from None
 
     def _start_daemon(self, system: _System, daemon: Daemon) -> None:
         if daemon.before:
@@ -191,7 +199,7 @@ class CloudExecutor:
                 waiting.pop(0)
                 continue
             if time.monotonic() > deadline_s:
-                raise SystemDownError(f"{daemon.name} was not up within {UP_LIMIT_S:g} s:\n{_tail(running)}")
+                raise TimeoutError(daemon.name, _tail(running))
             time.sleep(_LOOK_EVERY_S)
 
     # Clients
@@ -253,7 +261,7 @@ class CloudExecutor:
         return sum(int(line) for line in done.stdout.split())
 
     def _short(self, host: Host, argv: Sequence[str]) -> Finished:
-        return self._launcher.start(self._nodes[host.index], argv).wait(_SHORT_LIMIT_S)
+        return self._launcher.start(self._nodes[host.index], argv).wait(_SHORT_LIMIT_S * _crowding())
 
 
 class _TrafficRecorder:
@@ -283,6 +291,11 @@ class _TrafficRecorder:
                 made.append(Traffic(self._looks[start][0], tuple(s for _, s, _ in part), tuple(b for _, _, b in part)))
                 start = at
         return made
+
+
+def _crowding() -> float:
+    """How many times as many programs want to run as can, between 1 and a bound."""
+    return min(_LONGER_MAX, max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))))
 
 
 def _host(node: Node, link: str) -> Host:

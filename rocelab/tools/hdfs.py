@@ -28,6 +28,7 @@ NAMENODE_PORT: Final = 8020
 #: Its blocks are below this on every DataNode.
 DATA_FOLDER: Final = f"{NODE_FOLDER}/hdfs"
 _MIB: Final = 1 << 20
+_WARMUP_MIB: Final = 32
 #: Blocks of HDFS's own default size would be one a file here.
 _BLOCK_BYTES: Final = 64 * _MIB
 _LOGGING: Final = """\
@@ -131,7 +132,7 @@ class TestDfsio:
 
     def preparation(self, place: Place, logs: Path) -> Mapping[str, Client]:  # noqa: ARG002 -- as in CloudMethod
         """A small run first, which wakes the DataNodes' code up."""
-        return {"testdfsio": self._client(place, 32)}
+        return {"testdfsio": self._client(place, min(_WARMUP_MIB, self.file_bytes // _MIB))}
 
     def client(self, place: Place, logs: Path) -> Client:  # noqa: ARG002 -- as in CloudMethod
         """Write, look, read."""

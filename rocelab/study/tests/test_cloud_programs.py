@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -141,3 +144,37 @@ def _command(process: Path) -> str:
         return (process / "cmdline").read_text()
     except OSError:
         return ""
+
+
+def test_nothing_is_left_when_rocelab_is_killed_while_daemons_start(steps: list[CloudStep], tmp_path: Path) -> None:
+    """SIGKILL: rocelab itself can tidy up nothing."""
+    study = tmp_path / "real.toml"
+    study.write_text(TEXT, encoding="utf-8")
+    command = [sys.executable, "-m", "rocelab", "run", str(study), "--results", str(tmp_path), "--skip-missing"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as rocelab:
+        try:
+            _await(lambda: _daemons_of(tmp_path), "daemons to start")
+        finally:
+            rocelab.kill()
+    _await(lambda: not _daemons_of(tmp_path), "daemons to end")
+    assert steps
+
+
+def _daemons_of(results: Path) -> list[Path]:
+    """Java programs whose settings are in a run below this folder."""
+    found = [path for path in Path("/proc").glob("[0-9]*") if f"{results}/" in _command(path)]
+    return [path for path in found if "java" in _command(path).split("\0") and _state(path) != "Z"]
+
+
+def _state(process: Path) -> str:
+    try:
+        return (process / "stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return "Z"
+
+
+def _await(condition: Callable[[], object], what: str) -> None:
+    deadline_s = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited two minutes for {what}"
+        time.sleep(0.1)

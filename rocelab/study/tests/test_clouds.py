@@ -212,6 +212,7 @@ def test_a_daemon_that_does_not_come_up_is_told_with_the_end_of_its_log(
     make: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clouds, "UP_LIMIT_S", 0.5)
+    monkeypatch.setattr(clouds, "_LONGER_MAX", 1.0)
     machine = make(lambda start: daemon("waiting\n") if ".NameNode" in " ".join(start.argv) else good(start))
     machine.launcher.answer = lambda start: (
         daemon("cannot bind port 8020")
