@@ -23,7 +23,7 @@ PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha2
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 LINTS := lint-fmt lint-clippy lint-crates docs lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
-SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust
+SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_cloud scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust
 
 ##@ The two commands
 
@@ -44,7 +44,7 @@ help: ## Show this list
 	    $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
-setup: setup-packages setup-python setup-rust setup-programs ## Install what is missing: Debian packages, Python environment, Rust crates
+setup: setup-packages setup-python setup-rust setup-programs setup-cloud ## Install what is missing: Debian packages, Python, Rust, jars
 
 .PHONY: build
 build: setup-rust ## Build urxe, liburxe.so and the C benchmarks
@@ -146,9 +146,9 @@ clean: ## Remove what was built; .venv and results stay
 	find rocelab scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of set-up. Only those who test or lint get the packages that no benchmark needs (a browser).
-PURPOSE := $(if $(filter setup test% lint% fuzz interop,$(MAKECMDGOALS)),test,run)
+PURPOSE := $(if $(filter setup test% lint% fuzz interop setup-cloud,$(MAKECMDGOALS)),test,run)
 
-.PHONY: setup-packages setup-python setup-rust setup-programs
+.PHONY: setup-packages setup-python setup-rust setup-programs setup-cloud
 setup-packages:
 	@scripts/setup_packages $(PURPOSE)
 
@@ -164,6 +164,10 @@ setup-rust: setup-packages
 # Open MPI and MPICH, which studies of MPI run as well, and pyverbs, which only tests do; each in a folder of its own.
 setup-programs: setup-packages
 	@scripts/setup_programs .build/programs
+
+# HDFS, HBase and Spark, which studies of the level cloud run. A change in cloud/ builds them anew.
+setup-cloud: setup-packages
+	@scripts/setup_cloud .build/programs/cloud .build/maven
 
 .PHONY: $(filter lint-%,$(LINTS))
 lint-fmt: setup-rust

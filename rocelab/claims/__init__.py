@@ -2,13 +2,14 @@
 
 from rocelab.claims.finding import Evidence, Verdict
 from rocelab.claims.judge import Judgement, judge
-from rocelab.claims.model import Claim, ClaimError, SourceFigure, all_claims, claims_by_id, figures_of
+from rocelab.claims.model import Claim, ClaimError, FigureSeries, SourceFigure, all_claims, claims_by_id, figures_of
 from rocelab.claims.shape import linearity
 
 __all__ = [
     "Claim",
     "ClaimError",
     "Evidence",
+    "FigureSeries",
     "Judgement",
     "SourceFigure",
     "Verdict",

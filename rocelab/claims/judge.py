@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.claims import shape
+from rocelab.claims import gains, shape
 from rocelab.claims.finding import COVERAGE, Evidence, Finding, Verdict, decide
 from rocelab.claims.model import (
     AtLevel,
@@ -14,12 +14,14 @@ from rocelab.claims.model import (
     Completes,
     Expectation,
     Fails,
+    Gains,
     Ordered,
     Parts,
     ShapeRule,
     Side,
     Similar,
     SizeRange,
+    Sorts,
 )
 from rocelab.claims.parts import judge_parts
 from rocelab.results import RunInfo, Sample
@@ -54,6 +56,11 @@ def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     if isinstance(rule, Parts):
         finding = judge_parts(rule, table)
         return Judgement(claim, finding.verdict, finding.summary)
+    if isinstance(rule, Gains | Sorts):
+        finding = (
+            gains.judge_gains(rule, table) if isinstance(rule, Gains) else gains.judge_sorts(rule, info, list(samples))
+        )
+        return Judgement(claim, finding.verdict, finding.summary)
     if isinstance(rule, ShapeRule):
         finding = shape.judge_shape(rule, info, table)
         return Judgement(claim, finding.verdict, finding.summary)
@@ -80,7 +87,10 @@ def _at_its_level(claim: Claim, samples: Sequence[Sample]) -> Claim:
     rule = claim.mpi.rule
     if isinstance(rule, Parts):
         return claim
-    tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
+    if isinstance(rule, Gains):
+        tests = tuple(gain.test for gain in rule.gains)
+    else:
+        tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
     if not any(sample.level == rule.level and sample.test in tests for sample in samples):
         return claim
     return _judged_by(claim, claim.mpi)

@@ -175,6 +175,51 @@ class Parts(_Data):
     parts: tuple[Part, ...] = pydantic.Field(min_length=1)
 
 
+class Gain(_Data):
+    """By how much one link makes a system better than another does."""
+
+    name: str
+    test: str
+    metric: str
+    better: Literal["lower", "higher"]
+    subject: LinkSide
+    reference: LinkSide
+    percent: float = pydantic.Field(gt=0)
+    """What the source says."""
+    at_most: bool = False
+    """The source says that it is no more than that."""
+
+
+class Gains(_Data):
+    """A system gains from a link what the source says, on average over the sizes."""
+
+    kind: Literal["gains"]
+    level: str = "cloud"
+    gains: tuple[Gain, ...] = pydantic.Field(min_length=1)
+    share: float = pydantic.Field(gt=0, le=1)
+    """Part of each gain that has to be there."""
+    slack_percent: float = pydantic.Field(default=0.0, ge=0)
+    """How much more than an `at_most` may be there."""
+    falls: tuple[LinkSide, ...] = ()
+    """Sides on which the metric of the first gain is lower at the largest size than at the smallest."""
+
+
+class Sorts(_Data):
+    """Every sort is right, ends in time, and uses little of its link."""
+
+    kind: Literal["sorts"]
+    level: str = "cloud"
+    test: str
+    seconds: tuple[str, ...] = pydantic.Field(min_length=1)
+    """The metrics whose sum is the time."""
+    within_s: float = pydantic.Field(gt=0)
+    metric: str
+    """What a worker sends, on average (`mean`) and at most (`max`)."""
+    at_most: float = pydantic.Field(gt=0, le=1)
+    """Part of the rate of the link that it sends on average, at most."""
+    sides: tuple[LinkSide, ...] = pydantic.Field(min_length=1)
+
+
 class Completes(_Data):
     """All of these tests can be carried out, and every run of them completes with the right data."""
 
@@ -187,7 +232,7 @@ class Completes(_Data):
 
 
 Rule = Annotated[
-    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear | Parts,
+    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear | Parts | Gains | Sorts,
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -239,6 +284,14 @@ class FigureSeries(_Data):
     """Its link, where a figure has lines of several links. Else the figure is drawn for every link."""
 
 
+class FigureGroup(_Data):
+    """A place on the axis of a figure that goes over tests and not over sizes."""
+
+    name: str
+    test: str
+    metric: str
+
+
 class SourceFigure(_Data):
     """A figure of a source, so that it can be drawn again from a run: same axes, same names."""
 
@@ -258,6 +311,10 @@ class SourceFigure(_Data):
     text: str = ""
     """What is drawn here in place of what the source drew, where the figure has lines of several links."""
     series: tuple[FigureSeries, ...]
+    groups: tuple[FigureGroup, ...] = ()
+    """In place of the sizes of one test. Each of its lines names its link."""
+    over_time: bool = False
+    """A figure for each of its lines, which has a line for each node; a statistic is the node and the time."""
     source: Source
 
     @property

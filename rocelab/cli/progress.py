@@ -112,6 +112,7 @@ class BarWatcher(_Watcher):
             expand=True,
         )
         self._task: TaskID = self._progress.add_task(study, total=len(steps), left=clock(self.left.seconds()))
+        self._step = ""
         self._now = Text("making the fabric", no_wrap=True, overflow="ellipsis", style="dim")
         self._live = Live(
             Group(self._progress, self._now), console=console, refresh_per_second=_REFRESH_PER_S, transient=True
@@ -128,7 +129,11 @@ class BarWatcher(_Watcher):
 
     def started(self, step: Step) -> None:
         """Name the step below the bar."""
-        self._now.plain = name_of(step)
+        self._now.plain = self._step = name_of(step)
+
+    def doing(self, what: str) -> None:
+        """Name the phase behind the step."""
+        self._now.plain = f"{self._step}: {what}" if what else self._step
 
     def progressed(self, step: Step, simulated_ns: int, end_ns: int) -> None:
         """Show the simulated time behind the step."""
@@ -166,6 +171,9 @@ class LineWatcher(_Watcher):
             soft_wrap=True,
             highlight=False,
         )
+
+    def doing(self, what: str) -> None:
+        """Nothing: what takes long is in the log of its step."""
 
     def ended(self, step: Step, error: str | None) -> None:
         """Count."""

@@ -188,9 +188,10 @@ _MPI_TEXTS = {
 def tests_of(keys: list[SeriesKey]) -> list[Test]:
     """The sections for these series: known tests in the order of this file, new ones behind as they came.
 
-    Meshes have a section of their own, because they run over the number of nodes.
+    Meshes have a section of their own, because they run over the number of nodes; and so has the level cloud, whose
+    links are compared with each other.
     """
-    keys = [key for key in keys if key.test != MESH_TEST]
+    keys = [key for key in keys if key.test != MESH_TEST and key.level != "cloud"]
     present = {(key.level, key.test) for key in keys if not key.metric.startswith("cpu_")}
     known = [test for test in _TESTS if (test.level, test.test) in present]
     names = {(test.level, test.test) for test in known}
@@ -252,6 +253,8 @@ MESHES = (
     Mesh("mpi", "Full mesh by MPI_Alltoall", "bandwidth_mbps"),
 )
 MESH_RATE_STYLE = SeriesStyle("all cables at their rate", "#7d8590", "cross", (2, 4))
+GROUP_STEP = 10
+"""So far are names on an axis of names from each other: what is compared at one of them is drawn side by side."""
 FIGURE_LOOKS = (
     ("#2383e2", "circle", ()),
     ("#dd5a26", "diamond", (6, 3)),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import altair as alt
 
-from rocelab.report.catalogue import SeriesStyle
+from rocelab.report.catalogue import GROUP_STEP, SeriesStyle
 from rocelab.report.model import SpeedRatio, StyledSeries
 from rocelab.stats import Ratio, Side, text
 
@@ -54,6 +55,10 @@ class Axis:
     name: Callable[[int], str]
     """Such a value in words."""
     log: bool
+    labels: tuple[str, ...] = ()
+    """Of an axis of names and not of values: the places 10, 20, ... have these, and lines between them mean nothing."""
+    per_unit: int = 1
+    """How many steps of the axis are one of what is written at it."""
 
     def between(self, one: int, other: int) -> float:
         """Where the axis has the middle of two values."""
@@ -62,6 +67,19 @@ class Axis:
 
 SIZES = Axis("Message size, bytes", "Message size", text.size, log=True)
 NODES = Axis("Number of servers", "Servers", str, log=False)
+#: Time in tenths of a second.
+TIME = Axis("Time", "Time", lambda at: f"{at / 10:.1f} s", log=False, per_unit=10)
+
+
+def groups_axis(title: str, names: Sequence[str]) -> Axis:
+    """An axis of names."""
+    return Axis(title, title, lambda at: names[round(at / GROUP_STEP) - 1], log=False, labels=tuple(names))
+
+
+def side_by_side(rows: Sequence[Row], labels: Sequence[str]) -> list[Row]:
+    """Rows of an axis of names, so that no series covers another."""
+    middle = (len(labels) - 1) / 2
+    return [replace(row, at=row.at + round(2 * (labels.index(row.series) - middle))) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -157,7 +175,7 @@ def curves_spec(curves: Curves, *, interactive: bool) -> dict[str, Any]:
         base.mark_rule(strokeWidth=5, opacity=0.4, clip=True).encode(
             y=_value_axis(curves, "low", titled=not interactive), y2="high:Q"
         ),
-        base.mark_line(strokeWidth=1.8).encode(y=y, strokeDash=dash),
+        *([] if curves.axis.labels else [base.mark_line(strokeWidth=1.8).encode(y=y, strokeDash=dash)]),
         base.mark_point(size=30, filled=True, opacity=1).encode(y=y, shape=shape),
     ]
     if curves.reference is not None:
@@ -195,6 +213,17 @@ def title_of(title: str, subtitle: str) -> alt.TitleParams:
 def _size_axis(curves: Curves, field_name: str = "size") -> alt.X:
     sizes = [row.at for row in curves.rows]
     title = curves.x_title or curves.axis.title
+    if curves.axis.labels:
+        places = [GROUP_STEP * (at + 1) for at in range(len(curves.axis.labels))]
+        words = f"{json.dumps(curves.axis.labels)}[datum.value / {GROUP_STEP} - 1]"
+        ends = alt.Scale(domain=[GROUP_STEP / 2, places[-1] + GROUP_STEP / 2], nice=False)
+        axis = alt.Axis(values=places, title=title, labelExpr=words, grid=False)
+        return alt.X(f"{field_name}:Q", axis=axis, scale=ends)
+    if curves.axis.per_unit != 1:
+        label = f"format(datum.value / {curves.axis.per_unit}, '~g') + ' s'"
+        return alt.X(
+            f"{field_name}:Q", axis=alt.Axis(title=title, labelExpr=label, tickCount=8), scale=alt.Scale(zero=True)
+        )
     if not curves.axis.log:
         values = sorted(set(sizes))
         linear = alt.Scale(domain=[min(sizes) - 0.5, max(sizes) + 0.5], nice=False)

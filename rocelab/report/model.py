@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.claims import Judgement, SourceFigure, claims_by_id, figures_of, judge
+from rocelab.claims import FigureSeries, Judgement, SourceFigure, claims_by_id, figures_of, judge
 from rocelab.report import catalogue
-from rocelab.report.catalogue import Mesh, SeriesStyle, Test
+from rocelab.report.catalogue import GROUP_STEP, Mesh, SeriesStyle, Test
 from rocelab.results import MESH_TEST, LinkInfo, RunInfo, RunStore, Sample
 from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
 
@@ -138,15 +138,57 @@ class RunModel:
         """The lines of a figure whose lines name their links: those that the run has."""
         lines = []
         for line, (colour, shape, dash) in zip(figure.series, catalogue.FIGURE_LOOKS, strict=False):
-            keys = [
-                SeriesKey(line.link or "", figure.level, figure.test, line.interconnect, variant, figure.metric)
-                for variant in line.variants
-            ]
-            series = next((found for key in keys if (found := self._table.get(key)) is not None), None)
+            if figure.groups:
+                series = self._over_groups(figure, line)
+            else:
+                series = self._any_scale(figure, line, figure.test, figure.metric)
             if series is not None:
                 shown = _in_words_of(figure, series)
                 lines.append(StyledSeries(shown, SeriesStyle(line.name, colour, shape, dash)))
         return lines
+
+    def _any_scale(self, figure: SourceFigure, line: FigureSeries, test: str, metric: str) -> Series | None:
+        """A line of a figure, on whatever number of nodes it was measured."""
+        for variant in line.variants:
+            wanted = SeriesKey(line.link or "", figure.level, test, line.interconnect, variant, metric)
+            key = next(
+                (key for key in self._table if key._replace(nodes=wanted.nodes, ranks=wanted.ranks) == wanted), None
+            )
+            if key is not None and (found := self._table.get(key)) is not None:
+                return found
+        return None
+
+    def _over_groups(self, figure: SourceFigure, line: FigureSeries) -> Series | None:
+        """What the tests of a figure gave, each at its place on the axis."""
+        found = [self._any_scale(figure, line, group.test, group.metric) for group in figure.groups]
+        measured = [series for series in found if series is not None]
+        if not measured:
+            return None
+        places = {
+            GROUP_STEP * (at + 1): next(iter(series.values.values()))
+            for at, series in enumerate(found)
+            if series is not None
+        }
+        return dataclasses.replace(measured[0], values=places)
+
+    def over_time(self, figure: SourceFigure, line: FigureSeries) -> list[StyledSeries]:
+        """What each node did over the time of the first repetition, in tenths of a second."""
+        by_node: dict[str, dict[int, tuple[float, ...]]] = {}
+        one: Sample | None = None
+        for sample in self.samples:
+            place = (sample.link, sample.level, sample.test, sample.interconnect, sample.metric, sample.repetition)
+            wanted = (line.link, figure.level, figure.test, line.interconnect, figure.metric, 0)
+            if place == wanted and sample.variant in line.variants and sample.value is not None:
+                node, _, at_s = sample.statistic.partition("@")
+                by_node.setdefault(node, {})[round(10 * float(at_s))] = (sample.value * figure.factor,)
+                one = sample
+        if one is None:
+            return []
+        key = SeriesKey(one.link, one.level, one.test, one.interconnect, one.variant, one.metric, one.nodes, one.ranks)
+        return [
+            StyledSeries(Series(key, figure.unit, "moment", values), SeriesStyle(node, *look))
+            for (node, values), look in zip(sorted(by_node.items()), catalogue.FIGURE_LOOKS, strict=False)
+        ]
 
     def series(self, link: str, test: Test) -> list[StyledSeries]:
         """The main metric of a test on a link, one series for each program that ran."""
@@ -179,6 +221,11 @@ class RunModel:
         """What all nodes of a mesh moved together, over the number of nodes, one series for each program that ran."""
         keys = (SeriesKey(link, mesh.level, MESH_TEST, *pair, mesh.metric) for pair in self._styles)
         return [self._styled(series) for key in keys if (series := self._table.get(key)) is not None]
+
+    @property
+    def series_keys(self) -> list[SeriesKey]:
+        """Every series, in the order in which they first appear in the run."""
+        return list(self._table)
 
     def series_of(self, key: SeriesKey, statistic: str | None = None) -> Series | None:
         """A series by its key: the typical values, or those of a statistic."""

@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from rocelab.claims import Judgement, Verdict
-from rocelab.report import catalogue, nas, render, summary
+from rocelab.report import catalogue, clouds, nas, render, summary
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
 from rocelab.results import LinkInfo, Sample
@@ -80,9 +80,12 @@ def make_page(
         "summaries": summary.link_summaries(model),
         "overviews": overviews,
         "chosen": [
-            table
-            for link in model.links
-            for table in (*nas.brief_tables(model, link), *summary.chosen_sizes_tables(model, link))
+            *(
+                table
+                for link in model.links
+                for table in (*nas.brief_tables(model, link), *summary.chosen_sizes_tables(model, link))
+            ),
+            *clouds.tables(model),
         ],
         "levels": {test.level for test in model.every_test},
         "level_words": catalogue.level_words({test.level for test in model.every_test}),

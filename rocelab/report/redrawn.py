@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rocelab.claims import SourceFigure
 from rocelab.report import figures
-from rocelab.report.figures import NODES, SIZES, Curves
+from rocelab.report.figures import NODES, SIZES, TIME, Axis, Curves, groups_axis
 from rocelab.report.gallery import Figure, Section, figure_of, metric_table, series_words
 from rocelab.report.model import RunModel, StyledSeries, link_title
 from rocelab.results import MESH_TEST
@@ -31,7 +31,9 @@ def sections(model: RunModel) -> list[Section]:
 def _across_links(model: RunModel, wanted: list[SourceFigure]) -> Iterator[Figure]:
     """The figures whose lines are of links that they name."""
     for figure in wanted:
-        if figure.across_links and (lines := model.source_lines_across(figure)):
+        if figure.over_time:
+            yield from _over_time(model, figure)
+        elif figure.across_links and (lines := model.source_lines_across(figure)):
             yield _draw(figure, lines, f"{figure.source.id}-{figure.id}", figure.text)
 
 
@@ -45,12 +47,13 @@ def _on_link(model: RunModel, link: str, link_words: str, wanted: list[SourceFig
 
 
 def _draw(figure: SourceFigure, lines: list[StyledSeries], name: str, subtitle: str) -> Figure:
-    axis = NODES if figure.test == MESH_TEST else SIZES
+    axis = _axis(figure)
+    rows = figures.metric_rows(lines, positive=figure.log)
     curves = Curves(
         name,
         figure.title,
         subtitle,
-        figures.metric_rows(lines, positive=figure.log),
+        figures.side_by_side(rows, [each.label for each in lines]) if figure.groups else rows,
         [each.style for each in lines],
         figure.unit,
         figure.y_title,
@@ -61,3 +64,19 @@ def _draw(figure: SourceFigure, lines: list[StyledSeries], name: str, subtitle: 
     )
     table = metric_table(f"{figure.title}, {subtitle}", "Values as a table", lines, axis)
     return figure_of(curves, (table,), tuple(curves.styles))
+
+
+def _axis(figure: SourceFigure) -> Axis:
+    if figure.groups:
+        return groups_axis(figure.x_title, [group.name for group in figure.groups])
+    if figure.over_time:
+        return TIME
+    return NODES if figure.test == MESH_TEST else SIZES
+
+
+def _over_time(model: RunModel, figure: SourceFigure) -> Iterator[Figure]:
+    """A figure for each line of the source's: here it is several, one for each node."""
+    for at, line in enumerate(figure.series):
+        if lines := model.over_time(figure, line):
+            title = figure.model_copy(update={"title": f"{figure.title}, {line.name}"})
+            yield _draw(title, lines, f"{figure.source.id}-{figure.id}-{at + 1}", figure.text)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict
-from rocelab.report import catalogue, difference, meshes, nas, summary
+from rocelab.report import catalogue, clouds, difference, meshes, nas, summary
 from rocelab.report.bars import Held
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
@@ -32,15 +32,18 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
                 console.print(table)
         for each in (*nas.brief_tables(model, link), *meshes.tables(model, link)):
             console.print(_words_table(each))
+    for each in clouds.tables(model):
+        console.print(_words_table(each))
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]
         console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
     if model.failed:
         first = model.failed[0]
         count = text.plural(model.failed_step_count, "measurement")
-        console.print(
-            f"[bold red]{count} failed[/], first {escape(' '.join(_words(first.key)))}: {escape(first.error or '')}"
-        )
+        # The end of a log may follow the reason; the page has it.
+        reason = next(iter((first.error or "").splitlines()), "")
+        words = escape(" ".join(_words(first.key)))
+        console.print(f"[bold red]{count} failed[/], first {words}: {escape(reason)}")
     if page is not None:
         # A path must come out whole, to be clicked on or copied.
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)

@@ -81,7 +81,8 @@ class SeriesTable:
         self._units: dict[SeriesKey, str] = {}
         for sample in samples:
             at = sample.nodes if sample.test == MESH_TEST else sample.size_bytes
-            if sample.value is None:
+            # What a statistic has behind an @ is a moment of the run: that is a point of a curve, and no result.
+            if sample.value is None or "@" in sample.statistic:
                 continue
             # A mesh runs over the number of nodes, so that is not what tells one of its series from another.
             scale = () if sample.test == MESH_TEST else (sample.nodes, sample.ranks)

@@ -19,14 +19,28 @@ from rocelab.fabric.base import FabricError
 from rocelab.fabric.emulated import default_names
 from rocelab.launch import mpi
 from rocelab.study.positions import line_of
-from rocelab.study.schema import LEVEL_TAGS, MESH_TAG, AnyTest, MeshTable, MpiTestTable, NasTable, Study, TestTable
-from rocelab.tools import mpi_tests, nas, suites
+from rocelab.study.schema import (
+    CLOUD_TAGS,
+    LEVEL_TAGS,
+    MESH_TAG,
+    AnyTest,
+    CloudTable,
+    DfsioTable,
+    MeshTable,
+    MpiTestTable,
+    NasTable,
+    SparkTable,
+    Study,
+    TestTable,
+    YcsbTable,
+)
+from rocelab.tools import hdfs, mpi_tests, nas, spark, suites
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 Path_ = tuple[str | int, ...]
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
-_CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values()})
+_CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values(), *CLOUD_TAGS.values()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +138,8 @@ def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tup
             yield from _wrong_job(study, at, test)
         elif isinstance(test, NasTable):
             yield from _wrong_nas(study, at, test)
+        elif isinstance(test, CloudTable):
+            yield from _wrong_cloud(study, at, test)
     yield from _measured_twice(study)
 
 
@@ -170,6 +186,30 @@ def _wrong_nas(study: Study, at: int, test: NasTable) -> Iterator[tuple[Path_, s
             yield ("test", at, "programs"), problem
 
 
+def _wrong_cloud(study: Study, at: int, test: CloudTable) -> Iterator[tuple[Path_, str]]:
+    """What a test of the level cloud asks for that cannot be."""
+    workers = study.nodes_of(test) - 1
+    if not isinstance(test, SparkTable) and workers < hdfs.REPLICATION:
+        text = (
+            f"HDFS keeps {hdfs.REPLICATION} replicas, each on a node of its own beside the first: {workers} are too few"
+        )
+        yield ("test", at, "nodes"), text
+    if isinstance(test, DfsioTable) and any(size % (1 << 20) for size in test.every_size_bytes()):
+        yield ("test", at, "sizes_bytes"), "TestDFSIO takes whole MiB (1048576 bytes)"
+    if isinstance(test, YcsbTable):
+        for workload in test.workloads:
+            if test.workloads.count(workload) > 1:
+                yield ("test", at, "workloads"), f"{workload} is there twice"
+                return
+
+
+def _wrong_cloud_variants(test: CloudTable, name: str) -> Iterator[str]:
+    known = spark.variants(name) if isinstance(test, SparkTable) else ("sockets",) if name == "tcp" else ()
+    for variant in test.variants[name]:
+        if variant not in known:
+            yield unknown(f"variant of {name} for {test.test}", variant, known)
+
+
 def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
     """Names in a test that refer to nothing."""
     links = [link.id for link in study.link]
@@ -187,6 +227,8 @@ def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str
                 wrong = _wrong_variants(test, name)
             elif isinstance(test, MeshTable):
                 wrong = _wrong_meshes(test, name)
+            elif isinstance(test, CloudTable):
+                wrong = _wrong_cloud_variants(test, name)
             else:
                 wrong = _wrong_transports(test, name)
             yield from ((("test", at, "variants", name), text) for text in wrong)

@@ -8,11 +8,24 @@ from itertools import product, zip_longest
 
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch import mpi
-from rocelab.study.schema import MeshTable, MpiTestTable, NasTable, Study, TestTable
-from rocelab.study.steps import JobStep, MeshStep, PairStep, Step, fitting_messages
+from rocelab.study.schema import (
+    CloudTable,
+    DfsioTable,
+    MeshTable,
+    MpiTestTable,
+    NasTable,
+    Study,
+    TestTable,
+    YcsbTable,
+)
+from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, Step, fitting_messages
 from rocelab.tools.base import JobMethod, JobRequest, Method, Test
+from rocelab.tools.cloud import CloudMethod
+from rocelab.tools.hbase import Ycsb
+from rocelab.tools.hdfs import TestDfsio
 from rocelab.tools.interconnects import interconnect, urxe
 from rocelab.tools.nas import Nas
+from rocelab.tools.spark import Spark
 from rocelab.tools.suites import job_method
 
 #: What a link without a rate of its own is taken to carry, to choose a number of messages. Only the duration of a
@@ -31,8 +44,12 @@ def plan(study: Study) -> list[Step]:
     with the size and the repetition (and the seed), so that nobody always runs after the same neighbour. Steps that
     measure many sizes take turns in the same way, after those of their repetition that measure one, and meshes come
     last, in the order of their number of nodes.
+
+    At the level cloud the links take turns, too, in each repetition: a link with all of its tests, then the next, for
+    the daemons of a system are on one link at a time.
     """
-    return [step for link in study.link for step in _on_link(study, link.profile())]
+    steps = [step for link in study.link for step in _on_link(study, link.profile())]
+    return [*steps, *_cloud_steps(study)]
 
 
 def _on_link(study: Study, link: LinkProfile) -> Iterator[Step]:
@@ -47,7 +64,7 @@ def _on_link(study: Study, link: LinkProfile) -> Iterator[Step]:
         elif isinstance(test, MeshTable):
             for mesh in _meshes(study, test, link):
                 rounds.setdefault((mesh.repetition, 2, mesh.nodes), []).append(mesh)
-        else:
+        elif isinstance(test, MpiTestTable | NasTable):
             for job in _jobs(study, test, link):
                 rounds.setdefault((job.repetition, 1, at), []).append(job)
     for number, place in enumerate(sorted(rounds)):
@@ -149,6 +166,53 @@ def _meshes(study: Study, test: MeshTable, link: LinkProfile) -> Iterator[MeshSt
                     traffic_class=test.traffic_class,
                 )
                 yield dataclasses.replace(step, time_limit_s=_limit_s(study, step.expected_s))
+
+
+def _cloud_steps(study: Study) -> Iterator[CloudStep]:
+    tests = [test for test in study.test if isinstance(test, CloudTable)]
+    for repetition in range(max((study.repetitions_of(test) for test in tests), default=0)):
+        first = (study.seed + repetition) % len(study.link)
+        for link in study.link[first:] + study.link[:first]:
+            for test in tests:
+                if repetition < study.repetitions_of(test) and link in study.links_of(test):
+                    yield from _of_cloud_test(study, test, link.profile(), repetition)
+
+
+def _of_cloud_test(study: Study, test: CloudTable, link: LinkProfile, repetition: int) -> Iterator[CloudStep]:
+    contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    # Nobody always runs after the same neighbour.
+    first = (study.seed + repetition) % len(contestants)
+    for size_bytes in test.every_size_bytes():
+        for name, variant in contestants[first:] + contestants[:first]:
+            for method in _cloud_methods(test, name, variant, size_bytes):
+                yield CloudStep(
+                    link=link,
+                    interconnect=name,
+                    variant=variant,
+                    repetition=repetition,
+                    time_limit_s=_limit_s(study, method.seconds),
+                    method=method,
+                    nodes=study.nodes_of(test),
+                    size_bytes=size_bytes,
+                )
+
+
+def _cloud_methods(test: CloudTable, name: str, variant: str, size_bytes: int) -> Iterator[CloudMethod]:
+    if isinstance(test, DfsioTable):
+        yield TestDfsio(size_bytes)
+    elif isinstance(test, YcsbTable):
+        for workload in test.workloads:
+            yield Ycsb(
+                workload=workload,
+                records=test.records,
+                value_bytes=test.value_bytes,
+                operations=test.operations,
+                threads=test.threads,
+                warmup_operations=test.warmup_operations,
+                target_per_s=test.target_per_s,
+            )
+    else:
+        yield Spark(test.test, name, variant, size_bytes)
 
 
 def implementation_of(study: Study, kind: mpi.Kind) -> mpi.Mpi:

@@ -14,12 +14,19 @@ from typing import Protocol
 
 from rocelab.fabric.base import Fabric, Launcher
 from rocelab.results import RunStatus, RunStore, Sample
+from rocelab.study.clouds import CloudExecution, CloudExecutor
 from rocelab.study.execution import Execution, Executor, now
 from rocelab.study.jobs import JobExecution, JobExecutor
 from rocelab.study.meshes import MeshExecution, MeshExecutor
-from rocelab.study.sampling import Circumstances, samples_of_job, samples_of_mesh, samples_of_pair
+from rocelab.study.sampling import (
+    Circumstances,
+    samples_of_cloud,
+    samples_of_job,
+    samples_of_mesh,
+    samples_of_pair,
+)
 from rocelab.study.startup import StartupCosts
-from rocelab.study.steps import JobStep, MeshStep, PairStep, Step
+from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, Step
 from rocelab.tools.base import CPU_TEST, JobReading
 
 #: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
@@ -35,6 +42,9 @@ class Watcher(Protocol):
 
     def started(self, step: Step) -> None:
         """A step begins."""
+
+    def doing(self, what: str) -> None:
+        """The step that began last is in a phase that takes a while; empty: none that has a name."""
 
     def ended(self, step: Step, error: str | None) -> None:
         """A step has ended; `error` says why it failed."""
@@ -58,6 +68,7 @@ class Runner:
         self._executor = Executor(fabric, launcher)
         self._jobs = JobExecutor(fabric, launcher)
         self._meshes = MeshExecutor(fabric, launcher)
+        self._clouds = CloudExecutor(fabric, launcher, store.logs)
         self._links = fabric.links
         self._watcher = watcher
         self._versions = versions
@@ -83,12 +94,13 @@ class Runner:
             status = "incomplete" if failed else "complete"
         finally:
             self._executor.close()
+            self._clouds.close()
             self._store.set_status(status, ended_at=now())
             self._store.close()
         return Outcome(len(steps) - failed, failed)
 
     def _log(self, step: Step, order: int) -> Path:
-        size = f"-{step.size_bytes}" if isinstance(step, PairStep) else ""
+        size = f"-{step.size_bytes}" if isinstance(step, PairStep | CloudStep) else ""
         return self._store.logs / f"{order:05}-{'-'.join(step.series)}{size}-{step.repetition}.log"
 
     def _look_ahead(self, queue: _Queue, index: int) -> None:
@@ -118,9 +130,11 @@ class Runner:
             samples = self._carry_out_pair(step, log, startups, circumstances, given_up=given_up)
         elif isinstance(step, JobStep):
             samples = self._carry_out_job(step, log, circumstances, given_up=given_up)
-        else:
-            assert isinstance(step, MeshStep)
+        elif isinstance(step, MeshStep):
             samples = self._carry_out_mesh(step, log, circumstances, given_up=given_up)
+        else:
+            assert isinstance(step, CloudStep)
+            samples = self._carry_out_cloud(step, log, circumstances, given_up=given_up)
         if not log.exists():
             samples = tuple(dataclasses.replace(sample, log=None) for sample in samples)
         self._store.append(*samples)
@@ -152,6 +166,13 @@ class Runner:
         execution = _mesh_given_up() if given_up else self._meshes.execute(step, log)
         self._note_hang(step, hung=execution.hung, given_up=given_up)
         return samples_of_mesh(step, execution, circumstances)
+
+    def _carry_out_cloud(
+        self, step: CloudStep, log: Path, circumstances: Circumstances, *, given_up: bool
+    ) -> tuple[Sample, ...]:
+        execution = _cloud_given_up() if given_up else self._clouds.execute(step, log, self._watcher.doing)
+        self._note_hang(step, hung=execution.hung, given_up=given_up)
+        return samples_of_cloud(step, execution, circumstances)
 
     def _note_hang(self, step: Step, *, hung: bool, given_up: bool) -> None:
         if not given_up:
@@ -214,3 +235,7 @@ def _job_given_up() -> JobExecution:
 
 def _mesh_given_up() -> MeshExecution:
     return MeshExecution(None, _GIVEN_UP, hung=False, command="", started_at=now(), duration_s=0.0)
+
+
+def _cloud_given_up() -> CloudExecution:
+    return CloudExecution(None, _GIVEN_UP, hung=False, command="", started_at=now(), duration_s=0.0)

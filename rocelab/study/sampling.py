@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rocelab.results import ParamValue, RunInfo, Sample, StepKey
+from rocelab.study.clouds import CloudExecution
 from rocelab.study.execution import Execution
 from rocelab.study.jobs import JobExecution
 from rocelab.study.meshes import MeshExecution
-from rocelab.study.steps import JobStep, MeshStep, PairStep, Step
+from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, Step
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, CpuTime, Reading, Value
 from rocelab.tools.mesh import MESH_METRIC
 
@@ -132,6 +133,26 @@ def samples_of_mesh(step: MeshStep, execution: MeshExecution, circumstances: Cir
     return tuple(sample(value) for value in values)
 
 
+def samples_of_cloud(step: CloudStep, execution: CloudExecution, circumstances: Circumstances) -> tuple[Sample, ...]:
+    """A sample for every value; exactly one, without a value, if the step failed."""
+    reading = execution.reading
+    params: dict[str, ParamValue] = {**step.method.params, **(reading.params if reading else {})}
+    values: tuple[Value | None, ...] = reading.values if reading else (None,)
+    return tuple(
+        _sample(
+            step,
+            execution,
+            circumstances,
+            key=step.key,
+            main_metric=step.method.main_metric,
+            params=params,
+            value=value,
+            error=None if value else execution.error or "no reason is known",
+        )
+        for value in values
+    )
+
+
 def _cpu_values(
     execution: Execution, reading: Reading, startup: CpuTime | None, params: dict[str, ParamValue]
 ) -> Iterator[Value]:
@@ -157,7 +178,7 @@ def _cpu_values(
 
 def _sample(
     step: Step,
-    execution: Execution | JobExecution | MeshExecution,
+    execution: Execution | JobExecution | MeshExecution | CloudExecution,
     circumstances: Circumstances,
     *,
     key: StepKey,

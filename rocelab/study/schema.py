@@ -11,6 +11,7 @@ from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST
 from rocelab.tools import nas
 from rocelab.tools.base import SuiteName, Test
+from rocelab.tools.hbase import Workload
 
 STUDY_SCHEMA_VERSION = 1
 SIZE_MAX_BYTES = 1 << 30
@@ -189,6 +190,67 @@ class NasTable(_AnyTest):
         return ()
 
 
+class _CloudTable(_AnyTest):
+    """What the tests with `level = "cloud"` have in common: a system on the first nodes."""
+
+    level: Literal["cloud"]
+    nodes: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
+
+
+class DfsioTable(_CloudTable):
+    """`test = "testdfsio"`: each of two files has each of the sizes in turn."""
+
+    test: Literal["testdfsio"]
+    sizes_bytes: Sizes
+
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """The only test."""
+        return (self.test,)
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The sizes of a file, ascending."""
+        return _every_size_bytes(self.sizes_bytes)
+
+
+class YcsbTable(_CloudTable):
+    """`test = "ycsb"`: workloads on records in HBase."""
+
+    test: Literal["ycsb"]
+    workloads: Annotated[list[Workload], Field(min_length=1)]
+    records: PositiveInt
+    value_bytes: SizeBytes = 1000
+    operations: PositiveInt
+    warmup_operations: Annotated[int, Field(ge=0)] = 0
+    threads: Annotated[int, Field(ge=1, le=1000)] = 8
+    target_per_s: PositiveInt | None = None
+
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """The workloads."""
+        return tuple(self.workloads)
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The size of a value."""
+        return (self.value_bytes,)
+
+
+class SparkTable(_CloudTable):
+    """`test = "terasort"` or `"shuffle"`: so many bytes in all."""
+
+    test: Literal["terasort", "shuffle"]
+    sizes_bytes: Sizes
+
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """The only test."""
+        return (self.test,)
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The sizes, ascending."""
+        return _every_size_bytes(self.sizes_bytes)
+
+
 def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
     if isinstance(sizes, SizeRange):
         return sizes.sizes_bytes()
@@ -196,9 +258,21 @@ def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
 
 
 #: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's errors.
-LEVEL_TAGS: Mapping[str, str] = {"network": "level network", "mpi": "level mpi", "nas": "level nas"}
+LEVEL_TAGS: Mapping[str, str] = {
+    "network": "level network",
+    "mpi": "level mpi",
+    "nas": "level nas",
+    "cloud": "cloud testdfsio",
+}
 #: The mesh of the network level has a table of its own, too.
 MESH_TAG = "network mesh"
+#: And so have the tests of the level cloud; one that is not known is taken for the first.
+CLOUD_TAGS: Mapping[str, str] = {
+    "testdfsio": "cloud testdfsio",
+    "ycsb": "cloud ycsb",
+    "terasort": "cloud spark",
+    "shuffle": "cloud spark",
+}
 
 
 def _level_tag(value: Any) -> str | None:
@@ -206,6 +280,8 @@ def _level_tag(value: Any) -> str | None:
     level = table.get("level", "network")
     if level == "network" and table.get("test") == MESH_TEST:
         return MESH_TAG
+    if level == "cloud" and isinstance(table.get("test"), str):
+        return CLOUD_TAGS.get(table["test"], LEVEL_TAGS["cloud"])
     return LEVEL_TAGS.get(level) if isinstance(level, str) else None
 
 
@@ -213,7 +289,10 @@ AnyTest = Annotated[
     Annotated[TestTable, Tag("level network")]
     | Annotated[MeshTable, Tag(MESH_TAG)]
     | Annotated[MpiTestTable, Tag("level mpi")]
-    | Annotated[NasTable, Tag("level nas")],
+    | Annotated[NasTable, Tag("level nas")]
+    | Annotated[DfsioTable, Tag("cloud testdfsio")]
+    | Annotated[YcsbTable, Tag("cloud ycsb")]
+    | Annotated[SparkTable, Tag("cloud spark")],
     Discriminator(
         _level_tag,
         custom_error_type="unknown_level",
@@ -260,3 +339,6 @@ class Study(_Table):
         if isinstance(test, MeshTable):
             return max(test.nodes)
         return self.fabric.nodes if test.nodes is None else test.nodes
+
+
+CloudTable = DfsioTable | YcsbTable | SparkTable

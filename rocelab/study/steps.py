@@ -2,7 +2,7 @@
 
 A `PairStep` is a server and a client, one size. A `JobStep` is one start of an MPI program on any number of nodes,
 which measures all of its sizes: a start takes seconds, so a start for each size would measure little else. A
-`MeshStep` is many pairs at the same time.
+`MeshStep` is many pairs at the same time. A `CloudStep` is a client of a system of daemons.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rocelab.fabric.base import LinkProfile
 from rocelab.launch.mpi import Mpi, RankOrder, Transport
 from rocelab.results import MESH_TEST, StepKey
 from rocelab.tools.base import Executable, JobMethod, JobRequest, Method, Test
+from rocelab.tools.cloud import CloudMethod
 from rocelab.tools.mesh import MeshMethod
 
 #: perftest and rocelab-sock keep a time for every message.
@@ -262,3 +263,58 @@ class MeshStep(Step):
     def series(self) -> tuple[str, ...]:
         """See Step."""
         return (self.link.id, MESH_TEST, self.interconnect, self.variant, f"{self.nodes}-nodes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudStep(Step):
+    """One run of a client on HDFS, HBase or Spark."""
+
+    method: CloudMethod
+    nodes: int
+    """The first has the masters and the client, every other one is a worker."""
+    size_bytes: int
+
+    @property
+    def key(self) -> StepKey:
+        """What identifies the step in the results. Its processes are the workers."""
+        return StepKey(
+            link=self.link.id,
+            interconnect=self.interconnect,
+            level="cloud",
+            test=self.method.test,
+            variant=self.variant,
+            size_bytes=self.size_bytes,
+            repetition=self.repetition,
+            nodes=self.nodes,
+            ranks=self.nodes - 1,
+        )
+
+    @property
+    def keys(self) -> tuple[StepKey, ...]:
+        """Its only key."""
+        return (self.key,)
+
+    @property
+    def test_name(self) -> str:
+        """See Step."""
+        return self.method.test
+
+    @property
+    def tool(self) -> str:
+        """See Step."""
+        return self.method.tool
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """See Step."""
+        return self.method.executables
+
+    @property
+    def expected_s(self) -> float:
+        """See Step. That the daemons have to start is not in it: most steps find them running."""
+        return self.method.seconds
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """See Step."""
+        return (self.link.id, self.method.test, self.interconnect, self.variant, f"{self.nodes}-nodes")

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
 
 Test = Literal["latency", "bandwidth", "bidirectional-bandwidth", "cpu-use"]
@@ -47,10 +48,16 @@ class Executable:
     """How to get it where no package has it."""
     tells_version: bool = True
     """``--version`` makes it say its version."""
+    is_read: bool = False
+    """It is a file that others read, such as a jar, and not run itself."""
+    known_version: str | None = None
+    """Where it cannot be asked."""
 
     @property
     def path(self) -> str | None:
         """Where it is, or None."""
+        if self.is_read:
+            return self.name if Path(self.name).is_file() else None
         return shutil.which(self.name)
 
     @property

@@ -100,6 +100,16 @@ def urxe() -> Executable:
 
 
 @functools.cache
+def urxe_preload() -> str:
+    """LD_PRELOAD of programs under `urxe run`, for those that somebody else starts; empty if there is no urxe."""
+    command = [urxe().name, "run", "--", "printenv", "LD_PRELOAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+@functools.cache
 def cycles_per_us() -> float | None:
     """Rate of the cycle counter, measured once for 0.2 s; None where there is none or rocelab-sock is missing."""
     try:
@@ -111,7 +121,9 @@ def cycles_per_us() -> float | None:
 
 
 def version(executable: Executable) -> str | None:
-    """The version of a program: of its Debian package, else what it prints itself."""
+    """The version of a program: the one that is known, of its Debian package, else what it prints itself."""
+    if executable.known_version is not None or executable.is_read:
+        return executable.known_version
     if executable.package is not None and (installed := package_version(executable.package)) is not None:
         return installed
     if not executable.tells_version:

@@ -5,7 +5,7 @@
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const hiddenSeries = new Set();
   // What the values of figures are drawn over.
-  const HEADINGS = new Set(["Message size", "Servers"]);
+  const HEADINGS = new Set(["Message size", "Servers", "Workload", "Time"]);
   // Tests and curious readers find the Vega views here, by the id of the figure.
   window.rocelab = { views: {}, ready: null };
 

@@ -138,10 +138,14 @@ class Seen:
     on_start: Callable[[Step], None] = field(default=lambda step: None)
     names: list[tuple[str, ...]] = field(default_factory=list)
     errors: list[str | None] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
 
     def started(self, step: Step) -> None:
         self.names.append(step.series)
         self.on_start(step)
+
+    def doing(self, what: str) -> None:
+        self.phases.append(what)
 
     def ended(self, step: Step, error: str | None) -> None:
         self.errors.append(error)
