@@ -103,11 +103,12 @@ soak: setup build ## Run programs while all goes wrong that can: loss, dead link
 	cd nic/conformance && ../../$(PY) -m soak --minutes $(MINUTES) --json ../../.build/soak.json
 
 # Linux rxe runs on a kernel of its own, in QEMU, on a link that a network namespace of its own has the other end of.
-# With busy processors or without many of them this takes ten minutes.
+# On a busy machine this takes half an hour. ARGS='-k rping' picks some.
+INTEROP := nic/conformance/rxe/interop.py nic/conformance/rxe/speed.py
 .PHONY: interop
-interop: setup build ## Run programs between urxe and Linux rxe (needs qemu-system-x86; skipped without)
+interop: setup build ## Run programs between urxe and Linux rxe, and compare their speed (needs qemu-system-x86)
 	$(PY) nic/conformance/rxe/guest.py
-	unshare --map-root-user --net .venv/bin/pytest -p no:cacheprovider nic/conformance/rxe/interop.py $(ARGS)
+	unshare --map-root-user --net .venv/bin/pytest -p no:cacheprovider $(INTEROP) $(ARGS)
 
 .PHONY: lint
 lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)

@@ -1,8 +1,8 @@
-"""Boots Debian's kernel in QEMU, with its software RoCE device, on a link to this network namespace.
+"""Boots Debian's kernel in QEMU, with its software RoCE device, on a bridge of this network namespace.
 
-The guest needs no image: it mounts the file system of the host, read-only, and runs the host's programs on its own
+A guest needs no image: it mounts the file system of the host, read-only, and runs the host's programs on its own
 kernel. That and a busybox to start with are Debian's packages, unpacked; run by itself, this file fetches them. It
-takes some 10 s until the guest answers.
+takes some 10 s until a guest answers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ ROOT: Final = HERE.parents[2]
 #: Where packages are unpacked.
 BUILT: Final = ROOT / ".build" / "rxe"
 QEMU: Final = "qemu-system-x86_64"
-#: The host's end of the link, and the device of urxe on it.
-TAP: Final = "tap0"
-HOST_DEVICE: Final = f"urxe_{TAP}"
+#: What joins the guests and the host, and the device of urxe on it. Packets of a path MTU of 4096 fit.
+BRIDGE: Final = "br0"
+LINK_MTU_BYTES: Final = 4200
+HOST_DEVICE: Final = f"urxe_{BRIDGE}"
 HOST_ADDRESS: Final = "10.66.0.1"
+HOST_ADDRESS6: Final = "fd66::1"
+#: A guest's interface, and its devices of both kinds.
+GUEST_INTERFACE: Final = "eth0"
 GUEST_DEVICE: Final = "rxe0"
-GUEST_ADDRESS: Final = "10.66.0.2"
+GUEST_URXE: Final = f"urxe_{GUEST_INTERFACE}"
 AGENT_PORT: Final = 7000
 BOOT_S: Final = 120.0
 MODULES: Final = (
@@ -39,6 +43,12 @@ MODULES: Final = (
     "virtio_net",
     "9pnet_virtio",
     "9p",
+    "sch_prio",
+    "sch_ingress",
+    "sch_netem",
+    "cls_u32",
+    "act_mirred",
+    "ifb",
     "crc32_generic",
     "ib_uverbs",
     "rdma_ucm",
@@ -61,10 +71,10 @@ class Finished:
 class Running:
     """A program in the guest."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> None:
-        """Start it."""
+    def __init__(self, address: str, argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> None:
+        """Start it in the guest that has this address."""
         self._limit_s = limit_s
-        self._connection = socket.create_connection((GUEST_ADDRESS, AGENT_PORT), 10)
+        self._connection = socket.create_connection((address, AGENT_PORT), 10)
         request = {"argv": list(argv), "env": dict(env), "limit_s": limit_s}
         self._connection.sendall(json.dumps(request).encode() + b"\n")
 
@@ -80,53 +90,84 @@ class Running:
         self._connection.close()
 
 
+@dataclass(frozen=True, slots=True)
 class Guest:
-    """The running guest."""
+    """A running guest."""
 
-    def __init__(self, kernel: str) -> None:
-        """Take note of the kernel's version."""
-        self.kernel = kernel
+    #: From 1 on.
+    number: int
+    #: The version of its kernel.
+    kernel: str
+
+    @property
+    def address(self) -> str:
+        """Its IPv4 address."""
+        return f"10.66.0.{self.number + 1}"
+
+    @property
+    def address6(self) -> str:
+        """Its IPv6 address, beside the link-local one."""
+        return f"fd66::{self.number + 1}"
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, limit_s: float = 60.0) -> Running:
         """Start a program."""
-        return Running(argv, env or {}, limit_s)
+        return Running(self.address, argv, env or {}, limit_s)
 
     def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, limit_s: float = 60.0) -> Finished:
         """Run a program to its end."""
         return self.start(argv, env=env, limit_s=limit_s).wait()
 
 
+def make_bridge() -> None:
+    """Make the bridge in the network namespace of the caller, which should be one of its own."""
+    for words in (
+        "link set lo up",
+        f"link add {BRIDGE} mtu {LINK_MTU_BYTES} type bridge",
+        f"address add {HOST_ADDRESS}/24 dev {BRIDGE}",
+        f"address add {HOST_ADDRESS6}/64 dev {BRIDGE} nodad",
+        f"link set {BRIDGE} up",
+    ):
+        subprocess.run(["ip", *words.split()], check=True)
+
+
 @contextlib.contextmanager
-def booted() -> Iterator[Guest]:
-    """A guest that answers, in the network namespace of the caller, which should be one of its own.
+def booted(number: int = 1) -> Iterator[Guest]:
+    """A guest that answers, on the bridge.
 
     Raises GuestError if QEMU or the packages are missing, or the guest does not answer.
     """
     kernel, busybox = fetched()
-    version = kernel.name.removeprefix("vmlinuz-")
-    initramfs = BUILT / "initramfs.gz"
-    write_initramfs(initramfs, busybox, kernel.parents[1] / "lib" / "modules" / version)
-    for words in (f"tuntap add {TAP} mode tap", f"address add {HOST_ADDRESS}/24 dev {TAP}", f"link set {TAP} up"):
+    guest = Guest(number, kernel.name.removeprefix("vmlinuz-"))
+    initramfs = BUILT / f"initramfs{number}.gz"
+    write_initramfs(initramfs, busybox, kernel.parents[1] / "lib" / "modules" / guest.kernel)
+    tap = f"tap{number}"
+    for words in (f"tuntap add {tap} mode tap", f"link set {tap} mtu {LINK_MTU_BYTES} master {BRIDGE} up"):
         subprocess.run(["ip", *words.split()], check=True)
-    console = BUILT / "console.log"
+    console = BUILT / f"console{number}.log"
     arguments = {
         "console": "ttyS0",
         "panic": "-1",
         "mitigations": "off",
-        "guest.address": f"{GUEST_ADDRESS}/24",
+        "guest.address": f"{guest.address}/24",
+        "guest.address6": f"{guest.address6}/64",
+        "guest.mtu": str(LINK_MTU_BYTES),
         "guest.agent": str(HERE / "agent.py"),
         "guest.port": str(AGENT_PORT),
     }
     command = [QEMU, "-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max,-erms,-fsrm,-pclmulqdq"]
     command += ["-smp", "2", "-m", "1536", "-nodefaults", "-display", "none", "-no-reboot"]
     command += ["-kernel", str(kernel), "-initrd", str(initramfs), "-serial", f"file:{console}"]
-    command += ["-append", " ".join(["quiet", *(f"{name}={value}" for name, value in arguments.items())])]
+    command += [
+        "-append",
+        " ".join(["quiet", "no_timer_check", *(f"{name}={value}" for name, value in arguments.items())]),
+    ]
     command += ["-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"]
-    command += ["-netdev", f"tap,id=link,ifname={TAP},script=no,downscript=no", "-device", "virtio-net-pci,netdev=link"]
+    command += ["-netdev", f"tap,id=link,ifname={tap},script=no,downscript=no"]
+    command += ["-device", f"virtio-net-pci,netdev=link,mac=52:54:00:66:00:{number + 1:02x}"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as qemu:
         try:
-            wait_until_it_answers(qemu, console)
-            yield Guest(version)
+            wait_until_it_answers(guest, qemu, console)
+            yield guest
         finally:
             qemu.kill()
 
@@ -138,11 +179,11 @@ def fetched() -> tuple[Path, Path]:
     return unpack("linux-image-amd64", "boot/vmlinuz-*"), unpack("busybox-static", "bin/busybox")
 
 
-def wait_until_it_answers(qemu: subprocess.Popen[bytes], console: Path) -> None:
+def wait_until_it_answers(guest: Guest, qemu: subprocess.Popen[bytes], console: Path) -> None:
     """Wait for the agent."""
     deadline_s = time.monotonic() + BOOT_S
     while qemu.poll() is None and time.monotonic() < deadline_s:
-        with contextlib.suppress(OSError), socket.create_connection((GUEST_ADDRESS, AGENT_PORT), 1):
+        with contextlib.suppress(OSError), socket.create_connection((guest.address, AGENT_PORT), 1):
             return
         time.sleep(0.2)
     said = console.read_text(errors="replace")[-2000:] if console.exists() else ""

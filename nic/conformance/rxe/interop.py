@@ -1,36 +1,38 @@
 """urxe against the software RoCE device of Linux, over a wire: `make interop`. Too long for `make test`.
 
-Each program runs both ways: with its server on urxe and its client on the kernel's device, then the other way round.
-The tests of rdma-core run on both, and whatever passes on the kernel's device has to pass on urxe.
+Each program of `runs.py` runs both ways: with its server on urxe and its client on the kernel's device, then the other
+way round; and many of them once more with loss. The tests of rdma-core run on both, and whatever passes on the kernel's
+device has to pass on urxe.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from .guest import (
     BUILT,
-    GUEST_ADDRESS,
     GUEST_DEVICE,
+    GUEST_INTERFACE,
     HOST_ADDRESS,
+    HOST_ADDRESS6,
     HOST_DEVICE,
+    LINK_MTU_BYTES,
     ROOT,
-    TAP,
     Guest,
-    GuestError,
-    booted,
-    in_its_own_namespace,
 )
+from .runs import RUNS, Run, Side, command_lines, documented, table
 
 LIMIT_S = 60.0
+#: The same for programs that may be tried again.
+ATTEMPT_S = 30.0
 READY_S = 40.0
 #: From a program's first use of RDMA-CM in the guest until it listens, and how often to try, as that may take longer. A
 #: server whose client has connected does not wait for another one, so that no failure is hidden.
@@ -39,144 +41,194 @@ CM_ATTEMPTS = 3
 #: A socket of urxe's for those who listen with RDMA-CM.
 URXE_LISTENS = "@urxe-cm/listen/"
 PYVERBS = ROOT / ".build" / "programs" / "pyverbs" / "usr" / "lib" / "python3" / "dist-packages"
+ENV = {"PYTHONPATH": str(PYVERBS)}
 RDMA_CORE = ROOT / ".build" / "programs" / "rdma-core"
 RDMA_CORE_TESTS = ROOT / "nic" / "conformance" / "programs" / "rdma_core.py"
+#: What is lost in the guest, of UDP datagrams in each direction.
+LOSS = "1%"
+BOTH_WAYS = pytest.mark.parametrize("run", RUNS, ids=[run.id for run in RUNS])
+WITH_LOSS = [run for run in RUNS if run.with_loss]
+BOTH_WAYS_WITH_LOSS = pytest.mark.parametrize("run", WITH_LOSS, ids=[run.id for run in WITH_LOSS])
 
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """How an end names its device and itself."""
-
-    device: str
-    gid: str
-    address: str
-
-
-URXE = Side(HOST_DEVICE, "0", HOST_ADDRESS)
-#: The first entry of a kernel's table is the link-local IPv6 address.
-RXE = Side(GUEST_DEVICE, "1", GUEST_ADDRESS)
-
-PINGPONG = "{program} -d {device} -g {gid} {options}"
-PERFTEST = "{program} -d {device} -x {gid} -F {options}"
-PLAIN = "{program} {options}"
-#: How a program is started, with what, and the port that its server has; none: it listens with RDMA-CM.
-RUNS: list[tuple[str, str, int | None]] = [
-    (PINGPONG, "ibv_rc_pingpong -c -n 200", 18515),
-    (PINGPONG, "ibv_rc_pingpong -c -n 200 -e", 18515),
-    (PINGPONG, "ibv_uc_pingpong -c -n 100", 18515),
-    (PINGPONG, "ibv_ud_pingpong -c -n 100 -s 1000", 18515),
-    (PINGPONG, "ibv_srq_pingpong -c -n 100", 18515),
-    (PERFTEST, "ib_send_bw -n 300", 18515),
-    (PERFTEST, "ib_send_lat -n 50 -s 100000", 18515),
-    (PERFTEST, "ib_send_bw -c UD -n 100 -s 1024", 18515),
-    (PERFTEST, "ib_send_bw --use-srq -q 4 -n 100 -s 4096", 18515),
-    (PERFTEST, "ib_write_bw -n 300", 18515),
-    (PERFTEST, "ib_write_bw -q 16 -n 50 -s 8192", 18515),
-    (PERFTEST, "ib_write_bw -c UC -n 100 -s 4096", 18515),
-    (PERFTEST, "ib_write_lat -I 64 -n 100 -s 32", 18515),
-    (PERFTEST, "ib_read_bw -n 300", 18515),
-    (PERFTEST, "ib_atomic_bw -A FETCH_AND_ADD -n 200", 18515),
-    (PERFTEST, "ib_atomic_lat -A CMP_AND_SWAP -n 100", 18515),
-    (PERFTEST, "ib_send_bw -R -n 100", None),
-    # Not `-R -c UD`: its client makes a second connection without knowing whether the server listens again, and an
-    # emulated processor is too slow for that.
-    ("{program} -s {options}|{program} -c -a {server} {options}", "rping -C 20 -v -V", None),
-    (PLAIN + "|{program} -s {server} {options}", "ucmatose -c 4 -C 20 -S 5000", None),
-    (PLAIN + "|{program} -s {server} {options}", "udaddy -C 20", None),
-    (PLAIN + "|{program} -s {server} {options}", "rstream -S 4096 -C 50", None),
-    (PLAIN + "|{program} -s {server} {options}", "rstream -T b -S 4096 -C 50", None),
-    (PLAIN + "|{program} -s {server} {options}", "riostream -S 4096 -C 50", None),
-    (PLAIN + "|{program} -s {server} {options}", "rdma_server|rdma_client", None),
-]
+pytestmark = pytest.mark.timeout(600)
+#: What became of each run, by its name and its column in the table.
+OUTCOMES: dict[tuple[str, str], bool] = {}
 
 
 @pytest.fixture(scope="module")
-def guest() -> Iterator[Guest]:
-    if not in_its_own_namespace():
-        pytest.skip("this needs a network namespace of its own: `make interop`")
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    try:
-        with booted() as running:
-            print(f"Linux {running.kernel} with rxe")
-            yield running
-    except GuestError as error:
-        pytest.skip(f"no guest with Linux rxe: {error}")
+def urxe() -> Side:
+    """The end on the host."""
+    gid, gid6 = gid_indices(on_urxe, HOST_DEVICE, HOST_ADDRESS6)
+    return Side(HOST_DEVICE, gid, gid6, HOST_ADDRESS, HOST_ADDRESS6)
 
 
-def command_lines(form: str, run: str, here: Side, there: Side) -> tuple[list[str], list[str]]:
-    """The server's and the client's, with the server on `here`."""
-    programs, _, options = run.partition(" ")
-    server_form, _, client_form = form.partition("|")
-    server, _, client = programs.partition("|")
+@pytest.fixture(scope="module")
+def rxe(guest: Guest) -> Side:
+    """The end in the guest."""
+    found = guest.run(gid_reader(GUEST_DEVICE)).output
+    return Side(GUEST_DEVICE, *indices(found, guest.address6), guest.address, guest.address6)
 
-    def line(text: str, program: str, side: Side) -> list[str]:
-        words = {"program": program, "options": options, "device": side.device, "gid": side.gid, "server": here.address}
-        return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], text).split()
 
-    return line(server_form, server, here), line(client_form or form + " {server}", client or server, there)
+@pytest.fixture(scope="module")
+def loss(guest: Guest) -> Iterator[None]:
+    """Datagrams are lost in the guest, those that it sends and those that it receives."""
+    tc = f"tc {{}} dev {GUEST_INTERFACE}"
+    into, out = "match ip protocol 17 0xff", "parent 1:3 handle 30: netem loss"
+    add = [
+        f"{tc.format('qdisc add')} root handle 1: prio priomap {'0 ' * 16}",
+        f"{tc.format('qdisc add')} {out} {LOSS}",
+        f"{tc.format('filter add')} parent 1: protocol ip u32 {into} flowid 1:3",
+        f"ip link set ifb0 mtu {LINK_MTU_BYTES} up",
+        f"tc qdisc add dev ifb0 root netem loss {LOSS}",
+        f"{tc.format('qdisc add')} ingress",
+        f"{tc.format('filter add')} parent ffff: protocol ip u32 {into} action mirred egress redirect dev ifb0",
+    ]
+    made = guest.run(["sh", "-c", " && ".join(["export PATH=$PATH:/sbin:/usr/sbin", *add])])
+    assert made.status == 0, made.output
+    yield
+    remove = f"tc qdisc del dev {GUEST_INTERFACE} root; tc qdisc del dev {GUEST_INTERFACE} ingress"
+    counted = guest.run(["sh", "-c", f"export PATH=$PATH:/sbin:/usr/sbin; tc -s qdisc show; {remove}"]).output
+    lost = [int(dropped) for dropped in re.findall(r"netem .*\n.*dropped (\d+)", counted)]
+    assert len(lost) == 2, counted
+    assert min(lost) > 0, counted
+
+
+def gid_reader(device: str) -> list[str]:
+    """Prints a GID table."""
+    return ["sh", "-c", f"for index in 0 1 2 3; do cat /sys/class/infiniband/{device}/ports/1/gids/$index; done"]
+
+
+def gid_indices(run: Callable[[list[str]], list[str]], device: str, address6: str) -> tuple[str, str]:
+    """The indices of a device's IPv4 address and of this IPv6 address."""
+    shown = subprocess.run(run(gid_reader(device)), capture_output=True, text=True, check=True).stdout
+    return indices(shown, address6)
+
+
+def indices(shown: str, address6: str) -> tuple[str, str]:
+    gids = shown.splitlines()
+    ipv4 = next(index for index, gid in enumerate(gids) if gid.startswith("0000:0000:0000:0000:0000:ffff:"))
+    prefix, _, host = address6.partition("::")
+    ipv6 = next(i for i, gid in enumerate(gids) if gid.startswith(prefix) and gid.endswith(f":{int(host, 16):04x}"))
+    return str(ipv4), str(ipv6)
 
 
 def on_urxe(argv: list[str]) -> list[str]:
     return ["urxe", "run", "--", *argv]
 
 
-def wait_for(is_ready: object, what: str) -> None:
+def wait_for(is_ready: Callable[[], bool], what: str) -> None:
     deadline_s = time.monotonic() + READY_S
-    while not is_ready():  # type: ignore[operator]
+    while not is_ready():
         assert time.monotonic() < deadline_s, f"{what} did not listen within {READY_S:g} s"
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize(("form", "run", "port"), RUNS, ids=[run for _, run, _ in RUNS])
-def test_server_on_urxe(guest: Guest, form: str, run: str, port: int | None) -> None:
-    server, client = command_lines(form, run, URXE, RXE)
+@BOTH_WAYS
+def test_server_on_urxe(guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
+    with noted(run, "server"):
+        attempt(server_on_urxe, guest, run, *command_lines(run, urxe, rxe))
 
+
+@BOTH_WAYS
+def test_client_on_urxe(guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
+    with noted(run, "client"):
+        attempt(client_on_urxe, guest, run, *command_lines(run, rxe, urxe))
+
+
+@pytest.mark.usefixtures("loss")
+@BOTH_WAYS_WITH_LOSS
+def test_server_on_urxe_with_loss(guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
+    with noted(run, "server, loss"):
+        attempt(server_on_urxe, guest, run, *command_lines(run, urxe, rxe))
+
+
+@pytest.mark.usefixtures("loss")
+@BOTH_WAYS_WITH_LOSS
+def test_client_on_urxe_with_loss(guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
+    with noted(run, "client, loss"):
+        attempt(client_on_urxe, guest, run, *command_lines(run, rxe, urxe))
+
+
+def attempt(
+    both: Callable[[Guest, Run, list[str], list[str]], None], guest: Guest, run: Run, *lines: list[str]
+) -> None:
+    """Run both ends, more than once where the program fails by itself."""
+    for left in reversed(range(run.attempts)):
+        try:
+            both(guest, run, *lines)
+            break
+        except (AssertionError, subprocess.TimeoutExpired):
+            if left == 0:
+                raise
+
+
+@contextlib.contextmanager
+def noted(run: Run, column: str) -> Iterator[None]:
+    """Notes whether a run passed."""
+    OUTCOMES[run.id, column] = False
+    yield
+    OUTCOMES[run.id, column] = True
+
+
+def limit_s(run: Run) -> float:
+    return LIMIT_S if run.attempts == 1 else ATTEMPT_S
+
+
+def server_on_urxe(guest: Guest, run: Run, server: list[str], client: list[str]) -> None:
     def is_ready() -> bool:
-        if port is None:
+        if run.port is None:
             return URXE_LISTENS in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
-        return bool(subprocess.run(["ss", "-Htln", f"sport = :{port}"], capture_output=True, check=True).stdout)
+        asking = ["ss", "-Htln", f"sport = :{run.port}"]
+        return bool(subprocess.run(asking, capture_output=True, check=True).stdout)
 
-    serving = subprocess.Popen(on_urxe(server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    env = {**os.environ, **ENV}
+    serving = subprocess.Popen(on_urxe(server), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    finished, left_s = None, 0.0
     try:
-        wait_for(is_ready, run)
-        finished = guest.run(client, limit_s=LIMIT_S)
-        said = serving.communicate(timeout=LIMIT_S if finished.status == 0 else 1)[0]
+        wait_for(is_ready, run.id)
+        finished = guest.run(client, env=ENV, limit_s=limit_s(run))
+        left_s = LIMIT_S if finished.status == 0 else 1.0
     finally:
-        serving.kill()
-        serving.wait()
-    assert finished.status == 0, f"client on rxe: {finished.output}"
+        said = ended(serving, left_s)
+    assert finished.status == 0, f"client on rxe: {finished.output}\nserver on urxe: {said}"
     assert serving.returncode == 0, f"server on urxe: {said}"
 
 
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize(("form", "run", "port"), RUNS, ids=[run for _, run, _ in RUNS])
-def test_client_on_urxe(guest: Guest, form: str, run: str, port: int | None) -> None:
-    server, client = command_lines(form, run, RXE, URXE)
-    serving = guest.start(server, limit_s=LIMIT_S)
+def ended(serving: subprocess.Popen[str], left_s: float) -> str:
+    """What a server printed, which is stopped if it does not end within this time."""
     try:
-        if port:
-            asking = ["ss", "-Htln", f"sport = :{port}"]
-            wait_for(lambda: "LISTEN" in guest.run(asking).output, run)
+        return serving.communicate(timeout=left_s)[0]
+    except subprocess.TimeoutExpired:
+        serving.kill()
+        return serving.communicate()[0]
+
+
+def client_on_urxe(guest: Guest, run: Run, server: list[str], client: list[str]) -> None:
+    serving = guest.start(server, env=ENV, limit_s=limit_s(run) + READY_S)
+    try:
+        if run.port:
+            asking = ["ss", "-Htln", f"sport = :{run.port}"]
+            wait_for(lambda: "LISTEN" in guest.run(asking).output, run.id)
         else:
             # The kernel does not show who listens on all addresses: only that somebody has begun to use RDMA-CM.
-            wait_for(lambda: "infiniband/rdma_cm" in guest.run(["sh", "-c", "ls -l /proc/[0-9]*/fd"]).output, run)
-        for _ in range(1 if port else CM_ATTEMPTS):
-            time.sleep(0 if port else CM_PAUSE_S)
-            ended = subprocess.run(
+            wait_for(lambda: "infiniband/rdma_cm" in guest.run(["sh", "-c", "ls -l /proc/[0-9]*/fd"]).output, run.id)
+        for _ in range(1 if run.port else CM_ATTEMPTS):
+            time.sleep(0 if run.port else CM_PAUSE_S)
+            asked = subprocess.run(
                 on_urxe(client),
+                env={**os.environ, **ENV},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=LIMIT_S,
+                timeout=limit_s(run),
                 check=False,
             )
-            if ended.returncode == 0:
+            if asked.returncode == 0:
                 break
+        assert asked.returncode == 0, f"client on urxe: {asked.stdout}"
         served = serving.wait()
     finally:
         serving.stop()
-    assert ended.returncode == 0, f"client on urxe: {ended.stdout}"
     assert served.status == 0, f"server on rxe: {served.output}"
 
 
@@ -189,15 +241,23 @@ def outcomes(report: str) -> Mapping[str, str]:
 def test_what_passes_on_rxe_passes_on_urxe(guest: Guest) -> None:
     if not RDMA_CORE.exists():
         pytest.skip("there are no tests of rdma-core; `make setup-programs` fetches them")
-    env = {"PYTHONPATH": str(PYVERBS)}
     line = ["/usr/bin/python3", str(RDMA_CORE_TESTS), str(RDMA_CORE)]
-    on_rxe = guest.run([*line, GUEST_DEVICE, "--report", "--limit", "60"], env=env, limit_s=1100).output
+    on_rxe = guest.run([*line, GUEST_DEVICE, "--report", "--limit", "60"], env=ENV, limit_s=1100).output
     ours = subprocess.run(
-        on_urxe([*line, HOST_DEVICE, "--report"]), env={**os.environ, **env}, capture_output=True, text=True, check=True
+        on_urxe([*line, HOST_DEVICE, "--report"]), env={**os.environ, **ENV}, capture_output=True, text=True, check=True
     ).stdout
     (BUILT / "rdma-core-on-rxe.txt").write_text(on_rxe)
     (BUILT / "rdma-core-on-urxe.txt").write_text(ours)
     theirs, found = outcomes(on_rxe), outcomes(ours)
     assert "ok" in theirs.values(), on_rxe
     worse = [name for name, outcome in theirs.items() if outcome == "ok" and found.get(name) != "ok"]
-    assert not worse, f"pass on Linux rxe, but not on {HOST_DEVICE} ({TAP}): {', '.join(worse)}\n{ours}"
+    assert not worse, f"pass on Linux rxe, but not on {HOST_DEVICE}: {', '.join(worse)}\n{ours}"
+
+
+def test_the_table_in_the_documentation_is_what_ran() -> None:
+    """The last one: it knows what became of the others."""
+    if len(OUTCOMES) < 2 * len(RUNS) + 2 * len(WITH_LOSS):
+        pytest.skip("not everything ran")
+    found = table(OUTCOMES)
+    (BUILT / "matrix.md").write_text(found)
+    assert found == documented(), f"docs/interop.md has another table than {BUILT / 'matrix.md'}"

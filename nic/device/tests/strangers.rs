@@ -10,8 +10,8 @@ use support::{End, connect_to, in_namespace, post, post_recv};
 use urxe_device::{Gid, Mtu, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
-    Aeth, Bth, Deth, Header, MAX_HEADER_LEN, Opcode, Operation, Packet, ROCE_UDP_PORT, Syndrome,
-    Transport,
+    Aeth, Bth, Deth, Header, MAX_HEADER_LEN, Opcode, Operation, Packet, ROCE_UDP_PORT, Reth,
+    Syndrome, Transport,
 };
 
 /// A number whose upper bits would tell another port.
@@ -274,4 +274,42 @@ fn bytes_of(header: &Header) -> Vec<u8> {
     packet.truncate(len);
     packet.extend_from_slice(&[7; 12]);
     packet
+}
+
+/// Linux rxe takes an acknowledgement for the end of a READ, whether its last response came or not.
+#[test]
+fn a_read_is_acknowledged_by_its_response_and_nothing_else() {
+    let address = Ipv4Addr::new(127, 77, 0, 5);
+    let stranger = Stranger::new(address);
+    let a = End::new(4096);
+    let qp = a.qp(QpType::Rc);
+    connect_to(&qp, Gid::from(address), NUMBER, Mtu::B1024);
+    let slot = u16::try_from(qp.number().get() >> 14).unwrap();
+    let to = SocketAddr::new(a.nic.gids()[0].gid.to_ip(), ROCE_UDP_PORT + slot);
+    let opcode = Opcode::new(Transport::Rc, Operation::ReadRequest);
+    let mut bth = Bth::new(opcode, qp.number(), qp.query().unwrap().rq_psn);
+    bth.ack_request = true;
+    let mut header = Header::new(bth);
+    header.reth = Some(Reth {
+        va: a.va(0),
+        rkey: a.key,
+        len: 2048,
+    });
+    stranger.send(to, &header, &[]);
+    a.wait_for_nothing();
+    let operations = [(); 2].map(|()| {
+        let (_, bytes) = stranger.receive();
+        let opcode = Packet::parse(&bytes).unwrap().header.bth.opcode;
+        opcode.operation()
+    });
+    assert_eq!(
+        operations,
+        [
+            Some(Operation::ReadResponseFirst),
+            Some(Operation::ReadResponseLast)
+        ]
+    );
+    let quiet = Some(Duration::from_millis(50));
+    stranger.listener.set_read_timeout(quiet).unwrap();
+    assert!(stranger.listener.recv_from(&mut [0; 8192]).is_err());
 }

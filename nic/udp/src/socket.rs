@@ -6,12 +6,18 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{IPPROTO_IPV6, IPV6_V6ONLY, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, c_int};
+use libc::{
+    IPPROTO_IPV6, IPPROTO_UDP, IPV6_V6ONLY, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, c_int,
+};
 
 use crate::address::{Destination, RawAddress, canonical};
 use crate::{
     BusyPoll, Capabilities, Tap, buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt,
 };
+
+/// Accept UDP datagrams without a checksum over IPv6, too (<linux/udp.h>, Linux 3.16; RFC 6935). RoCEv2 has its ICRC
+/// instead (IBTA A17.3.1.2): hardware and Linux rxe send none, and the kernel would drop them.
+const UDP_NO_CHECK6_RX: c_int = 102;
 
 /// What a socket should be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +119,7 @@ impl Socket {
         prepare(fd)?;
         if ipv6 {
             sockopt::set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1 as c_int)?;
+            sockopt::set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1 as c_int)?;
         }
         pmtu::forbid_fragments(fd, ipv6)?;
         if options.tos != 0 {

@@ -543,3 +543,28 @@ fn the_path_to_ourselves_has_the_loopback_mtu() {
         mtu_bytes
     );
 }
+
+/// As hardware and Linux rxe send them.
+#[test]
+fn a_datagram_without_a_checksum_arrives_over_ipv6() {
+    const UDP_NO_CHECK6_TX: libc::c_int = 101;
+    let sender = std::net::UdpSocket::bind("[::1]:0").unwrap();
+    let on: libc::c_int = 1;
+    // SAFETY: pointer and length describe `on`.
+    let status = unsafe {
+        libc::setsockopt(
+            sender.as_raw_fd(),
+            libc::IPPROTO_UDP,
+            UDP_NO_CHECK6_TX,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    assert_eq!(status, 0);
+    let receiver = bind("[::1]:0");
+    sender
+        .send_to(b"no checksum", receiver.local_address())
+        .unwrap();
+    let mut buffer = RecvBuffer::new();
+    assert_eq!(receive(&receiver, &mut buffer).len, 11);
+}

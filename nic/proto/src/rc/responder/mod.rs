@@ -190,7 +190,13 @@ impl Responder {
         }
         match self.execute(connection, packet, receives, memory, out) {
             Ok(()) => {
-                if packet.header.bth.ack_request {
+                // A READ or an atomic is acknowledged by its response. An ACK besides would tell Linux rxe that it is
+                // done, though the response may be lost.
+                let has_response = matches!(
+                    packet.header.bth.opcode.operation(),
+                    Some(Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd)
+                );
+                if packet.header.bth.ack_request && !has_response {
                     self.acknowledger.owe(now);
                 }
                 if self.gap != Gap::None {

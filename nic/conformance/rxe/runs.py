@@ -1,0 +1,187 @@
+"""The programs that run between urxe and Linux rxe, and the table of them in docs/interop.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .guest import HERE, ROOT
+
+OPERATIONS: Final = HERE / "operations.py"
+DOCUMENT: Final = ROOT / "docs" / "interop.md"
+#: Between these lines of the document the table stands.
+BEGIN: Final = "<!-- what ran, from nic/conformance/rxe -->"
+END: Final = "<!-- end of what ran -->"
+#: The columns: how the programs ran.
+COLUMNS: Final = {
+    "server": "server on urxe",
+    "client": "client on urxe",
+    "server, loss": "server on urxe, 1 % loss",
+    "client, loss": "client on urxe, 1 % loss",
+}
+
+PINGPONG = "{program} -d {device} -g {gid} {options}"
+PERFTEST = "{program} -d {device} -x {gid} -F {options}"
+#: A server that is told nothing, and a client that is told where it is.
+RDMACM = "{program} {options}|{program} -s {server} {options}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A program with its options, which runs both ways."""
+
+    #: What of RDMA it shows, for people.
+    shows: str
+    #: How it is started: the server, and behind a bar the client, if that is more than the server's address at the end.
+    #: `{program}` and `{options}` stand for the parts of `command`, `{device}`, `{gid}` and `{server}` for the end's.
+    form: str
+    #: The program and its options. With a bar, the server and the client are two programs.
+    command: str
+    #: The port that its server has; None: it listens with RDMA-CM.
+    port: int | None = None
+    #: Whether the queue pairs are connected over IPv6.
+    ipv6: bool = False
+    #: Whether it also runs with loss. Unreliable transports then lose messages, and the programs wait for them.
+    with_loss: bool = False
+    #: How often to try, for trouble that is the program's own.
+    attempts: int = 1
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.command + (" over IPv6" if self.ipv6 else "")
+
+
+def _perftest(shows: str, command: str, *, with_loss: bool = False, ipv6: bool = False) -> Run:
+    return Run(shows, PERFTEST, command, 18515, with_loss=with_loss, ipv6=ipv6)
+
+
+def _pingpong(shows: str, command: str, *, with_loss: bool = False, ipv6: bool = False) -> Run:
+    return Run(shows, PINGPONG, command, 18515, with_loss=with_loss, ipv6=ipv6)
+
+
+def _rdmacm(shows: str, command: str, form: str = RDMACM, *, with_loss: bool = False, ipv6: bool = False) -> Run:
+    return Run(shows, form, command, with_loss=with_loss, ipv6=ipv6)
+
+
+def _perftest_cm(shows: str, command: str, *, with_loss: bool = False) -> Run:
+    """What perftest does with RDMA-CM.
+
+    Its client makes a second connection without knowing whether the server listens again. Where the server's processor
+    is slow, as an emulated one is, it is refused, and crashes or waits for ever.
+    """
+    return Run(shows, PERFTEST, command, with_loss=with_loss, attempts=4)
+
+
+_RPING = "{program} -s -a {server} {options}|{program} -c -a {server} {options}"
+
+#: perftest's programs take the largest path MTU that both ends have, here 4096; the pingpongs 1024.
+RUNS: Final = (
+    Run(
+        "RC: every operation, data checked",
+        "/usr/bin/python3 {program} {device} {gid} 7471 {options}",
+        str(OPERATIONS),
+        7471,
+        with_loss=True,
+    ),
+    Run(
+        "RC: every operation, data checked",
+        "/usr/bin/python3 {program} {device} {gid} 7471 {options}",
+        str(OPERATIONS),
+        7471,
+        ipv6=True,
+    ),
+    _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", with_loss=True),
+    _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", ipv6=True),
+    _pingpong("RC SEND, with events", "ibv_rc_pingpong -c -n 200 -e", with_loss=True),
+    _pingpong("RC SEND, MTU 4096", "ibv_rc_pingpong -c -n 100 -m 4096 -s 20000", with_loss=True),
+    _pingpong("RC SEND, shared receive queue", "ibv_srq_pingpong -c -n 100", with_loss=True),
+    _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100"),
+    _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100", ipv6=True),
+    _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000"),
+    _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000", ipv6=True),
+    _perftest("RC SEND", "ib_send_bw -n 300", with_loss=True),
+    _perftest("RC SEND, MTU 1024", "ib_send_bw -n 300 -m 1024", with_loss=True),
+    _perftest("RC SEND, long messages", "ib_send_lat -n 50 -s 100000 -u 18"),
+    _perftest("RC SEND, shared receive queue", "ib_send_bw --use-srq -q 4 -n 100 -s 4096"),
+    _perftest("UD SEND", "ib_send_bw -c UD -n 100 -s 1024"),
+    _perftest("RC WRITE", "ib_write_bw -n 300", with_loss=True),
+    _perftest("RC WRITE", "ib_write_bw -n 300", ipv6=True),
+    _perftest("RC WRITE, MTU 1024", "ib_write_bw -n 300 -m 1024", with_loss=True),
+    _perftest("RC WRITE, 16 queue pairs", "ib_write_bw -q 16 -n 50 -s 8192"),
+    _perftest("RC WRITE, inline", "ib_write_lat -I 64 -n 100 -s 32"),
+    _perftest("UC WRITE", "ib_write_bw -c UC -n 100 -s 4096"),
+    _perftest("RC READ", "ib_read_bw -n 300", with_loss=True),
+    _perftest("RC READ", "ib_read_bw -n 300", ipv6=True),
+    _perftest("RC READ, MTU 1024", "ib_read_bw -n 300 -m 1024", with_loss=True),
+    _perftest("RC fetch and add", "ib_atomic_bw -A FETCH_AND_ADD -n 200", with_loss=True),
+    _perftest("RC compare and swap", "ib_atomic_lat -A CMP_AND_SWAP -n 100", with_loss=True),
+    # Not `-R -c UD`, which hardly ever gets there.
+    _perftest_cm("RDMA-CM, SEND", "ib_send_bw -R -n 100", with_loss=True),
+    _perftest_cm("RDMA-CM, WRITE", "ib_write_bw -R -n 100"),
+    _perftest_cm("RDMA-CM, READ", "ib_read_lat -R -n 100"),
+    _perftest_cm("RDMA-CM, atomics", "ib_atomic_bw -R -n 100"),
+    _rdmacm("RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, with_loss=True),
+    _rdmacm("RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, ipv6=True),
+    _rdmacm("RDMA-CM, several connections", "ucmatose -c 4 -C 20 -S 5000", with_loss=True),
+    _rdmacm("RDMA-CM, UD", "udaddy -C 20"),
+    _rdmacm("rsockets: WRITE with immediate", "rstream -S 4096 -C 50", with_loss=True),
+    _rdmacm("rsockets, blocking", "rstream -T b -S 4096 -C 50"),
+    _rdmacm("rsockets: remote I/O", "riostream -S 4096 -C 50", with_loss=True),
+    _rdmacm("RDMA-CM, synchronous", "rdma_server|rdma_client"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How an end names its device and itself."""
+
+    device: str
+    #: The indices of its IPv4 and its IPv6 address in the GID table.
+    gid: str
+    gid6: str
+    address: str
+    address6: str
+
+
+def command_lines(run: Run, here: Side, there: Side) -> tuple[list[str], list[str]]:
+    """The server's and the client's, with the server on `here`."""
+    programs, _, options = run.command.partition(" ")
+    server_form, _, client_form = run.form.partition("|")
+    server, _, client = programs.partition("|")
+
+    def line(text: str, program: str, side: Side) -> list[str]:
+        words = {
+            "program": program,
+            "options": options,
+            "device": side.device,
+            "gid": side.gid6 if run.ipv6 else side.gid,
+            # Programs with a port of their own meet there over IPv4, whatever their queue pairs do.
+            "server": here.address6 if run.ipv6 and run.port is None else here.address,
+        }
+        return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], text).split()
+
+    return line(server_form, server, here), line(client_form or run.form + " {server}", client or server, there)
+
+
+def table(outcomes: Mapping[tuple[str, str], bool]) -> str:
+    """What ran, as it stands in the document: by the run's name and the column, whether it passed."""
+
+    def cell(run: Run, column: str) -> str:
+        if "loss" in column and not run.with_loss:
+            return ""
+        passed = outcomes.get((run.id, column))
+        return "not run" if passed is None else "passes" if passed else "FAILS"
+
+    rows = [["what", "program", *COLUMNS.values()], ["---"] * (2 + len(COLUMNS))]
+    for run in RUNS:
+        name = run.id.replace(str(OPERATIONS), OPERATIONS.name).replace("|", r"\|")
+        rows.append([run.shows, f"`{name}`", *(cell(run, column) for column in COLUMNS)])
+    return "".join(f"| {' | '.join(row)} |\n".replace("  ", " ") for row in rows)
+
+
+def documented() -> str:
+    """The table as the document has it."""
+    return DOCUMENT.read_text(encoding="utf-8").partition(BEGIN + "\n\n")[2].partition("\n" + END)[0]

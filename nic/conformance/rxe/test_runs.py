@@ -1,0 +1,29 @@
+"""What can be known of the runs without a guest."""
+
+from __future__ import annotations
+
+from .runs import COLUMNS, RUNS, Side, command_lines, documented, table
+
+
+def test_the_documentation_has_every_run() -> None:
+    everything = {(run.id, column): True for run in RUNS for column in COLUMNS}
+    assert len(everything) == len(RUNS) * len(COLUMNS), "two runs have the same name"
+    names = [row.split(" | ")[:2] for row in table(everything).splitlines()]
+    assert [row.split(" | ")[:2] for row in documented().splitlines()] == names
+
+
+def test_each_end_has_its_own_words() -> None:
+    run = next(run for run in RUNS if run.ipv6 and run.port is None)
+    here, there = Side("urxe_a", "0", "1", "10.0.0.1", "fd00::1"), Side("rxe0", "1", "2", "10.0.0.2", "fd00::2")
+    server, client = command_lines(run, here, there)
+    assert server[:2] == ["rping", "-s"]
+    assert client[:4] == ["rping", "-c", "-a", "fd00::1"]
+    run = next(run for run in RUNS if run.ipv6 and run.command.startswith("ibv_rc"))
+    server, client = command_lines(run, there, here)
+    assert server == ["ibv_rc_pingpong", "-d", "rxe0", "-g", "2", "-c", "-n", "200"]
+    assert client == ["ibv_rc_pingpong", "-d", "urxe_a", "-g", "1", "-c", "-n", "200", "10.0.0.2"]
+
+
+def test_what_failed_shows() -> None:
+    text = table({(RUNS[0].id, "server"): False, (RUNS[0].id, "client"): True})
+    assert "| FAILS | passes | not run | not run |" in text.splitlines()[2]
