@@ -191,12 +191,12 @@ impl Responder {
         match self.execute(connection, packet, receives, memory, out) {
             Ok(()) => {
                 // A READ or an atomic is acknowledged by its response. An ACK besides would tell Linux rxe that it is
-                // done, though the response may be lost.
+                // done, though the response may be lost; another urxe, that the request arrived, which helps when it is.
                 let has_response = matches!(
                     packet.header.bth.opcode.operation(),
                     Some(Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd)
                 );
-                if packet.header.bth.ack_request && !has_response {
+                if packet.header.bth.ack_request && (!has_response || connection.keeps_early) {
                     self.acknowledger.owe(now);
                 }
                 if self.gap != Gap::None {
