@@ -23,7 +23,7 @@ from suite_results import Note, Tally, closing_line, read_cargo, read_junit, wit
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".build" / "tests"
-LIMIT_S = 900
+LIMIT_S = 1500
 JUNIT = LOGS / "python.xml"
 
 
