@@ -167,7 +167,7 @@ setup-programs: setup-packages
 	@scripts/setup_programs .build/programs
 
 # HDFS, HBase and Spark, which studies of the level cloud run. A change in cloud/ builds them anew.
-setup-cloud: setup-packages
+setup-cloud: setup-packages ## Install HDFS, HBase and Spark with what measures them (Maven Central)
 	@scripts/setup_cloud .build/programs/cloud .build/maven
 
 .PHONY: $(filter lint-%,$(LINTS))

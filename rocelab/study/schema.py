@@ -276,7 +276,9 @@ CLOUD_TAGS: Mapping[str, str] = {
 
 
 def _level_tag(value: Any) -> str | None:
-    table = value if isinstance(value, dict) else {"level": value.level, "test": getattr(value, "test", None)}
+    # A table of the file, or one of ours; or what somebody took for a table.
+    fields: dict[str, Any] = {name: getattr(value, name, None) for name in ("level", "test")}
+    table: dict[str, Any] = value if isinstance(value, dict) else fields
     level = table.get("level", "network")
     if level == "network" and table.get("test") == MESH_TEST:
         return MESH_TAG

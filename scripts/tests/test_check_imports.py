@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from check_imports import ALLOWED, direction_errors, purity_errors
+from check_imports import ALLOWED, SANS_IO, direction_errors, purity_errors
 
 LIB = "#![no_std]\n#![forbid(unsafe_code)]\n"
 
@@ -20,7 +20,7 @@ def workspace(**changed: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def purity(lib: str = LIB, *, other: str = "", **changed: dict[str, Any]) -> list[str]:
-    sources = {name: {"lib.rs": LIB} for name in ("wire", "proto", "sim", "cm")}
+    sources = {name: {"lib.rs": LIB} for name in SANS_IO}
     sources["proto"] = {"lib.rs": lib, "qp.rs": other}
     return list(purity_errors(workspace(**changed), sources))
 
