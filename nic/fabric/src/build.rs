@@ -20,7 +20,7 @@ use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
 use crate::queue::EventQueue;
 use crate::scenario::{
-    HashFields, Operation, Pattern, Place, Scenario, ScenarioError, Topology, Traffic,
+    Algorithm, HashFields, Operation, Pattern, Place, Scenario, ScenarioError, Topology, Traffic,
 };
 use crate::series::Series;
 use crate::sockets::ByteStream;
@@ -182,9 +182,10 @@ impl Network {
             Traffic::Streams { .. } => self.set_up_streams(),
             Traffic::Alltoall {
                 size_bytes,
+                algorithm,
                 iterations,
                 one_port,
-            } => self.set_up_alltoall(size_bytes, iterations, one_port),
+            } => self.set_up_alltoall(size_bytes, algorithm, iterations, one_port),
         }
     }
 
@@ -386,6 +387,7 @@ impl Network {
     fn set_up_alltoall(
         &mut self,
         size_bytes: u32,
+        algorithm: Algorithm,
         iterations: u32,
         one_port: bool,
     ) -> Result<(), ScenarioError> {
@@ -399,7 +401,11 @@ impl Network {
             let role = Role::Exchange(Exchange {
                 rank,
                 ranks,
-                iterations_left: iterations,
+                algorithm,
+                iterations,
+                has_begun: false,
+                rounds: 0,
+                is_under_way: false,
                 sent: 0,
                 received: 0,
                 ended_at: 0,

@@ -43,7 +43,7 @@ pub use outcome::Outcome;
 pub use pcie::PcieConfig;
 pub use port::PortStats;
 pub use scenario::{
-    Dcqcn, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place, Scenario,
-    ScenarioError, StackConfig, SwitchConfig, Tap, Topology, Traffic, Victim,
+    Algorithm, Dcqcn, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place,
+    Scenario, ScenarioError, StackConfig, SwitchConfig, Tap, Topology, Traffic, Victim,
 };
 pub use series::Point;

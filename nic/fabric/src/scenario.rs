@@ -107,6 +107,12 @@ pub struct Dcqcn {
     pub cnp_interval_ns: u64,
     /// Least time between two cuts.
     pub cut_interval_ns: u64,
+    /// Time between two updates of alpha.
+    pub alpha_interval_ns: u64,
+    /// 1/g: how many of these alpha looks back on.
+    pub gain_divisor: u32,
+    /// Raises that only go halfway back, F.
+    pub fast_recovery_raises: u32,
 }
 
 impl Dcqcn {
@@ -126,7 +132,9 @@ impl Dcqcn {
             hyper_step_bps: self.hyper_step_mbps * 1_000_000,
             cnp_interval_ns: self.cnp_interval_ns,
             cut_interval_ns: self.cut_interval_ns,
-            clamps_target: false,
+            alpha_interval_ns: self.alpha_interval_ns,
+            gain_divisor: self.gain_divisor,
+            fast_recovery_raises: self.fast_recovery_raises,
             ..DcqcnParameters::default()
         }
     }
@@ -308,16 +316,29 @@ pub enum Traffic {
         #[serde(default)]
         one_port: bool,
     },
-    /// MPI_Alltoall, again and again: each to all others at once (Open MPI's linear algorithm).
+    /// MPI_Alltoall, again and again.
     Alltoall {
         /// For each pair.
         size_bytes: u32,
+        /// In which order.
+        algorithm: Algorithm,
         /// How often.
         iterations: u32,
         /// As for streams.
         #[serde(default)]
         one_port: bool,
     },
+}
+
+/// How an MPI library does MPI_Alltoall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Algorithm {
+    /// Each rank sends to all others at once, the nearest above it first.
+    Linear,
+    /// Step by step: in step i each rank sends to the i-th above it, and receives from the i-th below. A block is sent when
+    /// its receiver has come to that step, too (rendezvous, whose handshake takes no time here).
+    Pairwise,
 }
 
 /// A cable: a port of a host or of a switch.

@@ -61,6 +61,9 @@ pub(crate) const DCQCN: Dcqcn = Dcqcn {
     min_rate_mbps: 100,
     cnp_interval_ns: 50_000,
     cut_interval_ns: 4_000,
+    alpha_interval_ns: 55_000,
+    gain_divisor: 256,
+    fast_recovery_raises: 5,
 };
 
 pub(crate) const ECN: EcnConfig = EcnConfig {
