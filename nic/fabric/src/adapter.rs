@@ -6,19 +6,16 @@ use urxe_wire::{Header, Packet as WirePacket, Syndrome};
 use crate::connection::{NoMemory, connection_of};
 use crate::framing::{LinkKind, rdma_bytes};
 use crate::network::{Event, Network};
-use crate::packet::{Body, Packet};
+use crate::packet::{Body, MARKABLE, MARKED, NAK, Packet};
 use crate::port::{DATA, NOTIFICATIONS};
 use crate::scenario::HostConfig;
 use crate::units::PS_PER_NS;
 
 /// Whether a packet says that one before it is missing.
-fn is_nak(body: &Body) -> bool {
-    match body {
-        Body::Rdma(header) => header
-            .aeth
-            .is_some_and(|aeth| matches!(aeth.syndrome, Syndrome::Nak(_))),
-        _ => false,
-    }
+fn is_nak(header: &Header) -> bool {
+    header
+        .aeth
+        .is_some_and(|aeth| matches!(aeth.syndrome, Syndrome::Nak(_)))
 }
 
 /// The payload of every packet.
@@ -117,7 +114,10 @@ impl Network {
         self.watch_timer(id);
         let mut packet = self.packet(id, &header, payload_bytes);
         packet.priority = DATA;
-        packet.is_markable = true;
+        packet.set(MARKABLE);
+        if is_nak(&header) {
+            packet.set(NAK);
+        }
         Some((packet, Body::Rdma(header)))
     }
 
@@ -126,11 +126,7 @@ impl Network {
         let config = self.host_config();
         let delimiters = config.delimiter_bytes;
         let wire_bytes = rdma_bytes(config.link, delimiters, header, payload_bytes);
-        let mut packet = Packet::new(payload_bytes, wire_bytes);
-        packet.source = connection.host;
-        packet.destination = connection.peer_host;
-        packet.udp_source = connection.udp_source;
-        packet
+        Packet::new(payload_bytes, wire_bytes, connection.flow)
     }
 
     /// Fetches the data of a packet, and sends it into the pipeline.
@@ -170,11 +166,12 @@ impl Network {
             receive_ns,
             ..
         } = self.scenario.host;
-        let (payload, wire_bytes) = {
+        let (payload, wire_bytes, is_nak) = {
             let packet = self.pool.get(packet);
             (
                 u64::from(packet.payload_bytes),
                 u64::from(packet.wire_bytes),
+                packet.is(NAK),
             )
         };
         let now = self.now;
@@ -183,11 +180,7 @@ impl Network {
         let start = host.intake_free_at.max(now.saturating_sub(arriving_ps));
         let written_at = host.pcie.write(start, now.max(start), payload);
         host.intake_free_at = written_at.max(start + packet_ps);
-        let slow_ns = if is_nak(self.pool.body(packet)) {
-            self.scenario.host.nak_ns
-        } else {
-            0
-        };
+        let slow_ns = if is_nak { self.scenario.host.nak_ns } else { 0 };
         let at = written_at + (receive_ns + slow_ns) * PS_PER_NS;
         self.schedule(at, Event::Receive { host: id, packet });
     }
@@ -238,7 +231,7 @@ impl Network {
         } else if !is_new {
             self.totals.repeated += 1;
         }
-        if packet.is_marked {
+        if packet.is(MARKED) {
             self.notify(id);
         }
         self.collect(id);

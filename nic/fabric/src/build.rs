@@ -14,7 +14,7 @@ use crate::connection::{Connection, queue_pair};
 use crate::framing::LinkKind;
 use crate::network::{Event, Host, Network, Switch};
 use crate::outcome::Totals;
-use crate::packet::{Fifo, Pool};
+use crate::packet::{Fifo, FlowId, Pool};
 use crate::pcie::Pcie;
 use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
@@ -224,14 +224,14 @@ impl Network {
             let qp = queue_pair(own, peer, &config, self.mtu)
                 .map_err(|error| ScenarioError(format!("a queue pair cannot be made: {error}")))?;
             let port_index = turn.unwrap_or(host) % config.ports;
+            let peer_host = self.processes[ends[1 - at] as usize].host;
             let source = 0xc000 | (mix(self.scenario.seed ^ u64::from(own) << 20) & 0x3fff);
             self.connections.push(Connection {
                 qp,
                 host,
-                peer_host: self.processes[ends[1 - at] as usize].host,
                 port: self.hosts[host as usize].ports[port_index as usize],
                 port_index,
-                udp_source: source as u16,
+                flow: FlowId::new(host, peer_host, source as u16),
                 process,
                 is_ready: false,
                 timer_at: u64::MAX,
