@@ -61,6 +61,10 @@ impl Network {
     /// Starts the next packet.
     pub(crate) fn run_engine(&mut self, id: u32) {
         self.hosts[id as usize].is_engine_woken = false;
+        if let Some(software) = self.host_config().software {
+            self.run_software(id, &software);
+            return;
+        }
         while let Some(index) = self.next_port(id) {
             let host = &mut self.hosts[id as usize];
             let Some(channel) = host.ready[index].pop_front() else {
@@ -87,7 +91,7 @@ impl Network {
     }
 
     /// The next port of a host that has something to send, and room in its pipeline.
-    fn next_port(&self, id: u32) -> Option<usize> {
+    pub(crate) fn next_port(&self, id: u32) -> Option<usize> {
         let host = &self.hosts[id as usize];
         let count = host.ports.len();
         (0..count)
@@ -99,7 +103,7 @@ impl Network {
     }
 
     /// The next packet of a connection that is at its turn.
-    fn next_packet(&mut self, id: u32) -> Option<(Packet, Body)> {
+    pub(crate) fn next_packet(&mut self, id: u32) -> Option<(Packet, Body)> {
         let now = self.instant();
         let connection = &mut self.connections[id as usize];
         let transmit = connection
@@ -161,6 +165,11 @@ impl Network {
 
     /// A packet has arrived: it goes to memory.
     pub(crate) fn take_in(&mut self, id: u32, port: u32, packet: u32) {
+        if let Some(software) = &self.scenario.host.software {
+            let at = self.now + software.latency_ns * PS_PER_NS;
+            self.schedule(at, Event::Deliver { host: id, packet });
+            return;
+        }
         let HostConfig {
             packet_ps,
             receive_ns,

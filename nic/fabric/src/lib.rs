@@ -32,6 +32,7 @@ mod queue;
 mod scenario;
 mod series;
 mod sockets;
+mod software;
 mod switch;
 mod topology;
 mod units;
@@ -44,6 +45,7 @@ pub use pcie::PcieConfig;
 pub use port::PortStats;
 pub use scenario::{
     Algorithm, Dcqcn, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place,
-    Scenario, ScenarioError, StackConfig, SwitchConfig, Tap, Topology, Traffic, Victim,
+    Scenario, ScenarioError, SoftwareConfig, StackConfig, SwitchConfig, Tap, Topology, Traffic,
+    Victim,
 };
 pub use series::Point;

@@ -54,6 +54,8 @@ pub(crate) const MARKABLE: u8 = 1;
 pub(crate) const MARKED: u8 = 2;
 /// It says that one before it is missing.
 pub(crate) const NAK: u8 = 4;
+/// It is the last of a batch of software.
+pub(crate) const LAST: u8 = 8;
 
 impl Packet {
     #[expect(

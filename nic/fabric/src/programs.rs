@@ -15,8 +15,14 @@ impl Network {
     /// A program's processor works for so many nanoseconds from `at` on, or from when it is free: until when.
     fn spend(&mut self, process: u32, at: u64, nanos: u64) -> u64 {
         let process = &mut self.processes[process as usize];
-        process.cpu_free_at = process.cpu_free_at.max(at) + nanos * PS_PER_NS;
-        process.cpu_free_at
+        // Software has only the one that its adapter is on.
+        let free_at = if self.scenario.host.software.is_some() {
+            &mut self.hosts[process.host as usize].engine_free_at
+        } else {
+            &mut process.cpu_free_at
+        };
+        *free_at = (*free_at).max(at) + nanos * PS_PER_NS;
+        *free_at
     }
 
     /// Posts receives for messages that will come on a connection.

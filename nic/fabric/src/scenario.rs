@@ -53,13 +53,16 @@ pub struct HostConfig {
     pub ports: u32,
     /// Path MTU: 256, 512, 1024, 2048 or 4096. For sockets, payload of a segment.
     pub mtu_bytes: u32,
-    /// Its bus.
+    /// Its bus. Software has none.
     pub pcie: PcieConfig,
-    /// Least time between two packets that it starts or takes in, picoseconds.
+    /// An adapter in software, on the processor of the programs; `None`: hardware.
+    #[serde(default)]
+    pub software: Option<SoftwareConfig>,
+    /// Least time between two packets that it starts or takes in, picoseconds. Software: what a packet costs.
     pub packet_ps: u64,
-    /// From the doorbell to the wire, without the transfer of data.
+    /// From the doorbell to the wire, without the transfer of data. Software: what handing over a batch costs.
     pub send_ns: u64,
-    /// From the wire to the completion, without the transfer of data.
+    /// From the wire to the completion, without the transfer of data. Software: what fetching a batch costs.
     pub receive_ns: u64,
     /// What an adapter takes longer over a negative acknowledgement.
     #[serde(default)]
@@ -70,6 +73,22 @@ pub struct HostConfig {
     pub stack: StackConfig,
     /// Congestion control; `None`: none.
     pub dcqcn: Option<Dcqcn>,
+}
+
+/// An adapter in software: one processor does one thing at a time, and packets pass to and from the kernel in batches.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SoftwareConfig {
+    /// Payload from which on a batch is full.
+    pub batch_bytes: u32,
+    /// Packets of a batch at most.
+    pub batch_packets: u32,
+    /// Rate at which the processor gets data out, 10^9 bit/s.
+    pub send_gbps: f64,
+    /// Rate at which it takes data in.
+    pub receive_gbps: f64,
+    /// From the kernel of one host until a program of the other sees a batch, if its processor has nothing else to do.
+    pub latency_ns: u64,
 }
 
 /// What software costs.

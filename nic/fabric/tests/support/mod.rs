@@ -24,6 +24,7 @@ pub(crate) const HOST: HostConfig = HostConfig {
         completion_bytes: 256,
         read_request_bytes: 512,
     },
+    software: None,
     packet_ps: 1,
     send_ns: 0,
     receive_ns: 0,
