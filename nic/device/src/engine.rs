@@ -377,3 +377,24 @@ impl Engine {
         self.outgoing.blocked_port()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_gathered_for_a_program_that_was_found_not_to_poll() {
+        let mut engine = Engine::new(1, Arc::new(EventQueue::new().unwrap()));
+        let now = Instant::from_nanos(DISTRUST_NS.1);
+        let gathers = |engine: &mut Engine, now| {
+            (0..=BURST_MIN).for_each(|_| _ = engine.note_post(now));
+            engine.note_post(now)
+        };
+        assert!(!gathers(&mut engine, now), "no answers are on their way");
+        engine.senders = 1;
+        assert!(gathers(&mut engine, now));
+        engine.stop_gathering(now);
+        assert!(!gathers(&mut engine, now.after(DISTRUST_NS.0 - 1)));
+        assert!(gathers(&mut engine, now.after(DISTRUST_NS.0)));
+    }
+}
