@@ -187,13 +187,8 @@ impl Engine {
                     stats.local_ack_timeout_err,
                     qp.state()
                 );
-                if let Some(path) = &mut slot.path
-                    && let Some(socket) = self
-                        .sockets
-                        .as_ref()
-                        .and_then(|sockets| sockets.ports[path.port].socket.as_deref())
-                {
-                    path.handle_silence(socket.local_address());
+                if let Some(path) = &mut slot.path {
+                    path.handle_silence();
                 }
                 slot.deliver(&self.events);
                 self.mark_ready(index);
