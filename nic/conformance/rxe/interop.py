@@ -1,4 +1,4 @@
-"""urxe against the software RoCE device of Linux, over a wire: `make interop`. Too long for `make test`.
+"""urxe against the software RoCE device of Linux, over a wire: `make interop`. test_brief.py runs a few of it.
 
 Each program of `runs.py` runs both ways: with its server on urxe and its client on the kernel's device, then the other
 way round; and many of them once more with loss. The tests of rdma-core run on both, and whatever passes on the kernel's
@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,9 +46,17 @@ RDMA_CORE = ROOT / ".build" / "programs" / "rdma-core"
 RDMA_CORE_TESTS = ROOT / "nic" / "conformance" / "programs" / "rdma_core.py"
 #: What is lost in the guest, of UDP datagrams in each direction.
 LOSS = "1%"
-BOTH_WAYS = pytest.mark.parametrize("run", RUNS, ids=[run.id for run in RUNS])
 WITH_LOSS = [run for run in RUNS if run.with_loss]
-BOTH_WAYS_WITH_LOSS = pytest.mark.parametrize("run", WITH_LOSS, ids=[run.id for run in WITH_LOSS])
+
+
+def each(runs: Sequence[Run]) -> pytest.MarkDecorator:
+    """A test runs with each of them."""
+    brief = [pytest.mark.brief]
+    return pytest.mark.parametrize("run", [pytest.param(run, id=run.id, marks=brief * run.is_brief) for run in runs])
+
+
+BOTH_WAYS = each(RUNS)
+BOTH_WAYS_WITH_LOSS = each(WITH_LOSS)
 
 pytestmark = pytest.mark.timeout(600)
 #: What became of each run, by its name and its column in the table.
