@@ -151,6 +151,14 @@ static int message_out(const struct stage *stage)
     return stage->across.lines * stage->doubles_out;
 }
 
+static double stage_work(const struct line_method *method, const struct stage *stage)
+{
+    const double points = (double)stage->across.lines * (stage->lines.end - stage->lines.begin);
+
+    return points * ((stage->way == SUBSTITUTE ? 0 : method->eliminate_work) +
+                     (stage->way == ELIMINATE ? 0 : method->substitute_work));
+}
+
 /* Takes all lines of a cell through a stage, batch by batch. Where they turn, a batch goes both
  * ways while it is in the cache. */
 static void pass_cell(const struct line_method *method, struct stage *stage, double *kept,
@@ -203,8 +211,9 @@ void sweep(struct partition *partition, const struct line_method *method, int di
         if (number > 0)
             IN_MPI(run, MPI_Wait(&in[number % 2], MPI_STATUS_IGNORE));
         IN_MPI(run, MPI_Wait(&out[number % 2], MPI_STATUS_IGNORE));
-        pass_cell(method, &stage, partition->kept + (size_t)stage.slab * partition->kept_doubles,
-                  from, to);
+        if (run_work(run, stage_work(method, &stage)))
+            pass_cell(method, &stage,
+                      partition->kept + (size_t)stage.slab * partition->kept_doubles, from, to);
         if (number + 1 < stages) {
             const bool ahead = number < last;
 
