@@ -2,8 +2,11 @@
 
 #include <string.h>
 
+/* Two messages of a way are under way at a time, and SimGrid, whose MPI sends short and long ones
+ * by different routes, does not keep them in order: the tag tells the stage that sends, even or
+ * odd. */
 #define AHEAD_TAG 16
-#define BACK_TAG 17
+#define BACK_TAG 18
 
 void lines_gather(const struct lines *lines, const double *field, int begin, int end, double *to,
                   ptrdiff_t stride)
@@ -204,9 +207,10 @@ void sweep(struct partition *partition, const struct line_method *method, int di
             const struct stage next = stage_at(partition, method, direction, number + 1);
             const bool ahead = number + 1 <= last;
 
-            IN_MPI(run, MPI_Irecv(partition->borders[(number + 1) % 2], message_in(&next),
-                                  MPI_DOUBLE, ahead ? before : after, ahead ? AHEAD_TAG : BACK_TAG,
-                                  run->comm, &in[(number + 1) % 2]));
+            IN_MPI(run,
+                   MPI_Irecv(partition->borders[(number + 1) % 2], message_in(&next), MPI_DOUBLE,
+                             ahead ? before : after, (ahead ? AHEAD_TAG : BACK_TAG) + number % 2,
+                             run->comm, &in[(number + 1) % 2]));
         }
         if (number > 0)
             IN_MPI(run, MPI_Wait(&in[number % 2], MPI_STATUS_IGNORE));
@@ -218,7 +222,8 @@ void sweep(struct partition *partition, const struct line_method *method, int di
             const bool ahead = number < last;
 
             IN_MPI(run, MPI_Isend(to, message_out(&stage), MPI_DOUBLE, ahead ? after : before,
-                                  ahead ? AHEAD_TAG : BACK_TAG, run->comm, &out[number % 2]));
+                                  (ahead ? AHEAD_TAG : BACK_TAG) + number % 2, run->comm,
+                                  &out[number % 2]));
         }
     }
     IN_MPI(run, MPI_Waitall(2, out, MPI_STATUSES_IGNORE));

@@ -133,9 +133,12 @@ class SmpiStep(Step):
 
 
 def plan_jobs(study: VirtualStudy, table: SmpiTable, link: LinkProfile, network: LinkTable) -> Iterator[SmpiStep]:
-    """The jobs of a test on a link. A simulation says the same each time, so there is one repetition."""
-    for method, request in _jobs(table):
-        for name in table.variants:
+    """The jobs of a test on a link. A simulation says the same each time, so there is one repetition.
+
+    Programs take turns, so that several are calibrated at the same time.
+    """
+    for name in table.variants:
+        for method, request in _jobs(table):
             yield SmpiStep(
                 link=link,
                 interconnect=name,
