@@ -1,7 +1,8 @@
 # rocelab-mpi, once for each MPI: build/openmpi/, build/mpich/ and build/smpi/. See mpi/README.md.
 # MPI_PROGRAMS: where `make setup-programs` puts them. smpi is SimGrid's simulation of an MPI, a Debian package.
 # Another one: make -C bench MPIS=intel intel_MPICC=...
-MPIS ?= openmpi mpich smpi
+# (What SimGrid loads has no sanitizers: they must be there from the start of a program.)
+MPIS ?= openmpi mpich $(if $(SANITIZE),,smpi)
 MPI_PROGRAMS ?= ../.build/programs
 openmpi_MPICC ?= $(MPI_PROGRAMS)/openmpi/bin/mpicc
 mpich_MPICC ?= $(MPI_PROGRAMS)/mpich/bin/mpicc
