@@ -81,8 +81,7 @@ def _switch(step: VirtualStep) -> dict[str, Any] | None:
     link = step.network
     if link.topology == "back-to-back":
         return None
-    fitting = (profiles.switch(name) for name in link.switches)
-    switch = next(each for each in fitting if each.kind == step.adapter.port.kind)
+    switch = link.switch_for(step.adapter)
     is_ethernet = switch.kind == "ethernet"
     marks = link.ecn and switch.ecn_min_bytes_per_25g is not None
     return {
