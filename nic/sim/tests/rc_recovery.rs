@@ -234,3 +234,50 @@ fn who_still_answers_later_reads_uses_up_no_retries() {
     let stats = bench.world.qp(bench.a).stats();
     assert_eq!(stats.local_ack_timeout_err, 0, "{stats:?}");
 }
+
+/// Longer than the first probe waits, as in a deep queue in front of a slow link.
+const LONG_DELAY_NS: u64 = 25_000_000;
+
+#[test]
+fn a_round_trip_that_is_longer_than_the_first_probe_is_learnt() {
+    const MESSAGES: u64 = 64;
+    const BYTES: usize = 64 << 10;
+    for keeps_early in [true, false] {
+        for is_read in [true, false] {
+            let options = ConnectOptions {
+                mtu: Mtu::B4096,
+                keeps_early,
+                ..ConnectOptions::default()
+            };
+            let link = LinkConfig {
+                delay_ns: LONG_DELAY_NS,
+                rate_gbps: 1,
+                ..LinkConfig::default()
+            };
+            let mut bench = Bench::over(1, options, link);
+            for wr_id in 0..MESSAGES {
+                let (va, rkey) = (bench.target_va(0), bench.target);
+                let op = if is_read {
+                    SendOp::Read { va, rkey }
+                } else {
+                    SendOp::Write { va, rkey }
+                };
+                bench.post_send(wr_id, op, 0, BYTES);
+            }
+            for _ in 0..MESSAGES {
+                assert_eq!(bench.wait_send().status, WcStatus::Success);
+            }
+            let stats = bench.world.qp(bench.a).stats();
+            let told = format!("READ {is_read}, early kept {keeps_early}: {stats:?}");
+            assert!(stats.probes <= 2, "{told}");
+            let (a, b) = (bench.a.host, bench.b.host);
+            let (from, to) = if is_read { (b, a) } else { (a, b) };
+            let needed = MESSAGES * (BYTES / 4096) as u64;
+            let sent = bench.world.link_mut(from, to).stats.packets;
+            assert!(
+                sent <= needed + needed / 8,
+                "{sent} packets for {needed}: {told}"
+            );
+        }
+    }
+}

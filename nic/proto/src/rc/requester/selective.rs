@@ -75,6 +75,7 @@ impl Requester {
                 .max(u32::from(same.is_none())),
         };
         self.window.handle_gaps(lost, same.is_none());
+        self.doubt = None;
         self.pass = Some(Pass {
             missing,
             began_at: same.map_or(self.sent_end, |pass| pass.began_at),
