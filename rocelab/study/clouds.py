@@ -102,7 +102,7 @@ class CloudExecutor:
         try:
             system = self._bring_up(step, doing)
             self._prepare(system, step, log, doing)
-            client = step.method.client(system.place, log.with_suffix(""))
+            client = step.method.client(system.place, log.resolve().with_suffix(""))
             command = shlex.join(client.argv)
             reading = self._measure(system, step, client, log, doing)
             good = True
@@ -205,7 +205,7 @@ class CloudExecutor:
     # Clients
 
     def _prepare(self, system: _System, step: CloudStep, log: Path, doing: Doing) -> None:
-        for name, client in step.method.preparation(system.place, log.with_suffix("")).items():
+        for name, client in step.method.preparation(system.place, log.resolve().with_suffix("")).items():
             if name in system.prepared:
                 continue
             doing(f"preparing: {name}")
