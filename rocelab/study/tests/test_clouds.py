@@ -154,6 +154,7 @@ def test_workloads_are_tests_and_transports_take_turns() -> None:
         (TEXT + YCSB.replace('"get", "put"', '"get", "get"'), "get is there twice"),
         (TEXT + YCSB.replace('"put"', '"delete"'), "is not known; allowed"),
         (TEXT + SPARK.replace('"netty"', '"neti"'), "did you mean 'netty'"),
+        (TEXT.replace("sizes_bytes", 'runner = "tez"\nsizes_bytes'), '"tez" is not known; allowed: "local" or "yarn"'),
         (TEXT.replace('"testdfsio"', '"testdfs"'), '"testdfs" is not known'),
     ],
 )
