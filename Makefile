@@ -106,7 +106,7 @@ soak: setup build ## Run programs while all goes wrong that can: loss, dead link
 # On a busy machine this takes half an hour. ARGS='-k rping' picks some.
 INTEROP := nic/conformance/rxe/interop.py nic/conformance/rxe/speed.py
 .PHONY: interop
-interop: setup build ## Run programs between urxe and Linux rxe, and compare their speed (needs qemu-system-x86)
+interop: setup build ## Run programs between urxe and Linux rxe, and compare their speed
 	$(PY) nic/conformance/rxe/guest.py
 	unshare --map-root-user --net .venv/bin/pytest -p no:cacheprovider $(INTEROP) $(ARGS)
 

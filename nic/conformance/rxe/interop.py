@@ -1,4 +1,4 @@
-"""urxe against the software RoCE device of Linux, over a wire: `make interop`. Too long for `make test`.
+"""urxe against the software RoCE device of Linux, over a wire: `make interop`. test_brief.py runs a few of it.
 
 Each program of `runs.py` runs both ways: with its server on urxe and its client on the kernel's device, then the other
 way round; and many of them once more with loss. The tests of rdma-core run on both, and whatever passes on the kernel's
@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,9 +46,17 @@ RDMA_CORE = ROOT / ".build" / "programs" / "rdma-core"
 RDMA_CORE_TESTS = ROOT / "nic" / "conformance" / "programs" / "rdma_core.py"
 #: What is lost in the guest, of UDP datagrams in each direction.
 LOSS = "1%"
-BOTH_WAYS = pytest.mark.parametrize("run", RUNS, ids=[run.id for run in RUNS])
 WITH_LOSS = [run for run in RUNS if run.with_loss]
-BOTH_WAYS_WITH_LOSS = pytest.mark.parametrize("run", WITH_LOSS, ids=[run.id for run in WITH_LOSS])
+
+
+def each(runs: Sequence[Run]) -> pytest.MarkDecorator:
+    """A test runs with each of them."""
+    brief = [pytest.mark.brief]
+    return pytest.mark.parametrize("run", [pytest.param(run, id=run.id, marks=brief * run.is_brief) for run in runs])
+
+
+BOTH_WAYS = each(RUNS)
+BOTH_WAYS_WITH_LOSS = each(WITH_LOSS)
 
 pytestmark = pytest.mark.timeout(600)
 #: What became of each run, by its name and its column in the table.
@@ -116,6 +124,11 @@ def on_urxe(argv: list[str]) -> list[str]:
     return ["urxe", "run", "--", *argv]
 
 
+def is_listening(port: str) -> bool:
+    """Whether somebody on the host listens on this TCP port."""
+    return bool(subprocess.run(["ss", "-Htln", f"sport = :{port}"], capture_output=True, check=True).stdout)
+
+
 def wait_for(is_ready: Callable[[], bool], what: str) -> None:
     deadline_s = time.monotonic() + READY_S
     while not is_ready():
@@ -178,8 +191,7 @@ def server_on_urxe(guest: Guest, run: Run, server: list[str], client: list[str])
     def is_ready() -> bool:
         if run.port is None:
             return URXE_LISTENS in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
-        asking = ["ss", "-Htln", f"sport = :{run.port}"]
-        return bool(subprocess.run(asking, capture_output=True, check=True).stdout)
+        return is_listening(str(run.port))
 
     env = {**os.environ, **ENV}
     serving = subprocess.Popen(on_urxe(server), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -230,6 +242,29 @@ def client_on_urxe(guest: Guest, run: Run, server: list[str], client: list[str])
     finally:
         serving.stop()
     assert served.status == 0, f"server on rxe: {served.output}"
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("both", [server_on_urxe, client_on_urxe])
+def test_another_process_has_the_port_that_rxe_sends_to(
+    guest: Guest, urxe: Side, rxe: Side, both: Callable[[Guest, Run, list[str], list[str]], None]
+) -> None:
+    ends = (urxe, rxe) if both is server_on_urxe else (rxe, urxe)
+    with first_on_the_host(urxe):
+        both(guest, RUNS[0], *command_lines(RUNS[0], *ends))
+
+
+@contextlib.contextmanager
+def first_on_the_host(urxe: Side) -> Iterator[None]:
+    """A program that waits for its peer, with a queue pair, and so with the first port of the host."""
+    port = "18600"
+    waiting = subprocess.Popen(on_urxe(["ibv_rc_pingpong", "-d", urxe.device, "-g", urxe.gid, "-p", port]))
+    try:
+        wait_for(lambda: is_listening(port), "ibv_rc_pingpong")
+        yield
+    finally:
+        waiting.kill()
+        waiting.wait()
 
 
 def outcomes(report: str) -> Mapping[str, str]:

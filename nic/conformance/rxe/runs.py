@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from .guest import HERE, ROOT
 
@@ -47,6 +47,8 @@ class Run:
     with_loss: bool = False
     #: How often to try, for trouble that is the program's own.
     attempts: int = 1
+    #: Whether it is one of the few that `make test` runs.
+    is_brief: bool = False
 
     @property
     def id(self) -> str:
@@ -54,16 +56,24 @@ class Run:
         return self.command + (" over IPv6" if self.ipv6 else "")
 
 
-def _perftest(shows: str, command: str, *, with_loss: bool = False, ipv6: bool = False) -> Run:
-    return Run(shows, PERFTEST, command, 18515, with_loss=with_loss, ipv6=ipv6)
+class _Further(TypedDict, total=False):
+    """What most runs leave as it is."""
+
+    with_loss: bool
+    ipv6: bool
+    is_brief: bool
 
 
-def _pingpong(shows: str, command: str, *, with_loss: bool = False, ipv6: bool = False) -> Run:
-    return Run(shows, PINGPONG, command, 18515, with_loss=with_loss, ipv6=ipv6)
+def _perftest(shows: str, command: str, **further: Unpack[_Further]) -> Run:
+    return Run(shows, PERFTEST, command, 18515, **further)
 
 
-def _rdmacm(shows: str, command: str, form: str = RDMACM, *, with_loss: bool = False, ipv6: bool = False) -> Run:
-    return Run(shows, form, command, with_loss=with_loss, ipv6=ipv6)
+def _pingpong(shows: str, command: str, **further: Unpack[_Further]) -> Run:
+    return Run(shows, PINGPONG, command, 18515, **further)
+
+
+def _rdmacm(shows: str, command: str, form: str = RDMACM, **further: Unpack[_Further]) -> Run:
+    return Run(shows, form, command, **further)
 
 
 def _perftest_cm(shows: str, command: str, *, with_loss: bool = False) -> Run:
@@ -85,6 +95,7 @@ RUNS: Final = (
         str(OPERATIONS),
         7471,
         with_loss=True,
+        is_brief=True,
     ),
     Run(
         "RC: every operation, data checked",
@@ -101,7 +112,7 @@ RUNS: Final = (
     _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100"),
     _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100", ipv6=True),
     _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000"),
-    _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000", ipv6=True),
+    _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000", ipv6=True, is_brief=True),
     _perftest("RC SEND", "ib_send_bw -n 300", with_loss=True),
     _perftest("RC SEND, MTU 1024", "ib_send_bw -n 300 -m 1024", with_loss=True),
     _perftest("RC SEND, long messages", "ib_send_lat -n 50 -s 100000 -u 18"),
@@ -124,7 +135,7 @@ RUNS: Final = (
     _perftest_cm("RDMA-CM, READ", "ib_read_lat -R -n 100"),
     _perftest_cm("RDMA-CM, atomics", "ib_atomic_bw -R -n 100"),
     _rdmacm("RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, with_loss=True),
-    _rdmacm("RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, ipv6=True),
+    _rdmacm("RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, ipv6=True, is_brief=True),
     _rdmacm("RDMA-CM, several connections", "ucmatose -c 4 -C 20 -S 5000", with_loss=True),
     _rdmacm("RDMA-CM, UD", "udaddy -C 20"),
     _rdmacm("rsockets: WRITE with immediate", "rstream -S 4096 -C 50", with_loss=True),

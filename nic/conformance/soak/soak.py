@@ -33,6 +33,8 @@ ERROR: Final = re.compile(
 GROWTH_SHARE: Final = 0.1
 GROWTH_BYTES: Final = 32 << 20
 SAMPLES_MIN: Final = 5
+#: Of what a program said, what is shown.
+SAID_CHARS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +135,23 @@ def _watch(
 def _problems(fault: Fault, finished: Sequence[Finished]) -> Iterator[str]:
     first = finished[0]
     if any(each.timed_out for each in finished):
-        yield "HANG: " + " | ".join((each.stdout + each.stderr)[-300:] for each in finished)
+        yield "HANG: " + " | ".join(said(each) for each in finished)
     elif fault.survived:
         bad = [each for each in finished if each.exit_status != 0]
         if bad:
-            yield f"exit status {bad[0].exit_status}: {(bad[0].stdout + bad[0].stderr)[-300:]}"
+            yield f"exit status {bad[0].exit_status}: {said(bad[0])}"
     elif first.exit_status == 0:
         yield "ended well, although its peer was gone"
     elif not ERROR.search(first.stdout + first.stderr):
-        yield f"no word of what was wrong: {(first.stdout + first.stderr)[-300:]}"
+        yield f"no word of what was wrong: {said(first)}"
+
+
+def said(program: Finished) -> str:
+    """The first that it said of an error, or its last words."""
+    text = program.stdout + program.stderr
+    error = ERROR.search(text)
+    start = text.rfind("\n", 0, error.start()) + 1 if error else max(len(text) - SAID_CHARS, 0)
+    return text[start : start + SAID_CHARS]
 
 
 def _growth(samples: Sequence[Holding]) -> Iterator[str]:

@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from rocelab.fabric.base import FabricError
+from rocelab.fabric.base import FabricError, Finished
 
 from .faults import FAULTS
-from .soak import available, pairs, soak
+from .soak import SAID_CHARS, available, pairs, said, soak
 
 SECONDS = 1.5
 #: Long runs, which `make soak` has: 16 ranks that lose much, and programs that only now and then get a processor.
@@ -30,3 +30,11 @@ def test_each_fault_once() -> None:
     bad = [run for run in runs if not run.is_good]
     assert not bad
     assert len(runs) == len(FAULTS) - len(LEFT_OUT)
+
+
+def test_of_a_long_story_the_first_error_is_told() -> None:
+    trace = "\n".join(f"[{frame:2}] libc.so.6(+0x3c050)" for frame in range(40))
+    story = f"under way\n[node3] send completion with error: transport retry counter exceeded\n{trace}\n"
+    told = said(Finished(134, "", story, 1.0, 1.0, 0.0))
+    assert told.startswith("[node3] send completion with error: transport retry counter exceeded\n")
+    assert said(Finished(1, trace, "", 1.0, 1.0, 0.0)) == trace[-SAID_CHARS:]

@@ -187,13 +187,8 @@ impl Engine {
                     stats.local_ack_timeout_err,
                     qp.state()
                 );
-                if let Some(path) = &mut slot.path
-                    && let Some(socket) = self
-                        .sockets
-                        .as_ref()
-                        .and_then(|sockets| sockets.ports[path.port].socket.as_deref())
-                {
-                    path.handle_silence(socket.local_address());
+                if let Some(path) = &mut slot.path {
+                    path.handle_silence();
                 }
                 slot.deliver(&self.events);
                 self.mark_ready(index);
@@ -375,5 +370,26 @@ impl Engine {
     /// The socket to wait for before more can be sent.
     pub(crate) fn blocked_port(&self) -> Option<usize> {
         self.outgoing.blocked_port()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_gathered_for_a_program_that_was_found_not_to_poll() {
+        let mut engine = Engine::new(1, Arc::new(EventQueue::new().unwrap()));
+        let now = Instant::from_nanos(DISTRUST_NS.1);
+        let gathers = |engine: &mut Engine, now| {
+            (0..=BURST_MIN).for_each(|_| _ = engine.note_post(now));
+            engine.note_post(now)
+        };
+        assert!(!gathers(&mut engine, now), "no answers are on their way");
+        engine.senders = 1;
+        assert!(gathers(&mut engine, now));
+        engine.stop_gathering(now);
+        assert!(!gathers(&mut engine, now.after(DISTRUST_NS.0 - 1)));
+        assert!(gathers(&mut engine, now.after(DISTRUST_NS.0)));
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum Verified {
 pub(crate) struct Path {
     /// Index of the socket.
     pub(crate) port: usize,
+    /// Where the socket sends from. What was passed on came to another port of the host: see `forward.rs`.
+    local: SocketAddr,
     pub(crate) destination: Destination,
     /// Flow of what is sent.
     pub(crate) flow: Flow,
@@ -75,6 +77,7 @@ impl Path {
         })?;
         Ok(Self {
             port,
+            local,
             destination,
             flow,
             tos: with_ecn(address.traffic_class, sockets.ecn),
@@ -130,14 +133,14 @@ impl Path {
             } else {
                 ROCE_UDP_PORT
             };
-            self.set_udp_port(origin.local, udp_port);
+            self.set_udp_port(udp_port);
         }
         Verified::News
     }
 
     /// The peer is silent. If it was never heard, its number may not tell the port: hardware and Linux rxe
     /// choose their numbers freely and listen on 4791. Tries that and the derived port in turns.
-    pub(crate) fn handle_silence(&mut self, local: SocketAddr) {
+    pub(crate) fn handle_silence(&mut self) {
         if self.is_settled {
             return;
         }
@@ -146,14 +149,14 @@ impl Path {
         } else {
             self.derived
         };
-        self.set_udp_port(local, other);
+        self.set_udp_port(other);
     }
 
-    fn set_udp_port(&mut self, local: SocketAddr, udp_port: u16) {
+    fn set_udp_port(&mut self, udp_port: u16) {
         let mut peer = self.destination.address();
         peer.set_port(udp_port);
         self.destination = Destination::new(peer);
-        if let Some(flow) = Flow::new(local, peer) {
+        if let Some(flow) = Flow::new(self.local, peer) {
             self.flow = flow;
         }
     }

@@ -34,10 +34,16 @@ impl Stranger {
         Self { listener, sender }
     }
 
+    /// The next packet, which it would not take in if its ICRC were wrong.
     fn receive(&self) -> (SocketAddr, Vec<u8>) {
         let mut buffer = vec![0; 8192];
         let (len, from) = self.listener.recv_from(&mut buffer).expect("a packet");
         buffer.truncate(len);
+        let flow = Flow::new(from, self.listener.local_addr().unwrap()).unwrap();
+        assert!(
+            flow.verify(&buffer, 0).is_good(),
+            "ICRC of what {from} sent"
+        );
         (from, buffer)
     }
 

@@ -1,20 +1,20 @@
 //! What Linux rxe sent, by its captures: our queue pairs take it in, and send the same bytes for the same messages.
 
+mod support;
+
 use std::collections::BTreeMap;
 
+use support::queue_pair::{REQUESTS, queue_pair};
+use support::scenario::PD;
 use urxe_proto::{
-    AckMode, AddressVector, AttrMask, Attributes, Capacity, Completion, GRH_BYTES, Instant,
-    Payload, PdId, QpConfig, QpState, QpType, QueuePair, RecvRequest, SendData, SendOp,
-    SendRequest, SendTarget, Sge, SharedReceiveQueue, WcStatus, gather, required_attributes,
+    AckMode, AddressVector, Completion, GRH_BYTES, Instant, Payload, QpType, RecvRequest, SendData,
+    SendOp, SendRequest, SendTarget, Sge, SharedReceiveQueue, WcStatus, gather,
 };
 use urxe_sim::{Rights, VecMemory};
-use urxe_wire::{Deth, ICRC_LEN, MAX_HEADER_LEN, Mtu, Packet, Psn, Qpn, pad_len};
+use urxe_wire::{Deth, ICRC_LEN, MAX_HEADER_LEN, Packet, Qpn, pad_len};
 
-const PD: PdId = PdId(1);
-const MTU: Mtu = Mtu::B1024;
 /// Room for one received message.
 const PLACE_BYTES: usize = 8192;
-const RECEIVES: usize = 2048;
 
 /// The UDP payloads of a capture of IPv4 without options over Ethernet, with the sender's address.
 fn datagrams(pcap: &[u8]) -> Vec<([u8; 4], &[u8])> {
@@ -48,40 +48,6 @@ fn requests(pcap: &[u8], at: usize) -> Vec<Packet<'_>> {
     ways.into_values().nth(at).expect("both ends send")
 }
 
-fn queue_pair(number: Qpn, peer: Qpn, qp_type: QpType, psn: Psn, qkey: u32) -> QueuePair {
-    let mut qp = QueuePair::new(QpConfig {
-        number,
-        pd: PD,
-        qp_type,
-        capacity: Capacity {
-            send_requests: RECEIVES as u32,
-            recv_requests: RECEIVES as u32,
-            send_sges: 1,
-            recv_sges: 1,
-            inline_bytes: 0,
-        },
-        shares_receives: false,
-        port_mtu: MTU,
-    });
-    let wanted = Attributes {
-        path_mtu: MTU,
-        dest_qp: peer,
-        rq_psn: psn,
-        sq_psn: psn,
-        qkey,
-        ..Attributes::new()
-    };
-    for state in [QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend] {
-        let (mask, _) = required_attributes(qp_type, qp.state(), state).unwrap();
-        let wanted = Attributes {
-            state,
-            ..wanted.clone()
-        };
-        qp.modify(&wanted, mask | AttrMask::STATE).unwrap();
-    }
-    qp
-}
-
 /// Gives the packets to a queue pair like the one they were for. Returns the memory, the key of the received messages,
 /// and the completions.
 fn take_in(
@@ -90,12 +56,12 @@ fn take_in(
     shared: bool,
 ) -> (VecMemory, u32, Vec<Completion>) {
     let mut memory = VecMemory::default();
-    let key = memory.register(PD, Rights::ALL, vec![0; RECEIVES * PLACE_BYTES]);
+    let key = memory.register(PD, Rights::ALL, vec![0; REQUESTS * PLACE_BYTES]);
     let first = packets[0].header;
     let qkey = first.deth.map_or(0, |deth| deth.qkey);
     let mut qp = queue_pair(first.bth.dest_qp, Qpn::new(0), qp_type, first.bth.psn, qkey);
-    let mut srq = SharedReceiveQueue::new(PD, RECEIVES as u32, 1);
-    for number in 0..RECEIVES {
+    let mut srq = SharedReceiveQueue::new(PD, REQUESTS as u32, 1);
+    for number in 0..REQUESTS {
         let sges = [Sge {
             addr: memory.va(key, (number * PLACE_BYTES) as u64),
             len: PLACE_BYTES as u32,

@@ -11,6 +11,7 @@ pub mod check;
 pub mod driver;
 pub mod go_back_n;
 pub mod program;
+pub mod queue_pair;
 pub mod scenario;
 pub mod seeds;
 pub mod unreliable;

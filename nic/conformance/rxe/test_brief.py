@@ -1,0 +1,29 @@
+"""A few of the programs of `make interop`, and a guest to run them with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .guest import GuestError, fetched
+
+INTEROP = Path(__file__).with_name("interop.py")
+OWN_NAMESPACE = ["unshare", "--map-root-user", "--net"]
+
+pytestmark = [pytest.mark.fabric, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def test_programs_run_between_urxe_and_linux_rxe() -> None:
+    try:
+        fetched()
+    except (GuestError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no guest with Linux rxe: {error}")
+    if subprocess.run([*OWN_NAMESPACE, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no network namespaces on this machine")
+    brief = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "brief", str(INTEROP)]
+    done = subprocess.run([*OWN_NAMESPACE, *brief], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert " skipped" not in done.stdout.splitlines()[-1], done.stdout

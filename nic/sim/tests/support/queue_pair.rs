@@ -1,0 +1,47 @@
+//! A queue pair alone, for tests that hand it packets themselves.
+
+use urxe_proto::{
+    AttrMask, Attributes, Capacity, QpConfig, QpState, QpType, QueuePair, required_attributes,
+};
+use urxe_wire::{Mtu, Psn, Qpn};
+
+use super::scenario::PD;
+
+/// Entries of each of its queues.
+pub const REQUESTS: usize = 2048;
+const MTU: Mtu = Mtu::B1024;
+
+/// Ready to send to `peer`, with packet sequence numbers from `psn` on both ways.
+pub fn queue_pair(number: Qpn, peer: Qpn, qp_type: QpType, psn: Psn, qkey: u32) -> QueuePair {
+    let mut qp = QueuePair::new(QpConfig {
+        number,
+        pd: PD,
+        qp_type,
+        capacity: Capacity {
+            send_requests: REQUESTS as u32,
+            recv_requests: REQUESTS as u32,
+            send_sges: 1,
+            recv_sges: 1,
+            inline_bytes: 0,
+        },
+        shares_receives: false,
+        port_mtu: MTU,
+    });
+    let wanted = Attributes {
+        path_mtu: MTU,
+        dest_qp: peer,
+        rq_psn: psn,
+        sq_psn: psn,
+        qkey,
+        ..Attributes::new()
+    };
+    for state in [QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend] {
+        let (mask, _) = required_attributes(qp_type, qp.state(), state).unwrap();
+        let wanted = Attributes {
+            state,
+            ..wanted.clone()
+        };
+        qp.modify(&wanted, mask | AttrMask::STATE).unwrap();
+    }
+    qp
+}
