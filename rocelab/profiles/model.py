@@ -132,6 +132,10 @@ class Host(_Profile):
     """Data of an answer to a PCI Express read."""
     read_request_bytes: Annotated[int, pydantic.Field(ge=64, le=4096)] = 512
     """Data that one PCI Express read asks for."""
+    cores: Annotated[int, pydantic.Field(ge=1)] | None = None
+    """Of all processors; unset: no profile of a machine for MPI programs."""
+    memory_gbps: Positive | None = None
+    """What processes of the host can send each other through its memory, all together."""
 
 
 class Stack(_Profile):
@@ -147,6 +151,26 @@ class Stack(_Profile):
     """Rate at which data is copied at each side, 10^9 bit/s. Unset: it is not copied."""
     window_bytes: Annotated[int, pydantic.Field(ge=1)] | None = None
     """Data in flight at most (sockets)."""
+
+
+class Mpi(_Profile):
+    """An MPI library above verbs, as SimGrid simulates one."""
+
+    eager_bytes: Annotated[int, pydantic.Field(ge=1)]
+    """From this size on, a message waits until its receiver is there and has answered."""
+    send_ns: Count
+    """Of the processor to send a message, without what the stack below costs."""
+    receive_ns: Count
+    copy_gbps: Positive
+    """Rate at which each side copies a message that is sent at once, 10^9 bit/s."""
+    shared_latency_ns: Count
+    """Between processes of a host, without `send_ns` and `receive_ns`."""
+    shared_gbps: Positive
+    """Between two processes of a host."""
+    collectives: str
+    """SimGrid's selection of collective algorithms."""
+    replaced: Mapping[str, str] = {}
+    """Collectives for which another of SimGrid's selections is taken."""
 
 
 class Switch(_Profile):
@@ -175,7 +199,17 @@ class Switch(_Profile):
     """Probability of a mark just below."""
 
 
-_Kind = TypeVar("_Kind", Adapter, Host, Stack, Switch)
+def bus_gbps(adapter: Adapter, host: Host) -> float:
+    """What the bus carries in each direction after encoding: the slower of adapter and slot.
+
+    An adapter in software has none: a wide one stands for what is never asked.
+    """
+    bus = adapter.pcie or Pcie(generation=host.pcie_generation, lanes=16)
+    transfers, encoding = PCIE_GENERATIONS[min(bus.generation, host.pcie_generation)]
+    return transfers * ENCODINGS[encoding] * bus.lanes
+
+
+_Kind = TypeVar("_Kind", Adapter, Host, Mpi, Stack, Switch)
 
 
 def _load(folder: str, model: type[_Kind]) -> Mapping[str, _Kind]:
@@ -214,6 +248,12 @@ def hosts() -> Mapping[str, Host]:
 
 
 @cache
+def mpis() -> Mapping[str, Mpi]:
+    """Every MPI library by its id."""
+    return _load("mpis", Mpi)
+
+
+@cache
 def stacks() -> Mapping[str, Stack]:
     """Every stack by its id."""
     return _load("stacks", Stack)
@@ -233,6 +273,11 @@ def adapter(name: str) -> Adapter:
 def host(name: str) -> Host:
     """The host of that name. Raises ProfileError."""
     return _find("host", hosts(), name)
+
+
+def mpi(name: str) -> Mpi:
+    """The MPI library of that name. Raises ProfileError."""
+    return _find("MPI library", mpis(), name)
 
 
 def stack(name: str) -> Stack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rocelab import profiles
-from rocelab.profiles.model import ENCODINGS, PCIE_GENERATIONS, Pcie
+from rocelab.profiles.model import bus_gbps
 from rocelab.results import MESH_TEST
 from rocelab.virtual.schema import LinkTable
 from rocelab.virtual.steps import VirtualStep, messages_of
@@ -54,9 +54,6 @@ def _host(step: VirtualStep) -> dict[str, Any]:
     adapter, host = step.adapter, profiles.host(step.host)
     stack = profiles.stack(step.test.stacks[adapter.service])
     software = adapter.software
-    # Software has no bus, and the simulator does not ask for it.
-    bus = adapter.pcie or Pcie(generation=host.pcie_generation, lanes=16)
-    transfers, encoding = PCIE_GENERATIONS[min(bus.generation, host.pcie_generation)]
     return {
         "link": adapter.port.kind,
         "rate_gbps": adapter.port.data_rate_gbps,
@@ -64,7 +61,7 @@ def _host(step: VirtualStep) -> dict[str, Any]:
         "ports": adapter.port.ports,
         "mtu_bytes": adapter.port.mtu_bytes,
         "pcie": {
-            "rate_gbps": transfers * ENCODINGS[encoding] * bus.lanes,
+            "rate_gbps": bus_gbps(adapter, host),
             "payload_bytes": host.payload_bytes,
             "completion_bytes": host.completion_bytes,
             "read_request_bytes": host.read_request_bytes,
@@ -90,8 +87,7 @@ def _switch(step: VirtualStep) -> dict[str, Any] | None:
     link = step.network
     if link.topology == "back-to-back":
         return None
-    fitting = (profiles.switch(name) for name in link.switches)
-    switch = next(each for each in fitting if each.kind == step.adapter.port.kind)
+    switch = link.switch_for(step.adapter)
     is_ethernet = switch.kind == "ethernet"
     marks = link.ecn and switch.ecn_min_bytes_per_25g is not None
     return {

@@ -70,6 +70,9 @@ MESH = _samples("a", {2: 20.0, 4: 38.0, 8: 64.0}, "mesh")
         ({"reference": B, "how": "ratio", "of": "largest"}, 2.0),
         ({"reference": B, "how": "ratio", "better": "lower", "of": "least"}, 1 / 3),
         ({"reference": B, "how": "difference", "from": 4}, 20.0),
+        ({"subject": B, "reference": A, "how": "reduction"}, 200 / 3),
+        ({"how": "growth"}, 3.0),
+        ({"how": "growth", "from": 4, "to": 4}, 4 / 3),
         ({"factor": 0.001, "to": 2}, 0.03),
         ({"test": "mesh", "how": "each", "of": "least"}, 8.0),
         ({"test": "mesh", "how": "linearity", "of": "least"}, 0.8),
@@ -92,6 +95,12 @@ def test_the_best_of_the_repetitions_counts_where_a_part_says_so(better: str, be
     for is_best, number in ((True, best), (False, 12.0)):
         part = {"better": better, "best_of_repetitions": is_best, "at_least": number, "at_most": number}
         assert _judge(samples, **part)[0] is Verdict.REPRODUCED
+
+
+def test_a_part_may_be_about_more_than_two_processes() -> None:
+    alone = [dataclasses.replace(sample, nodes=4, ranks=64) for sample in _samples("a", {1: 5.0})]
+    assert _judge([*BOTH, *alone], nodes=4, ranks=64, at_most=5.0)[0] is Verdict.REPRODUCED
+    assert _judge(BOTH, nodes=4, ranks=64, at_most=5.0)[0] is Verdict.NOT_CHECKABLE
 
 
 def test_what_a_run_lacks_is_said() -> None:
