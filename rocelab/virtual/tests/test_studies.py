@@ -94,7 +94,8 @@ def test_what_is_wrong_is_said_with_its_line(old: str, new: str, said: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["vienne2012", "lanl2010-virtual", "li2019-virtual", "li2019-beyond", "calibration-virtual"]
+    "name",
+    ["vienne2012", "lanl2010-virtual", "li2019-virtual", "li2019-beyond", "li2019-beyond-full", "calibration-virtual"],
 )
 def test_every_virtual_study_of_ours_is_in_order(name: str) -> None:
     text = catalogue.files()[name].read_text(encoding="utf-8")
