@@ -21,7 +21,13 @@ _DCQCN = {
     "min_rate_mbps": 1,
     "cnp_interval_ns": 4_000,
     "cut_interval_ns": 4_000,
+    "alpha_interval_ns": 1_000,
+    "gain_divisor": 205,
+    "fast_recovery_raises": 1,
 }
+#: Open MPI's MPI_Alltoall sends smaller blocks to all others at once, and these step by step (its decision function
+#: of fixed rules, coll/tuned, up to release 4.0).
+_PAIRWISE_BYTES = 3_000
 _TIME_LIMIT_NS = 60_000_000_000
 
 
@@ -137,6 +143,7 @@ def _traffic(step: VirtualStep) -> dict[str, Any]:
         return {
             "kind": "alltoall",
             "size_bytes": step.size_bytes,
+            "algorithm": "pairwise" if step.size_bytes >= _PAIRWISE_BYTES else "linear",
             "iterations": test.messages or 1,
             "one_port": step.how.one_port,
         }
