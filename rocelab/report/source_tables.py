@@ -37,9 +37,9 @@ def _table(table: SourceTable, link: str, samples: Sequence[Sample]) -> DataTabl
             cells.append(_cells(published, found))
         names = (row.name, f"{row.name}, simulated", f"{row.name}, error")
         rows += [(name, *line) for name, line in zip(names, zip(*cells, strict=True), strict=True)]
-    title = f"{table.title}, {link}, {table.unit}"
-    caption = "; ".join([f"{title}: of the source, simulated, and the error", *_notes(table, samples)])
-    return DataTable(caption, ("", *(column.name for column in table.columns)), tuple(rows), title)
+    notes = [f"of the source, simulated, and the error, in {table.unit}", *_notes(table, samples)]
+    caption = f"{table.title}, {link}: {'; '.join(notes)}"
+    return DataTable(caption, ("", *(column.name for column in table.columns)), tuple(rows))
 
 
 def _cells(published: float, found: Sequence[Sample]) -> tuple[str, str, str]:
@@ -59,8 +59,8 @@ def _notes(table: SourceTable, samples: Sequence[Sample]) -> Iterator[str]:
     names = {column.interconnect: column.name for column in table.columns}
     chosen = {str(sample.params["calibrated_on"]) for sample in samples if "calibrated_on" in sample.params}
     for adapter in sorted(chosen):
-        yield f"the speed of the processors is from {names.get(adapter, adapter)}"
+        yield f"speed of the processors from {names.get(adapter, adapter)}"
     some = {sample.test: sample.params["iterations"] for sample in samples if "iterations" in sample.params}
     for row in table.rows:
         if row.test in some:
-            yield f"of {row.name}, {text.plural(int(some[row.test]), 'iteration')} were simulated and stand for all"
+            yield f"{text.plural(int(some[row.test]), 'iteration')} of {row.name} stand for all"
