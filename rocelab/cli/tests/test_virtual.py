@@ -49,7 +49,7 @@ def test_a_class_that_does_not_fit_is_said_before_anything_runs(
     with pytest.raises(typer.Exit):
         check_memory(steps)
     said = " ".join(capsys.readouterr().err.split())
-    assert "more memory than the 1.0 GiB that are available: is.C: 1.5 GiB" in said
+    assert "more memory than the 1.0 GiB that are available: is.C: 3.5 GiB" in said
     assert "ft.C" not in said, "its work is only simulated"
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1 << 34))
     check_memory(steps)
