@@ -18,6 +18,7 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
         ("update_latency_us", "Put latency"),
         ("insert_latency_us", "Insert latency"),
         ("scan_latency_us", "Scan latency"),
+        ("read_modify_write_latency_us", "Get and put latency"),
     ),
     "terasort": (
         ("terasort_s", "Sort"),

@@ -19,8 +19,8 @@ from typing import Final
 from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
 from rocelab.study.execution import now
 from rocelab.study.steps import CloudStep
-from rocelab.tools import hbase, hdfs, spark
-from rocelab.tools.base import Output, ToolError, last_words
+from rocelab.tools import hbase, hdfs, spark, yarn
+from rocelab.tools.base import Output, ToolError, describe_exit, last_words
 from rocelab.tools.cloud import (
     NODE_FOLDER,
     PHASE_MARK,
@@ -102,7 +102,7 @@ class CloudExecutor:
         try:
             system = self._bring_up(step, doing)
             self._prepare(system, step, log, doing)
-            client = step.method.client(system.place, log.with_suffix(""))
+            client = step.method.client(system.place, log.resolve().with_suffix(""))
             command = shlex.join(client.argv)
             reading = self._measure(system, step, client, log, doing)
             good = True
@@ -205,13 +205,14 @@ class CloudExecutor:
     # Clients
 
     def _prepare(self, system: _System, step: CloudStep, log: Path, doing: Doing) -> None:
-        for name, client in step.method.preparation(system.place, log.with_suffix("")).items():
+        for name, client in step.method.preparation(system.place, log.resolve().with_suffix("")).items():
             if name in system.prepared:
                 continue
             doing(f"preparing: {name}")
             finished, _ = self._run(system, client, step.time_limit_s, log, doing)
             if finished.timed_out or finished.exit_status != 0:
-                raise SystemDownError(f"the preparation '{name}' failed: {_words(finished)}")
+                how = "hung and was stopped" if finished.timed_out else describe_exit(finished.exit_status)
+                raise SystemDownError(f"the preparation '{name}' {how}: {_words(finished)}")
             system.prepared.add(name)
 
     def _measure(self, system: _System, step: CloudStep, client: Client, log: Path, doing: Doing) -> CloudReading:
@@ -303,12 +304,13 @@ def _host(node: Node, link: str) -> Host:
 
 
 def _files(layer: Layer, place: Place) -> dict[str, str]:
-    makers = {"hdfs": hdfs.files, "hbase": hbase.files}
+    makers = {"hdfs": hdfs.files, "yarn": yarn.files, "hbase": hbase.files}
     return dict(makers[layer](place)) if layer in makers else {}
 
 
 def _daemons(layer: Layer, place: Place) -> Sequence[Sequence[Daemon]]:
-    return {"hdfs": hdfs.daemons, "hbase": hbase.daemons, "spark": spark.daemons}[layer](place)
+    makers = {"hdfs": hdfs.daemons, "yarn": yarn.daemons, "hbase": hbase.daemons, "spark": spark.daemons}
+    return makers[layer](place)
 
 
 def _phase(running: Running) -> str:

@@ -199,7 +199,7 @@ def _of_cloud_test(study: Study, test: CloudTable, link: LinkProfile, repetition
 
 def _cloud_methods(test: CloudTable, name: str, variant: str, size_bytes: int) -> Iterator[CloudMethod]:
     if isinstance(test, DfsioTable):
-        yield TestDfsio(size_bytes)
+        yield TestDfsio(size_bytes, runner=test.runner)
     elif isinstance(test, YcsbTable):
         for workload in test.workloads:
             yield Ycsb(

@@ -12,6 +12,7 @@ from rocelab.results import MESH_TEST
 from rocelab.tools import nas
 from rocelab.tools.base import SuiteName, Test
 from rocelab.tools.hbase import Workload
+from rocelab.tools.hdfs import Runner
 
 STUDY_SCHEMA_VERSION = 1
 SIZE_MAX_BYTES = 1 << 30
@@ -202,6 +203,7 @@ class DfsioTable(_CloudTable):
 
     test: Literal["testdfsio"]
     sizes_bytes: Sizes
+    runner: Runner = "local"
 
     @property
     def every_test(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, Protocol
 from rocelab.tools.base import Executable, Output, ToolError, Value, describe_exit, last_words
 
 CloudTest = Literal["testdfsio", "ycsb", "terasort", "shuffle"]
-Layer = Literal["hdfs", "hbase", "spark"]
+Layer = Literal["hdfs", "yarn", "hbase", "spark"]
 
 #: On every node: a file system of its own in memory, gone with the node however rocelab ends.
 NODE_FOLDER: Final = "/dev/shm/rocelab"  # noqa: S108 -- of the node, see rocelab.fabric.keeper.node

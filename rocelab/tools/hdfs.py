@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from rocelab.tools.base import Executable, ToolError
 from rocelab.tools.cloud import (
@@ -22,6 +22,9 @@ from rocelab.tools.cloud import (
     report,
     settings,
 )
+
+#: What runs the tasks of a MapReduce job.
+Runner = Literal["local", "yarn"]
 
 REPLICATION: Final = 3
 NAMENODE_PORT: Final = 8020
@@ -109,11 +112,16 @@ class TestDfsio:
     __test__ = False  # not a test of ours, whatever pytest makes of the name
 
     file_bytes: int
+    runner: Runner = "local"
     files: int = 2
     test: str = "testdfsio"
     tool: str = "TestDFSIO"
     main_metric: tuple[str, str] = ("write_mib_per_s", "MiB/s")
-    layers: tuple[Layer, ...] = ("hdfs",)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """HDFS alone, or with YARN on it."""
+        return ("hdfs",) if self.runner == "local" else ("hdfs", "yarn")
 
     @property
     def executables(self) -> tuple[Executable, ...]:
@@ -123,12 +131,13 @@ class TestDfsio:
     @property
     def params(self) -> Mapping[str, str | int | float | bool]:
         """How many files; their size is the sample's."""
-        return {"files": self.files, "replication": REPLICATION, "runner": "local"}
+        return {"files": self.files, "replication": REPLICATION, "runner": self.runner}
 
     @property
     def seconds(self) -> float:
         """A few to start, and what two cores write."""
-        return 6 + self.files * self.file_bytes / (60 * _MIB)
+        start_s = 6 if self.runner == "local" else 30
+        return start_s + self.files * self.file_bytes / (60 * _MIB)
 
     def preparation(self, place: Place, logs: Path) -> Mapping[str, Client]:  # noqa: ARG002 -- as in CloudMethod
         """A small run first, which wakes the DataNodes' code up."""
@@ -149,13 +158,15 @@ class TestDfsio:
         if sum(seen.stored_bytes) < REPLICATION * written:
             found = " + ".join(f"{each:,}" for each in seen.stored_bytes)
             raise ToolError(f"the DataNodes hold {found} bytes, not {REPLICATION} times {written:,}")
-        # From the client to one DataNode, on to the second and the third; and back from one of them to the client, for
-        # there is no DataNode on its node.
+        # The local runner is on the first node, which has no DataNode: from there to one DataNode, on to the second and
+        # the third; and back from one of them. Tasks on YARN are beside DataNodes, where the first replica goes and
+        # from where they read.
+        times = REPLICATION + 1 if self.runner == "local" else REPLICATION - 1
         moved = sum(each.total_bytes for each in seen.traffic)
-        if moved < (REPLICATION + 1) * written:
+        if moved < times * written:
             raise ToolError(
-                f"{moved:,} bytes left the nodes over {place.link}: less than {REPLICATION} replicas of {written:,} "
-                "bytes and one reading of them"
+                f"{moved:,} bytes left the nodes over {place.link}: less than {times} times {written:,} bytes, though "
+                f"{REPLICATION} replicas were written and one was read"
             )
         return CloudReading(
             reading.values, {**reading.params, "stored_bytes": sum(seen.stored_bytes), "moved_bytes": moved}

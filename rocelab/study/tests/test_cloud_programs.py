@@ -49,7 +49,7 @@ tcp = ["sockets"]
 [[test]]
 level = "cloud"
 test = "ycsb"
-workloads = ["mix"]
+workloads = ["mix", "d", "e", "f"]
 records = 500
 operations = 500
 
@@ -107,6 +107,10 @@ def test_dfsio_then_ycsb_on_the_same_hdfs(executor: CloudExecutor, steps: list[C
     assert found["throughput_per_s", "mean"] > 0
     assert found["read_latency_us", "p99"] >= found["read_latency_us", "median"] > 0
     assert {"step-READ.hdr", "step-UPDATE.hdr"} <= {file.name for file in tmp_path.glob("*.hdr")}
+    # Inserts, scans, and records that are read and written again.
+    for workload, operation in (("d", "insert"), ("e", "scan"), ("f", "read_modify_write")):
+        found = measured(executor, chosen(steps, f"ycsb-{workload}"), tmp_path)
+        assert found[f"{operation}_latency_us", "p99"] > 0
 
 
 def test_a_daemon_that_is_killed_fails_one_sort_and_the_next_goes_over_soft_roce(

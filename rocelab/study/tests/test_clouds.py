@@ -154,6 +154,7 @@ def test_workloads_are_tests_and_transports_take_turns() -> None:
         (TEXT + YCSB.replace('"get", "put"', '"get", "get"'), "get is there twice"),
         (TEXT + YCSB.replace('"put"', '"delete"'), "is not known; allowed"),
         (TEXT + SPARK.replace('"netty"', '"neti"'), "did you mean 'netty'"),
+        (TEXT.replace("sizes_bytes", 'runner = "tez"\nsizes_bytes'), '"tez" is not known; allowed: "local" or "yarn"'),
         (TEXT.replace('"testdfsio"', '"testdfs"'), '"testdfs" is not known'),
     ],
 )
@@ -182,6 +183,28 @@ def test_a_warm_up_runs_once_for_a_system(make: Maker, tmp_path: Path) -> None:
         machine.executor.execute(step, tmp_path / "log", lambda _: None)
     runs = [start.argv for start in machine.launcher.starts if any("Dfsio" in word for word in start.argv)]
     assert [argv[-2] for argv in runs] == ["32", "64", "128"]
+
+
+def test_a_client_is_told_a_whole_path_for_the_files_that_it_leaves(
+    make: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in a folder of its node, while the folder of a run is told as it was given: results/..."""
+    monkeypatch.chdir(tmp_path)
+    Path("logs").mkdir()
+    machine = make(_hbase)
+    step = next(step for step in steps(TEXT + YCSB) if step.test_name == "ycsb-get")
+    machine.executor.execute(step, Path("logs/step.log"), lambda _: None)
+    words = [word for start in machine.launcher.starts if "site.ycsb.Client" in start.argv for word in start.argv]
+    assert f"hdrhistogram.output.path={tmp_path}/logs/step-" in words
+
+
+def _hbase(start: Start) -> Outcome:
+    words = " ".join(start.argv)
+    if "HQuorumPeer" in words:
+        return daemon("binding to port 0.0.0.0/0.0.0.0:2181")
+    if "HRegionServer" in words or "HMaster" in words:
+        return daemon("Serving as node. Master has completed initialization")
+    return Outcome() if "site.ycsb" in words or "Tables" in words else good(start)
 
 
 def test_a_daemon_that_is_lost_costs_one_step(make: Maker, tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from rocelab.tools import hbase, hdfs, spark
+from rocelab.tools import hbase, hdfs, spark, yarn
 from rocelab.tools.base import Output, ToolError
 from rocelab.tools.cloud import REPORT_MARK, CloudReading, Host, Place, Surroundings, Traffic
 from rocelab.tools.hbase import Ycsb
@@ -52,8 +53,21 @@ def test_dfsio_counts_when_three_replicas_are_on_disk_and_went_over_the_links() 
     assert values(reading)["write_mib_per_s", "total"] == 50.0
     with pytest.raises(ToolError, match="not 3 times 134,217,728"):
         DFSIO.read(PLACE, seen(good, stored=2 * 128 * MIB))
-    with pytest.raises(ToolError, match="less than 3 replicas"):
+    with pytest.raises(ToolError, match="less than 4 times 134,217,728 bytes, though 3 replicas were written and one"):
         DFSIO.read(PLACE, seen(good, moved=3 * 128 * MIB))
+
+
+def test_on_yarn_a_task_writes_its_first_replica_beside_itself() -> None:
+    on_yarn = dataclasses.replace(DFSIO, runner="yarn")
+    good = report({"write_mib_per_s": 50.0})
+    assert on_yarn.read(PLACE, seen(good, moved=2 * 128 * MIB, stored=3 * 128 * MIB)).values
+    with pytest.raises(ToolError, match="less than 2 times"):
+        on_yarn.read(PLACE, seen(good, moved=128 * MIB))
+    assert (DFSIO.layers, on_yarn.layers) == (("hdfs",), ("hdfs", "yarn"))
+    assert (DFSIO.params["runner"], on_yarn.params["runner"]) == ("local", "yarn")
+    local, yarns = hdfs.files(PLACE)["mapred-site.xml"], yarn.files(PLACE)["mapred-site.xml"]
+    assert "<value>local</value>" in local
+    assert "<value>yarn</value>" in yarns
 
 
 def test_a_failed_check_and_a_missing_report_are_told() -> None:
@@ -96,6 +110,23 @@ def test_ycsb_counts_only_when_every_operation_is_ok() -> None:
         YCSB.read(PLACE, seen(Output(some_failed, "", 0)))
     with pytest.raises(ToolError, match="9999 operations were OK instead of 10000"):
         YCSB.read(PLACE, seen(Output(YCSB_OUTPUT.replace("Return=OK, 10000", "Return=OK, 9999"), "", 0)))
+
+
+def _row(operation: str, count: int, *, outcome: bool = True) -> str:
+    rows = re.findall(r"\[READ\].*\n", YCSB_OUTPUT)
+    kept = [row for row in rows if outcome or "Return" not in row]
+    return "".join(kept).replace("[READ]", f"[{operation}]").replace("10000", str(count))
+
+
+def test_a_read_modify_write_counts_once_and_needs_its_read_and_its_update() -> None:
+    workload = dataclasses.replace(YCSB, workload="f", operations=100)
+    head = YCSB_OUTPUT[: YCSB_OUTPUT.index("[READ]")]
+    modified = _row("READ-MODIFY-WRITE", 40, outcome=False)
+    found = values(workload.read(PLACE, seen(Output(head + _row("READ", 100) + _row("UPDATE", 40) + modified, "", 0))))
+    assert found["read_modify_write_latency_us", "median"] == found["read_latency_us", "median"] == 1200
+    for updates in ("", _row("UPDATE", 39)):
+        with pytest.raises(ToolError, match="operations were OK instead of 100"):
+            workload.read(PLACE, seen(Output(head + _row("READ", 100) + updates + modified, "", 0)))
 
 
 def test_the_warm_up_and_the_load_come_before_and_only_once() -> None:
@@ -145,7 +176,7 @@ def test_a_shuffle_that_did_not_go_over_the_link_does_not_count() -> None:
 
 
 def test_daemons_are_on_the_link_and_masters_on_the_first_node() -> None:
-    for system in (hdfs, hbase, spark):
+    for system in (hdfs, yarn, hbase, spark):
         stages = system.daemons(PLACE)
         hosts = [daemon.host.index for stage in stages for daemon in stage]
         assert sorted(set(hosts)) == [0, 1, 2, 3]

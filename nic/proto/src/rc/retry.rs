@@ -104,6 +104,13 @@ impl Retry {
         }
     }
 
+    /// The peer answered what it was asked for later: it is at work, and comes to what is missing. As long as it does, no
+    /// retry is used up.
+    pub(crate) fn handle_later_answer(&mut self, now: Instant) {
+        self.handle_answer(now);
+        self.timeout_from = now;
+    }
+
     /// The peer is not ready until `until`. False when the RNR retries are used up.
     pub(crate) fn handle_rnr(&mut self, until: Instant) -> bool {
         if self.rnr_retry != RNR_RETRY_INFINITE {

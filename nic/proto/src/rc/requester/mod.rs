@@ -72,6 +72,8 @@ pub(crate) struct Requester {
     rnr_until: Option<Instant>,
     /// Where the last implied NAK went back to, so that its followers do not go back again.
     implied_nak_at: Option<Psn>,
+    /// One past the highest PSN that was answered while the response at the first of these is missing.
+    answered: Option<(Psn, Psn)>,
     /// Nothing was heard for long, and nothing else says that packets were lost.
     doubt: Option<Doubt>,
     /// What is being sent again to a peer that keeps what arrives early.
@@ -103,6 +105,7 @@ impl Requester {
             retry: Retry::new(limits.timeout_ns, limits.retry_count, limits.rnr_retry),
             rnr_until: None,
             implied_nak_at: None,
+            answered: None,
             doubt: None,
             pass: None,
             placed: None,

@@ -143,10 +143,9 @@ impl Requester {
         };
         if psn != self.unacked {
             if connection.keeps_early {
-                self.place_early(now, connection, psn, bytes, memory, stats);
-            } else {
-                self.handle_implied_nak(now, stats);
+                self.place_early(connection, psn, bytes, memory);
             }
+            self.handle_later_answer(now, connection, psn.next(), stats);
             return;
         }
         if !wqe.is_started || !wqe.op.is_fetch() {
@@ -180,6 +179,14 @@ impl Requester {
         end: Psn,
         stats: &mut QpStats,
     ) {
+        let answered_to = match self.answered {
+            Some((missing, to)) if missing == self.unacked => to,
+            _ => self.unacked,
+        };
+        if end.is_after(answered_to) {
+            self.answered = Some((self.unacked, end));
+            self.retry.handle_later_answer(now);
+        }
         if connection.keeps_early {
             self.look_for_missing(now, end, stats);
         } else {
