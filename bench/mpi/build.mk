@@ -1,9 +1,12 @@
-# rocelab-mpi, once for each MPI: build/openmpi/ and build/mpich/. See mpi/README.md.
-# MPI_PROGRAMS: where `make setup-programs` puts them. Another one: make -C bench MPIS=smpi smpi_MPICC=smpicc
-MPIS ?= openmpi mpich
+# rocelab-mpi, once for each MPI: build/openmpi/, build/mpich/ and build/smpi/. See mpi/README.md.
+# MPI_PROGRAMS: where `make setup-programs` puts them. smpi is SimGrid's simulation of an MPI, a Debian package.
+# Another one: make -C bench MPIS=intel intel_MPICC=...
+# (What SimGrid loads has no sanitizers: they must be there from the start of a program.)
+MPIS ?= openmpi mpich $(if $(SANITIZE),,smpi)
 MPI_PROGRAMS ?= ../.build/programs
 openmpi_MPICC ?= $(MPI_PROGRAMS)/openmpi/bin/mpicc
 mpich_MPICC ?= $(MPI_PROGRAMS)/mpich/bin/mpicc
+smpi_MPICC ?= smpicc
 # What there is of them.
 MPI_FOUND := $(foreach each,$(MPIS),$(if $(shell command -v $($(each)_MPICC)),$(each)))
 
@@ -26,4 +29,4 @@ PROGRAMS += $(MPI_FOUND:%=$(BUILD)/%/rocelab-mpi)
 all: mpi-note
 mpi-note:
 	$(foreach each,$(filter-out $(MPI_FOUND),$(MPIS)),@echo "bench: no rocelab-mpi for $(each): \
-	there is no $($(each)_MPICC); make setup-programs installs it")
+	there is no $($(each)_MPICC); make setup installs it")

@@ -127,6 +127,7 @@ def test_a_link_named_as_npb_names_its_programs_runs_that_one(any_mpi: Mpi, tmp_
         (2, ["is", "S", "--memory", "1"], "is class S on 2 ranks needs 0.4 MiB for each rank, and there are 0.0 MiB"),
         (1, ["is", "D", "--memory", "100G"], "too many keys for 1 rank: take more"),
         (2, ["ft", "Q"], "no class 'Q'; there are S, W, A, B, C and D"),
+        (2, ["ft", "S", "--model"], "--model is for the build with SimGrid's smpicc, which simulates"),
         (2, ["gt", "S"], "no program 'gt'"),
         (2, ["ft"], "a program and a class are needed"),
         (2, [], "a program and a class are needed"),

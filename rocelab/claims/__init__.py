@@ -2,7 +2,17 @@
 
 from rocelab.claims.finding import Evidence, Verdict
 from rocelab.claims.judge import Judgement, judge
-from rocelab.claims.model import Claim, ClaimError, FigureSeries, SourceFigure, all_claims, claims_by_id, figures_of
+from rocelab.claims.model import (
+    Claim,
+    ClaimError,
+    FigureSeries,
+    SourceFigure,
+    SourceTable,
+    all_claims,
+    claims_by_id,
+    figures_of,
+    tables_of,
+)
 from rocelab.claims.shape import linearity
 
 __all__ = [
@@ -12,10 +22,12 @@ __all__ = [
     "FigureSeries",
     "Judgement",
     "SourceFigure",
+    "SourceTable",
     "Verdict",
     "all_claims",
     "claims_by_id",
     "figures_of",
     "judge",
     "linearity",
+    "tables_of",
 ]

@@ -154,13 +154,18 @@ class Part(_Data):
     better: Literal["lower", "higher"] = "higher"
     subject: LinkSide
     reference: LinkSide | None = None
-    how: Literal["value", "ratio", "difference", "each", "linearity"]
-    """`ratio`: how many times as good the subject is as the reference. `each`: the value over the number of nodes.
+    how: Literal["value", "ratio", "reduction", "difference", "each", "growth", "linearity"]
+    """`ratio`: how many times as good the subject is as the reference. `reduction`: by how many percent of the
+    reference the subject is less. `each`: the value over the number of nodes.
+    `growth`: how many times the value is that at the size before.
     `linearity`: what a mesh moves over its number of nodes times what one moves in the smallest."""
     of: Literal["most", "least", "largest"]
     """The largest or smallest number of all sizes, or that of the largest size."""
     from_: int = pydantic.Field(default=1, alias="from")
     to: int = 1 << 40
+    nodes: int = 2
+    ranks: int = 2
+    """Of a test that is not of the network level: on how many nodes, and with how many processes."""
     factor: float = 1.0
     """From the unit of the metric to that of the part."""
     unit: str = ""
@@ -321,6 +326,48 @@ class SourceFigure(_Data):
     def across_links(self) -> bool:
         """Whether its lines name their links."""
         return any(line.link is not None for line in self.series)
+
+
+class TableColumn(_Data):
+    """A column of a table: the source's name for it, and what was run here in its place."""
+
+    name: str
+    interconnect: str
+    variant: str
+
+
+class TableRow(_Data):
+    """A row of a table: a test, with the source's values in the order of the columns."""
+
+    name: str
+    test: str
+    values: tuple[float, ...]
+
+
+class SourceTable(_Data):
+    """A table of a source, so that a run can be held beside it."""
+
+    id: str
+    title: str
+    level: str
+    metric: str
+    unit: str
+    nodes: int
+    ranks: int
+    columns: tuple[TableColumn, ...] = pydantic.Field(min_length=1)
+    rows: tuple[TableRow, ...] = pydantic.Field(min_length=1)
+    source: Source
+
+
+def tables_of(claims: Iterable[Claim]) -> tuple[SourceTable, ...]:
+    """The tables of the sources of these claims."""
+    sources = {claim.source.id for claim in claims}
+    return tuple(
+        SourceTable.model_validate(entry | {"source": data["source"]})
+        for data in _files()
+        for entry in data.get("table", [])
+        if data["source"]["id"] in sources
+    )
 
 
 @cache

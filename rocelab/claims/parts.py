@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from rocelab.claims.finding import Finding, Verdict
@@ -30,7 +31,7 @@ def judge_parts(rule: Parts, table: SeriesTable) -> Finding:
 def _series(part: Part, side: LinkSide, table: SeriesTable) -> Series | None:
     place = (side.link, part.level, part.test, side.interconnect, side.variant, part.metric)
     # Other tests over many nodes than the mesh are series of their own for every number of nodes.
-    return table.get(SeriesKey(*place))
+    return table.get(SeriesKey(*place, part.nodes, part.ranks))
 
 
 def _number(part: Part, table: SeriesTable) -> float | str:
@@ -44,11 +45,7 @@ def _number(part: Part, table: SeriesTable) -> float | str:
         if reference is None:
             return f"This run holds no {part.test} samples of {part.reference.name}."
         others = _values(part, reference)
-        values = {
-            at: (values[at] - others[at] if part.how == "difference" else _times(part, values[at], others[at]))
-            for at in values
-            if at in others
-        }
+        values = {at: _compared(part, values[at], others[at]) for at in values if at in others}
     if not values:
         return f"{part.name}: nothing was measured there."
     return max(values.values()) if part.of == "most" else min(values.values())
@@ -61,10 +58,20 @@ def _values(part: Part, series: Series) -> dict[int, float]:
         found = {at: spread.median * part.factor for at, spread in series.spreads()}
     if part.how == "each":
         found = {at: value / at for at, value in found.items()}
+    if part.how == "growth":
+        found = {at: found[at] / found[before] for before, at in itertools.pairwise(found) if found[before] > 0}
     chosen = {at: value for at, value in found.items() if part.from_ <= at <= part.to}
     if part.of == "largest" and chosen:
         return {max(chosen): chosen[max(chosen)]}
     return chosen
+
+
+def _compared(part: Part, subject: float, reference: float) -> float:
+    if part.how == "difference":
+        return subject - reference
+    if part.how == "reduction":
+        return 100 * (1 - subject / reference) if reference > 0 else -math.inf
+    return _times(part, subject, reference)
 
 
 def _times(part: Part, subject: float, reference: float) -> float:
@@ -78,11 +85,15 @@ def _shown(part: Part, number: float) -> str:
         return f"{number:.2f} times" if number >= 2.5 else f"{number:.2f} times ({100 * (number - 1):+.0f} %)"
     if part.how == "linearity":
         return f"{100 * number:.0f} %"
+    if part.how == "reduction":
+        return f"{number:.1f} %"
+    if part.how == "growth":
+        return f"{number:.2f} times"
     return f"{number:.4g}{' ' if part.unit else ''}{part.unit}"
 
 
 def _range(part: Part) -> str:
-    unit = {"ratio": "times", "linearity": ""}.get(part.how, part.unit)
+    unit = {"ratio": "times", "growth": "times", "linearity": "", "reduction": "%"}.get(part.how, part.unit)
     low, high = part.at_least, part.at_most
     if low == high:
         return f"claimed: {low:g} {unit}".strip()

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
+import psutil
 import typer
 from rich.console import Console
 
@@ -37,6 +38,7 @@ from rocelab.study.steps import JobStep, Step
 from rocelab.tools.base import Executable
 from rocelab.virtual.runner import VirtualRunner
 from rocelab.virtual.schema import VirtualStudy
+from rocelab.virtual.smpi.steps import SmpiStep
 from rocelab.virtual.steps import VirtualStep, link_info
 
 EXIT_WRONG = 1
@@ -83,7 +85,9 @@ def run(  # noqa: PLR0917, typer makes an option of each
     """
     try:
         jobs = _jobs([half_for(fabric, name) for name in studies or []], resume, results)
-        _check_programs([step for job in jobs for step in job.steps], skip_missing=skip_missing)
+        every_step = [step for job in jobs for step in job.steps]
+        _check_programs(every_step, skip_missing=skip_missing)
+        _check_memory(every_step)
         status = max(_run_job(job, results, report=not no_report) for job in jobs)
     except StudyError as error:
         fail("run", f"the study cannot be used:\n{error}")
@@ -137,6 +141,25 @@ def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
     fail("run", "programs are missing:\n" + "\n".join(lines) + "\nOr run what is possible with --skip-missing.")
 
 
+def _check_memory(steps: Sequence[Step]) -> None:
+    """Say which simulated program does not fit, before anything is simulated."""
+    available_bytes = psutil.virtual_memory().available
+    needed = {step.test_name: step.memory_bytes for step in steps if isinstance(step, SmpiStep)}
+    lines = [
+        f"  {test}: {_gibibytes(size_bytes)}" for test, size_bytes in needed.items() if size_bytes > available_bytes
+    ]
+    if lines:
+        fail(
+            "run",
+            f"these programs need more memory than the {_gibibytes(available_bytes)} that are available:\n"
+            + "\n".join(lines) + "\nTake a smaller class, or `model = true`, which simulates their work without data.",
+        )  # fmt: skip
+
+
+def _gibibytes(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 30):.1f} GiB"
+
+
 def _run_job(job: _Job, results: Path, *, report: bool) -> int:
     console = Console(stderr=True)
     if job.store is not None and not job.steps:
@@ -159,7 +182,7 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
                     runner = Runner(store, fabric, NamespaceLauncher(fabric), watcher, versions)
                     outcome = runner.run(job.steps)
                 else:
-                    simulations = [step for step in job.steps if isinstance(step, VirtualStep)]
+                    simulations = [step for step in job.steps if isinstance(step, VirtualStep | SmpiStep)]
                     outcome = VirtualRunner(store, watcher, versions).run(simulations)
         except KeyboardInterrupt:
             _say_interrupted(store, results)

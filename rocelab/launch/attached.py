@@ -50,7 +50,7 @@ def run(
 
 def _with_files(fabric: Entrance, node: Node, request: Mapping[str, Any]) -> dict[str, Any] | None:
     sys.stdout.flush()
-    keeper, _ = start_on(fabric, node, request, (0, 1, 2))
+    keeper = start_on(fabric, node, request, (0, 1, 2)).let_go_of_handle()
     with keeper, _signals_passed_to(keeper):
         return channel.receive(keeper)
 
@@ -74,7 +74,7 @@ def _in_terminal(fabric: Entrance, node: Node, request: Mapping[str, Any]) -> di
     try:
         _copy_size(ours)
         try:
-            keeper, _ = start_on(fabric, node, request, (theirs, theirs, theirs))
+            keeper = start_on(fabric, node, request, (theirs, theirs, theirs)).let_go_of_handle()
         finally:
             os.close(theirs)
         before = signal.signal(signal.SIGWINCH, lambda *_: _copy_size(ours))

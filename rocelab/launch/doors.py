@@ -96,14 +96,14 @@ class _Doorkeeper:
                 node = self._fabric.node(request["node"])
                 own = _own_temporary_files(self._path.parent, node.name)
                 message = start_request(node, command, env={**self._env, **own}, cores=self._cores.get(node.name, ()))
-                keeper, _ = start_on(self._fabric, node, message, (files[0], files[1], files[2]))
+                started = start_on(self._fabric, node, message, (files[0], files[1], files[2]))
             except (LaunchError, FabricError) as error:
                 os.write(files[2], f"{error}\n".encode())
                 return
             finally:
                 for each in files:
                     os.close(each)
-            with keeper:
+            with started.let_go_of_handle() as keeper:
                 status = _exit_status(keeper, door)
             if status is not None:
                 door.sendall(str(status if status >= 0 else 128 - status).encode())

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import shlex
-import socket
+import signal
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -27,12 +28,14 @@ from typing import IO, Final, Literal
 from rocelab.fabric.base import Entrance, Finished, LaunchError, Node, RemoteShell, Running
 from rocelab.fabric.keeper import channel
 from rocelab.launch import counters, doors, listening
-from rocelab.launch.starting import start_on, start_request
+from rocelab.launch.starting import Started, start_on, start_request
 
 #: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
 OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Longer than the keeper's own limits for stopping (SIGTERM, then SIGKILL until nothing is left).
 STOP_LIMIT_S: Final = 20.0
+#: linux/pidfd.h: to the process group that the program leads (Linux 6.9; before, the kernel refuses the flag).
+_PIDFD_SIGNAL_PROCESS_GROUP: Final = 1 << 2
 _LOOK_EVERY_S: Final = 0.5
 _POLL_FIRST_S: Final = 0.0005
 _POLL_MAX_S: Final = 0.01
@@ -43,6 +46,7 @@ class NamespaceLauncher:
 
     def __init__(self, fabric: Entrance) -> None:
         self._fabric = fabric
+        _allow_many_files()
 
     def start(
         self,
@@ -60,9 +64,9 @@ class NamespaceLauncher:
             stderr = unless_started.enter_context(tempfile.TemporaryFile())
             with Path(os.devnull).open("rb") as stdin:
                 files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
-                keeper, pid = start_on(self._fabric, node, request, files)
+                started = start_on(self._fabric, node, request, files)
             unless_started.pop_all()
-        return ProgramRunning(node, tuple(argv), keeper, pid, stdout=stdout, stderr=stderr, log=log)
+        return ProgramRunning(node, tuple(argv), started, stdout=stdout, stderr=stderr, log=log)
 
     def wait_until_listening(
         self,
@@ -113,17 +117,17 @@ class ProgramRunning:
         self,
         node: Node,
         argv: tuple[str, ...],
-        keeper: socket.socket,
-        pid: int,
+        started: Started,
         *,
         stdout: IO[bytes],
         stderr: IO[bytes],
         log: Path | None,
     ) -> None:
-        self.pid = pid
+        self.pid = started.pid
         self._node = node
         self._argv = argv
-        self._keeper = keeper
+        self._keeper = started.keeper
+        self._handle = started.handle
         self._stdout = stdout
         self._stderr = stderr
         self._log = log
@@ -158,10 +162,23 @@ class ProgramRunning:
 
     def signal(self, number: int) -> None:
         """See `rocelab.fabric.base.Running.signal`."""
-        if self._finished is None:
-            # It may have ended this moment: then nobody reads the request.
-            with contextlib.suppress(OSError):
-                channel.send(self._keeper, {"op": "signal", "number": number})
+        if self._finished is not None or self._signal_at_once(number):
+            return
+        # It may have ended this moment: then nobody reads the request.
+        with contextlib.suppress(OSError):
+            channel.send(self._keeper, {"op": "signal", "number": number})
+
+    def _signal_at_once(self, number: int) -> bool:
+        """Without the keeper, which may wait for a processor for seconds among hundreds of busy programs."""
+        if self._handle is None:
+            return False
+        try:
+            signal.pidfd_send_signal(self._handle, number, None, _PIDFD_SIGNAL_PROCESS_GROUP)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def output(self) -> tuple[str, str]:
         """See `rocelab.fabric.base.Running.output`."""
@@ -190,6 +207,9 @@ class ProgramRunning:
     def _release(self) -> None:
         for held in (self._keeper, self._stdout, self._stderr):
             held.close()
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
     def _readable(self, timeout_s: float) -> bool:
         if self._loss is not None:
@@ -242,3 +262,12 @@ class ProgramRunning:
 def _text(file: IO[bytes]) -> str:
     """Everything written so far, at most OUTPUT_BYTES_MAX bytes, without moving the writer's position."""
     return os.pread(file.fileno(), OUTPUT_BYTES_MAX, 0).decode(errors="replace")
+
+
+def _allow_many_files() -> None:
+    """A program takes four open files here, a full mesh has hundreds of programs, and the usual limit is 1024.
+
+    The programs keep the limit that they had: their keepers were there before.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

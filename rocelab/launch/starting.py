@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,24 @@ from rocelab.fabric.base import Entrance, FabricError, LaunchError, Node
 from rocelab.fabric.keeper import channel
 
 START_LIMIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A program that is executing. Its end of the channel and its handle are the holder's to close."""
+
+    keeper: socket.socket
+    """The channel to the program's keeper."""
+    pid: int
+    """The program's pid on the node."""
+    handle: int | None
+    """A pidfd of it; None if the kernel has none (before Linux 5.3)."""
+
+    def let_go_of_handle(self) -> socket.socket:
+        """Close the handle; the channel is all that is wanted."""
+        if self.handle is not None:
+            os.close(self.handle)
+        return self.keeper
 
 
 def start_request(
@@ -37,16 +56,15 @@ def start_request(
     }
 
 
-def start_on(
-    fabric: Entrance, node: Node, request: Mapping[str, Any], stdio: tuple[int, int, int]
-) -> tuple[socket.socket, int]:
-    """Send a start request. Returns the channel to the program's keeper and the program's pid on the node."""
+def start_on(fabric: Entrance, node: Node, request: Mapping[str, Any], stdio: tuple[int, int, int]) -> Started:
+    """Send a start request, and return once the program is executing."""
     ours, theirs = channel.pair()
     try:
         with theirs:
             fabric.request(node, request, (theirs.fileno(), *stdio))
         ours.settimeout(START_LIMIT_S)
-        answer = channel.receive(ours)
+        data, files, _ = channel.receive_raw(ours)
+        answer = channel.decode(data) if data else None
         ours.settimeout(None)
     except (FabricError, OSError, channel.MessageTooLongError) as error:
         ours.close()
@@ -54,7 +72,7 @@ def start_on(
     if answer is None or "started" not in answer:
         ours.close()
         raise LaunchError(_refusal(node, request, answer or {"error": "the node went away"}))
-    return ours, int(answer["started"])
+    return Started(ours, int(answer["started"]), files[0] if files else None)
 
 
 def _refusal(node: Node, request: Mapping[str, Any], answer: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from rocelab.profiles.model import (
     Adapter,
     Host,
+    Mpi,
     Pcie,
     Port,
     ProfileError,
@@ -12,6 +13,8 @@ from rocelab.profiles.model import (
     adapters,
     host,
     hosts,
+    mpi,
+    mpis,
     stack,
     stacks,
     switch,
@@ -21,6 +24,7 @@ from rocelab.profiles.model import (
 __all__ = [
     "Adapter",
     "Host",
+    "Mpi",
     "Pcie",
     "Port",
     "ProfileError",
@@ -30,6 +34,8 @@ __all__ = [
     "adapters",
     "host",
     "hosts",
+    "mpi",
+    "mpis",
     "stack",
     "stacks",
     "switch",

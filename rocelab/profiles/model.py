@@ -104,6 +104,10 @@ class Host(_Profile):
     """Data of an answer to a PCI Express read."""
     read_request_bytes: Annotated[int, pydantic.Field(ge=64, le=4096)] = 512
     """Data that one PCI Express read asks for."""
+    cores: Annotated[int, pydantic.Field(ge=1)] | None = None
+    """Of all processors; unset: no profile of a machine for MPI programs."""
+    memory_gbps: Positive | None = None
+    """What processes of the host can send each other through its memory, all together."""
 
 
 class Stack(_Profile):
@@ -119,6 +123,26 @@ class Stack(_Profile):
     """Rate at which data is copied at each side, 10^9 bit/s. Unset: it is not copied."""
     window_bytes: Annotated[int, pydantic.Field(ge=1)] | None = None
     """Data in flight at most (sockets)."""
+
+
+class Mpi(_Profile):
+    """An MPI library above verbs, as SimGrid simulates one."""
+
+    eager_bytes: Annotated[int, pydantic.Field(ge=1)]
+    """From this size on, a message waits until its receiver is there and has answered."""
+    send_ns: Count
+    """Of the processor to send a message, without what the stack below costs."""
+    receive_ns: Count
+    copy_gbps: Positive
+    """Rate at which each side copies a message that is sent at once, 10^9 bit/s."""
+    shared_latency_ns: Count
+    """Between processes of a host, without `send_ns` and `receive_ns`."""
+    shared_gbps: Positive
+    """Between two processes of a host."""
+    collectives: str
+    """SimGrid's selection of collective algorithms."""
+    replaced: Mapping[str, str] = {}
+    """Collectives for which another of SimGrid's selections is taken."""
 
 
 class Switch(_Profile):
@@ -147,7 +171,7 @@ class Switch(_Profile):
     """Probability of a mark just below."""
 
 
-_Kind = TypeVar("_Kind", Adapter, Host, Stack, Switch)
+_Kind = TypeVar("_Kind", Adapter, Host, Mpi, Stack, Switch)
 
 
 def _load(folder: str, model: type[_Kind]) -> Mapping[str, _Kind]:
@@ -186,6 +210,12 @@ def hosts() -> Mapping[str, Host]:
 
 
 @cache
+def mpis() -> Mapping[str, Mpi]:
+    """Every MPI library by its id."""
+    return _load("mpis", Mpi)
+
+
+@cache
 def stacks() -> Mapping[str, Stack]:
     """Every stack by its id."""
     return _load("stacks", Stack)
@@ -205,6 +235,11 @@ def adapter(name: str) -> Adapter:
 def host(name: str) -> Host:
     """The host of that name. Raises ProfileError."""
     return _find("host", hosts(), name)
+
+
+def mpi(name: str) -> Mpi:
+    """The MPI library of that name. Raises ProfileError."""
+    return _find("MPI library", mpis(), name)
 
 
 def stack(name: str) -> Stack:

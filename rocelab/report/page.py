@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from rocelab.claims import Judgement, Verdict
-from rocelab.report import catalogue, clouds, nas, render, summary
+from rocelab.report import catalogue, clouds, nas, render, source_tables, summary
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
 from rocelab.results import LinkInfo, Sample
@@ -86,6 +86,7 @@ def make_page(
                 for table in (*nas.brief_tables(model, link), *summary.chosen_sizes_tables(model, link))
             ),
             *clouds.tables(model),
+            *source_tables.tables(model),
         ],
         "levels": {test.level for test in model.every_test},
         "level_words": catalogue.level_words({test.level for test in model.every_test}),

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict
-from rocelab.report import catalogue, clouds, difference, meshes, nas, summary
+from rocelab.report import catalogue, clouds, difference, meshes, nas, source_tables, summary
 from rocelab.report.bars import Held
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
@@ -32,7 +32,7 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
                 console.print(table)
         for each in (*nas.brief_tables(model, link), *meshes.tables(model, link)):
             console.print(_words_table(each))
-    for each in clouds.tables(model):
+    for each in (*clouds.tables(model), *source_tables.tables(model)):
         console.print(_words_table(each))
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]

@@ -11,6 +11,7 @@ from rocelab import profiles
 from rocelab.study.loading import Path_, Problem, StudyError, dotted, problem_of, unknown
 from rocelab.study.positions import line_of
 from rocelab.virtual.schema import MANY_NODES, TESTS, LinkTable, TestTable, VirtualStudy
+from rocelab.virtual.smpi.loading import wrong_job
 from rocelab.virtual.variants import variants_of
 
 
@@ -47,7 +48,7 @@ def _contradictions(study: VirtualStudy, known_claims: Collection[str]) -> Itera
             yield ("link", at, "id"), f"{link.id} is there already"
         yield from _wrong_link(at, link)
     for at, test in enumerate(study.test):
-        yield from _wrong_test(study, at, test)
+        yield from _wrong_test(study, at, test) if isinstance(test, TestTable) else wrong_job(study, at, test)
 
 
 def _wrong_link(at: int, link: LinkTable) -> Iterator[tuple[Path_, str]]:

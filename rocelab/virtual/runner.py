@@ -24,6 +24,8 @@ from rocelab.tools.base import ToolError, Value
 from rocelab.virtual.scenario import scenario
 from rocelab.virtual.schema import MANY_NODES
 from rocelab.virtual.simulator import simulate
+from rocelab.virtual.smpi.jobs import JobSimulator
+from rocelab.virtual.smpi.steps import SmpiStep
 from rocelab.virtual.steps import VirtualStep
 
 #: Counters that are samples of their own, so that claims can be about them.
@@ -53,23 +55,24 @@ class VirtualRunner:
         self._watcher = watcher
         self._versions = versions
         self._lock = threading.Lock()
+        self._jobs = JobSimulator(store, versions)
 
-    def run(self, steps: Sequence[VirtualStep]) -> Outcome:
+    def run(self, steps: Sequence[VirtualStep | SmpiStep]) -> Outcome:
         """Carry out the steps. Sets the status of the run, also when it is interrupted."""
         failed = 0
         status: RunStatus = "interrupted"
         first_order = self._store.next_order()
         pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
         try:
-            jobs: list[Future[_Done]] = [
-                pool.submit(self._simulate, step, first_order + index) for index, step in enumerate(steps)
+            jobs: list[Future[tuple[tuple[Sample, ...], str | None]]] = [
+                pool.submit(self._perform, step, first_order + index) for index, step in enumerate(steps)
             ]
-            for index, (step, job) in enumerate(zip(steps, jobs, strict=True)):
-                done = job.result()
-                self._store.append(*self._samples(step, first_order + index, done))
-                failed += done.error is not None
+            for step, job in zip(steps, jobs, strict=True):
+                samples, error = job.result()
+                self._store.append(*samples)
+                failed += error is not None
                 with self._lock:
-                    self._watcher.ended(step, done.error)
+                    self._watcher.ended(step, error)
             status = "incomplete" if failed else "complete"
         finally:
             pool.shutdown(cancel_futures=True)
@@ -81,10 +84,16 @@ class VirtualRunner:
         name = f"{order:05}-{'-'.join(step.series)}-{step.size_bytes}-{step.repetition}{suffix}"
         return self._store.logs / name
 
-    def _simulate(self, step: VirtualStep, order: int) -> _Done:
+    def _perform(self, step: VirtualStep | SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
+        """Carry out a step. Gives its samples, and what went wrong."""
         with self._lock:
             self._watcher.started(step)
+        if isinstance(step, SmpiStep):
+            return self._jobs.execute(step, order)
+        done = self._simulate(step, order)
+        return self._samples(step, order, done), done.error
 
+    def _simulate(self, step: VirtualStep, order: int) -> _Done:
         def progressed(simulated_ns: int, end_ns: int) -> None:
             with self._lock:
                 self._watcher.progressed(step, simulated_ns, end_ns)
@@ -152,7 +161,13 @@ def _values(step: VirtualStep, outcome: dict[str, Any]) -> list[Value]:
     longest = Value("queue_max_bytes", "bytes", "max", float(outcome["queue_max_bytes"]))
     if metric == "latency_us":
         times_us = [time_ns / 1000 for time_ns in outcome["latencies_ns"]]
-        return [Value(metric, unit, "median", median(times_us)), *counters, longest]
+        # perftest says what is typical; IMB and OMB, how long all iterations took by their number.
+        latency = (
+            Value(metric, unit, "median", median(times_us))
+            if step.test.level == "network"
+            else Value(metric, unit, "mean", mean(times_us))
+        )
+        return [latency, *counters, longest]
     total = 1000 * float(outcome["throughput_gbps"])
     if step.test.test not in MANY_NODES:
         return [Value(metric, unit, "mean", total), *counters]

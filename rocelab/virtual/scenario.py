@@ -21,7 +21,13 @@ _DCQCN = {
     "min_rate_mbps": 1,
     "cnp_interval_ns": 4_000,
     "cut_interval_ns": 4_000,
+    "alpha_interval_ns": 1_000,
+    "gain_divisor": 205,
+    "fast_recovery_raises": 1,
 }
+#: Open MPI's MPI_Alltoall sends smaller blocks to all others at once, and these step by step (its decision function
+#: of fixed rules, coll/tuned, up to release 4.0).
+_PAIRWISE_BYTES = 3_000
 _TIME_LIMIT_NS = 60_000_000_000
 
 
@@ -81,8 +87,7 @@ def _switch(step: VirtualStep) -> dict[str, Any] | None:
     link = step.network
     if link.topology == "back-to-back":
         return None
-    fitting = (profiles.switch(name) for name in link.switches)
-    switch = next(each for each in fitting if each.kind == step.adapter.port.kind)
+    switch = link.switch_for(step.adapter)
     is_ethernet = switch.kind == "ethernet"
     marks = link.ecn and switch.ecn_min_bytes_per_25g is not None
     return {
@@ -138,6 +143,7 @@ def _traffic(step: VirtualStep) -> dict[str, Any]:
         return {
             "kind": "alltoall",
             "size_bytes": step.size_bytes,
+            "algorithm": "pairwise" if step.size_bytes >= _PAIRWISE_BYTES else "linear",
             "iterations": test.messages or 1,
             "one_port": step.how.one_port,
         }

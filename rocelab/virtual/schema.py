@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
-from rocelab.study.schema import Name, SizeRange, Sizes
+from rocelab import profiles
+from rocelab.study.schema import LEVEL_TAGS, RANKS_PER_NODE_MAX, Name, SizeRange, Sizes
+from rocelab.tools import nas
 
 NODES_MAX = 4096
 
@@ -61,6 +63,11 @@ class LinkTable(_Table):
         """Hosts of a rack, where so many take part."""
         return self.hosts_per_rack if self.racks is None else -(-nodes // self.racks)
 
+    def switch_for(self, adapter: profiles.Adapter) -> profiles.Switch:
+        """The switch that an adapter fits."""
+        fitting = (profiles.switch(name) for name in self.switches)
+        return next(each for each in fitting if each.kind == adapter.port.kind)
+
 
 class Tap(_Table):
     """`tap`: a port whose packets are recorded, for Wireshark."""
@@ -100,9 +107,93 @@ class TestTable(_Table):
 
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending."""
-        if isinstance(self.sizes_bytes, SizeRange):
-            return self.sizes_bytes.sizes_bytes()
-        return tuple(sorted(set(self.sizes_bytes)))
+        return _every_size_bytes(self.sizes_bytes)
+
+
+def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
+    if isinstance(sizes, SizeRange):
+        return sizes.sizes_bytes()
+    return tuple(sorted(set(sizes)))
+
+
+class _SmpiTable(_Table):
+    """What the tests have in common that SimGrid runs: programs of MPI."""
+
+    mpi: str
+    """Profile of the MPI library."""
+    variants: Annotated[Mapping[str, list[Literal["smpi"]]], Field(min_length=1)]
+    """By adapter."""
+    stacks: Mapping[str, str] = {"rdma": "verbs"}
+    """By service of the adapter: the software below MPI."""
+    links: list[str] | None = None
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] = 2
+    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
+    iterations: PositiveInt | None = None
+
+    @property
+    def ranks(self) -> int:
+        """How many processes take part."""
+        return self.nodes * self.ranks_per_node
+
+
+class SmpiTestTable(_SmpiTable):
+    """`[[test]]` with `level = "mpi"` and an MPI library: a benchmark of rocelab-mpi."""
+
+    level: Literal["mpi"]
+    test: Annotated[str, Field(min_length=1)]
+    sizes_bytes: Sizes
+
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The sizes, ascending."""
+        return _every_size_bytes(self.sizes_bytes)
+
+
+class Calibration(_Table):
+    """`[test.calibration]`: what the speed of the processors is set by."""
+
+    adapter: str
+    """On which the programs took so long: the only column of a table that is no prediction."""
+    time_s: Annotated[Mapping[str, Annotated[float, Field(gt=0, strict=False)]], Field(min_length=1)]
+    """By program and class, as `ft.C`."""
+
+
+class SmpiNasTable(_SmpiTable):
+    """`[[test]]` with `level = "nas"`: NAS Parallel Benchmarks."""
+
+    level: Literal["nas"]
+    programs: Annotated[list[nas.Program], Field(min_length=1)]
+    classes: Annotated[list[nas.ProblemClass], Field(min_length=1)]
+    model: bool = True
+    """Whether the work of the processors is only simulated. Else it is also done, and the results are verified."""
+    calibration: Calibration | None = None
+
+    @property
+    def pairs(self) -> tuple[tuple[nas.Program, nas.ProblemClass], ...]:
+        """Every program with every class."""
+        return tuple((program, each) for each in self.classes for program in self.programs)
+
+
+def _tag(value: Any) -> str | None:
+    # A table of the file, or one of ours; or what somebody took for a table.
+    fields: dict[str, Any] = {name: getattr(value, name, None) for name in ("level", "mpi")}
+    table: dict[str, Any] = value if isinstance(value, dict) else fields
+    level = table.get("level", "network")
+    if level == "mpi" and table.get("mpi") is None:
+        return LEVEL_TAGS["network"]
+    return LEVEL_TAGS[level] if isinstance(level, str) and level in {"network", "mpi", "nas"} else None
+
+
+AnyVirtualTest = Annotated[
+    Annotated[TestTable, Tag(LEVEL_TAGS["network"])]
+    | Annotated[SmpiTestTable, Tag(LEVEL_TAGS["mpi"])]
+    | Annotated[SmpiNasTable, Tag(LEVEL_TAGS["nas"])],
+    Discriminator(
+        _tag,
+        custom_error_type="unknown_level",
+        custom_error_message='there is no such level; allowed: "network", "mpi", "nas"',
+    ),
+]
+SmpiTable = SmpiTestTable | SmpiNasTable
 
 
 class VirtualStudy(_Table):
@@ -117,8 +208,8 @@ class VirtualStudy(_Table):
     seed: Annotated[int, Field(ge=0)] = 1
     fabric: FabricTable
     link: Annotated[list[LinkTable], Field(min_length=1)]
-    test: Annotated[list[TestTable], Field(min_length=1)]
+    test: Annotated[list[AnyVirtualTest], Field(min_length=1)]
 
-    def links_of(self, test: TestTable) -> tuple[LinkTable, ...]:
+    def links_of(self, test: AnyVirtualTest) -> tuple[LinkTable, ...]:
         """The links that a test runs on: those it names, or all."""
         return tuple(link for link in self.link if test.links is None or link.id in test.links)

@@ -12,6 +12,7 @@ from rocelab.study.steps import Step
 from rocelab.tools.base import Executable
 from rocelab.virtual.schema import MANY_NODES, LinkTable, TestTable, Topology, VirtualStudy
 from rocelab.virtual.simulator import simulator
+from rocelab.virtual.smpi.steps import SmpiStep, plan_jobs
 from rocelab.virtual.variants import Variant, variants_of
 
 _KINDS: dict[Topology, LinkKind] = {
@@ -117,9 +118,16 @@ def messages_of(step: VirtualStep) -> int:
     return max(_MESSAGES_MIN, min(_MESSAGES_MAX, _BANDWIDTH_BYTES // step.size_bytes))
 
 
-def plan(study: VirtualStudy) -> list[VirtualStep]:
+def plan(study: VirtualStudy) -> list[VirtualStep | SmpiStep]:
     """Every step of the study: what is compared follows each other, small before large."""
-    return [step for test in study.test for step in _of_test(study, test)]
+    steps: list[VirtualStep | SmpiStep] = []
+    for test in study.test:
+        if isinstance(test, TestTable):
+            steps += _of_test(study, test)
+        else:
+            for link in study.links_of(test):
+                steps += plan_jobs(study, test, LinkProfile(link.id, _KINDS[link.topology]), link)
+    return steps
 
 
 def _of_test(study: VirtualStudy, test: TestTable) -> Iterator[VirtualStep]:

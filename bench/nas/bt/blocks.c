@@ -317,6 +317,8 @@ const struct line_method bt_method = {
     .ahead = KEPT,
     .back = COMPONENTS,
     .gathered = COMPONENTS,
+    .eliminate_work = 101,
+    .substitute_work = 43,
     .eliminate = eliminate,
     .substitute = substitute,
 };

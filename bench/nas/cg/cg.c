@@ -18,6 +18,7 @@
 #define STEPS 25
 #define TOLERANCE 1e-10
 #define MESSAGE_TAG 1
+#define ENTRY_WORK 1.1 /* for each entry of the matrix in a product */
 
 static const struct parameters {
     struct matrix_kind matrix;
@@ -173,7 +174,8 @@ static void multiply(struct cg *cg, const double *vector, double *result)
     const struct grid *grid = &cg->grid;
     const double *sums = cg->product + grid->mine.first;
 
-    matrix_multiply(&cg->matrix, vector, cg->product);
+    if (run_work(cg->run, ENTRY_WORK * (double)cg->matrix.starts[cg->matrix.rows]))
+        matrix_multiply(&cg->matrix, vector, cg->product);
     sum_product(cg);
     if (grid->mirror == cg->run->rank)
         memcpy(result, sums, (size_t)grid->mine.count * sizeof *result);
@@ -310,6 +312,7 @@ const struct program program_cg = {
     .title = "conjugate gradients: long messages between pairs",
     .operation = "floating point",
     .ranks = RANKS_POWER_OF_TWO,
+    .needs_data = true,
     .plan = plan,
     .run = run,
 };

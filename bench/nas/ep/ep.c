@@ -12,10 +12,11 @@
 #include <math.h>
 #include <stdio.h>
 
-#define SEED UINT64_C(271828183)
+#define EP_SEED UINT64_C(271828183)
 #define BATCH_LOG2 16
 #define BATCH_PAIRS (1 << BATCH_LOG2)
 #define RINGS 10
+#define PAIR_WORK 11.5
 #define TOLERANCE 1e-8
 
 static const struct parameters {
@@ -75,7 +76,7 @@ static int keep_inside(double *pairs)
 
 static void add_batch(struct sums *sums, double *pairs, uint64_t batch)
 {
-    uint64_t state = random_skip(SEED, batch * 2 * BATCH_PAIRS);
+    uint64_t state = random_skip(EP_SEED, batch * 2 * BATCH_PAIRS);
 
     random_fill(&state, 2 * BATCH_PAIRS, pairs);
     int kept = keep_inside(pairs);
@@ -108,7 +109,7 @@ static void run(struct run *run)
     while (run_next(run)) {
         int batch = first + run->iteration - 1;
 
-        if (batch < end)
+        if (batch < end && run_work(run, PAIR_WORK * BATCH_PAIRS))
             add_batch(&mine, pairs, (uint64_t)batch);
     }
     IN_MPI(run, MPI_Allreduce(&mine, &all, 2 + RINGS, MPI_DOUBLE, MPI_SUM, run->comm));

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #define HALO 2
+#define RIGHT_HAND_SIDE_WORK 66 /* for each point */
 
 struct block {
     int size[DIRECTIONS];
@@ -61,6 +62,16 @@ static inline ptrdiff_t block_at(const struct block *block, int i, int j, int k)
  */
 typedef void block_finish(const struct block *block, ptrdiff_t at, int count);
 void block_right_hand_side(struct block *block, const struct flow *flow, block_finish *finish);
+
+/* How much work that is: see run_work. */
+static inline double block_right_hand_side_work(const struct block *block)
+{
+    double points = 1;
+
+    for (int d = 0; d < DIRECTIONS; d++)
+        points *= block->end[d] - block->begin[d];
+    return RIGHT_HAND_SIDE_WORK * points;
+}
 
 /* The results of a run, by component. */
 struct norms {

@@ -221,7 +221,8 @@ void partition_right_hand_side(struct partition *partition, block_finish *finish
 {
     partition_exchange(partition);
     for (int c = 0; c < partition->side; c++)
-        block_right_hand_side(&partition->cells[c], &partition->flow, finish);
+        if (run_work(partition->run, block_right_hand_side_work(&partition->cells[c])))
+            block_right_hand_side(&partition->cells[c], &partition->flow, finish);
 }
 
 void partition_check(struct partition *partition, const struct norms *published)

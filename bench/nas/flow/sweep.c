@@ -2,8 +2,11 @@
 
 #include <string.h>
 
+/* Two messages of a way are under way at a time, and SimGrid, whose MPI sends short and long ones
+ * by different routes, does not keep them in order: the tag tells the stage that sends, even or
+ * odd. */
 #define AHEAD_TAG 16
-#define BACK_TAG 17
+#define BACK_TAG 18
 
 void lines_gather(const struct lines *lines, const double *field, int begin, int end, double *to,
                   ptrdiff_t stride)
@@ -151,6 +154,14 @@ static int message_out(const struct stage *stage)
     return stage->across.lines * stage->doubles_out;
 }
 
+static double stage_work(const struct line_method *method, const struct stage *stage)
+{
+    const double points = (double)stage->across.lines * (stage->lines.end - stage->lines.begin);
+
+    return points * ((stage->way == SUBSTITUTE ? 0 : method->eliminate_work) +
+                     (stage->way == ELIMINATE ? 0 : method->substitute_work));
+}
+
 /* Takes all lines of a cell through a stage, batch by batch. Where they turn, a batch goes both
  * ways while it is in the cache. */
 static void pass_cell(const struct line_method *method, struct stage *stage, double *kept,
@@ -196,20 +207,23 @@ void sweep(struct partition *partition, const struct line_method *method, int di
             const struct stage next = stage_at(partition, method, direction, number + 1);
             const bool ahead = number + 1 <= last;
 
-            IN_MPI(run, MPI_Irecv(partition->borders[(number + 1) % 2], message_in(&next),
-                                  MPI_DOUBLE, ahead ? before : after, ahead ? AHEAD_TAG : BACK_TAG,
-                                  run->comm, &in[(number + 1) % 2]));
+            IN_MPI(run,
+                   MPI_Irecv(partition->borders[(number + 1) % 2], message_in(&next), MPI_DOUBLE,
+                             ahead ? before : after, (ahead ? AHEAD_TAG : BACK_TAG) + number % 2,
+                             run->comm, &in[(number + 1) % 2]));
         }
         if (number > 0)
             IN_MPI(run, MPI_Wait(&in[number % 2], MPI_STATUS_IGNORE));
         IN_MPI(run, MPI_Wait(&out[number % 2], MPI_STATUS_IGNORE));
-        pass_cell(method, &stage, partition->kept + (size_t)stage.slab * partition->kept_doubles,
-                  from, to);
+        if (run_work(run, stage_work(method, &stage)))
+            pass_cell(method, &stage,
+                      partition->kept + (size_t)stage.slab * partition->kept_doubles, from, to);
         if (number + 1 < stages) {
             const bool ahead = number < last;
 
             IN_MPI(run, MPI_Isend(to, message_out(&stage), MPI_DOUBLE, ahead ? after : before,
-                                  ahead ? AHEAD_TAG : BACK_TAG, run->comm, &out[number % 2]));
+                                  (ahead ? AHEAD_TAG : BACK_TAG) + number % 2, run->comm,
+                                  &out[number % 2]));
         }
     }
     IN_MPI(run, MPI_Waitall(2, out, MPI_STATUSES_IGNORE));

@@ -25,10 +25,12 @@ struct lines {
 };
 
 struct line_method {
-    int kept;     /* of each point, from elimination to substitution */
-    int ahead;    /* that elimination takes into the next cell */
-    int back;     /* that substitution takes into the cell before */
-    int gathered; /* of each point, while a batch is eliminated or substituted */
+    int kept;              /* of each point, from elimination to substitution */
+    int ahead;             /* that elimination takes into the next cell */
+    int back;              /* that substitution takes into the cell before */
+    int gathered;          /* of each point, while a batch is eliminated or substituted */
+    double eliminate_work; /* for each point: see run_work */
+    double substitute_work;
     /* `kept` starts at point `begin`. `border` has what came from the cell before, or zeros; then
      * what goes on. */
     void (*eliminate)(const struct lines *lines, vector *kept, vector *border);

@@ -41,7 +41,7 @@ static int prepare(struct run *run, const struct options *options, struct failur
 
     if (program_plan(run->program, &run->job, &run->plan, failure) < 0)
         return -1;
-    if (run->plan.rank_bytes > rank_bytes)
+    if (run->plan.rank_bytes > rank_bytes && !run->modelled)
         return failure_set(failure,
                            "%s class %c on %d ranks needs %s for each rank, and there are %s: "
                            "take more nodes, or a smaller class",
@@ -75,8 +75,11 @@ static int run_job(struct run *run, const struct options *options)
 
 static int run_under_mpi(const struct options *options, struct failure *failure)
 {
-    struct run run = {
-        .program = options->program, .comm = MPI_COMM_WORLD, .corrupt = options->corrupt};
+    struct run run = {.program = options->program,
+                      .comm = MPI_COMM_WORLD,
+                      .corrupt = options->corrupt,
+                      .modelled = options->modelled && options->program != NULL &&
+                                  !options->program->needs_data};
     int status = EXIT_USAGE;
     bool wrong = failure->text[0] != '\0';
 

@@ -1,18 +1,27 @@
 #include "nas/frame/options.h"
 
 #include "common/number.h"
+#include "nas/frame/run.h"
 
 #include <getopt.h>
 #include <limits.h>
 #include <string.h>
 
-enum { OPTION_ITERATIONS = 'i', OPTION_JSON = 256, OPTION_MEMORY, OPTION_CORRUPT, OPTION_LIST };
+enum {
+    OPTION_ITERATIONS = 'i',
+    OPTION_JSON = 256,
+    OPTION_MEMORY,
+    OPTION_CORRUPT,
+    OPTION_MODEL,
+    OPTION_LIST
+};
 
 static const struct option known[] = {
     {"iterations", required_argument, NULL, OPTION_ITERATIONS},
     {"json", no_argument, NULL, OPTION_JSON},
     {"memory", required_argument, NULL, OPTION_MEMORY},
     {"corrupt", no_argument, NULL, OPTION_CORRUPT},
+    {"model", no_argument, NULL, OPTION_MODEL},
     {"list", no_argument, NULL, OPTION_LIST},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'v'},
@@ -25,6 +34,8 @@ void options_describe(FILE *out)
           "      --json          one line of JSON\n"
           "      --memory SIZE   memory of a node (with K, M or G), instead of what is available\n"
           "      --corrupt       spoil the results, to see the verification work\n"
+          "      --model         built for SimGrid: simulate the processor's work, do not do it; "
+          "nothing is verified\n"
           "      --list          the programs\n"
           "  -h, --help          this text\n"
           "  -v, --version       the version\n",
@@ -40,6 +51,18 @@ static int read_above_0(const char *text, uint64_t max, const char *option, uint
         return failure_set(failure, "'%s': %s is a number from 1 to %llu", text, option,
                            (unsigned long long)max);
     return 0;
+}
+
+static int set_model(struct options *options, struct failure *failure)
+{
+#ifdef SMPI_H /* the MPI of SimGrid */
+    (void)failure;
+    options->modelled = true;
+    return 0;
+#else
+    (void)options;
+    return failure_set(failure, "--model is for the build with SimGrid's smpicc, which simulates");
+#endif
 }
 
 static int set(struct options *options, int letter, struct failure *failure)
@@ -60,6 +83,8 @@ static int set(struct options *options, int letter, struct failure *failure)
     case OPTION_CORRUPT:
         options->corrupt = true;
         return 0;
+    case OPTION_MODEL:
+        return set_model(options, failure);
     case OPTION_LIST:
         options->action = OPTIONS_LIST;
         return 0;

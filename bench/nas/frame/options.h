@@ -15,6 +15,7 @@ struct options {
     uint64_t memory_bytes; /* of a node; 0: what is available there */
     bool json;
     bool corrupt;
+    bool modelled;
 };
 
 /* Reads the command line. Returns 0, or -1 and says what is wrong. */

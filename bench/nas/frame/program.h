@@ -3,6 +3,7 @@
 
 #include "common/failure.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The problem classes. */
@@ -34,6 +35,7 @@ struct program {
     const char *title;
     const char *operation; /* what Mop/s counts: "floating point" */
     enum ranks_rule ranks;
+    bool needs_data; /* what it sends, or how much it works, depends on the data */
     /* Fills the plan. Returns -1 and says why if so many ranks cannot share this class; that they
      * are a power of two or a square is known already. Called on every rank, without MPI. */
     int (*plan)(const struct job *job, struct plan *plan, struct failure *failure);

@@ -108,11 +108,12 @@ void report_json(const struct run *run)
 
     printf("{\"format\": 1, \"suite\": \"rocelab-nas " REPORT_VERSION "\", \"mpi\": ");
     world_write_library(stdout);
-    printf(
-        ", \"benchmark\": \"%s\", \"class\": \"%c\", \"size\": \"%s\", \"ranks\": %d, "
-        "\"nodes\": %d, \"iterations\": %d, \"iterations_of_class\": %d, \"verification\": \"%s\"",
-        run->program->name, CLASS_LETTERS[run->job.class], run->plan.size, run->ranks, run->nodes,
-        run->iterations, run->plan.iterations, verifications[run->verification]);
+    printf(", \"benchmark\": \"%s\", \"class\": \"%c\", \"size\": \"%s\", \"ranks\": %d, "
+           "\"nodes\": %d, \"iterations\": %d, \"iterations_of_class\": %d, \"modelled\": %s, "
+           "\"verification\": \"%s\"",
+           run->program->name, CLASS_LETTERS[run->job.class], run->plan.size, run->ranks,
+           run->nodes, run->iterations, run->plan.iterations, run->modelled ? "true" : "false",
+           verifications[run->verification]);
     printf(", \"checks\": [");
     for (int i = 0; i < run->check_count; i++) {
         const struct check *check = &run->checks[i];

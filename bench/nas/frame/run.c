@@ -10,6 +10,7 @@
 #define CACHE_LINE_BYTES 64
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define EXIT_MEMORY 1
+#define FOLDED_BYTES_MIN ((size_t)64 << 10)
 
 /* Memory on huge pages where the block is large and the kernel has some: strides of kilobytes, as
  * in transforms, else miss the TLB. */
@@ -24,20 +25,44 @@ static void *allocate(size_t bytes)
     return block;
 }
 
+/* Where the work is not done, large blocks of all ranks are the same few pages: what is in them
+ * does not count. Small ones say who sends how much to whom. */
+static bool is_folded(const struct run *run, size_t bytes)
+{
+    return run->modelled && bytes >= FOLDED_BYTES_MIN;
+}
+
+#ifdef SMPI_H /* the MPI of SimGrid */
+#define allocate_folded(bytes) SMPI_SHARED_MALLOC(bytes)
+#define free_folded(block) SMPI_SHARED_FREE(block)
+#else
+#define allocate_folded(bytes) allocate(bytes)
+#define free_folded(block) free(block)
+#endif
+
+static void free_block(struct run *run, int index)
+{
+    if (is_folded(run, run->block_bytes[index]))
+        free_folded(run->blocks[index]);
+    else
+        free(run->blocks[index]);
+}
+
 void *run_memory(struct run *run, size_t count, size_t element_bytes)
 {
     size_t bytes = count * element_bytes;
     void *block = NULL;
 
     if (run->block_count < RUN_BLOCKS_MAX && count <= SIZE_MAX / 2 / element_bytes)
-        block = allocate(bytes);
+        block = is_folded(run, bytes) ? allocate_folded(bytes) : allocate(bytes);
     if (block == NULL) {
         fprintf(stderr, "rocelab-nas: rank %d gets no %zu bytes of memory\n", run->rank, bytes);
         MPI_Abort(run->comm, EXIT_MEMORY);
         exit(EXIT_MEMORY);
     }
-    run->blocks[run->block_count++] = block;
-    return memset(block, 0, bytes);
+    run->blocks[run->block_count] = block;
+    run->block_bytes[run->block_count++] = bytes;
+    return is_folded(run, bytes) ? block : memset(block, 0, bytes);
 }
 
 double *run_doubles(struct run *run, size_t count)
@@ -54,8 +79,10 @@ void run_release(struct run *run, void *block)
 {
     for (int i = 0; i < run->block_count; i++)
         if (run->blocks[i] == block) {
-            free(block);
-            run->blocks[i] = run->blocks[--run->block_count];
+            free_block(run, i);
+            run->block_count--;
+            run->blocks[i] = run->blocks[run->block_count];
+            run->block_bytes[i] = run->block_bytes[run->block_count];
             return;
         }
 }
@@ -102,7 +129,7 @@ void run_stop(struct run *run)
 
 static void add_check(struct run *run, const struct check *check)
 {
-    if (run->iterations < run->plan.iterations)
+    if (run->iterations < run->plan.iterations || run->modelled)
         return;
     if (run->check_count == RUN_CHECKS_MAX) {
         fprintf(stderr, "rocelab-nas: %s has more than %d results\n", run->program->name,
@@ -145,5 +172,5 @@ void run_program(struct run *run)
     MPI_Bcast(&verification, 1, MPI_INT, 0, run->comm);
     run->verification = (enum verification)verification;
     while (run->block_count > 0)
-        free(run->blocks[--run->block_count]);
+        free_block(run, --run->block_count);
 }

@@ -51,6 +51,7 @@ struct run {
     int iterations; /* to run: those of the plan, or fewer if the user said so */
     int iteration;  /* the current one, from 1 */
     bool corrupt;   /* spoil the results, to see the check work */
+    bool modelled;  /* the work is simulated, not done; in a simulation only */
 
     double operations; /* set by the program: what all iterations of the class count for */
 
@@ -68,6 +69,7 @@ struct run {
     enum verification verification;
 
     void *blocks[RUN_BLOCKS_MAX];
+    size_t block_bytes[RUN_BLOCKS_MAX];
     int block_count;
 };
 
@@ -78,6 +80,26 @@ struct run {
         (void)(call);                                                                              \
         (run)->mpi_s += MPI_Wtime() - in_mpi_since_s;                                              \
     } while (0)
+
+/*
+ * Whether to do work that takes so many units of time. A simulator of the network runs the
+ * programs, but does not measure them, so that it says the same each time: it is told what the
+ * processor has to do, and that may be all there is to it, since messages are the same whatever is
+ * in them. A unit is a nanosecond of the processor on which the factors in the programs were
+ * measured, with 64 ranks of class C; how fast the simulated one is says its platform, so that of
+ * the factors of a program only the proportions matter.
+ */
+static inline bool run_work(const struct run *run, double units)
+{
+#ifdef SMPI_H /* the MPI of SimGrid */
+    smpi_execute_flops(units);
+    return !run->modelled;
+#else
+    (void)run;
+    (void)units;
+    return true;
+#endif
+}
 
 /* Memory until the end of the run, zeroed, aligned to cache lines. Ends the job if there is none.
  */
@@ -99,7 +121,8 @@ bool run_next(struct run *run);
 void run_stop(struct run *run);
 
 /* Holds a result against the published one; `tolerance` is relative (absolute where 0 is
- * expected). Only what rank 0 says counts. Does nothing if not all iterations were run. */
+ * expected). Only what rank 0 says counts. Does nothing if not all iterations were run, or the work
+ * was not done. */
 void run_check(struct run *run, const char *name, double value, double expected, double tolerance);
 
 /* The same for what can only be right or wrong. */

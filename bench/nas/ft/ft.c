@@ -22,6 +22,11 @@
 #define CHECKSUM_POINTS 1024
 #define TOLERANCE 1e-12
 
+/* For each point. */
+#define LINE_WORK 12.5 /* a transform along one axis */
+#define DIFFUSE_WORK 1.5
+#define DRAW_WORK 1.3
+
 static const struct parameters {
     int nx;
     int ny;
@@ -99,6 +104,18 @@ static int plan(const struct job *job, struct plan *plan, struct failure *failur
     plan->iterations = size->iterations;
     plan->rank_bytes = points * (uint64_t)fields * sizeof(struct complex);
     return 0;
+}
+
+/* Points of this rank. */
+static double points_of(const struct ft *ft)
+{
+    return (double)ft->size->nz * ft->layout.shaft;
+}
+
+/* Of a plane's transforms on this rank: along both of its axes, unless the ranks share its rows. */
+static double plane_work(const struct ft *ft)
+{
+    return (ft->layout.slices > 1 ? 1 : 2) * LINE_WORK * points_of(ft);
 }
 
 /* Sends every rank of `comm` its equal part of `from`. */
@@ -252,21 +269,24 @@ static void transform(struct ft *ft)
     const bool is_shared = layout->slices > 1;
 
     if (is_shared) { /* of one plane each */
-        transform_plane_rows(ft, ft->field, FORWARD);
+        if (run_work(ft->run, LINE_WORK * points_of(ft)))
+            transform_plane_rows(ft, ft->field, FORWARD);
         exchange_field(ft, ft->slice, layout->slices);
     }
-    for (int plane = 0; plane < layout->planes; plane++) {
-        if (!is_shared)
-            transform_plane_rows(ft, plane_of(ft, ft->field, plane), FORWARD);
-        transform_columns_out(ft, plane_of(ft, ft->field, plane), plane, ft->spare);
-    }
+    if (run_work(ft->run, plane_work(ft)))
+        for (int plane = 0; plane < layout->planes; plane++) {
+            if (!is_shared)
+                transform_plane_rows(ft, plane_of(ft, ft->field, plane), FORWARD);
+            transform_columns_out(ft, plane_of(ft, ft->field, plane), plane, ft->spare);
+        }
     if (layout->stacks > 1)
         exchange(ft, ft->stack, layout->stacks, ft->spare, ft->field);
-    for (int shaft = 0; shaft < layout->shaft; shaft += LANES) {
-        read_lanes(&ft->lines, ft->field + shaft, layout->shaft, 0, ft->size->nz);
-        lines_transform(&ft->lines, ft->size->nz, FORWARD);
-        write_lanes(&ft->lines, ft->spectrum + shaft, layout->shaft, 0, ft->size->nz);
-    }
+    if (run_work(ft->run, LINE_WORK * points_of(ft)))
+        for (int shaft = 0; shaft < layout->shaft; shaft += LANES) {
+            read_lanes(&ft->lines, ft->field + shaft, layout->shaft, 0, ft->size->nz);
+            lines_transform(&ft->lines, ft->size->nz, FORWARD);
+            write_lanes(&ft->lines, ft->spectrum + shaft, layout->shaft, 0, ft->size->nz);
+        }
 }
 
 /* A step of the diffusion of LANES columns of the spectrum; they are left in the lines, too. */
@@ -293,24 +313,27 @@ static void diffuse_and_transform_back(struct ft *ft)
     const bool is_shared = layout->slices > 1;
     struct complex *planes;
 
-    for (int shaft = 0; shaft < layout->shaft; shaft += LANES) {
-        diffuse(ft, shaft);
-        lines_transform(&ft->lines, ft->size->nz, INVERSE);
-        write_lanes(&ft->lines, ft->field + shaft, layout->shaft, 0, ft->size->nz);
-    }
+    if (run_work(ft->run, (LINE_WORK + DIFFUSE_WORK) * points_of(ft)))
+        for (int shaft = 0; shaft < layout->shaft; shaft += LANES) {
+            diffuse(ft, shaft);
+            lines_transform(&ft->lines, ft->size->nz, INVERSE);
+            write_lanes(&ft->lines, ft->field + shaft, layout->shaft, 0, ft->size->nz);
+        }
     if (layout->stacks > 1)
         exchange_field(ft, ft->stack, layout->stacks);
     planes = ft->spare;
-    for (int plane = 0; plane < layout->planes; plane++) {
-        transform_columns_in(ft, ft->field, plane, plane_of(ft, planes, plane));
-        if (!is_shared)
-            transform_plane_rows(ft, plane_of(ft, planes, plane), INVERSE);
-    }
+    if (run_work(ft->run, plane_work(ft)))
+        for (int plane = 0; plane < layout->planes; plane++) {
+            transform_columns_in(ft, ft->field, plane, plane_of(ft, planes, plane));
+            if (!is_shared)
+                transform_plane_rows(ft, plane_of(ft, planes, plane), INVERSE);
+        }
     ft->spare = ft->field;
     ft->field = planes;
     if (is_shared) {
         exchange_field(ft, ft->slice, layout->slices);
-        transform_plane_rows(ft, ft->field, INVERSE);
+        if (run_work(ft->run, LINE_WORK * points_of(ft)))
+            transform_plane_rows(ft, ft->field, INVERSE);
     }
 }
 
@@ -385,7 +408,8 @@ static void set_decay(struct ft *ft)
 static void start(struct ft *ft)
 {
     set_decay(ft);
-    draw_field(ft);
+    if (run_work(ft->run, DRAW_WORK * points_of(ft)))
+        draw_field(ft);
     transform(ft);
 }
 

@@ -16,6 +16,11 @@
 #define ITERATIONS 10
 #define PROBES 5
 
+/* For each key. What is sent depends on the keys, so this work is always done. */
+#define COUNT_WORK 0.66
+#define SORT_WORK 2.0
+#define RANK_WORK 1.06
+
 /* A published rank: of the key at an index of the sequence. It changes with the iteration, since
  * that changes two keys: by `slope` each, and `offset` once. */
 struct probe {
@@ -266,12 +271,15 @@ static void rank_keys(struct is *is, int iteration)
         is->keys[iteration] = iteration;
         is->keys[iteration + ITERATIONS] = (1 << is->parameters->key_bits) - iteration;
     }
+    run_work(is->run, COUNT_WORK * is->key_count);
     count_buckets(is);
     IN_MPI(is->run, MPI_Allreduce(is->bucket_counts, is->bucket_totals, is->buckets + PROBES,
                                   MPI_INT, MPI_SUM, is->run->comm));
+    run_work(is->run, SORT_WORK * is->key_count);
     sort_into_buckets(is);
     share_buckets(is);
     exchange_keys(is);
+    run_work(is->run, RANK_WORK * is->received_count);
     count_keys(is);
     look_at_probes(is, iteration);
 }
@@ -364,6 +372,7 @@ const struct program program_is = {
     .title = "integer sort: all to all",
     .operation = "keys ranked",
     .ranks = RANKS_POWER_OF_TWO,
+    .needs_data = true,
     .plan = plan,
     .run = run,
 };

@@ -126,5 +126,6 @@ static void exchange(struct pencil *pencil)
 void pencil_right_hand_side(struct pencil *pencil)
 {
     exchange(pencil);
-    block_right_hand_side(&pencil->block, &pencil->flow, NULL);
+    if (run_work(pencil->run, block_right_hand_side_work(&pencil->block)))
+        block_right_hand_side(&pencil->block, &pencil->flow, NULL);
 }

@@ -26,6 +26,7 @@
 #include <string.h>
 
 #define OVER_RELAXATION 1.2
+#define PLANE_WORK 46 /* for each point */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define LOWER_TAG 16
 #define UPPER_TAG 18
@@ -248,7 +249,8 @@ static void relax(struct pencil *pencil, const struct way *way)
     memset(pencil->planes, 0, points * sizeof *pencil->planes);
     for (int n = 0; n < planes; n++) {
         receive_plane(pencil, way);
-        relax_plane(pencil, way, way->upper ? begin + planes - 1 - n : begin + n);
+        if (run_work(pencil->run, PLANE_WORK * (double)points))
+            relax_plane(pencil, way, way->upper ? begin + planes - 1 - n : begin + n);
         send_plane(pencil, way);
     }
 }

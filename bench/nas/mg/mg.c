@@ -18,6 +18,13 @@
 #define OPERATIONS_PER_POINT 58
 #define TOLERANCE 1e-8
 
+/* For each point of the result. */
+#define RESIDUAL_WORK 2.6
+#define SMOOTH_WORK 2.5
+#define RESTRICT_WORK 10.6
+#define INTERPOLATE_WORK 0.9
+#define NORM_WORK 0.9
+
 /* The weights of the smoother in the small and the large classes. */
 static const double smoother_small[3] = {-3.0 / 8.0, 1.0 / 32.0, -1.0 / 64.0};
 static const double smoother_large[3] = {-3.0 / 17.0, 1.0 / 33.0, -1.0 / 61.0};
@@ -102,27 +109,36 @@ static void clear(const struct level *level, double *values)
     memset(values, 0, (size_t)level->box.size * sizeof *values);
 }
 
+static double points_of(const struct level *level)
+{
+    return (double)level->box.points[0] * level->box.points[1] * level->box.points[2];
+}
+
 static void residual(struct mg *mg, struct level *level, const double *v)
 {
-    stencil_residual(&level->box, level->u, v, level->r, mg->scratch);
+    if (run_work(mg->run, RESIDUAL_WORK * points_of(level)))
+        stencil_residual(&level->box, level->u, v, level->r, mg->scratch);
     exchange(mg, level, level->r);
 }
 
 static void smooth(struct mg *mg, struct level *level)
 {
-    stencil_smooth(&level->box, level->r, level->u, mg->smoother, mg->scratch);
+    if (run_work(mg->run, SMOOTH_WORK * points_of(level)))
+        stencil_smooth(&level->box, level->r, level->u, mg->smoother, mg->scratch);
     exchange(mg, level, level->u);
 }
 
 static void go_coarser(struct mg *mg, const struct level *fine, struct level *coarse)
 {
-    stencil_restrict(&fine->box, fine->r, &coarse->box, coarse->r, mg->scratch);
+    if (run_work(mg->run, RESTRICT_WORK * points_of(coarse)))
+        stencil_restrict(&fine->box, fine->r, &coarse->box, coarse->r, mg->scratch);
     exchange(mg, coarse, coarse->r);
 }
 
 static void go_finer(struct mg *mg, const struct level *coarse, struct level *fine)
 {
-    stencil_interpolate(&coarse->box, coarse->u, &fine->box, fine->u, mg->scratch);
+    if (run_work(mg->run, INTERPOLATE_WORK * points_of(fine)))
+        stencil_interpolate(&coarse->box, coarse->u, &fine->box, fine->u, mg->scratch);
 }
 
 /* Copies the rows of a part of a whole grid, to it or from it. The part starts at `place`, in
@@ -230,19 +246,29 @@ static void cycle(struct mg *mg)
     residual(mg, top, mg->v);
 }
 
+static double sum_of_squares(const struct level *level)
+{
+    const struct box *box = &level->box;
+    double sum = 0;
+
+    for (int k = 1; k <= box->points[2]; k++)
+        for (int j = 1; j <= box->points[1]; j++) {
+            const double *row = box_row(box, level->r, j, k);
+
+            for (int i = 1; i <= box->points[0]; i++)
+                sum += row[i] * row[i];
+        }
+    return sum;
+}
+
 /* The root of the mean square of the residual on the finest grid. */
 static double residual_norm(struct mg *mg)
 {
     const struct level *top = &mg->levels[mg->top];
     double sum = 0, total;
 
-    for (int k = 1; k <= top->box.points[2]; k++)
-        for (int j = 1; j <= top->box.points[1]; j++) {
-            const double *row = box_row(&top->box, top->r, j, k);
-
-            for (int i = 1; i <= top->box.points[0]; i++)
-                sum += row[i] * row[i];
-        }
+    if (run_work(mg->run, NORM_WORK * points_of(top)))
+        sum = sum_of_squares(top);
     IN_MPI(mg->run, MPI_Allreduce(&sum, &total, 1, MPI_DOUBLE, MPI_SUM, mg->run->comm));
     return sqrt(total / ldexp(1, AXES * mg->top));
 }

@@ -295,6 +295,8 @@ const struct line_method sp_method = {
     .ahead = 2 * KEPT,
     .back = 2 * COMPONENTS,
     .gathered = BACK_GATHERED,
+    .eliminate_work = 37,
+    .substitute_work = 29,
     .eliminate = eliminate,
     .substitute = substitute,
 };

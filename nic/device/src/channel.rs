@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use urxe_udp::{Interest, Waiter};
 
+use crate::clock::now;
 use crate::nic::Nic;
+use crate::spin::{Looked, Spin};
 
 /// An eventfd that counts (`EFD_SEMAPHORE`): one read, one event. Blocking until the program says
 /// otherwise with `fcntl`, as the verbs interface allows.
@@ -80,6 +82,7 @@ struct Watcher {
     waiter: Waiter,
     /// Tells when the sockets have changed.
     watched: Arc<EventFd>,
+    spin: Spin,
 }
 
 /// A completion channel. Completion queues that were armed put their cookies into it.
@@ -193,7 +196,11 @@ impl CompletionChannel {
         let waiter = Waiter::new()?;
         waiter.add(&self.fd, u64::MAX, Interest::READ)?;
         let watched = nic.watch(&waiter)?;
-        Ok(Watcher { waiter, watched })
+        Ok(Watcher {
+            waiter,
+            watched,
+            spin: Spin::default(),
+        })
     }
 
     fn wait_with(&self, nic: &Nic, watcher: &mut Watcher) -> io::Result<()> {
@@ -201,12 +208,21 @@ impl CompletionChannel {
             if nic.is_stale(&watcher.watched) {
                 *watcher = self.new_watcher(nic)?;
             }
-            let (_, deadline) = nic.run_waiting();
+            let (_, mut deadline) = nic.run_waiting();
             if self.has_cookie() {
                 return Ok(());
             }
-            let timeout_ns = deadline.map(|at| at.since(crate::clock::now()));
+            match watcher.spin.look(nic, deadline, || self.has_cookie()) {
+                Looked::Done if self.has_cookie() => return Ok(()),
+                Looked::Done => {}
+                Looked::InVain(wanted_at) => deadline = wanted_at,
+            }
+            let since = now();
+            let timeout_ns = deadline.map(|at| at.since(since));
             let ready = watcher.waiter.wait(timeout_ns)?;
+            if !ready.is_empty() {
+                watcher.spin.note_sleep(now().since(since));
+            }
             if ready.is_empty() && timeout_ns.is_none() {
                 return Err(io::Error::from_raw_os_error(libc::EINTR));
             }

@@ -254,6 +254,7 @@ impl Cq {
     fn fire(&self, ring: &mut Ring) {
         ring.armed = Armed::No;
         if let Some(channel) = &self.channel {
+            self.nic.progress().note_event();
             channel.push(self.cookie);
         }
     }

@@ -142,6 +142,20 @@ impl Engine {
         (received, Some(now))
     }
 
+    /// A round of a thread that looks for packets before it sleeps. An acknowledgement waits as in its other rounds while
+    /// packets come, and as in those of a program that polls while none do.
+    pub(crate) fn run_looking(&mut self, now: Instant) -> usize {
+        let received = self.receive(&mut Some(now), true);
+        self.expire(now);
+        let mode = match received {
+            0 => AckMode::Idle,
+            1 => AckMode::Hold,
+            _ => AckMode::Flush,
+        };
+        self.transmit(now, mode);
+        received
+    }
+
     /// A round of the background thread, which has no reply of the program to wait for: an
     /// acknowledgement waits only after a single packet, the likely half of a ping-pong.
     pub(crate) fn run_in_background(&mut self, now: Instant) -> usize {

@@ -44,6 +44,7 @@ mod port;
 mod progress;
 mod qp;
 mod receive;
+mod spin;
 mod srq;
 mod stat;
 mod table;

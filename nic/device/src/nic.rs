@@ -136,6 +136,16 @@ pub struct DeviceStats {
     pub rx_ecn_marked: u64,
 }
 
+/// What a round of [`Nic::run_looking`] came to.
+pub(crate) struct Round {
+    /// How many packets came.
+    pub(crate) received: usize,
+    /// When it was.
+    pub(crate) at: Instant,
+    /// When the next one is wanted.
+    pub(crate) wanted_at: Option<Instant>,
+}
+
 /// An opened device. Queue pairs, completion queues and channels keep it alive; [`Self::close`] ends
 /// its background thread.
 #[derive(Debug)]
@@ -553,6 +563,20 @@ impl Nic {
         let received = engine.run_in_background(now);
         self.moderated.expire(now);
         (received, self.deadline(&engine, now))
+    }
+
+    /// One round of a thread that looks for packets before it sleeps, unless another thread is at it.
+    pub(crate) fn run_looking(&self) -> Option<Round> {
+        let mut engine = self.engine.try_lock().ok()?;
+        self.progress.note_released();
+        let at = now();
+        let received = engine.run_looking(at);
+        self.moderated.expire(at);
+        Some(Round {
+            received,
+            at,
+            wanted_at: self.deadline(&engine, at),
+        })
     }
 
     /// After a round or a command of the program: the background thread may have to wake earlier.

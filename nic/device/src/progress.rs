@@ -14,6 +14,7 @@ use crate::channel::EventFd;
 use crate::clock::now;
 use crate::habit::Habit;
 use crate::nic::Nic;
+use crate::spin::{Looked, Spin};
 
 /// The token of news about the interface.
 const LINK: u64 = u64::MAX - 1;
@@ -36,6 +37,8 @@ const VIGILANCE_NS: (u64, u64) = (2_000_000, 100_000_000);
 const PAUSE_NS: u64 = 50_000;
 /// ... and how often in a row, before it queues up at the engine's lock.
 const PAUSES_MAX: u32 = 20;
+/// When a thread wakes that does not sleep: before any time.
+const AWAKE: u64 = 1;
 /// Timers of the thread may be this late.
 const TIMER_SLACK_NS: u32 = 1_000;
 
@@ -49,7 +52,10 @@ pub(crate) struct Progress {
     work: AtomicU64,
     /// Threads of the program that block in a completion channel and run the engine there.
     blocking: AtomicU64,
-    /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps.
+    /// Events that completion queues raised.
+    events: AtomicU64,
+    /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps, [`AWAKE`] while
+    /// it looks for them.
     wakes_at_ns: AtomicU64,
     /// Packets that the program posted may wait in the engine for company.
     is_holding: AtomicBool,
@@ -75,6 +81,7 @@ impl Progress {
             rounds: AtomicU64::new(0),
             work: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
+            events: AtomicU64::new(0),
             wakes_at_ns: AtomicU64::new(0),
             is_holding: AtomicBool::new(false),
             take_over: AtomicBool::new(false),
@@ -161,6 +168,11 @@ impl Progress {
         Blocking(self)
     }
 
+    /// A completion queue raised an event: some thread of the program has something to do.
+    pub(crate) fn note_event(&self) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Asks the thread to watch the sockets from now on, if it sleeps.
     pub(crate) fn take_over(&self) {
         if self.wakes_at_ns.load(Ordering::Relaxed) == 0 {
@@ -207,6 +219,8 @@ struct Thread {
     has_slept: bool,
     pauses: u32,
     vigilance: Habit,
+    spin: Spin,
+    events_seen: u64,
     writable: Option<usize>,
 }
 
@@ -228,6 +242,8 @@ impl Thread {
             has_slept: false,
             pauses: 0,
             vigilance: Habit::new(VIGILANCE_NS.0, VIGILANCE_NS.1),
+            spin: Spin::default(),
+            events_seen: 0,
             writable: None,
         })
     }
@@ -269,7 +285,10 @@ impl Thread {
         if std::mem::take(&mut self.has_slept) && received > 0 && polls == 0 && !is_asked {
             self.vigilance.note(now());
         }
-        self.wait_for_packets(nic, deadline)
+        match self.look_for_packets(nic, deadline) {
+            Looked::Done => Ok(()),
+            Looked::InVain(deadline) => self.wait_for_packets(nic, deadline),
+        }
     }
 
     fn sleep(&mut self, nic: &Nic, is_blocked_in: bool) -> io::Result<()> {
@@ -311,6 +330,25 @@ impl Thread {
         Ok(())
     }
 
+    /// Looks for more packets before it sleeps, where that pays; not if the program has something to do, perhaps on this
+    /// processor, or makes progress itself.
+    fn look_for_packets(&mut self, nic: &Nic, deadline: Option<Instant>) -> Looked {
+        let progress = nic.progress();
+        let events = progress.events.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.events_seen, events) != events {
+            return Looked::InVain(deadline);
+        }
+        let rounds = self.rounds_seen;
+        progress.wakes_at_ns.store(AWAKE, Ordering::Relaxed);
+        let looked = self.spin.look(nic, deadline, || {
+            progress.rounds.load(Ordering::Relaxed) != rounds
+                || progress.events.load(Ordering::Relaxed) != events
+                || progress.stop.load(Ordering::Relaxed)
+        });
+        progress.wakes_at_ns.store(0, Ordering::Relaxed);
+        looked
+    }
+
     fn wait_for_packets(&mut self, nic: &Nic, deadline: Option<Instant>) -> io::Result<()> {
         let progress = nic.progress();
         let blocked = nic.watch_writable(&self.packets, self.writable)?;
@@ -325,8 +363,13 @@ impl Thread {
             && nic.earliest_deadline().is_some();
         let mut link_changed = false;
         if !is_stale && !progress.stop.load(Ordering::Relaxed) {
-            let timeout_ns = deadline.map(|at| at.since(now()));
-            link_changed = is_of_link(self.packets.wait(timeout_ns)?);
+            let since = now();
+            let timeout_ns = deadline.map(|at| at.since(since));
+            let ready = self.packets.wait(timeout_ns)?;
+            if !ready.is_empty() {
+                self.spin.note_sleep(now().since(since));
+            }
+            link_changed = is_of_link(ready);
         }
         progress.wakeup.disarm();
         progress.wakes_at_ns.store(0, Ordering::Relaxed);

@@ -6,19 +6,16 @@ use urxe_wire::{Header, Packet as WirePacket, Syndrome};
 use crate::connection::{NoMemory, connection_of};
 use crate::framing::{LinkKind, rdma_bytes};
 use crate::network::{Event, Network};
-use crate::packet::{Body, Packet};
+use crate::packet::{Body, MARKABLE, MARKED, NAK, Packet};
 use crate::port::{DATA, NOTIFICATIONS};
 use crate::scenario::HostConfig;
 use crate::units::PS_PER_NS;
 
 /// Whether a packet says that one before it is missing.
-fn is_nak(body: &Body) -> bool {
-    match body {
-        Body::Rdma(header) => header
-            .aeth
-            .is_some_and(|aeth| matches!(aeth.syndrome, Syndrome::Nak(_))),
-        _ => false,
-    }
+fn is_nak(header: &Header) -> bool {
+    header
+        .aeth
+        .is_some_and(|aeth| matches!(aeth.syndrome, Syndrome::Nak(_)))
 }
 
 /// The payload of every packet.
@@ -64,6 +61,10 @@ impl Network {
     /// Starts the next packet.
     pub(crate) fn run_engine(&mut self, id: u32) {
         self.hosts[id as usize].is_engine_woken = false;
+        if let Some(software) = self.host_config().software {
+            self.run_software(id, &software);
+            return;
+        }
         while let Some(index) = self.next_port(id) {
             let host = &mut self.hosts[id as usize];
             let Some(channel) = host.ready[index].pop_front() else {
@@ -90,7 +91,7 @@ impl Network {
     }
 
     /// The next port of a host that has something to send, and room in its pipeline.
-    fn next_port(&self, id: u32) -> Option<usize> {
+    pub(crate) fn next_port(&self, id: u32) -> Option<usize> {
         let host = &self.hosts[id as usize];
         let count = host.ports.len();
         (0..count)
@@ -102,7 +103,7 @@ impl Network {
     }
 
     /// The next packet of a connection that is at its turn.
-    fn next_packet(&mut self, id: u32) -> Option<(Packet, Body)> {
+    pub(crate) fn next_packet(&mut self, id: u32) -> Option<(Packet, Body)> {
         let now = self.instant();
         let connection = &mut self.connections[id as usize];
         let transmit = connection
@@ -117,7 +118,10 @@ impl Network {
         self.watch_timer(id);
         let mut packet = self.packet(id, &header, payload_bytes);
         packet.priority = DATA;
-        packet.is_markable = true;
+        packet.set(MARKABLE);
+        if is_nak(&header) {
+            packet.set(NAK);
+        }
         Some((packet, Body::Rdma(header)))
     }
 
@@ -126,11 +130,7 @@ impl Network {
         let config = self.host_config();
         let delimiters = config.delimiter_bytes;
         let wire_bytes = rdma_bytes(config.link, delimiters, header, payload_bytes);
-        let mut packet = Packet::new(payload_bytes, wire_bytes);
-        packet.source = connection.host;
-        packet.destination = connection.peer_host;
-        packet.udp_source = connection.udp_source;
-        packet
+        Packet::new(payload_bytes, wire_bytes, connection.flow)
     }
 
     /// Fetches the data of a packet, and sends it into the pipeline.
@@ -165,16 +165,22 @@ impl Network {
 
     /// A packet has arrived: it goes to memory.
     pub(crate) fn take_in(&mut self, id: u32, port: u32, packet: u32) {
+        if let Some(software) = &self.scenario.host.software {
+            let at = self.now + software.latency_ns * PS_PER_NS;
+            self.schedule(at, Event::Deliver { host: id, packet });
+            return;
+        }
         let HostConfig {
             packet_ps,
             receive_ns,
             ..
         } = self.scenario.host;
-        let (payload, wire_bytes) = {
+        let (payload, wire_bytes, is_nak) = {
             let packet = self.pool.get(packet);
             (
                 u64::from(packet.payload_bytes),
                 u64::from(packet.wire_bytes),
+                packet.is(NAK),
             )
         };
         let now = self.now;
@@ -183,11 +189,7 @@ impl Network {
         let start = host.intake_free_at.max(now.saturating_sub(arriving_ps));
         let written_at = host.pcie.write(start, now.max(start), payload);
         host.intake_free_at = written_at.max(start + packet_ps);
-        let slow_ns = if is_nak(self.pool.body(packet)) {
-            self.scenario.host.nak_ns
-        } else {
-            0
-        };
+        let slow_ns = if is_nak { self.scenario.host.nak_ns } else { 0 };
         let at = written_at + (receive_ns + slow_ns) * PS_PER_NS;
         self.schedule(at, Event::Receive { host: id, packet });
     }
@@ -238,7 +240,7 @@ impl Network {
         } else if !is_new {
             self.totals.repeated += 1;
         }
-        if packet.is_marked {
+        if packet.is(MARKED) {
             self.notify(id);
         }
         self.collect(id);

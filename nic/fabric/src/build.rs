@@ -14,13 +14,13 @@ use crate::connection::{Connection, queue_pair};
 use crate::framing::LinkKind;
 use crate::network::{Event, Host, Network, Switch};
 use crate::outcome::Totals;
-use crate::packet::{Fifo, Pool};
+use crate::packet::{Fifo, FlowId, Pool};
 use crate::pcie::Pcie;
 use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
 use crate::queue::EventQueue;
 use crate::scenario::{
-    HashFields, Operation, Pattern, Place, Scenario, ScenarioError, Topology, Traffic,
+    Algorithm, HashFields, Operation, Pattern, Place, Scenario, ScenarioError, Topology, Traffic,
 };
 use crate::series::Series;
 use crate::sockets::ByteStream;
@@ -72,6 +72,8 @@ impl Network {
                 intake_free_at: 0,
                 ready: vec![VecDeque::new(); own.len()],
                 backlog_bytes: vec![0; own.len()],
+                inbox: VecDeque::new(),
+                has_fetched: false,
                 turn: 0,
                 received_bytes: 0,
                 received_before: 0,
@@ -96,6 +98,7 @@ impl Network {
             processes: Vec::new(),
             busy: 0,
             is_over: false,
+            fetched: Vec::new(),
             random: Rand64::new(u128::from(scenario.seed)),
             totals: Totals::default(),
             series: Series::default(),
@@ -182,9 +185,10 @@ impl Network {
             Traffic::Streams { .. } => self.set_up_streams(),
             Traffic::Alltoall {
                 size_bytes,
+                algorithm,
                 iterations,
                 one_port,
-            } => self.set_up_alltoall(size_bytes, iterations, one_port),
+            } => self.set_up_alltoall(size_bytes, algorithm, iterations, one_port),
         }
     }
 
@@ -223,14 +227,14 @@ impl Network {
             let qp = queue_pair(own, peer, &config, self.mtu)
                 .map_err(|error| ScenarioError(format!("a queue pair cannot be made: {error}")))?;
             let port_index = turn.unwrap_or(host) % config.ports;
+            let peer_host = self.processes[ends[1 - at] as usize].host;
             let source = 0xc000 | (mix(self.scenario.seed ^ u64::from(own) << 20) & 0x3fff);
             self.connections.push(Connection {
                 qp,
                 host,
-                peer_host: self.processes[ends[1 - at] as usize].host,
                 port: self.hosts[host as usize].ports[port_index as usize],
                 port_index,
-                udp_source: source as u16,
+                flow: FlowId::new(host, peer_host, source as u16),
                 process,
                 is_ready: false,
                 timer_at: u64::MAX,
@@ -386,6 +390,7 @@ impl Network {
     fn set_up_alltoall(
         &mut self,
         size_bytes: u32,
+        algorithm: Algorithm,
         iterations: u32,
         one_port: bool,
     ) -> Result<(), ScenarioError> {
@@ -399,7 +404,11 @@ impl Network {
             let role = Role::Exchange(Exchange {
                 rank,
                 ranks,
-                iterations_left: iterations,
+                algorithm,
+                iterations,
+                has_begun: false,
+                rounds: 0,
+                is_under_way: false,
                 sent: 0,
                 received: 0,
                 ended_at: 0,

@@ -9,7 +9,7 @@ use urxe_wire::icrc::Flow;
 use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, ROCE_UDP_PORT, pad_len};
 
 use crate::network::Network;
-use crate::packet::{Body, Packet};
+use crate::packet::{Body, MARKED, Packet};
 use crate::port::NOTIFICATIONS;
 use crate::units::PS_PER_NS;
 
@@ -94,25 +94,27 @@ fn frame(packet: &Packet, body: &Body) -> Option<Vec<u8>> {
     let Body::Rdma(header) = body else {
         return None;
     };
-    let (source, destination) = (address(packet.source), address(packet.destination));
-    let payload = packet.payload_bytes as usize;
+    let (from, to) = (packet.flow.source(), packet.flow.destination());
+    let (source, destination) = (address(from), address(to));
+    let udp_source = packet.flow.udp_source();
+    let payload = usize::from(packet.payload_bytes);
     let mut roce = Vec::from([0; MAX_HEADER_LEN]);
     let header_len = header.emit(payload, &mut roce).ok()?;
     roce.truncate(header_len);
     roce.resize(header_len + payload + pad_len(payload), 0);
     let flow = Flow::new(
-        SocketAddr::new(source.into(), packet.udp_source),
+        SocketAddr::new(source.into(), udp_source),
         SocketAddr::new(destination.into(), ROCE_UDP_PORT),
     )?;
     let icrc = flow.start(roce.len() + ICRC_LEN, 0, &roce).finish();
     roce.extend_from_slice(&icrc);
 
     let mut frame = Vec::with_capacity(42 + roce.len());
-    frame.extend_from_slice(&mac(packet.destination));
-    frame.extend_from_slice(&mac(packet.source));
+    frame.extend_from_slice(&mac(to));
+    frame.extend_from_slice(&mac(from));
     frame.extend_from_slice(&ETHERTYPE_IPV4);
     frame.extend_from_slice(&ipv4(packet, source, destination, 28 + roce.len()));
-    frame.extend_from_slice(&packet.udp_source.to_be_bytes());
+    frame.extend_from_slice(&udp_source.to_be_bytes());
     frame.extend_from_slice(&ROCE_UDP_PORT.to_be_bytes());
     frame.extend_from_slice(&((8 + roce.len()) as u16).to_be_bytes());
     // RoCEv2 packets may go without a UDP checksum (IBTA annex A17.4.5).
@@ -122,7 +124,7 @@ fn frame(packet: &Packet, body: &Body) -> Option<Vec<u8>> {
 }
 
 fn ipv4(packet: &Packet, source: Ipv4Addr, destination: Ipv4Addr, len: usize) -> [u8; 20] {
-    let tos = match (packet.priority, packet.is_marked) {
+    let tos = match (packet.priority, packet.is(MARKED)) {
         (NOTIFICATIONS, _) => NOTIFICATION_TOS,
         (_, true) => DATA_TOS | ECN_MARKED,
         _ => DATA_TOS | ECN_CAPABLE,

@@ -7,6 +7,7 @@ use urxe_proto::{
 };
 use urxe_wire::{Mtu, Psn, Qpn};
 
+use crate::packet::FlowId;
 use crate::scenario::{HostConfig, Operation};
 
 const PD: PdId = PdId(1);
@@ -61,12 +62,11 @@ impl Memory for NoMemory {
 pub(crate) struct Connection {
     pub(crate) qp: QueuePair,
     pub(crate) host: u32,
-    pub(crate) peer_host: u32,
     /// The port that it sends by, of all ports.
     pub(crate) port: u32,
     /// The same among those of its host.
     pub(crate) port_index: u32,
-    pub(crate) udp_source: u16,
+    pub(crate) flow: FlowId,
     /// Who is told of its completions.
     pub(crate) process: u32,
     /// Whether it waits for its turn to send.

@@ -32,6 +32,7 @@ mod queue;
 mod scenario;
 mod series;
 mod sockets;
+mod software;
 mod switch;
 mod topology;
 mod units;
@@ -43,7 +44,8 @@ pub use outcome::Outcome;
 pub use pcie::PcieConfig;
 pub use port::PortStats;
 pub use scenario::{
-    Dcqcn, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place, Scenario,
-    ScenarioError, StackConfig, SwitchConfig, Tap, Topology, Traffic, Victim,
+    Algorithm, Dcqcn, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place,
+    Scenario, ScenarioError, SoftwareConfig, StackConfig, SwitchConfig, Tap, Topology, Traffic,
+    Victim,
 };
 pub use series::Point;

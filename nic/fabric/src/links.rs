@@ -1,6 +1,7 @@
 //! Packets on wires and through switches: queues, pauses, credits, loss and marks.
 
 use crate::network::{Event, Network};
+use crate::packet::{MARKABLE, MARKED};
 use crate::port::{DATA, Owner};
 use crate::switch::Verdict;
 use crate::topology::mix;
@@ -166,7 +167,8 @@ impl Network {
     fn choose_way(&self, switch: u32, id: u32) -> Option<u32> {
         let packet = self.pool.get(id);
         let is_up = |port: u32| self.ports[port as usize].is_up;
-        let leaves = &self.hosts[packet.destination as usize].leaves;
+        let destination = packet.flow.destination();
+        let leaves = &self.hosts[destination as usize].leaves;
         let mut here = leaves
             .iter()
             .filter(|(leaf, port)| *leaf == switch && is_up(*port))
@@ -175,17 +177,12 @@ impl Network {
         if count == 1 {
             return here.next();
         }
-        let source = if self.hashes_ports {
-            u64::from(packet.udp_source)
-        } else {
-            0
-        };
-        let flow = u64::from(packet.source) << 40 | u64::from(packet.destination) << 16 | source;
+        let flow = packet.flow.number(self.hashes_ports);
         let hash = (mix(flow ^ self.switches[switch as usize].salt) >> 32) as usize;
         if count > 1 {
             return here.nth(hash % count);
         }
-        let ways = self.routes.ways(switch, packet.destination);
+        let ways = self.routes.ways(switch, destination);
         let index = hash.checked_rem(ways.len())?;
         ways.get(index).copied()
     }
@@ -196,11 +193,11 @@ impl Network {
             return;
         };
         let below = marking.marks_below(waiting);
-        if below == 0 || !self.pool.get(id).is_markable {
+        if below == 0 || !self.pool.get(id).is(MARKABLE) {
             return;
         }
         if self.random.rand_u64() >> 32 < below {
-            self.pool.get_mut(id).is_marked = true;
+            self.pool.get_mut(id).set(MARKED);
             self.ports[egress as usize].stats.marked += 1;
             self.totals.marked += 1;
         }

@@ -38,6 +38,8 @@ pub(crate) enum Event {
     Engine { host: u32 },
     /// A packet is in the memory of its host.
     Receive { host: u32, packet: u32 },
+    /// A packet has reached the socket of an adapter in software.
+    Deliver { host: u32, packet: u32 },
     /// A timer of a connection.
     Timer { connection: u32 },
     /// A program rings the doorbell for a message.
@@ -78,6 +80,10 @@ pub(crate) struct Host {
     pub(crate) ready: Vec<VecDeque<u32>>,
     /// By port, bytes that were started and are not on the wire.
     pub(crate) backlog_bytes: Vec<u64>,
+    /// Software: packets at the socket.
+    pub(crate) inbox: VecDeque<u32>,
+    /// Software: whether what it did last was to fetch.
+    pub(crate) has_fetched: bool,
     /// The port whose turn it is.
     pub(crate) turn: usize,
     /// New payload that came.
@@ -117,6 +123,8 @@ pub struct Network {
     /// Programs that have to end before the run is over; 0 if time alone ends it.
     pub(crate) busy: u32,
     pub(crate) is_over: bool,
+    /// Packets of a batch; empty between two, and kept for its capacity.
+    pub(crate) fetched: Vec<u32>,
     pub(crate) random: Rand64,
     pub(crate) totals: Totals,
     pub(crate) series: Series,
@@ -179,6 +187,7 @@ impl Network {
             Event::Enter { port, packet } => self.enqueue(port, packet),
             Event::Engine { host } => self.run_engine(host),
             Event::Receive { host, packet } => self.handle_received(host, packet),
+            Event::Deliver { host, packet } => self.handle_delivery(host, packet),
             Event::Timer { connection } => self.handle_timer(connection),
             Event::Post { channel } => self.ring_doorbell(channel),
             Event::Write { stream } => self.go_on_writing(stream),

@@ -28,43 +28,87 @@ pub(crate) enum Body {
     },
 }
 
-/// A packet, as switches see it. What hosts see is its [`Body`], which the pool keeps apart, so that
-/// little memory is touched at each hop.
+/// A packet, as switches see it: half a cache line, which is most of what a hop costs. What hosts see is its [`Body`], which
+/// the pool keeps apart.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) struct Packet {
-    pub(crate) payload_bytes: u32,
-    /// What it takes of a link: with headers, preamble and gap.
-    pub(crate) wire_bytes: u32,
-    pub(crate) source: u32,
-    pub(crate) destination: u32,
-    /// The port at which the switch that has it received it.
-    pub(crate) ingress: u32,
     /// When its last bit has left the switch's pipeline.
     pub(crate) tail_at: u64,
-    pub(crate) udp_source: u16,
-    pub(crate) priority: u8,
-    /// Whether switches may mark it.
-    pub(crate) is_markable: bool,
-    pub(crate) is_marked: bool,
+    pub(crate) flow: FlowId,
+    /// What it takes of a link: with headers, preamble and gap.
+    pub(crate) wire_bytes: u32,
+    /// The port at which the switch that has it received it.
+    pub(crate) ingress: u32,
     /// The next in its queue.
     next: u32,
+    pub(crate) payload_bytes: u16,
+    pub(crate) priority: u8,
+    /// See [`MARKABLE`] and the others.
+    flags: u8,
 }
 
+/// Switches may mark it.
+pub(crate) const MARKABLE: u8 = 1;
+/// A switch did.
+pub(crate) const MARKED: u8 = 2;
+/// It says that one before it is missing.
+pub(crate) const NAK: u8 = 4;
+/// It is the last of a batch of software.
+pub(crate) const LAST: u8 = 8;
+
 impl Packet {
-    pub(crate) const fn new(payload_bytes: u32, wire_bytes: u32) -> Self {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "no MTU is above 9000 bytes"
+    )]
+    pub(crate) const fn new(payload_bytes: u32, wire_bytes: u32, flow: FlowId) -> Self {
         Self {
-            payload_bytes,
-            wire_bytes,
-            source: 0,
-            destination: 0,
-            ingress: 0,
             tail_at: 0,
-            udp_source: 0,
-            priority: 0,
-            is_markable: false,
-            is_marked: false,
+            flow,
+            wire_bytes,
+            ingress: 0,
             next: NONE,
+            payload_bytes: payload_bytes as u16,
+            priority: 0,
+            flags: 0,
         }
+    }
+
+    pub(crate) const fn set(&mut self, flag: u8) {
+        self.flags |= flag;
+    }
+
+    pub(crate) const fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// What switches tell flows apart by: two hosts, and the UDP source port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowId(u64);
+
+impl FlowId {
+    /// Of hosts below 2^24.
+    pub(crate) const fn new(source: u32, destination: u32, udp_source: u16) -> Self {
+        Self((source as u64) << 40 | (destination as u64) << 16 | udp_source as u64)
+    }
+
+    pub(crate) const fn source(self) -> u32 {
+        (self.0 >> 40) as u32
+    }
+
+    pub(crate) const fn destination(self) -> u32 {
+        (self.0 >> 16) as u32 & 0xff_ffff
+    }
+
+    pub(crate) const fn udp_source(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// As a number, by which ways are chosen.
+    pub(crate) const fn number(self, with_port: bool) -> u64 {
+        if with_port { self.0 } else { self.0 & !0xffff }
     }
 }
 
@@ -181,13 +225,27 @@ mod tests {
     use super::*;
 
     const BODY: Body = Body::Segment { stream: 0, end: 0 };
+    const FLOW: FlowId = FlowId::new(1, 2, 3);
+
+    #[test]
+    fn a_packet_is_half_a_cache_line_and_knows_whose_it_is() {
+        assert_eq!(size_of::<Packet>(), 32);
+        let flow = FlowId::new(0xab_cdef, 0x12_3456, 0xc001);
+        assert_eq!(
+            (flow.source(), flow.destination(), flow.udp_source()),
+            (0xab_cdef, 0x12_3456, 0xc001)
+        );
+        let other = FlowId::new(0xab_cdef, 0x12_3456, 0xc002);
+        assert_ne!(flow.number(true), other.number(true));
+        assert_eq!(flow.number(false), other.number(false));
+    }
 
     #[test]
     fn queues_share_a_pool_and_keep_their_order() {
         let mut pool = Pool::default();
         let mut queues = [Fifo::EMPTY; 2];
         for bytes in 1..=6 {
-            let id = pool.insert(Packet::new(0, bytes), BODY);
+            let id = pool.insert(Packet::new(0, bytes, FLOW), BODY);
             queues[bytes as usize % 2].push(&mut pool, id);
         }
         assert_eq!((queues[0].bytes, queues[1].bytes), (12, 9));
@@ -197,7 +255,7 @@ mod tests {
         }
         assert_eq!(queues[1].pop(&pool), None);
         assert_eq!(queues[1].bytes, 0);
-        let reused = pool.insert(Packet::new(0, 7), BODY);
+        let reused = pool.insert(Packet::new(0, 7, FLOW), BODY);
         queues[1].push(&mut pool, reused);
         assert_eq!(pool.peak(), 6);
     }

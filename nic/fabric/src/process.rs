@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use crate::scenario::Operation;
+use crate::scenario::{Algorithm, Operation};
 
 /// A program.
 #[derive(Debug)]
@@ -108,16 +108,21 @@ impl Counted {
     }
 }
 
-/// See [`Role::Exchange`]. Each rank sends to all others at once, the nearest above it first, and goes on when it has sent
-/// and received all blocks (the linear algorithm).
+/// See [`Role::Exchange`]. An iteration goes in rounds: one for all others at once, or one for each of them.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
-    pub(crate) iterations_left: u32,
-    /// Blocks of this iteration that were sent.
+    pub(crate) algorithm: Algorithm,
+    pub(crate) iterations: u32,
+    pub(crate) has_begun: bool,
+    /// Rounds that are over, of all iterations.
+    pub(crate) rounds: u32,
+    /// Whether the block of this round was sent off: pairwise, it may wait for who receives it.
+    pub(crate) is_under_way: bool,
+    /// Blocks of this round that were sent.
     pub(crate) sent: u32,
-    /// Blocks that came, of this iteration or, from who is ahead, of the next.
+    /// Blocks that came, of this round or, from who is ahead, of the next.
     pub(crate) received: u32,
     pub(crate) ended_at: u64,
 }
@@ -129,15 +134,40 @@ impl Exchange {
         (0..others).map(move |step| (rank + step) % others)
     }
 
-    /// Takes the blocks of an iteration as done, if they are. Whether they were.
-    pub(crate) const fn end_iteration(&mut self) -> bool {
-        let others = self.ranks - 1;
-        if self.iterations_left == 0 || self.sent < others || self.received < others {
+    /// Whom it sends to in this round, and whom it receives from, if it does so step by step.
+    pub(crate) const fn partners(&self) -> (u32, u32) {
+        let distance = self.rounds % (self.ranks - 1) + 1;
+        let to = (self.rank + distance) % self.ranks;
+        let from = (self.rank + self.ranks - distance) % self.ranks;
+        (to, from)
+    }
+
+    /// Where the list of channels has a rank.
+    pub(crate) const fn index_of(&self, other: u32) -> usize {
+        (other - (other > self.rank) as u32) as usize
+    }
+
+    pub(crate) const fn is_done(&self) -> bool {
+        let rounds = match self.algorithm {
+            Algorithm::Linear => 1,
+            Algorithm::Pairwise => self.ranks - 1,
+        };
+        self.rounds == self.iterations * rounds
+    }
+
+    /// Takes the blocks of a round as done, if they are. Whether they were.
+    pub(crate) const fn end_round(&mut self) -> bool {
+        let blocks = match self.algorithm {
+            Algorithm::Linear => self.ranks - 1,
+            Algorithm::Pairwise => 1,
+        };
+        if self.is_done() || self.sent < blocks || self.received < blocks {
             return false;
         }
-        self.sent -= others;
-        self.received -= others;
-        self.iterations_left -= 1;
+        self.sent -= blocks;
+        self.received -= blocks;
+        self.rounds += 1;
+        self.is_under_way = false;
         true
     }
 }

@@ -3,7 +3,7 @@
 use crate::connection::{post_message, post_receive};
 use crate::network::{Event, Network};
 use crate::process::Role;
-use crate::scenario::Operation;
+use crate::scenario::{Algorithm, Operation};
 use crate::units::PS_PER_NS;
 
 /// Receives that are posted ahead on every connection that gets messages.
@@ -15,8 +15,14 @@ impl Network {
     /// A program's processor works for so many nanoseconds from `at` on, or from when it is free: until when.
     fn spend(&mut self, process: u32, at: u64, nanos: u64) -> u64 {
         let process = &mut self.processes[process as usize];
-        process.cpu_free_at = process.cpu_free_at.max(at) + nanos * PS_PER_NS;
-        process.cpu_free_at
+        // Software has only the one that its adapter is on.
+        let free_at = if self.scenario.host.software.is_some() {
+            &mut self.hosts[process.host as usize].engine_free_at
+        } else {
+            &mut process.cpu_free_at
+        };
+        *free_at = (*free_at).max(at) + nanos * PS_PER_NS;
+        *free_at
     }
 
     /// Posts receives for messages that will come on a connection.
@@ -74,7 +80,8 @@ impl Network {
                 return;
             }
             Role::Stream(stream) => stream.depth,
-            Role::Exchange(_) => {
+            Role::Exchange(exchange) => {
+                exchange.has_begun = true;
                 self.exchange(id, now);
                 return;
             }
@@ -202,31 +209,63 @@ impl Network {
         self.is_over |= self.busy == 0;
     }
 
-    /// Sends a block to every other rank.
+    /// Begins a round of an exchange.
     fn exchange(&mut self, id: u32, at: u64) {
         let process = &self.processes[id as usize];
         let Role::Exchange(exchange) = &process.role else {
             return;
         };
-        for index in exchange.order() {
-            let channel = self.processes[id as usize].channels[index];
+        match exchange.algorithm {
+            Algorithm::Linear => {
+                for index in exchange.order() {
+                    let channel = self.processes[id as usize].channels[index];
+                    self.send(id, channel, at);
+                }
+            }
+            Algorithm::Pairwise => {
+                let (_, from) = exchange.partners();
+                self.exchange_block(id, at);
+                // Who sends to this rank may have waited for it.
+                self.exchange_block(from, at);
+            }
+        }
+    }
+
+    /// Sends the block of a rank's round if whom it is for has come to the same round. Processes are ranks.
+    fn exchange_block(&mut self, id: u32, at: u64) {
+        let Role::Exchange(exchange) = &self.processes[id as usize].role else {
+            return;
+        };
+        let (to, _) = exchange.partners();
+        let (rounds, index) = (exchange.rounds, exchange.index_of(to));
+        let is_free = !exchange.is_under_way && !exchange.is_done();
+        let is_awaited = matches!(&self.processes[to as usize].role,
+            Role::Exchange(other) if other.has_begun && other.rounds == rounds);
+        let own = &mut self.processes[id as usize];
+        let channel = own.channels[index];
+        if let Role::Exchange(exchange) = &mut own.role
+            && is_free
+            && is_awaited
+            && exchange.has_begun
+        {
+            exchange.is_under_way = true;
             self.send(id, channel, at);
         }
     }
 
-    /// Goes on to the next iteration if this one is done.
+    /// Goes on to the next round if this one is done.
     fn exchange_on(&mut self, id: u32, at: u64) {
         let Role::Exchange(exchange) = &mut self.processes[id as usize].role else {
             return;
         };
-        if !exchange.end_iteration() {
+        if !exchange.end_round() {
             return;
         }
-        if exchange.iterations_left > 0 {
-            self.exchange(id, at);
-        } else {
+        if exchange.is_done() {
             exchange.ended_at = at;
             self.end_one();
+        } else {
+            self.exchange(id, at);
         }
     }
 }

@@ -1,21 +1,28 @@
 //! What will happen, in the order of time and, at the same time, of scheduling.
 //!
-//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990): time never goes back, so an event
-//! only has to be sorted by the highest bit in which its time differs from now. Events of the same time are always
-//! in the same bucket, in the order in which they were scheduled.
+//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) of digits: time never goes back, so an event
+//! only has to be sorted by the highest digit in which its time differs from now, and by what it is there. When no event is
+//! left that differs in the lowest digit alone, the next bucket above is sorted by the digits below. Events of the same time are
+//! always in the same bucket, in the order in which they were scheduled.
 
 use alloc::vec::Vec;
 
-const BUCKETS: usize = 65;
+/// Bits of a digit: a word tells which of its buckets are in use. An event moves down at most once for each digit.
+const DIGIT_BITS: u32 = 6;
+const BUCKETS: usize = 1 << DIGIT_BITS;
+const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
-    buckets: [Vec<(u64, T)>; BUCKETS],
+    /// By level, that is, the highest digit that differs from `last`, and by that digit.
+    buckets: Vec<Vec<(u64, T)>>,
+    /// By level, a bit for each bucket that has something.
+    used: [u64; LEVELS],
     /// Kept for its capacity.
     spare: Vec<(u64, T)>,
     last: u64,
-    /// How many of the first bucket were taken.
+    /// How many of the bucket of `last` itself were taken.
     taken: usize,
     len: usize,
 }
@@ -23,7 +30,8 @@ pub(crate) struct EventQueue<T> {
 impl<T: Copy> EventQueue<T> {
     pub(crate) fn new() -> Self {
         Self {
-            buckets: core::array::from_fn(|_| Vec::new()),
+            buckets: (0..LEVELS * BUCKETS).map(|_| Vec::new()).collect(),
+            used: [0; LEVELS],
             spare: Vec::new(),
             last: 0,
             taken: 0,
@@ -40,43 +48,54 @@ impl<T: Copy> EventQueue<T> {
     #[inline]
     pub(crate) fn schedule(&mut self, at: u64, event: T) {
         debug_assert!(at >= self.last, "{at} is before {}", self.last);
-        self.buckets[bucket(at ^ self.last)].push((at, event));
+        self.put(at, event);
         self.len += 1;
     }
 
     #[inline]
+    fn put(&mut self, at: u64, event: T) {
+        let difference = at ^ self.last;
+        let level = (u64::BITS - 1 - (difference | 1).leading_zeros()) / DIGIT_BITS;
+        let digit = (at >> (level * DIGIT_BITS)) as usize % BUCKETS;
+        self.used[level as usize] |= 1 << digit;
+        self.buckets[level as usize * BUCKETS + digit].push((at, event));
+    }
+
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
-        if let Some(&item) = self.buckets[0].get(self.taken) {
-            self.taken += 1;
-            self.len -= 1;
-            return Some(item);
+        loop {
+            let now = self.last as usize % BUCKETS;
+            if let Some(&item) = self.buckets[now].get(self.taken) {
+                self.taken += 1;
+                self.len -= 1;
+                return Some(item);
+            }
+            self.buckets[now].clear();
+            self.used[0] &= !(1 << now);
+            self.taken = 0;
+            if self.used[0] == 0 {
+                self.refill()?;
+            }
+            // The next in time: all that differ in this digit alone are later.
+            let next = u64::from(self.used[0].trailing_zeros());
+            self.last = self.last & !(BUCKETS as u64 - 1) | next;
         }
-        self.refill()?;
-        let item = self.buckets[0][0];
-        self.taken = 1;
-        self.len -= 1;
-        Some(item)
     }
 
     /// Moves time to the next event, and what is in its bucket to lower ones.
     fn refill(&mut self) -> Option<()> {
-        self.buckets[0].clear();
-        self.taken = 0;
-        let from = self.buckets.iter().position(|bucket| !bucket.is_empty())?;
-        core::mem::swap(&mut self.spare, &mut self.buckets[from]);
+        let level = self.used.iter().position(|used| *used != 0)?;
+        let digit = self.used[level].trailing_zeros() as usize;
+        self.used[level] &= !(1 << digit);
+        core::mem::swap(&mut self.spare, &mut self.buckets[level * BUCKETS + digit]);
         self.last = self.spare.iter().map(|(at, _)| *at).min()?;
         for index in 0..self.spare.len() {
             let (at, event) = self.spare[index];
-            self.buckets[bucket(at ^ self.last)].push((at, event));
+            self.put(at, event);
         }
         self.spare.clear();
         Some(())
     }
-}
-
-#[inline]
-const fn bucket(difference: u64) -> usize {
-    (u64::BITS - difference.leading_zeros()) as usize
 }
 
 #[cfg(test)]

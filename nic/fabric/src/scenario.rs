@@ -53,13 +53,16 @@ pub struct HostConfig {
     pub ports: u32,
     /// Path MTU: 256, 512, 1024, 2048 or 4096. For sockets, payload of a segment.
     pub mtu_bytes: u32,
-    /// Its bus.
+    /// Its bus. Software has none.
     pub pcie: PcieConfig,
-    /// Least time between two packets that it starts or takes in, picoseconds.
+    /// An adapter in software, on the processor of the programs; `None`: hardware.
+    #[serde(default)]
+    pub software: Option<SoftwareConfig>,
+    /// Least time between two packets that it starts or takes in, picoseconds. Software: what a packet costs.
     pub packet_ps: u64,
-    /// From the doorbell to the wire, without the transfer of data.
+    /// From the doorbell to the wire, without the transfer of data. Software: what handing over a batch costs.
     pub send_ns: u64,
-    /// From the wire to the completion, without the transfer of data.
+    /// From the wire to the completion, without the transfer of data. Software: what fetching a batch costs.
     pub receive_ns: u64,
     /// What an adapter takes longer over a negative acknowledgement.
     #[serde(default)]
@@ -70,6 +73,22 @@ pub struct HostConfig {
     pub stack: StackConfig,
     /// Congestion control; `None`: none.
     pub dcqcn: Option<Dcqcn>,
+}
+
+/// An adapter in software: one processor does one thing at a time, and packets pass to and from the kernel in batches.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SoftwareConfig {
+    /// Payload from which on a batch is full.
+    pub batch_bytes: u32,
+    /// Packets of a batch at most.
+    pub batch_packets: u32,
+    /// Rate at which the processor gets data out, 10^9 bit/s.
+    pub send_gbps: f64,
+    /// Rate at which it takes data in.
+    pub receive_gbps: f64,
+    /// From the kernel of one host until a program of the other sees a batch, if its processor has nothing else to do.
+    pub latency_ns: u64,
 }
 
 /// What software costs.
@@ -107,6 +126,12 @@ pub struct Dcqcn {
     pub cnp_interval_ns: u64,
     /// Least time between two cuts.
     pub cut_interval_ns: u64,
+    /// Time between two updates of alpha.
+    pub alpha_interval_ns: u64,
+    /// 1/g: how many of these alpha looks back on.
+    pub gain_divisor: u32,
+    /// Raises that only go halfway back, F.
+    pub fast_recovery_raises: u32,
 }
 
 impl Dcqcn {
@@ -126,7 +151,9 @@ impl Dcqcn {
             hyper_step_bps: self.hyper_step_mbps * 1_000_000,
             cnp_interval_ns: self.cnp_interval_ns,
             cut_interval_ns: self.cut_interval_ns,
-            clamps_target: false,
+            alpha_interval_ns: self.alpha_interval_ns,
+            gain_divisor: self.gain_divisor,
+            fast_recovery_raises: self.fast_recovery_raises,
             ..DcqcnParameters::default()
         }
     }
@@ -308,16 +335,29 @@ pub enum Traffic {
         #[serde(default)]
         one_port: bool,
     },
-    /// MPI_Alltoall, again and again: each to all others at once (Open MPI's linear algorithm).
+    /// MPI_Alltoall, again and again.
     Alltoall {
         /// For each pair.
         size_bytes: u32,
+        /// In which order.
+        algorithm: Algorithm,
         /// How often.
         iterations: u32,
         /// As for streams.
         #[serde(default)]
         one_port: bool,
     },
+}
+
+/// How an MPI library does MPI_Alltoall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Algorithm {
+    /// Each rank sends to all others at once, the nearest above it first.
+    Linear,
+    /// Step by step: in step i each rank sends to the i-th above it, and receives from the i-th below. A block is sent when
+    /// its receiver has come to that step, too (rendezvous, whose handshake takes no time here).
+    Pairwise,
 }
 
 /// A cable: a port of a host or of a switch.

@@ -6,7 +6,7 @@
 
 use crate::framing::segment_bytes;
 use crate::network::{Event, Network};
-use crate::packet::{Body, Packet};
+use crate::packet::{Body, FlowId, Packet};
 use crate::port::BEST_EFFORT;
 use crate::units::{PS_PER_NS, Pace};
 
@@ -166,10 +166,8 @@ impl Network {
             };
             (body, 0, stream.to, stream.from)
         };
-        let mut packet = Packet::new(bytes, segment_bytes(bytes));
-        packet.source = source;
-        packet.destination = destination;
-        packet.udp_source = id as u16;
+        let flow = FlowId::new(source, destination, id as u16);
+        let mut packet = Packet::new(bytes, segment_bytes(bytes), flow);
         packet.priority = BEST_EFFORT;
         Some((packet, body))
     }

@@ -5,7 +5,10 @@ mod support;
 use std::net::SocketAddr;
 
 use support::*;
-use urxe_fabric::{Incident, Operation, Pattern, Place, Scenario, Tap, Topology, Traffic, Victim};
+use urxe_fabric::{
+    Algorithm, Incident, Operation, Outcome, Pattern, Place, Scenario, Tap, Topology, Traffic,
+    Victim,
+};
 use urxe_wire::icrc::{Flow, Verdict};
 use urxe_wire::{Packet, ROCE_UDP_PORT};
 
@@ -24,20 +27,39 @@ fn racks() -> Topology {
     }
 }
 
-#[test]
-fn all_to_all_through_a_fat_tree_completes() {
+fn all_to_all(topology: Topology, size_bytes: u32, algorithm: Algorithm) -> Outcome {
     let traffic = Traffic::Alltoall {
-        size_bytes: 20_000,
+        size_bytes,
+        algorithm,
         iterations: 2,
         one_port: false,
     };
-    let outcome = complete(scenario(tree(16), traffic));
+    complete(scenario(topology, traffic))
+}
+
+#[test]
+fn all_to_all_through_a_fat_tree_completes() {
+    let outcome = all_to_all(tree(16), 20_000, Algorithm::Linear);
     assert_eq!(outcome.dropped_packets, 0);
     let most = 16.0 * GBPS * 1_024.0 / f64::from(FULL_PACKET_BYTES);
     let throughput = outcome.throughput_gbps.expect("an exchange");
     assert!(
         (0.2 * most..most).contains(&throughput),
         "{throughput} of {most}"
+    );
+}
+
+#[test]
+fn step_by_step_nobody_gets_from_two_and_nothing_waits() {
+    let one = Topology::OneSwitch { hosts: 6 };
+    let most = 6.0 * GBPS * 1_024.0 / f64::from(FULL_PACKET_BYTES);
+    let pairwise = all_to_all(one, 1_000_000, Algorithm::Pairwise);
+    assert_near(pairwise.throughput_gbps.expect("an exchange"), most, 0.01);
+    // Data of one sender, and acknowledgements of what the receiver itself sends.
+    assert!(
+        pairwise.queue_max_bytes < 3 * u64::from(FULL_PACKET_BYTES),
+        "{}",
+        pairwise.queue_max_bytes
     );
 }
 

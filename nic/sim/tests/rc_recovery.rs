@@ -5,7 +5,7 @@ mod support;
 
 use support::bench::Bench;
 use urxe_proto::{SendOp, WcStatus};
-use urxe_sim::{ConnectOptions, Fault, Match, Rule};
+use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, Rule};
 use urxe_wire::{Immediate, Mtu, Operation};
 
 /// Runs one operation while the rule strikes in the given direction; returns how long it took.
@@ -188,4 +188,96 @@ fn a_refusal_that_arrives_twice_counts_once() {
         "{:?}",
         bench.world.now()
     );
+}
+
+/// A slow responder goes on with what it was asked for before it comes to the READ that is asked for again. While it
+/// does, it is not silent.
+#[test]
+fn who_still_answers_later_reads_uses_up_no_retries() {
+    const READS: usize = 8;
+    const LENGTH: usize = 128 << 10;
+    let slow = LinkConfig {
+        rate_gbps: 1,
+        queue_bytes: Some(4 << 20),
+        ..LinkConfig::default()
+    };
+    let options = ConnectOptions {
+        // 131 us. With all retries less than what is on its way takes to come: 384 packets, 3.4 ms.
+        timeout: 5,
+        retry_count: 5,
+        max_rd_atomic: 16,
+        ..ConnectOptions::default()
+    };
+    let mut bench = Bench::over(1, options, slow);
+    for _ in 0..16 {
+        bench.read(0, LENGTH);
+    }
+    let read = SendOp::Read {
+        va: bench.target_va(0),
+        rkey: bench.target,
+    };
+    (0..READS).for_each(|at| bench.post_send(at as u64, read, 0, LENGTH));
+    bench.run_for(1_000_000);
+    let (a, b) = (bench.a.host, bench.b.host);
+    let drop = Rule::nth(
+        Match::Operation(Operation::ReadResponseMiddle),
+        Fault::Drop,
+        0,
+        1,
+    );
+    bench.world.link_mut(b, a).rules = vec![drop];
+    for at in 0..READS {
+        let done = bench.wait_send();
+        assert_eq!((done.wr_id, done.status), (at as u64, WcStatus::Success));
+    }
+    assert_eq!(bench.lost(false), 1);
+    let stats = bench.world.qp(bench.a).stats();
+    assert_eq!(stats.local_ack_timeout_err, 0, "{stats:?}");
+}
+
+/// Longer than the first probe waits, as in a deep queue in front of a slow link.
+const LONG_DELAY_NS: u64 = 25_000_000;
+
+#[test]
+fn a_round_trip_that_is_longer_than_the_first_probe_is_learnt() {
+    const MESSAGES: u64 = 64;
+    const BYTES: usize = 64 << 10;
+    for keeps_early in [true, false] {
+        for is_read in [true, false] {
+            let options = ConnectOptions {
+                mtu: Mtu::B4096,
+                keeps_early,
+                ..ConnectOptions::default()
+            };
+            let link = LinkConfig {
+                delay_ns: LONG_DELAY_NS,
+                rate_gbps: 1,
+                ..LinkConfig::default()
+            };
+            let mut bench = Bench::over(1, options, link);
+            for wr_id in 0..MESSAGES {
+                let (va, rkey) = (bench.target_va(0), bench.target);
+                let op = if is_read {
+                    SendOp::Read { va, rkey }
+                } else {
+                    SendOp::Write { va, rkey }
+                };
+                bench.post_send(wr_id, op, 0, BYTES);
+            }
+            for _ in 0..MESSAGES {
+                assert_eq!(bench.wait_send().status, WcStatus::Success);
+            }
+            let stats = bench.world.qp(bench.a).stats();
+            let told = format!("READ {is_read}, early kept {keeps_early}: {stats:?}");
+            assert!(stats.probes <= 2, "{told}");
+            let (a, b) = (bench.a.host, bench.b.host);
+            let (from, to) = if is_read { (b, a) } else { (a, b) };
+            let needed = MESSAGES * (BYTES / 4096) as u64;
+            let sent = bench.world.link_mut(from, to).stats.packets;
+            assert!(
+                sent <= needed + needed / 8,
+                "{sent} packets for {needed}: {told}"
+            );
+        }
+    }
 }

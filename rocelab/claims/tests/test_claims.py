@@ -54,7 +54,7 @@ LATENCY: dict[str, Any] = {"test": "latency", "metric": "latency_us", "unit": "u
 
 def test_every_claim_loads_and_says_where_it_is_from() -> None:
     claims = all_claims()
-    numbers = range(1, 7), range(1, 8), range(1, 9), [1, 2, 3, 4, 5, 13, 14]
+    numbers = range(1, 7), range(1, 8), range(1, 9), range(1, 15)
     assert [each.id for each in claims] == [
         f"{letter}{number}" for letter, known in zip("LRSV", numbers, strict=True) for number in known
     ]

@@ -70,6 +70,9 @@ MESH = _samples("a", {2: 20.0, 4: 38.0, 8: 64.0}, "mesh")
         ({"reference": B, "how": "ratio", "of": "largest"}, 2.0),
         ({"reference": B, "how": "ratio", "better": "lower", "of": "least"}, 1 / 3),
         ({"reference": B, "how": "difference", "from": 4}, 20.0),
+        ({"subject": B, "reference": A, "how": "reduction"}, 200 / 3),
+        ({"how": "growth"}, 3.0),
+        ({"how": "growth", "from": 4, "to": 4}, 4 / 3),
         ({"factor": 0.001, "to": 2}, 0.03),
         ({"test": "mesh", "how": "each", "of": "least"}, 8.0),
         ({"test": "mesh", "how": "linearity", "of": "least"}, 0.8),
@@ -81,6 +84,12 @@ def test_the_number_of_a_part(part: dict[str, Any], number: float) -> None:
     assert _judge(samples, **part, **within)[0] is Verdict.REPRODUCED
     assert _judge(samples, **part, at_least=number * 1.001)[0] is Verdict.CONTRADICTED
     assert _judge(samples, **part, at_most=number * 0.999)[0] is Verdict.CONTRADICTED
+
+
+def test_a_part_may_be_about_more_than_two_processes() -> None:
+    alone = [dataclasses.replace(sample, nodes=4, ranks=64) for sample in _samples("a", {1: 5.0})]
+    assert _judge([*BOTH, *alone], nodes=4, ranks=64, at_most=5.0)[0] is Verdict.REPRODUCED
+    assert _judge(BOTH, nodes=4, ranks=64, at_most=5.0)[0] is Verdict.NOT_CHECKABLE
 
 
 def test_what_a_run_lacks_is_said() -> None:

@@ -78,7 +78,7 @@ def _run(request: dict[str, Any], asker: socket.socket, stdio: list[int]) -> Non
         os.waitpid(pid, 0)
         channel.send(asker, {"refused": failure[0], "errno": failure[1]})
         return
-    channel.send(asker, {"started": pid})
+    _tell_started(asker, pid)
     tally = _Tally(pid)
     asked_to_stop = _wait(tally, asker, watch)
     if asked_to_stop:
@@ -93,6 +93,16 @@ def _run(request: dict[str, Any], asker: socket.socket, stdio: list[int]) -> Non
         "survivors": survivors,
     }
     channel.send(asker, report)
+
+
+def _tell_started(asker: socket.socket, pid: int) -> None:
+    """The pid, and a handle of the program (a pidfd) where the kernel has one, by which it can be signalled at once."""
+    try:
+        handle = [os.pidfd_open(pid)]
+    except OSError:
+        handle = []
+    channel.send(asker, {"started": pid}, handle)
+    channel.close_all(handle)
 
 
 def _spawn(request: dict[str, Any], stdio: list[int]) -> tuple[int, tuple[str, int] | None]:

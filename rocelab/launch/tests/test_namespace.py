@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -45,6 +46,23 @@ def test_output_and_exit_status_are_those_of_the_program(launcher: NamespaceLaun
 
 def test_a_signal_is_a_negative_exit_status(launcher: NamespaceLauncher, node: Node) -> None:
     assert launcher.start(node, ["sh", "-c", "kill -SEGV $$"]).wait(10).exit_status == -11
+
+
+@pytest.mark.parametrize("flag_of_kernel", [True, False])
+def test_a_signal_reaches_the_program_and_what_it_started(
+    launcher: NamespaceLauncher, node: Node, monkeypatch: pytest.MonkeyPatch, *, flag_of_kernel: bool
+) -> None:
+    if not flag_of_kernel:
+        monkeypatch.setattr(namespace, "_PIDFD_SIGNAL_PROCESS_GROUP", 1 << 30)
+    child = "trap 'echo child; exit' USR1; echo ready; while :; do sleep 0.01; done"
+    code = f"trap 'wait; echo parent; exit 3' USR1; ({child}) & wait"
+    running = launcher.start(node, ["sh", "-c", code])
+    while "ready" not in running.output()[0]:
+        time.sleep(0.01)
+    running.signal(signal.SIGUSR1)
+    finished = running.wait(10)
+    assert (finished.exit_status, sorted(finished.stdout.split())) == (3, ["child", "parent", "ready"])
+    running.signal(signal.SIGUSR1)  # nobody is there
 
 
 def test_program_sees_the_callers_directory_and_environment_and_its_nodes_name(

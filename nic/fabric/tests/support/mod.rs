@@ -24,6 +24,7 @@ pub(crate) const HOST: HostConfig = HostConfig {
         completion_bytes: 256,
         read_request_bytes: 512,
     },
+    software: None,
     packet_ps: 1,
     send_ns: 0,
     receive_ns: 0,
@@ -61,6 +62,9 @@ pub(crate) const DCQCN: Dcqcn = Dcqcn {
     min_rate_mbps: 100,
     cnp_interval_ns: 50_000,
     cut_interval_ns: 4_000,
+    alpha_interval_ns: 55_000,
+    gain_divisor: 256,
+    fast_recovery_raises: 5,
 };
 
 pub(crate) const ECN: EcnConfig = EcnConfig {

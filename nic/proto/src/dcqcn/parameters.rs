@@ -10,8 +10,8 @@ pub enum FirstRate {
     Measured,
 }
 
-/// The parameters of DCQCN. [`Self::default`] has values in use with ConnectX adapters; names in parentheses are those
-/// of their drivers (NVIDIA, "DCQCN CC Parameters").
+/// The parameters of DCQCN. [`Self::default`] has those that ConnectX adapters have; names in parentheses are those of
+/// their drivers (NVIDIA, "DCQCN CC Parameters").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DcqcnParameters {
     /// Rate of the port, bits per second. No reaction point goes above.
@@ -54,15 +54,16 @@ impl Default for DcqcnParameters {
             line_rate_bps: 100_000_000_000,
             min_rate_bps: 1_000_000,
             first_rate: FirstRate::Line,
-            gain_divisor: 256,
-            alpha_interval_ns: 55_000,
+            // 1019 of 1024 are kept, which is 1 - 1/204.8.
+            gain_divisor: 205,
+            alpha_interval_ns: 1_000,
             cut_interval_ns: 4_000,
             raise_interval_ns: 300_000,
             raise_bytes: 32_767_000,
-            fast_recovery_raises: 5,
+            fast_recovery_raises: 1,
             additive_step_bps: 5_000_000,
             hyper_step_bps: 50_000_000,
-            clamps_target: true,
+            clamps_target: false,
             cnp_interval_ns: 4_000,
             pacing_slack_ns: 0,
         }

@@ -160,25 +160,31 @@ impl ReactionPoint {
 
     /// Does what the two timers had to do up to `now`.
     fn advance(&mut self, now: Instant) {
-        while !self.is_recovered() && self.alpha_at.min(self.raise_at) <= now {
-            if self.alpha_at <= self.raise_at {
-                self.update_alpha();
-                let interval = self.parameters.alpha_interval_ns.max(1);
-                self.alpha_at = self.alpha_at.after(interval);
-            } else {
-                self.timer_raises += 1;
-                self.raise();
-                let interval = self.parameters.raise_interval_ns.max(1);
-                self.raise_at = self.raise_at.after(interval);
-            }
+        self.update_alpha(now);
+        while !self.is_recovered() && self.raise_at <= now {
+            self.timer_raises += 1;
+            self.raise();
+            let interval = self.parameters.raise_interval_ns.max(1);
+            self.raise_at = self.raise_at.after(interval);
         }
     }
 
-    fn update_alpha(&mut self) {
+    /// All updates of alpha up to `now`: they are many more than the packets between them, and only the first can
+    /// have a notification to count.
+    fn update_alpha(&mut self, now: Instant) {
+        if self.alpha_at > now {
+            return;
+        }
+        let interval = self.parameters.alpha_interval_ns.max(1);
+        let updates = now.since(self.alpha_at) / interval + 1;
+        self.alpha_at = self.alpha_at.after(updates * interval);
         let divisor = u64::from(self.parameters.gain_divisor.max(1));
-        self.alpha -= self.alpha.div_ceil(divisor);
         if core::mem::take(&mut self.was_notified) {
-            self.alpha = (self.alpha + ALPHA_ONE / divisor).min(ALPHA_ONE);
+            let kept = self.alpha - self.alpha.div_ceil(divisor);
+            let raised = (kept + ALPHA_ONE / divisor).min(ALPHA_ONE);
+            self.alpha = decayed(raised, divisor, updates - 1);
+        } else {
+            self.alpha = decayed(self.alpha, divisor, updates);
         }
     }
 
@@ -214,6 +220,20 @@ impl ReactionPoint {
         }
         self.remainder = 0;
     }
+}
+
+/// `alpha` times (1 - 1/`divisor`) to the power of `updates`, rounded down.
+const fn decayed(mut alpha: u64, divisor: u64, mut updates: u64) -> u64 {
+    const ONE: u64 = 1 << 32;
+    let mut factor = ONE - ONE.div_ceil(divisor);
+    while updates > 0 && alpha > 0 {
+        if updates % 2 == 1 {
+            alpha = (alpha * factor) >> 32;
+        }
+        factor = (factor * factor) >> 32;
+        updates /= 2;
+    }
+    alpha
 }
 
 #[cfg(test)]
@@ -273,6 +293,21 @@ mod tests {
         let expected = before * (2_000_000 - u64::from(point.alpha_ppm())) / 2_000_000;
         assert!(point.rate_bps().abs_diff(expected) < before / 10_000);
         assert_eq!(point.target_bps(), before);
+    }
+
+    #[test]
+    fn alpha_falls_by_the_same_part_in_every_interval_however_seldom_somebody_asks() {
+        let mut often = cut_once();
+        let mut seldom = cut_once();
+        for interval in 1..=500 {
+            often.advance(at_us(55 * interval));
+        }
+        seldom.advance(at_us(55 * 500));
+        let exact = 1e6 * (255.0_f64 / 256.0).powi(500);
+        for point in [often, seldom] {
+            let difference = f64::from(point.alpha_ppm()) - exact;
+            assert!(difference.abs() < 0.002 * exact, "{difference} of {exact}");
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! set (`timeout`, `retry_cnt`): each time it passes without progress one retry is used up (IBTA
 //! 9.7.6.1.3). The *probe* is ours: after a few measured round trips of silence the oldest
 //! packets are sent again, at no cost in retries, because the usual timeout of 67 ms is a thousand
-//! round trips of a local network. It backs off by doubling (RFC 6298, sections 2 and 5.5).
+//! round trips of a local network. It backs off by doubling (RFC 6298, sections 2
+//! and 5.5). While no round trip was measured, progress does not end that: it may be the late answer to what was sent first.
+//! A probe that came too early once would else come too early every time, and no round trip that long ever be measured.
 
 use crate::time::{Instant, earliest};
 
@@ -86,7 +88,9 @@ impl Retry {
     pub(crate) fn handle_progress(&mut self, now: Instant, in_flight: bool) {
         self.retries_left = self.retry_count;
         self.rnr_left = self.rnr_retry;
-        self.backoff = 0;
+        if self.smoothed_ns.is_some() {
+            self.backoff = 0;
+        }
         self.probes_left = None;
         self.silent_since = in_flight.then_some(now);
         self.timeout_from = now;
@@ -98,6 +102,13 @@ impl Retry {
         if self.silent_since.is_some() {
             self.silent_since = Some(now);
         }
+    }
+
+    /// The peer answered what it was asked for later: it is at work, and comes to what is missing. As long as it does, no
+    /// retry is used up.
+    pub(crate) fn handle_later_answer(&mut self, now: Instant) {
+        self.handle_answer(now);
+        self.timeout_from = now;
     }
 
     /// The peer is not ready until `until`. False when the RNR retries are used up.
@@ -128,6 +139,7 @@ impl Retry {
 
     /// A round trip was measured (RFC 6298, section 2).
     pub(crate) fn handle_round_trip(&mut self, nanos: u64) {
+        self.backoff = 0;
         match self.smoothed_ns {
             None => {
                 self.smoothed_ns = Some(nanos);
@@ -289,6 +301,21 @@ mod tests {
         let before = retry.deadline().unwrap();
         retry.handle_round_trip(20_000);
         assert!(retry.deadline().unwrap() < before);
+    }
+
+    #[test]
+    fn a_probe_stays_backed_off_until_a_round_trip_was_measured() {
+        let mut retry = Retry::new(None, 7, 7);
+        retry.handle_sent(at(0));
+        let first = retry.deadline().unwrap();
+        assert_eq!(retry.expire(first), Some(Expired::Probe));
+        retry.handle_progress(first, true);
+        let second = retry.deadline().unwrap();
+        assert_eq!(second.since(first), 2 * PROBE_INITIAL_NS);
+        retry.handle_round_trip(30 * MS);
+        retry.handle_progress(first, true);
+        let third = retry.deadline().unwrap();
+        assert_eq!(third.since(first), (30 + 4 * 15 + 1) * MS);
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub struct Window {
     is_queueing: bool,
     /// Packets that the peer missed in this round.
     gaps: u32,
+    /// Packets and the end of slow start before the last silence, in case nothing was lost then.
+    before_silence: Option<(u32, u32)>,
 }
 
 impl Window {
@@ -79,6 +81,7 @@ impl Window {
             shortest_ns: u64::MAX,
             is_queueing: false,
             gaps: 0,
+            before_silence: None,
         }
     }
 
@@ -123,6 +126,7 @@ impl Window {
 
     /// A packet was lost, and later ones arrived.
     pub fn handle_loss(&mut self) {
+        self.before_silence = None;
         self.packets = (self.packets / 2).max(self.limits.min);
         self.slow_start_until = self.packets;
         self.acked_since_growth = 0;
@@ -143,9 +147,18 @@ impl Window {
 
     /// Nothing was heard for a while: start over from the least window.
     pub fn handle_silence(&mut self) {
+        self.before_silence = Some((self.packets, self.slow_start_until));
         self.slow_start_until = (self.packets / 2).max(self.limits.min);
         self.packets = self.limits.min;
         self.acked_since_growth = 0;
+    }
+
+    /// The silence was no loss, only long: what was sent before it is answered (RFC 4015 calls it a spurious timeout).
+    pub fn undo_silence(&mut self) {
+        if let Some((packets, slow_start_until)) = self.before_silence.take() {
+            self.packets = packets.min(self.limits.max);
+            self.slow_start_until = slow_start_until;
+        }
     }
 }
 
@@ -169,6 +182,23 @@ mod tests {
         assert_eq!(window.packets(), 8);
         window.handle_acked(8, true);
         assert_eq!(window.packets(), 9, "one packet a round trip after a loss");
+    }
+
+    #[test]
+    fn a_silence_that_was_no_loss_is_undone_unless_one_follows() {
+        let mut window = Window::new(LIMITS);
+        window.handle_acked(8, true);
+        let mut lossy = window.clone();
+        window.handle_silence();
+        assert_eq!(window.packets(), 2);
+        window.undo_silence();
+        assert_eq!(window.packets(), 16);
+        window.handle_acked(16, true);
+        assert_eq!(window.packets(), 32, "slow start goes on");
+        lossy.handle_silence();
+        lossy.handle_loss();
+        lossy.undo_silence();
+        assert_eq!(lossy.packets(), 2);
     }
 
     #[test]

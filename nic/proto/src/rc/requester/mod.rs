@@ -38,6 +38,13 @@ pub(crate) struct RequesterLimits {
     pub(crate) max_rd_atomic: u8,
 }
 
+/// Packets are sent again that may not be lost.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// The packet whose round trip was being measured.
+    timed: Option<(Psn, Instant)>,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Requester {
@@ -65,6 +72,10 @@ pub(crate) struct Requester {
     rnr_until: Option<Instant>,
     /// Where the last implied NAK went back to, so that its followers do not go back again.
     implied_nak_at: Option<Psn>,
+    /// One past the highest PSN that was answered while the response at the first of these is missing.
+    answered: Option<(Psn, Psn)>,
+    /// Nothing was heard for long, and nothing else says that packets were lost.
+    doubt: Option<Doubt>,
     /// What is being sent again to a peer that keeps what arrives early.
     pass: Option<Pass>,
     /// Responses of such a peer that arrived early.
@@ -94,6 +105,8 @@ impl Requester {
             retry: Retry::new(limits.timeout_ns, limits.retry_count, limits.rnr_retry),
             rnr_until: None,
             implied_nak_at: None,
+            answered: None,
+            doubt: None,
             pass: None,
             placed: None,
             timed: None,
@@ -179,7 +192,11 @@ impl Requester {
         }
         self.implied_nak_at = None;
         self.window.handle_silence();
+        // Another device may have said already what it misses, once, and that may be lost.
+        let is_doubtful = connection.keeps_early && self.pass.is_none() && self.placed.is_none();
+        let timed = self.timed;
         self.go_back();
+        self.doubt = is_doubtful.then_some(Doubt { timed });
     }
 
     /// The peer said that it is gone, and expects no more packets from `psn` on. Old words do not count.

@@ -3,7 +3,7 @@
 use urxe_wire::{Aeth, NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_us};
 
 use super::super::early::Held;
-use super::{Requester, distance};
+use super::{Doubt, Requester, distance};
 use crate::connection::Connection;
 use crate::memory::{AccessError, Memory, scatter};
 use crate::qp::{Outbox, QpStats};
@@ -143,10 +143,9 @@ impl Requester {
         };
         if psn != self.unacked {
             if connection.keeps_early {
-                self.place_early(now, connection, psn, bytes, memory, stats);
-            } else {
-                self.handle_implied_nak(now, stats);
+                self.place_early(connection, psn, bytes, memory);
             }
+            self.handle_later_answer(now, connection, psn.next(), stats);
             return;
         }
         if !wqe.is_started || !wqe.op.is_fetch() {
@@ -180,6 +179,14 @@ impl Requester {
         end: Psn,
         stats: &mut QpStats,
     ) {
+        let answered_to = match self.answered {
+            Some((missing, to)) if missing == self.unacked => to,
+            _ => self.unacked,
+        };
+        if end.is_after(answered_to) {
+            self.answered = Some((self.unacked, end));
+            self.retry.handle_later_answer(now);
+        }
         if connection.keeps_early {
             self.look_for_missing(now, end, stats);
         } else {
@@ -244,6 +251,9 @@ impl Requester {
         self.implied_nak_at = None;
         if self.cursor.is_before(to) {
             self.cursor = to;
+            if let Some(doubt) = self.doubt.take() {
+                self.stop_repeating(to, doubt);
+            }
         }
         if self.pass.is_some() || self.placed.is_some() {
             self.leave_behind(to);
@@ -292,7 +302,23 @@ impl Requester {
         self.cursor = self.unacked;
         self.cursor_wqe = self.queue.front_position();
         self.fetches.clear();
+        self.doubt = None;
         self.pass = None;
         self.timed = None;
+    }
+
+    /// What was not sent again yet after a silence, before `to`, is answered: it was not lost, so the answers to the
+    /// rest are on their way, too, in a queue that is longer than the patience was. To send it again would only make
+    /// that longer.
+    #[cold]
+    fn stop_repeating(&mut self, to: Psn, doubt: Doubt) {
+        self.timed = doubt.timed;
+        self.window.undo_silence();
+        let ends = self.read_ends.iter().filter(|end| end.is_after(to));
+        // Of a READ that went out in other pieces each time, there may be more ends than requests.
+        if ends.clone().count() <= self.max_fetches {
+            self.fetches = ends.copied().collect();
+            self.cursor = self.sent_end;
+        }
     }
 }

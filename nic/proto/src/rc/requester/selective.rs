@@ -75,6 +75,7 @@ impl Requester {
                 .max(u32::from(same.is_none())),
         };
         self.window.handle_gaps(lost, same.is_none());
+        self.doubt = None;
         self.pass = Some(Pass {
             missing,
             began_at: same.map_or(self.sent_end, |pass| pass.began_at),
@@ -185,16 +186,14 @@ impl Requester {
         self.placed.unwrap_or(Held::none(self.unacked))
     }
 
-    /// A response that is not the next one: it is placed, and what is missing before it asked for again.
+    /// A response that is not the next one: it is placed.
     #[cold]
     pub(super) fn place_early<M: Memory>(
         &mut self,
-        now: Instant,
         connection: &Connection,
         psn: Psn,
         bytes: &[u8],
         memory: &mut M,
-        stats: &mut QpStats,
     ) {
         let wqe = self
             .queue
@@ -213,7 +212,6 @@ impl Requester {
                 self.placed = Some(placed);
             }
         }
-        self.handle_later_answer(now, connection, psn.next(), stats);
     }
 
     /// Something before `end` was answered, and a response at `unacked` is missing.
