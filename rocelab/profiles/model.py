@@ -219,12 +219,23 @@ def _load(folder: str, model: type[_Kind]) -> Mapping[str, _Kind]:
         if not entry.name.endswith(".toml"):
             continue
         name = entry.name.removesuffix(".toml")
-        try:
-            data = tomllib.loads(entry.read_text(encoding="utf-8"))
-            found[name] = model.model_validate(data | {"id": name})
-        except (tomllib.TOMLDecodeError, pydantic.ValidationError) as error:
-            raise ProfileError(f"profiles/data/{folder}/{entry.name}: {error}") from None
+        found[name] = read(entry.read_text(encoding="utf-8"), name, f"profiles/data/{folder}/{entry.name}", model)
     return found
+
+
+def read(text: str, name: str, source: str, model: type[_Kind]) -> _Kind:
+    """The profile in a text. Raises ProfileError, which says what is wrong in which file."""
+    try:
+        return model.model_validate(tomllib.loads(text) | {"id": name})
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{source}: not valid TOML: {error}") from None
+    except pydantic.ValidationError as error:
+        wrong = [
+            f"{'.'.join(str(part) for part in each['loc'])}: "
+            + ("this key is missing" if each["type"] == "missing" else each["msg"])
+            for each in error.errors()
+        ]
+        raise ProfileError(f"{source}: {'; '.join(wrong)}") from None
 
 
 def _find(what: str, known: Mapping[str, _Kind], name: str) -> _Kind:
