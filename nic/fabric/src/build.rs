@@ -65,7 +65,6 @@ impl Network {
             .iter()
             .map(|own| Host {
                 ports: own.clone(),
-                leaves: leaves(own, &ports),
                 pcie: Pcie::new(config.pcie),
                 engine_free_at: 0,
                 is_engine_woken: false,
@@ -89,6 +88,10 @@ impl Network {
             end: scenario.time_limit_ns * PS_PER_NS,
             events: EventQueue::new(),
             pool: Pool::default(),
+            leaves: at_hosts
+                .iter()
+                .flat_map(|own| leaves(own, &ports))
+                .collect(),
             routes: Routes::find(&at_hosts, &at_switches, &ports),
             hosts,
             ports,

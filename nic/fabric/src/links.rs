@@ -168,7 +168,9 @@ impl Network {
         let packet = self.pool.get(id);
         let is_up = |port: u32| self.ports[port as usize].is_up;
         let destination = packet.flow.destination();
-        let leaves = &self.hosts[destination as usize].leaves;
+        let each = self.leaves.len() / self.hosts.len();
+        let first = destination as usize * each;
+        let leaves = &self.leaves[first..first + each];
         let mut here = leaves
             .iter()
             .filter(|(leaf, port)| *leaf == switch && is_up(*port))

@@ -68,8 +68,6 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) ports: Vec<u32>,
-    /// The switch at each port, and the port there.
-    pub(crate) leaves: Vec<(u32, u32)>,
     pub(crate) pcie: Pcie,
     /// When the next packet may be started.
     pub(crate) engine_free_at: u64,
@@ -116,6 +114,8 @@ pub struct Network {
     pub(crate) ports: Vec<Port>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) switches: Vec<Switch>,
+    /// Of every host, as many as it has ports: the switch at a port, and the port there.
+    pub(crate) leaves: Vec<(u32, u32)>,
     pub(crate) routes: Routes,
     pub(crate) connections: Vec<Connection>,
     pub(crate) streams: Vec<ByteStream>,
