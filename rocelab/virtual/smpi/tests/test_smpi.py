@@ -166,6 +166,7 @@ def test_an_mpi_library_is_configuration_of_simgrid() -> None:
         ("sandy-bridge-ep", "nehalem-ep", "test[1].mpi", "does not say how many cores"),
         ('adapter = "infiniband-qdr"', 'adapter = "qdr"', "test[1].calibration.adapter", "unknown adapter"),
         ('roce-10g = ["smpi"]', 'roce-10g = ["mpi"]', "test[1].variants.roce-10g", '"mpi" is not known'),
+        ('roce-10g = ["smpi"]', 'urxe-udp = ["smpi"]', "test[1].variants.urxe-udp", "urxe-udp is software"),
         ('"sx6036-infiniband", ', "", "test[1].variants.infiniband-qdr", "has no such switch"),
         ("sizes_bytes = [1, 2, 4, 8]", "sizes_bytes = [1, 3]", "test[2].test", "rocelab-mpi"),
         ("ranks_per_node = 2", "ranks = 2", "test[1].ranks", "unknown key 'ranks'"),
