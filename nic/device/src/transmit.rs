@@ -22,7 +22,9 @@ use crate::port::Port;
 const COPY_MAX: usize = 3072;
 /// Room for a full batch of copied payloads and for the headers of as many packets as a batch takes.
 const ARENA_BYTES: usize = MAX_TRANSMIT_BYTES + 128 * (MAX_HEADER_LEN + 8);
-/// See [`batch_bytes`]: half of what a token bucket usually holds. From 10 Gbps on it is more than a batch takes anyway.
+/// Only links up to this rate count as slow. Where a processor is the limit, smaller batches would only make it slower.
+const SLOW_BPS: u64 = 2_500_000_000;
+/// See [`batch_bytes`]: half of what a token bucket usually holds.
 const BURST_NS: u64 = 50_000;
 /// One packet of the largest path MTU, four of 1 KiB.
 const BURST_MIN_BYTES: usize = 4_400;
@@ -49,10 +51,10 @@ pub(crate) struct Outgoing {
 /// carries the packets on: the call returns when the last of a long batch has left, and then the link waits until there is
 /// another. (TCP sizes its batches by its rate, too.)
 pub(crate) fn batch_bytes(rate_bps: Option<u64>) -> usize {
-    let Some(rate_bps) = rate_bps else {
+    let Some(rate_bps) = rate_bps.filter(|&rate_bps| rate_bps <= SLOW_BPS) else {
         return MAX_TRANSMIT_BYTES;
     };
-    let bytes = (rate_bps / 8).saturating_mul(BURST_NS) / 1_000_000_000;
+    let bytes = rate_bps / 8 * BURST_NS / 1_000_000_000;
     usize::try_from(bytes).map_or(MAX_TRANSMIT_BYTES, |bytes| {
         bytes.clamp(BURST_MIN_BYTES, MAX_TRANSMIT_BYTES)
     })
@@ -461,7 +463,8 @@ mod tests {
         const GBPS: u64 = 1_000_000_000;
         assert_eq!(batch_bytes(None), MAX_TRANSMIT_BYTES);
         assert_eq!(batch_bytes(Some(u64::MAX)), MAX_TRANSMIT_BYTES);
-        assert_eq!(batch_bytes(Some(11 * GBPS)), MAX_TRANSMIT_BYTES);
+        assert_eq!(batch_bytes(Some(3 * GBPS)), MAX_TRANSMIT_BYTES);
+        assert_eq!(batch_bytes(Some(2 * GBPS)), 12_500);
         assert_eq!(batch_bytes(Some(GBPS)), 6_250);
         assert_eq!(batch_bytes(Some(GBPS / 100)), BURST_MIN_BYTES);
     }
