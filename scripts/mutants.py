@@ -188,6 +188,18 @@ MUTANTS = (
         "(self.0.wrapping_sub(other.0) << 8).cast_signed() >> 8",
         "self.0.wrapping_sub(other.0).cast_signed()",
     ),
+    Mutant(
+        "cuts-what-is-asked-for-again",
+        f"{REQUESTER}/sending.rs",
+        "Some(end) if is_again && !connection.keeps_early => {",
+        "Some(end) if is_again && connection.transport == Transport::Ud => {",
+    ),
+    Mutant(
+        "takes-later-answers-for-silence",
+        f"{REQUESTER}/receiving.rs",
+        "self.retry.handle_later_answer(now);",
+        "",
+    ),
 )
 
 

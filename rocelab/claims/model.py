@@ -161,6 +161,8 @@ class Part(_Data):
     `linearity`: what a mesh moves over its number of nodes times what one moves in the smallest."""
     of: Literal["most", "least", "largest"]
     """The largest or smallest number of all sizes, or that of the largest size."""
+    best_of_repetitions: bool = False
+    """Whether a point is the best of its repetitions and not their median: what a machine does that nobody disturbs."""
     from_: int = pydantic.Field(default=1, alias="from")
     to: int = 1 << 40
     nodes: int = 2

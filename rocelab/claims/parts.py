@@ -8,7 +8,7 @@ import math
 from rocelab.claims.finding import Finding, Verdict
 from rocelab.claims.model import LinkSide, Part, Parts
 from rocelab.claims.shape import linearity
-from rocelab.stats import Series, SeriesKey, SeriesTable
+from rocelab.stats import Series, SeriesKey, SeriesTable, Spread
 
 
 def judge_parts(rule: Parts, table: SeriesTable) -> Finding:
@@ -55,7 +55,7 @@ def _values(part: Part, series: Series) -> dict[int, float]:
     if part.how == "linearity":
         found = linearity(series)
     else:
-        found = {at: spread.median * part.factor for at, spread in series.spreads()}
+        found = {at: _point(part, spread) * part.factor for at, spread in series.spreads()}
     if part.how == "each":
         found = {at: value / at for at, value in found.items()}
     if part.how == "growth":
@@ -64,6 +64,12 @@ def _values(part: Part, series: Series) -> dict[int, float]:
     if part.of == "largest" and chosen:
         return {max(chosen): chosen[max(chosen)]}
     return chosen
+
+
+def _point(part: Part, of: Spread) -> float:
+    if not part.best_of_repetitions:
+        return of.median
+    return of.low if part.better == "lower" else of.high
 
 
 def _compared(part: Part, subject: float, reference: float) -> float:

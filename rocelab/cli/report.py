@@ -17,6 +17,9 @@ def report(
     output: Annotated[
         Path | None, typer.Option(help="Where to write the report; the default is report/ in the folder of the run.")
     ] = None,
+    beside: Annotated[
+        str | None, typer.Option(help="Another run, whose series are shown in the same figures: a simulated one, say.")
+    ] = None,
 ) -> None:
     """Write the report of a run: an HTML page, its figures as SVG and PNG, and a summary as CSV."""
     # The drawing libraries take a while to load, and no other command should wait for them.
@@ -28,9 +31,10 @@ def report(
     errors = Console(stderr=True)
     try:
         store = find_run(results, run)
+        other = None if beside is None else find_run(results, beside)
         with errors.status("reading") as status:
-            files = write_report(store, output, progress=status.update)
-        print_summary(Console(), RunModel.of(store), files.page)
+            files = write_report(store, output, beside=other, progress=status.update)
+        print_summary(Console(), RunModel.of(store, other), files.page)
     except (ResultsError, ClaimError, OSError) as error:
         errors.print(f"rocelab report: {error}", soft_wrap=True, markup=False, highlight=False)
         raise typer.Exit(1) from None

@@ -87,7 +87,7 @@ def run(  # noqa: PLR0917, typer makes an option of each
         jobs = _jobs([half_for(fabric, name) for name in studies or []], resume, results)
         every_step = [step for job in jobs for step in job.steps]
         _check_programs(every_step, skip_missing=skip_missing)
-        _check_memory(every_step)
+        check_memory(every_step)
         status = max(_run_job(job, results, report=not no_report) for job in jobs)
     except StudyError as error:
         fail("run", f"the study cannot be used:\n{error}")
@@ -141,7 +141,7 @@ def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
     fail("run", "programs are missing:\n" + "\n".join(lines) + "\nOr run what is possible with --skip-missing.")
 
 
-def _check_memory(steps: Sequence[Step]) -> None:
+def check_memory(steps: Sequence[Step]) -> None:
     """Say which simulated program does not fit, before anything is simulated."""
     available_bytes = psutil.virtual_memory().available
     needed = {step.test_name: step.memory_bytes for step in steps if isinstance(step, SmpiStep)}

@@ -76,21 +76,49 @@ class Pcie(_Data):
     lanes: Annotated[int, pydantic.Field(ge=1, le=16)]
 
 
+class Software(_Data):
+    """An adapter that is a program, on the processor that also runs the programs it serves."""
+
+    batch_bytes: Annotated[int, pydantic.Field(ge=1)]
+    """Data that passes to or from the kernel in one system call."""
+    batch_packets: Annotated[int, pydantic.Field(ge=1)]
+    """The same in packets."""
+    send_packet_ns: Count
+    """What a packet costs to send."""
+    send_gbps: Positive
+    """Rate at which the processor gets data out: copies, checksums."""
+    receive_gbps: Positive
+    """Rate at which it takes data in."""
+    latency_ns: Count
+    """From the kernel of one host until the other sees a batch, if it has nothing else to do."""
+
+
 class Adapter(_Profile):
     """A network adapter in one of its modes: an interconnect, as far as the adapter makes it."""
 
     service: Literal["rdma", "sockets"]
     """What programs talk to: verbs, or sockets of the kernel."""
     port: Port
-    pcie: Pcie
+    pcie: Pcie | None = None
+    """Hardware has one."""
+    software: Software | None = None
+    """What is no hardware has this instead."""
     message_rate_mps: Positive
-    """Packets that it starts, or takes in, at most: 10^6 per second."""
+    """Packets that it starts, or takes in, at most: 10^6 per second. Software: that it takes in, doing nothing else."""
     send_ns: Count
-    """From the doorbell to the first bit on the wire, without the transfer of the data over PCI Express."""
+    """From the doorbell to the first bit on the wire, without the transfer of the data over PCI Express. Software: what
+    the system call costs that sends a batch."""
     receive_ns: Count
-    """From the last bit on the wire to the completion in the host's memory, without the transfer of the data."""
+    """From the last bit on the wire to the completion in the host's memory, without the transfer of the data. Software:
+    what the system call costs that fetches a batch."""
     nak_ns: Count = 0
     """What it takes longer over a negative acknowledgement, before it sends again what is missing."""
+
+    @pydantic.model_validator(mode="after")
+    def _is_either(self) -> Adapter:
+        if (self.pcie is None) == (self.software is None):
+            raise ValueError("an adapter has [pcie] if it is hardware, or [software], and not both")
+        return self
 
 
 class Host(_Profile):
@@ -171,6 +199,16 @@ class Switch(_Profile):
     """Probability of a mark just below."""
 
 
+def bus_gbps(adapter: Adapter, host: Host) -> float:
+    """What the bus carries in each direction after encoding: the slower of adapter and slot.
+
+    An adapter in software has none: a wide one stands for what is never asked.
+    """
+    bus = adapter.pcie or Pcie(generation=host.pcie_generation, lanes=16)
+    transfers, encoding = PCIE_GENERATIONS[min(bus.generation, host.pcie_generation)]
+    return transfers * ENCODINGS[encoding] * bus.lanes
+
+
 _Kind = TypeVar("_Kind", Adapter, Host, Mpi, Stack, Switch)
 
 
@@ -181,12 +219,23 @@ def _load(folder: str, model: type[_Kind]) -> Mapping[str, _Kind]:
         if not entry.name.endswith(".toml"):
             continue
         name = entry.name.removesuffix(".toml")
-        try:
-            data = tomllib.loads(entry.read_text(encoding="utf-8"))
-            found[name] = model.model_validate(data | {"id": name})
-        except (tomllib.TOMLDecodeError, pydantic.ValidationError) as error:
-            raise ProfileError(f"profiles/data/{folder}/{entry.name}: {error}") from None
+        found[name] = read(entry.read_text(encoding="utf-8"), name, f"profiles/data/{folder}/{entry.name}", model)
     return found
+
+
+def read(text: str, name: str, source: str, model: type[_Kind]) -> _Kind:
+    """The profile in a text. Raises ProfileError, which says what is wrong in which file."""
+    try:
+        return model.model_validate(tomllib.loads(text) | {"id": name})
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{source}: not valid TOML: {error}") from None
+    except pydantic.ValidationError as error:
+        wrong = [
+            f"{'.'.join(str(part) for part in each['loc'])}: "
+            + ("this key is missing" if each["type"] == "missing" else each["msg"])
+            for each in error.errors()
+        ]
+        raise ProfileError(f"{source}: {'; '.join(wrong)}") from None
 
 
 def _find(what: str, known: Mapping[str, _Kind], name: str) -> _Kind:

@@ -59,7 +59,13 @@ _SERIES = {
     ("tcp", "mpich-ucx"): SeriesStyle("TCP, MPICH with UCX", "#7d8590", "triangle-right", (1, 2)),
 }
 _SPARE_COLOURS = ("#cf4f9e", "#5b8c2a", "#7d8590", "#c0504d", "#4f81bd")
-_INTERCONNECTS = {"soft-roce": "Soft RoCE", "tcp": "TCP", "roce": "RoCE", "infiniband": "InfiniBand"}
+_INTERCONNECTS = {
+    "soft-roce": "Soft RoCE",
+    "urxe-udp": "Simulated Soft RoCE",
+    "tcp": "TCP",
+    "roce": "RoCE",
+    "infiniband": "InfiniBand",
+}
 
 
 def series_style(interconnect: str, variant: str, spare: int = 0) -> SeriesStyle:

@@ -10,7 +10,7 @@ from functools import cached_property
 from rocelab.claims import FigureSeries, Judgement, SourceFigure, claims_by_id, figures_of, judge
 from rocelab.report import catalogue
 from rocelab.report.catalogue import GROUP_STEP, Mesh, SeriesStyle, Test
-from rocelab.results import MESH_TEST, LinkInfo, RunInfo, RunStore, Sample
+from rocelab.results import MESH_TEST, LinkInfo, ResultsError, RunInfo, RunStore, Sample
 from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
 
 
@@ -37,6 +37,10 @@ class SpeedRatio:
     reference: StyledSeries
 
 
+def _place(sample: Sample) -> tuple[str, str, str, str]:
+    return sample.link, sample.test, sample.interconnect, sample.variant
+
+
 class RunModel:
     """Everything the pages, figures and tables of one run are made of."""
 
@@ -49,9 +53,23 @@ class RunModel:
         self._speed_ratios: dict[SeriesKey, dict[str, list[SpeedRatio]]] = {}
 
     @classmethod
-    def of(cls, store: RunStore) -> RunModel:
-        """Reads a run folder."""
-        return cls(store.info, store.current_samples())
+    def of(cls, store: RunStore, beside: RunStore | None = None) -> RunModel:
+        """Reads a run folder, and another whose series are shown beside.
+
+        Raises ResultsError if both have the same one.
+        """
+        samples = store.current_samples()
+        if beside is not None:
+            others = beside.current_samples()
+            both = {_place(sample) for sample in samples} & {_place(sample) for sample in others}
+            if both:
+                link, test, interconnect, variant = min(both)
+                raise ResultsError(
+                    f"{store.info.id} and {beside.info.id} both hold {interconnect} {variant} ({test}, link {link}), "
+                    "which one figure cannot tell apart; 'rocelab compare' compares two runs of the same"
+                )
+            samples = [*samples, *others]
+        return cls(store.info, samples)
 
     def _make_styles(self) -> dict[tuple[str, str], SeriesStyle]:
         pairs = dict.fromkeys((key.interconnect, key.variant) for key in self._table)

@@ -80,13 +80,13 @@ def make_page(
         "summaries": summary.link_summaries(model),
         "overviews": overviews,
         "chosen": [
+            *source_tables.tables(model),
             *(
                 table
                 for link in model.links
                 for table in (*nas.brief_tables(model, link), *summary.chosen_sizes_tables(model, link))
             ),
             *clouds.tables(model),
-            *source_tables.tables(model),
         ],
         "levels": {test.level for test in model.every_test},
         "level_words": catalogue.level_words({test.level for test in model.every_test}),

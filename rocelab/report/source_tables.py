@@ -28,28 +28,30 @@ def _is_of(table: SourceTable, sample: Sample) -> bool:
 
 
 def _table(table: SourceTable, link: str, samples: Sequence[Sample]) -> DataTable:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for row in table.rows:
-        cells: list[str] = []
+        cells = []
         for column, published in zip(table.columns, row.values, strict=True):
             pair = (column.interconnect, column.variant)
             found = [each for each in samples if (each.interconnect, each.variant) == pair and each.test == row.test]
-            cells += _cells(published, found)
-        rows.append((row.name, *cells))
-    head = ["", *(f"{column.name}{what}" for column in table.columns for what in ("", ", here", ", error"))]
-    how = "; ".join([f"in {table.unit}, beside the simulation and its error", *_notes(table, samples)])
-    return DataTable(f"{table.title}, {link}: {how}", tuple(head), tuple(rows))
+            cells.append(_cells(published, found))
+        names = (row.name, f"{row.name}, simulated", f"{row.name}, error")
+        rows += [(name, *line) for name, line in zip(names, zip(*cells, strict=True), strict=True)]
+    notes = [f"of the source, simulated, and the error, in {table.unit}", *_notes(table, samples)]
+    caption = f"{table.title}, {link}: {'; '.join(notes)}"
+    return DataTable(caption, ("", *(column.name for column in table.columns)), tuple(rows))
 
 
 def _cells(published: float, found: Sequence[Sample]) -> tuple[str, str, str]:
+    """What the source has, what the run has, and the error."""
     values = [sample.value for sample in found if sample.value is not None]
     if not values:
-        return f"{published:g}", "none", ""
+        return f"{published:.2f}", "none", ""
     value = spread(values).median
     error = f"{100 * (value / published - 1):+.1f} %"
     # What was set is no prediction.
     is_set = any(sample.params.get("calibrated_on") == sample.interconnect for sample in found)
-    return f"{published:g}", f"{value:.2f}", "calibrated" if is_set else error
+    return f"{published:.2f}", f"{value:.2f}", "calibrated" if is_set else error
 
 
 def _notes(table: SourceTable, samples: Sequence[Sample]) -> Iterator[str]:
@@ -57,8 +59,8 @@ def _notes(table: SourceTable, samples: Sequence[Sample]) -> Iterator[str]:
     names = {column.interconnect: column.name for column in table.columns}
     chosen = {str(sample.params["calibrated_on"]) for sample in samples if "calibrated_on" in sample.params}
     for adapter in sorted(chosen):
-        yield f"the speed of the processors is from {names.get(adapter, adapter)}"
+        yield f"speed of the processors from {names.get(adapter, adapter)}"
     some = {sample.test: sample.params["iterations"] for sample in samples if "iterations" in sample.params}
     for row in table.rows:
         if row.test in some:
-            yield f"of {row.name}, {text.plural(int(some[row.test]), 'iteration')} were simulated and stand for all"
+            yield f"{text.plural(int(some[row.test]), 'iteration')} of {row.name} stand for all"

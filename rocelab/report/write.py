@@ -27,15 +27,22 @@ class ReportFiles:
     summary: Path
 
 
-def write_report(store: RunStore, target: Path | None = None, *, progress: Progress | None = None) -> ReportFiles:
+def write_report(
+    store: RunStore,
+    target: Path | None = None,
+    *,
+    beside: RunStore | None = None,
+    progress: Progress | None = None,
+) -> ReportFiles:
     """Makes the report of a run anew, in ``report/`` of its folder unless told otherwise.
 
+    The series of ``beside``, another run, are drawn and judged with its own.
     ``progress`` is called with a few words before each part. Raises ResultsError on samples that cannot be read.
     """
     say = progress or (lambda _: None)
     folder = target or store.report
     say("reading the samples")
-    model = RunModel.of(store)
+    model = RunModel.of(store, beside)
     say("comparing")
     overviews = gallery.overview_figures(model)
     sections = [

@@ -10,6 +10,7 @@ no more than what left the nodes in the middle of the run: else some measured wh
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import signal
 import time
@@ -34,6 +35,8 @@ _HELD = ("sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
 _RELEASE_EVERY_S = 0.25
 #: Part of the connections that may have moved nothing. More is not the network's doing.
 _IDLE_MAX = 0.05
+#: The nice value of who goes before all others.
+_FIRST_OF_ALL = -20
 _PORT_FIRST = 20000
 _PORTS = 10_000
 #: Part by which the programs may report more than was counted: they begin and end a little apart.
@@ -183,21 +186,48 @@ class MeshExecutor:
         """Let the clients go, wait for the middle of the run, and see what leaves the nodes during it."""
         senders = {each.sender.name: each.sender for each in run.connections}.values()
 
-        def sent_bytes() -> int:
-            return sum(self._launcher.sent_bytes(node, node.interfaces[step.link.id]) for node in senders)
+        def sent_bytes() -> list[tuple[int, float]]:
+            """Of each node, and when: to ask them all may take a while."""
+            return [
+                (self._launcher.sent_bytes(node, node.interfaces[step.link.id]), time.monotonic()) for node in senders
+            ]
 
-        for _ in range(round(step.margin_s / _RELEASE_EVERY_S)):
-            for each in run.connections:
-                assert each.client is not None
-                each.client.signal(signal.SIGCONT)
-            time.sleep(_RELEASE_EVERY_S)
-        before_bytes, before_s = sent_bytes(), time.monotonic()
-        time.sleep(step.measured_s)
-        run.wire_mbps = (sent_bytes() - before_bytes) * 8 / (time.monotonic() - before_s) / 1e6
+        with _precedence():
+            for _ in range(round(step.margin_s / _RELEASE_EVERY_S)):
+                for each in run.connections:
+                    assert each.client is not None
+                    each.client.signal(signal.SIGCONT)
+                time.sleep(_RELEASE_EVERY_S)
+            before = sent_bytes()
+            time.sleep(step.measured_s)
+            after = sent_bytes()
+        run.wire_mbps = sum(
+            (last - first) * 8e-6 / (end_s - start_s)
+            for (first, start_s), (last, end_s) in zip(before, after, strict=True)
+        )
 
     def _launch(self, node: Node, argv: Sequence[str], log: Path | None) -> Running:
         # Not pinned: there are far more programs than cores, and the kernel spreads them better.
         return self._launcher.start(node, argv, log=log)
+
+
+@contextlib.contextmanager
+def _precedence() -> Iterator[None]:
+    """Go before all others while the block lasts, where the user may (root, or who has CAP_SYS_NICE).
+
+    Each of hundreds of programs that is let go would else take the processor for its time slice, and the last be let go
+    seconds after the first; and the bytes be counted when they are done.
+    """
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, _FIRST_OF_ALL)
+    except PermissionError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 def _batches(connections: Sequence[_Connection], size: int) -> Iterator[Sequence[_Connection]]:

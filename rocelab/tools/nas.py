@@ -38,6 +38,8 @@ _MEMORY_MIB: Final[dict[str, tuple[float, ...]]] = {
     "lu": (1, 9, 55, 207, 785, 11_880),
 }
 _CLASSES: Final = "SWABCD"
+#: Every process of IS counts keys of every value: so many bits have they, by class.
+_KEY_BITS: Final = (11, 16, 19, 21, 23, 27)
 #: Key of `metrics` of rocelab-nas to metric, unit and statistic.
 _METRICS: Final = {
     "time_s": ("time_s", "s", "max"),
@@ -63,8 +65,10 @@ def ranks_problem(program: Program, ranks: int) -> str | None:
 def memory_bytes(job: Nas) -> int:
     """About what the arrays of all processes take together. EP has 1 MiB on each."""
     by_class = _MEMORY_MIB.get(job.program)
-    mebibytes = job.ranks if by_class is None else by_class[_CLASSES.index(job.problem_class)]
-    return int(mebibytes * (1 << 20))
+    at = _CLASSES.index(job.problem_class)
+    mebibytes = job.ranks if by_class is None else by_class[at]
+    counts_bytes = (job.ranks - 1) * 4 * (1 << _KEY_BITS[at]) if job.program == "is" else 0
+    return int(mebibytes * (1 << 20)) + counts_bytes
 
 
 @dataclass(frozen=True)

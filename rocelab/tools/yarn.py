@@ -48,6 +48,8 @@ def files(place: Place) -> Mapping[str, str]:
                 "yarn.resourcemanager.hostname": place.master.name,
                 "yarn.resourcemanager.scheduler.class": _SCHEDULER,
                 "yarn.scheduler.minimum-allocation-mb": _CONTAINER_MEMORY_MB,
+                # Else in /tmp, of all runs and for ever.
+                "yarn.node-attribute.fs-store.root-dir": f"{NODE_FOLDER}/yarn/attributes",
                 "yarn.application.classpath": path,
                 "yarn.nodemanager.resource.memory-mb": _NODE_MEMORY_MB,
                 "yarn.nodemanager.resource.cpu-vcores": 2,

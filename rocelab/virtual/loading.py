@@ -31,7 +31,10 @@ def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Virtual
     except pydantic.ValidationError as error:
         problems = [problem_of(text, detail, VirtualStudy) for detail in error.errors()]
         raise StudyError(source, problems) from None
-    wrong = [*_contradictions(study, known_claims)]
+    try:
+        wrong = [*_contradictions(study, known_claims)]
+    except profiles.ProfileError as error:
+        raise StudyError(source, [Problem(0, "", f"a profile is not in order: {error}")]) from None
     if wrong:
         raise StudyError(source, [Problem(line_of(text, path), dotted(path), what) for path, what in wrong])
     return study

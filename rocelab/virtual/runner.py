@@ -75,6 +75,7 @@ class VirtualRunner:
                     self._watcher.ended(step, error)
             status = "incomplete" if failed else "complete"
         finally:
+            self._jobs.stop()
             pool.shutdown(cancel_futures=True)
             self._store.set_status(status, ended_at=now())
             self._store.close()

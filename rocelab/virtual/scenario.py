@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rocelab import profiles
-from rocelab.profiles.model import ENCODINGS, PCIE_GENERATIONS
+from rocelab.profiles.model import bus_gbps
 from rocelab.results import MESH_TEST
 from rocelab.virtual.schema import LinkTable
 from rocelab.virtual.steps import VirtualStep, messages_of
@@ -53,8 +53,7 @@ def scenario(step: VirtualStep) -> dict[str, Any]:
 def _host(step: VirtualStep) -> dict[str, Any]:
     adapter, host = step.adapter, profiles.host(step.host)
     stack = profiles.stack(step.test.stacks[adapter.service])
-    generation = min(adapter.pcie.generation, host.pcie_generation)
-    transfers, encoding = PCIE_GENERATIONS[generation]
+    software = adapter.software
     return {
         "link": adapter.port.kind,
         "rate_gbps": adapter.port.data_rate_gbps,
@@ -62,11 +61,12 @@ def _host(step: VirtualStep) -> dict[str, Any]:
         "ports": adapter.port.ports,
         "mtu_bytes": adapter.port.mtu_bytes,
         "pcie": {
-            "rate_gbps": transfers * ENCODINGS[encoding] * adapter.pcie.lanes,
+            "rate_gbps": bus_gbps(adapter, host),
             "payload_bytes": host.payload_bytes,
             "completion_bytes": host.completion_bytes,
             "read_request_bytes": host.read_request_bytes,
         },
+        "software": None if software is None else software.model_dump(),
         "packet_ps": round(1e6 / adapter.message_rate_mps),
         "send_ns": adapter.send_ns,
         "receive_ns": adapter.receive_ns,

@@ -23,27 +23,36 @@ const POLLS_PER_LOOK: u32 = 16;
 const POLLS_BETWEEN_WAITS: u32 = 4;
 /// How often the thread asks how long it ran.
 const SAMPLE_NS: u64 = 1_000_000;
-/// Between two samples so far apart the thread did other things than polling.
-const SAMPLES_APART_MAX_NS: u64 = 200_000_000;
+/// Between two samples so far apart the thread did other things than polling. Where a hundred programs share a processor,
+/// each waits for it for a few hundred milliseconds.
+const SAMPLES_APART_MAX_NS: u64 = 1_000_000_000;
 /// Who lost less than this between two samples has its processor to itself.
 const LOST_MIN_NS: u64 = 300_000;
 /// Others want the processor for so many times as long as they had it. Afterwards the thread spins until they have it
 /// again, at most a time slice (3 ms), to find out.
 const CONTENDED_TIMES: u64 = 16;
 /// But no longer than this.
-const CONTENDED_MAX_NS: u64 = 100_000_000;
+const CONTENDED_MAX_NS: u64 = 1_000_000_000;
 /// How long the first wait lasts at most: the program may have other things to poll.
 const WAIT_NS: u64 = 50_000;
 /// How often waits in which nothing came double. The last, 400 us, still is shorter than what a thread waits for a
 /// processor that others want, too; and where dozens of ranks of an MPI program share a few processors, looking
 /// more often would take most of their time.
 const DOUBLINGS: u32 = 3;
+/// From then on a wait lasts this part of the time since packets came, so that what else the program polls for is found
+/// that much later at most. Where hundreds of programs poll for a packet now and then, looking would take all of
+/// the processors' time.
+const IDLE_PART: u64 = 8;
+/// But no longer than this.
+const WAIT_MAX_NS: u64 = 10_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Idle {
     polls: u32,
     /// Waits since packets came.
     waits: u32,
+    /// When the first of them began.
+    waiting_since: Instant,
     /// When it last asked, and what it was told; `None` after a wait.
     sampled: Option<(Instant, Usage)>,
     contended_until: Instant,
@@ -63,6 +72,7 @@ thread_local! {
         Cell::new(Idle {
             polls: 0,
             waits: 0,
+            waiting_since: Instant::from_nanos(0),
             sampled: None,
             contended_until: Instant::from_nanos(0),
         })
@@ -100,10 +110,19 @@ impl Idle {
             POLLS_BETWEEN_WAITS
         };
         let looks = self.polls > POLLS_BEFORE_LOOK && self.polls.is_multiple_of(pause);
-        if !looks || !self.is_contended(now(), usage) {
+        if !looks {
             return None;
         }
-        let wait_ns = WAIT_NS << self.waits.min(DOUBLINGS);
+        let now = now();
+        if !self.is_contended(now, usage) {
+            return None;
+        }
+        if self.waits == 0 {
+            self.waiting_since = now;
+        }
+        let idle_ns = now.since(self.waiting_since);
+        let wait_ns = (WAIT_NS << self.waits.min(DOUBLINGS)).max(idle_ns / IDLE_PART);
+        let wait_ns = wait_ns.min(WAIT_MAX_NS);
         self.waits = self.waits.saturating_add(1);
         self.sampled = None;
         Some(wait_ns)
@@ -196,7 +215,7 @@ mod tests {
             "nobody made it leave"
         );
         assert!(
-            !idle.is_contended(at(999), || used(9, 3)),
+            !idle.is_contended(at(1_999), || used(9, 3)),
             "it was away for long"
         );
     }
@@ -217,6 +236,26 @@ mod tests {
         assert_eq!(idle.poll(true, || at(1), || used(0, 0)), None);
         assert!(waits(&mut idle, u64::from(POLLS_BEFORE_LOOK)).is_empty());
         assert_eq!(waits(&mut idle, 20)[0], WAIT_NS);
+    }
+
+    #[test]
+    fn who_waits_for_long_looks_rarely() {
+        let mut idle = Idle {
+            contended_until: at(1_000_000),
+            ..Idle::default()
+        };
+        let mut now_ns = 0;
+        let mut waits = 0;
+        while now_ns < 100_000_000 {
+            if let Some(wait_ns) = idle.poll(false, || Instant::from_nanos(now_ns), || used(0, 0)) {
+                now_ns += wait_ns;
+                waits += 1;
+            }
+        }
+        assert!((25..50).contains(&waits), "{waits} waits in 100 ms");
+        assert!(idle.poll(true, || at(200), || used(0, 0)).is_none());
+        let next = (0..100).find_map(|_| idle.poll(false, || at(200), || used(0, 0)));
+        assert_eq!(next, Some(WAIT_NS));
     }
 
     #[test]

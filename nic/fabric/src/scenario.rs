@@ -58,7 +58,7 @@ pub struct HostConfig {
     /// An adapter in software, on the processor of the programs; `None`: hardware.
     #[serde(default)]
     pub software: Option<SoftwareConfig>,
-    /// Least time between two packets that it starts or takes in, picoseconds. Software: what a packet costs.
+    /// Least time between two packets that it starts or takes in, picoseconds. Software: what a packet costs to take in.
     pub packet_ps: u64,
     /// From the doorbell to the wire, without the transfer of data. Software: what handing over a batch costs.
     pub send_ns: u64,
@@ -83,6 +83,8 @@ pub struct SoftwareConfig {
     pub batch_bytes: u32,
     /// Packets of a batch at most.
     pub batch_packets: u32,
+    /// What a packet costs to send; [`HostConfig::packet_ps`] is what it costs to take in.
+    pub send_packet_ns: u64,
     /// Rate at which the processor gets data out, 10^9 bit/s.
     pub send_gbps: f64,
     /// Rate at which it takes data in.

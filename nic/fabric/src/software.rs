@@ -46,8 +46,8 @@ impl Network {
             self.hosts[id as usize].inbox.pop_front();
             packets.push(packet);
         }
-        let call_ns = self.host_config().receive_ns;
-        let done_at = self.work_on(id, &batch, call_ns);
+        let (call_ns, packet_ps) = (self.host_config().receive_ns, self.host_config().packet_ps);
+        let done_at = self.work_on(id, &batch, call_ns, packet_ps);
         for packet in packets.drain(..) {
             self.schedule(done_at, Event::Receive { host: id, packet });
         }
@@ -78,7 +78,8 @@ impl Network {
             }
         }
         let call_ns = self.host_config().send_ns;
-        let done_at = self.work_on(id, &batch, call_ns);
+        let packet_ps = config.send_packet_ns * PS_PER_NS;
+        let done_at = self.work_on(id, &batch, call_ns, packet_ps);
         let port = self.hosts[id as usize].ports[index];
         if let Some(last) = packets.last() {
             self.pool.get_mut(*last).set(LAST);
@@ -92,8 +93,7 @@ impl Network {
     }
 
     /// The processor works on a batch: until when.
-    fn work_on(&mut self, id: u32, batch: &Batch, call_ns: u64) -> u64 {
-        let packet_ps = self.host_config().packet_ps;
+    fn work_on(&mut self, id: u32, batch: &Batch, call_ns: u64, packet_ps: u64) -> u64 {
         let host = &mut self.hosts[id as usize];
         if batch.packets > 0 {
             let each_ps = u64::from(batch.packets) * packet_ps;

@@ -86,6 +86,17 @@ def test_the_number_of_a_part(part: dict[str, Any], number: float) -> None:
     assert _judge(samples, **part, at_most=number * 0.999)[0] is Verdict.CONTRADICTED
 
 
+@pytest.mark.parametrize(("better", "best"), [("higher", 30.0), ("lower", 10.0)])
+def test_the_best_of_the_repetitions_counts_where_a_part_says_so(better: str, best: float) -> None:
+    samples = [
+        dataclasses.replace(_samples("a", {1: value})[0], repetition=repetition)
+        for repetition, value in enumerate((10.0, 12.0, 30.0))
+    ]
+    for is_best, number in ((True, best), (False, 12.0)):
+        part = {"better": better, "best_of_repetitions": is_best, "at_least": number, "at_most": number}
+        assert _judge(samples, **part)[0] is Verdict.REPRODUCED
+
+
 def test_a_part_may_be_about_more_than_two_processes() -> None:
     alone = [dataclasses.replace(sample, nodes=4, ranks=64) for sample in _samples("a", {1: 5.0})]
     assert _judge([*BOTH, *alone], nodes=4, ranks=64, at_most=5.0)[0] is Verdict.REPRODUCED

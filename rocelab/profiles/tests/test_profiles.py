@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
 import pytest
 
 from rocelab import profiles
+from rocelab.profiles.model import read
 
 
 def test_every_profile_says_where_its_numbers_come_from() -> None:
-    kinds = (profiles.adapters(), profiles.hosts(), profiles.stacks(), profiles.switches())
+    kinds = (profiles.adapters(), profiles.hosts(), profiles.mpis(), profiles.stacks(), profiles.switches())
     for known in kinds:
         assert known
         for profile in known.values():
             assert all(source.strip() for source in profile.sources.values()), profile.id
+
+
+def test_a_profile_without_a_rate_is_refused_with_the_key_that_is_missing() -> None:
+    file = resources.files("rocelab.profiles").joinpath("data", "adapters", "roce-10g.toml")
+    text = file.read_text(encoding="utf-8")
+    assert read(text, "mine", "mine.toml", profiles.Adapter).port.lane_gbaud == 10.3125
+    with pytest.raises(profiles.ProfileError, match=r"^mine\.toml: port\.lane_gbaud: this key is missing$"):
+        read(text.replace("lane_gbaud = 10.3125\n", ""), "mine", "mine.toml", profiles.Adapter)
+    with pytest.raises(profiles.ProfileError, match=r"mine\.toml: port\.lane_gbaud: Input should be greater than 0"):
+        read(text.replace("10.3125", "0"), "mine", "mine.toml", profiles.Adapter)
+    with pytest.raises(profiles.ProfileError, match=r"mine\.toml: not valid TOML"):
+        read("[", "mine", "mine.toml", profiles.Adapter)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rocelab.report.model import RunModel, best_at
 from rocelab.report.page import make_page
 from rocelab.report.tests.synthetic import make_run
 from rocelab.report.write import ReportFiles, summary_csv, write_report
-from rocelab.results import RunStore, Sample
+from rocelab.results import ResultsError, RunStore, Sample
 
 
 def page_of(model: RunModel) -> str:
@@ -83,6 +83,19 @@ def test_the_page_has_what_issue_and_reader_ask_for(model: RunModel) -> None:
         assert words in page
     for claim in ("S1", "S2", "S3", "L4", "L5"):
         assert f'id="claim-{claim}"' in page
+
+
+def test_another_run_is_shown_in_the_same_figures_unless_it_has_the_same_series(
+    store: RunStore, tmp_path: Path
+) -> None:
+    other = RunStore.create(tmp_path, dataclasses.replace(store.info, id="other"), "")
+    soft = [each for each in store.current_samples() if each.interconnect == "soft-roce"]
+    other.append(*(dataclasses.replace(each, run="other", interconnect="urxe-udp") for each in soft))
+    other.close()
+    labels = {style.label for style in RunModel.of(store, other).styles}
+    assert {"Simulated Soft RoCE send", "Soft RoCE send"} <= labels
+    with pytest.raises(ResultsError, match=r"both hold.*rocelab compare"):
+        RunModel.of(store, store)
 
 
 def test_failed_values_count_nowhere(model: RunModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import subprocess
 import sys
@@ -150,16 +151,27 @@ def _command(process: Path) -> str:
         return ""
 
 
-def test_nothing_is_left_when_rocelab_is_killed_while_daemons_start(steps: list[CloudStep], tmp_path: Path) -> None:
-    """SIGKILL: rocelab itself can tidy up nothing."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_when_rocelab_is_stopped_while_daemons_start(
+    steps: list[CloudStep], tmp_path: Path, number: signal.Signals
+) -> None:
+    """By SIGKILL, when rocelab itself can tidy up nothing, and by Ctrl-C."""
     study = tmp_path / "real.toml"
     study.write_text(TEXT, encoding="utf-8")
     command = [sys.executable, "-m", "rocelab", "run", str(study), "--results", str(tmp_path), "--skip-missing"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as rocelab:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # A shell starts what it puts in the background with SIGINT ignored, and children inherit that.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    ) as rocelab:
         try:
             _await(lambda: _daemons_of(tmp_path), "daemons to start")
-        finally:
+        except BaseException:
             rocelab.kill()
+            raise
+        rocelab.send_signal(number)
     _await(lambda: not _daemons_of(tmp_path), "daemons to end")
     assert steps
 

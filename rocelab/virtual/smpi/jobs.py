@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +47,8 @@ class JobSimulator:
         self._calibrations: dict[tuple[str, ...], threading.Lock] = {}
         self._speeds: dict[tuple[str, ...], float] = {}
         self._memory = threading.Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._stopped = False
 
     def execute(self, step: SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
         """Simulate a step. Gives its samples, and what went wrong."""
@@ -100,20 +105,49 @@ class JobSimulator:
         )
         _file(base, "hosts").write_text(hostfile(step.table.nodes, step.table.ranks_per_node), encoding="utf-8")
         argv = _command(step, base)
-        try:
-            if step.memory_bytes:
-                # One after the other: rocelab run has seen that one fits.
-                with self._memory:
-                    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-            else:
-                done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise ToolError(f"{argv[0]}: {error.strerror}") from None
-        _file(base, "log").write_text(f"{shlex.join(argv)}\n{done.stdout}{done.stderr}", encoding="utf-8")
-        output = Output(done.stdout, done.stderr, done.returncode)
-        if done.returncode != 0:
-            raise ToolError(f"smpirun {describe_exit(done.returncode)}: {last_words(output)}")
+        # What needs memory runs one after the other: rocelab run has seen that one fits.
+        with self._memory if step.memory_bytes else contextlib.nullcontext():
+            output = self._output(argv)
+        _file(base, "log").write_text(f"{shlex.join(argv)}\n{output.stdout}{output.stderr}", encoding="utf-8")
+        if output.exit_status != 0:
+            raise ToolError(f"smpirun {describe_exit(output.exit_status)}: {last_words(output)}")
         return step.method.read(step.request, output)
+
+    def _output(self, argv: Sequence[str]) -> Output:
+        with self._lock:
+            if self._stopped:
+                raise ToolError("the run was interrupted")
+            try:
+                # A session of its own: smpirun is a script, and what it starts has to end with it.
+                process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ToolError(f"{argv[0]}: {error.strerror}") from None
+            self._running.add(process)
+        stdout, stderr = process.communicate()
+        with self._lock:
+            self._running.discard(process)
+        return Output(stdout, stderr, process.returncode)
+
+    @property
+    def running(self) -> int:
+        """How many simulations are under way."""
+        with self._lock:
+            return len(self._running)
+
+    def stop(self) -> None:
+        """End what is under way, and start nothing more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def _samples(self, step: SmpiStep, done: _Done, base: Path, order: int) -> tuple[Sample, ...]:
         run = self._store.info

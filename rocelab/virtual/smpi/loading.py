@@ -49,6 +49,8 @@ def _wrong_adapter(study: VirtualStudy, test: SmpiTable, name: str) -> Iterator[
     adapter = profiles.adapter(name)
     if adapter.service not in test.stacks:
         yield f"{name} needs stacks.{adapter.service}: {', '.join(profiles.stacks())}"
+    if adapter.software is not None:
+        yield f"{name} is software, which SimGrid knows nothing of; tests without mpi = ... simulate it"
     for link in study.link:
         if test.links is not None and link.id not in test.links:
             continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from rocelab.profiles import Adapter, Host, Mpi, Stack, Switch
-from rocelab.profiles.model import ENCODINGS, PCIE_GENERATIONS
+from rocelab.profiles.model import bus_gbps
 
 #: Ethernet with preamble and gap, IPv4, UDP, the transport header and the check of RoCEv2 (nic/wire).
 _ETHERNET_BYTES = 38 + 20 + 8 + 12 + 4
@@ -40,8 +40,7 @@ def rates(adapter: Adapter, host: Host, stack: Stack, switch: Switch, propagatio
     port = adapter.port
     header_bytes = _ETHERNET_BYTES if port.kind == "ethernet" else _INFINIBAND_BYTES + port.delimiter_bytes
     wire_gbps = port.ports * port.data_rate_gbps * port.mtu_bytes / (port.mtu_bytes + header_bytes)
-    transfers, encoding = PCIE_GENERATIONS[min(adapter.pcie.generation, host.pcie_generation)]
-    pcie_gbps = transfers * ENCODINGS[encoding] * adapter.pcie.lanes
+    pcie_gbps = bus_gbps(adapter, host)
     written = (host.payload_bytes + _WRITE_BYTES) / host.payload_bytes
     read = (host.completion_bytes + _ANSWER_BYTES) / host.completion_bytes
     asked = _REQUEST_BYTES / host.read_request_bytes + _CREDIT_BYTES / host.completion_bytes

@@ -93,7 +93,9 @@ def test_what_is_wrong_is_said_with_its_line(old: str, new: str, said: str) -> N
         parse(SMALL.replace(old, new), "study.toml")
 
 
-@pytest.mark.parametrize("name", ["vienne2012", "lanl2010-virtual", "li2019-virtual", "li2019-beyond"])
+@pytest.mark.parametrize(
+    "name", ["vienne2012", "lanl2010-virtual", "li2019-virtual", "li2019-beyond", "calibration-virtual"]
+)
 def test_every_virtual_study_of_ours_is_in_order(name: str) -> None:
     text = catalogue.files()[name].read_text(encoding="utf-8")
     assert is_virtual(text)

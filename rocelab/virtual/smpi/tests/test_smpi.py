@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -19,6 +21,7 @@ from rocelab.virtual.runner import VirtualRunner
 from rocelab.virtual.scenario import scenario
 from rocelab.virtual.schema import VirtualStudy
 from rocelab.virtual.simulator import simulate, simulator
+from rocelab.virtual.smpi.jobs import JobSimulator
 from rocelab.virtual.smpi.platform import hostfile, options, platform, rates
 from rocelab.virtual.smpi.steps import SmpiStep
 from rocelab.virtual.steps import VirtualStep, plan
@@ -163,6 +166,7 @@ def test_an_mpi_library_is_configuration_of_simgrid() -> None:
         ("sandy-bridge-ep", "nehalem-ep", "test[1].mpi", "does not say how many cores"),
         ('adapter = "infiniband-qdr"', 'adapter = "qdr"', "test[1].calibration.adapter", "unknown adapter"),
         ('roce-10g = ["smpi"]', 'roce-10g = ["mpi"]', "test[1].variants.roce-10g", '"mpi" is not known'),
+        ('roce-10g = ["smpi"]', 'urxe-udp = ["smpi"]', "test[1].variants.urxe-udp", "urxe-udp is software"),
         ('"sx6036-infiniband", ', "", "test[1].variants.infiniband-qdr", "has no such switch"),
         ("sizes_bytes = [1, 2, 4, 8]", "sizes_bytes = [1, 3]", "test[2].test", "rocelab-mpi"),
         ("ranks_per_node = 2", "ranks = 2", "test[1].ranks", "unknown key 'ranks'"),
@@ -182,7 +186,7 @@ def test_a_program_that_does_its_work_needs_memory_and_one_that_simulates_it_nee
     text = SMALL.replace('["is"]', '["ft"]').replace("is.S", "ft.C").replace('["S"]', '["C"]')
     assert jobs(text)[0].memory_bytes == 0
     assert jobs(text.replace("nodes = 2", "nodes = 2\nmodel = false"))[0].memory_bytes == 6 << 30
-    assert jobs()[0].memory_bytes == 1 << 20, "is sorts its keys in any case"
+    assert jobs()[0].memory_bytes == (1 << 20) + 3 * 8192, "is sorts its keys in any case, and each process counts them"
 
 
 class _Silent:
@@ -195,7 +199,7 @@ class _Silent:
     def ended(self, step: Step, error: str | None) -> None: ...
 
 
-def _run(folder: Path, text: str) -> tuple[int, list[Sample]]:
+def _store(folder: Path, text: str) -> tuple[RunStore, list[VirtualStep | SmpiStep]]:
     if shutil.which("smpirun") is None:
         pytest.skip("smpirun is not installed: make setup")
     if rocelab_mpi.program("smpi", None).path is None:
@@ -203,7 +207,11 @@ def _run(folder: Path, text: str) -> tuple[int, list[Sample]]:
     unknown = Provenance("", "", 1, 1, "", "", "", "", "")
     steps = plan(study(text))
     info = RunInfo("run", "small", "Small", "virtual", "running", "", 1, 1, (), unknown, len(steps))
-    store = RunStore.create(folder, info, text)
+    return RunStore.create(folder, info, text), steps
+
+
+def _run(folder: Path, text: str) -> tuple[int, list[Sample]]:
+    store, steps = _store(folder, text)
     outcome = VirtualRunner(store, _Silent(), {}).run(steps)
     return outcome.failed, store.samples()
 
@@ -244,3 +252,18 @@ def test_work_that_is_only_simulated_takes_as_long_as_work_that_is_done(tmp_path
         assert {sample.params["modelled"] for sample in samples} == {model == "true"}
     assert times_s[0] == times_s[1]
     assert len(times_s[0]) == 4
+
+
+def test_what_is_under_way_ends_with_an_interruption(tmp_path: Path) -> None:
+    text = SMALL.replace('["is"]', '["bt"]').replace('["S"]', '["C"]').replace("is.S", "bt.C")
+    store, steps = _store(tmp_path, text)
+    assert isinstance(steps[0], SmpiStep)
+    simulator = JobSimulator(store, {})
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(simulator.execute, steps[0], 0)
+        while not simulator.running:
+            time.sleep(0.01)
+        simulator.stop()
+        _, error = job.result(timeout=20)
+    assert "killed by signal 9" in str(error)
+    assert "interrupted" in str(simulator.execute(steps[0], 1)[1])

@@ -218,25 +218,33 @@ impl Requester {
         position: Position,
         offset: u32,
     ) -> Option<Planned> {
-        let room = if self.pass.is_some() {
-            self.kept_room()
-        } else {
-            self.window.packets().saturating_sub(self.in_flight())
-        };
         let wqe = self.queue.get(position)?;
+        let first = self.cursor;
         let left = wqe.packets - offset;
-        let count = left.min(room);
-        // No small pieces: each costs a request, and only few may be outstanding.
-        if count == 0 || (count < left && count < self.window.packets() / 2) {
+        let next_end = self.read_ends.iter().find(|end| end.is_after(first));
+        let is_again = first.is_before(self.sent_end);
+        let count = match next_end {
+            // Linux rxe remembers of a READ that it repeats only what was asked for last, and drops without a word what
+            // lies before that: what was asked for at once is asked for again at once, whatever the window.
+            Some(end) if is_again && !connection.keeps_early => {
+                let count = distance(*end, first).min(left);
+                (self.in_flight() == 0 || count <= self.room()).then_some(count)
+            }
+            _ => {
+                let count = left.min(self.room());
+                // No small pieces: each costs a request, and only few may be outstanding.
+                let is_piece = count < left && count < self.window.packets() / 2;
+                let count = next_end.map_or(count, |end| count.min(distance(*end, first)));
+                (count > 0 && !is_piece).then_some(count)
+            }
+        };
+        let Some(count) = count else {
             self.window_was_full = true;
             return None;
-        }
+        };
         if self.fetches.len() >= self.max_fetches {
             return None;
         }
-        let first = self.cursor;
-        let next_end = self.read_ends.iter().find(|end| end.is_after(first));
-        let count = next_end.map_or(count, |end| count.min(distance(*end, first)));
         let mut header = fetch_header(connection, wqe, first, offset, count);
         if connection.transport == Transport::Xrc {
             let srqn = self.queue.srqn(position);
@@ -251,6 +259,15 @@ impl Requester {
             offset: 0,
             len: 0,
         })
+    }
+
+    /// How many packets may go, or be asked for.
+    fn room(&self) -> u32 {
+        if self.pass.is_some() {
+            self.kept_room()
+        } else {
+            self.window.packets().saturating_sub(self.in_flight())
+        }
     }
 
     fn wants_ack(&mut self, is_last: bool) -> bool {

@@ -4,6 +4,7 @@ package org.rocelab.cloud.shuffle;
 import java.io.IOException;
 import java.io.Serializable;
 import java.lang.reflect.Field;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkContext;
@@ -17,10 +18,14 @@ import org.apache.spark.storage.BlockManager;
 
 /**
  * {@code spark.plugins=org.rocelab.cloud.shuffle.UcxShufflePlugin}. Executors tell the driver the address of their UCX
- * worker, and ask it for those of others: no port has to be chosen or listened on.
+ * worker, and ask it for those of others: no port has to be chosen or listened on. Each connects at once to those that
+ * are there before it, so that the first block of a shuffle does not wait for queue pairs to be set up.
  */
 public final class UcxShufflePlugin implements SparkPlugin {
-    /** What an executor tells the driver, or asks it for (then {@code address} is null). */
+    /**
+     * What an executor tells the driver, to hear the addresses of all that are there; or asks it for (then {@code address}
+     * is null), to hear that address.
+     */
     record Place(String executor, byte[] address) implements Serializable {
         private static final long serialVersionUID = 1L;
     }
@@ -64,10 +69,11 @@ public final class UcxShufflePlugin implements SparkPlugin {
                 return null;
             }
             Place place = (Place) message;
-            if (place.address() != null) {
-                addresses.put(place.executor(), place.address());
+            if (place.address() == null) {
+                return addresses.get(place.executor());
             }
-            return addresses.get(place.executor());
+            addresses.put(place.executor(), place.address());
+            return new HashMap<>(addresses);
         }
     }
 
@@ -82,7 +88,9 @@ public final class UcxShufflePlugin implements SparkPlugin {
             BlockManager blocks = SparkEnv.get().blockManager();
             transport = new UcxTransport(new LocalBlocks(blocks), this::addressOf);
             try {
-                context.ask(new Place(context.executorID(), transport.address()));
+                Map<?, ?> known = (Map<?, ?>) context.ask(new Place(context.executorID(), transport.address()));
+                known.remove(context.executorID());
+                known.forEach((executor, address) -> transport.connect((String) executor, (byte[]) address));
                 replaceClient(blocks, new UcxBlockClient(transport, blocks.blockStoreClient()));
             } catch (Exception error) {
                 transport.close();

@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.Queue;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -68,6 +69,7 @@ final class UcxTransport implements Closeable {
     private final Queue<Runnable> tasks = new ConcurrentLinkedQueue<>();
     private final ExecutorService readers = Executors.newFixedThreadPool(READERS, UcxTransport::daemon);
     private final AtomicLong fetchedBytes = new AtomicLong();
+    private final Map<String, byte[]> addresses = new ConcurrentHashMap<>();
     private final UcpContext context;
     private final UcpWorker worker;
     private final Thread thread;
@@ -108,9 +110,34 @@ final class UcxTransport implements Closeable {
         return fetchedBytes.get();
     }
 
-    /** Fetch blocks of an executor. The listener is told of each, from another thread. */
+    /** Begin to set up the connection to an executor, which else happens when it is first asked for something. */
+    void connect(String executor, byte[] address) {
+        addresses.put(executor, address);
+        submit(
+                () -> {
+                    try {
+                        endpointTo(executor);
+                    } catch (RuntimeException error) {
+                        // It may be gone already. Who asks it for a block learns of it.
+                        System.err.println("no UCX connection to executor " + executor + ": " + error);
+                    }
+                });
+    }
+
+    /**
+     * Fetch blocks of an executor. The listener is told of each, from another thread; or from this one, if nobody knows where
+     * the executor is. Who calls waits for the directory, so that the thread need not: it has others to serve meanwhile.
+     */
     void fetch(String executor, String[] names, BlockFetchingListener listener) {
         Pending wanted = new Pending(executor, names, listener);
+        try {
+            if (!addresses.containsKey(executor)) {
+                addresses.put(executor, directory.addressOf(executor));
+            }
+        } catch (IOException error) {
+            fail(wanted, error.toString());
+            return;
+        }
         submit(() -> ask(wanted));
     }
 
@@ -164,17 +191,17 @@ final class UcxTransport implements Closeable {
             ByteBuffer message = pool.take(ASK_HEADER_BYTES + names.length);
             message.putLong(request).put(names).flip();
             send(endpoint, ASK, message, ASK_HEADER_BYTES, UcpConstants.UCP_AM_SEND_FLAG_REPLY);
-        } catch (IOException | RuntimeException error) {
+        } catch (RuntimeException error) {
             fail(wanted, error.toString());
         }
     }
 
-    private UcpEndpoint endpointTo(String executor) throws IOException {
+    private UcpEndpoint endpointTo(String executor) {
         UcpEndpoint known = endpoints.get(executor);
         if (known != null) {
             return known;
         }
-        byte[] address = directory.addressOf(executor);
+        byte[] address = addresses.get(executor);
         ByteBuffer direct = ByteBuffer.allocateDirect(address.length);
         direct.put(address).flip();
         UcpEndpointParams wanted =
