@@ -19,7 +19,7 @@ use crate::srq::SrqTable;
 use crate::stat;
 use crate::table::QpTable;
 use crate::timers::Timers;
-use crate::transmit::Outgoing;
+use crate::transmit::{Outgoing, batch_bytes};
 
 pub(crate) use urxe_proto::AckMode;
 
@@ -344,6 +344,10 @@ impl Engine {
         slot.is_ready = false;
         slot.qp.set_window_bytes(window_bytes);
         let pd = slot.qp.pd();
+        let rate_bps = slot.qp.bulk_rate_bps();
+        // Each has its share of the link.
+        let all_bps = rate_bps.map(|bps| bps.saturating_mul(self.senders.max(1) as u64));
+        self.outgoing.set_max_bytes(batch_bytes(all_bps));
         let mut has_more = true;
         let Some(path) = &slot.path else {
             return self.transmit_datagrams(index, now, mode);

@@ -22,6 +22,12 @@ use crate::port::Port;
 const COPY_MAX: usize = 3072;
 /// Room for a full batch of copied payloads and for the headers of as many packets as a batch takes.
 const ARENA_BYTES: usize = MAX_TRANSMIT_BYTES + 128 * (MAX_HEADER_LEN + 8);
+/// Only links up to this rate count as slow. Where a processor is the limit, smaller batches would only make it slower.
+const SLOW_BPS: u64 = 2_500_000_000;
+/// See [`batch_bytes`]: half of what a token bucket usually holds.
+const BURST_NS: u64 = 50_000;
+/// One packet of the largest path MTU, four of 1 KiB.
+const BURST_MIN_BYTES: usize = 4_400;
 /// Pieces of one send, at most (`UIO_MAXIOV` of linux/uio.h is 1024).
 const PIECES_MAX: usize = 1000;
 
@@ -34,6 +40,24 @@ pub(crate) struct MemoryGone;
 pub(crate) struct Outgoing {
     building: Batch,
     waiting: Batch,
+    /// Bytes of a batch, at most.
+    max_bytes: usize,
+}
+
+/// Bytes of a batch that goes out at `rate_bps`, if that is known.
+///
+/// As many as the kernel takes, since each system call has its price; but on a slow link no more than it carries in
+/// [`BURST_NS`]. Where the kernel cuts batches apart, or a link is emulated, it may be the sender's own processor that
+/// carries the packets on: the call returns when the last of a long batch has left, and then the link waits until there is
+/// another. (TCP sizes its batches by its rate, too.)
+pub(crate) fn batch_bytes(rate_bps: Option<u64>) -> usize {
+    let Some(rate_bps) = rate_bps.filter(|&rate_bps| rate_bps <= SLOW_BPS) else {
+        return MAX_TRANSMIT_BYTES;
+    };
+    let bytes = rate_bps / 8 * BURST_NS / 1_000_000_000;
+    usize::try_from(bytes).map_or(MAX_TRANSMIT_BYTES, |bytes| {
+        bytes.clamp(BURST_MIN_BYTES, MAX_TRANSMIT_BYTES)
+    })
 }
 
 impl Outgoing {
@@ -41,7 +65,13 @@ impl Outgoing {
         Self {
             building: Batch::new(),
             waiting: Batch::new(),
+            max_bytes: MAX_TRANSMIT_BYTES,
         }
+    }
+
+    /// Batches of packets that are added from now on have so many bytes at most.
+    pub(crate) const fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
     }
 
     /// Whether packets wait for a socket to become writable. No more may be pushed then.
@@ -62,7 +92,8 @@ impl Outgoing {
         let header_len = transmit.header.wire_len();
         let payload_len = transmit.payload.len() as usize;
         let length = header_len + payload_len + pad_len(payload_len) + ICRC_LEN;
-        if !self.building.takes(length, transmit, path, ports) {
+        let room = self.max_bytes;
+        if !self.building.takes(length, room, transmit, path, ports) {
             self.building.flush(ports, stats);
             if self.building.is_blocked {
                 std::mem::swap(&mut self.building, &mut self.waiting);
@@ -219,8 +250,15 @@ impl Batch {
         self.refers = false;
     }
 
-    /// Whether a packet of `length` bytes may join the batch.
-    fn takes(&self, length: usize, transmit: &Transmit<'_>, path: &Path, ports: &[Port]) -> bool {
+    /// Whether a packet of `length` bytes may join the batch, of `max_bytes` then at most.
+    fn takes(
+        &self,
+        length: usize,
+        max_bytes: usize,
+        transmit: &Transmit<'_>,
+        path: &Path,
+        ports: &[Port],
+    ) -> bool {
         if self.count == 0 {
             return true;
         }
@@ -240,7 +278,7 @@ impl Batch {
             && length <= self.segment_bytes
             && capabilities.gso
             && self.count < capabilities.max_gso_segments
-            && self.bytes + length <= MAX_TRANSMIT_BYTES
+            && self.bytes + length <= max_bytes
             && self.used + length + MAX_HEADER_LEN <= ARENA_BYTES
             && self.pieces.len() + pieces < PIECES_MAX
     }
@@ -419,6 +457,17 @@ mod tests {
     use crate::tap::{Taps, Wiring};
     use urxe_proto::AddressVector;
     use urxe_wire::{Bth, Gid, Header, Opcode, Operation, Psn, Qpn};
+
+    #[test]
+    fn batches_are_as_long_as_the_link_is_fast() {
+        const GBPS: u64 = 1_000_000_000;
+        assert_eq!(batch_bytes(None), MAX_TRANSMIT_BYTES);
+        assert_eq!(batch_bytes(Some(u64::MAX)), MAX_TRANSMIT_BYTES);
+        assert_eq!(batch_bytes(Some(3 * GBPS)), MAX_TRANSMIT_BYTES);
+        assert_eq!(batch_bytes(Some(2 * GBPS)), 12_500);
+        assert_eq!(batch_bytes(Some(GBPS)), 6_250);
+        assert_eq!(batch_bytes(Some(GBPS / 100)), BURST_MIN_BYTES);
+    }
 
     /// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports that do not
     /// repeat them stay.

@@ -59,6 +59,15 @@ impl Sender {
         }
     }
 
+    /// The same, while much is in flight.
+    #[inline]
+    pub(crate) fn bulk_rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
+        match self {
+            Self::Reliable(requester) => requester.bulk_rate_bps(mtu_bytes),
+            Self::Unreliable(_) => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         match self {

@@ -134,6 +134,13 @@ impl QueuePair {
         self.sender.is_in_flight()
     }
 
+    /// What a reliable queue pair sends at by its window and its round trip, bits per second, while so much is in flight
+    /// that they tell something about the link.
+    #[must_use]
+    pub fn bulk_rate_bps(&self) -> Option<u64> {
+        self.sender.bulk_rate_bps(self.connection.mtu_bytes)
+    }
+
     /// Whether an acknowledgement or a response is owed to the peer.
     #[must_use]
     pub fn owes_response(&self) -> bool {

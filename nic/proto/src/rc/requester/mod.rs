@@ -29,6 +29,9 @@ use crate::verbs::{SendRequest, WcStatus};
 /// Greatest window until the caller sets another, bytes.
 const DEFAULT_WINDOW_BYTES: u32 = 512 << 10;
 
+/// Packets in flight, from so many on, are of a large message or a stream.
+const BULK_PACKETS: u32 = 8;
+
 /// Limits that `modify` sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequesterLimits {
@@ -136,6 +139,15 @@ impl Requester {
         let window_bits = 8 * u64::from(self.window.packets()) * u64::from(mtu_bytes);
         let nanos = self.retry.round_trip_ns()?.max(1);
         Some(window_bits.saturating_mul(1_000_000_000) / nanos)
+    }
+
+    /// The same, while much is in flight: short messages have round trips that tell nothing about the link.
+    #[inline]
+    pub(crate) fn bulk_rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
+        if self.in_flight() < BULK_PACKETS {
+            return None;
+        }
+        self.rate_bps(mtu_bytes)
     }
 
     pub(crate) fn queued(&self) -> usize {
