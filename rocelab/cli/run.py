@@ -249,7 +249,7 @@ def _new_run(job: _Job, results: Path) -> RunStore:
         seed=study.seed,
         repetitions=study.repetitions,
         links=_links_of(study),
-        provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps),
+        provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps, study.fabric.kind),
         planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),
     )

@@ -119,10 +119,19 @@ def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen
     lines = tuple(
         (each.label, text.quantity(each.series.spread(size).median, each.series.unit)) for each, size in measured
     )
+    if not lines:
+        return None
+    lower = lower_is_better(measured[0][0].series)
+
+    def best_of(pairs: Sequence[_Chosen]) -> _Chosen:
+        return (min if lower else max)(pairs, key=lambda pair: pair[0].series.spread(pair[1]).median)
+
+    if subject is None and len(measured) > 1:
+        # Nothing is held against the rest, as between adapters that are simulated.
+        return Tile(title, f"best: {best_of(measured)[0].label}", "unclear", lines)
     if subject is None or not references:
-        return Tile(title, "no comparison", "unclear", lines) if lines else None
-    lower = lower_is_better(subject[0].series)
-    best = (min if lower else max)(references, key=lambda pair: pair[0].series.spread(pair[1]).median)
+        return Tile(title, "no comparison", "unclear", lines)
+    best = best_of(references)
     mine, theirs = subject[0].series.values[subject[1]], best[0].series.values[best[1]]
     if min(*mine, *theirs) <= 0:
         return Tile(title, "no comparison", "unclear", lines)

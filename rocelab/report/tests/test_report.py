@@ -186,6 +186,7 @@ def test_a_run_without_tcp_has_no_ratios_and_still_a_page(model: RunModel) -> No
 def test_a_run_without_soft_roce_still_has_a_page(model: RunModel) -> None:
     page = page_of(without(model, "soft-roce"))
     assert "TCP blocking" in page
+    assert "best: TCP" in page
 
 
 def test_an_empty_interrupted_run_says_so(model: RunModel) -> None:
