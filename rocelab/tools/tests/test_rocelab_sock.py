@@ -28,7 +28,11 @@ def program(request: pytest.FixtureRequest) -> str:
             pytest.skip("rocelab-sock is not built: make -C bench")
         return sock.program().name
     made = subprocess.run(
-        ["make", "-C", str(BENCH), "SANITIZE=1"], capture_output=True, text=True, check=False, timeout=300
+        ["make", "-C", str(BENCH), "SANITIZE=1", "build/sanitize/rocelab-sock"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     if made.returncode != 0:
         pytest.skip(f"rocelab-sock cannot be built with sanitizers: {made.stderr.strip()[-200:]}")
