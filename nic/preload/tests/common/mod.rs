@@ -101,7 +101,7 @@ pub(crate) enum Leaks {
 
 /// The same under the compiler's address and undefined behaviour sanitizers, which see what is
 /// leaked, and what is read or written outside of an allocation, in the program and in the library.
-pub(crate) fn run_sanitized(name: &str, leaks: Leaks) {
+pub(crate) fn run_sanitized(name: &str, leaks: Leaks, arguments: &[String]) {
     let output = Command::new("cc")
         .arg("-print-file-name=libasan.so")
         .output()
@@ -119,6 +119,7 @@ pub(crate) fn run_sanitized(name: &str, leaks: Leaks) {
     list.push(library());
     let detects = u8::from(leaks == Leaks::Refused);
     let output = preloaded(program)
+        .args(arguments)
         .env("LD_PRELOAD", list)
         .env("ASAN_OPTIONS", format!("detect_leaks={detects}"))
         .output()
