@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections import Counter
@@ -60,6 +61,8 @@ OUTCOMES: dict[tuple[str, str], bool] = {}
 GIVEN_UP = "transport retry counter exceeded"
 #: ... and perftest when nobody listens: of its first and of its second connection.
 REFUSED = ("Unexpected CM event bl blka 8", "RDMA_CM_EVENT_REJECTED")
+#: It makes a client about as slow as the server on an emulated processor, which then is refused less often.
+SLOWLY = ("valgrind", "--quiet")
 #: How often a program runs that has trouble of its own, and how often which did.
 ATTEMPTS = 12
 AGAIN: Counter[str] = Counter()
@@ -225,8 +228,9 @@ def client_on_urxe(guest: Guest, run: Run, server: list[str], client: list[str])
     try:
         asking = ["ss", "-Htln", f"sport = :{run.port}"] if run.port else ["rdma", "resource", "show", "cm_id"]
         wait_for(lambda: "LISTEN" in guest.run(asking).output, run.id)
+        slowly = SLOWLY if run.may_be_refused and shutil.which(SLOWLY[0]) else ()
         asked = subprocess.run(
-            on_urxe(client),
+            on_urxe([*slowly, *client]),
             env={**os.environ, **ENV},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

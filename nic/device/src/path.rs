@@ -20,7 +20,7 @@ pub(crate) enum Verified {
     Bad,
     /// It is right.
     Good,
-    /// It is right, and whoever sent it is not known as the peer: see [`Path::believe`].
+    /// It is right, but it is not known that the peer's packets come from there, and to here: see [`Path::believe`].
     News,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Path {
     /// Flow of what is sent.
     pub(crate) flow: Flow,
     pub(crate) tos: u8,
-    /// Flow of what arrives from the peer, by the source address from which it was last heard.
+    /// The source address from which the peer was last heard, and the flow.
     inbound: Option<(SocketAddr, Flow)>,
     /// The UDP port that the peer's number tells, if it is of our own kind.
     derived: u16,
@@ -108,25 +108,21 @@ impl Path {
 
     /// Whether the ICRC of a datagram is right.
     pub(crate) fn verify(&self, origin: &Origin, datagram: &[u8]) -> Verified {
-        let is_good = match &self.inbound {
-            Some((known, flow)) if *known == origin.source => {
-                flow.verify(datagram, origin.ip_id).is_good()
+        match &self.inbound {
+            Some((known, flow))
+                if *known == origin.source && flow.verify(datagram, origin.ip_id).is_good() =>
+            {
+                Verified::Good
             }
-            _ => return Self::verify_from_new_source(origin, datagram),
-        };
-        if is_good {
-            Verified::Good
-        } else {
-            Verified::Bad
+            _ => Self::verify_anew(origin, datagram),
         }
     }
 
+    /// The same for what does not come the usual way: from another port, or to another, as what is passed on does.
     #[cold]
-    fn verify_from_new_source(origin: &Origin, datagram: &[u8]) -> Verified {
-        let Some(flow) = Flow::new(origin.source, origin.local) else {
-            return Verified::Bad;
-        };
-        if flow.verify(datagram, origin.ip_id).is_good() {
+    fn verify_anew(origin: &Origin, datagram: &[u8]) -> Verified {
+        let flow = Flow::new(origin.source, origin.local);
+        if flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
             Verified::News
         } else {
             Verified::Bad
