@@ -69,9 +69,10 @@ mutants: setup-rust setup-python ## Break the transport in known ways and see th
 	$(PY) scripts/mutants.py
 
 .PHONY: bench
-bench: setup-python build ## Hold Soft RoCE against its bars: each ratio to TCP, with its spread (a quiet machine is needed)
+bench: setup-python setup-programs build ## Hold Soft RoCE against its bars: each ratio to TCP, with its spread (a quiet machine is needed)
 	.venv/bin/rocelab run studies/bars.toml
 	.venv/bin/rocelab bars
+	$(PY) scripts/limits.py
 
 # The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
 .PHONY: floor

@@ -39,12 +39,13 @@ class Bar:
     """A ratio that is to be at most, or at least, so much at every size; or is only reported."""
 
     what: str
-    test: Literal["latency", "bandwidth", "bidirectional-bandwidth"]
+    test: Literal["latency", "bandwidth", "bidirectional-bandwidth", "bw"]
     sizes_bytes: tuple[int, ...]
     subject: Side
     reference: Side | Line
     sense: Literal["at most", "at least"]
     bound: float | None
+    level: Literal["network", "mpi"] = "network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,10 @@ _SMALL = (2, 64, 512, 4096)
 _TINY = (2, 64, 256)
 _LARGE = (65536, 1 << 20, 4 << 20)
 _WAYS = (65536, 1 << 20)
+_MPI_SMALL = (8, 1024, 8192)
 _SEND, _WRITE = Side("soft-roce", "send"), Side("soft-roce", "write")
 _BLOCKING, _POLLING = Side("tcp", "blocking"), Side("tcp", "busy-poll")
+_MPI, _MPI_UCX, _MPI_OB1 = Side("soft-roce", "openmpi-ucx"), Side("tcp", "openmpi-ucx"), Side("tcp", "openmpi-ob1")
 _SEND_1G, _WRITE_1G = Side("soft-roce", "send", "ethernet-1g"), Side("soft-roce", "write", "ethernet-1g")
 
 BARS: tuple[Bar, ...] = (
@@ -133,6 +136,10 @@ BARS: tuple[Bar, ...] = (
         "at least",
         0.97,
     ),
+    Bar("MPI latency / UCX on TCP", "latency", _MPI_SMALL, _MPI, _MPI_UCX, "at most", 0.7, "mpi"),
+    Bar("MPI latency / Open MPI's TCP", "latency", _MPI_SMALL, _MPI, _MPI_OB1, "at most", 0.7, "mpi"),
+    Bar("MPI bandwidth / UCX on TCP", "bw", _WAYS, _MPI, _MPI_UCX, "at least", 1.2, "mpi"),
+    Bar("MPI bandwidth / Open MPI's TCP", "bw", _WAYS, _MPI, _MPI_OB1, "at least", 1.2, "mpi"),
 )
 
 
@@ -155,7 +162,7 @@ def _held(bar: Bar, table: SeriesTable) -> Held:
 
 def _series(bar: Bar, side: Side, table: SeriesTable) -> Series | None:
     metric = "latency_us" if bar.test == "latency" else "bandwidth_mbps"
-    return table.get(SeriesKey(side.link, "network", bar.test, side.interconnect, side.variant, metric))
+    return table.get(SeriesKey(side.link, bar.level, bar.test, side.interconnect, side.variant, metric))
 
 
 def _ratio(bar: Bar, subject: Series | None, size_bytes: int, table: SeriesTable) -> Ratio | None:

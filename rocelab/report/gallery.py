@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,12 @@ class DataTable:
     """What to call it beside its figure, where the caption would repeat what is there already."""
     wrap: bool = False
     """Cells hold text, which may be broken into lines."""
+
+    def without_empty_end(self, empty: str) -> DataTable:
+        """Without the last column if every cell of it is `empty`, as the speed ratio is where there is no TCP."""
+        if any(row[-1] != empty for row in self.rows):
+            return self
+        return dataclasses.replace(self, head=self.head[:-1], rows=tuple(row[:-1] for row in self.rows))
 
 
 @dataclass(frozen=True)

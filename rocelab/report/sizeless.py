@@ -89,4 +89,4 @@ def _table(model: RunModel, link: LinkInfo, scales: Sequence[Test], shown: Colum
         rows.append((_group(test), *(cells.get((_group(test), label), "none") for label in labels), speed))
     head = ("Processes", *labels, "Speed ratio Soft RoCE / best TCP")
     caption = f"{shown.title}, {link.id}: median (smallest to largest)"
-    return DataTable(caption, head, tuple(rows), "Values as a table")
+    return DataTable(caption, head, tuple(rows), "Values as a table").without_empty_end("none")

@@ -176,7 +176,8 @@ def _chosen_sizes_table(model: RunModel, link: LinkInfo, tests: Sequence[Test]) 
     subject = next((each for test in tests if (each := model.subject(model.series(link.id, test))) is not None), None)
     head = ("Test and message size", *labels, f"Speed ratio {subject.label if subject else 'Soft RoCE'} / best TCP")
     level = "" if tests[0].level == "network" else f"{tests[0].level.upper()}, "
-    return DataTable(f"Medians at chosen sizes, {level}{link_title(link)}", head, tuple(rows))
+    table = DataTable(f"Medians at chosen sizes, {level}{link_title(link)}", head, tuple(rows))
+    return table.without_empty_end("none")
 
 
 def row_name(test: Test, size_bytes: int) -> str:

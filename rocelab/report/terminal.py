@@ -21,6 +21,7 @@ from rocelab.stats import NO_SIZE, Ratio, SeriesKey, text
 
 _TERMINAL_SIZES_BYTES = (64, 4096, 65536, 1 << 20)
 _WIDE_COLUMNS = 80
+_BARS_WIDE_COLUMNS = 100
 _VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", Verdict.NOT_CHECKABLE: "dim"}
 
 
@@ -138,28 +139,42 @@ def _words(key: Sequence[object]) -> list[str]:
 
 
 def print_bars(console: Console, model: RunModel, found: Sequence[Held]) -> None:
-    """Each ratio beside its bar."""
+    """Each ratio beside its bar; in a narrow terminal without what can be missed most."""
     console.print(f"[bold]{escape(model.info.id)}[/]: {escape(model.info.title)}", highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    for name in ("Ratio", "Typical", "Worst", "95 %", "At", "Bar", ""):
+    is_wide, is_narrow = console.width >= _BARS_WIDE_COLUMNS, console.width < _WIDE_COLUMNS
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    # Only names are wrapped: half a number is none.
+    table.add_column("Ratio")
+    names = ("Worst", "At", "Bar") if is_narrow else ("Typical", "Worst", "95 %", "At", "Bar")
+    for name in (*names, ""):
         table.add_column(name, no_wrap=True)
     for each in found:
-        bound = "" if each.bar.bound is None else f"{each.bar.sense} {each.bar.bound:g}"
-        if each.worst is None:
-            table.add_row(each.bar.what, "", "", "", "", bound, each.verdict)
-            continue
-        low, high = each.worst.low, each.worst.high
-        interval = "" if low is None or high is None else f"{low:.2f}-{high:.2f}"
-        size = text.size(each.worst_size_bytes)
-        ratios = (f"{each.typical:.2f}", f"{each.worst.estimate:.2f}", interval)
-        table.add_row(each.bar.what, *ratios, size, bound, each.verdict)
+        cells = _bar_cells(each)
+        verdict = each.verdict if is_wide else each.verdict.replace(", ", ",\n")
+        table.add_row(escape(each.bar.what), *(cells[name] for name in names), verdict)
     console.print(table)
-    console.print(
-        "Ratios of medians. Typical: geometric mean over the sizes. Worst: at the size that is furthest from the bar; "
-        "its interval holds the ratio with 95 % confidence, or is the range of the repetitions where the bar is a line "
-        "rate.",
-        style="dim",
-    )
+    about = {
+        "Typical": "Typical: geometric mean over the sizes. ",
+        "Worst": "Worst: at the size that is furthest from the bar",
+        "95 %": "; its interval holds the ratio with 95 % confidence, or is the range of the repetitions where the bar "
+        "is a line rate",
+    }
+    words = "".join(text for name, text in about.items() if name in names)
+    more = f" {_WIDE_COLUMNS} columns show the interval, too." if is_narrow else ""
+    console.print(f"Ratios of medians. {words}.{more}", style="dim", highlight=False)
+
+
+def _bar_cells(each: Held) -> dict[str, str]:
+    """What can be said of a bar, by the name of the column."""
+    sign = "\u2264" if each.bar.sense == "at most" else "\u2265"
+    cells = dict.fromkeys(("Typical", "Worst", "95 %", "At"), "")
+    cells["Bar"] = "" if each.bar.bound is None else f"{sign} {each.bar.bound:.2f}"
+    if each.worst is None:
+        return cells
+    low, high = each.worst.low, each.worst.high
+    interval = "" if low is None or high is None else f"{low:.2f}-{high:.2f}"
+    measured = {"Typical": f"{each.typical:.2f}", "Worst": f"{each.worst.estimate:.2f}", "95 %": interval}
+    return {**cells, **measured, "At": text.size(each.worst_size_bytes)}
 
 
 def print_comparison(

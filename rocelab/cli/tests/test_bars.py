@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from rocelab.report.bars import BARS, Bar, Line, Side, held
 from rocelab.report.model import RunModel
+from rocelab.report.terminal import print_bars
 from rocelab.report.tests.synthetic import make_run
 from rocelab.study import catalogue
 from rocelab.study.loading import load
@@ -30,6 +33,22 @@ def test_the_worst_size_decides(tmp_path: Path) -> None:
     assert verdict(model, 0.95, at_least=True) == "not met"
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_number_is_cut_in_a_narrow_terminal(tmp_path: Path, width: int) -> None:
+    model = RunModel.of(make_run(tmp_path, repetitions=10))
+    out = io.StringIO()
+    found = held(model)
+    print_bars(Console(file=out, width=width), model, found)
+    said = out.getvalue()
+    assert "\N{HORIZONTAL ELLIPSIS}" not in said
+    assert max(len(line) for line in said.splitlines()) <= width
+    for each in found:
+        assert all(word in said for word in each.bar.what.split())
+        if each.worst is not None:
+            assert f"{each.worst.estimate:.2f}" in said
+    assert ("95 %" in said) == (width >= 80)
+
+
 def test_what_was_not_measured_is_not_met(tmp_path: Path) -> None:
     model = RunModel.of(make_run(tmp_path))
     bar = Bar("made up", "latency", (64,), SEND, Side("udp", "busy-poll"), "at most", 100.0)
@@ -44,7 +63,7 @@ def test_a_line_carries_its_rate_less_the_headers() -> None:
 def test_the_study_measures_every_bar() -> None:
     study, _ = load(catalogue.resolve("bars"))
     measured = {
-        (link.id, *test.every_test, size, interconnect, variant)
+        (link.id, test.level, *test.every_test, size, interconnect, variant)
         for test in study.test
         for link in study.links_of(test)
         for size in test.every_size_bytes()
@@ -54,5 +73,7 @@ def test_the_study_measures_every_bar() -> None:
     for bar in BARS:
         for side in (bar.subject, bar.reference):
             if isinstance(side, Side):
-                wanted = {(side.link, bar.test, size, side.interconnect, side.variant) for size in bar.sizes_bytes}
+                wanted = {
+                    (side.link, bar.level, bar.test, size, side.interconnect, side.variant) for size in bar.sizes_bytes
+                }
                 assert wanted <= measured, bar.what

@@ -65,13 +65,15 @@ impl Inner {
         let entry = self.id(id)?;
         let (space, may_share, is_v6_only) =
             (entry.space, entry.may_share_port, entry.is_ipv6_only);
-        let sharing = self.ids.values().find_map(|other| {
-            let is_same = other.space == space && other.source == Some(address);
-            let may_share = may_share && other.may_share_port && other.state != State::Listening;
-            other.reservation.clone().filter(|_| is_same && may_share)
-        });
-        if let Some(reservation) = sharing {
-            return Ok(reservation);
+        if may_share {
+            let sharing = self.ids.values().find_map(|other| {
+                let is_same = other.space == space && other.source == Some(address);
+                let may_share = other.may_share_port && other.state != State::Listening;
+                other.reservation.clone().filter(|_| is_same && may_share)
+            });
+            if let Some(reservation) = sharing {
+                return Ok(reservation);
+            }
         }
         let covered = self.covered_by(address.ip(), is_v6_only);
         let taken = Reservation::take(space, address.port(), address.ip(), &covered)?;

@@ -5,7 +5,7 @@
 //! the engine's lock held. It never waits there: what cannot be dealt with at once is left for the thread.
 //! So the agent's lock comes before all others.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -82,6 +82,8 @@ pub(super) struct Inner {
     pub(super) manager: Manager,
     pub(super) doors: Vec<Door>,
     pub(super) ids: BTreeMap<u32, Id>,
+    /// Those that were told to listen: requests look for theirs here, and not among thousands of connections.
+    pub(super) listeners: BTreeSet<u32>,
     pub(super) by_comm: HashMap<u32, u32>,
     pub(super) groups: HashMap<u32, Group>,
     pub(super) files: HashMap<u64, EventFile>,
@@ -239,6 +241,7 @@ impl Inner {
             manager: Manager::default(),
             doors: Vec::new(),
             ids: BTreeMap::new(),
+            listeners: BTreeSet::new(),
             by_comm: HashMap::new(),
             groups: HashMap::new(),
             files: HashMap::new(),
@@ -267,6 +270,14 @@ impl Inner {
         } else {
             Err(errno(libc::EINVAL))
         }
+    }
+
+    /// The identifiers that listen, with their numbers, ascending.
+    pub(super) fn listening(&self) -> impl Iterator<Item = (u32, &Id)> {
+        self.listeners
+            .iter()
+            .filter_map(|number| Some((*number, self.ids.get(number)?)))
+            .filter(|(_, id)| id.state == State::Listening)
     }
 
     /// A number for an identifier or group that none has.
@@ -315,6 +326,7 @@ impl Inner {
     /// the program got.
     pub(super) fn remove_id(&mut self, id: u32) -> Option<u32> {
         let entry = self.ids.remove(&id)?;
+        self.listeners.remove(&id);
         if let Some(comm) = entry.comm {
             self.by_comm.remove(&comm);
             self.manager.abandon(self.now_ns, comm);
@@ -494,9 +506,8 @@ impl Inner {
             }
         }
         let listeners: Vec<_> = self
-            .ids
-            .values()
-            .filter_map(|id| id.requests.clone())
+            .listening()
+            .filter_map(|(_, id)| id.requests.clone())
             .collect();
         for listener in listeners {
             while let Some(relayed) = relay::receive(&listener) {
@@ -570,7 +581,7 @@ impl Inner {
 
     /// Whether somebody may send to port 4791 what this process waits for, and nobody holds it for us.
     fn wants_port(&self) -> bool {
-        let is_listening = || self.ids.values().any(|id| id.state == State::Listening);
+        let is_listening = || self.listening().next().is_some();
         self.doors.iter().any(|door| !door.is_holder())
             && (!self.manager.is_idle() || is_listening())
     }

@@ -113,11 +113,8 @@ impl Inner {
         let entry = self.id(id)?;
         let source = entry.source.ok_or_else(|| errno(libc::EOPNOTSUPP))?;
         let (space, device) = (entry.space, entry.device.clone());
-        let is_taken = self.ids.iter().any(|(other, entry)| {
-            *other != id
-                && entry.space == space
-                && entry.state == State::Listening
-                && entry.source == Some(source)
+        let is_taken = self.listening().any(|(other, entry)| {
+            other != id && entry.space == space && entry.source == Some(source)
         });
         if is_taken {
             return Err(errno(libc::EADDRINUSE));
@@ -141,6 +138,7 @@ impl Inner {
         } else {
             BACKLOG_MAX
         };
+        self.listeners.insert(id);
         self.is_stale = true;
         Ok(())
     }
@@ -318,7 +316,7 @@ impl Inner {
     pub(super) fn listener_for(&self, path: &Path, service_id: ServiceId) -> Option<u32> {
         let (space, port) = service_id.port()?;
         let address = path.local.to_ip();
-        let covering = self.ids.iter().filter(|(_, id)| {
+        let covering = self.listening().filter(|(_, id)| {
             let is_its_device = id
                 .device
                 .as_ref()
@@ -328,7 +326,7 @@ impl Inner {
         // One that listens on this very address comes before one that listens on all.
         covering
             .max_by_key(|(_, id)| id.source.is_some_and(|source| source.ip() == address))
-            .map(|(number, _)| *number)
+            .map(|(number, _)| number)
     }
 
     /// Takes a request in for a listener that has room for it; drops it else, so that the peer asks again.

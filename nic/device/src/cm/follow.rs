@@ -53,8 +53,7 @@ impl Inner {
                 Err(error) => log::warn!("cannot look at network interface {link}: {error}"),
             }
         }
-        let listens_everywhere = |id: &Id| id.state == State::Listening && id.device.is_none();
-        if self.ids.values().any(listens_everywhere) {
+        if self.listening().any(|(_, id)| id.device.is_none()) {
             self.open_doors();
         }
     }
