@@ -82,17 +82,20 @@ floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC
 
 # cargo-fuzz asks for a nightly compiler, for its -Z flags alone. RUSTC_BOOTSTRAP lets the stable one take them, so that what
 # is fuzzed is built by the compiler that builds everything else. It starts from nic/inputs/corpus, which every `make test`
-# replays; what it finds goes to nic/fuzz/corpus, and what breaks a promise to nic/fuzz/artifacts.
+# replays; what it finds goes to nic/fuzz/corpus, and what breaks a promise to nic/fuzz/artifacts. The calls of C programs and
+# the study files are drawn by a seed, as many as take about as long: coverage of a preloaded library, or of Python, would cost more.
 FUZZ_TARGETS := packet queue_pair cm
 CARGO_FUZZ := $(CARGO_TARGET_DIR)/tools/bin/cargo-fuzz
 SECONDS_EACH := 60
 .PHONY: fuzz
-fuzz: setup-rust | $(CARGO_FUZZ) ## Throw packets and messages at whatever takes them, SECONDS_EACH=60
+fuzz: setup-rust setup-python | $(CARGO_FUZZ) ## Throw packets, messages, calls and studies at whatever takes them, SECONDS_EACH=60
 	for each in $(FUZZ_TARGETS); do \
 	    mkdir -p nic/fuzz/corpus/$$each; \
 	    RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz \
 	    $(CARGO_FUZZ) fuzz run --fuzz-dir nic/fuzz $$each nic/fuzz/corpus/$$each nic/inputs/corpus/$$each -- -max_total_time=$(SECONDS_EACH) -max_len=8192; \
 	done
+	URXE_RANDOM_CALLS=$$((40 * $(SECONDS_EACH))) $(CARGO) test $(NIC) -p urxe-preload --test abi calls_at_random -- --nocapture
+	ROCELAB_RANDOM_STUDIES=$$((5 * $(SECONDS_EACH))) $(PY) -m pytest -q -p no:cacheprovider --timeout 0 rocelab/study/tests/test_hostile.py
 
 $(CARGO_FUZZ): | setup-rust
 	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools cargo-fuzz

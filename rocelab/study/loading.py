@@ -9,7 +9,7 @@ import typing
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pydantic
 from pydantic_core import ErrorDetails
@@ -100,6 +100,10 @@ def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Study:
     return study
 
 
+#: In our words: what pydantic calls these, and what of it to say.
+_SAYINGS: Final = {"missing": "this key is missing", "too_short": "this is empty; it needs at least one entry"}
+
+
 def problem_of(text: str, detail: ErrorDetails, root: type[pydantic.BaseModel] = Study) -> Problem:
     """What pydantic has to say about a study whose file is modelled by `root`."""
     path = tuple(part for part in detail["loc"] if part not in _CHOICES)
@@ -107,8 +111,8 @@ def problem_of(text: str, detail: ErrorDetails, root: type[pydantic.BaseModel] =
     kind = detail["type"]
     if kind == "extra_forbidden":
         return Problem(line, dotted(path), unknown("key", str(path[-1]), _allowed_keys(detail["loc"][:-1], root)))
-    if kind == "missing":
-        return Problem(line, dotted(path), "this key is missing")
+    if kind in _SAYINGS:
+        return Problem(line, dotted(path), _SAYINGS[kind])
     if kind == "unknown_level":
         return Problem(line_of(text, (*path, "level")), dotted((*path, "level")), detail["msg"])
     if kind == "literal_error":

@@ -92,7 +92,7 @@ class _AnyTest(_Table):
 
     __test__ = False  # not a test of ours, whatever pytest makes of the name
 
-    variants: Annotated[Mapping[str, list[str]], Field(min_length=1)]
+    variants: Annotated[Mapping[str, Annotated[list[str], Field(min_length=1)]], Field(min_length=1)]
     links: list[str] | None = None
     repetitions: Annotated[int, Field(ge=1, le=1000)] | None = None
 

@@ -12,6 +12,11 @@ use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
 
 use crate::{BadNetwork, Run, library};
 
+/// How long a piece of a message is that UCX sends, its header included, and what makes it two packets of the largest path
+/// MTU. Its own 8,256 bytes are two and a short one, which ends a batch: a system call and an acknowledgement for each
+/// piece (docs/mpi.md).
+const UCX_PIECE: (&str, &str) = ("UCX_RC_VERBS_SEG_SIZE", "8192");
+
 /// Why a program was not run, with the exit status that shells use for it.
 #[derive(Debug)]
 pub(crate) enum NotRun {
@@ -60,6 +65,10 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         .arg0(name)
         .args(arguments)
         .env("LD_PRELOAD", preload(&library));
+    let (variable, bytes) = UCX_PIECE;
+    if std::env::var_os(variable).is_none() && reads_ucx_piece(std::env::var_os("UCX_TLS")) {
+        command.env(variable, bytes);
+    }
     if let Some(level) = &options.log {
         command.env("URXE_LOG", level);
     }
@@ -85,6 +94,17 @@ impl From<&BadNetwork> for Impairment {
             seed: network.seed,
         }
     }
+}
+
+/// Whether UCX, restricted to these transports, reads [`UCX_PIECE`]; it warns of variables that nobody reads.
+fn reads_ucx_piece(transports: Option<OsString>) -> bool {
+    transports.is_none_or(|list| {
+        let list = list.to_string_lossy();
+        list.starts_with('^')
+            || list
+                .split(',')
+                .any(|name| matches!(name, "all" | "ib" | "rc" | "rc_v" | "rc_verbs"))
+    })
 }
 
 /// Empties the capture file, to which the program's processes will append; its absolute path. A name with
@@ -154,6 +174,14 @@ fn loses_the_preload(program: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ucx_is_told_only_what_it_reads() {
+        let reads = |list: &str| reads_ucx_piece(Some(list.into()));
+        assert!(reads_ucx_piece(None));
+        assert!(reads("rc_v,self,sm") && reads("self,all") && reads("^tcp"));
+        assert!(!reads("tcp,self,sm") && !reads("ud_verbs"));
+    }
 
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {

@@ -56,6 +56,23 @@ fn runs_the_program_with_the_library_first_and_its_own_exit_status() {
 }
 
 #[test]
+fn ucx_sends_pieces_that_fit_packets_unless_it_is_told_otherwise() {
+    let library = harmless();
+    let piece = |variables: &[(&str, &str)]| {
+        let mut command = urxe();
+        command
+            .env_remove("UCX_TLS")
+            .env_remove("UCX_RC_VERBS_SEG_SIZE");
+        command.args(["run", "--library"]).arg(&library);
+        command.args(["--", "sh", "-c", "echo $UCX_RC_VERBS_SEG_SIZE"]);
+        run(command.envs(variables.iter().copied())).1
+    };
+    assert_eq!(piece(&[]), "8192\n");
+    assert_eq!(piece(&[("UCX_TLS", "tcp,self")]), "\n");
+    assert_eq!(piece(&[("UCX_RC_VERBS_SEG_SIZE", "8256")]), "8256\n");
+}
+
+#[test]
 fn finds_the_library_beside_the_command_or_in_lib() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let bin = folder.path().join("bin");

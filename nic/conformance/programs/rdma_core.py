@@ -17,6 +17,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 import unittest
 from collections.abc import Iterator
@@ -46,6 +47,17 @@ def main() -> None:
     options.add_argument("--limit", type=float, default=30.0)
     asked = options.parse_args()
     prepare(asked.folder, asked.device)
+    # Some make files that they never remove.
+    with tempfile.TemporaryDirectory() as temporary:
+        os.environ["TMPDIR"] = tempfile.tempdir = temporary
+        problems = run_all(asked)
+    if problems:
+        sys.exit(f"{problems} tests did not end as expected")
+    print("all as expected")
+
+
+def run_all(asked: argparse.Namespace) -> int:
+    """Run the tests, with a line for each; how many of them did not end as expected."""
     problems = 0
     for case in cases(asked.folder, asked.modules):
         started_s = time.monotonic()
@@ -56,9 +68,7 @@ def main() -> None:
         print(f"{name}: {outcome} ({time.monotonic() - started_s:.1f} s){problem}", flush=True)
         if not outcome.startswith(("ok", "skipped")):
             print("    " + details.rstrip().replace("\n", "\n    "), flush=True)
-    if problems:
-        sys.exit(f"{problems} tests did not end as expected")
-    print("all as expected")
+    return problems
 
 
 def prepare(folder: Path, device: str) -> None:

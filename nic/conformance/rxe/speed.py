@@ -116,23 +116,31 @@ def one_processor(*guests: Guest) -> Iterator[None]:
 @pytest.mark.timeout(2400)
 def test_urxe_and_rxe_in_turn(guest: Guest, second_guest: Guest) -> None:
     with one_processor(guest, second_guest):
-        found = in_turn(guest, second_guest)
-    text = table(found)
+        found, miscounted = in_turn(guest, second_guest)
+    text = table(found) + f"\nRun again, since perftest's clock had stood still: {miscounted}\n"
     print(text)
     (BUILT / "speed.md").write_text(text)
     for values in found.values():
         assert min(values) > 0
 
 
-def in_turn(guest: Guest, second_guest: Guest) -> dict[tuple[Measure, str], list[float]]:
-    """All that was measured: by what and the device."""
+def in_turn(guest: Guest, second_guest: Guest) -> tuple[dict[tuple[Measure, str], list[float]], int]:
+    """All that was measured, by what and the device; and how often perftest's clock had stood still.
+
+    It counts cycles, and those of an emulated processor are not always what it was told: it says 0 then.
+    """
     found: dict[tuple[Measure, str], list[float]] = {}
+    miscounted = 0
     for _ in range(REPETITIONS):
         for measure in MEASURES:
             for ends in zip(sides(guest), sides(second_guest), strict=True):
-                value = measured(measure, [(guest, ends[0]), (second_guest, ends[1])])
+                both = [(guest, ends[0]), (second_guest, ends[1])]
+                value = measured(measure, both)
+                if value == 0:
+                    miscounted += 1
+                    value = measured(measure, both)
                 found.setdefault((measure, ends[0].device), []).append(value)
-    return found
+    return found, miscounted
 
 
 def table(found: dict[tuple[Measure, str], list[float]]) -> str:

@@ -48,6 +48,9 @@ impl DatagramPaths {
             } else {
                 Path::new(sockets, address, qp)
             }?;
+            // Nothing slows datagrams down, so they must not say that they heed marks (RFC 3168, 5), unless the program
+            // says so, which may: a switch that is full drops them, and who sent them finds out as on any other network.
+            let path = path.with_tos(address.traffic_class);
             self.outbound = Some((*address, qp, path));
         }
         match &self.outbound {
@@ -129,7 +132,10 @@ impl Engine {
             self.stats.rx_icrc_errors += 1;
             return;
         }
-        paths.learn(origin.source, deth.src_qp);
+        // Who does not know the Q_Key does not tell where others are.
+        if deth.qkey == slot.qp.attributes().qkey {
+            paths.learn(origin.source, deth.src_qp);
+        }
         self.deliver_datagram(index, packet, &grh(origin, datagram.len()));
     }
 

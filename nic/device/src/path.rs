@@ -20,7 +20,7 @@ pub(crate) enum Verified {
     Bad,
     /// It is right.
     Good,
-    /// It is right, and the peer had not been heard from this address.
+    /// It is right, but it is not known that the peer's packets come from there, and to here: see [`Path::believe`].
     News,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Path {
     /// Flow of what is sent.
     pub(crate) flow: Flow,
     pub(crate) tos: u8,
-    /// Flow of what arrives, for the source address it last came from.
+    /// The source address from which the peer was last heard, and the flow.
     inbound: Option<(SocketAddr, Flow)>,
     /// The UDP port that the peer's number tells, if it is of our own kind.
     derived: u16,
@@ -87,6 +87,12 @@ impl Path {
         })
     }
 
+    /// The same, with packets that bear this type of service.
+    pub(crate) const fn with_tos(mut self, tos: u8) -> Self {
+        self.tos = tos;
+        self
+    }
+
     /// Whether a packet that came to `port` from `source` comes from the queue pair's peer. The UDP
     /// source port does not count: Linux rxe and hardware choose it freely.
     pub(crate) fn is_from_peer(&self, port: usize, source: SocketAddr) -> bool {
@@ -101,29 +107,33 @@ impl Path {
     }
 
     /// Whether the ICRC of a datagram is right.
-    pub(crate) fn verify(&mut self, origin: &Origin, datagram: &[u8]) -> Verified {
-        let is_good = match &self.inbound {
-            Some((known, flow)) if *known == origin.source => {
-                flow.verify(datagram, origin.ip_id).is_good()
+    pub(crate) fn verify(&self, origin: &Origin, datagram: &[u8]) -> Verified {
+        match &self.inbound {
+            Some((known, flow))
+                if *known == origin.source && flow.verify(datagram, origin.ip_id).is_good() =>
+            {
+                Verified::Good
             }
-            _ => return self.verify_from_new_source(origin, datagram),
-        };
-        if is_good {
-            Verified::Good
+            _ => Self::verify_anew(origin, datagram),
+        }
+    }
+
+    /// The same for what does not come the usual way: from another port, or to another, as what is passed on does.
+    #[cold]
+    fn verify_anew(origin: &Origin, datagram: &[u8]) -> Verified {
+        let flow = Flow::new(origin.source, origin.local);
+        if flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
+            Verified::News
         } else {
             Verified::Bad
         }
     }
 
+    /// Takes a source address for the peer's: what came from there could only come from the peer. That its IP address and
+    /// its queue pair's number are right does not say so, as anybody may forge the one and guess the other.
     #[cold]
-    fn verify_from_new_source(&mut self, origin: &Origin, datagram: &[u8]) -> Verified {
-        let Some(flow) = Flow::new(origin.source, origin.local) else {
-            return Verified::Bad;
-        };
-        if !flow.verify(datagram, origin.ip_id).is_good() {
-            return Verified::Bad;
-        }
-        self.inbound = Some((origin.source, flow));
+    pub(crate) fn believe(&mut self, origin: &Origin) {
+        self.inbound = Flow::new(origin.source, origin.local).map(|flow| (origin.source, flow));
         if !self.is_settled {
             self.is_settled = true;
             // Our own kind sends from the port on which it listens, the others from a port of their choice.
@@ -135,7 +145,6 @@ impl Path {
             };
             self.set_udp_port(udp_port);
         }
-        Verified::News
     }
 
     /// The peer is silent. If it was never heard, its number may not tell the port: hardware and Linux rxe

@@ -312,6 +312,11 @@ impl Thread {
         }
         progress.wakeup.disarm();
         nic.run_idle_sockets();
+        // A thread that blocks knows the timers that there were when it began to. Another may have posted since, and if its
+        // packet was lost, nothing ever wakes the first.
+        if is_blocked_in && nic.earliest_deadline().is_some_and(|at| at <= now()) {
+            nic.run_waiting();
+        }
         if link_changed {
             nic.follow_link();
         }

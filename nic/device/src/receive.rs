@@ -181,7 +181,12 @@ impl Engine {
         };
         match path.verify(origin, datagram) {
             Verified::Good => {}
-            Verified::News => slot.qp.set_keeps_early(path.is_to_our_kind()),
+            Verified::News => {
+                if slot.qp.is_credible(&packet) {
+                    path.believe(origin);
+                    slot.qp.set_keeps_early(path.is_to_our_kind());
+                }
+            }
             Verified::Bad => {
                 self.stats.rx_icrc_errors += 1;
                 return None;

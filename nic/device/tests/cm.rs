@@ -173,6 +173,31 @@ fn a_connection_is_made_and_ended() {
     assert_eq!(errno(server.file.destroy_id(there)), Some(libc::ENOENT));
 }
 
+/// Who does not see the packets of a connection has to guess them.
+#[test]
+fn first_psns_do_not_follow_from_each_other() {
+    const COUNT: usize = 40;
+    let (server, client) = (File::open(), File::open());
+    let address = address();
+    server.listen(PortSpace::Tcp, address, 0);
+    let first_psn = || {
+        let id = client.resolved(PortSpace::Tcp, address);
+        client.file.connect(id, &param(unique(), b"")).unwrap();
+        let there = server.expect(CmEventKind::ConnectRequest).id;
+        let attributes = server.file.qp_attributes(there, QpState::ReadyToReceive);
+        let Ok(CmQpAttributes::ReadyToReceive { rq_psn, .. }) = attributes else {
+            panic!("{attributes:?}")
+        };
+        server.file.reject(there, 0, b"").unwrap();
+        client.expect(CmEventKind::Rejected);
+        rq_psn
+    };
+    let psns: Vec<_> = (0..COUNT).map(|_| first_psn()).collect();
+    let steps = psns.windows(2).map(|pair| pair[1].distance_from(pair[0]));
+    let different: std::collections::HashSet<_> = steps.collect();
+    assert!(different.len() > COUNT * 9 / 10, "{psns:?}");
+}
+
 #[test]
 fn a_request_is_rejected_by_the_program_or_because_nobody_listens() {
     let (server, client) = (File::open(), File::open());

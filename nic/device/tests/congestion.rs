@@ -2,15 +2,19 @@
 //! have its packets marked from the start, by their traffic class.
 mod support;
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use support::{
-    End, connect_both, connect_with, device, fill, peer_attributes, post, post_recv,
+    End, connect_both, connect_to, connect_with, device, fill, peer_attributes, post, post_recv,
     ready_datagrams,
 };
 use urxe_device::{
-    Attributes, GRH_BYTES, Mtu, Nic, Qp, QpType, SendOp, SendTarget, WcStatus, Wiring,
+    AddressVector, Attributes, GRH_BYTES, Gid, Mtu, Nic, Qp, QpType, Qpn, SendOp, SendTarget,
+    WcStatus, Wiring,
 };
+use urxe_udp::{Options, RecvBuffer, Socket};
+use urxe_wire::ROCE_UDP_PORT;
 
 const LENGTH: usize = 4 << 20;
 const MIN_RATE: &str = "min_rate=200Mbps";
@@ -111,18 +115,48 @@ fn without_congestion_control_nothing_happens() {
     }
 }
 
+/// What packets of a connection bear in the field of the type of service.
+fn tos_of_a_connection(congestion: &str) -> u8 {
+    let address = Ipv4Addr::new(127, 77, 8, 1);
+    let peer = Socket::bind((address, ROCE_UDP_PORT).into(), &Options::default()).unwrap();
+    let sender = end(congestion);
+    let qp = sender.qp(QpType::Rc);
+    connect_to(&qp, Gid::from(address), Qpn::new(5), Mtu::B1024);
+    let sge = sender.sge(0, 64);
+    post(&qp, 1, SendOp::Send, &[sge], SendTarget::Connection);
+    let (mut buffer, start) = (RecvBuffer::new(), Instant::now());
+    loop {
+        sender.cq.poll(0, |_| ());
+        if let Some(meta) = peer.receive(&mut buffer).unwrap() {
+            return meta.tos;
+        }
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
 /// Only who reacts to marks may say that it does (RFC 3168, 5).
 #[test]
-fn packets_say_that_marks_are_heeded() {
+fn packets_of_connections_say_that_marks_are_heeded() {
     for (congestion, expected) in [("", ECN_CAPABLE), ("off", 0)] {
-        let (from, to) = (end(congestion), end(congestion));
+        assert_eq!(tos_of_a_connection(congestion), expected, "{congestion:?}");
+    }
+}
+
+/// Nothing slows datagrams down; but the program may, and say so.
+#[test]
+fn datagrams_say_that_marks_are_heeded_if_the_program_does() {
+    for traffic_class in [0, 0xb8, 0xb8 | ECN_CAPABLE] {
+        let (from, to) = (end(""), end(""));
         let (sender, receiver) = (from.qp(QpType::Ud), to.qp(QpType::Ud));
         for qp in [&sender, &receiver] {
             ready_datagrams(qp, 5);
         }
         post_recv(&receiver, 1, &[to.sge(0, 1024)]);
         let target = SendTarget::Datagram {
-            address: from.address(),
+            address: AddressVector {
+                traffic_class,
+                ..from.address()
+            },
             qp: receiver.number(),
             qkey: 5,
         };
@@ -130,7 +164,7 @@ fn packets_say_that_marks_are_heeded() {
         from.wait(&[&to], 1);
         to.wait(&[&from], 1);
         // The IPv4 header stands in the last 20 bytes.
-        assert_eq!(to.buffer[GRH_BYTES - 20 + 1], expected, "{congestion:?}");
+        assert_eq!(to.buffer[GRH_BYTES - 20 + 1], traffic_class);
     }
 }
 

@@ -3,11 +3,11 @@
 
 mod support;
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use support::{End, connect_to, post_recv};
-use urxe_device::{Access, Gid, Mtu, Psn, Qp, QpType, Qpn};
+use support::{End, connect_to, post, post_recv};
+use urxe_device::{Access, Gid, Mtu, Psn, Qp, QpType, Qpn, SendOp, SendTarget, WcStatus};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
     AtomicEth, Bth, Deth, Header, MAX_HEADER_LEN, NakCode, Opcode, Operation, Packet,
@@ -52,6 +52,11 @@ impl Duel {
             to,
             expected,
         }
+    }
+
+    /// Where the peer is, if it is there.
+    fn address(&self) -> IpAddr {
+        self.peer.local_addr().unwrap().ip()
     }
 
     fn header(&self, operation: Operation) -> Header {
@@ -123,13 +128,20 @@ impl Duel {
     }
 
     fn answers_within(&self, patience: Duration) -> Vec<Header> {
+        let packets = self.packets_within(patience);
+        packets.into_iter().map(|(header, _)| header).collect()
+    }
+
+    /// The same, with the lengths of their payloads.
+    fn packets_within(&self, patience: Duration) -> Vec<(Header, usize)> {
         let mut end = Instant::now() + patience;
         let mut answers = Vec::new();
         let mut buffer = [0; 8192];
         while Instant::now() < end {
             self.end.cq.poll(0, |_| ());
             while let Ok((len, _)) = self.peer.recv_from(&mut buffer) {
-                answers.push(Packet::parse(&buffer[..len]).unwrap().header);
+                let packet = Packet::parse(&buffer[..len]).unwrap();
+                answers.push((packet.header, packet.payload.len()));
                 end = Instant::now() + QUIET;
             }
         }
@@ -291,6 +303,8 @@ fn requests_that_the_peer_may_not_make_are_refused_and_touch_nothing() {
         (
             "a PSN far ahead",
             |duel| {
+                // Before it said anything credible, the answer would go to where another urxe would listen.
+                duel.send(&duel.read(0), &[]);
                 let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
                 header.bth.psn = duel.expected.add(100_000);
                 (header, DATA.into())
@@ -434,6 +448,48 @@ fn a_flood_of_reads_is_served_or_ends_the_connection() {
     assert!(duel.is_untouched());
 }
 
+/// Another urxe would send from that port, and would understand more than the specification says. Who knows the number of
+/// the queue pair, but not the PSN, cannot make it take its peer for one, nor send its answers there.
+#[test]
+fn a_packet_that_only_its_address_speaks_for_does_not_tell_what_the_peer_is() {
+    let duel = Duel::new(6);
+    let port = ROCE_UDP_PORT + u16::try_from(PEER.get() >> 14).unwrap();
+    let forger = UdpSocket::bind((duel.address(), port)).unwrap();
+    let write = |number: u32| {
+        let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
+        header.bth.psn = duel.expected.add(number);
+        header
+    };
+    let forge = || {
+        for number in [1_000, 1 << 22, 1 << 23, 3 << 22] {
+            duel.send_as(&forger, &write(number), &DATA, |_| ());
+        }
+        duel.answers()
+    };
+    forge();
+    for turn in 0..3 {
+        duel.send(&write(turn), &DATA);
+        assert_eq!(duel.verdict(), ACK, "turn {turn}");
+        forge();
+        // Nothing but the answer: to a READ, an acknowledgement besides would tell Linux rxe that it is done.
+        if turn == 2 {
+            duel.send(&duel.read(turn + 1), &[]);
+            let answers = duel.answers_within(Duration::from_secs(10));
+            let expected = Opcode::new(Transport::Rc, Operation::ReadResponseOnly);
+            let opcodes: Vec<_> = answers.iter().map(|header| header.bth.opcode).collect();
+            assert_eq!(opcodes, [expected]);
+        }
+    }
+    forge();
+    // What comes early is dropped, and the word of it says no more than the specification has it say.
+    duel.send(&write(9), &DATA);
+    for (header, payload_len) in duel.packets_within(QUIET) {
+        let syndrome = header.aeth.map(|aeth| aeth.syndrome);
+        assert_eq!(syndrome, Some(Syndrome::Nak(NakCode::PsnSequenceError)));
+        assert_eq!(payload_len, 0);
+    }
+}
+
 #[test]
 fn a_datagram_with_a_wrong_qkey_takes_no_receive() {
     let duel = Duel::new(5);
@@ -447,6 +503,15 @@ fn a_datagram_with_a_wrong_qkey_takes_no_receive() {
         duel.end.wait_for_nothing();
         assert!(duel.is_untouched(), "{qkey:#x}");
     }
+    // Nor do such datagrams tell where the peer listens: not here, by its number.
+    let target = SendTarget::Datagram {
+        address: duel.end.address_of(Gid::from(duel.address()), 0),
+        qp: PEER,
+        qkey: 77,
+    };
+    post(&qp, 2, SendOp::Send, &[duel.end.sge(0, 8)], target);
+    assert_eq!(duel.end.wait(&[], 1)[0].status, WcStatus::Success);
+    assert_eq!(duel.answers(), []);
     let mut header = Header::new(Bth::new(opcode, qp.number(), Psn::new(5)));
     header.deth = Some(Deth {
         qkey: 77,

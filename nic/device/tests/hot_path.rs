@@ -23,10 +23,10 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(length: usize) -> Self {
+    fn new(length: usize, mtu: Mtu) -> Self {
         let (left, right) = (End::new(length), End::new(length));
         let (to_right, to_left) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
-        connect_both(&left, &to_right, &right, &to_left, Mtu::B4096);
+        connect_both(&left, &to_right, &right, &to_left, mtu);
         for end in [&left, &right] {
             end.nic.close();
         }
@@ -111,14 +111,15 @@ enum Work {
     Writes,
 }
 
-/// What is counted: work, message length, messages, and how many instructions each may take in a build with debug
+/// What is counted: work, message length, path MTU, messages, and how many instructions each may take in a build with debug
 /// assertions: a quarter more than it took, or half more where most of them copy and sum up bytes, which other
 /// processors do with other instructions.
-const CASES: [(Work, usize, usize, u64); 4] = [
-    (Work::PingPong, 64, 1024, 12_000),
-    (Work::Sends, 64, 2048, 7_000),
-    (Work::Sends, 65536, 256, 290_000),
-    (Work::Writes, 65536, 256, 290_000),
+const CASES: [(Work, usize, Mtu, usize, u64); 5] = [
+    (Work::PingPong, 64, Mtu::B4096, 1024, 12_000),
+    (Work::Sends, 64, Mtu::B4096, 2048, 7_000),
+    (Work::Sends, 65536, Mtu::B4096, 256, 290_000),
+    (Work::Writes, 65536, Mtu::B4096, 256, 290_000),
+    (Work::Sends, 65536, Mtu::B1024, 256, 500_000),
 ];
 
 /// Does the work of a case, for the process that counts.
@@ -127,8 +128,8 @@ fn work() {
     let Ok(case) = std::env::var(WORK) else {
         return;
     };
-    let (work, length, messages, _) = CASES[case.parse::<usize>().unwrap()];
-    urxe_measured(&Pair::new(length), work, messages);
+    let (work, length, mtu, messages, _) = CASES[case.parse::<usize>().unwrap()];
+    urxe_measured(&Pair::new(length, mtu), work, messages);
 }
 
 fn instructions(case: usize) -> Option<u64> {
@@ -151,7 +152,7 @@ fn instructions(case: usize) -> Option<u64> {
 
 #[test]
 fn a_message_takes_no_more_instructions_than_it_may() {
-    for (case, (work, length, messages, most)) in CASES.into_iter().enumerate() {
+    for (case, (work, length, mtu, messages, most)) in CASES.into_iter().enumerate() {
         let Some(count) = instructions(case) else {
             println!(
                 "skipped: counting instructions needs valgrind (Debian: apt-get install valgrind)"
@@ -159,10 +160,10 @@ fn a_message_takes_no_more_instructions_than_it_may() {
             return;
         };
         let each = count / messages as u64;
-        println!("{work:?} of {length} bytes: {each} instructions a message");
+        println!("{work:?} of {length} bytes, MTU {mtu:?}: {each} instructions a message");
         assert!(
             each <= most,
-            "{work:?} of {length} bytes: {each}, at most {most}"
+            "{work:?} of {length} bytes, MTU {mtu:?}: {each}, at most {most}"
         );
     }
 }

@@ -4,6 +4,7 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use support::{End, connect_to, in_namespace, post, post_recv};
@@ -69,6 +70,33 @@ impl Stranger {
         });
         self.send(to, &header, &[]);
     }
+}
+
+/// Whoever blocks runs the engine, but sleeps: it does not know of what others post meanwhile.
+#[test]
+fn what_is_lost_is_sent_again_while_another_thread_blocks() {
+    let address = Ipv4Addr::new(127, 77, 0, 6);
+    let stranger = Stranger::new(address);
+    let mut a = End::new(4096);
+    let channel = a.nic.create_channel().unwrap();
+    let cq = a.nic.create_cq(16, Some(Arc::clone(&channel)), 42);
+    a.cq = cq.unwrap();
+    let qp = a.qp(QpType::Rc);
+    connect_to(&qp, Gid::from(address), Qpn::new(5), Mtu::B1024);
+    a.cq.arm(false);
+    // Not scoped: where it is never woken, the test still ends.
+    let blocked = std::thread::spawn(move || channel.wait().unwrap());
+    // Until it sleeps, and the background thread has found that out.
+    std::thread::sleep(Duration::from_millis(100));
+    let sge = a.sge(0, 8);
+    post(&qp, 1, SendOp::Send, &[sge], SendTarget::Connection);
+    let psn = |bytes: &[u8]| Packet::parse(bytes).unwrap().header.bth.psn;
+    let (_, lost) = stranger.receive();
+    let (from, again) = stranger.receive();
+    assert_eq!(psn(&lost), psn(&again));
+    stranger.acknowledge(from, qp.number(), psn(&again));
+    assert_eq!(blocked.join().unwrap(), 42);
+    assert_eq!(a.wait(&[], 1)[0].status, WcStatus::Success);
 }
 
 #[test]
@@ -185,6 +213,14 @@ fn what_a_stranger_sends_reaches_all_devices_of_a_host() {
             (answer.header.bth.dest_qp, answer.header.bth.psn),
             (NUMBER, psn)
         );
+        // One of our own kind comes directly once it has been answered, from the same port: its ICRCs are others then.
+        let direct = SocketAddr::new(to.ip(), to.port() + 1);
+        for (number, to) in (1..).zip([direct, to, direct]) {
+            post_recv(&connected, 1, &[second.sge(0, 100)]);
+            bth.psn = psn.add(number);
+            stranger.send(to, &Header::new(bth), b"12345678");
+            assert_eq!(second.wait(&[], 1)[0].byte_len, 8, "packet {number}");
+        }
 
         post_recv(&datagrams, 2, &[second.sge(200, 100)]);
         let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);

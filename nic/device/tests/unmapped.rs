@@ -4,9 +4,10 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use support::{End, connect_both, post, post_recv};
+use support::{End, connect_both, device, post, post_recv};
 use urxe_device::{
-    Access, AsyncEventKind, Mtu, Qp, QpEvent, QpState, QpType, SendOp, SendTarget, Sge, WcStatus,
+    Access, AsyncEventKind, Mtu, Nic, Qp, QpEvent, QpState, QpType, SendOp, SendTarget, Sge,
+    WcStatus, Wiring,
 };
 
 const LEN: usize = 64 << 10;
@@ -74,9 +75,29 @@ struct Pair {
     qp_b: Qp,
 }
 
+/// What may stand between a device and its network, which then sees all bytes: nothing, a capture, a bad network.
+fn wirings() -> [Wiring; 3] {
+    [
+        Wiring::default(),
+        Wiring {
+            pcap: Some("/dev/null".into()),
+            ..Wiring::default()
+        },
+        Wiring {
+            impairment: "duplicate=1%,reorder=1%".parse().unwrap(),
+            ..Wiring::default()
+        },
+    ]
+}
+
 impl Pair {
     fn new() -> Self {
-        let (a, b) = (End::new(LEN), End::new(LEN));
+        Self::wired(&Wiring::default())
+    }
+
+    fn wired(wiring: &Wiring) -> Self {
+        let open = || End::of(Nic::open_wired(&device("lo"), wiring).unwrap(), LEN);
+        let (a, b) = (open(), open());
         let (qp_a, qp_b) = (a.qp(QpType::Rc), b.qp(QpType::Rc));
         connect_both(&a, &qp_a, &b, &qp_b, Mtu::B4096);
         Self { a, b, qp_a, qp_b }
@@ -143,11 +164,13 @@ fn an_atomic_gets_an_access_error() {
 fn what_is_to_be_sent_is_a_local_error() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for len in LENGTHS {
-        let pair = Pair::new();
-        let gone = Gone::new(&pair.a);
-        post_recv(&pair.qp_b, 2, &[pair.b.sge(0, LEN)]);
-        let status = pair.run(SendOp::Send, gone.sge(len));
-        assert_eq!(status, WcStatus::LocalProtection, "{len} bytes");
+        for wiring in wirings() {
+            let pair = Pair::wired(&wiring);
+            let gone = Gone::new(&pair.a);
+            post_recv(&pair.qp_b, 2, &[pair.b.sge(0, LEN)]);
+            let status = pair.run(SendOp::Send, gone.sge(len));
+            assert_eq!(status, WcStatus::LocalProtection, "{len} bytes, {wiring:?}");
+        }
     }
 }
 
@@ -179,8 +202,8 @@ fn a_receive_is_a_local_error_and_the_sender_learns_of_it() {
 #[test]
 fn memory_that_goes_while_it_is_being_sent_is_an_error_or_was_in_time() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for round in 0..50 {
-        let pair = Pair::new();
+    for round in 0..60 {
+        let pair = Pair::wired(&wirings()[round % 3]);
         let mapping = map();
         let at = mapping as u64;
         let access = Access::LOCAL_WRITE;

@@ -2,6 +2,10 @@
 //! linker, with the library preloaded, over the loopback interface.
 mod common;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use common::Leaks;
+
 #[test]
 fn devices_and_every_query() {
     common::run("devices");
@@ -72,9 +76,24 @@ fn what_outlives_what_it_stands_on() {
     common::run("lifetimes");
 }
 
+/// `URXE_RANDOM_CALLS=n` runs so many seeds that nobody ran before, with sanitizers (`make fuzz`).
 #[test]
 fn calls_at_random() {
-    common::run_with("random_calls", &["1", "100"]);
+    /// As many as run within the time limit of a program.
+    const AT_ONCE: u64 = 100;
+    let Ok(count) = std::env::var("URXE_RANDOM_CALLS") else {
+        common::run_with("random_calls", &["1", "100"]);
+        return;
+    };
+    let count: u64 = count.parse().expect("URXE_RANDOM_CALLS is a number");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let first = now.as_secs() << 20;
+    for seed in (first..first + count).step_by(AT_ONCE as usize) {
+        let seeds = AT_ONCE.min(first + count - seed);
+        let arguments = [seed.to_string(), seeds.to_string()];
+        common::run_sanitized("random_calls", Leaks::Refused, &arguments);
+    }
+    println!("{count} seeds from {first} on: nothing found");
 }
 
 #[test]
@@ -97,7 +116,27 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "transports",
         "attributes",
         "random_calls",
+        #[cfg(target_arch = "x86_64")]
+        "opened",
     ] {
-        common::run_sanitized(name);
+        common::run_sanitized(name, Leaks::Refused, &[]);
+    }
+    for name in ["processes", "lifetimes"] {
+        common::run_sanitized(name, Leaks::Expected, &[]);
+    }
+}
+
+#[test]
+fn nothing_is_used_that_was_not_set() {
+    for name in ["refusals", "transports", "extended", "memory", "queues"] {
+        common::run_in_valgrind(name);
+    }
+}
+
+#[test]
+#[ignore = "slow: programs of which valgrind found nothing that it did not find in the others"]
+fn nothing_is_used_that_was_not_set_in_the_others() {
+    for name in ["devices", "rc", "failures", "events", "files", "attributes"] {
+        common::run_in_valgrind(name);
     }
 }

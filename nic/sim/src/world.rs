@@ -208,9 +208,7 @@ impl World {
                 ..attributes(options)
             };
             self.bring_up(end, &attributes);
-            if let Some(qp) = self.host_mut(end.host).qp_mut(end.number) {
-                qp.set_keeps_early(options.keeps_early);
-            }
+            self.set_keeps_early(end, options.keeps_early);
         }
         (first, second)
     }
@@ -219,6 +217,13 @@ impl World {
     pub fn set_window_bytes(&mut self, qp: QpHandle, max_bytes: u32) {
         if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
             qp.set_window_bytes(max_bytes);
+        }
+    }
+
+    /// Tells a queue pair whether its peer is urxe, too.
+    pub fn set_keeps_early(&mut self, qp: QpHandle, keeps_early: bool) {
+        if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
+            qp.set_keeps_early(keeps_early);
         }
     }
 

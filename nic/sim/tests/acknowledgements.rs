@@ -151,3 +151,31 @@ fn however_often_replies_came_it_waits_no_longer_than_promised() {
         Some(Operation::Acknowledge)
     );
 }
+
+/// Which of `count` messages that are posted at once ask for an acknowledgement.
+fn asking(count: usize) -> Vec<usize> {
+    let mut pair = Pair::new();
+    for _ in 0..count {
+        send(&mut pair.left);
+    }
+    (0..count)
+        .filter(|_| {
+            let packet = pair
+                .left
+                .poll_transmit(NOW, AckMode::Hold, &mut pair.memory);
+            packet.unwrap().header.bth.ack_request
+        })
+        .collect()
+}
+
+#[test]
+fn who_posts_far_ahead_asks_now_and_then_and_for_the_last_messages() {
+    assert_eq!(asking(1), [0]);
+    assert_eq!(asking(4), [0, 1, 2, 3]);
+    assert_eq!(asking(12), [8, 9, 10, 11]);
+    let many = asking(100);
+    assert!(many.ends_with(&[96, 97, 98, 99]));
+    let gaps = many.windows(2).map(|pair| pair[1] - pair[0]);
+    // A quarter of the window that a connection starts with.
+    assert_eq!(gaps.max(), Some(32));
+}

@@ -37,6 +37,7 @@ def line_with(text: str, part: str) -> int:
         ('soft-roce = ["send"]', 'softroce = ["send"]', "test[1].variants.softroce", "did you mean 'soft-roce'?"),
         ('soft-roce = ["send"]', 'soft-roce = ["sned"]', "test[1].variants.soft-roce", "did you mean 'send'?"),
         ('soft-roce = ["send"]', 'soft-roce = ["send", "send"]', "test[1].variants.soft-roce", "measured twice"),
+        ('soft-roce = ["send"]', "soft-roce = []", "test[1].variants.soft-roce", "this is empty; it needs"),
         ('claims = ["S1"]', 'claims = ["S9"]', "claims[1]", "unknown claim 'S9'. Allowed: S1, S2"),
         (
             'test = "bandwidth"',

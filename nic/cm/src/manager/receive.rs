@@ -93,7 +93,8 @@ impl Manager {
             .get_mut(&mra.remote_comm_id)
             .filter(|_| is_awaited)
         {
-            let longer_ns = timing::code_ns(mra.service_timeout);
+            // A peer that takes longer says so again when it is asked again.
+            let longer_ns = timing::code_ns(mra.service_timeout.min(timing::SERVICE_TIMEOUT));
             connection.patient_until_ns = now_ns.saturating_add(longer_ns);
             let next_ns = now_ns.saturating_add(timing::PATIENT_RETRY_NS.min(longer_ns));
             self.set_timer(mra.remote_comm_id, Some(next_ns));

@@ -12,6 +12,10 @@ const PACKET_LIFE_TIME: u8 = 16;
 /// Code of how long a program may take to answer a request before it is repeated: 69 s.
 pub(super) const SERVICE_TIMEOUT: u8 = 24;
 
+/// Code of the longest that a peer may say it takes to answer, 34 s: eight times what Linux says. It may say up to 2.4 hours,
+/// and so keep what it began, and does not go on with, for as long.
+const PEER_TIMEOUT_MAX: u8 = 23;
+
 /// The first repetition comes after this time, each further one after twice the time before it, up to
 /// the response timeout. Linux waits for the whole response timeout from the start, so that one lost
 /// datagram costs seconds.
@@ -31,7 +35,8 @@ pub(super) const fn code_ns(code: u8) -> u64 {
 /// When to repeat after `attempts` repetitions.
 pub(super) fn retry_ns(attempts: u8, response_timeout: u8) -> u64 {
     let doubled = FIRST_RETRY_NS << attempts.min(20);
-    doubled.min(code_ns(response_timeout).max(FIRST_RETRY_NS))
+    let longest = code_ns(response_timeout.min(PEER_TIMEOUT_MAX));
+    doubled.min(longest.max(FIRST_RETRY_NS))
 }
 
 /// The local ACK timeout of a queue pair: the packet's way there and back, and what the peer's device
@@ -57,6 +62,7 @@ mod tests {
         assert_eq!(retry_ns(3, RESPONSE_TIMEOUT), 8 * FIRST_RETRY_NS);
         assert_eq!(retry_ns(15, RESPONSE_TIMEOUT), 4096 << 20);
         assert_eq!(retry_ns(9, 0), FIRST_RETRY_NS);
+        assert_eq!(retry_ns(15, 31), 4096 << PEER_TIMEOUT_MAX);
     }
 
     #[test]

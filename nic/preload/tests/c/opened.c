@@ -6,17 +6,19 @@
 
 typedef struct ibv_device **list_function(int *);
 typedef const char *name_function(struct ibv_device *);
+typedef void free_function(struct ibv_device **);
 
-static void find_device(list_function *list_devices, name_function *name)
+static void find_device(list_function *list_devices, name_function *name, free_function *free_list)
 {
     struct ibv_device **list;
     int found = 0;
 
-    CHECK(list_devices && name);
+    CHECK(list_devices && name && free_list);
     CHECK((list = list_devices(NULL)) != NULL);
     for (int i = 0; list[i]; i++)
         found += !strcmp(name(list[i]), LOOPBACK);
     CHECK_EQ(found, 1);
+    free_list(list);
 }
 
 int main(void)
@@ -26,9 +28,11 @@ int main(void)
 
     CHECK(library);
     find_device((list_function *)dlsym(library, "ibv_get_device_list"),
-                (name_function *)dlsym(library, "ibv_get_device_name"));
+                (name_function *)dlsym(library, "ibv_get_device_name"),
+                (free_function *)dlsym(library, "ibv_free_device_list"));
     find_device((list_function *)dlvsym(library, "ibv_get_device_list", "IBVERBS_1.1"),
-                (name_function *)dlvsym(library, "ibv_get_device_name", "IBVERBS_1.1"));
+                (name_function *)dlvsym(library, "ibv_get_device_name", "IBVERBS_1.1"),
+                (free_function *)dlvsym(library, "ibv_free_device_list", "IBVERBS_1.1"));
     /* What we do not have is libibverbs's, what is not there is not there, libc's is libc's. */
     CHECK(dladdr(dlsym(library, "ibv_wc_status_str"), &info) &&
           strstr(info.dli_fname, "libibverbs"));

@@ -90,9 +90,18 @@ pub(crate) fn run_with(name: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{name}: {}", shown(&output));
 }
 
+/// What a sanitizer makes of memory that is still there at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaks {
+    /// It is an error.
+    Refused,
+    /// The program leaves some on purpose, or forks: a child has what its parent's threads had.
+    Expected,
+}
+
 /// The same under the compiler's address and undefined behaviour sanitizers, which see what is
 /// leaked, and what is read or written outside of an allocation, in the program and in the library.
-pub(crate) fn run_sanitized(name: &str) {
+pub(crate) fn run_sanitized(name: &str, leaks: Leaks, arguments: &[String]) {
     let output = Command::new("cc")
         .arg("-print-file-name=libasan.so")
         .output()
@@ -108,6 +117,33 @@ pub(crate) fn run_sanitized(name: &str) {
     let mut list = sanitizer.into_os_string();
     list.push(" ");
     list.push(library());
-    let output = preloaded(program).env("LD_PRELOAD", list).output().unwrap();
+    let detects = u8::from(leaks == Leaks::Refused);
+    let output = preloaded(program)
+        .args(arguments)
+        .env("LD_PRELOAD", list)
+        .env("ASAN_OPTIONS", format!("detect_leaks={detects}"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{name}: {}", shown(&output));
+}
+
+/// The same under valgrind, which also sees what is used without having been set.
+pub(crate) fn run_in_valgrind(name: &str) {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("skipped: {name} in valgrind needs it (Debian: apt-get install valgrind)");
+        return;
+    }
+    let program = compile(name, &format!("{name}-valgrind"), &[]);
+    let output = preloaded("valgrind")
+        .args([
+            "--quiet",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            "--show-leak-kinds=definite",
+            "--errors-for-leak-kinds=definite",
+        ])
+        .arg(program)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{name}: {}", shown(&output));
 }

@@ -149,6 +149,29 @@ impl QueuePair {
         self.settle();
     }
 
+    /// Whether a packet is one that only the peer should be able to send: the request that comes next, or an answer to one
+    /// that is in flight. Who does not see the packets of a connection would have to guess its PSN (24 bits). Unreliable
+    /// connections take any PSN for the next one (IBTA 9.8.2.2), so that theirs say nothing.
+    #[must_use]
+    pub fn is_credible(&self, packet: &Packet<'_>) -> bool {
+        let bth = &packet.header.bth;
+        let Opcode::Queue {
+            transport,
+            operation,
+        } = bth.opcode
+        else {
+            return false;
+        };
+        if transport != self.connection.transport || !self.may_handle(operation.is_response()) {
+            return false;
+        }
+        match (&self.sender, operation.is_response()) {
+            (Sender::Reliable(requester), true) => requester.is_in_flight_at(bth.psn),
+            (Sender::Reliable(_), false) => bth.psn == self.responder.expected_psn(),
+            (Sender::Unreliable(_), _) => true,
+        }
+    }
+
     pub(super) fn may_handle(&self, is_response: bool) -> bool {
         match self.state() {
             QpState::Reset | QpState::Init | QpState::Error => false,

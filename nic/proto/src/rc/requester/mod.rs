@@ -134,6 +134,11 @@ impl Requester {
         self.sent_end.is_after(self.unacked)
     }
 
+    /// Whether the packet `psn` was sent and is not acknowledged; of a READ, whether its response is missing.
+    pub(crate) fn is_in_flight_at(&self, psn: Psn) -> bool {
+        !psn.is_before(self.unacked) && psn.is_before(self.sent_end)
+    }
+
     /// What it sends at by its window and its round trip, bits per second.
     pub(crate) fn rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
         let window_bits = 8 * u64::from(self.window.packets()) * u64::from(mtu_bytes);

@@ -13,7 +13,9 @@ use crate::time::Instant;
 use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 
 /// An acknowledgement is asked for at least once in this many packets.
-const ACK_INTERVAL_MAX: u32 = 32;
+const ACK_INTERVAL_MAX: u32 = 64;
+/// The end of a message asks for one, too, unless so many more wait behind it.
+const MESSAGES_BEHIND: Position = 4;
 
 /// The next packet, before its payload is borrowed from the queue.
 #[derive(Clone, Debug)]
@@ -200,7 +202,7 @@ impl Requester {
         }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
         let is_again = self.pass.is_some() && self.cursor.is_before(self.sent_end);
-        header.bth.ack_request = self.wants_ack(is_last) || is_again;
+        header.bth.ack_request = self.wants_ack(position, is_last) || is_again;
         self.handle_sent(now, 1);
         Some(Planned {
             position,
@@ -270,10 +272,14 @@ impl Requester {
         }
     }
 
-    fn wants_ack(&mut self, is_last: bool) -> bool {
+    /// A program that has posted far ahead does not wait for this message, and each acknowledgement costs both ends as much
+    /// as some packets.
+    fn wants_ack(&mut self, position: Position, is_last: bool) -> bool {
         self.since_ack_request += 1;
         let interval = (self.window.packets() / 4).clamp(1, ACK_INTERVAL_MAX);
-        let ask = is_last || self.since_ack_request >= interval;
+        let is_awaited = is_last
+            && (self.pass.is_some() || self.queue.get(position + MESSAGES_BEHIND).is_none());
+        let ask = is_awaited || self.since_ack_request >= interval;
         if ask {
             self.since_ack_request = 0;
         }
