@@ -294,11 +294,11 @@ pub(crate) fn link(speed_mbps: Option<u32>) -> (u8, u8) {
         Some(..=2_500) => (LANES_1, SDR),
         Some(..=10_000) => (LANES_1, FDR10),
         Some(..=20_000) => (LANES_4, DDR),
-        Some(..=25_000) => (LANES_1, EDR),
-        // An interface without a wire (loopback, bridges, veth) carries what a processor or two move: 40 Gbps at best.
-        // UCX believes the figure. At the 10 Gbps that a veth pair says of itself it would send messages from 1 KiB on by
+        // An interface without a wire (loopback, bridges, veth) carries what a processor moves: 25 Gbps at best. UCX
+        // believes the figure. At the 10 Gbps that a veth pair says of itself it would send messages from 1 KiB on by
         // rendezvous, at 100 Gbps none that takes two packets: both cost half of the bandwidth there, or more.
-        None | Some(..=40_000) => (LANES_4, FDR10),
+        None | Some(..=25_000) => (LANES_1, EDR),
+        Some(..=40_000) => (LANES_4, FDR10),
         Some(..=100_000) => (LANES_4, EDR),
         Some(_) => (LANES_4, HDR),
     }
@@ -359,7 +359,7 @@ mod tests {
             let lanes = if width == 1 { 1.0 } else { 4.0 };
             assert!(lanes * lane_gbps(speed) >= gbps, "{gbps} Gbps");
         }
-        assert_eq!(link(None), link(Some(40_000)));
+        assert_eq!(link(None), link(Some(25_000)));
     }
 
     #[test]
