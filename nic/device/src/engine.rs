@@ -142,31 +142,22 @@ impl Engine {
         (received, Some(now))
     }
 
-    /// A round of a thread that looks for packets before it sleeps. An acknowledgement waits as in its other rounds while
-    /// packets come, and as in those of a program that polls while none do.
+    /// A round of a thread that looks for packets before it sleeps. An acknowledgement waits for the program's reply as long
+    /// as such waits have paid.
     pub(crate) fn run_looking(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
-        let mode = match received {
-            0 => AckMode::Idle,
-            1 => AckMode::Hold,
-            _ => AckMode::Flush,
-        };
-        self.transmit(now, mode);
+        self.transmit(now, AckMode::Idle);
         received
     }
 
-    /// A round of the background thread, which has no reply of the program to wait for: an
-    /// acknowledgement waits only after a single packet, the likely half of a ping-pong.
+    /// A round of the background thread before it sleeps. An acknowledgement waits for the program's reply: what came may
+    /// be half of a ping-pong, of any length. Sent alone, it would get there first, and a peer that then looks at its memory
+    /// only would need its own background thread for the reply, some 20 us.
     pub(crate) fn run_in_background(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
-        let mode = if received <= 1 {
-            AckMode::Hold
-        } else {
-            AckMode::Flush
-        };
-        self.transmit(now, mode);
+        self.transmit(now, AckMode::Hold);
         received
     }
 

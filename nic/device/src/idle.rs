@@ -6,10 +6,11 @@
 //! costs the rest of the slice, so that among busy strangers who yields starves.) The kernel tells how long a thread
 //! ran, and how often it was made to leave its processor. One that did not run for a good part of a millisecond without
 //! having asked for it shares its processor; from then on, for a while, when it finds nothing for some microseconds, it
-//! waits for a packet, briefly, in the kernel. The background thread, which takes some microseconds each millisecond, is
-//! nobody to wait for: on a processor of one's own, to sleep and to be woken costs more than all else.
+//! waits for a packet, briefly, in the kernel. The background threads of the process are nobody to wait for, however much they
+//! take: on a processor of one's own, to sleep and to be woken costs more than all else.
 
 use std::cell::Cell;
+use std::sync::Mutex;
 
 use urxe_proto::Instant;
 
@@ -65,6 +66,36 @@ struct Usage {
     preemptions: i64,
     /// How long it ran.
     ran_ns: u64,
+    /// How long the background threads of the process ran.
+    background_ns: u64,
+}
+
+/// The processor-time clocks of the background threads.
+static BACKGROUND: Mutex<Vec<libc::clockid_t>> = Mutex::new(Vec::new());
+
+/// While it lives, the thread that made it counts as a background thread.
+pub(crate) struct Background(Option<libc::clockid_t>);
+
+impl Background {
+    pub(crate) fn new() -> Self {
+        let mut clock: libc::clockid_t = 0;
+        // SAFETY: the calling thread, and room for its clock.
+        let status = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
+        let clock = (status == 0).then_some(clock);
+        if let Ok(mut clocks) = BACKGROUND.lock() {
+            clocks.extend(clock);
+        }
+        Self(clock)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // The kernel gives the number of a thread that ended, and so its clock, to others.
+        if let Ok(mut clocks) = BACKGROUND.lock() {
+            clocks.retain(|clock| Some(*clock) != self.0);
+        }
+    }
 }
 
 thread_local! {
@@ -137,7 +168,9 @@ impl Idle {
                 (before, elapsed_ns)
                 && before.preemptions != usage.preemptions
             {
-                let lost_ns = elapsed_ns.saturating_sub(usage.ran_ns - before.ran_ns);
+                let background_ns = usage.background_ns.saturating_sub(before.background_ns);
+                let used_ns = usage.ran_ns - before.ran_ns + background_ns;
+                let lost_ns = elapsed_ns.saturating_sub(used_ns);
                 if lost_ns >= LOST_MIN_NS {
                     self.contended_until =
                         now.after((lost_ns * CONTENDED_TIMES).min(CONTENDED_MAX_NS));
@@ -160,7 +193,26 @@ fn usage() -> Usage {
     Usage {
         preemptions: usage.ru_nivcsw,
         ran_ns: (ns(usage.ru_utime) + ns(usage.ru_stime)).cast_unsigned(),
+        background_ns: background_ns(),
     }
+}
+
+/// How long the background threads ran; what one has taken is left out while another begins or ends.
+fn background_ns() -> u64 {
+    // After a fork the clocks are of threads that are not there, and cannot be read.
+    let Ok(clocks) = BACKGROUND.try_lock() else {
+        return 0;
+    };
+    let each = clocks.iter().map(|&clock| {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: room for the time.
+        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned()
+    });
+    each.sum()
 }
 
 #[cfg(test)]
@@ -175,6 +227,7 @@ mod tests {
         Usage {
             preemptions,
             ran_ns: ran_ms * 1_000_000,
+            background_ns: 0,
         }
     }
 
@@ -190,8 +243,33 @@ mod tests {
         let mine = |ms| Usage {
             preemptions: i64::try_from(ms).unwrap(),
             ran_ns: ms * (1_000_000 - LOST_MIN_NS / 2),
+            background_ns: 0,
         };
         assert!((1..500).all(|ms| !idle.is_contended(at(ms), || mine(ms))));
+    }
+
+    #[test]
+    fn nor_is_the_background_thread_however_much_it_takes() {
+        let mut idle = Idle::default();
+        let shared = |ms| Usage {
+            background_ns: ms * 600_000,
+            ran_ns: ms * 400_000,
+            ..used(i64::try_from(ms).unwrap(), 0)
+        };
+        assert!((1..500).all(|ms| !idle.is_contended(at(ms), || shared(ms))));
+    }
+
+    #[test]
+    fn the_clock_of_a_background_thread_runs_while_it_does() {
+        let before = background_ns();
+        let thread = std::thread::spawn(|| {
+            let _background = Background::new();
+            let until = now().after(5_000_000);
+            while now() < until {}
+            usage().ran_ns.min(background_ns())
+        });
+        assert!(thread.join().unwrap() > before);
+        assert!(BACKGROUND.lock().unwrap().is_empty() || background_ns() >= before);
     }
 
     #[test]

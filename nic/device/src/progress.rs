@@ -13,6 +13,7 @@ use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 use crate::channel::EventFd;
 use crate::clock::now;
 use crate::habit::Habit;
+use crate::idle::Background;
 use crate::nic::Nic;
 use crate::spin::{Looked, Spin};
 
@@ -33,8 +34,9 @@ const BUSY_POLLS_MIN: u64 = 2;
 /// saying so (it reads memory that a peer writes, or computes): the thread does not sleep for so long, at first, and if
 /// it finds so again and again.
 const VIGILANCE_NS: (u64, u64) = (2_000_000, 100_000_000);
-/// How long the thread waits when the program is in the engine, ...
-const PAUSE_NS: u64 = 50_000;
+/// How long the thread waits when the program is in the engine: at first, for it may leave to look at its memory and not
+/// come back, and when it is there again and again, ...
+const PAUSE_NS: (u64, u64) = (5_000, 50_000);
 /// ... and how often in a row, before it queues up at the engine's lock.
 const PAUSES_MAX: u32 = 20;
 /// When a thread wakes that does not sleep: before any time.
@@ -194,6 +196,7 @@ impl Progress {
 fn run(nic: &Weak<Nic>) {
     let _ = set_timer_slack_ns(TIMER_SLACK_NS);
     ask_for_prompt_scheduling();
+    let _background = Background::new();
     let Some(mut thread) = nic.upgrade().and_then(|nic| Thread::new(&nic).ok()) else {
         return;
     };
@@ -327,10 +330,11 @@ impl Thread {
     /// its owner wake it with a system call; and this thread, which takes precedence, would keep an owner on its own
     /// processor from leaving the lock.
     fn pause(&mut self, progress: &Progress) -> io::Result<()> {
+        let pause_ns = (PAUSE_NS.0 << self.pauses).min(PAUSE_NS.1);
         self.pauses += 1;
-        let until_ns = now().after(PAUSE_NS).as_nanos();
+        let until_ns = now().after(pause_ns).as_nanos();
         progress.wakes_at_ns.store(until_ns, Ordering::Relaxed);
-        self.nothing.wait(Some(PAUSE_NS))?;
+        self.nothing.wait(Some(pause_ns))?;
         progress.wakes_at_ns.store(0, Ordering::Relaxed);
         Ok(())
     }
