@@ -1,5 +1,7 @@
-//! A program that polls acknowledges as soon as nothing else comes.
+//! When a device acknowledges: for a program that polls, and for one that looks at its memory alone.
 mod support;
+
+use std::time::{Duration, Instant};
 
 use support::{End, connect_both, post, post_recv};
 use urxe_device::{Mtu, QpType, SendOp, SendTarget, WcStatus};
@@ -30,4 +32,50 @@ fn the_first_poll_in_vain_sends_what_is_owed() {
         assert_eq!(poll(&right), 0);
         assert_eq!(poll(&left), 1, "the acknowledgement has come");
     }
+}
+
+/// Looks at the last byte of a buffer until it is `expected`, as programs do that wait for a WRITE.
+fn watch(end: &End, expected: u8) {
+    let last = end.buffer.last().unwrap();
+    let start = Instant::now();
+    // SAFETY: a byte that is there; the device writes it.
+    while unsafe { std::ptr::from_ref(last).read_volatile() } != expected {
+        assert!(start.elapsed() < Duration::from_secs(20), "nothing in 20 s");
+        std::hint::spin_loop();
+    }
+}
+
+/// A peer that gets the acknowledgement first stops polling, and sees the reply late.
+#[test]
+fn the_acknowledgement_of_a_long_write_travels_with_the_reply() {
+    const EXCHANGES: u8 = 200;
+    /// Each time that this thread is kept from its processor, the acknowledgement rightly goes first.
+    const TOGETHER_MIN: usize = 10;
+    const TWO_PACKETS: usize = 2048;
+    let (mut left, mut right) = (End::new(TWO_PACKETS), End::new(TWO_PACKETS));
+    let (to_right, to_left) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
+    connect_both(&left, &to_right, &right, &to_left, Mtu::B1024);
+    // From the end of the buffer to the start of the other's: a reply that comes late changes nothing of what is sent.
+    let write = |from: &mut End, qp, to: &End, len, turn| {
+        *from.buffer.last_mut().unwrap() = turn;
+        let (va, rkey, sge) = (to.va(0), to.key, from.sge(TWO_PACKETS - len, len));
+        post(
+            qp,
+            0,
+            SendOp::Write { va, rkey },
+            &[sge],
+            SendTarget::Connection,
+        );
+    };
+    let mut together = 0;
+    for turn in 1..=EXCHANGES {
+        let before = right.nic.stats().tx_batches;
+        write(&mut left, &to_right, &right, TWO_PACKETS, turn);
+        watch(&right, turn);
+        write(&mut right, &to_left, &left, LENGTH, turn);
+        while poll(&left) == 0 {}
+        let batches = right.nic.stats().tx_batches - before;
+        together += usize::from(batches == 1);
+    }
+    assert!(together >= TOGETHER_MIN, "{together} of {EXCHANGES}");
 }

@@ -15,7 +15,7 @@ use urxe_device::{
     SendRequest, SendTarget, Sge, WcStatus, Wiring,
 };
 use urxe_wire::icrc::Flow;
-use urxe_wire::{Operation, Packet};
+use urxe_wire::{Operation, Packet, ROCE_UDP_PORT};
 
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -244,8 +244,12 @@ fn a_delay_is_kept() {
     assert_eq!(b.nic.stat().counters["impaired_lost"], 0);
 }
 
-/// A captured packet: when, which way (1 in, 2 out), the IP packet.
+/// A captured packet: when, which way, the IPv4 packet.
 type Captured = (Duration, u32, Vec<u8>);
+
+/// The directions of pcapng's flags.
+const ARRIVED: u32 = 1;
+const LEFT: u32 = 2;
 
 fn captured(path: &Path) -> Vec<Captured> {
     let mut reader = PcapNgReader::new(std::fs::File::open(path).unwrap()).unwrap();
@@ -294,17 +298,19 @@ fn a_capture_has_what_was_sent_and_received() {
     let (near, far) = settled(|| {
         let sent = usize::try_from(a.nic.stat().counters["tx_packets"]).unwrap();
         let (near, far) = (captured(&pcap(&own)), captured(&pcap("far")));
-        let is_whole = count(&near, 2) == sent && passed(&near, 2, &far).len() == count(&far, 1);
-        let is_answered = passed(&far, 2, &near).len() == count(&near, 1);
+        let is_whole = addressed(&near, LEFT, &b).len() == sent
+            && straight(&near, LEFT, &b).len() == straight(&far, ARRIVED, &b).len();
+        let is_answered = straight(&far, LEFT, &a).len() == straight(&near, ARRIVED, &a).len();
         (is_whole && is_answered, (near, far))
     });
-    drop((a, b));
     // The same bytes at both ends, headers included.
-    assert!(passed(&near, 2, &far) == passed(&far, 1, &far));
-    assert!(passed(&far, 2, &near) == passed(&near, 1, &near));
-    let operations: Vec<_> = near
+    let (out, back) = (straight(&near, LEFT, &b), straight(&near, ARRIVED, &a));
+    assert!(out == straight(&far, ARRIVED, &b));
+    assert!(back == straight(&far, LEFT, &a));
+    let operations: Vec<_> = [out, back]
+        .concat()
         .iter()
-        .map(|packet| roce(&packet.2).header.bth.opcode.operation().unwrap())
+        .map(|packet| roce(packet).header.bth.opcode.operation().unwrap())
         .collect();
     for operation in [
         Operation::SendOnly,
@@ -340,34 +346,39 @@ fn a_capture_on_a_bad_network_has_only_what_left() {
         let [sent, lost, doubled] =
             ["tx_packets", "impaired_lost", "impaired_duplicated"].map(|name| stat.counters[name]);
         let [near, far] = ["near", "far"].map(|name| captured(&folder.path().join(name)));
-        let is_whole = count(&near, 2) as u64 == sent - lost + doubled
-            && passed(&near, 2, &far).len() == count(&far, 1);
+        let is_whole = addressed(&near, LEFT, &b).len() as u64 == sent - lost + doubled
+            && straight(&near, LEFT, &b).len() == straight(&far, ARRIVED, &b).len();
         (is_whole, (lost, doubled))
     });
     assert!(lost > 0 && doubled > 0);
 }
 
-/// The packets of a direction: 1 arrived, 2 left.
-fn count(packets: &[Captured], direction: u32) -> usize {
+/// The packets of a direction to the queue pair of an end. The device that holds the port of hardware has those of other
+/// tests, too, and passes them on.
+fn addressed(packets: &[Captured], direction: u32, end: &End) -> Vec<Vec<u8>> {
     packets
         .iter()
         .filter(|packet| packet.1 == direction)
-        .count()
+        .map(|packet| packet.2.clone())
+        .filter(|packet| field(&packet[33..36]) == end.qp.number().get())
+        .collect()
 }
 
-/// The packets of a direction to the port where those of `end` arrive. While a peer is silent, as it may
-/// be on a busy machine, some go to the port of hardware instead.
-fn passed(packets: &[Captured], direction: u32, end: &[Captured]) -> Vec<Vec<u8>> {
-    let port = |packet: &Captured| {
-        let udp = if packet.2[0] >> 4 == 4 { 20 } else { 40 };
-        [packet.2[udp + 2], packet.2[udp + 3]]
-    };
-    let wanted = end.iter().find(|packet| packet.1 == 1).map(port);
+/// Those among them that went straight to it: while a peer is silent, as it may be on a busy machine, some go to the
+/// port of hardware instead.
+fn straight(packets: &[Captured], direction: u32, end: &End) -> Vec<Vec<u8>> {
+    // The numbers of urxe's queue pairs tell their port.
+    let port = u32::from(ROCE_UDP_PORT) + (end.qp.number().get() >> 14);
+    let mut packets = addressed(packets, direction, end);
+    packets.retain(|packet| field(&packet[22..24]) == port);
     packets
+}
+
+/// A number in network byte order.
+fn field(bytes: &[u8]) -> u32 {
+    bytes
         .iter()
-        .filter(|packet| packet.1 == direction && Some(port(packet)) == wanted)
-        .map(|packet| packet.2.clone())
-        .collect()
+        .fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
 /// What `look` finds once it says that all of it is there: acknowledgements go on for a moment, and a capture is

@@ -155,17 +155,13 @@ impl QueuePair {
     #[must_use]
     pub fn is_credible(&self, packet: &Packet<'_>) -> bool {
         let bth = &packet.header.bth;
-        let Opcode::Queue {
-            transport,
-            operation,
-        } = bth.opcode
-        else {
-            return false;
-        };
-        if transport != self.connection.transport || !self.may_handle(operation.is_response()) {
+        let is_response = bth.opcode.operation().is_some_and(Operation::is_response);
+        if bth.opcode.transport() != Some(self.connection.transport)
+            || !self.may_handle(is_response)
+        {
             return false;
         }
-        match (&self.sender, operation.is_response()) {
+        match (&self.sender, is_response) {
             (Sender::Reliable(requester), true) => requester.is_in_flight_at(bth.psn),
             (Sender::Reliable(_), false) => bth.psn == self.responder.expected_psn(),
             (Sender::Unreliable(_), _) => true,
