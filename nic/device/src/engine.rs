@@ -125,6 +125,9 @@ impl Engine {
         }
         let mut clock = None;
         let received = self.receive(&mut clock, false);
+        if self.was_quick(received) && self.outgoing.is_empty() {
+            return (0, None);
+        }
         if received == 0 && self.ready.is_empty() && self.outgoing.is_empty() {
             self.idle_rounds = self.idle_rounds.wrapping_add(1);
             if !self.idle_rounds.is_multiple_of(IDLE_ROUNDS_PER_CLOCK) {
@@ -147,8 +150,18 @@ impl Engine {
     pub(crate) fn run_looking(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
-        self.transmit(now, AckMode::Idle);
+        let mode = if self.was_quick(received) {
+            AckMode::Hold
+        } else {
+            AckMode::Idle
+        };
+        self.transmit(now, mode);
         received
+    }
+
+    /// Whether a round that received so much looked at memory only. Nobody's patience is measured in such rounds.
+    pub(crate) fn was_quick(&self, received: usize) -> bool {
+        received == 0 && self.sockets.as_ref().is_some_and(Ports::was_quick)
     }
 
     /// A round of the background thread before it sleeps. An acknowledgement waits for the program's reply: what came may

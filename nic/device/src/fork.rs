@@ -85,7 +85,7 @@ impl Nic {
         let Ok(nothing) = std::fs::OpenOptions::new().read(true).open("/dev/null") else {
             return;
         };
-        for fd in self.socket_fds() {
+        for fd in self.abandon_sockets() {
             // SAFETY: plain integers. The number stays taken, by something that never has a packet.
             unsafe { libc::dup3(nothing.as_fd().as_raw_fd(), fd, libc::O_CLOEXEC) };
         }

@@ -76,7 +76,7 @@ pub use progress::with_signals_blocked;
 pub use qp::{Qp, QpInit, SendPoster};
 pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
 pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
-pub use tap::{IMPAIR_VARIABLE, PCAP_VARIABLE, RECEIVE_BUFFER_VARIABLE, Wiring};
+pub use tap::{FRAMES_VARIABLE, IMPAIR_VARIABLE, PCAP_VARIABLE, RECEIVE_BUFFER_VARIABLE, Wiring};
 
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{

@@ -541,6 +541,9 @@ impl Nic {
             let sent_before = engine.stats.tx_packets;
             let (count, now) = engine.run();
             received = count;
+            if engine.was_quick(count) {
+                return;
+            }
             if let Some(now) = now {
                 let sent = engine.stats.tx_packets - sent_before;
                 self.progress.note_work(sent + received as u64);
@@ -653,8 +656,8 @@ impl Nic {
         }
     }
 
-    /// The descriptors of all sockets.
-    pub(crate) fn socket_fds(&self) -> Vec<RawFd> {
+    /// In the child of a fork: lets go of the parent's packets, and tells the descriptors of all sockets.
+    pub(crate) fn abandon_sockets(&self) -> Vec<RawFd> {
         let engine = self.engine();
         let ports = engine
             .ports()
@@ -663,7 +666,9 @@ impl Nic {
         let groups = engine.groups.iter().map(|group| &group.socket);
         ports
             .chain(groups)
-            .map(|socket| socket.as_fd().as_raw_fd())
+            .inspect(|socket| socket.abandon())
+            .flat_map(|socket| socket.readable_fds())
+            .map(|fd| fd.as_raw_fd())
             .collect()
     }
 
@@ -678,8 +683,10 @@ impl Nic {
         let engine = self.engine();
         for (token, port) in engine.ports().iter().enumerate() {
             if let Some(socket) = &port.socket {
-                let added = waiter.add(&socket.as_fd(), token as u64, Interest::READ);
-                unless(added, libc::EEXIST)?;
+                for fd in socket.readable_fds() {
+                    let added = waiter.add(&fd, token as u64, Interest::READ);
+                    unless(added, libc::EEXIST)?;
+                }
             }
         }
         for group in &engine.groups {
@@ -701,7 +708,9 @@ impl Nic {
         let groups = engine.groups.iter().map(|group| &group.socket);
         for socket in sockets.chain(groups) {
             // One that came since is not in it.
-            unless(waiter.remove(&socket.as_fd()), libc::ENOENT)?;
+            for fd in socket.readable_fds() {
+                unless(waiter.remove(&fd), libc::ENOENT)?;
+            }
         }
         Ok(())
     }

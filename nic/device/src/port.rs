@@ -58,10 +58,11 @@ pub(crate) struct Ports {
 }
 
 /// How the sockets of interface `ifindex` are made.
-fn options(ifindex: u32, taps: &Taps) -> Options {
+fn options(ifindex: u32, taps: &Taps, has_frames: bool) -> Options {
     Options {
         multicast_ifindex: Some(ifindex),
         tos: taps.congestion.ecn(),
+        frames: has_frames && !taps.sockets_only,
         ..Options::default()
     }
 }
@@ -81,7 +82,7 @@ impl Ports {
             if address == bound {
                 continue;
             }
-            let options = options(self.ifindex, taps);
+            let options = options(self.ifindex, taps, true);
             let bind = |address| taps.bind(&options, |options| Socket::bind(address, options));
             at.socket = address.and_then(|address| match bind(address) {
                 Ok(socket) => Some(Arc::new(socket)),
@@ -112,6 +113,14 @@ impl Ports {
                     || self.round.is_multiple_of(ROUNDS_PER_LOOK))
     }
 
+    /// Whether the round that just ended, without a packet, was so quick that it does not count as one.
+    pub(crate) fn was_quick(&self) -> bool {
+        let mut used = self.ports.iter().filter(|port| port.users > 0).peekable();
+        self.datagram_users == 0
+            && used.peek().is_some()
+            && used.all(|port| port.socket.as_ref().is_some_and(|socket| socket.is_quick()))
+    }
+
     /// The socket at this index brought something.
     pub(crate) fn note_heard(&mut self, port: usize) {
         self.ports[port].heard_at = self.round;
@@ -128,7 +137,7 @@ impl Ports {
     /// Binds the sockets.
     pub(crate) fn open(gids: &[GidEntry], ifindex: u32, taps: &Taps) -> Result<Self, Error> {
         for slot in 0..SLOTS {
-            if let Some(ports) = bind_all(gids, ifindex, taps, ROCE_UDP_PORT + slot)? {
+            if let Some(ports) = bind_all(gids, ifindex, taps, ROCE_UDP_PORT + slot, true)? {
                 return Ok(Self {
                     slot,
                     ifindex,
@@ -154,12 +163,13 @@ impl Ports {
     }
 }
 
-/// Sockets for all addresses, or `None` if the port is taken on one of them.
+/// Sockets for all addresses, which use frames or not, or `None` if the port is taken on one of them.
 pub(crate) fn bind_all(
     gids: &[GidEntry],
     ifindex: u32,
     taps: &Taps,
     port: u16,
+    has_frames: bool,
 ) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
@@ -168,7 +178,7 @@ pub(crate) fn bind_all(
             continue;
         }
         let address = entry.with_port(port);
-        let bound = taps.bind(&options(ifindex, taps), |options| {
+        let bound = taps.bind(&options(ifindex, taps, has_frames), |options| {
             Socket::bind(address, options)
         });
         let socket = match bound {

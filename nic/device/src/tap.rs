@@ -22,6 +22,8 @@ pub const PCAP_VARIABLE: &str = "URXE_PCAP";
 pub const IMPAIR_VARIABLE: &str = "URXE_IMPAIR";
 /// The environment variable that sets the size of the sockets' receive buffers, bytes.
 pub const RECEIVE_BUFFER_VARIABLE: &str = "URXE_RECEIVE_BUFFER";
+/// The environment variable that keeps packets to UDP sockets, with the value `off`: see [`Wiring::sockets_only`].
+pub const FRAMES_VARIABLE: &str = "URXE_FRAMES";
 /// The least of them: the kernel's own (`SOCK_MIN_RCVBUF`, about).
 const RECEIVE_BUFFER_MIN_BYTES: usize = 2304;
 
@@ -36,6 +38,8 @@ pub(crate) struct Taps {
     /// How the device controls congestion.
     pub(crate) congestion: CongestionControl,
     receive_buffer_bytes: Option<usize>,
+    /// As [`Wiring::sockets_only`].
+    pub(crate) sockets_only: bool,
 }
 
 /// What is to stand between a device and the network, by default nothing, and how it controls congestion there.
@@ -50,6 +54,9 @@ pub struct Wiring {
     /// The receive buffer that its sockets ask for, bytes; `None` leaves it to them. The kernel gives twice as much, for its
     /// own bookkeeping.
     pub receive_buffer_bytes: Option<usize>,
+    /// All packets take UDP sockets. Otherwise short ones go as Ethernet frames to neighbours, past the kernel's IP layer,
+    /// where the process may do that and there is neither a capture nor a bad network.
+    pub sockets_only: bool,
 }
 
 impl Wiring {
@@ -61,6 +68,7 @@ impl Wiring {
         let impairment = std::env::var(IMPAIR_VARIABLE).unwrap_or_default();
         let congestion = std::env::var(DCQCN_VARIABLE).unwrap_or_default();
         let buffer = std::env::var(RECEIVE_BUFFER_VARIABLE).unwrap_or_default();
+        let frames = std::env::var(FRAMES_VARIABLE).unwrap_or_default();
         Ok(Self {
             pcap: std::env::var_os(PCAP_VARIABLE)
                 .filter(|path| !path.is_empty())
@@ -72,7 +80,19 @@ impl Wiring {
                 .parse()
                 .map_err(|why| Error::Invalid(format!("{DCQCN_VARIABLE}: {why}")))?,
             receive_buffer_bytes: receive_buffer(&buffer)?,
+            sockets_only: !has_frames(&frames)?,
         })
+    }
+}
+
+/// Whether packets may go as frames; nothing is yes.
+fn has_frames(text: &str) -> Result<bool, Error> {
+    match text.trim() {
+        "" | "on" => Ok(true),
+        "off" => Ok(false),
+        text => Err(Error::Invalid(format!(
+            "{FRAMES_VARIABLE}: '{text}' is neither on nor off"
+        ))),
     }
 }
 
@@ -114,6 +134,7 @@ impl Taps {
             traces: log::log_enabled!(log::Level::Trace),
             congestion: wiring.congestion,
             receive_buffer_bytes: wiring.receive_buffer_bytes,
+            sockets_only: wiring.sockets_only,
         })
     }
 
@@ -158,6 +179,8 @@ impl Taps {
             // The IPv4 ID of a datagram, and so its ICRC, depends on its place in a batch. If some of a
             // batch are lost, none of the others may have been in one.
             gso: options.gso && self.impairment.is_none(),
+            // It would not pass here.
+            frames: false,
             ..*options
         })?;
         let wire = Arc::new(Wire {

@@ -14,4 +14,6 @@ pub struct Capabilities {
     pub gro: bool,
     /// The type of service of received datagrams is known ([`RecvMeta::tos`](crate::RecvMeta)).
     pub tos: bool,
+    /// Short datagrams go as frames to neighbours ([`Options::frames`](crate::Options)).
+    pub frames: bool,
 }

@@ -13,6 +13,7 @@ mod control;
 mod drops;
 mod ecn;
 mod error;
+mod frames;
 mod gro;
 mod gso;
 mod interfaces;

@@ -159,6 +159,25 @@ impl Socket {
     /// like for a program's fault.
     #[inline]
     pub fn receive(&self, buffer: &mut RecvBuffer) -> io::Result<Option<RecvMeta>> {
+        let Some(frames) = &self.frames else {
+            return self.receive_datagrams(buffer);
+        };
+        // First: what is longer, and came before, kept the sender from using the ring.
+        if let Some(meta) = frames.receive(&mut buffer.bytes) {
+            return Ok(Some(meta));
+        }
+        if !frames.is_socket_due() {
+            return Ok(None);
+        }
+        let meta = self.receive_datagrams(buffer)?;
+        if meta.is_some() {
+            frames.note_socket();
+        }
+        Ok(meta)
+    }
+
+    #[inline]
+    fn receive_datagrams(&self, buffer: &mut RecvBuffer) -> io::Result<Option<RecvMeta>> {
         let capabilities = self.capabilities();
         loop {
             let received = if capabilities.gro || capabilities.tos {

@@ -111,6 +111,14 @@ impl Socket {
             return self.send_tapped(tap.as_ref(), transmit);
         }
         let length: usize = transmit.iov.iter().map(Piece::len).sum();
+        if let Some(frames) = &self.frames
+            && frames.send(transmit, length)
+        {
+            return Ok(Sent {
+                bytes: length,
+                lost: None,
+            });
+        }
         let segment_size = transmit
             .segment_size
             .filter(|&size| length > usize::from(size));

@@ -11,6 +11,7 @@ use libc::{
 };
 
 use crate::address::{Destination, RawAddress, canonical};
+use crate::frames::Frames;
 use crate::{
     BusyPoll, Capabilities, Tap, buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt,
 };
@@ -37,6 +38,9 @@ pub struct Options {
     pub receive_tos: bool,
     /// Busy polling; None leaves the system's setting (net.core.busy_read).
     pub busy_poll: Option<BusyPoll>,
+    /// Send and receive short datagrams past the kernel's IP layer where that can be done: on an Ethernet with an IPv4
+    /// address, with CAP_NET_RAW, since Linux 6.2.
+    pub frames: bool,
     /// The interface by which datagrams to multicast groups leave; None leaves it to the routes, which a host
     /// need not have for them.
     pub multicast_ifindex: Option<u32>,
@@ -52,6 +56,7 @@ impl Default for Options {
             tos: 0,
             receive_tos: true,
             busy_poll: None,
+            frames: false,
             multicast_ifindex: None,
         }
     }
@@ -76,6 +81,7 @@ pub struct Socket {
     receive_buffer_bytes: usize,
     send_buffer_bytes: usize,
     pub(crate) tap: Option<Box<dyn Tap>>,
+    pub(crate) frames: Option<Frames>,
 }
 
 impl Socket {
@@ -139,6 +145,11 @@ impl Socket {
         let receive_tos = options.receive_tos && ecn::enable_receive(fd, ipv6);
         bind_fd(fd, address)?;
         let local = local_address(fd)?;
+        let frames = if options.frames {
+            Frames::open(fd, local)
+        } else {
+            None
+        };
         Ok(Self {
             ipv6,
             tos: options.tos,
@@ -154,6 +165,7 @@ impl Socket {
             receive_buffer_bytes,
             send_buffer_bytes,
             tap: None,
+            frames,
             fd: owned,
         })
     }
@@ -169,6 +181,7 @@ impl Socket {
             fd: self.fd.try_clone()?,
             gso: AtomicBool::new(self.gso.load(Ordering::Relaxed)),
             tap: None,
+            frames: None,
             ..*self
         })
     }
@@ -186,6 +199,7 @@ impl Socket {
             max_gso_segments: self.max_gso_segments,
             gro: self.gro,
             tos: self.receive_tos,
+            frames: self.frames.is_some(),
         }
     }
 
@@ -200,9 +214,31 @@ impl Socket {
         self.send_buffer_bytes
     }
 
+    /// Whether a receive that brings nothing usually costs no system call now; see [`Options::frames`].
+    pub fn is_quick(&self) -> bool {
+        self.frames.as_ref().is_some_and(Frames::is_quick)
+    }
+
+    /// In the child of a fork: lets go of the parent's packets that are in memory. The descriptors are the caller's to close.
+    pub fn abandon(&self) {
+        if let Some(frames) = &self.frames {
+            frames.abandon();
+        }
+    }
+
+    /// The descriptors that become readable when something has come.
+    pub fn readable_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let frames = self.frames.as_ref().map(Frames::as_fd);
+        std::iter::once(self.fd.as_fd()).chain(frames)
+    }
+
     /// Datagrams dropped so far because the receive buffer was full.
     pub fn receive_drops(&self) -> io::Result<u32> {
-        drops::receive_drops(self.fd.as_fd())
+        let drops = drops::receive_drops(self.fd.as_fd())?;
+        match &self.frames {
+            Some(frames) => frames.receive_drops(drops),
+            None => Ok(drops),
+        }
     }
 }
 

@@ -231,8 +231,9 @@ pub fn wait_readable<'a>(sockets: impl IntoIterator<Item = &'a Socket>, timeout_
     };
     let mut polled = [NONE; 64];
     let mut count = 0;
-    for socket in sockets {
-        polled[count].fd = socket.as_raw_fd();
+    let fds = sockets.into_iter().flat_map(Socket::readable_fds);
+    for (entry, fd) in polled.iter_mut().zip(fds) {
+        entry.fd = fd.as_raw_fd();
         count += 1;
     }
     poll_once(&mut polled[..count], timeout_ns);

@@ -148,7 +148,9 @@ impl Door {
             return;
         }
         let (gids, taps) = (self.nic.gids(), self.nic.taps());
-        if let Ok(Some(ports)) = crate::port::bind_all(&gids, self.link(), taps, ROCE_UDP_PORT) {
+        if let Ok(Some(ports)) =
+            crate::port::bind_all(&gids, self.link(), taps, ROCE_UDP_PORT, false)
+        {
             let sockets = ports.into_iter().filter_map(|port| port.socket).collect();
             let relay = relay::bind_process(self.link(), 0).ok();
             self.front = Some(Front { sockets, relay });

@@ -54,7 +54,7 @@ pub(crate) fn privileged(test: &str, body: impl FnOnce()) {
     }
 }
 
-fn skip(test: &str, reason: &str) {
+pub(crate) fn skip(test: &str, reason: &str) {
     // Not eprintln, which the test harness keeps to itself when a test passes.
     let line = format!("SKIPPED {test}: {reason}\n");
     io::Write::write_all(&mut io::stderr(), line.as_bytes()).unwrap();
@@ -231,6 +231,7 @@ pub(crate) struct Ipv4Packet {
     pub(crate) tos: u8,
     pub(crate) total_bytes: u16,
     pub(crate) udp_checksum: u16,
+    pub(crate) ttl: u8,
 }
 
 impl Capture {
@@ -286,6 +287,7 @@ impl Capture {
                     tos: packet[1],
                     total_bytes: word(2),
                     udp_checksum: word(26),
+                    ttl: packet[8],
                 });
             }
         }

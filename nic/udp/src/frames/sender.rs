@@ -1,0 +1,251 @@
+//! Sending frames: the headers that the kernel would write, and the datagrams behind them.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use libc::{c_int, c_void, iovec, msghdr};
+
+use super::neighbours::ethernet_address;
+use super::ring::{GSO_UDP_L4, MAX_IP_BYTES, PACKET_VNET_HDR, SOL_PACKET};
+use crate::send::raw_pieces;
+use crate::{Interface, Transmit, sockopt};
+
+const VNET_BYTES: usize = 10;
+const ETHERNET_BYTES: usize = 14;
+const IP_BYTES: usize = 20;
+const UDP_BYTES: usize = 8;
+/// What stands before a datagram: `struct virtio_net_hdr`, Ethernet, IPv4 without options, UDP.
+const HEADERS_BYTES: usize = VNET_BYTES + ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
+/// What is longer the other end would not take out of its ring.
+const PAYLOAD_MAX: usize = MAX_IP_BYTES as usize - IP_BYTES - UDP_BYTES;
+/// virtio_net_hdr.flags: the checksum is for the interface to make.
+const NEEDS_CSUM: u8 = 1;
+/// A link address is asked for again after this long, nanoseconds.
+const KNOWN_NS: u64 = 1_000_000_000;
+/// One that the kernel does not have yet, sooner: it asks for it when the socket sends.
+const UNKNOWN_NS: u64 = 10_000_000;
+/// Neighbours remembered.
+const NEIGHBOURS_MAX: usize = 64;
+/// Time to live: what arrives with it comes from a neighbour (RFC 5082), and was sent here.
+pub(super) const TTL: u8 = 255;
+/// After a long batch, which takes the socket, so many short ones to the same neighbour do, too: they would overtake it in the
+/// ring.
+const AFTER_LONG: u32 = 32;
+
+#[derive(Debug)]
+struct Neighbour {
+    ip: Ipv4Addr,
+    address: Option<[u8; 6]>,
+    until_ns: u64,
+    /// Short batches that the socket has to send.
+    after_long: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    fd: OwnedFd,
+    /// For questions about neighbours, which a packet socket does not answer.
+    questions: OwnedFd,
+    interface: String,
+    mtu_bytes: usize,
+    mac: [u8; 6],
+    local: SocketAddrV4,
+    prefix_bits: u8,
+    neighbours: Vec<Neighbour>,
+    pieces: Vec<iovec>,
+}
+
+// SAFETY: the pieces are of the send that is going on.
+unsafe impl Send for Sender {}
+
+impl Sender {
+    pub(super) fn open(
+        interface: &Interface,
+        mac: [u8; 6],
+        local: SocketAddrV4,
+        prefix_bits: u8,
+    ) -> io::Result<Self> {
+        let fd = super::packet_socket()?;
+        sockopt::set(fd.as_fd(), SOL_PACKET, PACKET_VNET_HDR, 1 as c_int)?;
+        // It is to receive nothing.
+        super::bind(fd.as_fd(), interface.index, 0)?;
+        // SAFETY: plain integers; a descriptor that is not negative is ours.
+        let questions = unsafe {
+            match libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) {
+                -1 => return Err(io::Error::last_os_error()),
+                fd => OwnedFd::from_raw_fd(fd),
+            }
+        };
+        Ok(Self {
+            fd,
+            questions,
+            interface: interface.name.clone(),
+            mtu_bytes: interface.mtu_bytes as usize,
+            mac,
+            local,
+            prefix_bits,
+            neighbours: Vec::new(),
+            pieces: Vec::with_capacity(64),
+        })
+    }
+
+    /// From now on nothing is sent.
+    pub(super) fn abandon(&mut self) {
+        self.mtu_bytes = 0;
+    }
+
+    fn neighbour(&mut self, ip: Ipv4Addr) -> &mut Neighbour {
+        let now = coarse_now_ns();
+        let at = self.neighbours.iter().position(|known| known.ip == ip);
+        if let Some(at) = at
+            && now < self.neighbours[at].until_ns
+        {
+            return &mut self.neighbours[at];
+        }
+        let far = u32::checked_shr(
+            ip.to_bits() ^ self.local.ip().to_bits(),
+            32 - u32::from(self.prefix_bits),
+        );
+        // With a prefix of no bits everybody is near.
+        let address = if far.unwrap_or(0) == 0 && ip != *self.local.ip() && !ip.is_multicast() {
+            ethernet_address(self.questions.as_fd(), &self.interface, ip)
+        } else {
+            None
+        };
+        if at.is_none() && self.neighbours.len() == NEIGHBOURS_MAX {
+            self.neighbours.clear();
+        }
+        let at = at.unwrap_or_else(|| {
+            self.neighbours.push(Neighbour {
+                ip,
+                address: None,
+                until_ns: 0,
+                after_long: 0,
+            });
+            self.neighbours.len() - 1
+        });
+        let neighbour = &mut self.neighbours[at];
+        neighbour.address = address;
+        neighbour.until_ns = now + address.map_or(UNKNOWN_NS, |_| KNOWN_NS);
+        neighbour
+    }
+
+    /// Sends a datagram, or a short batch. False: nothing was sent.
+    #[inline]
+    pub(super) fn send(&mut self, transmit: &Transmit<'_>, length: usize) -> bool {
+        let segment = transmit
+            .segment_size
+            .map_or(length, usize::from)
+            .min(length);
+        let SocketAddr::V4(to) = transmit.destination.address() else {
+            return false;
+        };
+        let fits = segment + IP_BYTES + UDP_BYTES <= self.mtu_bytes;
+        let neighbour = self.neighbour(*to.ip());
+        if length > PAYLOAD_MAX {
+            neighbour.after_long = AFTER_LONG;
+            return false;
+        }
+        if neighbour.after_long > 0 {
+            neighbour.after_long -= 1;
+            return false;
+        }
+        let Some(address) = neighbour.address.filter(|_| fits) else {
+            return false;
+        };
+        let mut headers = self.headers(address, to, transmit.tos, length, segment);
+        self.pieces.clear();
+        self.pieces.push(iovec {
+            iov_base: headers.as_mut_ptr().cast::<c_void>(),
+            iov_len: HEADERS_BYTES,
+        });
+        self.pieces.extend_from_slice(raw_pieces(transmit.iov));
+        // SAFETY: all zeros is a valid msghdr.
+        let mut message: msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = self.pieces.as_mut_ptr();
+        message.msg_iovlen = self.pieces.len() as _;
+        // SAFETY: the message points at the headers and the pieces; what those point at is the kernel's to check.
+        unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) >= 0 }
+    }
+
+    /// What stands before `length` bytes that are cut every `segment`.
+    #[inline]
+    fn headers(
+        &self,
+        to_mac: [u8; 6],
+        to: SocketAddrV4,
+        tos: u8,
+        length: usize,
+        segment: usize,
+    ) -> [u8; HEADERS_BYTES] {
+        let mut out = [0; HEADERS_BYTES];
+        let from = self.local;
+        let udp_bytes = (length + UDP_BYTES) as u16;
+        let is_batch = segment < length;
+        if is_batch {
+            let vnet = &mut out[..VNET_BYTES];
+            vnet[0] = NEEDS_CSUM;
+            vnet[1] = GSO_UDP_L4;
+            // All of it in one piece of memory: hdr_len is how much of it is.
+            let whole = (ETHERNET_BYTES + IP_BYTES + UDP_BYTES + length) as u16;
+            vnet[2..4].copy_from_slice(&whole.to_ne_bytes());
+            vnet[4..6].copy_from_slice(&(segment as u16).to_ne_bytes());
+            vnet[6..8].copy_from_slice(&((ETHERNET_BYTES + IP_BYTES) as u16).to_ne_bytes());
+            vnet[8..10].copy_from_slice(&6u16.to_ne_bytes());
+        }
+        let ethernet = &mut out[VNET_BYTES..];
+        ethernet[..6].copy_from_slice(&to_mac);
+        ethernet[6..12].copy_from_slice(&self.mac);
+        ethernet[12..14].copy_from_slice(&0x0800u16.to_be_bytes());
+        let ip = &mut ethernet[ETHERNET_BYTES..];
+        ip[0] = 0x45;
+        ip[1] = tos;
+        ip[2..4].copy_from_slice(&(udp_bytes + IP_BYTES as u16).to_be_bytes());
+        // ID 0, don't fragment.
+        ip[6] = 0x40;
+        ip[8] = TTL;
+        ip[9] = libc::IPPROTO_UDP as u8;
+        ip[12..16].copy_from_slice(&from.ip().octets());
+        ip[16..20].copy_from_slice(&to.ip().octets());
+        let check = !sum(&ip[..IP_BYTES]);
+        ip[10..12].copy_from_slice(&check.to_be_bytes());
+        // RFC 768. A single datagram has none: RoCEv2 has its ICRC instead (IBTA A17.3.1.2). Of a batch, the pseudo header's.
+        let addresses =
+            u32::from(sum(&ip[12..20])) + u32::from(udp_bytes) + libc::IPPROTO_UDP as u32;
+        let udp = &mut ip[IP_BYTES..];
+        udp[..2].copy_from_slice(&from.port().to_be_bytes());
+        udp[2..4].copy_from_slice(&to.port().to_be_bytes());
+        udp[4..6].copy_from_slice(&udp_bytes.to_be_bytes());
+        if is_batch {
+            udp[6..8].copy_from_slice(&fold(addresses).to_be_bytes());
+        }
+        out
+    }
+}
+
+/// The one's complement sum of 16-bit words.
+fn sum(bytes: &[u8]) -> u16 {
+    let pairs = bytes.chunks_exact(2);
+    fold(
+        pairs
+            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+            .sum(),
+    )
+}
+
+fn fold(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (sum + (sum >> 16)) as u16
+}
+
+/// The time at the last timer interrupt, a few milliseconds old at most.
+fn coarse_now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: room for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,256 @@
+//! Short datagrams as Ethernet frames between neighbours.
+//!
+//! The tests need root or user namespaces, iproute2, and Linux 6.2; otherwise they say SKIPPED.
+
+mod support;
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use support::{
+    Ipv4Packet, Pair, capture, destination, pattern, privileged, receive, receive_datagrams, skip,
+    try_receive,
+};
+use urxe_udp::{Options, Piece, RecvBuffer, RecvMeta, Socket, Transmit, wait_readable};
+
+/// Room of the ring, in frames.
+const SLOTS: usize = 504;
+const TTL: u8 = 255;
+
+/// Two sockets with frames whose kernels know each other's link addresses; None where there are no frames.
+struct Ends {
+    pair: Pair,
+    left: Socket,
+    right: Socket,
+}
+
+fn with_frames(test: &str, body: impl FnOnce(&Ends)) {
+    privileged(test, || {
+        let ends = Ends::new(Pair::new(9000));
+        if !ends.left.capabilities().frames {
+            return skip(test, "no frames before Linux 6.2");
+        }
+        body(&ends);
+    });
+}
+
+impl Ends {
+    fn new(pair: Pair) -> Self {
+        let options = Options {
+            frames: true,
+            ..Options::default()
+        };
+        let left = pair.left.bind_with("10.9.0.1:4791", &options);
+        let right = pair.right.bind_with("10.9.0.2:4791", &options);
+        // The first datagram makes the kernels learn the addresses.
+        for (from, to) in [(&left, &right), (&right, &left)] {
+            send(from, to, None, &[1]);
+            receive_datagrams(to, 1);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        Self { pair, left, right }
+    }
+}
+
+fn send(from: &Socket, to: &Socket, segment_size: Option<u16>, bytes: &[u8]) {
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let transmit = Transmit {
+        destination: &destination(to),
+        segment_size,
+        tos: 0x42,
+        iov: &[Piece::new(first), Piece::new(second)],
+    };
+    assert_eq!(from.send(&transmit).unwrap().lost, None);
+}
+
+fn ttls(packets: &[Ipv4Packet]) -> Vec<u8> {
+    packets.iter().map(|packet| packet.ttl).collect()
+}
+
+#[test]
+fn a_short_datagram_goes_as_a_frame() {
+    with_frames("a_short_datagram_goes_as_a_frame", |ends| {
+        let capture = capture(&ends.pair.right, "veth");
+        let bytes = pattern(1000);
+        send(&ends.left, &ends.right, None, &bytes);
+        let mut buffer = RecvBuffer::new();
+        let meta = receive(&ends.right, &mut buffer);
+        let expected = RecvMeta {
+            source: ends.left.local_address(),
+            len: 1000,
+            stride: 1000,
+            tos: 0x42,
+            truncated: false,
+        };
+        assert_eq!(meta, expected);
+        assert_eq!(&buffer.bytes()[..1000], bytes);
+        let frame = Ipv4Packet {
+            id: 0,
+            dont_fragment: true,
+            tos: 0x42,
+            total_bytes: 1028,
+            udp_checksum: 0,
+            ttl: TTL,
+        };
+        assert_eq!(capture.packets(), [frame]);
+        let again = try_receive(&ends.right, &mut buffer, Duration::from_millis(50));
+        assert_eq!(again, None, "the socket dropped it");
+    });
+}
+
+#[test]
+fn a_short_batch_goes_as_one_frame() {
+    with_frames("a_short_batch_goes_as_one_frame", |ends| {
+        let capture = capture(&ends.pair.right, "veth");
+        let bytes = pattern(330);
+        send(&ends.left, &ends.right, Some(100), &bytes);
+        let mut buffer = RecvBuffer::new();
+        let meta = receive(&ends.right, &mut buffer);
+        assert_eq!((meta.len, meta.stride, meta.segments()), (330, 100, 4));
+        assert_eq!(&buffer.bytes()[..330], bytes);
+        assert_eq!(ttls(&capture.packets()), [TTL]);
+    });
+}
+
+/// A token bucket of one packet cuts the batch; what it makes of it must be right in all headers and in the checksum, which
+/// a plain socket looks at.
+#[test]
+fn a_batch_that_the_link_cuts_arrives_whole() {
+    let test = "a_batch_that_the_link_cuts_arrives_whole";
+    privileged(test, || {
+        let (pair, middle) = Pair::bridged(1500);
+        let ends = Ends::new(pair);
+        if !ends.left.capabilities().frames {
+            return skip(test, "no frames before Linux 6.2");
+        }
+        middle.command("tc qdisc add dev port2 root tbf rate 1gbit burst 1500 limit 1000000");
+        let capture = capture(&ends.pair.right, "veth");
+        let plain = ends.pair.right.bind("10.9.0.2:0");
+        let bytes = pattern(3300);
+        for to in [&ends.right, &plain] {
+            send(&ends.left, to, Some(1000), &bytes);
+            let received = receive_datagrams(to, 4);
+            assert_eq!(received, bytes.chunks(1000).collect::<Vec<_>>());
+            let packets = capture.packets();
+            let ids: Vec<_> = packets.iter().map(|packet| packet.id).collect();
+            assert_eq!((ids, ttls(&packets)), (vec![0, 1, 2, 3], vec![TTL; 4]));
+        }
+    });
+}
+
+#[test]
+fn nothing_overtakes_a_long_batch() {
+    with_frames("nothing_overtakes_a_long_batch", |ends| {
+        let capture = capture(&ends.pair.right, "veth");
+        send(&ends.left, &ends.right, None, &[0; 10]);
+        send(&ends.left, &ends.right, Some(8000), &pattern(20_000));
+        send(&ends.left, &ends.right, None, &[1; 20]);
+        let lengths: Vec<_> = receive_datagrams(&ends.right, 5)
+            .iter()
+            .map(Vec::len)
+            .collect();
+        assert_eq!(lengths, [10, 8000, 8000, 4000, 20]);
+        assert_eq!(ttls(&capture.packets()), [TTL, 64, 64]);
+        // Later they go as frames again.
+        (0..40).for_each(|_| send(&ends.left, &ends.right, None, &[1; 20]));
+        receive_datagrams(&ends.right, 40);
+        assert_eq!(ttls(&capture.packets()).last(), Some(&TTL));
+    });
+}
+
+#[test]
+fn what_others_send_comes_by_the_socket() {
+    with_frames("what_others_send_comes_by_the_socket", |ends| {
+        let other = ends.pair.left.bind("10.9.0.1:0");
+        send(&other, &ends.right, None, &[7; 99]);
+        let mut buffer = RecvBuffer::new();
+        let meta = receive(&ends.right, &mut buffer);
+        assert_eq!((meta.source, meta.len), (other.local_address(), 99));
+    });
+}
+
+#[test]
+fn whoever_waits_is_woken_by_a_frame() {
+    with_frames("whoever_waits_is_woken_by_a_frame", |ends| {
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                send(&ends.left, &ends.right, None, &[7; 99]);
+            });
+            wait_readable([&ends.right], 5_000_000_000);
+        });
+        assert!(start.elapsed() < Duration::from_secs(4));
+        assert!(
+            ends.right
+                .receive(&mut RecvBuffer::new())
+                .unwrap()
+                .is_some()
+        );
+    });
+}
+
+#[test]
+fn a_full_ring_is_counted_and_what_took_it_is_not() {
+    with_frames("a_full_ring_is_counted_and_what_took_it_is_not", |ends| {
+        assert_eq!(ends.right.receive_drops().unwrap(), 0);
+        (0..SLOTS + 10).for_each(|_| send(&ends.left, &ends.right, None, &[7; 99]));
+        assert_eq!(receive_datagrams(&ends.right, SLOTS).len(), SLOTS);
+        assert_eq!(ends.right.receive_drops().unwrap(), 10);
+        (0..SLOTS).for_each(|_| send(&ends.left, &ends.right, None, &[7; 99]));
+        receive_datagrams(&ends.right, SLOTS);
+        assert_eq!(ends.right.receive_drops().unwrap(), 10);
+    });
+}
+
+#[test]
+fn a_link_that_was_down_wakes_nobody_once_it_is_up() {
+    with_frames("a_link_that_was_down_wakes_nobody_once_it_is_up", |ends| {
+        ends.pair.left.command("ip link set veth down");
+        ends.pair.left.command("ip link set veth up");
+        let mut buffer = RecvBuffer::new();
+        // As long as a packet could come, and until the error has been asked for.
+        for _ in 0..200 {
+            assert_eq!(ends.left.receive(&mut buffer).unwrap(), None);
+        }
+        let start = Instant::now();
+        wait_readable([&ends.left], 20_000_000);
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        for (from, to) in [(&ends.left, &ends.right), (&ends.right, &ends.left)] {
+            let start = Instant::now();
+            while try_receive(to, &mut buffer, Duration::from_millis(100)).is_none() {
+                assert!(start.elapsed() < Duration::from_secs(5));
+                send(from, to, None, &[7; 99]);
+            }
+        }
+    });
+}
+
+#[test]
+fn who_abandoned_a_socket_neither_takes_nor_sends_frames() {
+    with_frames(
+        "who_abandoned_a_socket_neither_takes_nor_sends_frames",
+        |ends| {
+            let capture = capture(&ends.pair.right, "veth");
+            send(&ends.left, &ends.right, None, &[7; 99]);
+            ends.right.abandon();
+            let mut buffer = RecvBuffer::new();
+            let meta = try_receive(&ends.right, &mut buffer, Duration::from_millis(50));
+            assert_eq!(meta, None);
+            ends.left.abandon();
+            send(&ends.left, &ends.right, None, &[7; 99]);
+            assert_eq!(ttls(&capture.packets()), [TTL, 64]);
+        },
+    );
+}
+
+#[test]
+fn both_descriptors_are_there_to_wait_for() {
+    with_frames("both_descriptors_are_there_to_wait_for", |ends| {
+        let fds: Vec<_> = ends.left.readable_fds().map(|fd| fd.as_raw_fd()).collect();
+        assert_eq!(fds.len(), 2);
+        let plain = ends.pair.left.bind("10.9.0.1:0");
+        assert!(!plain.capabilities().frames);
+        assert_eq!(plain.readable_fds().count(), 1);
+    });
+}
