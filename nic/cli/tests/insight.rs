@@ -199,6 +199,58 @@ fn stat_and_qp_show_both_ends_of_a_busy_program() {
     assert!(read("ping").contains("path MTU: 4096"));
 }
 
+/// Two namespaces, `$peer` beside the script's own, joined by a link; `eth0` at both ends.
+const TWO_NODES: &str = r#"
+    unshare --net sleep 60 &
+    peer=$!
+    trap 'kill $peer' EXIT
+    until_true "a namespace" sh -c "[ $(readlink /proc/self/ns/net) != \"\$(readlink /proc/$peer/ns/net)\" ]"
+    at_peer() { nsenter --target "$peer" --net "$@"; }
+    ip link add eth0 type veth peer name eth0 netns "$peer"
+    ip address add 192.0.2.1/24 dev eth0
+    at_peer ip address add 192.0.2.2/24 dev eth0
+    ip link set eth0 up
+    at_peer ip link set eth0 up
+    until_true "a link" sh -c 'ip -o link show eth0 | grep -q "state UP"'
+"#;
+
+#[test]
+fn stat_tells_what_went_past_the_ip_layer() {
+    let folder = folder();
+    let text = TWO_NODES.to_owned()
+        + r#"
+        for frames in on off; do
+            export URXE_FRAMES=$frames
+            at_peer timeout --kill-after=1 60 urxe run -- ib_send_lat -d urxe_eth0 -x 0 -D 2 >server 2>&1 &
+            server=$!
+            until_true "a server" at_peer sh -c 'ss -Hltn | grep -q ":18515 "'
+            timeout --kill-after=1 60 urxe run -- ib_send_lat -d urxe_eth0 -x 0 -D 2 192.0.2.2 >client 2>&1 &
+            client=$!
+            until_true "packets" shows '"rx_packets": [1-9][0-9][0-9]'
+            urxe stat --json >$frames.json
+            finish
+        done
+    "#;
+    let needs = &["ib_send_lat", "nsenter"];
+    let Some(_) = script("urxe stat", needs, folder.path(), &text) else {
+        return;
+    };
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|number| number.parse::<u32>());
+    if let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next())
+        && (major, minor) < (6, 2)
+    {
+        eprintln!("skipped: frames need Linux 6.2, and this is {release}");
+        return;
+    }
+    let frames = |name: &str| {
+        let counters = &json(folder.path(), name)["processes"][0]["devices"][0]["counters"];
+        ["tx_frames", "rx_frames"].map(|name| counters[name].as_u64().unwrap())
+    };
+    assert!(frames("on.json").iter().all(|&count| count > 0));
+    assert_eq!(frames("off.json"), [0, 0]);
+}
+
 #[test]
 fn stat_sees_a_program_that_blocks_and_not_those_of_others() {
     let folder = folder();

@@ -210,6 +210,11 @@ impl Nic {
             &mut stat.counters,
             &[("rx_buffer_drops", drops.map(u64::from).sum())],
         );
+        for socket in &sockets {
+            let (sent, received) = socket.frame_counts();
+            let counts = [("tx_frames", sent), ("rx_frames", received)];
+            add(&mut stat.counters, &counts);
+        }
         stat.qps.sort_by_key(|qp| qp.lqpn);
         stat
     }

@@ -329,3 +329,20 @@ impl Tap for DeviceTap {
         self.wire.record(&passing, bytes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_on_or_off() {
+        for (text, expected) in [("", true), (" on\n", true), ("off", false)] {
+            assert_eq!(has_frames(text).unwrap(), expected);
+        }
+        let error = has_frames("no").unwrap_err().to_string();
+        assert!(
+            error.contains("URXE_FRAMES: 'no' is neither on nor off"),
+            "{error}"
+        );
+    }
+}

@@ -219,6 +219,11 @@ impl Socket {
         self.frames.as_ref().is_some_and(Frames::is_quick)
     }
 
+    /// Frames sent and received so far: a datagram or a batch each, instead of a system call.
+    pub fn frame_counts(&self) -> (u64, u64) {
+        self.frames.as_ref().map_or((0, 0), Frames::counts)
+    }
+
     /// In the child of a fork: lets go of the parent's packets that are in memory. The descriptors are the caller's to close.
     pub fn abandon(&self) {
         if let Some(frames) = &self.frames {

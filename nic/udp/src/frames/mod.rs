@@ -145,6 +145,11 @@ impl Frames {
         Ok(if drops.cast_signed() < 0 { 0 } else { drops })
     }
 
+    /// Frames sent and received so far.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (lock(&self.sender).sent(), lock(&self.ring).received())
+    }
+
     /// Takes the next datagram, or batch of them, out of the ring.
     pub(crate) fn receive(&self, bytes: &mut [u8]) -> Option<RecvMeta> {
         lock(&self.ring).receive(bytes)

@@ -95,6 +95,7 @@ pub(super) fn tells_segments() -> bool {
 pub(super) struct Ring {
     memory: NonNull<u8>,
     next: usize,
+    received: u64,
 }
 
 // SAFETY: the memory is the ring's alone, and the kernel's.
@@ -125,7 +126,11 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let memory = NonNull::new(memory.cast()).ok_or_else(io::Error::last_os_error)?;
-        let ring = Self { memory, next: 0 };
+        let ring = Self {
+            memory,
+            next: 0,
+            received: 0,
+        };
         super::bind(fd, flow.ifindex, libc::ETH_P_ALL as u16)?;
         Ok(ring)
     }
@@ -144,6 +149,11 @@ impl Ring {
         let mut value = MaybeUninit::uninit();
         let [all, dropped] = sockopt::get_ints::<2>(fd, SOL_PACKET, PACKET_STATISTICS, &mut value)?;
         Ok((all.cast_unsigned(), dropped.cast_unsigned()))
+    }
+
+    /// Frames taken so far.
+    pub(super) fn received(&self) -> u64 {
+        self.received
     }
 
     fn slot(&self) -> NonNull<SlotHeader> {
@@ -177,6 +187,7 @@ impl Ring {
         let meta = unsafe { take(self.slot(), bytes) };
         self.status().store(0, Ordering::Release);
         self.next = (self.next + 1) % SLOTS;
+        self.received += 1;
         meta
     }
 }

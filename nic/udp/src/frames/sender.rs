@@ -26,7 +26,7 @@ const KNOWN_NS: u64 = 1_000_000_000;
 /// One that the kernel does not have yet, sooner: it asks for it when the socket sends.
 const UNKNOWN_NS: u64 = 10_000_000;
 /// Neighbours remembered.
-const NEIGHBOURS_MAX: usize = 64;
+const NEIGHBOURS_MAX: usize = 256;
 /// Time to live: what arrives with it comes from a neighbour (RFC 5082), and was sent here.
 pub(super) const TTL: u8 = 255;
 /// After a long batch, which takes the socket, so many short ones to the same neighbour do, too: they would overtake it in the
@@ -54,6 +54,7 @@ pub(super) struct Sender {
     prefix_bits: u8,
     neighbours: Vec<Neighbour>,
     pieces: Vec<iovec>,
+    sent: u64,
 }
 
 // SAFETY: the pieces are of the send that is going on.
@@ -87,12 +88,18 @@ impl Sender {
             prefix_bits,
             neighbours: Vec::new(),
             pieces: Vec::with_capacity(64),
+            sent: 0,
         })
     }
 
     /// From now on nothing is sent.
     pub(super) fn abandon(&mut self) {
         self.mtu_bytes = 0;
+    }
+
+    /// Frames sent so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
     }
 
     fn neighbour(&mut self, ip: Ipv4Addr) -> &mut Neighbour {
@@ -166,7 +173,9 @@ impl Sender {
         message.msg_iov = self.pieces.as_mut_ptr();
         message.msg_iovlen = self.pieces.len() as _;
         // SAFETY: the message points at the headers and the pieces; what those point at is the kernel's to check.
-        unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) >= 0 }
+        let is_sent = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) >= 0 };
+        self.sent += u64::from(is_sent);
+        is_sent
     }
 
     /// What stands before `length` bytes that are cut every `segment`.
