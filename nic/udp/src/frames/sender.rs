@@ -191,17 +191,16 @@ impl Sender {
         let mut out = [0; HEADERS_BYTES];
         let from = self.local;
         let udp_bytes = (length + UDP_BYTES) as u16;
-        let is_batch = segment < length;
-        if is_batch {
-            let vnet = &mut out[..VNET_BYTES];
-            vnet[0] = NEEDS_CSUM;
+        let vnet = &mut out[..VNET_BYTES];
+        vnet[0] = NEEDS_CSUM;
+        vnet[6..8].copy_from_slice(&((ETHERNET_BYTES + IP_BYTES) as u16).to_ne_bytes());
+        vnet[8..10].copy_from_slice(&6u16.to_ne_bytes());
+        if segment < length {
             vnet[1] = GSO_UDP_L4;
             // All of it in one piece of memory: hdr_len is how much of it is.
             let whole = (ETHERNET_BYTES + IP_BYTES + UDP_BYTES + length) as u16;
             vnet[2..4].copy_from_slice(&whole.to_ne_bytes());
             vnet[4..6].copy_from_slice(&(segment as u16).to_ne_bytes());
-            vnet[6..8].copy_from_slice(&((ETHERNET_BYTES + IP_BYTES) as u16).to_ne_bytes());
-            vnet[8..10].copy_from_slice(&6u16.to_ne_bytes());
         }
         let ethernet = &mut out[VNET_BYTES..];
         ethernet[..6].copy_from_slice(&to_mac);
@@ -219,16 +218,14 @@ impl Sender {
         ip[16..20].copy_from_slice(&to.ip().octets());
         let check = !sum(&ip[..IP_BYTES]);
         ip[10..12].copy_from_slice(&check.to_be_bytes());
-        // RFC 768. A single datagram has none: RoCEv2 has its ICRC instead (IBTA A17.3.1.2). Of a batch, the pseudo header's.
+        // RFC 768: that of the pseudo header, to which the interface, or nobody, adds the rest.
         let addresses =
             u32::from(sum(&ip[12..20])) + u32::from(udp_bytes) + libc::IPPROTO_UDP as u32;
         let udp = &mut ip[IP_BYTES..];
         udp[..2].copy_from_slice(&from.port().to_be_bytes());
         udp[2..4].copy_from_slice(&to.port().to_be_bytes());
         udp[4..6].copy_from_slice(&udp_bytes.to_be_bytes());
-        if is_batch {
-            udp[6..8].copy_from_slice(&fold(addresses).to_be_bytes());
-        }
+        udp[6..8].copy_from_slice(&fold(addresses).to_be_bytes());
         out
     }
 }
