@@ -29,17 +29,17 @@ const UNKNOWN_NS: u64 = 10_000_000;
 const NEIGHBOURS_MAX: usize = 256;
 /// Time to live: what arrives with it comes from a neighbour (RFC 5082), and was sent here.
 pub(super) const TTL: u8 = 255;
-/// After a long batch, which takes the socket, so many short ones to the same neighbour do, too: they would overtake it in the
-/// ring.
-const AFTER_LONG: u32 = 32;
+/// So long after a long batch, which takes the socket, short ones to the same neighbour do, too: they would overtake it in the
+/// ring, if nobody read the socket meanwhile.
+const AFTER_LONG_NS: u64 = 20_000_000;
 
 #[derive(Debug)]
 struct Neighbour {
     ip: Ipv4Addr,
     address: Option<[u8; 6]>,
     until_ns: u64,
-    /// Short batches that the socket has to send.
-    after_long: u32,
+    /// When the last long batch is as old as that.
+    socket_until_ns: u64,
 }
 
 #[derive(Debug)]
@@ -102,8 +102,7 @@ impl Sender {
         self.sent
     }
 
-    fn neighbour(&mut self, ip: Ipv4Addr) -> &mut Neighbour {
-        let now = coarse_now_ns();
+    fn neighbour(&mut self, ip: Ipv4Addr, now: u64) -> &mut Neighbour {
         let at = self.neighbours.iter().position(|known| known.ip == ip);
         if let Some(at) = at
             && now < self.neighbours[at].until_ns
@@ -128,7 +127,7 @@ impl Sender {
                 ip,
                 address: None,
                 until_ns: 0,
-                after_long: 0,
+                socket_until_ns: 0,
             });
             self.neighbours.len() - 1
         });
@@ -149,13 +148,13 @@ impl Sender {
             return false;
         };
         let fits = segment + IP_BYTES + UDP_BYTES <= self.mtu_bytes;
-        let neighbour = self.neighbour(*to.ip());
+        let now = coarse_now_ns();
+        let neighbour = self.neighbour(*to.ip(), now);
         if length > PAYLOAD_MAX {
-            neighbour.after_long = AFTER_LONG;
+            neighbour.socket_until_ns = now + AFTER_LONG_NS;
             return false;
         }
-        if neighbour.after_long > 0 {
-            neighbour.after_long -= 1;
+        if now < neighbour.socket_until_ns {
             return false;
         }
         let Some(address) = neighbour.address.filter(|_| fits) else {
