@@ -352,6 +352,8 @@ impl Engine {
         // Each has its share of the link.
         let all_bps = rate_bps.map(|bps| bps.saturating_mul(self.senders.max(1) as u64));
         self.outgoing.set_max_bytes(batch_bytes(all_bps));
+        self.outgoing
+            .expect_acknowledgement(slot.qp.owes_response());
         let mut has_more = true;
         let Some(path) = &slot.path else {
             return self.transmit_datagrams(index, now, mode);

@@ -17,6 +17,11 @@ use crate::nic::DeviceStats;
 use crate::path::Path;
 use crate::port::Port;
 
+/// The header of a WRITE, which its first packet alone has (RETH).
+const HARDLY_BYTES: usize = 16;
+/// The smallest path MTU: what carries less is no full packet.
+const MTU_MIN_BYTES: usize = 256;
+
 /// Payloads up to this many bytes are copied: an iovec costs the kernel 50 ns (`urxe-udp`'s README),
 /// and the bytes are read for the ICRC anyway.
 const COPY_MAX: usize = 3072;
@@ -42,6 +47,7 @@ pub(crate) struct Outgoing {
     waiting: Batch,
     /// Bytes of a batch, at most.
     max_bytes: usize,
+    is_ack_owed: bool,
 }
 
 /// Bytes of a batch that goes out at `rate_bps`, if that is known.
@@ -66,12 +72,18 @@ impl Outgoing {
             building: Batch::new(),
             waiting: Batch::new(),
             max_bytes: MAX_TRANSMIT_BYTES,
+            is_ack_owed: false,
         }
     }
 
     /// Batches of packets that are added from now on have so many bytes at most.
     pub(crate) const fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
+    }
+
+    /// Whether an acknowledgement probably comes behind the packets that are added from now on.
+    pub(crate) const fn expect_acknowledgement(&mut self, is_owed: bool) {
+        self.is_ack_owed = is_owed;
     }
 
     /// Whether packets wait for a socket to become writable. No more may be pushed then.
@@ -93,7 +105,11 @@ impl Outgoing {
         let payload_len = transmit.payload.len() as usize;
         let length = header_len + payload_len + pad_len(payload_len) + ICRC_LEN;
         let room = self.max_bytes;
-        if !self.building.takes(length, room, transmit, path, ports) {
+        // A short packet ends a batch, and one that is hardly shorter than the first, as the last of a WRITE is, would keep the
+        // acknowledgement out. On its own it arrives later than the data, and a peer that waits for both loses by it.
+        let is_full = payload_len >= MTU_MIN_BYTES;
+        let shuts_out = self.is_ack_owed && is_full && self.building.is_hardly_longer(length);
+        if shuts_out || !self.building.takes(length, room, transmit, path, ports) {
             self.building.flush(ports, stats);
             if self.building.is_blocked {
                 std::mem::swap(&mut self.building, &mut self.waiting);
@@ -248,6 +264,11 @@ impl Batch {
         self.is_closed = false;
         self.is_blocked = false;
         self.refers = false;
+    }
+
+    /// Whether a packet of `length` bytes would end the batch, for want of a few bytes.
+    const fn is_hardly_longer(&self, length: usize) -> bool {
+        self.count > 0 && length < self.segment_bytes && self.segment_bytes - length <= HARDLY_BYTES
     }
 
     /// Whether a packet of `length` bytes may join the batch, of `max_bytes` then at most.
@@ -456,7 +477,7 @@ mod tests {
     use crate::port::Ports;
     use crate::tap::{Taps, Wiring};
     use urxe_proto::AddressVector;
-    use urxe_wire::{Bth, Gid, Header, Opcode, Operation, Psn, Qpn};
+    use urxe_wire::{Aeth, Bth, Gid, Header, Opcode, Operation, Psn, Qpn, Reth, Syndrome};
 
     #[test]
     fn batches_are_as_long_as_the_link_is_fast() {
@@ -469,11 +490,7 @@ mod tests {
         assert_eq!(batch_bytes(Some(GBPS / 100)), BURST_MIN_BYTES);
     }
 
-    /// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports that do not
-    /// repeat them stay.
-    #[test]
-    fn only_what_points_to_memory_goes_with_it() {
-        const LEN: u32 = 4096;
+    fn loopback() -> (Ports, Path) {
         let here = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
         let gids = [GidEntry {
             gid: here,
@@ -486,6 +503,62 @@ mod tests {
             ..AddressVector::default()
         };
         let path = Path::new(&ports, &to, Qpn::new(5)).unwrap();
+        (ports, path)
+    }
+
+    /// A WRITE of two packets, and an acknowledgement behind it.
+    #[test]
+    fn an_acknowledgement_leaves_with_the_end_of_a_message() {
+        let (ports, path) = loopback();
+        let opcode = |operation| Opcode::Queue {
+            transport: Transport::Rc,
+            operation,
+        };
+        let header = |operation| Header::new(Bth::new(opcode(operation), Qpn::new(5), Psn::new(0)));
+        let (mut first, mut acknowledge) = (
+            header(Operation::WriteFirst),
+            header(Operation::Acknowledge),
+        );
+        first.reth = Some(Reth {
+            va: 0,
+            rkey: 0,
+            len: 8192,
+        });
+        acknowledge.aeth = Some(Aeth {
+            syndrome: Syndrome::Ack { credits: 31 },
+            msn: 1,
+        });
+        let packets = [
+            (first, Payload::Bytes(&[7; 4096])),
+            (header(Operation::WriteLast), Payload::Bytes(&[7; 4096])),
+            (acknowledge, Payload::Empty),
+        ];
+        for (is_owed, expected) in [(false, [1, 2, 1]), (true, [1, 1, 2])] {
+            let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+            let mut memory = MemoryTable::default();
+            let pd = memory.alloc_pd();
+            outgoing.expect_acknowledgement(is_owed);
+            let gathered = packets.clone().map(|(header, payload)| {
+                let transmit = Transmit {
+                    address: None,
+                    header,
+                    payload,
+                };
+                outgoing
+                    .push(&transmit, pd.id(), &path, &memory, &ports.ports, &mut stats)
+                    .unwrap();
+                outgoing.gathered()
+            });
+            assert_eq!(gathered, expected);
+        }
+    }
+
+    /// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports that do not
+    /// repeat them stay.
+    #[test]
+    fn only_what_points_to_memory_goes_with_it() {
+        const LEN: u32 = 4096;
+        let (ports, path) = loopback();
         let bytes = vec![7u8; LEN as usize];
         let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
         let pd = memory.alloc_pd();

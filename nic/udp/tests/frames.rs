@@ -14,7 +14,7 @@ use support::{
 use urxe_udp::{Options, Piece, RecvBuffer, RecvMeta, Socket, Transmit, wait_readable};
 
 /// Room of the ring, in frames.
-const SLOTS: usize = 504;
+const SLOTS: usize = 336;
 const TTL: u8 = 255;
 
 /// Two sockets with frames whose kernels know each other's link addresses; None where there are no frames.
