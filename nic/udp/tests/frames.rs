@@ -114,6 +114,19 @@ fn a_short_batch_goes_as_one_frame() {
         assert_eq!((meta.len, meta.stride, meta.segments()), (330, 100, 4));
         assert_eq!(&buffer.bytes()[..330], bytes);
         assert_eq!(ttls(&capture.packets()), [TTL]);
+        // Two full packets and what comes behind them go as one, too; more of a stream does not.
+        for (segment_size, length, ttl) in [(4000, 8100, TTL), (1000, 6000, 64)] {
+            send(
+                &ends.left,
+                &ends.right,
+                Some(segment_size),
+                &pattern(length),
+            );
+            let meta = receive(&ends.right, &mut buffer);
+            assert_eq!((meta.len, meta.stride), (length, segment_size.into()));
+            assert_eq!(&buffer.bytes()[..length], pattern(length));
+            assert_eq!(ttls(&capture.packets()), [ttl]);
+        }
     });
 }
 

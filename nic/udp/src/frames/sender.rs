@@ -9,7 +9,7 @@ use libc::{c_int, c_void, iovec, msghdr};
 use super::neighbours::ethernet_address;
 use super::ring::{GSO_UDP_L4, MAX_IP_BYTES, PACKET_VNET_HDR, SOL_PACKET};
 use crate::send::raw_pieces;
-use crate::{Interface, Transmit, sockopt};
+use crate::{Interface, Transmit, buffer, sockopt};
 
 const VNET_BYTES: usize = 10;
 const ETHERNET_BYTES: usize = 14;
@@ -19,12 +19,18 @@ const UDP_BYTES: usize = 8;
 const HEADERS_BYTES: usize = VNET_BYTES + ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
 /// What is longer the other end would not take out of its ring.
 const PAYLOAD_MAX: usize = MAX_IP_BYTES as usize - IP_BYTES - UDP_BYTES;
+/// A batch of more datagrams than two full packets and an acknowledgement is part of a stream, which gains nothing here, ...
+const FULL_PACKETS: usize = 3;
+/// ... unless it is no longer than this: messages of a few bytes.
+const MANY_MAX_BYTES: usize = 4096;
 /// virtio_net_hdr.flags: the checksum is for the interface to make.
 const NEEDS_CSUM: u8 = 1;
 /// A link address is asked for again after this long, nanoseconds.
 const KNOWN_NS: u64 = 1_000_000_000;
 /// One that the kernel does not have yet, sooner: it asks for it when the socket sends.
 const UNKNOWN_NS: u64 = 10_000_000;
+/// Room for what waits on a slow link.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Neighbours remembered.
 const NEIGHBOURS_MAX: usize = 256;
 /// Time to live: what arrives with it comes from a neighbour (RFC 5082), and was sent here.
@@ -69,6 +75,7 @@ impl Sender {
     ) -> io::Result<Self> {
         let fd = super::packet_socket()?;
         sockopt::set(fd.as_fd(), SOL_PACKET, PACKET_VNET_HDR, 1 as c_int)?;
+        buffer::set_send_buffer(fd.as_fd(), SEND_BUFFER_BYTES)?;
         // It is to receive nothing.
         super::bind(fd.as_fd(), interface.index, 0)?;
         // SAFETY: plain integers; a descriptor that is not negative is ours.
@@ -150,13 +157,17 @@ impl Sender {
         let fits = segment + IP_BYTES + UDP_BYTES <= self.mtu_bytes;
         let now = coarse_now_ns();
         let neighbour = self.neighbour(*to.ip(), now);
-        if length > PAYLOAD_MAX {
+        let is_long = length > PAYLOAD_MAX
+            || length > MANY_MAX_BYTES && length.div_ceil(segment) > FULL_PACKETS;
+        if is_long {
             neighbour.socket_until_ns = now + AFTER_LONG_NS;
             return false;
         }
         if now < neighbour.socket_until_ns {
             return false;
         }
+        // Should this one take the socket after all, the next have to.
+        neighbour.socket_until_ns = now + AFTER_LONG_NS;
         let Some(address) = neighbour.address.filter(|_| fits) else {
             return false;
         };
@@ -173,7 +184,10 @@ impl Sender {
         message.msg_iovlen = self.pieces.len() as _;
         // SAFETY: the message points at the headers and the pieces; what those point at is the kernel's to check.
         let is_sent = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) >= 0 };
-        self.sent += u64::from(is_sent);
+        if is_sent {
+            self.sent += 1;
+            self.neighbour(*to.ip(), now).socket_until_ns = 0;
+        }
         is_sent
     }
 
