@@ -186,6 +186,7 @@ impl Engine {
                 destination: &path.destination,
                 segment_size: None,
                 tos: CNP_TOS,
+                may_be_frame: false,
                 iov: &[Piece::new(&datagram)],
             });
             self.stats.tx_packets += u64::from(sent.is_ok());

@@ -44,6 +44,7 @@ pub(crate) fn pass_on(
         destination: &Destination::new(to),
         segment_size: None,
         tos: 0,
+        may_be_frame: false,
         iov: &[Piece::new(&header(origin)), Piece::new(datagram)],
     });
     true

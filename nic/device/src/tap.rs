@@ -245,6 +245,7 @@ impl Wire {
             destination,
             segment_size: None,
             tos,
+            may_be_frame: false,
             iov: &iov,
         };
         self.send_batch(&transmit, bytes)

@@ -212,6 +212,8 @@ struct Target {
     port: usize,
     destination: Destination,
     tos: u8,
+    /// See [`is_acknowledged`]. What is not keeps to the socket, which has more room where nobody reads it for a while.
+    is_acknowledged: bool,
 }
 
 /// A batch under construction, or waiting for the socket.
@@ -288,7 +290,10 @@ impl Batch {
             return false;
         };
         let same_peer = self.target.as_ref().is_some_and(|ours| {
-            ours.port == path.port && ours.tos == path.tos && ours.destination == path.destination
+            ours.port == path.port
+                && ours.tos == path.tos
+                && ours.is_acknowledged == is_acknowledged(transmit)
+                && ours.destination == path.destination
         });
         let pieces = match transmit.payload {
             Payload::Local { sges, .. } => sges.len() + 1,
@@ -356,6 +361,7 @@ impl Batch {
                 port: path.port,
                 destination: path.destination,
                 tos: path.tos,
+                is_acknowledged: is_acknowledged(transmit),
             });
             self.segment_bytes = length;
         }
@@ -446,6 +452,7 @@ impl Batch {
             destination: &target.destination,
             segment_size,
             tos: target.tos,
+            may_be_frame: target.is_acknowledged,
             iov: &self.pieces,
         };
         let count = self.count as u64;
@@ -550,6 +557,39 @@ mod tests {
                 outgoing.gathered()
             });
             assert_eq!(gathered, expected);
+        }
+    }
+
+    /// Frames have less room and no order.
+    #[test]
+    fn only_what_is_sent_again_may_go_as_a_frame() {
+        let (ports, path) = loopback();
+        let mut memory = MemoryTable::default();
+        let pd = memory.alloc_pd();
+        let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+        let cases = [
+            (Transport::Rc, true, 1),
+            (Transport::Rc, true, 2),
+            (Transport::Uc, false, 1),
+            (Transport::Uc, false, 2),
+            (Transport::Rc, true, 1),
+        ];
+        for (transport, may_be_frame, gathered) in cases {
+            let opcode = Opcode::Queue {
+                transport,
+                operation: Operation::SendOnly,
+            };
+            let transmit = Transmit {
+                address: None,
+                header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+                payload: Payload::Empty,
+            };
+            outgoing
+                .push(&transmit, pd.id(), &path, &memory, &ports.ports, &mut stats)
+                .unwrap();
+            let target = outgoing.building.target.as_ref().unwrap();
+            let found = (target.is_acknowledged, outgoing.gathered());
+            assert_eq!(found, (may_be_frame, gathered), "{transport:?}");
         }
     }
 

@@ -169,6 +169,7 @@ impl Engine {
                 destination: to,
                 segment_size: None,
                 tos: 0,
+                may_be_frame: false,
                 iov: &[Piece::new(&bytes)],
             });
         }

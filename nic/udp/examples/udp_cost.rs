@@ -202,6 +202,7 @@ impl Bench {
                 destination: ends.to,
                 segment_size: None,
                 tos: 0,
+                may_be_frame: false,
                 iov,
             };
             ends.left
@@ -426,6 +427,7 @@ fn sendmsg(
                 destination: ends.to,
                 segment_size,
                 tos,
+                may_be_frame: false,
                 iov: &pieces,
             })
             .unwrap();

@@ -208,6 +208,7 @@ impl End {
             destination: &self.to,
             segment_size: together.then_some(self.size as u16),
             tos: self.variant.tos,
+            may_be_frame: false,
             iov: &iov[..self.variant.pieces + usize::from(together)],
         };
         let after = Transmit {

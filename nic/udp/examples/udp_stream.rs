@@ -238,6 +238,7 @@ fn send(
             destination: to,
             segment_size,
             tos: 0,
+            may_be_frame: false,
             iov: &pieces,
         }) {
             Ok(sent) => sent_bytes += sent.bytes as u64,

@@ -79,6 +79,9 @@ pub struct Transmit<'a> {
     /// Type of service or traffic class; ECN is its lower two bits. Free where it is the socket's
     /// own ([`Options`](crate::Options)).
     pub tos: u8,
+    /// May go as a frame ([`Options::frames`](crate::Options)): the peer has room for a few hundred of them only, and one may pass, or
+    /// be passed by, what takes the socket. For those who make up for loss and disorder.
+    pub may_be_frame: bool,
     /// The bytes, at most [`MAX_TRANSMIT_BYTES`](crate::MAX_TRANSMIT_BYTES) and 1024 pieces
     /// (UIO_MAXIOV of linux/uio.h).
     pub iov: &'a [Piece<'a>],
@@ -111,7 +114,8 @@ impl Socket {
             return self.send_tapped(tap.as_ref(), transmit);
         }
         let length: usize = transmit.iov.iter().map(Piece::len).sum();
-        if let Some(frames) = &self.frames
+        if transmit.may_be_frame
+            && let Some(frames) = &self.frames
             && frames.send(transmit, length)
         {
             return Ok(Sent {

@@ -53,11 +53,22 @@ impl Ends {
 }
 
 fn send(from: &Socket, to: &Socket, segment_size: Option<u16>, bytes: &[u8]) {
+    send_as(from, to, segment_size, bytes, true);
+}
+
+fn send_as(
+    from: &Socket,
+    to: &Socket,
+    segment_size: Option<u16>,
+    bytes: &[u8],
+    may_be_frame: bool,
+) {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     let transmit = Transmit {
         destination: &destination(to),
         segment_size,
         tos: 0x42,
+        may_be_frame,
         iov: &[Piece::new(first), Piece::new(second)],
     };
     assert_eq!(from.send(&transmit).unwrap().lost, None);
@@ -174,6 +185,27 @@ fn nothing_overtakes_a_long_batch() {
         send(&ends.left, &ends.right, None, &[1; 20]);
         receive_datagrams(&ends.right, 1);
         assert_eq!(ttls(&capture.packets()), [TTL]);
+    });
+}
+
+/// Where nobody makes up for loss and disorder: the ring is full long before the socket is.
+#[test]
+fn what_may_not_be_a_frame_arrives_in_order_when_nobody_looks_for_a_while() {
+    let test = "what_may_not_be_a_frame_arrives_in_order_when_nobody_looks_for_a_while";
+    with_frames(test, |ends| {
+        let count = 2 * SLOTS as u32;
+        for k in 0..count {
+            let bytes = k.to_be_bytes();
+            send_as(&ends.left, &ends.right, None, &bytes, false);
+            // Frames among them change nothing.
+            if k % 100 == 0 {
+                send(&ends.left, &ends.right, None, &[0; 9]);
+            }
+        }
+        let received = receive_datagrams(&ends.right, (count + count.div_ceil(100)) as usize);
+        let kept = received.into_iter().filter(|bytes| bytes.len() == 4);
+        let expected: Vec<_> = (0..count).map(|k| k.to_be_bytes().to_vec()).collect();
+        assert_eq!(kept.collect::<Vec<_>>(), expected);
     });
 }
 

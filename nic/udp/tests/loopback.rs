@@ -25,6 +25,7 @@ fn transmit<'a>(
         destination,
         segment_size,
         tos: 0,
+        may_be_frame: false,
         iov,
     }
 }
@@ -42,6 +43,7 @@ fn a_datagram_arrives_whole_with_source_and_tos() {
             let sent = sender
                 .send(&Transmit {
                     tos,
+                    may_be_frame: false,
                     ..transmit(&to, None, &iov)
                 })
                 .unwrap();
@@ -80,6 +82,7 @@ fn the_sockets_own_tos_needs_no_control_message() {
             sender
                 .send(&Transmit {
                     tos,
+                    may_be_frame: false,
                     ..transmit(&to, None, &iov)
                 })
                 .unwrap();

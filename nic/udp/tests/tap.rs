@@ -62,6 +62,7 @@ fn it_sees_both_directions_and_sends_in_place_of_the_socket() {
         destination: &to,
         segment_size: None,
         tos: 0,
+        may_be_frame: false,
         iov: &iov,
     };
     let all = [head.clone(), body.clone()].concat();

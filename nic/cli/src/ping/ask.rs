@@ -129,6 +129,7 @@ impl Asker {
             destination: &Destination::new(self.target),
             segment_size: None,
             tos: 0,
+            may_be_frame: false,
             iov: &iov,
         };
         let asked = Instant::now();

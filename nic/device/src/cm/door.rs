@@ -198,6 +198,7 @@ impl Door {
                 destination: &destination,
                 segment_size: None,
                 tos: 0,
+                may_be_frame: false,
                 iov: &[Piece::new(&packet)],
             };
             let _ = socket.send(&transmit);
