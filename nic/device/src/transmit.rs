@@ -545,7 +545,7 @@ mod tests {
             let mut memory = MemoryTable::default();
             let pd = memory.alloc_pd();
             outgoing.expect_acknowledgement(is_owed);
-            let gathered = packets.clone().map(|(header, payload)| {
+            let gathered = packets.map(|(header, payload)| {
                 let transmit = Transmit {
                     address: None,
                     header,
