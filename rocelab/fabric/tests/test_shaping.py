@@ -14,10 +14,10 @@ from rocelab.launch.namespace import NamespaceLauncher
 
 pytestmark = [pytest.mark.fabric, pytest.mark.slow]
 
-TRIES = 4
+TRIES = 8
 PORT = 5201
 #: Other work on the machine above which the full rate cannot be expected.
-BUSY_CORES = 0.5
+BUSY_CORES = 0.25
 #: Headers take 6 % at an MTU of 1500. The rest is late timers: a cable at 1 Gbps may hand out 80 us of its rate at
 #: once, and what a virtual machine's timer is late beyond that is lost.
 PART = 0.85

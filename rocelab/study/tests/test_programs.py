@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,11 @@ pytestmark = pytest.mark.fabric
 
 DIRECT = LinkProfile("direct", "direct", mtu_bytes=9000)
 SLOW = LinkProfile("slow", "bridge", rate_mbps=200)
-TRIES = 4
+#: On a busy machine a latency is easily too large and never too small, a stream too slow and never too fast: so the
+#: best of some tries counts, and there are as many as it takes, up to this.
+TRIES = 10
+#: More than one direction of two carries, and less than a link hands out whose timers come late.
+PART = 0.65
 METHODS = [
     (name, test, variant) for name in INTERCONNECTS for test in TESTS for variant in interconnect(name).variants(test)
 ]
@@ -94,14 +98,25 @@ def test_every_method_works(executor: Executor, name: str, test: Test, variant: 
 
 @pytest.mark.slow
 def test_latency_agrees_with_qperf(executor: Executor) -> None:
-    """On a busy machine a mean is easily too large and never too small, so the best of some tries is compared."""
-    ours, theirs = [], []
+    qperf, own = QperfLatency(), Sock("latency", "blocking")
+    agree(
+        lambda: measure(executor, own, step(own, "latency", 1024, 20_000), "mean"),
+        lambda: measure(executor, qperf, step(qperf, "latency", 1024, 1), "mean"),
+    )
+
+
+def agree(ours: Callable[[], float], theirs: Callable[[], float | None]) -> None:
+    """Both measure the same, in turns. None: nothing was measured."""
+    mine, others = [], []
     for _ in range(TRIES):
-        qperf = QperfLatency()
-        theirs.append(measure(executor, qperf, step(qperf, "latency", 1024, 1), "mean"))
-        own = Sock("latency", "blocking")
-        ours.append(measure(executor, own, step(own, "latency", 1024, 20_000), "mean"))
-    assert min(ours) == pytest.approx(min(theirs), rel=0.4)
+        other = theirs()
+        if other is None:
+            continue
+        others.append(other)
+        mine.append(ours())
+        if min(mine) == pytest.approx(min(others), rel=0.4):
+            return
+    pytest.fail(f"ours: {mine}, theirs: {others}")
 
 
 @pytest.mark.slow
@@ -109,14 +124,14 @@ def test_latency_agrees_with_qperf(executor: Executor) -> None:
 def test_latency_agrees_with_sockperf(fabric: emulated.EmulatedFabric, executor: Executor, waiting: str) -> None:
     need(Executable("sockperf", package="sockperf"))
     own = Sock("latency", "busy-poll" if waiting == "busy-poll" else "blocking")
-    ours, theirs = [], []
-    for _ in range(TRIES):
-        theirs.append(sockperf_median_us(fabric, spins=waiting == "busy-poll"))
-        ours.append(measure(executor, own, step(own, "latency", 64, 20_000), "median"))
-    assert min(ours) == pytest.approx(min(theirs), rel=0.4)
+    agree(
+        lambda: measure(executor, own, step(own, "latency", 64, 20_000), "median"),
+        lambda: sockperf_median_us(fabric, spins=waiting == "busy-poll"),
+    )
 
 
-def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float:
+def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float | None:
+    """What sockperf measures; None where it heard nothing from its server, which happens to it on a busy machine."""
     launcher = NamespaceLauncher(fabric)
     address = fabric.nodes[1].addresses["direct"]
     common = ["--tcp", "-i", address, "-p", "17000", *(["--nonblocked"] if spins else [])]
@@ -127,6 +142,8 @@ def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float
         said = client.wait(20).stdout
     finally:
         server.stop()
+    if "No messages were received" in said:
+        return None
     found = re.search(r"percentile 50\.000 =\s*([0-9.]+)", said)
     assert found is not None, said
     return float(found[1])
@@ -143,13 +160,12 @@ def test_bandwidth_of_a_shaped_link_agrees_with_iperf3(executor: Executor, test:
         "busy-poll": Sock(test, "busy-poll"),
     }
     for name, method in methods.items():
-        # On a busy machine a stream may be slower than the link for a while; it is never faster.
         for _ in range(TRIES):
             mbps = measure(executor, method, step(method, test, 65536, 160, SLOW), "mean")
             found[name] = max(mbps, found.get(name, 0.0))
-            if found[name] > 0.75 * limit_mbps:
+            if found[name] > PART * limit_mbps:
                 break
-    assert all(0.75 * limit_mbps < value < 1.02 * limit_mbps for value in found.values()), found
+    assert all(PART * limit_mbps < value < 1.02 * limit_mbps for value in found.values()), found
 
 
 def test_reported_cpu_time_is_that_of_the_process(executor: Executor, tmp_path: Path) -> None:
