@@ -19,7 +19,7 @@ use crate::srq::SrqTable;
 use crate::stat;
 use crate::table::QpTable;
 use crate::timers::Timers;
-use crate::transmit::{Outgoing, batch_bytes};
+use crate::transmit::Outgoing;
 
 pub(crate) use urxe_proto::AckMode;
 
@@ -351,7 +351,7 @@ impl Engine {
         let rate_bps = slot.qp.bulk_rate_bps();
         // Each has its share of the link.
         let all_bps = rate_bps.map(|bps| bps.saturating_mul(self.senders.max(1) as u64));
-        self.outgoing.set_max_bytes(batch_bytes(all_bps));
+        self.outgoing.set_rate(all_bps);
         self.outgoing
             .expect_acknowledgement(slot.qp.owes_response());
         let mut has_more = true;

@@ -11,6 +11,7 @@ use urxe_udp::{
 use urxe_wire::icrc::Icrc;
 use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, Transport, pad_len};
 
+use crate::batch::BatchLength;
 use crate::guard::{guarded, take};
 use crate::memory::MemoryTable;
 use crate::nic::DeviceStats;
@@ -27,15 +28,6 @@ const MTU_MIN_BYTES: usize = 256;
 const COPY_MAX: usize = 3072;
 /// Room for a full batch of copied payloads and for the headers of as many packets as a batch takes.
 const ARENA_BYTES: usize = MAX_TRANSMIT_BYTES + 128 * (MAX_HEADER_LEN + 8);
-/// Only links up to this rate count as slow. Where a processor is the limit, smaller batches would only make it slower.
-const SLOW_BPS: u64 = 2_500_000_000;
-/// And down to this: a bucket of 10 KB then holds what the sender needs from one long batch to the next (at 500 Mbps long batches and
-/// short ones are as fast, at 250 long ones are). A processor so slow gains by them: WRITEs between emulated ones took 1.6 times as long with short ones.
-const SLOW_MIN_BPS: u64 = 450_000_000;
-/// See [`batch_bytes`]: half of what a token bucket usually holds.
-const BURST_NS: u64 = 50_000;
-/// One packet of the largest path MTU, four of 1 KiB.
-const BURST_MIN_BYTES: usize = 4_400;
 /// Pieces of one send, at most (`UIO_MAXIOV` of linux/uio.h is 1024).
 const PIECES_MAX: usize = 1000;
 
@@ -48,26 +40,10 @@ pub(crate) struct MemoryGone;
 pub(crate) struct Outgoing {
     building: Batch,
     waiting: Batch,
+    length: BatchLength,
     /// Bytes of a batch, at most.
     max_bytes: usize,
     is_ack_owed: bool,
-}
-
-/// Bytes of a batch that goes out at `rate_bps`, if that is known.
-///
-/// As many as the kernel takes, since each system call has its price; but on a slow link no more than it carries in
-/// [`BURST_NS`]. Where the kernel cuts batches apart, or a link is emulated, it may be the sender's own processor that
-/// carries the packets on: the call returns when the last of a long batch has left, and then the link waits until there is
-/// another. (TCP sizes its batches by its rate, too.)
-pub(crate) fn batch_bytes(rate_bps: Option<u64>) -> usize {
-    let Some(rate_bps) = rate_bps.filter(|rate_bps| (SLOW_MIN_BPS..=SLOW_BPS).contains(rate_bps))
-    else {
-        return MAX_TRANSMIT_BYTES;
-    };
-    let bytes = rate_bps / 8 * BURST_NS / 1_000_000_000;
-    usize::try_from(bytes).map_or(MAX_TRANSMIT_BYTES, |bytes| {
-        bytes.clamp(BURST_MIN_BYTES, MAX_TRANSMIT_BYTES)
-    })
 }
 
 impl Outgoing {
@@ -75,14 +51,15 @@ impl Outgoing {
         Self {
             building: Batch::new(),
             waiting: Batch::new(),
+            length: BatchLength::default(),
             max_bytes: MAX_TRANSMIT_BYTES,
             is_ack_owed: false,
         }
     }
 
-    /// Batches of packets that are added from now on have so many bytes at most.
-    pub(crate) const fn set_max_bytes(&mut self, max_bytes: usize) {
-        self.max_bytes = max_bytes;
+    /// How fast packets that are added from now on leave, if that is known: by that batches are long or short.
+    pub(crate) fn set_rate(&mut self, rate_bps: Option<u64>) {
+        self.max_bytes = self.length.at_rate(rate_bps);
     }
 
     /// Whether an acknowledgement probably comes behind the packets that are added from now on.
@@ -489,18 +466,6 @@ mod tests {
     use crate::tap::{Taps, Wiring};
     use urxe_proto::AddressVector;
     use urxe_wire::{Aeth, Bth, Gid, Header, Opcode, Operation, Psn, Qpn, Reth, Syndrome};
-
-    #[test]
-    fn batches_are_as_long_as_the_link_is_fast() {
-        const GBPS: u64 = 1_000_000_000;
-        assert_eq!(batch_bytes(None), MAX_TRANSMIT_BYTES);
-        assert_eq!(batch_bytes(Some(u64::MAX)), MAX_TRANSMIT_BYTES);
-        assert_eq!(batch_bytes(Some(3 * GBPS)), MAX_TRANSMIT_BYTES);
-        assert_eq!(batch_bytes(Some(2 * GBPS)), 12_500);
-        assert_eq!(batch_bytes(Some(GBPS)), 6_250);
-        assert_eq!(batch_bytes(Some(GBPS / 2)), BURST_MIN_BYTES);
-        assert_eq!(batch_bytes(Some(GBPS / 4)), MAX_TRANSMIT_BYTES);
-    }
 
     fn loopback() -> (Ports, Path) {
         let here = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
