@@ -348,7 +348,9 @@ impl Engine {
         slot.is_ready = false;
         slot.qp.set_window_bytes(window_bytes);
         let pd = slot.qp.pd();
-        let rate_bps = slot.qp.bulk_rate_bps();
+        // Where there is no link, none is slow.
+        let crosses_link = || slot.path.as_ref().is_some_and(|path| !path.is_local());
+        let rate_bps = slot.qp.bulk_rate_bps().filter(|_| crosses_link());
         // Each has its share of the link.
         let all_bps = rate_bps.map(|bps| bps.saturating_mul(self.senders.max(1) as u64));
         self.outgoing.set_rate(all_bps);

@@ -44,6 +44,12 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    /// Whether it leads to this very host, past no link at all: its own address, or one of the loopback interface.
+    pub(crate) fn is_local(&self) -> bool {
+        let ip = self.destination.address().ip();
+        ip.is_loopback() || ip == self.local.ip()
+    }
+
     /// The path to the queue pair `dest_qp` at an address.
     pub(crate) fn new(
         sockets: &Ports,
