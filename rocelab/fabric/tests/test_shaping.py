@@ -15,6 +15,8 @@ from rocelab.launch.namespace import NamespaceLauncher
 pytestmark = [pytest.mark.fabric, pytest.mark.slow]
 
 TRIES = 8
+#: So many tell whether the machine is too busy to judge.
+BUSY_TRIES = 3
 PORT = 5201
 #: Other work on the machine above which the full rate cannot be expected.
 BUSY_CORES = 0.25
@@ -39,6 +41,10 @@ def tcp_mbps(fabric: emulated.EmulatedFabric, *options: str) -> tuple[float, flo
     return json.loads(client.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6, used_cores - ours_cores
 
 
+def is_busy(seen: list[tuple[float, float]]) -> bool:
+    return min(cores for _, cores in seen) > BUSY_CORES
+
+
 @pytest.mark.parametrize("options", [(), ("--reverse",)], ids=["forward", "reverse"])
 @pytest.mark.parametrize("rate_mbps", [100, 1000])
 def test_tcp_gets_nearly_the_rate_of_the_link(can_emulate: None, rate_mbps: int, options: tuple[str, ...]) -> None:
@@ -51,8 +57,10 @@ def test_tcp_gets_nearly_the_rate_of_the_link(can_emulate: None, rate_mbps: int,
             assert seen[-1][0] < rate_mbps, "more than the cable carries"
             if seen[-1][0] >= PART * rate_mbps:
                 return
+            if len(seen) >= BUSY_TRIES and is_busy(seen):
+                break
     told = ", ".join(f"{mbps:.0f} Mbps with {cores:.1f} cores of other work" for mbps, cores in seen)
-    if min(cores for _, cores in seen) > BUSY_CORES:
+    if is_busy(seen):
         pytest.skip(f"the machine is too busy to judge: {told}")
     pytest.fail(f"at {rate_mbps} Mbps: {told}")
 
