@@ -219,15 +219,16 @@ fn stat_tells_what_went_past_the_ip_layer() {
     let folder = folder();
     let text = TWO_NODES.to_owned()
         + r#"
-        for frames in on off; do
-            export URXE_FRAMES=$frames
-            at_peer timeout --kill-after=1 60 urxe run -- ib_send_lat -d urxe_eth0 -x 0 -D 2 >server 2>&1 &
+        for case in "RC on" "RC off" "UC on"; do
+            set -- $case
+            export URXE_FRAMES=$2
+            at_peer timeout --kill-after=1 60 urxe run -- ib_send_lat -d urxe_eth0 -x 0 -c $1 -D 2 >server 2>&1 &
             server=$!
             until_true "a server" at_peer sh -c 'ss -Hltn | grep -q ":18515 "'
-            timeout --kill-after=1 60 urxe run -- ib_send_lat -d urxe_eth0 -x 0 -D 2 192.0.2.2 >client 2>&1 &
+            timeout --kill-after=1 60 urxe run -- ib_send_lat -d urxe_eth0 -x 0 -c $1 -D 2 192.0.2.2 >client 2>&1 &
             client=$!
             until_true "packets" shows '"rx_packets": [1-9][0-9][0-9]'
-            urxe stat --json >$frames.json
+            urxe stat --json >$1-$2.json
             finish
         done
     "#;
@@ -247,8 +248,10 @@ fn stat_tells_what_went_past_the_ip_layer() {
         let counters = &json(folder.path(), name)["processes"][0]["devices"][0]["counters"];
         ["tx_frames", "rx_frames"].map(|name| counters[name].as_u64().unwrap())
     };
-    assert!(frames("on.json").iter().all(|&count| count > 0));
-    assert_eq!(frames("off.json"), [0, 0]);
+    assert!(frames("RC-on.json").iter().all(|&count| count > 0));
+    assert_eq!(frames("RC-off.json"), [0, 0]);
+    // Nobody sends those again that find the ring full.
+    assert_eq!(frames("UC-on.json"), [0, 0]);
 }
 
 #[test]

@@ -43,7 +43,6 @@ fn a_datagram_arrives_whole_with_source_and_tos() {
             let sent = sender
                 .send(&Transmit {
                     tos,
-                    may_be_frame: false,
                     ..transmit(&to, None, &iov)
                 })
                 .unwrap();
@@ -82,7 +81,6 @@ fn the_sockets_own_tos_needs_no_control_message() {
             sender
                 .send(&Transmit {
                     tos,
-                    may_be_frame: false,
                     ..transmit(&to, None, &iov)
                 })
                 .unwrap();

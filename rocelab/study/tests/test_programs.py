@@ -28,8 +28,10 @@ SLOW = LinkProfile("slow", "bridge", rate_mbps=200)
 #: On a busy machine a latency is easily too large and never too small, a stream too slow and never too fast: so the
 #: best of some tries counts, and there are as many as it takes, up to this.
 TRIES = 10
-#: More than one direction of two carries, and less than a link hands out whose timers come late.
-PART = 0.65
+#: The least tries that two latencies are compared by: one may agree by chance.
+TRIES_MIN = 4
+#: Of the rate of a link, what a stream gets at least.
+PART = 0.75
 METHODS = [
     (name, test, variant) for name in INTERCONNECTS for test in TESTS for variant in interconnect(name).variants(test)
 ]
@@ -114,7 +116,7 @@ def agree(ours: Callable[[], float], theirs: Callable[[], float | None]) -> None
             continue
         others.append(other)
         mine.append(ours())
-        if min(mine) == pytest.approx(min(others), rel=0.4):
+        if len(mine) >= TRIES_MIN and min(mine) == pytest.approx(min(others), rel=0.4):
             return
     pytest.fail(f"ours: {mine}, theirs: {others}")
 

@@ -155,7 +155,7 @@ impl Frames {
         lock(&self.ring).receive(bytes)
     }
 
-    /// Sends up to two short datagrams to a neighbour. False: nothing was sent, the socket has to.
+    /// Sends a short datagram, or a short batch of them, to a neighbour. False: nothing was sent, the socket has to.
     pub(crate) fn send(&self, transmit: &Transmit<'_>, length: usize) -> bool {
         lock(&self.sender).send(transmit, length)
     }

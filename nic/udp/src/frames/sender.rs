@@ -109,12 +109,13 @@ impl Sender {
         self.sent
     }
 
-    fn neighbour(&mut self, ip: Ipv4Addr, now: u64) -> &mut Neighbour {
+    /// Where the neighbour is remembered, until the next is.
+    fn find(&mut self, ip: Ipv4Addr, now: u64) -> usize {
         let at = self.neighbours.iter().position(|known| known.ip == ip);
         if let Some(at) = at
             && now < self.neighbours[at].until_ns
         {
-            return &mut self.neighbours[at];
+            return at;
         }
         let far = u32::checked_shr(
             ip.to_bits() ^ self.local.ip().to_bits(),
@@ -141,7 +142,7 @@ impl Sender {
         let neighbour = &mut self.neighbours[at];
         neighbour.address = address;
         neighbour.until_ns = now + address.map_or(UNKNOWN_NS, |_| KNOWN_NS);
-        neighbour
+        at
     }
 
     /// Sends a datagram, or a short batch. False: nothing was sent.
@@ -156,7 +157,8 @@ impl Sender {
         };
         let fits = segment + IP_BYTES + UDP_BYTES <= self.mtu_bytes;
         let now = coarse_now_ns();
-        let neighbour = self.neighbour(*to.ip(), now);
+        let at = self.find(*to.ip(), now);
+        let neighbour = &mut self.neighbours[at];
         let is_long = length > PAYLOAD_MAX
             || length > MANY_MAX_BYTES && length.div_ceil(segment) > FULL_PACKETS;
         if is_long {
@@ -186,7 +188,7 @@ impl Sender {
         let is_sent = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) >= 0 };
         if is_sent {
             self.sent += 1;
-            self.neighbour(*to.ip(), now).socket_until_ns = 0;
+            self.neighbours[at].socket_until_ns = 0;
         }
         is_sent
     }
