@@ -7,16 +7,22 @@ use urxe_proto::Instant;
 
 use crate::host::HostId;
 
+/// A UDP payload under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Datagram {
+    pub(crate) from: HostId,
+    pub(crate) to: HostId,
+    pub(crate) udp_payload: Vec<u8>,
+    pub(crate) ecn: bool,
+}
+
 /// Something that happens at some point in time.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A UDP payload reaches `to`.
-    Deliver {
-        from: HostId,
-        to: HostId,
-        udp_payload: Vec<u8>,
-        ecn: bool,
-    },
+    /// A datagram reaches the switch, at whose port its receiver is.
+    Forward(Datagram),
+    /// A datagram reaches its receiver.
+    Deliver(Datagram),
     /// A timer of `host`, or its link has become free.
     Wake { host: HostId },
 }

@@ -17,8 +17,8 @@ const IP_UDP_BYTES: usize = 28;
 pub struct LinkConfig {
     /// Time from the last bit's departure to its arrival.
     pub delay_ns: u64,
-    /// Bits per nanosecond, which is Gbit/s.
-    pub rate_gbps: u64,
+    /// Mbit/s.
+    pub rate_mbps: u64,
     /// Largest IP packet, bytes.
     pub mtu_bytes: usize,
     /// A queue in front of the wire that takes so many bytes, and loses what finds it full. `None`: whoever sends waits
@@ -31,7 +31,7 @@ impl Default for LinkConfig {
     fn default() -> Self {
         Self {
             delay_ns: 5_000,
-            rate_gbps: 10,
+            rate_mbps: 10_000,
             mtu_bytes: 4_300,
             queue_bytes: None,
         }
@@ -88,13 +88,13 @@ impl Link {
     /// the queue full.
     pub(crate) fn carry(&mut self, now: Instant, udp_payload_len: usize) -> Option<Instant> {
         let wire_bytes = udp_payload_len as u64 + AROUND_BYTES;
-        let waiting_bytes = self.free_at.since(now) * self.config.rate_gbps / 8;
+        let waiting_bytes = self.free_at.since(now) * self.config.rate_mbps / 8_000;
         let room_bytes = self.config.queue_bytes.unwrap_or(u64::MAX);
         if waiting_bytes.saturating_add(wire_bytes) > room_bytes {
             self.stats.overflowed += 1;
             return None;
         }
-        let serialization_ns = (8 * wire_bytes).div_ceil(self.config.rate_gbps.max(1));
+        let serialization_ns = (8_000 * wire_bytes).div_ceil(self.config.rate_mbps.max(1));
         self.free_at = self.free_at.max(now).after(serialization_ns);
         self.stats.packets += 1;
         self.stats.bytes += udp_payload_len as u64;
@@ -114,7 +114,7 @@ mod tests {
     fn packets_queue_for_the_wire_and_then_travel() {
         let mut link = Link::new(LinkConfig {
             delay_ns: 1_000,
-            rate_gbps: 1,
+            rate_mbps: 1_000,
             mtu_bytes: 1_500,
             queue_bytes: None,
         });
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_packet_that_finds_the_queue_full_is_lost() {
         let mut link = Link::new(LinkConfig {
-            rate_gbps: 1,
+            rate_mbps: 1_000,
             queue_bytes: Some(200),
             ..LinkConfig::default()
         });

@@ -11,7 +11,7 @@ use urxe_proto::{
 };
 use urxe_wire::{Gid, Mtu, Psn, Qpn, Srqn};
 
-use crate::event::{Event, EventQueue};
+use crate::event::{Datagram, Event, EventQueue};
 use crate::fault::{Fate, Rule, decide};
 use crate::forge::{corrupt, forge};
 use crate::host::{Host, HostId, flow};
@@ -88,6 +88,8 @@ pub struct World {
     events: EventQueue,
     hosts: Vec<Host>,
     links: BTreeMap<(HostId, HostId), Link>,
+    /// Ports of a switch, to the hosts that have one.
+    ports: BTreeMap<HostId, Link>,
     addresses: BTreeMap<Gid, HostId>,
     random: Random,
     next_qpn: u32,
@@ -104,6 +106,7 @@ impl World {
             events: EventQueue::default(),
             hosts: Vec::new(),
             links: BTreeMap::new(),
+            ports: BTreeMap::new(),
             addresses: BTreeMap::new(),
             random: Random::new(seed),
             next_qpn: 0x11,
@@ -168,6 +171,11 @@ impl World {
             link.rules = rules.to_vec();
             self.links.insert(ends, link);
         }
+    }
+
+    /// Puts a host behind a port of a switch: what the links of all others to it carry goes through that, too.
+    pub fn add_port(&mut self, to: HostId, config: LinkConfig) {
+        self.ports.insert(to, Link::new(config));
     }
 
     /// Makes a queue pair on each of two hosts and brings both to ready-to-send.
@@ -358,12 +366,19 @@ impl World {
         };
         self.now = at;
         match event {
-            Event::Deliver {
+            Event::Forward(datagram) => {
+                let port = self.ports.get_mut(&datagram.to);
+                let arrives_at = port.and_then(|port| port.carry(at, datagram.udp_payload.len()));
+                if let Some(at) = arrives_at {
+                    self.events.schedule(at, Event::Deliver(datagram));
+                }
+            }
+            Event::Deliver(Datagram {
                 from,
                 to,
                 udp_payload,
                 ecn,
-            } => {
+            }) => {
                 self.trace.packet(at, "arrives", from, to, &udp_payload);
                 let from = from.address(self.ipv6);
                 let host = self.host_mut(to);
@@ -469,23 +484,23 @@ impl World {
             return;
         };
         self.damage(fate, ends, &mut udp_payload);
-        if let Some(after) = fate.duplicate_after_ns {
-            let copy = udp_payload.clone();
-            let event = Event::Deliver {
-                from,
-                to,
-                udp_payload: copy,
-                ecn: fate.marked,
-            };
-            self.events.schedule(at.after(after), event);
-        }
-        let event = Event::Deliver {
+        let datagram = Datagram {
             from,
             to,
             udp_payload,
             ecn: fate.marked,
         };
-        self.events.schedule(at.after(fate.delay_ns), event);
+        let goes_on = if self.ports.contains_key(&to) {
+            Event::Forward
+        } else {
+            Event::Deliver
+        };
+        if let Some(after) = fate.duplicate_after_ns {
+            self.events
+                .schedule(at.after(after), goes_on(datagram.clone()));
+        }
+        self.events
+            .schedule(at.after(fate.delay_ns), goes_on(datagram));
     }
 
     fn damage(&mut self, fate: Fate, (src, dst): (IpAddr, IpAddr), udp_payload: &mut Vec<u8>) {

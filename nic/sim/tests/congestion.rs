@@ -33,7 +33,7 @@ const PARAMETERS: DcqcnParameters = DcqcnParameters {
 fn bench(parameters: Option<DcqcnParameters>) -> Bench {
     let link = LinkConfig {
         delay_ns: 10_000,
-        rate_gbps: RATE_GBPS,
+        rate_mbps: 1_000 * RATE_GBPS,
         mtu_bytes: 1_500,
         queue_bytes: None,
     };

@@ -31,7 +31,7 @@ const fn messages_for(round_trip_us: u64) -> u64 {
 const fn link(round_trip_us: u64) -> LinkConfig {
     LinkConfig {
         delay_ns: round_trip_us * 500,
-        rate_gbps: RATE_GBPS,
+        rate_mbps: 1_000 * RATE_GBPS,
         mtu_bytes: 4_300,
         queue_bytes: None,
     }
@@ -139,7 +139,7 @@ fn recovery_between_two_urxe_is_better_than_bare_go_back_n() {
                     (_, 0, _) => bare / 2,
                     (_, 1_000, _) => bare * 9 / 10,
                     // A READ request that is lost, and has none behind it, is found out by silence, and silence is costly.
-                    (Verb::Read, 50_000, 10_000) => bare / 2,
+                    (Verb::Read, 50_000.., 10_000) => bare / 2,
                     _ => bare,
                 };
                 assert!(
@@ -165,7 +165,7 @@ fn a_clean_link_is_used_to_the_full() {
 fn shaped_mbps(messages: u64, both_ways: bool) -> u64 {
     let link = LinkConfig {
         delay_ns: 25_000,
-        rate_gbps: 1,
+        rate_mbps: 1_000,
         mtu_bytes: 1_500,
         queue_bytes: Some(1 << 20),
     };

@@ -197,7 +197,7 @@ fn who_still_answers_later_reads_uses_up_no_retries() {
     const READS: usize = 8;
     const LENGTH: usize = 128 << 10;
     let slow = LinkConfig {
-        rate_gbps: 1,
+        rate_mbps: 1_000,
         queue_bytes: Some(4 << 20),
         ..LinkConfig::default()
     };
@@ -235,6 +235,32 @@ fn who_still_answers_later_reads_uses_up_no_retries() {
     assert_eq!(stats.local_ack_timeout_err, 0, "{stats:?}");
 }
 
+#[test]
+fn a_long_round_trip_of_single_packets_is_learnt_too() {
+    const MESSAGES: u64 = 20;
+    for is_read in [true, false] {
+        let link = LinkConfig {
+            delay_ns: 100_000_000,
+            ..LinkConfig::default()
+        };
+        // Longer than the round trip.
+        let options = ConnectOptions {
+            timeout: 18,
+            ..ConnectOptions::default()
+        };
+        let mut bench = Bench::over(1, options, link);
+        for at in 0..MESSAGES {
+            if is_read {
+                bench.read(0, 64);
+            } else {
+                bench.write(at as usize, 64);
+            }
+        }
+        let probes = bench.world.qp(bench.a).stats().probes;
+        assert!(probes <= 5, "{probes} probes, READ {is_read}");
+    }
+}
+
 /// Longer than the first probe waits, as in a deep queue in front of a slow link.
 const LONG_DELAY_NS: u64 = 25_000_000;
 
@@ -251,7 +277,7 @@ fn a_round_trip_that_is_longer_than_the_first_probe_is_learnt() {
             };
             let link = LinkConfig {
                 delay_ns: LONG_DELAY_NS,
-                rate_gbps: 1,
+                rate_mbps: 1_000,
                 ..LinkConfig::default()
             };
             let mut bench = Bench::over(1, options, link);

@@ -5,8 +5,12 @@
 //! 9.7.6.1.3). The *probe* is ours: after a few measured round trips of silence the oldest
 //! packets are sent again, at no cost in retries, because the usual timeout of 67 ms is a thousand
 //! round trips of a local network. It backs off by doubling (RFC 6298, sections 2
-//! and 5.5). While no round trip was measured, progress does not end that: it may be the late answer to what was sent first.
-//! A probe that came too early once would else come too early every time, and no round trip that long ever be measured.
+//! and 5.5).
+//!
+//! The answer to a packet that was sent more than once tells no round trip (Karn's algorithm), but what it took at least: the
+//! time since the packet was sent last. That is all there is where everything that was sent at first is lost, as in front of
+//! a full queue. It is too little if the answer is a late one to what was sent first; then those to the others follow, and
+//! each says more.
 
 use crate::time::{Instant, earliest};
 
@@ -152,16 +156,36 @@ impl Retry {
         }
     }
 
+    /// A round trip took so long, or longer.
+    pub(crate) fn handle_at_least(&mut self, nanos: u64) {
+        match self.smoothed_ns {
+            None => {
+                self.smoothed_ns = Some(nanos);
+                self.variation_ns = nanos / 2;
+            }
+            // A probe after that would come too early.
+            Some(_) if nanos > self.patience_ns() => {
+                self.smoothed_ns = Some(nanos);
+                self.variation_ns = self.variation_ns.max(nanos / 4);
+            }
+            Some(_) => {}
+        }
+    }
+
     /// The smoothed round trip, once one was measured.
     pub(crate) const fn round_trip_ns(&self) -> Option<u64> {
         self.smoothed_ns
     }
 
-    fn probe_interval_ns(&self) -> u64 {
-        let base = self.smoothed_ns.map_or(PROBE_INITIAL_NS, |smoothed| {
+    /// How long to wait before the first probe.
+    fn patience_ns(&self) -> u64 {
+        self.smoothed_ns.map_or(PROBE_INITIAL_NS, |smoothed| {
             PROBE_MIN_NS.max(smoothed + 4 * self.variation_ns + PROBE_MIN_NS / 2)
-        });
-        (base << self.backoff.min(12)).min(PROBE_MAX_NS)
+        })
+    }
+
+    fn probe_interval_ns(&self) -> u64 {
+        (self.patience_ns() << self.backoff.min(12)).min(PROBE_MAX_NS)
     }
 
     fn probe_at(&self) -> Option<Instant> {
@@ -316,6 +340,25 @@ mod tests {
         retry.handle_progress(first, true);
         let third = retry.deadline().unwrap();
         assert_eq!(third.since(first), (30 + 4 * 15 + 1) * MS);
+    }
+
+    #[test]
+    fn what_a_round_trip_takes_at_least_ends_the_doubling() {
+        let mut retry = Retry::new(None, 7, 7);
+        retry.handle_sent(at(0));
+        let first = retry.deadline().unwrap();
+        assert_eq!(retry.expire(first), Some(Expired::Probe));
+        let answered = first.after(2 * MS);
+        retry.handle_at_least(2 * MS);
+        retry.handle_progress(answered, true);
+        let second = retry.deadline().unwrap();
+        assert_eq!(second.since(answered), (2 + 4 + 1) * MS);
+        // The answers to what was sent later come later.
+        retry.handle_at_least(30 * MS);
+        let third = retry.deadline().unwrap();
+        assert!(third.since(answered) > 30 * MS);
+        retry.handle_at_least(29 * MS);
+        assert_eq!(retry.deadline(), Some(third), "it waits longer already");
     }
 
     #[test]

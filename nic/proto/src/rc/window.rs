@@ -7,6 +7,12 @@
 //! trip takes longer than the shortest one by more than a target, packets wait in some queue, which a
 //! larger window would only make longer: it does not grow then, and shrinks when they wait much longer
 //! (the idea of delay-based control, as in TCP Vegas).
+//!
+//! Between two ends that send again only what is missing, a loss costs little, and a link that loses some of its packets
+//! is no reason to be slower. A full queue is: who is in it would else stay, and who comes later starve. The round trip tells
+//! which it is.
+
+use super::acknowledge::ACK_HOLD_NS;
 
 /// Window of a new connection, bytes.
 const INITIAL_BYTES: u32 = 128 << 10;
@@ -20,6 +26,14 @@ const DELAY_TARGET_NS: u64 = 4_000_000;
 const DELAY_EXCESS_NS: u64 = 8_000_000;
 /// Waiting alone does not shrink the window below this, bytes.
 const DELAY_FLOOR_BYTES: u32 = 512 << 10;
+
+/// Packets wait in a queue, and losses are taken for its overflow, while a round trip takes so much longer than the shortest:
+/// one part in so many,
+const WAITING_SHARE: u64 = 2;
+/// and at least this, nanoseconds: twice what a responder may hold an acknowledgement back.
+const WAITING_MIN_NS: u64 = 2 * ACK_HOLD_NS;
+/// What such a loss leaves of the window, percent: more than half, as others lose, too (CUBIC's factor, RFC 9438, 4.6).
+const OVERFLOW_LEAVES_PERCENT: u32 = 70;
 
 /// The share of a window whose loss, in one round trip, is taken for congestion where it is not sent again as a whole: one
 /// in so many.
@@ -62,7 +76,10 @@ pub struct Window {
     slow_start_until: u32,
     acked_since_growth: u32,
     shortest_ns: u64,
+    /// Packets wait so long that more of them would only wait longer.
     is_queueing: bool,
+    /// Packets wait for others.
+    is_waiting: bool,
     /// Packets that the peer missed in this round.
     gaps: u32,
     /// Packets and the end of slow start before the last silence, in case nothing was lost then.
@@ -80,6 +97,7 @@ impl Window {
             acked_since_growth: 0,
             shortest_ns: u64::MAX,
             is_queueing: false,
+            is_waiting: false,
             gaps: 0,
             before_silence: None,
         }
@@ -89,6 +107,7 @@ impl Window {
     pub fn handle_round_trip(&mut self, nanos: u64) {
         self.shortest_ns = self.shortest_ns.min(nanos);
         let waited_ns = nanos - self.shortest_ns;
+        self.is_waiting = waited_ns > (self.shortest_ns / WAITING_SHARE).max(WAITING_MIN_NS);
         self.is_queueing = waited_ns > DELAY_TARGET_NS;
         if waited_ns > DELAY_EXCESS_NS && self.packets > self.limits.delay_floor {
             self.packets = (self.packets - self.packets / 8).max(self.limits.delay_floor);
@@ -126,17 +145,27 @@ impl Window {
 
     /// A packet was lost, and later ones arrived.
     pub fn handle_loss(&mut self) {
+        self.shrink_to(50);
+    }
+
+    fn shrink_to(&mut self, percent: u32) {
         self.before_silence = None;
-        self.packets = (self.packets / 2).max(self.limits.min);
+        self.packets = (self.packets * percent / 100).max(self.limits.min);
         self.slow_start_until = self.packets;
         self.acked_since_growth = 0;
     }
 
-    /// A peer that keeps what arrives early misses `count` packets more. A few in a round trip are the noise of a link:
-    /// as only they are sent again, they are no reason to be slower.
+    /// A peer that keeps what arrives early misses `count` packets more. While packets wait in a queue, it was full. Else a
+    /// few in a round trip are the noise of a link: as only they are sent again, they are no reason to be slower.
     pub fn handle_gaps(&mut self, count: u32, is_new_round: bool) {
         if is_new_round {
             self.gaps = 0;
+        }
+        if self.is_waiting {
+            if count > 0 && is_new_round {
+                self.shrink_to(OVERFLOW_LEAVES_PERCENT);
+            }
+            return;
         }
         self.gaps += count;
         if self.gaps > GAPS_MIN.max(self.packets / GAPS_SHARE) {
@@ -231,6 +260,35 @@ mod tests {
         window.handle_round_trip(MS / 10);
         window.handle_acked(16, true);
         assert_eq!(window.packets(), 17);
+    }
+
+    #[test]
+    fn a_loss_is_noise_unless_packets_wait() {
+        const US: u64 = 1_000;
+        let mut window = Window::new(LIMITS);
+        window.handle_round_trip(50 * US);
+        window.handle_acked(24, true);
+        assert_eq!(window.packets(), 32);
+        window.handle_round_trip(140 * US);
+        window.handle_gaps(2, true);
+        assert_eq!(window.packets(), 32, "an acknowledgement may be held back");
+        window.handle_round_trip(160 * US);
+        window.handle_gaps(2, true);
+        assert_eq!(window.packets(), 22);
+        window.handle_gaps(2, false);
+        assert_eq!(window.packets(), 22, "once a round trip");
+        window.handle_gaps(0, true);
+        assert_eq!(window.packets(), 22, "nothing is missing");
+    }
+
+    #[test]
+    fn many_losses_are_no_noise_even_if_nothing_waits() {
+        let mut window = Window::new(LIMITS);
+        window.handle_acked(24, true);
+        window.handle_gaps(8, true);
+        assert_eq!(window.packets(), 32);
+        window.handle_gaps(1, false);
+        assert_eq!(window.packets(), 16, "more than a quarter");
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl GoBackN {
     }
 
     fn send(&mut self) {
-        self.free_at_ns = self.now_ns + WIRE_BYTES * 8 / self.link.rate_gbps;
+        self.free_at_ns = self.now_ns + WIRE_BYTES * 8_000 / self.link.rate_mbps;
         if !self.is_lost() {
             let arrives_ns = self.free_at_ns + self.link.delay_ns;
             self.at(arrives_ns, Event::Data(self.next));

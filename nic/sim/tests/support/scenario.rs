@@ -154,7 +154,7 @@ fn any_pace(random: &mut Random) -> Pace {
 fn any_link(random: &mut Random) -> LinkConfig {
     LinkConfig {
         delay_ns: [500, 5_000, 50_000, 1_000_000][random.index(4)],
-        rate_gbps: [1, 10, 100][random.index(3)],
+        rate_mbps: [1_000, 10_000, 100_000][random.index(3)],
         mtu_bytes: 4_300,
         queue_bytes: None,
     }

@@ -85,6 +85,8 @@ pub(crate) struct Requester {
     placed: Option<Held>,
     /// The packet whose round trip is being measured.
     timed: Option<(Psn, Instant)>,
+    /// A packet that was sent more than once, and when it was sent last.
+    again: Option<(Psn, Instant)>,
     /// The request whose memory turned out to be gone. It fails once all before it are completed.
     faulty: Option<Position>,
 }
@@ -113,6 +115,7 @@ impl Requester {
             pass: None,
             placed: None,
             timed: None,
+            again: None,
             faulty: None,
         }
     }

@@ -53,6 +53,9 @@ impl Requester {
     ) {
         match aeth.syndrome {
             Syndrome::Ack { .. } => {
+                if !psn.next().is_after(self.unacked) {
+                    self.handle_answer_again(now);
+                }
                 self.acknowledge(now, psn.next(), connection, out);
                 if self.placed.is_some() {
                     self.advance_over_placed(now, connection, out);
@@ -133,6 +136,7 @@ impl Requester {
         stats: &mut QpStats,
     ) {
         if psn.is_before(self.unacked) {
+            self.handle_answer_again(now);
             stats.ignored_responses += 1;
             return;
         }
@@ -247,6 +251,9 @@ impl Requester {
         out: &mut Outbox,
     ) {
         let count = distance(to, self.unacked);
+        let before = self.unacked;
+        // What is missing before it holds the acknowledgement of a packet back.
+        let is_held_back = self.pass.is_some();
         self.unacked = to;
         self.implied_nak_at = None;
         if self.cursor.is_before(to) {
@@ -268,14 +275,34 @@ impl Requester {
         if let Some((psn, sent)) = self.timed
             && !psn.is_after(to)
         {
-            let nanos = now.since(sent);
-            self.retry.handle_round_trip(nanos);
-            self.window.handle_round_trip(nanos);
             self.timed = None;
+            self.again = None;
+            if !is_held_back {
+                self.handle_round_trip(now.since(sent));
+            }
+        } else if let Some((end, _)) = self.again
+            && end.is_after(before)
+        {
+            self.handle_answer_again(now);
         }
         self.window.handle_acked(count, self.window_was_full);
         self.window_was_full = false;
         self.retry.handle_progress(now, self.sent_end.is_after(to));
+    }
+
+    pub(super) fn handle_round_trip(&mut self, nanos: u64) {
+        self.retry.handle_round_trip(nanos);
+        self.window.handle_round_trip(nanos);
+    }
+
+    /// An answer to what was sent more than once, or one of several.
+    #[cold]
+    fn handle_answer_again(&mut self, now: Instant) {
+        if let Some((end, sent)) = self.again
+            && !end.is_after(self.unacked)
+        {
+            self.retry.handle_at_least(now.since(sent));
+        }
     }
 
     /// Completes the requests of which all is acknowledged.
@@ -305,6 +332,7 @@ impl Requester {
         self.doubt = None;
         self.pass = None;
         self.timed = None;
+        self.again = None;
     }
 
     /// What was not sent again yet after a silence, before `to`, is answered: it was not lost, so the answers to the

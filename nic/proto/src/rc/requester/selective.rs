@@ -45,12 +45,21 @@ impl Requester {
         if held.end().is_after(self.sent_end) {
             return;
         }
+        if let Some((end, sent)) = self.timed
+            && !end.is_after(held.end())
+        {
+            if held.contains(end.sub(1)) {
+                self.handle_round_trip(now.since(sent));
+            }
+            self.timed = None;
+        }
         self.scan(psn, held.end(), Missing::Requests(held));
         self.retry.handle_answer(now);
     }
 
     /// Something before `end` was answered while responses from `unacked` on are missing.
     fn ask_again(&mut self, now: Instant, end: Psn, stats: &mut QpStats) {
+        self.timed = None;
         stats.implied_nak_seq_err += u64::from(self.scan(self.unacked, end, Missing::Responses));
         self.retry.handle_answer(now);
     }
@@ -82,7 +91,7 @@ impl Requester {
             scanned_to: later(from, end),
             resume_at,
         });
-        self.timed = None;
+        self.again = None;
         if lost > 0 && from.is_before(end) && from.is_before(self.cursor) {
             self.cursor = from;
             self.cursor_wqe = self.queue.front_position();
@@ -179,6 +188,12 @@ impl Requester {
             offset: 0,
             len: 0,
         })
+    }
+
+    /// Whether responses are asked for that are missing.
+    pub(super) fn is_asking_again(&self) -> bool {
+        self.pass
+            .is_some_and(|pass| pass.missing == Missing::Responses)
     }
 
     /// The responses that arrived early.

@@ -292,8 +292,15 @@ impl Requester {
         if self.cursor.is_after(self.sent_end) {
             self.sent_end = self.cursor;
         }
-        if self.timed.is_none() && first_time && self.pass.is_none() {
+        if self.timed.is_none() && first_time && !self.is_asking_again() {
             self.timed = Some((self.cursor, now));
+        }
+        if !first_time
+            && self
+                .again
+                .is_none_or(|(end, _)| !end.is_after(self.unacked))
+        {
+            self.again = Some((self.cursor, now));
         }
         self.retry.handle_sent(now);
     }
