@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
+use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE, Share};
 
 use crate::{BadNetwork, Run, library};
 
@@ -16,6 +16,11 @@ use crate::{BadNetwork, Run, library};
 /// MTU. Its own 8,256 bytes are two and a short one, which ends a batch: a system call and an acknowledgement for each
 /// piece (docs/mpi.md).
 const UCX_PIECE: (&str, &str) = ("UCX_RC_VERBS_SEG_SIZE", "8192");
+
+/// What keeps UCX from forgetting packets, on a network that loses some: it stops the timer that would repeat its own datagrams
+/// when it stops polling for them, even if some are not acknowledged, and a connection is then never made
+/// (docs/mpi.md). It costs latency, so only such networks have it.
+const UCX_REPEATS: (&str, &str) = ("UCX_ADAPTIVE_PROGRESS", "n");
 
 /// Why a program was not run, with the exit status that shells use for it.
 #[derive(Debug)]
@@ -65,9 +70,11 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         .arg0(name)
         .args(arguments)
         .env("LD_PRELOAD", preload(&library));
-    let (variable, bytes) = UCX_PIECE;
-    if std::env::var_os(variable).is_none() && reads_ucx_piece(std::env::var_os("UCX_TLS")) {
-        command.env(variable, bytes);
+    if uses_rc_of_ucx(std::env::var_os("UCX_TLS")) {
+        set_unless_set(&mut command, UCX_PIECE);
+        if [options.network.loss, options.network.corrupt] != [Share::default(); 2] {
+            set_unless_set(&mut command, UCX_REPEATS);
+        }
     }
     if let Some(level) = &options.log {
         command.env("URXE_LOG", level);
@@ -96,8 +103,14 @@ impl From<&BadNetwork> for Impairment {
     }
 }
 
-/// Whether UCX, restricted to these transports, reads [`UCX_PIECE`]; it warns of variables that nobody reads.
-fn reads_ucx_piece(transports: Option<OsString>) -> bool {
+fn set_unless_set(command: &mut Command, (variable, value): (&str, &str)) {
+    if std::env::var_os(variable).is_none() {
+        command.env(variable, value);
+    }
+}
+
+/// Whether UCX, restricted to these transports, uses RC; it warns of variables that nobody reads.
+fn uses_rc_of_ucx(transports: Option<OsString>) -> bool {
     transports.is_none_or(|list| {
         let list = list.to_string_lossy();
         list.starts_with('^')

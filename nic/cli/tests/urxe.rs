@@ -73,6 +73,27 @@ fn ucx_sends_pieces_that_fit_packets_unless_it_is_told_otherwise() {
 }
 
 #[test]
+fn ucx_repeats_its_datagrams_where_packets_are_lost() {
+    let library = harmless();
+    let polls_less = |options: &[&str], variables: &[(&str, &str)]| {
+        let mut command = urxe();
+        command
+            .env_remove("UCX_TLS")
+            .env_remove("UCX_ADAPTIVE_PROGRESS");
+        command.args(["run", "--library"]).arg(&library);
+        command.args(options);
+        command.args(["--", "sh", "-c", "echo $UCX_ADAPTIVE_PROGRESS"]);
+        run(command.envs(variables.iter().copied())).1
+    };
+    assert_eq!(polls_less(&[], &[]), "\n");
+    assert_eq!(polls_less(&["--delay", "1ms"], &[]), "\n");
+    assert_eq!(polls_less(&["--loss", "1%"], &[]), "n\n");
+    assert_eq!(polls_less(&["--corrupt", "1%"], &[]), "n\n");
+    let told = [("UCX_ADAPTIVE_PROGRESS", "y")];
+    assert_eq!(polls_less(&["--loss", "1%"], &told), "y\n");
+}
+
+#[test]
 fn finds_the_library_beside_the_command_or_in_lib() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let bin = folder.path().join("bin");
