@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn ucx_is_told_only_what_it_reads() {
-        let reads = |list: &str| reads_ucx_piece(Some(list.into()));
-        assert!(reads_ucx_piece(None));
+        let reads = |list: &str| uses_rc_of_ucx(Some(list.into()));
+        assert!(uses_rc_of_ucx(None));
         assert!(reads("rc_v,self,sm") && reads("self,all") && reads("^tcp"));
         assert!(!reads("tcp,self,sm") && !reads("ud_verbs"));
     }

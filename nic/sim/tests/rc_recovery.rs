@@ -238,7 +238,7 @@ fn who_still_answers_later_reads_uses_up_no_retries() {
 #[test]
 fn a_long_round_trip_of_single_packets_is_learnt_too() {
     const MESSAGES: u64 = 20;
-    for is_read in [true, false] {
+    for (is_read, keeps_early) in [(true, true), (true, false), (false, true), (false, false)] {
         let link = LinkConfig {
             delay_ns: 100_000_000,
             ..LinkConfig::default()
@@ -246,6 +246,7 @@ fn a_long_round_trip_of_single_packets_is_learnt_too() {
         // Longer than the round trip.
         let options = ConnectOptions {
             timeout: 18,
+            keeps_early,
             ..ConnectOptions::default()
         };
         let mut bench = Bench::over(1, options, link);
@@ -257,7 +258,10 @@ fn a_long_round_trip_of_single_packets_is_learnt_too() {
             }
         }
         let probes = bench.world.qp(bench.a).stats().probes;
-        assert!(probes <= 5, "{probes} probes, READ {is_read}");
+        assert!(
+            probes <= 5,
+            "{probes} probes, READ {is_read}, early kept {keeps_early}"
+        );
     }
 }
 

@@ -7,10 +7,11 @@
 //! round trips of a local network. It backs off by doubling (RFC 6298, sections 2
 //! and 5.5).
 //!
-//! The answer to a packet that was sent more than once tells no round trip (Karn's algorithm), but what it took at least: the
-//! time since the packet was sent last. That is all there is where everything that was sent at first is lost, as in front of
-//! a full queue. It is too little if the answer is a late one to what was sent first; then those to the others follow, and
-//! each says more.
+//! The answer to a packet that was sent more than once tells no round trip (Karn's algorithm), but, if the peer is urxe, what it
+//! took at least: the time since the packet was sent last. That is all there is where everything that was sent at first is lost,
+//! as in front of a full queue. It is too little if the answer is a late one to what was sent first; then those to the others
+//! follow, and each says more. While nothing is known, progress does not end the doubling: it may be such a late answer, and
+//! a probe that came too early once would come too early every time.
 
 use crate::time::{Instant, earliest};
 

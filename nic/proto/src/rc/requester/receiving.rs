@@ -54,7 +54,7 @@ impl Requester {
         match aeth.syndrome {
             Syndrome::Ack { .. } => {
                 if !psn.next().is_after(self.unacked) {
-                    self.handle_answer_again(now);
+                    self.handle_answer_again(now, connection);
                 }
                 self.acknowledge(now, psn.next(), connection, out);
                 if self.placed.is_some() {
@@ -136,7 +136,7 @@ impl Requester {
         stats: &mut QpStats,
     ) {
         if psn.is_before(self.unacked) {
-            self.handle_answer_again(now);
+            self.handle_answer_again(now, connection);
             stats.ignored_responses += 1;
             return;
         }
@@ -283,7 +283,7 @@ impl Requester {
         } else if let Some((end, _)) = self.again
             && end.is_after(before)
         {
-            self.handle_answer_again(now);
+            self.handle_answer_again(now, connection);
         }
         self.window.handle_acked(count, self.window_was_full);
         self.window_was_full = false;
@@ -295,10 +295,12 @@ impl Requester {
         self.window.handle_round_trip(nanos);
     }
 
-    /// An answer to what was sent more than once, or one of several.
+    /// An answer to what was sent more than once, or one of several. To another device, which may answer a repeated request
+    /// once only, or late, patience is better: what it sees too often may cost retries.
     #[cold]
-    fn handle_answer_again(&mut self, now: Instant) {
-        if let Some((end, sent)) = self.again
+    fn handle_answer_again(&mut self, now: Instant, connection: &Connection) {
+        if connection.keeps_early
+            && let Some((end, sent)) = self.again
             && !end.is_after(self.unacked)
         {
             self.retry.handle_at_least(now.since(sent));
