@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE, Share};
+use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
 
 use crate::{BadNetwork, Run, library};
 
@@ -70,9 +70,10 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         .arg0(name)
         .args(arguments)
         .env("LD_PRELOAD", preload(&library));
+    let impairment = Impairment::from(&options.network);
     if uses_rc_of_ucx(std::env::var_os("UCX_TLS")) {
         set_unless_set(&mut command, UCX_PIECE);
-        if [options.network.loss, options.network.corrupt] != [Share::default(); 2] {
+        if impairment.loses_packets() {
             set_unless_set(&mut command, UCX_REPEATS);
         }
     }
@@ -82,7 +83,6 @@ pub(crate) fn run(options: &Run) -> Result<()> {
     if let Some(file) = &options.pcap {
         command.env(PCAP_VARIABLE, begin_capture(file)?);
     }
-    let impairment = Impairment::from(&options.network);
     if !impairment.is_none() {
         command.env(IMPAIR_VARIABLE, impairment.to_string());
     }

@@ -367,10 +367,16 @@ impl World {
         self.now = at;
         match event {
             Event::Forward(datagram) => {
-                let port = self.ports.get_mut(&datagram.to);
-                let arrives_at = port.and_then(|port| port.carry(at, datagram.udp_payload.len()));
-                if let Some(at) = arrives_at {
-                    self.events.schedule(at, Event::Deliver(datagram));
+                let Datagram {
+                    from,
+                    to,
+                    udp_payload,
+                    ..
+                } = &datagram;
+                let port = self.ports.get_mut(to);
+                match port.and_then(|port| port.carry(at, udp_payload.len())) {
+                    Some(at) => self.events.schedule(at, Event::Deliver(datagram)),
+                    None => self.trace.packet(at, "LOST", *from, *to, udp_payload),
                 }
             }
             Event::Deliver(Datagram {

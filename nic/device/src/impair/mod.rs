@@ -137,6 +137,12 @@ pub struct Impairment {
 }
 
 impl Impairment {
+    /// Whether packets that it strikes never arrive, or are refused where they do.
+    #[must_use]
+    pub const fn loses_packets(&self) -> bool {
+        self.loss.ppm > 0 || self.corrupt.ppm > 0
+    }
+
     /// Whether it does nothing.
     #[must_use]
     pub fn is_none(&self) -> bool {

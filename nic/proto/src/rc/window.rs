@@ -76,10 +76,8 @@ pub struct Window {
     slow_start_until: u32,
     acked_since_growth: u32,
     shortest_ns: u64,
-    /// Packets wait so long that more of them would only wait longer.
-    is_queueing: bool,
-    /// Packets wait for others.
-    is_waiting: bool,
+    /// How much longer than the shortest the last round trip took.
+    waited_ns: u64,
     /// Packets that the peer missed in this round.
     gaps: u32,
     /// Packets and the end of slow start before the last silence, in case nothing was lost then.
@@ -96,8 +94,7 @@ impl Window {
             slow_start_until: limits.max,
             acked_since_growth: 0,
             shortest_ns: u64::MAX,
-            is_queueing: false,
-            is_waiting: false,
+            waited_ns: 0,
             gaps: 0,
             before_silence: None,
         }
@@ -106,10 +103,8 @@ impl Window {
     /// A round trip took so long.
     pub fn handle_round_trip(&mut self, nanos: u64) {
         self.shortest_ns = self.shortest_ns.min(nanos);
-        let waited_ns = nanos - self.shortest_ns;
-        self.is_waiting = waited_ns > (self.shortest_ns / WAITING_SHARE).max(WAITING_MIN_NS);
-        self.is_queueing = waited_ns > DELAY_TARGET_NS;
-        if waited_ns > DELAY_EXCESS_NS && self.packets > self.limits.delay_floor {
+        self.waited_ns = nanos - self.shortest_ns;
+        if self.waited_ns > DELAY_EXCESS_NS && self.packets > self.limits.delay_floor {
             self.packets = (self.packets - self.packets / 8).max(self.limits.delay_floor);
             self.slow_start_until = self.packets;
         }
@@ -129,7 +124,7 @@ impl Window {
 
     /// `count` packets were acknowledged, while the window was what limited the sender or not.
     pub fn handle_acked(&mut self, count: u32, was_limited: bool) {
-        if !was_limited || self.is_queueing {
+        if !was_limited || self.waited_ns > DELAY_TARGET_NS {
             return;
         }
         if self.packets < self.slow_start_until {
@@ -161,7 +156,7 @@ impl Window {
         if is_new_round {
             self.gaps = 0;
         }
-        if self.is_waiting {
+        if self.waited_ns > (self.shortest_ns / WAITING_SHARE).max(WAITING_MIN_NS) {
             if count > 0 && is_new_round {
                 self.shrink_to(OVERFLOW_LEAVES_PERCENT);
             }
