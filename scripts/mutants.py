@@ -200,6 +200,18 @@ MUTANTS = (
         "self.retry.handle_later_answer(now);",
         "",
     ),
+    Mutant(
+        "runs-over-the-end",
+        f"{REQUESTER}/sending.rs",
+        "let middles = wqe.packets - 2 - offset;",
+        "let middles = wqe.packets - 1 - offset;",
+    ),
+    Mutant(
+        "answers-over-the-end",
+        "proto/src/rc/acknowledge.rs",
+        "job.until.min(job.packets - 1).saturating_sub(job.sent);",
+        "job.until.saturating_sub(job.sent);",
+    ),
 )
 
 

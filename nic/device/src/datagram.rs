@@ -13,6 +13,7 @@ use crate::nic::Nic;
 use crate::path::Path;
 use crate::port::udp_port;
 use crate::receive::Origin;
+use crate::transmit::MemoryGone;
 
 /// Strangers remembered, at most.
 const STRANGERS_MAX: usize = 4096;
@@ -187,7 +188,7 @@ impl Engine {
                 &sockets.ports,
                 &mut self.stats,
             );
-            if pushed.is_err() {
+            if let Err(MemoryGone(bth)) = pushed {
                 slot.qp.handle_memory_fault(&bth);
             }
             if self.outgoing.is_blocked() {

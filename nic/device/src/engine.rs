@@ -19,12 +19,12 @@ use crate::srq::SrqTable;
 use crate::stat;
 use crate::table::QpTable;
 use crate::timers::Timers;
-use crate::transmit::Outgoing;
+use crate::transmit::{MemoryGone, Outgoing};
 
 pub(crate) use urxe_proto::AckMode;
 
 /// Packets of one queue pair before the others get their turn.
-pub(crate) const PACKETS_PER_TURN: usize = 128;
+pub(crate) const PACKETS_PER_TURN: u32 = 128;
 
 /// A program that posts so often before it polls streams: its messages may wait for each other.
 const BURST_MIN: u32 = 8;
@@ -360,16 +360,32 @@ impl Engine {
         let Some(path) = &slot.path else {
             return self.transmit_datagrams(index, now, mode);
         };
-        for _ in 0..PACKETS_PER_TURN {
-            let Some(transmit) = slot.qp.poll_transmit(now, mode, &mut self.memory) else {
-                has_more = false;
-                break;
+        let mtu_bytes = slot.qp.mtu_bytes();
+        let run_max = self.outgoing.run_max(mtu_bytes, &ports[path.port]);
+        let (memory, stats) = (&mut self.memory, &mut self.stats);
+        let mut left = PACKETS_PER_TURN;
+        let mut is_long = false;
+        while left > 0 {
+            // Only behind a full packet others can follow that are like it. The others are spared the question.
+            let pushed = if is_long {
+                let polled = slot.qp.poll_run(now, mode, run_max.min(left), memory);
+                let Some(run) = &polled else {
+                    has_more = false;
+                    break;
+                };
+                left -= (1 + run.more).min(left);
+                self.outgoing.push_run(run, pd, path, memory, ports, stats)
+            } else {
+                let polled = slot.qp.poll_transmit(now, mode, memory);
+                let Some(transmit) = &polled else {
+                    has_more = false;
+                    break;
+                };
+                left -= 1;
+                is_long = transmit.payload.len() == mtu_bytes;
+                self.outgoing.push(transmit, pd, path, memory, ports, stats)
             };
-            let pushed =
-                self.outgoing
-                    .push(&transmit, pd, path, &self.memory, ports, &mut self.stats);
-            if pushed.is_err() {
-                let bth = transmit.header.bth;
+            if let Err(MemoryGone(bth)) = pushed {
                 slot.qp.handle_memory_fault(&bth);
             }
             if self.outgoing.is_blocked() {

@@ -151,7 +151,9 @@ impl Engine {
 
     /// Returns the queue pair that handled the packet, for [`Self::finish_handling`].
     fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) -> Option<u16> {
-        let Ok(packet) = Packet::parse(datagram) else {
+        // By reference: headers are large, and moved otherwise.
+        let parsed = Packet::parse(datagram);
+        let Ok(packet) = &parsed else {
             if let Some((was, datagram)) = forward::unwrap(origin, datagram) {
                 return self.handle_datagram(now, &was, datagram);
             }
@@ -160,13 +162,13 @@ impl Engine {
         };
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
             if packet.header.bth.dest_qp != Qpn::GSI {
-                if self.pass_on(origin, &packet, datagram) {
+                if self.pass_on(origin, packet, datagram) {
                     return None;
                 }
                 self.stats.rx_unknown_qp += 1;
-                self.answer_for_ended(now, origin, &packet, datagram);
-            } else if !self.handle_vendor_mad(now, origin, &packet, datagram) {
-                crate::cm::receive(self.link, origin, datagram, &packet);
+                self.answer_for_ended(now, origin, packet, datagram);
+            } else if !self.handle_vendor_mad(now, origin, packet, datagram) {
+                crate::cm::receive(self.link, origin, datagram, packet);
             }
             return None;
         };
@@ -176,13 +178,13 @@ impl Engine {
             .as_mut()
             .filter(|path| path.is_from_peer(origin.port, origin.source))
         else {
-            self.handle_unconnected(index, &packet, origin, datagram);
+            self.handle_unconnected(index, packet, origin, datagram);
             return None;
         };
         match path.verify(origin, datagram) {
             Verified::Good => {}
             Verified::News => {
-                if slot.qp.is_credible(&packet) {
+                if slot.qp.is_credible(packet) {
                     path.believe(origin);
                     slot.qp.set_keeps_early(path.is_to_our_kind());
                 }
@@ -193,10 +195,10 @@ impl Engine {
             }
         }
         if slot.receives == Receives::Own {
-            slot.qp.handle_packet(now, &packet, None, &mut self.memory);
+            slot.qp.handle_packet(now, packet, None, &mut self.memory);
         } else {
             self.srqs
-                .handle_packet(slot, now, &packet, &mut self.memory, &self.events);
+                .handle_packet(slot, now, packet, &mut self.memory, &self.events);
             slot.deliver(&self.events);
         }
         Some(index)

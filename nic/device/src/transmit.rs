@@ -4,12 +4,12 @@
 //! one may end the batch, so an acknowledgement rides with the reply it follows. Small payloads are
 //! copied behind their header, large ones are taken from the program's memory by the kernel.
 
-use urxe_proto::{LocalAccess, Payload, PdId, RemoteAccess, RemoteRange, Sge, Transmit};
+use urxe_proto::{LocalAccess, Payload, PdId, RemoteAccess, RemoteRange, Run, Sge, Transmit};
 use urxe_udp::{
     Destination, MAX_TRANSMIT_BYTES, Piece, SendError, Socket, Transmit as UdpTransmit,
 };
 use urxe_wire::icrc::Icrc;
-use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, Transport, pad_len};
+use urxe_wire::{Bth, ICRC_LEN, MAX_HEADER_LEN, Transport, pad_len};
 
 use crate::batch::BatchLength;
 use crate::guard::{guarded, take};
@@ -31,9 +31,9 @@ const ARENA_BYTES: usize = MAX_TRANSMIT_BYTES + 128 * (MAX_HEADER_LEN + 8);
 /// Pieces of one send, at most (`UIO_MAXIOV` of linux/uio.h is 1024).
 const PIECES_MAX: usize = 1000;
 
-/// The memory of a packet's payload may not be used any more; the packet was not added.
+/// The memory of a packet's payload may not be used any more; the packet, of this header, was not added, nor was any behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemoryGone;
+pub(crate) struct MemoryGone(pub(crate) Bth);
 
 /// The batch under construction, and one that the socket did not take.
 #[derive(Debug)]
@@ -70,6 +70,44 @@ impl Outgoing {
     /// Whether packets wait for a socket to become writable. No more may be pushed then.
     pub(crate) const fn is_blocked(&self) -> bool {
         self.waiting.is_blocked || self.building.is_blocked
+    }
+
+    /// How many packets of full length a run may have, so that one that does not fit the batch under construction fits the
+    /// next.
+    pub(crate) fn run_max(&self, mtu_bytes: u32, port: &Port) -> u32 {
+        let capabilities = port.socket.as_deref().map(Socket::capabilities);
+        let Some(capabilities) = capabilities.filter(|capabilities| capabilities.gso) else {
+            return 1;
+        };
+        let bytes = self.max_bytes / (Bth::LEN + mtu_bytes as usize + ICRC_LEN);
+        u32::try_from(bytes.clamp(1, capabilities.max_gso_segments)).unwrap_or(1)
+    }
+
+    /// Adds packets, sending what stands in their way first.
+    pub(crate) fn push_run(
+        &mut self,
+        run: &Run<'_>,
+        pd: PdId,
+        path: &Path,
+        memory: &MemoryTable,
+        ports: &[Port],
+        stats: &mut DeviceStats,
+    ) -> Result<(), MemoryGone> {
+        // The first finds out whether the batch takes it, and those behind it with it.
+        self.push(&run.first, pd, path, memory, ports, stats)?;
+        let mut done = 1;
+        while done <= run.more {
+            let (next, rest) = (run.packet(done), run.more + 1 - done);
+            let room = self.max_bytes;
+            let added = self
+                .building
+                .add_run(&next, rest, pd, path, memory, room, ports);
+            if added == 0 {
+                self.push(&next, pd, path, memory, ports, stats)?;
+            }
+            done += added.max(1);
+        }
+        Ok(())
     }
 
     /// Adds a packet, sending what stands in its way first.
@@ -187,6 +225,29 @@ fn copy_payload(
     Some(())
 }
 
+/// Where the payloads of `count` packets of a run are, one behind the other, in this process.
+fn run_source(
+    payload: &Payload<'_>,
+    count: usize,
+    pd: PdId,
+    memory: &MemoryTable,
+) -> Option<*const u8> {
+    let bytes = count * payload.len() as usize;
+    let from = match *payload {
+        Payload::Local {
+            sges: [sge],
+            offset,
+            ..
+        } => memory.local(pd, sge, offset, bytes, LocalAccess::Read),
+        Payload::Remote { via, rkey, va, .. } => {
+            let len = u32::try_from(bytes).ok()?;
+            memory.remote(via, RemoteRange { rkey, va, len }, RemoteAccess::Read)
+        }
+        _ => return None,
+    };
+    from.ok().map(|from| from as *const u8)
+}
+
 /// Where a batch goes.
 struct Target {
     /// Index of the socket.
@@ -290,6 +351,105 @@ impl Batch {
             && self.pieces.len() + pieces < PIECES_MAX
     }
 
+    /// Adds packets of a run behind its first, which is in the batch: as many of `count` as it takes, or none, if their memory
+    /// is not all there. Returns how many.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the pieces of an engine, borrowed apart"
+    )]
+    fn add_run(
+        &mut self,
+        next: &Transmit<'_>,
+        count: u32,
+        pd: PdId,
+        path: &Path,
+        memory: &MemoryTable,
+        max_bytes: usize,
+        ports: &[Port],
+    ) -> u32 {
+        let header_len = next.header.wire_len();
+        let payload_len = next.payload.len() as usize;
+        let length = header_len + payload_len + ICRC_LEN;
+        let capabilities = ports[path.port].socket.as_deref().map(Socket::capabilities);
+        let Some(capabilities) = capabilities.filter(|capabilities| capabilities.gso) else {
+            return 0;
+        };
+        if self.is_closed || length != self.segment_bytes || pad_len(payload_len) != 0 {
+            return 0;
+        }
+        let is_copied = is_copied(next);
+        let stride = if is_copied {
+            length
+        } else {
+            header_len + ICRC_LEN
+        };
+        let arena_room = ARENA_BYTES - MAX_HEADER_LEN - self.used;
+        let count = (count as usize)
+            .min(capabilities.max_gso_segments.saturating_sub(self.count))
+            .min(max_bytes.saturating_sub(self.bytes) / length)
+            .min(arena_room / stride)
+            .min((PIECES_MAX - self.pieces.len()) / 2);
+        if count == 0 {
+            return 0;
+        }
+        let Some(from) = run_source(&next.payload, count, pd, memory) else {
+            return 0;
+        };
+        let packets = &mut self.arena[self.used..self.used + count * stride];
+        if next.header.emit(payload_len, packets).is_err() {
+            return 0;
+        }
+        let (first, others) = packets.split_at_mut(stride);
+        for (other, psn) in others.chunks_exact_mut(stride).zip(1..) {
+            other[..header_len].copy_from_slice(&first[..header_len]);
+            if let Some(bth) = other.first_chunk_mut() {
+                Bth::put_psn(bth, next.header.bth.psn.add(psn));
+            }
+        }
+        let first_id = self.count;
+        let finish = || {
+            for (index, packet) in packets.chunks_exact_mut(stride).enumerate() {
+                // See `add`.
+                let id = u16::try_from(first_id + index).unwrap_or(u16::MAX);
+                // SAFETY: the range lies in a region that the program registered; see `add` for who may change it.
+                let payload = unsafe { from.add(index * payload_len) };
+                let (covered, last) = packet.split_at_mut(stride - ICRC_LEN);
+                let mut icrc;
+                if is_copied {
+                    let to = covered[header_len..].as_mut_ptr();
+                    // SAFETY: as above; the arena is ours, so the two do not overlap.
+                    unsafe { std::ptr::copy_nonoverlapping(payload, to, payload_len) };
+                    icrc = path.flow.start(length, id, covered);
+                } else {
+                    icrc = path.flow.start(length, id, covered);
+                    // SAFETY: as above.
+                    icrc.update(unsafe { std::slice::from_raw_parts(payload, payload_len) });
+                }
+                last.copy_from_slice(&icrc.finish());
+            }
+        };
+        // SAFETY: sums and copies take no lock and have nothing to drop.
+        if unsafe { guarded(finish) }.is_err() {
+            return 0;
+        }
+        if is_copied {
+            self.used += count * stride;
+        } else {
+            for index in 0..count {
+                self.used += header_len;
+                self.close_run();
+                // SAFETY: as above.
+                let piece = unsafe { Piece::from_raw(from.add(index * payload_len), payload_len) };
+                self.pieces.push(piece);
+                self.used += ICRC_LEN;
+            }
+            self.refers = true;
+        }
+        self.count += count;
+        self.bytes += count * length;
+        u32::try_from(count).unwrap_or(0)
+    }
+
     fn add(
         &mut self,
         transmit: &Transmit<'_>,
@@ -304,7 +464,7 @@ impl Batch {
         let payload_len = transmit.payload.len() as usize;
         if transmit.header.emit(payload_len, header).is_err() {
             debug_assert!(false, "the protocol made a header that cannot be written");
-            return Err(MemoryGone);
+            return Err(MemoryGone(transmit.header.bth));
         }
         // The k-th datagram that the kernel cuts from a batch has the IPv4 ID k.
         let id = u16::try_from(self.count).unwrap_or(u16::MAX);
@@ -313,7 +473,8 @@ impl Batch {
             // One sum over all of it: to begin one costs as much as 64 bytes.
             let end = start + header_len + payload_len;
             let out = &mut self.arena[start + header_len..end];
-            copy_payload(&transmit.payload, pd, memory, out).ok_or(MemoryGone)?;
+            copy_payload(&transmit.payload, pd, memory, out)
+                .ok_or(MemoryGone(transmit.header.bth))?;
             self.arena[end..end + pad].fill(0);
             self.used = end;
             path.flow.start(length, id, &self.arena[start..end + pad])
@@ -328,7 +489,7 @@ impl Batch {
                 self.used = start;
                 self.pieces.truncate(pieces);
                 self.run_start = run_start;
-                return Err(MemoryGone);
+                return Err(MemoryGone(transmit.header.bth));
             }
             self.arena[self.used..self.used + pad].fill(0);
             icrc.update(&[0; 3][..pad]);
@@ -464,7 +625,7 @@ mod tests {
     use crate::memory::Access;
     use crate::port::Ports;
     use crate::tap::{Taps, Wiring};
-    use urxe_proto::AddressVector;
+    use urxe_proto::{AddressVector, Via};
     use urxe_wire::{Aeth, Bth, Gid, Header, Opcode, Operation, Psn, Qpn, Reth, Syndrome};
 
     fn loopback() -> (Ports, Path) {
@@ -527,6 +688,93 @@ mod tests {
                 outgoing.gathered()
             });
             assert_eq!(gathered, expected);
+        }
+    }
+
+    /// The batch under construction, as bytes.
+    fn bytes_of(outgoing: &mut Outgoing) -> Vec<u8> {
+        outgoing.building.close_run();
+        let pieces = &outgoing.building.pieces;
+        // SAFETY: parts of the arena, or of a test's own memory.
+        let bytes = |piece: &Piece<'_>| unsafe {
+            std::slice::from_raw_parts(piece.address(), piece.len()).to_vec()
+        };
+        pieces.iter().flat_map(bytes).collect()
+    }
+
+    #[test]
+    fn a_run_makes_the_bytes_that_its_packets_make() {
+        const PACKETS: u32 = 40;
+        let (ports, path) = loopback();
+        let ports = &ports.ports;
+        let mut bytes = vec![0u8; 8192 * PACKETS as usize];
+        bytes.iter_mut().zip(0u32..).for_each(|(byte, at)| {
+            *byte = (at.wrapping_mul(2_654_435_761) >> 24) as u8;
+        });
+        let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
+        let pd = memory.alloc_pd();
+        let access = Access::REMOTE_READ;
+        let region = memory
+            .register(pd, addr, bytes.len() as u64, addr, access)
+            .unwrap();
+        let sge = |len| {
+            [Sge {
+                addr,
+                len,
+                lkey: region.lkey,
+            }]
+        };
+        let (all, too_short) = (sge(PACKETS * 8192), sge(PACKETS * 512));
+        let local = |sges, len| Payload::Local {
+            sges,
+            offset: 3,
+            len,
+        };
+        let remote = |len| Payload::Remote {
+            via: Via {
+                pd: pd.id(),
+                qp: Qpn::new(5),
+            },
+            rkey: region.rkey,
+            va: addr,
+            len,
+        };
+        // Copied, referred to, of a peer's range, and in memory that ends on the way.
+        let cases = [
+            (Operation::SendMiddle, local(&all, 1024), None),
+            (Operation::SendMiddle, local(&all, 4096), None),
+            (Operation::ReadResponseMiddle, remote(1024), None),
+            (Operation::SendMiddle, local(&too_short, 1024), Some(19)),
+        ];
+        for (operation, payload, fault_at) in cases {
+            let opcode = Opcode::Queue {
+                transport: Transport::Rc,
+                operation,
+            };
+            let psn = Psn::new(0xff_fff8);
+            let run = Run {
+                first: Transmit {
+                    address: None,
+                    header: Header::new(Bth::new(opcode, Qpn::new(5), psn)),
+                    payload,
+                },
+                more: PACKETS - 1,
+            };
+            let (mut together, mut apart) = (Outgoing::new(), Outgoing::new());
+            let mut stats = [DeviceStats::default(); 2];
+            let pushed = together.push_run(&run, pd.id(), &path, &memory, ports, &mut stats[0]);
+            let pushed_apart = (0..PACKETS).try_for_each(|index| {
+                let packet = run.packet(index);
+                apart.push(&packet, pd.id(), &path, &memory, ports, &mut stats[1])
+            });
+            assert_eq!(pushed, pushed_apart);
+            let fault = fault_at.map(|at| run.packet(at).header.bth);
+            assert_eq!(pushed.err().map(|MemoryGone(bth)| bth), fault);
+            let numbers = |outgoing: &Outgoing, stats: &DeviceStats| {
+                (outgoing.gathered(), stats.tx_batches, stats.tx_packets)
+            };
+            assert_eq!(numbers(&together, &stats[0]), numbers(&apart, &stats[1]));
+            assert!(bytes_of(&mut together) == bytes_of(&mut apart));
         }
     }
 

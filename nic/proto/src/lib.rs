@@ -10,8 +10,8 @@
 //! 1. Commands: [`QueuePair::modify`], [`QueuePair::post_send`], [`QueuePair::post_recv`].
 //! 2. Inputs: [`QueuePair::handle_packet`] or [`QueuePair::handle_datagram`] for each packet, [`QueuePair::handle_timeout`] when
 //!    [`QueuePair::poll_timeout`] has passed.
-//! 3. Outputs, after any of these, each until it returns `None`: [`QueuePair::poll_transmit`],
-//!    [`QueuePair::poll_completion`], [`QueuePair::poll_event`].
+//! 3. Outputs, after any of these, each until it returns `None`: [`QueuePair::poll_transmit`]
+//!    (or [`QueuePair::poll_run`], which gives the middle of a long message at once), [`QueuePair::poll_completion`], [`QueuePair::poll_event`].
 //!
 //! With [`QueuePair::set_dcqcn`] it also controls congestion: the caller tells it of marked packets
 //! ([`QueuePair::handle_congestion_mark`]) and sends what [`QueuePair::poll_notification`] gives; the notifications of
@@ -32,6 +32,7 @@ mod memory_window;
 mod qp;
 mod rc;
 mod receive_queue;
+mod run;
 mod send_queue;
 mod sender;
 mod state;
@@ -50,6 +51,7 @@ pub use qp::{AckMode, Capacity, PostError, QpConfig, QpEvent, QpStats, QueuePair
 pub use rc::acknowledge::ACK_HOLD_NS;
 pub use rc::window::{Window, WindowLimits};
 pub use receive_queue::{SharedReceiveQueue, SrqEvent};
+pub use run::Run;
 pub use state::{QpState, required_attributes, transition_table};
 pub use time::Instant;
 pub use unreliable::GRH_BYTES;

@@ -6,9 +6,10 @@ use crate::connection::Connection;
 use crate::memory::Memory;
 use crate::qp::{Outbox, QpStats};
 use crate::rc::requester::{Planned, Requester, RequesterLimits};
+use crate::run::Run;
 use crate::time::Instant;
 use crate::unreliable::UnreliableSender;
-use crate::verbs::{SendRequest, Transmit, WcStatus};
+use crate::verbs::{SendRequest, WcStatus};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -146,28 +147,32 @@ impl Sender {
         }
     }
 
-    /// The next packet, if one may go; it counts as sent. New requests start only while `may_start`.
+    /// The next packet and those like it, at most `most` together, if one may go; they count as sent. New requests start only
+    /// while `may_start`.
     #[inline]
     pub(crate) fn plan<M: Memory>(
         &mut self,
         now: Instant,
         connection: &Connection,
         may_start: bool,
+        most: u32,
         memory: &mut M,
         out: &mut Outbox,
     ) -> Option<Planned> {
         match self {
-            Self::Reliable(requester) => requester.plan(now, connection, may_start, memory, out),
+            Self::Reliable(requester) => {
+                requester.plan(now, connection, may_start, most, memory, out)
+            }
             Self::Unreliable(sender) => sender.plan(connection, may_start, memory, out),
         }
     }
 
-    /// The packet that was planned, with its payload.
+    /// The packets that were planned, with their payload.
     #[inline]
-    pub(crate) fn packet(&self, planned: &Planned) -> Transmit<'_> {
+    pub(crate) fn packets(&self, planned: &Planned) -> Run<'_> {
         match self {
-            Self::Reliable(requester) => requester.packet(planned),
-            Self::Unreliable(sender) => sender.packet(planned),
+            Self::Reliable(requester) => requester.packets(planned),
+            Self::Unreliable(sender) => Run::single(sender.packet(planned)),
         }
     }
 

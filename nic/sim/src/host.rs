@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use urxe_proto::{
     AckMode, Completion, GRH_BYTES, Instant, Payload, PdId, QpEvent, QpType, QueuePair,
-    RemoteRange, SharedReceiveQueue, Transmit, gather,
+    RemoteRange, Run, SharedReceiveQueue, Transmit, gather,
 };
 use urxe_wire::icrc::{Flow, Verdict};
 use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT, Srqn};
@@ -37,14 +37,17 @@ impl HostId {
     }
 }
 
-/// How a host treats acknowledgements that may wait.
+/// How many packets of a long message are polled at once, at most, when it is not one by one.
+const RUN_MAX: u32 = 64;
+
+/// How a host treats acknowledgements that may wait, and what else is up to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckPolicy {
     /// They wait, as while the program polls.
     Hold,
     /// They go at once, as from the background thread.
     Flush,
-    /// Either, at random each time.
+    /// Either, at random each time. And packets of long messages are polled one by one, or many at once.
     Mixed,
 }
 
@@ -80,6 +83,8 @@ pub struct Host {
     events: VecDeque<(Qpn, QpEvent)>,
     /// The queue pair whose turn to send it is.
     turn: Qpn,
+    /// What is left of runs of packets.
+    runs: BTreeMap<Qpn, VecDeque<(Gid, Vec<u8>)>>,
     /// When it is scheduled to wake.
     pub(crate) wake_at: Option<Instant>,
 }
@@ -98,6 +103,7 @@ impl Host {
             completions: VecDeque::new(),
             events: VecDeque::new(),
             turn: Qpn::default(),
+            runs: BTreeMap::new(),
             wake_at: None,
         }
     }
@@ -134,6 +140,7 @@ impl Host {
     pub(crate) fn remove(&mut self, number: Qpn) {
         self.qps.remove(&number);
         self.shared.remove(&number);
+        self.runs.remove(&number);
     }
 
     /// Makes a shared receive queue.
@@ -247,7 +254,13 @@ impl Host {
             AckPolicy::Mixed if random.chance(500_000) => AckMode::Idle,
             AckPolicy::Mixed => AckMode::Flush,
         };
-        let packet = self.poll_qp(now, number, mode);
+        let is_mixed = self.ack_policy == AckPolicy::Mixed;
+        let most = if is_mixed && random.chance(500_000) {
+            RUN_MAX
+        } else {
+            1
+        };
+        let packet = self.poll_qp(now, number, mode, most);
         self.collect(now, number);
         if packet.is_some() {
             self.turn = Qpn::new(number.get() + 1);
@@ -255,43 +268,49 @@ impl Host {
         packet
     }
 
-    /// The next packet of a queue pair, and where it goes.
-    fn poll_qp(&mut self, now: Instant, number: Qpn, mode: AckMode) -> Option<(Gid, Vec<u8>)> {
+    /// The next packet of a queue pair, and where it goes. The others of its run wait for the next calls.
+    fn poll_qp(
+        &mut self,
+        now: Instant,
+        number: Qpn,
+        mode: AckMode,
+        most: u32,
+    ) -> Option<(Gid, Vec<u8>)> {
+        let waiting = self.runs.get_mut(&number);
+        if let Some(packet) = waiting.and_then(VecDeque::pop_front) {
+            return Some(packet);
+        }
         let qp = self.qps.get_mut(&number)?;
         let peer = qp.query().dest_gid;
         loop {
             let pd = qp.pd();
             let notification = qp.poll_notification();
-            let Transmit {
-                address,
-                header,
-                payload,
-            } = match notification {
-                Some(notification) => notification,
-                None => qp.poll_transmit(now, mode, &mut self.memory)?,
+            let run = match notification {
+                Some(notification) => Run::single(notification),
+                None => qp.poll_run(now, mode, most, &mut self.memory)?,
             };
-            let bytes = match payload {
-                Payload::Empty => Ok(Vec::new()),
-                Payload::Bytes(bytes) => Ok(bytes.to_vec()),
-                Payload::Words(words) => Ok(words.into_iter().flat_map(u64::to_be_bytes).collect()),
-                Payload::Local { sges, offset, len } => {
-                    let mut bytes = vec![0; len as usize];
-                    gather(&self.memory, pd, sges, offset, &mut bytes).map(|()| bytes)
-                }
-                Payload::Remote { via, rkey, va, len } => self
-                    .memory
-                    .read_remote(via, RemoteRange { rkey, va, len })
-                    .map(<[u8]>::to_vec),
-            };
-            let to = address.map_or(peer, |address| address.dest_gid);
-            match bytes {
-                Ok(bytes) => {
-                    let flow = flow(self.address, to.to_ip())?;
-                    let packet = assemble(&header, &bytes, &flow);
-                    assert!(packet.is_some(), "a header that does not emit: {header:?}");
-                    return packet.map(|packet| (to, packet));
-                }
-                Err(_) => qp.handle_memory_fault(&header.bth),
+            let to = run.first.address.map_or(peer, |address| address.dest_gid);
+            let flow = flow(self.address, to.to_ip())?;
+            let mut packets = VecDeque::new();
+            let mut fault = None;
+            for index in 0..=run.more {
+                let Transmit {
+                    header, payload, ..
+                } = run.packet(index);
+                let Some(bytes) = payload_bytes(&payload, pd, &self.memory) else {
+                    fault = Some(header.bth);
+                    break;
+                };
+                let packet = assemble(&header, &bytes, &flow);
+                assert!(packet.is_some(), "a header that does not emit: {header:?}");
+                packets.extend(packet.map(|packet| (to, packet)));
+            }
+            if let Some(bth) = fault {
+                qp.handle_memory_fault(&bth);
+            }
+            if let Some(first) = packets.pop_front() {
+                self.runs.insert(number, packets);
+                return Some(first);
             }
         }
     }
@@ -312,6 +331,24 @@ impl Host {
         }
         while let Some(event) = qp.poll_event() {
             self.events.push_back((number, event));
+        }
+    }
+}
+
+/// The bytes of a payload, if they may be read.
+fn payload_bytes(payload: &Payload<'_>, pd: PdId, memory: &VecMemory) -> Option<Vec<u8>> {
+    match *payload {
+        Payload::Empty => Some(Vec::new()),
+        Payload::Bytes(bytes) => Some(bytes.to_vec()),
+        Payload::Words(words) => Some(words.into_iter().flat_map(u64::to_be_bytes).collect()),
+        Payload::Local { sges, offset, len } => {
+            let mut bytes = vec![0; len as usize];
+            gather(memory, pd, sges, offset, &mut bytes).ok()?;
+            Some(bytes)
+        }
+        Payload::Remote { via, rkey, va, len } => {
+            let bytes = memory.read_remote(via, RemoteRange { rkey, va, len });
+            bytes.ok().map(<[u8]>::to_vec)
         }
     }
 }

@@ -56,6 +56,11 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// Where it is.
+    pub fn address(&self) -> *const u8 {
+        self.raw.iov_base.cast_const().cast()
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.raw.iov_len

@@ -98,6 +98,12 @@ impl Bth {
         Ok((bth, usize::from(flags >> PAD_SHIFT & 3)))
     }
 
+    /// Writes another sequence number into the bytes of a header.
+    #[inline]
+    pub fn put_psn(raw: &mut [u8; Self::LEN], psn: Psn) {
+        bytes::put(raw, PSN, u64::from(psn.get()));
+    }
+
     /// The bytes on the wire, with a pad count of 0 to 3. Reserved bits are zero.
     #[inline]
     pub fn emit(&self, pad: usize) -> [u8; Self::LEN] {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import psutil
@@ -30,11 +31,12 @@ def tcp_mbps(fabric: emulated.EmulatedFabric, *options: str) -> tuple[float, flo
     """Goodput from the first node to the last as the receiver saw it, and the cores that other work took meanwhile."""
     launcher = NamespaceLauncher(fabric)
     here, there = fabric.nodes[0], fabric.nodes[-1]
+    cores = sorted(os.sched_getaffinity(0))
     psutil.cpu_percent()
-    server = launcher.start(there, ["iperf3", "--server", "--one-off", "--port", str(PORT)], cores=[1])
+    server = launcher.start(there, ["iperf3", "--server", "--one-off", "--port", str(PORT)], cores=cores[:2][-1:])
     launcher.wait_until_listening(there, server, PORT)
     client_argv = ["iperf3", "--client", there.name, "--port", str(PORT), "--time", "2", "--omit", "1", "--json"]
-    client = launcher.start(here, [*client_argv, *options], cores=[0]).wait(20)
+    client = launcher.start(here, [*client_argv, *options], cores=cores[:1]).wait(20)
     ended = server.wait(10)
     used_cores = psutil.cpu_percent() / 100 * (psutil.cpu_count() or 1)
     assert client.exit_status == 0, client.stdout

@@ -8,6 +8,7 @@ use urxe_wire::{Bth, CNP_RESERVED_LEN, Header, ICRC_LEN, Opcode, Psn, pad_len};
 use super::{AckMode, QueuePair};
 use crate::dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
 use crate::memory::Memory;
+use crate::run::Run;
 use crate::state::QpState;
 use crate::time::Instant;
 use crate::verbs::{Payload, QpType, Transmit};
@@ -100,44 +101,44 @@ impl QueuePair {
         })
     }
 
-    /// [`Self::poll_transmit`] of a queue pair that has been slowed down. Acknowledgements go at any time.
+    /// [`Self::poll_run`] of a queue pair that has been slowed down. Acknowledgements go at any time.
     #[cold]
     pub(super) fn poll_paced<M: Memory>(
         &mut self,
         now: Instant,
         mode: AckMode,
         memory: &mut M,
-    ) -> Option<Transmit<'_>> {
+    ) -> Option<Run<'_>> {
         let may_start = self.state() == QpState::ReadyToSend;
         let may_request = may_start || self.state() == QpState::SendQueueDrain;
         let reaction = self.reaction.as_mut()?;
         let may_send = reaction.may_send(now);
         if reaction.is_recovered() {
             self.reaction = None;
-            return self.poll_transmit(now, mode, memory);
+            return self.poll_run(now, mode, 1, memory);
         }
         if may_send
             && may_request
             && let Some(planned) =
                 self.sender
-                    .plan(now, &self.connection, may_start, memory, &mut self.out)
+                    .plan(now, &self.connection, may_start, 1, memory, &mut self.out)
         {
             reaction.handle_sent(now, wire_bytes(&planned.header, planned.len));
             self.stats.tx_packets += 1;
             self.responder.note_request();
-            return Some(self.sender.packet(&planned));
+            return Some(self.sender.packets(&planned));
         }
         if self.responder.is_about_to_send_data() {
             if !may_send {
                 return None;
             }
-            let response = self.poll_response(now, mode, memory);
-            if let (Some(reaction), Some(response)) = (&mut self.reaction, &response) {
-                reaction.handle_sent(now, wire_bytes(&response.header, response.payload.len()));
+            let response = self.poll_response(now, mode, 1, memory);
+            if let (Some(reaction), Some(Run { first, .. })) = (&mut self.reaction, &response) {
+                reaction.handle_sent(now, wire_bytes(&first.header, first.payload.len()));
             }
             return response;
         }
-        self.poll_response(now, mode, memory)
+        self.poll_response(now, mode, 1, memory)
     }
 
     /// When a packet may go that congestion control holds back.

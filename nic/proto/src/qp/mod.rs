@@ -93,6 +93,12 @@ impl QueuePair {
         self.config.pd
     }
 
+    /// Bytes that a full packet carries.
+    #[must_use]
+    pub const fn mtu_bytes(&self) -> u32 {
+        self.connection.mtu_bytes
+    }
+
     /// What it was made with.
     #[must_use]
     pub const fn config(&self) -> &QpConfig {

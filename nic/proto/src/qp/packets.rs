@@ -5,6 +5,7 @@ use urxe_wire::{Bth, Opcode, Operation, Packet, Psn, Qpn};
 use super::{AckMode, Failure, QpEvent, QueuePair};
 use crate::memory::Memory;
 use crate::receive_queue::SharedReceiveQueue;
+use crate::run::Run;
 use crate::sender::Sender;
 use crate::state::QpState;
 use crate::time::{Instant, earliest};
@@ -256,21 +257,49 @@ impl QueuePair {
         mode: AckMode,
         memory: &mut M,
     ) -> Option<Transmit<'_>> {
+        self.poll(now, mode, 1, memory).map(|run| run.first)
+    }
+
+    /// The same, with those that hardly differ from it and may go now, too: at most `most` packets together.
+    pub fn poll_run<M: Memory>(
+        &mut self,
+        now: Instant,
+        mode: AckMode,
+        most: u32,
+        memory: &mut M,
+    ) -> Option<Run<'_>> {
+        self.poll(now, mode, most, memory)
+    }
+
+    /// Inlined, so that the common case, one packet, pays nothing for runs.
+    #[inline(always)]
+    fn poll<M: Memory>(
+        &mut self,
+        now: Instant,
+        mode: AckMode,
+        most: u32,
+        memory: &mut M,
+    ) -> Option<Run<'_>> {
         if self.reaction.is_some() {
             return self.poll_paced(now, mode, memory);
         }
         let may_start = self.state() == QpState::ReadyToSend;
         let may_request = may_start || self.state() == QpState::SendQueueDrain;
         if may_request
-            && let Some(planned) =
-                self.sender
-                    .plan(now, &self.connection, may_start, memory, &mut self.out)
+            && let Some(planned) = self.sender.plan(
+                now,
+                &self.connection,
+                may_start,
+                most,
+                memory,
+                &mut self.out,
+            )
         {
-            self.stats.tx_packets += 1;
+            self.stats.tx_packets += 1 + u64::from(planned.more);
             self.responder.note_request();
-            return Some(self.sender.packet(&planned));
+            return Some(self.sender.packets(&planned));
         }
-        self.poll_response(now, mode, memory)
+        self.poll_response(now, mode, most, memory)
     }
 
     /// What is owed to the peer, once no request may go.
@@ -279,8 +308,9 @@ impl QueuePair {
         &mut self,
         now: Instant,
         mode: AckMode,
+        most: u32,
         memory: &mut M,
-    ) -> Option<Transmit<'static>> {
+    ) -> Option<Run<'static>> {
         self.settle();
         self.report_drained();
         let may_respond = !matches!(self.state(), QpState::Reset | QpState::Init)
@@ -290,8 +320,9 @@ impl QueuePair {
         }
         let response =
             self.responder
-                .poll_transmit(now, mode, &self.connection, memory, &mut self.out);
-        self.stats.tx_packets += u64::from(response.is_some());
+                .poll_run(now, mode, most, &self.connection, memory, &mut self.out);
+        let sent = response.as_ref().map_or(0, |run| 1 + run.more);
+        self.stats.tx_packets += u64::from(sent);
         self.settle();
         response
     }

@@ -12,6 +12,7 @@ use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
 use crate::connection::Connection;
 use crate::memory::{Memory, RemoteAccess, RemoteRange, Via};
 use crate::rc::patience::Patience;
+use crate::run::Run;
 use crate::time::Instant;
 use crate::verbs::{Payload, Transmit};
 
@@ -103,10 +104,12 @@ pub(crate) struct Acknowledger {
     patience: Patience,
 }
 
-/// What became of [`Acknowledger::poll_transmit`].
+/// What became of [`Acknowledger::poll`].
 pub(crate) enum Polled {
     Nothing,
     Packet(Transmit<'static>),
+    /// Of a READ's answer.
+    Data(Run<'static>),
     /// A READ's range may no longer be read.
     ReadRefused(Psn),
 }
@@ -209,11 +212,16 @@ impl Acknowledger {
             || since.after(ACK_HOLD_NS) <= now
     }
 
-    /// The next packet owed. `expected` and `msn` are the responder's.
-    pub(crate) fn poll_transmit<M: Memory>(
+    /// The next packet owed, with those like it, at most `most` together. `expected` and `msn` are the responder's.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the pieces of a queue pair, borrowed apart"
+    )]
+    pub(crate) fn poll<M: Memory>(
         &mut self,
         now: Instant,
         mode: AckMode,
+        most: u32,
         connection: &Connection,
         expected: Psn,
         msn: u32,
@@ -229,11 +237,11 @@ impl Acknowledger {
                     {
                         return Polled::ReadRefused(job.first.add(job.sent));
                     }
-                    let packet = read_response(job, connection);
+                    let run = read_responses(job, connection, most);
                     if job.sent == job.until {
                         self.replies.pop_front();
                     }
-                    Polled::Packet(packet)
+                    Polled::Data(run)
                 }
                 Reply::Atomic {
                     psn, original, msn, ..
@@ -276,8 +284,8 @@ impl Acknowledger {
     }
 }
 
-/// The next packet of a READ's answer.
-fn read_response(job: &mut ReadJob, connection: &Connection) -> Transmit<'static> {
+/// The next packets of a READ's answer, at most `most`.
+fn read_responses(job: &mut ReadJob, connection: &Connection, most: u32) -> Run<'static> {
     let is_first = job.sent == 0;
     let is_last = job.sent + 1 == job.packets;
     let operation = match (is_first, is_last) {
@@ -303,11 +311,20 @@ fn read_response(job: &mut ReadJob, connection: &Connection) -> Transmit<'static
             len,
         }
     };
-    Transmit {
+    let is_middle = operation == Operation::ReadResponseMiddle;
+    let middles = job.until.min(job.packets - 1).saturating_sub(job.sent);
+    let more = if is_middle {
+        middles.min(most.saturating_sub(1))
+    } else {
+        0
+    };
+    job.sent += more;
+    let first = Transmit {
         address: None,
         header,
         payload,
-    }
+    };
+    Run { first, more }
 }
 
 const fn aeth_ack(msn: u32) -> Aeth {

@@ -148,6 +148,7 @@ impl UnreliableSender {
             header,
             offset: self.handed * connection.mtu_bytes,
             len: wqe.packet_len(self.handed, connection.mtu_bytes),
+            more: 0,
         };
         self.handed += 1;
         Some(planned)

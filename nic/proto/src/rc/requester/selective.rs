@@ -187,6 +187,7 @@ impl Requester {
             header,
             offset: 0,
             len: 0,
+            more: 0,
         })
     }
 

@@ -8,6 +8,7 @@ use super::{Requester, distance};
 use crate::connection::Connection;
 use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::qp::Outbox;
+use crate::run::Run;
 use crate::send_queue::{Position, Wqe};
 use crate::time::Instant;
 use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
@@ -26,17 +27,20 @@ pub(crate) struct Planned {
     pub(crate) offset: u32,
     /// Bytes of its payload.
     pub(crate) len: u32,
+    /// Packets like it that follow ([`Run`]).
+    pub(crate) more: u32,
 }
 
 impl Requester {
-    /// The next packet, if the window and the timers allow one; it counts as sent. New requests start
-    /// only while `may_start`.
+    /// The next packet and those like it, at most `most` together, if the window and the timers allow one; they count as
+    /// sent. New requests start only while `may_start`.
     #[inline]
     pub(crate) fn plan<M: Memory>(
         &mut self,
         now: Instant,
         connection: &Connection,
         may_start: bool,
+        most: u32,
         memory: &mut M,
         out: &mut Outbox,
     ) -> Option<Planned> {
@@ -63,32 +67,40 @@ impl Requester {
                 if self.faulty == Some(position) {
                     return None;
                 }
-                let fetch = wqe.op.is_fetch();
+                let (fetch, packets) = (wqe.op.is_fetch(), wqe.packets);
                 return if let Some(missing) = self.missing_responses() {
                     self.plan_again(now, connection, (position, offset), missing)
                 } else if fetch {
                     self.plan_fetch(now, connection, position, offset)
                 } else {
-                    self.plan_packet(now, connection, position, offset)
+                    let mut planned = self.plan_packet(now, connection, position, offset)?;
+                    if offset > 0 && offset + 1 < packets {
+                        planned.more = self.plan_more(now, &planned, offset, most);
+                    }
+                    Some(planned)
                 };
             }
             self.cursor_wqe += 1;
         }
     }
 
-    /// The packet that was planned, with its payload.
+    /// The packets that were planned, with their payload.
     #[inline]
-    pub(crate) fn packet(&self, planned: &Planned) -> Transmit<'_> {
+    pub(crate) fn packets(&self, planned: &Planned) -> Run<'_> {
         let payload = self
             .queue
             .get(planned.position)
             .map_or(Payload::Empty, |wqe| {
                 wqe.payload(planned.offset, planned.len)
             });
-        Transmit {
+        let first = Transmit {
             address: None,
             header: planned.header,
             payload,
+        };
+        Run {
+            first,
+            more: planned.more,
         }
     }
 
@@ -209,7 +221,35 @@ impl Requester {
             header,
             offset: offset * connection.mtu_bytes,
             len,
+            more: 0,
         })
+    }
+
+    /// How many packets like the one that was planned, at `offset` packets into its message and not its last, go with it; they
+    /// count as sent.
+    #[inline(never)]
+    fn plan_more(&mut self, now: Instant, planned: &Planned, offset: u32, most: u32) -> u32 {
+        let Some(wqe) = self.queue.get(planned.position) else {
+            return 0;
+        };
+        // All that is the next one's own affair ends a run: the last packet, one that asks for an acknowledgement, one that was
+        // sent before.
+        let is_first_time = self.pass.is_none() && self.cursor == self.sent_end;
+        let asks = planned.header.bth.ack_request;
+        if most <= 1 || asks || !is_first_time || wqe.sges().len() != 1 {
+            return 0;
+        }
+        let middles = wqe.packets - 2 - offset;
+        let room = self.window.packets().saturating_sub(self.in_flight());
+        let until_asking = self
+            .ack_interval()
+            .saturating_sub(self.since_ack_request + 1);
+        let more = (most - 1).min(middles).min(room).min(until_asking);
+        if more > 0 {
+            self.since_ack_request += more;
+            self.handle_sent(now, more);
+        }
+        more
     }
 
     /// A READ request for as many of the missing bytes as fit the window, or an atomic.
@@ -260,6 +300,7 @@ impl Requester {
             header,
             offset: 0,
             len: 0,
+            more: 0,
         })
     }
 
@@ -276,14 +317,18 @@ impl Requester {
     /// as some packets.
     fn wants_ack(&mut self, position: Position, is_last: bool) -> bool {
         self.since_ack_request += 1;
-        let interval = (self.window.packets() / 4).clamp(1, ACK_INTERVAL_MAX);
         let is_awaited = is_last
             && (self.pass.is_some() || self.queue.get(position + MESSAGES_BEHIND).is_none());
-        let ask = is_awaited || self.since_ack_request >= interval;
+        let ask = is_awaited || self.since_ack_request >= self.ack_interval();
         if ask {
             self.since_ack_request = 0;
         }
         ask
+    }
+
+    /// In how many packets an acknowledgement is asked for at least once.
+    fn ack_interval(&self) -> u32 {
+        (self.window.packets() / 4).clamp(1, ACK_INTERVAL_MAX)
     }
 
     pub(super) fn handle_sent(&mut self, now: Instant, count: u32) {

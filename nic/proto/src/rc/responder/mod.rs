@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::memory::Memory;
 use crate::qp::{Failure, Outbox, QpEvent, QpStats};
 use crate::receive_queue::{Inbound, ReceiveQueue};
+use crate::run::Run;
 use crate::time::Instant;
 use crate::verbs::{Payload, Transmit, WcStatus};
 
@@ -114,21 +115,24 @@ impl Responder {
         self.acknowledger.has_nak()
     }
 
-    /// The next response to send.
-    pub(crate) fn poll_transmit<M: Memory>(
+    /// The next response to send, with those like it, at most `most` together.
+    pub(crate) fn poll_run<M: Memory>(
         &mut self,
         now: Instant,
         mode: AckMode,
+        most: u32,
         connection: &Connection,
         memory: &M,
         out: &mut Outbox,
-    ) -> Option<Transmit<'static>> {
-        let polled =
-            self.acknowledger
-                .poll_transmit(now, mode, connection, self.expected, self.msn, memory);
+    ) -> Option<Run<'static>> {
+        let (expected, msn) = (self.expected, self.msn);
+        let polled = self
+            .acknowledger
+            .poll(now, mode, most, connection, expected, msn, memory);
         match polled {
             Polled::Nothing => None,
-            Polled::Packet(transmit) => Some(self.with_held(transmit)),
+            Polled::Packet(transmit) => Some(Run::single(self.with_held(transmit))),
+            Polled::Data(run) => Some(run),
             Polled::ReadRefused(psn) => {
                 self.refuse(
                     psn,
@@ -136,7 +140,7 @@ impl Responder {
                     Some(QpEvent::AccessError),
                     out,
                 );
-                self.poll_transmit(now, mode, connection, memory, out)
+                self.poll_run(now, mode, most, connection, memory, out)
             }
         }
     }
