@@ -212,6 +212,18 @@ MUTANTS = (
         "job.until.min(job.packets - 1).saturating_sub(job.sent);",
         "job.until.saturating_sub(job.sent);",
     ),
+    Mutant(
+        "executes-runs-across-a-gap",
+        f"{RESPONDER}/execute.rs",
+        "if packet.header.bth.psn != self.expected || self.gap != Gap::None {",
+        "if packet.header.bth.psn != self.expected {",
+    ),
+    Mutant(
+        "lets-a-write-go-on",
+        f"{RESPONDER}/execute.rs",
+        ".min(fitting(u64::from(left.saturating_sub(1))));",
+        ".min(fitting(u64::from(*left)));",
+    ),
 )
 
 

@@ -106,6 +106,9 @@ impl Cq {
     /// engine if there are none yet. Returns how many.
     pub fn poll(&self, limit: usize, mut out: impl FnMut(Completion)) -> usize {
         let count = self.take(limit, &mut out);
+        if count > 0 {
+            self.nic.progress().note_found();
+        }
         if count > 0 || limit == 0 {
             self.release_if_empty();
             return count;
@@ -118,6 +121,7 @@ impl Cq {
     /// no timestamps); runs the engine if there is none yet.
     pub fn poll_one(&self) -> Option<(Completion, u64)> {
         if let Some(taken) = self.take_one() {
+            self.nic.progress().note_found();
             self.release_if_empty();
             return Some(taken);
         }
@@ -370,6 +374,12 @@ mod tests {
         .unwrap();
         assert_eq!(is_found, Some(true));
         assert_eq!(channel.wait().unwrap(), 1);
+        let polls = || nic.progress().polls();
+        let before = polls();
+        assert_eq!(cq.poll(0, |_| ()), 0);
+        assert_eq!(polls(), before, "who asks for nothing has not polled");
+        assert_eq!(cq.poll(1, |_| ()), 1);
+        assert_eq!(polls(), before + 1, "who finds something has");
         nic.close();
     }
 }

@@ -154,23 +154,25 @@ impl Engine {
         }
     }
 
-    /// Sends what a datagram queue pair has to send.
+    /// Gives a datagram queue pair its turn to send. Returns how many packets it made.
     #[cold]
-    pub(crate) fn transmit_datagrams(&mut self, index: u16, now: Instant, mode: AckMode) {
+    pub(crate) fn transmit_datagrams(&mut self, index: u16, now: Instant, mode: AckMode) -> u32 {
         let (Some(slot), Some(sockets)) = (self.qps.get_mut(index), &self.sockets) else {
-            return;
+            return 0;
         };
         let Some(paths) = &mut slot.datagrams else {
-            return;
+            return 0;
         };
         slot.is_ready = false;
         let pd = slot.qp.pd();
         let mut has_more = true;
-        for _ in 0..PACKETS_PER_TURN {
+        let mut polled = 0;
+        while polled < PACKETS_PER_TURN {
             let Some(transmit) = slot.qp.poll_transmit(now, mode, &mut self.memory) else {
                 has_more = false;
                 break;
             };
+            polled += 1;
             let bth = transmit.header.bth;
             let path = transmit
                 .address
@@ -199,6 +201,7 @@ impl Engine {
         if has_more {
             self.mark_ready(index);
         }
+        polled
     }
 }
 

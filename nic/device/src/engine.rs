@@ -26,6 +26,10 @@ pub(crate) use urxe_proto::AckMode;
 /// Packets of one queue pair before the others get their turn.
 pub(crate) const PACKETS_PER_TURN: u32 = 128;
 
+/// Packets that a round sends before it looks for what has come meanwhile. Hundreds of queue pairs may have many thousands
+/// to send, whose acknowledgements would not all find room.
+const PACKETS_PER_ROUND: u32 = 256;
+
 /// A program that posts so often before it polls streams: its messages may wait for each other.
 const BURST_MIN: u32 = 8;
 /// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
@@ -68,6 +72,10 @@ pub(crate) struct Engine {
     pub(crate) outgoing: Outgoing,
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u16>,
+    /// Packets made since it was last looked for what has come.
+    pub(crate) unheard: u32,
+    /// The last round left some of them for the next.
+    is_unfinished: bool,
     /// Queue pairs with requests in flight.
     senders: usize,
     /// Posts since the program last ran a round.
@@ -103,6 +111,8 @@ impl Engine {
             timers: Timers::default(),
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
+            unheard: 0,
+            is_unfinished: false,
             senders: 0,
             burst: 0,
             last_burst: 0,
@@ -125,7 +135,7 @@ impl Engine {
         }
         let mut clock = None;
         let received = self.receive(&mut clock, false);
-        if self.was_quick(received) && self.outgoing.is_empty() {
+        if self.was_quick(received) && self.outgoing.is_empty() && !self.is_unfinished {
             return (0, None);
         }
         if received == 0 && self.ready.is_empty() && self.outgoing.is_empty() {
@@ -141,7 +151,7 @@ impl Engine {
         } else {
             AckMode::Hold
         };
-        self.transmit(now, mode);
+        self.transmit_some(now, mode);
         (received, Some(now))
     }
 
@@ -155,8 +165,23 @@ impl Engine {
         } else {
             AckMode::Idle
         };
-        self.transmit(now, mode);
+        self.transmit_some(now, mode);
         received
+    }
+
+    /// Whether so much was sent since it was last looked for what has come that it is time to.
+    pub(crate) const fn should_listen(&self) -> bool {
+        self.unheard >= PACKETS_PER_ROUND
+    }
+
+    /// Takes in what has come, between two rounds.
+    pub(crate) fn listen(&mut self, now: Instant) {
+        self.receive(&mut Some(now), false);
+    }
+
+    /// Whether the last round left something to send, so that the next is wanted at once.
+    pub(crate) const fn is_unfinished(&self) -> bool {
+        self.is_unfinished
     }
 
     /// Whether a round that received so much looked at memory only. Nobody's patience is measured in such rounds.
@@ -170,7 +195,7 @@ impl Engine {
     pub(crate) fn run_in_background(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
-        self.transmit(now, AckMode::Hold);
+        self.transmit_some(now, AckMode::Hold);
         received
     }
 
@@ -251,7 +276,13 @@ impl Engine {
 
     /// Sends what may be sent, queue pair by queue pair.
     pub(crate) fn transmit(&mut self, now: Instant, mode: AckMode) {
-        self.build(now, mode);
+        self.build(now, mode, u32::MAX);
+        self.flush();
+    }
+
+    /// The same, until it is time to look for what has come.
+    fn transmit_some(&mut self, now: Instant, mode: AckMode) {
+        self.build(now, mode, PACKETS_PER_ROUND);
         self.flush();
     }
 
@@ -267,7 +298,7 @@ impl Engine {
     /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. Whoever
     /// calls this sees to it that [`Self::flush`] is called soon.
     pub(crate) fn gather(&mut self, now: Instant) {
-        self.build(now, AckMode::Hold);
+        self.build(now, AckMode::Hold, u32::MAX);
         if self.outgoing.gathered() >= GATHERED_MAX {
             self.flush();
         }
@@ -279,7 +310,10 @@ impl Engine {
         self.flush();
     }
 
-    fn build(&mut self, now: Instant, mode: AckMode) {
+    /// Makes packets of what may be sent: no more queue pairs get their turn after `most` packets.
+    fn build(&mut self, now: Instant, mode: AckMode, most: u32) {
+        self.is_unfinished = false;
+        let mut built = 0;
         if self.outgoing.is_blocked() {
             self.flush();
         }
@@ -287,10 +321,16 @@ impl Engine {
             if self.outgoing.is_blocked() {
                 return;
             }
+            if built >= most {
+                self.is_unfinished = true;
+                return;
+            }
             let Some(index) = self.ready.pop_front() else {
                 break;
             };
-            self.transmit_from(index, now, mode);
+            let made = self.transmit_from(index, now, mode);
+            built += made;
+            self.unheard = self.unheard.saturating_add(made);
         }
     }
 
@@ -331,7 +371,8 @@ impl Engine {
         u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
     }
 
-    fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode) {
+    /// Gives a queue pair its turn. Returns how many packets it made.
+    fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode) -> u32 {
         let port = self
             .qps
             .get(index)
@@ -343,7 +384,7 @@ impl Engine {
             .as_ref()
             .map_or(&[][..], |sockets| &sockets.ports);
         let Some(slot) = self.qps.get_mut(index) else {
-            return;
+            return 0;
         };
         slot.is_ready = false;
         slot.qp.set_window_bytes(window_bytes);
@@ -400,6 +441,7 @@ impl Engine {
             self.mark_ready(index);
         }
         self.arm(index);
+        PACKETS_PER_TURN - left
     }
 
     /// The memory that packets under construction point to is going away: sends them, and drops those that the

@@ -36,6 +36,26 @@ pub(crate) unsafe fn place(to: u64, bytes: &[u8]) -> Result<(), AccessError> {
     }
 }
 
+/// Copies `pieces` to the process's address `to`, one behind the other. They are no message's end: see [`place`].
+///
+/// # Errors
+/// [`AccessError::Fault`] if it is not there; some of the bytes may have been placed.
+///
+/// # Safety
+/// Nobody but a program that expects it may own the memory.
+pub(crate) unsafe fn place_pieces(to: u64, pieces: &[&[u8]]) -> Result<(), AccessError> {
+    // SAFETY: the caller's promise; the pieces are ours, so that nothing overlaps. Nothing here has to be dropped.
+    unsafe {
+        guarded(|| {
+            let mut to = to as *mut u8;
+            for piece in pieces {
+                std::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len());
+                to = to.add(piece.len());
+            }
+        })
+    }
+}
+
 /// Copies from the process's address `from`.
 ///
 /// # Errors

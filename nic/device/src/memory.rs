@@ -13,7 +13,7 @@ use urxe_proto::{
 use urxe_wire::Qpn;
 
 use crate::error::Error;
-use crate::guard::{guarded, place, take};
+use crate::guard::{guarded, place, place_pieces, take};
 use crate::odp;
 
 /// Memory windows of an opened device, at most.
@@ -486,6 +486,38 @@ impl Memory for MemoryTable {
         // SAFETY: the range lies in a region that the program registered for remote writing, and
         // `bytes` is as long as the range (checked by the caller's contract, and here by the slice).
         unsafe { place(to, &bytes[..range.len as usize]) }
+    }
+
+    fn write_local_pieces(
+        &mut self,
+        pd: PdId,
+        sge: &Sge,
+        offset: u32,
+        pieces: &[&[u8]],
+    ) -> Result<(), AccessError> {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let (region, to) = self.locate_local(pd, sge, offset, len, LocalAccess::Write)?;
+        if region.backing == Backing::Null {
+            return Ok(());
+        }
+        region.check_present(to, len as u64, true)?;
+        // SAFETY: the range lies in a region that the program registered for writing.
+        unsafe { place_pieces(to, pieces) }
+    }
+
+    fn write_remote_pieces(
+        &mut self,
+        via: Via,
+        range: RemoteRange,
+        pieces: &[&[u8]],
+    ) -> Result<(), AccessError> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if len != range.len as usize {
+            return Err(AccessError::OutOfBounds);
+        }
+        let to = self.remote(via, range, RemoteAccess::Write)?;
+        // SAFETY: the range lies in a region that the program registered for remote writing, and the pieces are as long.
+        unsafe { place_pieces(to, pieces) }
     }
 
     fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {

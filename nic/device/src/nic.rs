@@ -565,6 +565,9 @@ impl Nic {
         let now = now();
         let received = engine.run_in_background(now);
         self.moderated.expire(now);
+        if engine.is_unfinished() {
+            return (received, Some(now));
+        }
         (received, self.deadline(&engine, now))
     }
 
@@ -578,7 +581,11 @@ impl Nic {
         Some(Round {
             received,
             at,
-            wanted_at: self.deadline(&engine, at),
+            wanted_at: if engine.is_unfinished() {
+                Some(at)
+            } else {
+                self.deadline(&engine, at)
+            },
         })
     }
 

@@ -50,6 +50,9 @@ pub(crate) struct Progress {
     wakeup: Wakeup,
     /// Rounds that the program ran itself.
     rounds: AtomicU64,
+    /// Polls that needed no round, because completions were there. A program that has hundreds of queue pairs may never find
+    /// its completion queue empty while the thread fills it.
+    found: AtomicU64,
     /// Packets that came and went in these rounds, and posts.
     work: AtomicU64,
     /// Threads of the program that block in a completion channel and run the engine there.
@@ -81,6 +84,7 @@ impl Progress {
         Ok(Self {
             wakeup: Wakeup::new()?,
             rounds: AtomicU64::new(0),
+            found: AtomicU64::new(0),
             work: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
             events: AtomicU64::new(0),
@@ -135,6 +139,18 @@ impl Progress {
     /// The program ran a round itself. To be called with the engine's lock, as [`Self::note_work`].
     pub(crate) fn note_round(&self) {
         add(&self.rounds, 1);
+    }
+
+    /// The program polled, and there was something. Of two threads that do so at a time one may not count.
+    #[inline]
+    pub(crate) fn note_found(&self) {
+        add(&self.found, 1);
+    }
+
+    /// How often the program polled so far.
+    pub(crate) fn polls(&self) -> u64 {
+        let rounds = self.rounds.load(Ordering::Relaxed);
+        rounds.wrapping_add(self.found.load(Ordering::Relaxed))
     }
 
     /// The program posted, or packets came or went in a round of its own.
@@ -217,6 +233,7 @@ struct Thread {
     /// The wakeup alone.
     nothing: Waiter,
     rounds_seen: u64,
+    polls_seen: u64,
     activity: Activity,
     look_again_ns: u64,
     has_slept: bool,
@@ -240,6 +257,7 @@ impl Thread {
             watched: None,
             nothing,
             rounds_seen: 0,
+            polls_seen: 0,
             activity: Activity::default(),
             look_again_ns: LOOK_AGAIN_NS,
             has_slept: false,
@@ -254,11 +272,12 @@ impl Thread {
     /// Sleeps while the program makes progress itself, else makes it.
     fn turn(&mut self, nic: &Nic) -> io::Result<()> {
         let progress = nic.progress();
-        let rounds = progress.rounds.load(Ordering::Relaxed);
-        let polls = rounds.wrapping_sub(self.rounds_seen);
-        self.rounds_seen = rounds;
+        self.rounds_seen = progress.rounds.load(Ordering::Relaxed);
+        let all_polls = progress.polls();
+        let polls = all_polls.wrapping_sub(self.polls_seen);
+        self.polls_seen = all_polls;
         let work = progress.work.load(Ordering::Relaxed);
-        let is_polled = self.activity.is_enough(now(), rounds, work);
+        let is_polled = self.activity.is_enough(now(), all_polls, work);
         if progress.is_holding() {
             if polls == 0 {
                 nic.stop_gathering();
@@ -269,7 +288,9 @@ impl Thread {
         let is_blocked_in = progress.blocking.load(Ordering::Relaxed) > 0;
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
         let is_vigilant = self.vigilance.lasts(now());
-        if !is_asked && (is_polled && !is_vigilant || is_blocked_in) {
+        // With hundreds of queue pairs a round of the program may take longer than the thread slept: it has not stopped polling.
+        let is_at_it = self.has_slept && nic.is_engine_taken();
+        if !is_asked && ((is_polled || is_at_it) && !is_vigilant || is_blocked_in) {
             return self.sleep(nic, is_blocked_in);
         }
         self.look_again_ns = LOOK_AGAIN_NS;
@@ -394,20 +415,20 @@ impl Thread {
 #[derive(Debug, Default)]
 struct Activity {
     since: Instant,
-    rounds: u64,
+    polls: u64,
     work: u64,
 }
 
 impl Activity {
     /// Whether the program polls for itself, given all that it ever did.
-    fn is_enough(&mut self, now: Instant, rounds: u64, work: u64) -> bool {
-        let polls = rounds.wrapping_sub(self.rounds);
+    fn is_enough(&mut self, now: Instant, all_polls: u64, work: u64) -> bool {
+        let polls = all_polls.wrapping_sub(self.polls);
         let done = work.wrapping_sub(self.work);
         let is_enough = polls >= BUSY_POLLS || (polls >= BUSY_POLLS_MIN && done >= BUSY_WORK);
         if is_enough || now.since(self.since) >= LOOK_AGAIN_NS {
             *self = Self {
                 since: now,
-                rounds,
+                polls: all_polls,
                 work,
             };
         }

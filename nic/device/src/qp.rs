@@ -456,6 +456,10 @@ impl Qp {
         } else {
             engine.transmit(now, AckMode::Flush);
         }
+        // Between two polls a program may post to hundreds of queue pairs.
+        if engine.should_listen() {
+            engine.listen(now);
+        }
         self.finish(engine, now);
     }
 

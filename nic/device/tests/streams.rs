@@ -104,3 +104,45 @@ fn what_waits_for_company_leaves_without_a_poll() {
         stream.left.wait(&[], BURST);
     }
 }
+
+/// A round that sent all that many queue pairs have would leave their acknowledgements without room.
+#[test]
+fn a_round_looks_for_packets_before_it_has_sent_everything() {
+    const QPS: usize = 24;
+    const PACKETS: usize = 1024;
+    /// What a round may send: the limit, and a turn of one queue pair.
+    const ROUND_MAX: u64 = 256 + 128;
+    let message_bytes = PACKETS * 1024;
+    let (left, right) = (End::new(message_bytes), End::new(message_bytes));
+    let pairs: Vec<_> = (0..QPS)
+        .map(|_| {
+            let (from, to) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
+            connect_both(&left, &from, &right, &to, Mtu::B1024);
+            (from, to)
+        })
+        .collect();
+    // Nobody but this thread sends and receives.
+    left.nic.close();
+    right.nic.close();
+    let op = SendOp::Write {
+        va: right.va(0),
+        rkey: right.key,
+    };
+    for (from, _) in &pairs {
+        let sge = left.sge(0, message_bytes);
+        post(from, 0, op, &[sge], SendTarget::Connection);
+    }
+    let sent = || left.nic.stats().tx_packets;
+    let start = Instant::now();
+    let (mut done, mut most) = (0, 0);
+    while done < QPS {
+        // All acknowledgements are there before the next round.
+        (0..200).for_each(|_| _ = right.cq.poll(1, |_| ()));
+        let before = sent();
+        done += left.cq.poll(QPS, |_| ());
+        most = most.max(sent() - before);
+        assert!(start.elapsed() < PATIENCE, "{done} of {QPS} messages");
+    }
+    assert!(most > 128, "rounds were short: {most} packets");
+    assert!(most <= ROUND_MAX, "{most} packets in one round");
+}

@@ -172,6 +172,45 @@ pub trait Memory {
         bytes: &[u8],
     ) -> Result<(), AccessError>;
 
+    /// Places `pieces`, which are as long as each other, one behind the other at `offset` bytes into `sge`.
+    ///
+    /// # Errors
+    /// Why not all of it was placed; some of it may have been.
+    fn write_local_pieces(
+        &mut self,
+        pd: PdId,
+        sge: &Sge,
+        offset: u32,
+        pieces: &[&[u8]],
+    ) -> Result<(), AccessError> {
+        let mut at = offset;
+        for piece in pieces {
+            self.write_local(pd, sge, at, piece)?;
+            at += u32::try_from(piece.len()).map_err(|_| AccessError::OutOfBounds)?;
+        }
+        Ok(())
+    }
+
+    /// Places `pieces`, which are as long as each other and `range.len` long together, one behind the other at `range.va` for
+    /// the peer.
+    ///
+    /// # Errors
+    /// Why not all of it was placed; some of it may have been.
+    fn write_remote_pieces(
+        &mut self,
+        via: Via,
+        range: RemoteRange,
+        pieces: &[&[u8]],
+    ) -> Result<(), AccessError> {
+        let mut va = range.va;
+        for piece in pieces {
+            let len = u32::try_from(piece.len()).map_err(|_| AccessError::OutOfBounds)?;
+            self.write_remote(via, RemoteRange { va, len, ..range }, piece)?;
+            va = va.wrapping_add(u64::from(len));
+        }
+        Ok(())
+    }
+
     /// Performs an atomic on the 8 bytes at `va` and returns the old value (host byte order).
     ///
     /// # Errors

@@ -27,6 +27,8 @@ pub struct RecvMeta {
     pub tos: u8,
     /// Bytes did not fit the buffer and are gone.
     pub truncated: bool,
+    /// There is more, which costs no system call. Otherwise nobody knows.
+    pub has_more: bool,
 }
 
 impl RecvMeta {
@@ -97,6 +99,7 @@ impl Envelope {
             tos,
             // Without its control messages a batch cannot be told apart.
             truncated: message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
+            has_more: false,
         }
     }
 }
@@ -245,6 +248,7 @@ impl Socket {
             stride: len,
             tos: 0,
             truncated: length > len,
+            has_more: false,
         })
     }
 }

@@ -92,6 +92,7 @@ fn a_short_datagram_goes_as_a_frame() {
             stride: 1000,
             tos: 0x42,
             truncated: false,
+            has_more: false,
         };
         assert_eq!(meta, expected);
         assert_eq!(&buffer.bytes()[..1000], bytes);
@@ -111,6 +112,16 @@ fn a_short_datagram_goes_as_a_frame() {
         assert_eq!(packet, frame);
         let again = try_receive(&ends.right, &mut buffer, Duration::from_millis(50));
         assert_eq!(again, None, "the socket dropped it");
+    });
+}
+
+#[test]
+fn who_receives_a_frame_is_told_of_the_next() {
+    with_frames("who_receives_a_frame_is_told_of_the_next", |ends| {
+        (0..3).for_each(|_| send(&ends.left, &ends.right, None, &pattern(20)));
+        let mut buffer = RecvBuffer::new();
+        let told = [(); 3].map(|()| receive(&ends.right, &mut buffer).has_more);
+        assert_eq!(told, [true, true, false]);
     });
 }
 

@@ -98,6 +98,13 @@ impl Bth {
         Ok((bth, usize::from(flags >> PAD_SHIFT & 3)))
     }
 
+    /// Whether a packet's header differs from that of the one `before` by its sequence number alone, which is one more.
+    #[inline]
+    pub fn follows(raw: &[u8; Self::LEN], before: &[u8; Self::LEN]) -> bool {
+        let psn = Psn::new(bytes::get(before, PSN) as u32).next();
+        raw[..PSN.start] == before[..PSN.start] && bytes::get(raw, PSN) as u32 == psn.get()
+    }
+
     /// Writes another sequence number into the bytes of a header.
     #[inline]
     pub fn put_psn(raw: &mut [u8; Self::LEN], psn: Psn) {

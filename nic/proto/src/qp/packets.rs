@@ -1,6 +1,6 @@
 //! What a queue pair takes in and hands out: packets, timeouts, completions, events.
 
-use urxe_wire::{Bth, Opcode, Operation, Packet, Psn, Qpn};
+use urxe_wire::{Bth, Opcode, Operation, Packet, Psn, Qpn, Transport};
 
 use super::{AckMode, Failure, QpEvent, QueuePair};
 use crate::memory::Memory;
@@ -66,6 +66,50 @@ impl QueuePair {
             self.handle_request_of_another_type(now, packet, operation, shared, memory);
         }
         self.settle();
+    }
+
+    /// Packets that have come together, in the middle of a message: `packet` is the first, the others differ from it by their
+    /// PSN, each one more, and by their bytes. `payloads` are those of all of them. Returns how many were handled, maybe none:
+    /// the others are for [`Self::handle_packet`]. The caller checked of each what it checks of one.
+    pub fn handle_run<M: Memory>(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        payloads: &[&[u8]],
+        memory: &mut M,
+    ) -> usize {
+        let bth = &packet.header.bth;
+        let Opcode::Queue {
+            transport,
+            operation,
+        } = bth.opcode
+        else {
+            return 0;
+        };
+        let mtu_bytes = self.connection.mtu_bytes as usize;
+        let is_mine = transport == Transport::Rc
+            && self.config.qp_type == QpType::Rc
+            && bth.pkey.matches(self.attributes.pkey)
+            && self.may_handle(operation.is_response());
+        let is_full = packet.payload.len() == mtu_bytes
+            && payloads.iter().all(|bytes| bytes.len() == mtu_bytes);
+        if !is_mine || !is_full || bth.ack_request {
+            return 0;
+        }
+        let (connection, out) = (&self.connection, &mut self.out);
+        let count = match (&mut self.sender, operation) {
+            (_, Operation::SendMiddle | Operation::WriteMiddle) => {
+                let responder = &mut self.responder;
+                responder.execute_run(connection, packet, payloads, memory)
+            }
+            (Sender::Reliable(requester), Operation::ReadResponseMiddle) => {
+                requester.handle_data_run(now, connection, bth.psn, payloads, memory, out)
+            }
+            _ => 0,
+        };
+        self.stats.rx_packets += count as u64;
+        self.settle();
+        count
     }
 
     #[cold]

@@ -11,7 +11,7 @@ use super::scenario::PD;
 pub const REQUESTS: usize = 2048;
 const MTU: Mtu = Mtu::B1024;
 
-/// Ready to send to `peer`, with up to 16 READs at a time and with packet sequence numbers from `psn` on both ways.
+/// Ready to send to `peer` and to be written and read by it, with up to 16 READs at a time and with packet sequence numbers from `psn` on both ways.
 pub fn queue_pair(number: Qpn, peer: Qpn, qp_type: QpType, psn: Psn, qkey: u32) -> QueuePair {
     let mut qp = QueuePair::new(QpConfig {
         number,
@@ -34,6 +34,12 @@ pub fn queue_pair(number: Qpn, peer: Qpn, qp_type: QpType, psn: Psn, qkey: u32) 
         sq_psn: psn,
         qkey,
         max_rd_atomic: 16,
+        max_dest_rd_atomic: 16,
+        allow_remote_write: true,
+        allow_remote_read: true,
+        timeout: 14,
+        retry_count: 7,
+        rnr_retry: 7,
         ..Attributes::new()
     };
     for state in [QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend] {

@@ -188,7 +188,8 @@ impl Ring {
         self.status().store(0, Ordering::Release);
         self.next = (self.next + 1) % SLOTS;
         self.received += 1;
-        meta
+        let has_more = self.has_next();
+        meta.map(|meta| RecvMeta { has_more, ..meta })
     }
 }
 
@@ -240,5 +241,6 @@ unsafe fn take(slot: NonNull<SlotHeader>, bytes: &mut [u8]) -> Option<RecvMeta> 
         stride,
         tos: ip[1],
         truncated: false,
+        has_more: false,
     })
 }

@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::memory::{AccessError, Memory, scatter};
 use crate::qp::{Outbox, QpStats};
 use crate::time::Instant;
-use crate::verbs::WcStatus;
+use crate::verbs::{SendOp, WcStatus};
 
 impl Requester {
     /// An ACK, NAK, READ response or atomic response.
@@ -173,6 +173,40 @@ impl Requester {
             Err(AccessError::OutOfBounds) => self.fail(connection.qp, WcStatus::LocalLength, out),
             Err(_) => self.fail(connection.qp, WcStatus::LocalProtection, out),
         }
+    }
+
+    /// READ responses in the middle of an answer that have come together, the first of them `psn`. Returns how many it took:
+    /// as many as are expected next and are simple, or none.
+    pub(crate) fn handle_data_run<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        psn: Psn,
+        payloads: &[&[u8]],
+        memory: &mut M,
+        out: &mut Outbox,
+    ) -> usize {
+        if psn != self.unacked || self.placed.is_some() {
+            return 0;
+        }
+        let Some(wqe) = self.queue.front().filter(|wqe| wqe.is_started) else {
+            return 0;
+        };
+        let ([sge], SendOp::Read { .. }) = (wqe.sges(), wqe.op) else {
+            return 0;
+        };
+        let offset = distance(psn, wqe.first);
+        let asked_for = distance(self.sent_end, psn);
+        let middles = (wqe.packets - 1).saturating_sub(offset).min(asked_for);
+        let count = middles.min(u32::try_from(payloads.len()).unwrap_or(u32::MAX));
+        let at = offset * connection.mtu_bytes;
+        let pieces = &payloads[..count as usize];
+        let placed = memory.write_local_pieces(connection.pd, sge, at, pieces);
+        if count == 0 || placed.is_err() {
+            return 0;
+        }
+        self.advance(now, psn.add(count), connection, out);
+        count as usize
     }
 
     /// Something before `end` was answered, and a response at `unacked` is missing.

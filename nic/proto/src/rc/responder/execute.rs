@@ -4,7 +4,7 @@ use urxe_wire::{Operation, Packet, Psn, Reth};
 
 use super::super::acknowledge::{ReadJob, Reply};
 use super::super::early::EARLY_MAX;
-use super::{Handled, Refusal, Responder};
+use super::{Gap, Handled, Refusal, Responder};
 use crate::connection::Connection;
 use crate::memory::{AccessError, AtomicOp, Memory, RemoteAccess, RemoteRange, scatter};
 use crate::qp::Outbox;
@@ -48,6 +48,62 @@ impl Responder {
         } else {
             self.handle_atomic(connection, operation, packet, memory)
         }
+    }
+
+    /// Executes packets in the middle of a message that have come together, of which `packet` is the first. Returns how many:
+    /// as many as are expected next and are simple, or none.
+    pub(crate) fn execute_run<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        payloads: &[&[u8]],
+        memory: &mut M,
+    ) -> usize {
+        let operation = packet.header.bth.opcode.operation();
+        let mtu_bytes = connection.mtu_bytes;
+        if packet.header.bth.psn != self.expected || self.gap != Gap::None {
+            return 0;
+        }
+        // How many packets fit, and leave something for the last one of the message.
+        let fitting = |bytes: u64| usize::try_from(bytes / u64::from(mtu_bytes)).unwrap_or(0);
+        let total = |count: usize| u32::try_from(count).map_or(u32::MAX, |count| count * mtu_bytes);
+        let count = match (&mut self.inbound, operation) {
+            (Inbound::Send { wqe, received }, Some(Operation::SendMiddle)) => {
+                let room = wqe.capacity.saturating_sub(u64::from(*received));
+                let count = payloads.len().min(fitting(room));
+                let [sge] = &wqe.sges[..] else {
+                    return 0;
+                };
+                let pieces = &payloads[..count];
+                let placed = memory.write_local_pieces(connection.pd, sge, *received, pieces);
+                if placed.is_err() {
+                    return 0;
+                }
+                *received += total(count);
+                count
+            }
+            (Inbound::Write { rkey, va, left, .. }, Some(Operation::WriteMiddle)) => {
+                let count = payloads
+                    .len()
+                    .min(fitting(u64::from(left.saturating_sub(1))));
+                let range = RemoteRange {
+                    rkey: *rkey,
+                    va: *va,
+                    len: total(count),
+                };
+                let pieces = &payloads[..count];
+                let placed = memory.write_remote_pieces(connection.via(), range, pieces);
+                if placed.is_err() {
+                    return 0;
+                }
+                *va = va.wrapping_add(u64::from(range.len));
+                *left -= range.len;
+                count
+            }
+            _ => return 0,
+        };
+        self.expected = self.expected.add(u32::try_from(count).unwrap_or(0));
+        count
     }
 
     /// Whether `operation` may come next: a message is not interleaved with another.
