@@ -143,7 +143,8 @@ def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float
     server = launcher.start(fabric.nodes[1], ["sockperf", "server", *common], cores=cores[:2][-1:])
     try:
         launcher.wait_until_listening(fabric.nodes[1], server, 17000)
-        client = launcher.start(fabric.nodes[0], ["sockperf", "ping-pong", *common, "-m", "64", "-t", "1"], cores=cores[:1])
+        argv = ["sockperf", "ping-pong", *common, "-m", "64", "-t", "1"]
+        client = launcher.start(fabric.nodes[0], argv, cores=cores[:1])
         said = client.wait(20).stdout
     finally:
         server.stop()

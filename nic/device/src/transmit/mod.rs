@@ -1,0 +1,412 @@
+//! Packets on their way out: gathered into batches that the kernel (or nobody) cuts apart.
+//!
+//! Consecutive packets of the same length to the same peer leave in one system call (GSO); a shorter
+//! one may end the batch, so an acknowledgement rides with the reply it follows. Small payloads are
+//! copied behind their header, large ones are taken from the program's memory by the kernel.
+
+mod batch;
+mod payload;
+
+use urxe_proto::{PdId, Run, Transmit};
+use urxe_udp::{MAX_TRANSMIT_BYTES, Socket};
+use urxe_wire::{Bth, ICRC_LEN, pad_len};
+
+use self::batch::Batch;
+use crate::batch::BatchLength;
+use crate::memory::MemoryTable;
+use crate::nic::DeviceStats;
+use crate::path::Path;
+use crate::port::Port;
+
+/// The smallest path MTU: what carries less is no full packet.
+const MTU_MIN_BYTES: usize = 256;
+
+/// The memory of a packet's payload may not be used any more; the packet, of this header, was not added, nor was any behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryGone(pub(crate) Bth);
+
+/// The batch under construction, and one that the socket did not take.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    building: Batch,
+    waiting: Batch,
+    length: BatchLength,
+    /// Bytes of a batch, at most.
+    max_bytes: usize,
+    is_ack_owed: bool,
+}
+
+impl Outgoing {
+    pub(crate) fn new() -> Self {
+        Self {
+            building: Batch::new(),
+            waiting: Batch::new(),
+            length: BatchLength::default(),
+            max_bytes: MAX_TRANSMIT_BYTES,
+            is_ack_owed: false,
+        }
+    }
+
+    /// How fast packets that are added from now on leave, if that is known: by that batches are long or short.
+    pub(crate) fn set_rate(&mut self, rate_bps: Option<u64>) {
+        self.max_bytes = self.length.at_rate(rate_bps);
+    }
+
+    /// Whether an acknowledgement probably comes behind the packets that are added from now on.
+    pub(crate) const fn expect_acknowledgement(&mut self, is_owed: bool) {
+        self.is_ack_owed = is_owed;
+    }
+
+    /// Whether packets wait for a socket to become writable. No more may be pushed then.
+    pub(crate) const fn is_blocked(&self) -> bool {
+        self.waiting.is_blocked || self.building.is_blocked
+    }
+
+    /// How many packets of full length a run may have, so that one that does not fit the batch under construction fits the
+    /// next.
+    pub(crate) fn run_max(&self, mtu_bytes: u32, port: &Port) -> u32 {
+        let capabilities = port.socket.as_deref().map(Socket::capabilities);
+        let Some(capabilities) = capabilities.filter(|capabilities| capabilities.gso) else {
+            return 1;
+        };
+        let bytes = self.max_bytes / (Bth::LEN + mtu_bytes as usize + ICRC_LEN);
+        u32::try_from(bytes.clamp(1, capabilities.max_gso_segments)).unwrap_or(1)
+    }
+
+    /// Adds packets, sending what stands in their way first.
+    pub(crate) fn push_run(
+        &mut self,
+        run: &Run<'_>,
+        pd: PdId,
+        path: &Path,
+        memory: &MemoryTable,
+        ports: &[Port],
+        stats: &mut DeviceStats,
+    ) -> Result<(), MemoryGone> {
+        // The first finds out whether the batch takes it, and those behind it with it.
+        self.push(&run.first, pd, path, memory, ports, stats)?;
+        let mut done = 1;
+        while done <= run.more {
+            let (next, rest) = (run.packet(done), run.more + 1 - done);
+            let room = self.max_bytes;
+            let added = self
+                .building
+                .add_run(&next, rest, pd, path, memory, room, ports);
+            if added == 0 {
+                self.push(&next, pd, path, memory, ports, stats)?;
+            }
+            done += added.max(1);
+        }
+        Ok(())
+    }
+
+    /// Adds a packet, sending what stands in its way first.
+    pub(crate) fn push(
+        &mut self,
+        transmit: &Transmit<'_>,
+        pd: PdId,
+        path: &Path,
+        memory: &MemoryTable,
+        ports: &[Port],
+        stats: &mut DeviceStats,
+    ) -> Result<(), MemoryGone> {
+        let header_len = transmit.header.wire_len();
+        let payload_len = transmit.payload.len() as usize;
+        let length = header_len + payload_len + pad_len(payload_len) + ICRC_LEN;
+        let room = self.max_bytes;
+        // A short packet ends a batch, and one that is hardly shorter than the first, as the last of a WRITE is, would keep the
+        // acknowledgement out. On its own it arrives later than the data, and a peer that waits for both loses by it.
+        let is_full = payload_len >= MTU_MIN_BYTES;
+        let shuts_out = self.is_ack_owed && is_full && self.building.is_hardly_longer(length);
+        if shuts_out || !self.building.takes(length, room, transmit, path, ports) {
+            self.building.flush(ports, stats);
+            if self.building.is_blocked {
+                std::mem::swap(&mut self.building, &mut self.waiting);
+            }
+        }
+        self.building
+            .add(transmit, pd, path, memory, length, header_len)
+    }
+
+    /// Sends everything, as far as the sockets take it.
+    pub(crate) fn flush(&mut self, ports: &[Port], stats: &mut DeviceStats) {
+        self.waiting.flush(ports, stats);
+        if !self.waiting.is_blocked {
+            self.building.flush(ports, stats);
+        }
+    }
+
+    /// Whether no packet waits, neither for company nor for the socket.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.building.count == 0 && self.waiting.count == 0
+    }
+
+    /// Packets of the batch under construction.
+    pub(crate) const fn gathered(&self) -> usize {
+        self.building.count
+    }
+
+    /// Drops what waits and points to the program's memory, which is going away. The packets count as lost, and are
+    /// of transports that send them again: those of the others are copies.
+    pub(crate) fn forget_memory(&mut self) {
+        for batch in [&mut self.waiting, &mut self.building] {
+            if batch.refers {
+                batch.discard();
+            }
+        }
+    }
+
+    /// The socket to wait for when blocked.
+    pub(crate) fn blocked_port(&self) -> Option<usize> {
+        let batch = if self.waiting.is_blocked {
+            &self.waiting
+        } else {
+            &self.building
+        };
+        batch
+            .target
+            .as_ref()
+            .filter(|_| batch.is_blocked)
+            .map(|target| target.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::GidEntry;
+    use crate::memory::Access;
+    use crate::port::Ports;
+    use crate::tap::{Taps, Wiring};
+    use urxe_proto::{AddressVector, Payload, Sge, Via};
+    use urxe_udp::Piece;
+    use urxe_wire::{
+        Aeth, Bth, Gid, Header, Opcode, Operation, Psn, Qpn, Reth, Syndrome, Transport,
+    };
+
+    fn loopback() -> (Ports, Path) {
+        let here = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
+        let gids = [GidEntry {
+            gid: here,
+            scope_id: 0,
+        }];
+        let taps = Taps::new(&Wiring::default(), "test").unwrap();
+        let ports = Ports::open(&gids, 1, &taps).unwrap();
+        let to = AddressVector {
+            dest_gid: here,
+            ..AddressVector::default()
+        };
+        let path = Path::new(&ports, &to, Qpn::new(5)).unwrap();
+        (ports, path)
+    }
+
+    /// A WRITE of two packets, and an acknowledgement behind it.
+    #[test]
+    fn an_acknowledgement_leaves_with_the_end_of_a_message() {
+        let (ports, path) = loopback();
+        let opcode = |operation| Opcode::Queue {
+            transport: Transport::Rc,
+            operation,
+        };
+        let header = |operation| Header::new(Bth::new(opcode(operation), Qpn::new(5), Psn::new(0)));
+        let (mut first, mut acknowledge) = (
+            header(Operation::WriteFirst),
+            header(Operation::Acknowledge),
+        );
+        first.reth = Some(Reth {
+            va: 0,
+            rkey: 0,
+            len: 8192,
+        });
+        acknowledge.aeth = Some(Aeth {
+            syndrome: Syndrome::Ack { credits: 31 },
+            msn: 1,
+        });
+        let packets = [
+            (first, Payload::Bytes(&[7; 4096])),
+            (header(Operation::WriteLast), Payload::Bytes(&[7; 4096])),
+            (acknowledge, Payload::Empty),
+        ];
+        for (is_owed, expected) in [(false, [1, 2, 1]), (true, [1, 1, 2])] {
+            let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+            let mut memory = MemoryTable::default();
+            let pd = memory.alloc_pd();
+            outgoing.expect_acknowledgement(is_owed);
+            let gathered = packets.map(|(header, payload)| {
+                let transmit = Transmit {
+                    address: None,
+                    header,
+                    payload,
+                };
+                outgoing
+                    .push(&transmit, pd.id(), &path, &memory, &ports.ports, &mut stats)
+                    .unwrap();
+                outgoing.gathered()
+            });
+            assert_eq!(gathered, expected);
+        }
+    }
+
+    /// The batch under construction, as bytes.
+    fn bytes_of(outgoing: &mut Outgoing) -> Vec<u8> {
+        outgoing.building.close_run();
+        let pieces = &outgoing.building.pieces;
+        // SAFETY: parts of the arena, or of a test's own memory.
+        let bytes = |piece: &Piece<'_>| unsafe {
+            std::slice::from_raw_parts(piece.address(), piece.len()).to_vec()
+        };
+        pieces.iter().flat_map(bytes).collect()
+    }
+
+    #[test]
+    fn a_run_makes_the_bytes_that_its_packets_make() {
+        const PACKETS: u32 = 40;
+        let (ports, path) = loopback();
+        let ports = &ports.ports;
+        let mut bytes = vec![0u8; 8192 * PACKETS as usize];
+        bytes.iter_mut().zip(0u32..).for_each(|(byte, at)| {
+            *byte = (at.wrapping_mul(2_654_435_761) >> 24) as u8;
+        });
+        let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
+        let pd = memory.alloc_pd();
+        let access = Access::REMOTE_READ;
+        let region = memory
+            .register(pd, addr, bytes.len() as u64, addr, access)
+            .unwrap();
+        let sge = |len| {
+            [Sge {
+                addr,
+                len,
+                lkey: region.lkey,
+            }]
+        };
+        let (all, too_short) = (sge(PACKETS * 8192), sge(PACKETS * 512));
+        let local = |sges, len| Payload::Local {
+            sges,
+            offset: 3,
+            len,
+        };
+        let remote = |len| Payload::Remote {
+            via: Via {
+                pd: pd.id(),
+                qp: Qpn::new(5),
+            },
+            rkey: region.rkey,
+            va: addr,
+            len,
+        };
+        // Copied, referred to, of a peer's range, and in memory that ends on the way.
+        let cases = [
+            (Operation::SendMiddle, local(&all, 1024), None),
+            (Operation::SendMiddle, local(&all, 4096), None),
+            (Operation::ReadResponseMiddle, remote(1024), None),
+            (Operation::SendMiddle, local(&too_short, 1024), Some(19)),
+        ];
+        for (operation, payload, fault_at) in cases {
+            let opcode = Opcode::Queue {
+                transport: Transport::Rc,
+                operation,
+            };
+            let psn = Psn::new(0xff_fff8);
+            let run = Run {
+                first: Transmit {
+                    address: None,
+                    header: Header::new(Bth::new(opcode, Qpn::new(5), psn)),
+                    payload,
+                },
+                more: PACKETS - 1,
+            };
+            let (mut together, mut apart) = (Outgoing::new(), Outgoing::new());
+            let mut stats = [DeviceStats::default(); 2];
+            let pushed = together.push_run(&run, pd.id(), &path, &memory, ports, &mut stats[0]);
+            let pushed_apart = (0..PACKETS).try_for_each(|index| {
+                let packet = run.packet(index);
+                apart.push(&packet, pd.id(), &path, &memory, ports, &mut stats[1])
+            });
+            assert_eq!(pushed, pushed_apart);
+            let fault = fault_at.map(|at| run.packet(at).header.bth);
+            assert_eq!(pushed.err().map(|MemoryGone(bth)| bth), fault);
+            let numbers = |outgoing: &Outgoing, stats: &DeviceStats| {
+                (outgoing.gathered(), stats.tx_batches, stats.tx_packets)
+            };
+            assert_eq!(numbers(&together, &stats[0]), numbers(&apart, &stats[1]));
+            assert!(bytes_of(&mut together) == bytes_of(&mut apart));
+        }
+    }
+
+    /// Frames have less room and no order.
+    #[test]
+    fn only_what_is_sent_again_may_go_as_a_frame() {
+        let (ports, path) = loopback();
+        let mut memory = MemoryTable::default();
+        let pd = memory.alloc_pd();
+        let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+        let cases = [
+            (Transport::Rc, true, 1),
+            (Transport::Rc, true, 2),
+            (Transport::Uc, false, 1),
+            (Transport::Uc, false, 2),
+            (Transport::Rc, true, 1),
+        ];
+        for (transport, may_be_frame, gathered) in cases {
+            let opcode = Opcode::Queue {
+                transport,
+                operation: Operation::SendOnly,
+            };
+            let transmit = Transmit {
+                address: None,
+                header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+                payload: Payload::Empty,
+            };
+            outgoing
+                .push(&transmit, pd.id(), &path, &memory, &ports.ports, &mut stats)
+                .unwrap();
+            let target = outgoing.building.target.as_ref().unwrap();
+            let found = (target.is_acknowledged, outgoing.gathered());
+            assert_eq!(found, (may_be_frame, gathered), "{transport:?}");
+        }
+    }
+
+    /// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports that do not
+    /// repeat them stay.
+    #[test]
+    fn only_what_points_to_memory_goes_with_it() {
+        const LEN: u32 = 4096;
+        let (ports, path) = loopback();
+        let bytes = vec![7u8; LEN as usize];
+        let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
+        let pd = memory.alloc_pd();
+        let region = memory
+            .register(pd, addr, LEN.into(), addr, Access::empty())
+            .unwrap();
+        let sges = [Sge {
+            addr,
+            len: LEN,
+            lkey: region.lkey,
+        }];
+        for (transport, stays) in [(Transport::Uc, true), (Transport::Rc, false)] {
+            let operation = Operation::SendOnly;
+            let opcode = Opcode::Queue {
+                transport,
+                operation,
+            };
+            let transmit = Transmit {
+                address: None,
+                header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+                payload: Payload::Local {
+                    sges: &sges,
+                    offset: 0,
+                    len: LEN,
+                },
+            };
+            let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+            let ports = &ports.ports;
+            outgoing
+                .push(&transmit, pd.id(), &path, &memory, ports, &mut stats)
+                .unwrap();
+            outgoing.building.is_blocked = true;
+            outgoing.forget_memory();
+            assert_eq!(outgoing.building.count, usize::from(stays), "{transport:?}");
+        }
+    }
+}
