@@ -177,7 +177,7 @@ impl CompletionChannel {
         if self.has_cookie() {
             return Ok(());
         }
-        let _presence = nic.progress().enter_blocking();
+        let presence = nic.progress().enter_blocking();
         let kept = self
             .waiter
             .lock()
@@ -189,6 +189,11 @@ impl CompletionChannel {
         };
         let result = self.wait_with(nic, &mut watcher);
         *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+        drop(presence);
+        if nic.is_unfinished() {
+            // The program has an event to see to, which may take it long.
+            nic.progress().take_over();
+        }
         result
     }
 

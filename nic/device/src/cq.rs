@@ -21,6 +21,17 @@ enum Armed {
     SolicitedOnly,
 }
 
+impl Armed {
+    /// Whether the event that was asked for is due at a completion.
+    fn fires_at(self, completion: &Completion) -> bool {
+        match self {
+            Self::No => false,
+            Self::AnyCompletion => true,
+            Self::SolicitedOnly => completion.solicited || completion.status != WcStatus::Success,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Ring {
     completions: VecDeque<Completion>,
@@ -48,6 +59,8 @@ pub struct Cq {
     users: AtomicU32,
     /// Whether `poll` may find something without running the engine.
     has_some: AtomicBool,
+    /// The program has seen all that there was, and no event was raised since. Kept only where there are events.
+    is_drained: AtomicBool,
 }
 
 impl Cq {
@@ -72,6 +85,7 @@ impl Cq {
             ring: Mutex::new(ring),
             users: AtomicU32::new(0),
             has_some: AtomicBool::new(false),
+            is_drained: AtomicBool::new(false),
         })
     }
 
@@ -110,11 +124,14 @@ impl Cq {
             self.nic.progress().note_found();
         }
         if count > 0 || limit == 0 {
+            self.note_drained(count < limit);
             self.release_if_empty();
             return count;
         }
         self.nic.run_inline();
-        self.take(limit, &mut out)
+        let count = self.take(limit, &mut out);
+        self.note_drained(count < limit);
+        count
     }
 
     /// Takes the oldest completion, with the time it came ([`Self::timestamp_now_ns`]; 0 if the queue has
@@ -122,11 +139,21 @@ impl Cq {
     pub fn poll_one(&self) -> Option<(Completion, u64)> {
         if let Some(taken) = self.take_one() {
             self.nic.progress().note_found();
+            self.note_drained(false);
             self.release_if_empty();
             return Some(taken);
         }
         self.nic.run_inline();
-        self.take_one()
+        let taken = self.take_one();
+        self.note_drained(taken.is_none());
+        taken
+    }
+
+    #[inline]
+    fn note_drained(&self, is_drained: bool) {
+        if self.channel.is_some() {
+            self.is_drained.store(is_drained, Ordering::Relaxed);
+        }
     }
 
     /// The program has seen everything, and may go away: what it posted must not wait for its next poll. While there
@@ -178,7 +205,9 @@ impl Cq {
         count
     }
 
-    /// Asks for an event at the next completion (of a solicited or failed one only, if so asked).
+    /// Asks for an event at the next completion (of a solicited or failed one only, if so asked). What came since a poll that
+    /// found no more counts as next: there are programs that do not poll again before they wait, though the specification
+    /// tells them to.
     pub fn arm(&self, solicited_only: bool) {
         {
             let mut ring = self.ring();
@@ -187,6 +216,14 @@ impl Cq {
                 ring.armed = Armed::AnyCompletion;
             } else if ring.armed == Armed::No {
                 ring.armed = Armed::SolicitedOnly;
+            }
+            let is_missed = self.is_drained.load(Ordering::Relaxed)
+                && ring
+                    .completions
+                    .iter()
+                    .any(|each| ring.armed.fires_at(each));
+            if is_missed {
+                self.fire_or_wait(&mut ring);
             }
         }
         self.nic.release();
@@ -229,13 +266,7 @@ impl Cq {
         if let Some(stamps) = &mut ring.stamps {
             stamps.push_back(clock::monotonic_ns());
         }
-        let is_solicited = completion.solicited || completion.status != WcStatus::Success;
-        let fires = match ring.armed {
-            Armed::No => false,
-            Armed::AnyCompletion => true,
-            Armed::SolicitedOnly => is_solicited,
-        };
-        if fires {
+        if ring.armed.fires_at(&completion) {
             // First, for the event may wake a thread that polls once, and then waits for the next event.
             self.has_some.store(true, Ordering::Release);
             self.fire_or_wait(ring);
@@ -257,6 +288,7 @@ impl Cq {
 
     fn fire(&self, ring: &mut Ring) {
         ring.armed = Armed::No;
+        self.is_drained.store(false, Ordering::Relaxed);
         if let Some(channel) = &self.channel {
             self.nic.progress().note_event();
             channel.push(self.cookie);
@@ -341,6 +373,21 @@ mod tests {
     use crate::tap::Wiring;
     use urxe_proto::CompletionKind;
 
+    fn completion() -> Completion {
+        Completion {
+            wr_id: 1,
+            status: WcStatus::Success,
+            kind: CompletionKind::Send,
+            byte_len: 0,
+            qp: urxe_wire::Qpn::new(2),
+            immediate: None,
+            invalidated_rkey: None,
+            solicited: false,
+            source_qp: None,
+            is_ipv4: false,
+        }
+    }
+
     /// The event comes as soon as the first of several completions, and whoever it wakes may poll but once.
     #[test]
     fn who_is_woken_finds_something() {
@@ -352,21 +399,9 @@ mod tests {
         let nic = Nic::open_wired(info, &Wiring::default()).unwrap();
         let channel = nic.create_channel().unwrap();
         let cq = nic.create_cq(4, Some(Arc::clone(&channel)), 1).unwrap();
-        let completion = Completion {
-            wr_id: 1,
-            status: WcStatus::Success,
-            kind: CompletionKind::Send,
-            byte_len: 0,
-            qp: urxe_wire::Qpn::new(2),
-            immediate: None,
-            invalidated_rkey: None,
-            solicited: false,
-            source_qp: None,
-            is_ipv4: false,
-        };
         cq.arm(false);
         let mut is_found = None;
-        cq.push(completion, || {
+        cq.push(completion(), || {
             // The event is there by now.
             is_found = Some(cq.has_some.load(Ordering::Acquire));
             None
@@ -380,6 +415,53 @@ mod tests {
         assert_eq!(polls(), before, "who asks for nothing has not polled");
         assert_eq!(cq.poll(1, |_| ()), 1);
         assert_eq!(polls(), before + 1, "who finds something has");
+        nic.close();
+    }
+
+    /// UCX polls, finds nothing, asks for an event, and waits for it.
+    #[test]
+    fn what_comes_between_a_poll_in_vain_and_the_wish_for_an_event_raises_it() {
+        let devices = crate::list::list().unwrap();
+        let Some(info) = devices.first() else {
+            eprintln!("skipped: no network interface has an address");
+            return;
+        };
+        let nic = Nic::open_wired(info, &Wiring::default()).unwrap();
+        let channel = nic.create_channel().unwrap();
+        let cq = nic.create_cq(8, Some(Arc::clone(&channel)), 1).unwrap();
+        let come = |solicited| {
+            let completion = Completion {
+                solicited,
+                ..completion()
+            };
+            cq.push(completion, || None).unwrap();
+        };
+        // SAFETY: the channel's own descriptor.
+        unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        let events = || std::iter::from_fn(|| channel.wait().ok()).count();
+        // Asked for before the poll, as most programs do: what is there is nothing new.
+        come(false);
+        cq.arm(false);
+        assert_eq!(events(), 0);
+        assert_eq!(cq.poll(4, |_| ()), 1);
+        // Armed still, and drained: the next raises the event.
+        come(false);
+        assert_eq!(events(), 1);
+        // That one is known.
+        cq.arm(false);
+        assert_eq!(events(), 0);
+        assert_eq!(cq.poll(1, |_| ()), 1);
+        assert_eq!(cq.poll(1, |_| ()), 0);
+        come(false);
+        assert_eq!(events(), 1, "it is armed");
+        assert_eq!((cq.poll(4, |_| ()), events()), (1, 0));
+        come(false);
+        cq.arm(true);
+        assert_eq!(events(), 0, "it is not solicited");
+        cq.arm(false);
+        assert_eq!(events(), 1, "it came before, and nobody has seen it");
+        cq.arm(false);
+        assert_eq!(events(), 0, "one event for it is enough");
         nic.close();
     }
 }

@@ -146,7 +146,7 @@ impl Engine {
         }
         let now = clock.unwrap_or_else(clock::now);
         self.expire(now);
-        let mode = if received == 0 {
+        let mode = if received == 0 && !self.was_quick(received) {
             AckMode::Idle
         } else {
             AckMode::Hold
@@ -174,9 +174,10 @@ impl Engine {
         self.unheard >= PACKETS_PER_ROUND
     }
 
-    /// Takes in what has come, between two rounds.
-    pub(crate) fn listen(&mut self, now: Instant) {
-        self.receive(&mut Some(now), false);
+    /// Takes in what has come, between two rounds. What may be sent upon it waits for the next.
+    pub(crate) fn listen(&mut self) {
+        // The time is asked for anew: what was sent just now may have been answered.
+        self.receive(&mut None, false);
     }
 
     /// Whether the last round left something to send, so that the next is wanted at once.

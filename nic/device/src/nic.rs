@@ -498,6 +498,11 @@ impl Nic {
         Ok(self.progress.start(self)?)
     }
 
+    /// Whether the last round left something to send.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.engine().is_unfinished()
+    }
+
     /// Takes in what came to sockets that no queue pair uses, for which a program that polls does not
     /// look.
     pub(crate) fn run_idle_sockets(&self) {
@@ -541,7 +546,7 @@ impl Nic {
             let sent_before = engine.stats.tx_packets;
             let (count, now) = engine.run();
             received = count;
-            if engine.was_quick(count) {
+            if engine.was_quick(count) && now.is_none() {
                 return;
             }
             if let Some(now) = now {

@@ -141,6 +141,11 @@ impl Progress {
         add(&self.rounds, 1);
     }
 
+    /// Whether a thread of the program runs the engine in a blocking call.
+    pub(crate) fn is_blocked_in(&self) -> bool {
+        self.blocking.load(Ordering::Relaxed) > 0
+    }
+
     /// The program polled, and there was something. Of two threads that do so at a time one may not count.
     #[inline]
     pub(crate) fn note_found(&self) {
@@ -272,7 +277,8 @@ impl Thread {
     /// Sleeps while the program makes progress itself, else makes it.
     fn turn(&mut self, nic: &Nic) -> io::Result<()> {
         let progress = nic.progress();
-        self.rounds_seen = progress.rounds.load(Ordering::Relaxed);
+        let rounds = progress.rounds.load(Ordering::Relaxed);
+        let has_run = std::mem::replace(&mut self.rounds_seen, rounds) != rounds;
         let all_polls = progress.polls();
         let polls = all_polls.wrapping_sub(self.polls_seen);
         self.polls_seen = all_polls;
@@ -285,12 +291,14 @@ impl Thread {
                 nic.release();
             }
         }
-        let is_blocked_in = progress.blocking.load(Ordering::Relaxed) > 0;
+        let is_blocked_in = progress.is_blocked_in();
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
         let is_vigilant = self.vigilance.lasts(now());
-        // With hundreds of queue pairs a round of the program may take longer than the thread slept: it has not stopped polling.
-        let is_at_it = self.has_slept && nic.is_engine_taken();
-        if !is_asked && ((is_polled || is_at_it) && !is_vigilant || is_blocked_in) {
+        if !is_asked && (is_polled && !is_vigilant || is_blocked_in) {
+            if !is_blocked_in && !has_run {
+                // The program works off what it has, and needs no round for that. Its peers do.
+                nic.run_looking();
+            }
             return self.sleep(nic, is_blocked_in);
         }
         self.look_again_ns = LOOK_AGAIN_NS;

@@ -456,9 +456,9 @@ impl Qp {
         } else {
             engine.transmit(now, AckMode::Flush);
         }
-        // Between two polls a program may post to hundreds of queue pairs.
-        if engine.should_listen() {
-            engine.listen(now);
+        // Between two polls a program may post to hundreds of queue pairs. A thread that blocks for it listens itself.
+        if engine.should_listen() && !self.nic.progress().is_blocked_in() {
+            engine.listen();
         }
         self.finish(engine, now);
     }
@@ -511,6 +511,7 @@ impl Drop for SendPoster<'_> {
             // The program will try again until there is room, perhaps from many threads, which then leave
             // the lock to nobody who would take in the acknowledgements that make room.
             self.engine.run();
+            self.qp.nic.after(&self.engine, now());
         }
     }
 }

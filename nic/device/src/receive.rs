@@ -95,7 +95,7 @@ impl Engine {
         clock: &mut Option<Instant>,
     ) -> usize {
         let (mut count, mut batches) = (0, 0);
-        while batches < BATCHES_PER_TURN || count < PACKETS_PER_TURN {
+        while batches < BATCHES_PER_TURN || count.max(batches) < PACKETS_PER_TURN {
             batches += 1;
             let Some(socket) = &self.ports()[port].socket else {
                 break;

@@ -146,3 +146,33 @@ fn a_round_looks_for_packets_before_it_has_sent_everything() {
     assert!(most > 128, "rounds were short: {most} packets");
     assert!(most <= ROUND_MAX, "{most} packets in one round");
 }
+
+#[test]
+fn who_posts_much_and_does_not_poll_still_hears() {
+    const QPS: usize = 8;
+    let message_bytes = 64 * 1024;
+    let (left, right) = (End::new(message_bytes), End::new(message_bytes));
+    let pairs: Vec<_> = (0..QPS)
+        .map(|_| {
+            let (from, to) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
+            connect_both(&left, &from, &right, &to, Mtu::B1024);
+            (from, to)
+        })
+        .collect();
+    left.nic.close();
+    right.nic.close();
+    let op = SendOp::Write {
+        va: right.va(0),
+        rkey: right.key,
+    };
+    let write = |from: &Qp| {
+        let sge = left.sge(0, message_bytes);
+        post(from, 0, op, &[sge], SendTarget::Connection);
+    };
+    write(&pairs[0].0);
+    // The acknowledgement is on its way back.
+    (0..200).for_each(|_| _ = right.cq.poll(1, |_| ()));
+    assert_eq!(left.nic.stats().rx_packets, 0);
+    pairs[1..].iter().for_each(|(from, _)| write(from));
+    assert!(left.nic.stats().rx_packets > 0);
+}

@@ -119,6 +119,7 @@ fn a_short_datagram_goes_as_a_frame() {
 fn who_receives_a_frame_is_told_of_the_next() {
     with_frames("who_receives_a_frame_is_told_of_the_next", |ends| {
         (0..3).for_each(|_| send(&ends.left, &ends.right, None, &pattern(20)));
+        std::thread::sleep(Duration::from_millis(50));
         let mut buffer = RecvBuffer::new();
         let told = [(); 3].map(|()| receive(&ends.right, &mut buffer).has_more);
         assert_eq!(told, [true, true, false]);

@@ -9,7 +9,7 @@ mod payload;
 
 use urxe_proto::{PdId, Run, Transmit};
 use urxe_udp::{MAX_TRANSMIT_BYTES, Socket};
-use urxe_wire::{Bth, ICRC_LEN, pad_len};
+use urxe_wire::{Bth, ICRC_LEN, XrcEth, pad_len};
 
 use self::batch::Batch;
 use crate::batch::BatchLength;
@@ -69,7 +69,8 @@ impl Outgoing {
         let Some(capabilities) = capabilities.filter(|capabilities| capabilities.gso) else {
             return 1;
         };
-        let bytes = self.max_bytes / (Bth::LEN + mtu_bytes as usize + ICRC_LEN);
+        let length = Bth::LEN + XrcEth::LEN + mtu_bytes as usize + ICRC_LEN;
+        let bytes = self.max_bytes / length;
         u32::try_from(bytes.clamp(1, capabilities.max_gso_segments)).unwrap_or(1)
     }
 
@@ -119,13 +120,25 @@ impl Outgoing {
         let is_full = payload_len >= MTU_MIN_BYTES;
         let shuts_out = self.is_ack_owed && is_full && self.building.is_hardly_longer(length);
         if shuts_out || !self.building.takes(length, room, transmit, path, ports) {
-            self.building.flush(ports, stats);
-            if self.building.is_blocked {
-                std::mem::swap(&mut self.building, &mut self.waiting);
-            }
+            self.make_room(ports, stats);
         }
         self.building
             .add(transmit, pd, path, memory, length, header_len)
+    }
+
+    /// Sends the batch under construction, or lets it wait.
+    fn make_room(&mut self, ports: &[Port], stats: &mut DeviceStats) {
+        if self.waiting.count > 0 {
+            // One waits already, and this one is of the same run, which is sent again: see `run_max`, which seldom lets it
+            // come to that.
+            stats.tx_dropped += self.building.count as u64;
+            self.building.discard();
+            return;
+        }
+        self.building.flush(ports, stats);
+        if self.building.is_blocked {
+            std::mem::swap(&mut self.building, &mut self.waiting);
+        }
     }
 
     /// Sends everything, as far as the sockets take it.
