@@ -147,7 +147,7 @@ impl Engine {
                 }
             }
             self.finish_handling(handled, now, meta.tos);
-            if count <= REPLY_PACKETS && !meta.has_more {
+            if count <= REPLY_PACKETS && !(meta.has_more && self.has_many_senders()) {
                 break;
             }
         }

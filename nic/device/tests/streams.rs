@@ -149,7 +149,7 @@ fn a_round_looks_for_packets_before_it_has_sent_everything() {
 
 #[test]
 fn who_posts_much_and_does_not_poll_still_hears() {
-    const QPS: usize = 8;
+    const QPS: usize = 32;
     let message_bytes = 64 * 1024;
     let (left, right) = (End::new(message_bytes), End::new(message_bytes));
     let pairs: Vec<_> = (0..QPS)
