@@ -5,7 +5,7 @@ use std::slice::Chunks;
 
 use urxe_proto::Instant;
 use urxe_udp::{RecvBuffer, RecvMeta};
-use urxe_wire::{Bth, ICRC_LEN, Packet, Qpn};
+use urxe_wire::{Bth, ICRC_LEN, Opcode, Operation, Packet, Qpn, Transport};
 
 use crate::clock;
 use crate::congestion::is_marked;
@@ -28,7 +28,11 @@ const REPLY_PACKETS: usize = 2;
 const RUN_MAX: usize = 64;
 
 /// What is in the middle of messages, as its header begins: of a SEND, a WRITE, an answer to a READ on a reliable connection.
-const RUN_OPCODES: [u8; 3] = [0x01, 0x07, 0x0e];
+const RUN_OPCODES: [u8; 3] = [
+    Opcode::new(Transport::Rc, Operation::SendMiddle).code(),
+    Opcode::new(Transport::Rc, Operation::WriteMiddle).code(),
+    Opcode::new(Transport::Rc, Operation::ReadResponseMiddle).code(),
+];
 
 /// Where a datagram came from, and to.
 #[derive(Clone, Copy, Debug)]

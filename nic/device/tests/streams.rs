@@ -105,41 +105,68 @@ fn what_waits_for_company_leaves_without_a_poll() {
     }
 }
 
+/// Many connections between two ends, which nobody but the test's thread makes progress for.
+struct Many {
+    left: End,
+    right: End,
+    pairs: Vec<(Qp, Qp)>,
+    message_bytes: usize,
+}
+
+impl Many {
+    fn new(count: usize, message_bytes: usize) -> Self {
+        let (left, right) = (End::new(message_bytes), End::new(message_bytes));
+        let pairs = (0..count)
+            .map(|_| {
+                let (from, to) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
+                connect_both(&left, &from, &right, &to, Mtu::B1024);
+                (from, to)
+            })
+            .collect();
+        left.nic.close();
+        right.nic.close();
+        Self {
+            left,
+            right,
+            pairs,
+            message_bytes,
+        }
+    }
+
+    /// Posts a message on some connections.
+    fn write(&self, which: std::ops::Range<usize>) {
+        let op = SendOp::Write {
+            va: self.right.va(0),
+            rkey: self.right.key,
+        };
+        let sge = self.left.sge(0, self.message_bytes);
+        for (from, _) in &self.pairs[which] {
+            post(from, 0, op, &[sge], SendTarget::Connection);
+        }
+    }
+
+    /// Until all that was sent is acknowledged.
+    fn answer(&self) {
+        (0..200).for_each(|_| _ = self.right.cq.poll(1, |_| ()));
+    }
+}
+
 /// A round that sent all that many queue pairs have would leave their acknowledgements without room.
 #[test]
 fn a_round_looks_for_packets_before_it_has_sent_everything() {
     const QPS: usize = 24;
-    const PACKETS: usize = 1024;
     /// What a round may send: the limit, and a turn of one queue pair.
     const ROUND_MAX: u64 = 256 + 128;
-    let message_bytes = PACKETS * 1024;
-    let (left, right) = (End::new(message_bytes), End::new(message_bytes));
-    let pairs: Vec<_> = (0..QPS)
-        .map(|_| {
-            let (from, to) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
-            connect_both(&left, &from, &right, &to, Mtu::B1024);
-            (from, to)
-        })
-        .collect();
-    // Nobody but this thread sends and receives.
-    left.nic.close();
-    right.nic.close();
-    let op = SendOp::Write {
-        va: right.va(0),
-        rkey: right.key,
-    };
-    for (from, _) in &pairs {
-        let sge = left.sge(0, message_bytes);
-        post(from, 0, op, &[sge], SendTarget::Connection);
-    }
-    let sent = || left.nic.stats().tx_packets;
+    let many = Many::new(QPS, 1 << 20);
+    many.write(0..QPS);
+    let sent = || many.left.nic.stats().tx_packets;
     let start = Instant::now();
     let (mut done, mut most) = (0, 0);
     while done < QPS {
         // All acknowledgements are there before the next round.
-        (0..200).for_each(|_| _ = right.cq.poll(1, |_| ()));
+        many.answer();
         let before = sent();
-        done += left.cq.poll(QPS, |_| ());
+        done += many.left.cq.poll(QPS, |_| ());
         most = most.max(sent() - before);
         assert!(start.elapsed() < PATIENCE, "{done} of {QPS} messages");
     }
@@ -150,29 +177,11 @@ fn a_round_looks_for_packets_before_it_has_sent_everything() {
 #[test]
 fn who_posts_much_and_does_not_poll_still_hears() {
     const QPS: usize = 32;
-    let message_bytes = 64 * 1024;
-    let (left, right) = (End::new(message_bytes), End::new(message_bytes));
-    let pairs: Vec<_> = (0..QPS)
-        .map(|_| {
-            let (from, to) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
-            connect_both(&left, &from, &right, &to, Mtu::B1024);
-            (from, to)
-        })
-        .collect();
-    left.nic.close();
-    right.nic.close();
-    let op = SendOp::Write {
-        va: right.va(0),
-        rkey: right.key,
-    };
-    let write = |from: &Qp| {
-        let sge = left.sge(0, message_bytes);
-        post(from, 0, op, &[sge], SendTarget::Connection);
-    };
-    write(&pairs[0].0);
-    // The acknowledgement is on its way back.
-    (0..200).for_each(|_| _ = right.cq.poll(1, |_| ()));
-    assert_eq!(left.nic.stats().rx_packets, 0);
-    pairs[1..].iter().for_each(|(from, _)| write(from));
-    assert!(left.nic.stats().rx_packets > 0);
+    let many = Many::new(QPS, 64 * 1024);
+    let heard = || many.left.nic.stats().rx_packets;
+    many.write(0..1);
+    many.answer();
+    assert_eq!(heard(), 0);
+    many.write(1..QPS);
+    assert!(heard() > 0);
 }

@@ -22,28 +22,36 @@ const ARENA_BYTES: usize = MAX_TRANSMIT_BYTES + 128 * (MAX_HEADER_LEN + 8);
 /// Pieces of one send, at most (`UIO_MAXIOV` of linux/uio.h is 1024).
 const PIECES_MAX: usize = 1000;
 
+/// Packets of a batch, at most: one where the kernel does not cut batches apart.
+pub(super) fn packets_max(port: &Port) -> usize {
+    let capabilities = port.socket.as_deref().map(Socket::capabilities);
+    capabilities
+        .filter(|capabilities| capabilities.gso)
+        .map_or(1, |capabilities| capabilities.max_gso_segments)
+}
+
 /// Where a batch goes.
 pub(super) struct Target {
     /// Index of the socket.
     pub(super) port: usize,
-    pub(super) destination: Destination,
-    pub(super) tos: u8,
+    destination: Destination,
+    tos: u8,
     /// See [`is_acknowledged`]. What is not keeps to the socket, which has more room where nobody reads it for a while.
     pub(super) is_acknowledged: bool,
 }
 
 /// A batch under construction, or waiting for the socket.
 pub(super) struct Batch {
-    pub(super) arena: Box<[u8]>,
-    pub(super) used: usize,
+    arena: Box<[u8]>,
+    used: usize,
     /// Start of the bytes in the arena that are not in `pieces` yet.
-    pub(super) run_start: usize,
+    run_start: usize,
     pub(super) pieces: Vec<Piece<'static>>,
     pub(super) target: Option<Target>,
-    pub(super) segment_bytes: usize,
+    segment_bytes: usize,
     pub(super) count: usize,
-    pub(super) bytes: usize,
-    pub(super) is_closed: bool,
+    bytes: usize,
+    is_closed: bool,
     pub(super) is_blocked: bool,
     /// Whether pieces of it are the program's memory.
     pub(super) refers: bool,
@@ -101,10 +109,6 @@ impl Batch {
         if self.count == 0 {
             return true;
         }
-        let Some(capabilities) = ports[path.port].socket.as_deref().map(Socket::capabilities)
-        else {
-            return false;
-        };
         let same_peer = self.target.as_ref().is_some_and(|ours| {
             ours.port == path.port
                 && ours.tos == path.tos
@@ -118,8 +122,7 @@ impl Batch {
         same_peer
             && !self.is_closed
             && length <= self.segment_bytes
-            && capabilities.gso
-            && self.count < capabilities.max_gso_segments
+            && self.count < packets_max(&ports[path.port])
             && self.bytes + length <= max_bytes
             && self.used + length + MAX_HEADER_LEN <= ARENA_BYTES
             && self.pieces.len() + pieces < PIECES_MAX
@@ -144,10 +147,6 @@ impl Batch {
         let header_len = next.header.wire_len();
         let payload_len = next.payload.len() as usize;
         let length = header_len + payload_len + ICRC_LEN;
-        let capabilities = ports[path.port].socket.as_deref().map(Socket::capabilities);
-        let Some(capabilities) = capabilities.filter(|capabilities| capabilities.gso) else {
-            return 0;
-        };
         if self.is_closed || length != self.segment_bytes || pad_len(payload_len) != 0 {
             return 0;
         }
@@ -159,7 +158,7 @@ impl Batch {
         };
         let arena_room = ARENA_BYTES - MAX_HEADER_LEN - self.used;
         let count = (count as usize)
-            .min(capabilities.max_gso_segments.saturating_sub(self.count))
+            .min(packets_max(&ports[path.port]).saturating_sub(self.count))
             .min(max_bytes.saturating_sub(self.bytes) / length)
             .min(arena_room / stride)
             .min((PIECES_MAX - self.pieces.len()) / 2);

@@ -8,10 +8,10 @@ mod batch;
 mod payload;
 
 use urxe_proto::{PdId, Run, Transmit};
-use urxe_udp::{MAX_TRANSMIT_BYTES, Socket};
+use urxe_udp::MAX_TRANSMIT_BYTES;
 use urxe_wire::{Bth, ICRC_LEN, XrcEth, pad_len};
 
-use self::batch::Batch;
+use self::batch::{Batch, packets_max};
 use crate::batch::BatchLength;
 use crate::memory::MemoryTable;
 use crate::nic::DeviceStats;
@@ -65,13 +65,9 @@ impl Outgoing {
     /// How many packets of full length a run may have, so that one that does not fit the batch under construction fits the
     /// next.
     pub(crate) fn run_max(&self, mtu_bytes: u32, port: &Port) -> u32 {
-        let capabilities = port.socket.as_deref().map(Socket::capabilities);
-        let Some(capabilities) = capabilities.filter(|capabilities| capabilities.gso) else {
-            return 1;
-        };
         let length = Bth::LEN + XrcEth::LEN + mtu_bytes as usize + ICRC_LEN;
         let bytes = self.max_bytes / length;
-        u32::try_from(bytes.clamp(1, capabilities.max_gso_segments)).unwrap_or(1)
+        u32::try_from(bytes.clamp(1, packets_max(port))).unwrap_or(1)
     }
 
     /// Adds packets, sending what stands in their way first.
@@ -345,6 +341,35 @@ mod tests {
             assert_eq!(numbers(&together, &stats[0]), numbers(&apart, &stats[1]));
             assert!(bytes_of(&mut together) == bytes_of(&mut apart));
         }
+    }
+
+    #[test]
+    fn a_batch_that_waits_stays_as_it_is() {
+        let (ports, path) = loopback();
+        let mut memory = MemoryTable::default();
+        let pd = memory.alloc_pd();
+        let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+        let opcode = Opcode::new(Transport::Rc, Operation::SendMiddle);
+        let mut push = |outgoing: &mut Outgoing, payload| {
+            let transmit = Transmit {
+                address: None,
+                header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+                payload: Payload::Bytes(payload),
+            };
+            outgoing
+                .push(&transmit, pd.id(), &path, &memory, &ports.ports, &mut stats)
+                .unwrap();
+            stats.tx_dropped
+        };
+        push(&mut outgoing, &[1; 256]);
+        std::mem::swap(&mut outgoing.building, &mut outgoing.waiting);
+        outgoing.waiting.is_blocked = true;
+        assert_eq!(push(&mut outgoing, &[2; 256]), 0);
+        // It is longer than the batch's packets, and there is nowhere to put that.
+        assert_eq!(push(&mut outgoing, &[3; 512]), 1);
+        assert_eq!((outgoing.waiting.count, outgoing.gathered()), (1, 1));
+        std::mem::swap(&mut outgoing.building, &mut outgoing.waiting);
+        assert!(bytes_of(&mut outgoing)[Bth::LEN..][..256] == [1; 256]);
     }
 
     /// Frames have less room and no order.
