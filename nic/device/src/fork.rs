@@ -4,11 +4,14 @@
 //! devices of its own; queue pairs that it inherited are without a network.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Arc, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use crate::engine::Engine;
 use crate::exit::OPENED;
+use crate::gid_table::{TABLES, Table};
+use crate::idle::BACKGROUND;
 use crate::nic::Nic;
 
 /// What is locked while the process is copied, so that the copy is whole.
@@ -17,6 +20,13 @@ struct Held {
     engines: Vec<MutexGuard<'static, Engine>>,
     nics: Vec<Arc<Nic>>,
     opened: MutexGuard<'static, Vec<Weak<Nic>>>,
+    /// What background threads lock, of which the program may know nothing.
+    _background: MutexGuard<'static, Vec<libc::clockid_t>>,
+    _gid_tables: MutexGuard<'static, BTreeMap<u32, Table>>,
+}
+
+fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 thread_local! {
@@ -35,19 +45,21 @@ pub(crate) fn prepare() {
 }
 
 extern "C" fn before() {
-    let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let opened = lock(&OPENED);
     let nics: Vec<Arc<Nic>> = opened.iter().filter_map(Weak::upgrade).collect();
-    let lock = |nic: &Arc<Nic>| {
+    let lock_engine = |nic: &Arc<Nic>| {
         // SAFETY: the device is kept alive beside the guard, which is dropped first.
         unsafe {
             std::mem::transmute::<MutexGuard<'_, Engine>, MutexGuard<'static, Engine>>(nic.engine())
         }
     };
-    let engines = nics.iter().map(lock).collect();
+    let engines = nics.iter().map(lock_engine).collect();
     let held = Held {
         engines,
         nics,
         opened,
+        _background: lock(&BACKGROUND),
+        _gid_tables: lock(&TABLES),
     };
     // A thread that ends has no place to keep it, and cannot be the one that forks.
     let _ = HELD.try_with(|place| place.borrow_mut().replace(held));
@@ -67,6 +79,7 @@ extern "C" fn after_in_child() {
             engines,
             nics,
             mut opened,
+            ..
         } = held;
         drop(engines);
         // What the parent owes its peers is the parent's to send.
@@ -89,5 +102,45 @@ impl Nic {
             // SAFETY: plain integers. The number stays taken, by something that never has a packet.
             unsafe { libc::dup3(nothing.as_fd().as_raw_fd(), fd, libc::O_CLOEXEC) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Forks while another thread has `mutex`, and has the child try to lock it.
+    fn child_finds_unlocked<T: Send>(mutex: &'static Mutex<T>) -> bool {
+        prepare();
+        let (locked, is_locked) = channel();
+        let holder = std::thread::spawn(move || {
+            let guard = mutex.lock();
+            locked.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            drop(guard);
+        });
+        is_locked.recv().unwrap();
+        // SAFETY: the child calls nothing but what may be called after a fork of a program with threads.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(i32::from(mutex.try_lock().is_err()));
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        holder.join().unwrap();
+        status == 0
+    }
+
+    #[test]
+    fn a_child_finds_nothing_locked_by_a_thread_that_it_does_not_have() {
+        assert!(child_finds_unlocked(&BACKGROUND));
+        assert!(child_finds_unlocked(&TABLES));
+        assert!(child_finds_unlocked(&OPENED));
     }
 }

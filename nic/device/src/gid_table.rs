@@ -12,7 +12,7 @@ use crate::list::GidEntry;
 pub const GID_TABLE_LENGTH: usize = 64;
 
 /// The tables of this process, by the interface's index.
-static TABLES: Mutex<BTreeMap<u32, Table>> = Mutex::new(BTreeMap::new());
+pub(crate) static TABLES: Mutex<BTreeMap<u32, Table>> = Mutex::new(BTreeMap::new());
 
 /// The table of interface `ifindex`, whose addresses are now `addresses`.
 pub(crate) fn follow(ifindex: u32, addresses: &[GidEntry]) -> Vec<GidEntry> {
@@ -30,7 +30,7 @@ struct Place {
 }
 
 #[derive(Debug, Default)]
-struct Table(Vec<Place>);
+pub(crate) struct Table(Vec<Place>);
 
 impl Table {
     fn follow(&mut self, addresses: &[GidEntry]) {
