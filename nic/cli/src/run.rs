@@ -12,10 +12,10 @@ use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
 
 use crate::{BadNetwork, Run, library};
 
-/// How long a piece of a message is that UCX sends, its header included, and what makes it two packets of the largest path
-/// MTU. Its own 8,256 bytes are two and a short one, which ends a batch: a system call and an acknowledgement for each
-/// piece (docs/mpi.md).
-const UCX_PIECE: (&str, &str) = ("UCX_RC_VERBS_SEG_SIZE", "8192");
+/// How long a piece of a message is that UCX sends, its header included: three packets of the largest path MTU, so that a message of
+/// 8 KiB is one piece. Its own 8,256 bytes are two and a short one, which ends a batch: a system call and an acknowledgement for
+/// each piece (docs/mpi.md).
+const UCX_PIECE: (&str, &str) = ("UCX_RC_VERBS_SEG_SIZE", "12288");
 
 /// What keeps UCX from forgetting packets, on a network that loses some: it stops the timer that would repeat its own datagrams
 /// when it stops polling for them, even if some are not acknowledged, and a connection is then never made

@@ -67,7 +67,7 @@ fn ucx_sends_pieces_that_fit_packets_unless_it_is_told_otherwise() {
         command.args(["--", "sh", "-c", "echo $UCX_RC_VERBS_SEG_SIZE"]);
         run(command.envs(variables.iter().copied())).1
     };
-    assert_eq!(piece(&[]), "8192\n");
+    assert_eq!(piece(&[]), "12288\n");
     assert_eq!(piece(&[("UCX_TLS", "tcp,self")]), "\n");
     assert_eq!(piece(&[("UCX_RC_VERBS_SEG_SIZE", "8256")]), "8256\n");
 }

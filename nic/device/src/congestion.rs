@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use urxe_proto::{DcqcnParameters, FirstRate, Instant, Transmit};
-use urxe_udp::{Piece, Transmit as UdpTransmit};
+use urxe_udp::{Framing, Piece, Transmit as UdpTransmit};
 use urxe_wire::{ICRC_LEN, pad_len};
 
 use crate::engine::Engine;
@@ -186,7 +186,7 @@ impl Engine {
                 destination: &path.destination,
                 segment_size: None,
                 tos: CNP_TOS,
-                may_be_frame: false,
+                framing: Framing::Never,
                 iov: &[Piece::new(&datagram)],
             });
             self.stats.tx_packets += u64::from(sent.is_ok());

@@ -35,8 +35,8 @@ const PACKETS_PER_ROUND: u32 = 256;
 /// bandwidth.
 const MANY_SENDERS: usize = 16;
 
-/// A program that posts so often before it polls streams: its messages may wait for each other.
-const BURST_MIN: u32 = 8;
+/// What a program posts before it polls, from so many requests on, may wait for each other: the pieces of a message, or a stream.
+const BURST_MIN: u32 = 2;
 /// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
 /// works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
@@ -406,6 +406,9 @@ impl Engine {
         // Each has its share of the link.
         let all_bps = rate_bps.map(|bps| bps.saturating_mul(self.senders.max(1) as u64));
         self.outgoing.set_rate(all_bps);
+        let is_one_of_many = self.senders >= MANY_SENDERS;
+        self.outgoing
+            .set_stream(all_bps.is_some() || is_one_of_many);
         self.outgoing
             .expect_acknowledgement(slot.qp.owes_response());
         let mut has_more = true;

@@ -10,7 +10,7 @@
 
 use std::net::SocketAddr;
 
-use urxe_udp::{Destination, Piece, Socket, Transmit};
+use urxe_udp::{Destination, Framing, Piece, Socket, Transmit};
 use urxe_wire::{Gid, Packet, ROCE_UDP_PORT};
 
 use crate::engine::Engine;
@@ -44,7 +44,7 @@ pub(crate) fn pass_on(
         destination: &Destination::new(to),
         segment_size: None,
         tos: 0,
-        may_be_frame: false,
+        framing: Framing::Never,
         iov: &[Piece::new(&header(origin)), Piece::new(datagram)],
     });
     true

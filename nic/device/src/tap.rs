@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
-use urxe_udp::{Destination, Options, Piece, RecvMeta, SendError, Sent, Socket, Tap, Transmit};
+use urxe_udp::{
+    Destination, Framing, Options, Piece, RecvMeta, SendError, Sent, Socket, Tap, Transmit,
+};
 use urxe_wire::Packet;
 
 use crate::capture::{Capture, Direction, Passing};
@@ -245,7 +247,7 @@ impl Wire {
             destination,
             segment_size: None,
             tos,
-            may_be_frame: false,
+            framing: Framing::Never,
             iov: &iov,
         };
         self.send_batch(&transmit, bytes)

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use urxe_proto::Instant;
-use urxe_udp::{Destination, Piece, Transmit};
+use urxe_udp::{Destination, Framing, Piece, Transmit};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
     Bth, CM_QKEY, Deth, Header, ICRC_LEN, Opcode, Operation, Packet, Psn, Qpn, Transport,
@@ -169,7 +169,7 @@ impl Engine {
                 destination: to,
                 segment_size: None,
                 tos: 0,
-                may_be_frame: false,
+                framing: Framing::Never,
                 iov: &[Piece::new(&bytes)],
             });
         }

@@ -13,8 +13,8 @@ use std::time::Instant;
 use common::{Link, Samples, connect, option, time_ns};
 use libc::{c_int, c_void};
 use urxe_udp::{
-    BusyPoll, Destination, Interest, Options, Piece, RecvBatch, RecvBuffer, Socket, Transmit,
-    Waiter,
+    BusyPoll, Destination, Framing, Interest, Options, Piece, RecvBatch, RecvBuffer, Socket,
+    Transmit, Waiter,
 };
 
 const BURST: usize = 32;
@@ -202,7 +202,7 @@ impl Bench {
                 destination: ends.to,
                 segment_size: None,
                 tos: 0,
-                may_be_frame: false,
+                framing: Framing::Never,
                 iov,
             };
             ends.left
@@ -427,7 +427,7 @@ fn sendmsg(
                 destination: ends.to,
                 segment_size,
                 tos,
-                may_be_frame: false,
+                framing: Framing::Never,
                 iov: &pieces,
             })
             .unwrap();

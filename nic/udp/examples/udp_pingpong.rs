@@ -12,8 +12,8 @@ use std::thread;
 
 use common::{Link, Samples, connect, option, time_ns};
 use urxe_udp::{
-    BusyPoll, Destination, Interest, Options, Piece, RecvBatch, RecvBuffer, Socket, Transmit,
-    Waiter,
+    BusyPoll, Destination, Framing, Interest, Options, Piece, RecvBatch, RecvBuffer, Socket,
+    Transmit, Waiter,
 };
 
 const EXCHANGES: usize = 100;
@@ -208,7 +208,7 @@ impl End {
             destination: &self.to,
             segment_size: together.then_some(self.size as u16),
             tos: self.variant.tos,
-            may_be_frame: false,
+            framing: Framing::Never,
             iov: &iov[..self.variant.pieces + usize::from(together)],
         };
         let after = Transmit {

@@ -14,7 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Link, Samples, option};
-use urxe_udp::{Destination, Options, Piece, RecvBatch, RecvBuffer, SendError, Socket, Transmit};
+use urxe_udp::{
+    Destination, Framing, Options, Piece, RecvBatch, RecvBuffer, SendError, Socket, Transmit,
+};
 
 /// Like a transport's: in front of every segment's payload.
 const HEADER_BYTES: usize = 16;
@@ -238,7 +240,7 @@ fn send(
             destination: to,
             segment_size,
             tos: 0,
-            may_be_frame: false,
+            framing: Framing::Never,
             iov: &pieces,
         }) {
             Ok(sent) => sent_bytes += sent.bytes as u64,

@@ -38,7 +38,7 @@ pub use interfaces::{Interface, InterfaceAddress, interfaces};
 pub use mmsg::{RecvBatch, SentMany};
 pub use pmtu::path_mtu_bytes;
 pub use receive::{RecvBuffer, RecvMeta};
-pub use send::{Piece, Sent, Transmit};
+pub use send::{Framing, Piece, Sent, Transmit};
 pub use socket::{Options, Socket};
 pub use tap::Tap;
 pub use wait::{Event, Interest, Waiter, set_timer_slack_ns, wait_readable, wait_writable};

@@ -72,6 +72,20 @@ impl<'a> Piece<'a> {
     }
 }
 
+/// What may go as a frame ([`Options::frames`](crate::Options)): the peer has room for a few hundred of them only, and one may pass,
+/// or be passed by, what takes the socket. For those who make up for loss and disorder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// Nothing: it takes the socket.
+    #[default]
+    Never,
+    /// A part of a stream, if it is short: two full packets and one behind them, or a few KiB of shorter ones. Where the link cuts
+    /// batches into packets, a stream of longer ones would fill the peer's room.
+    Stream,
+    /// A message, if the peer takes that much at once, 18 KiB.
+    Message,
+}
+
 /// One send.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
@@ -84,9 +98,8 @@ pub struct Transmit<'a> {
     /// Type of service or traffic class; ECN is its lower two bits. Free where it is the socket's
     /// own ([`Options`](crate::Options)).
     pub tos: u8,
-    /// May go as a frame ([`Options::frames`](crate::Options)): the peer has room for a few hundred of them only, and one may pass, or
-    /// be passed by, what takes the socket. For those who make up for loss and disorder.
-    pub may_be_frame: bool,
+    /// Whether it may go as a frame.
+    pub framing: Framing,
     /// The bytes, at most [`MAX_TRANSMIT_BYTES`](crate::MAX_TRANSMIT_BYTES) and 1024 pieces
     /// (UIO_MAXIOV of linux/uio.h).
     pub iov: &'a [Piece<'a>],
@@ -119,7 +132,7 @@ impl Socket {
             return self.send_tapped(tap.as_ref(), transmit);
         }
         let length: usize = transmit.iov.iter().map(Piece::len).sum();
-        if transmit.may_be_frame
+        if transmit.framing != Framing::Never
             && let Some(frames) = &self.frames
             && frames.send(transmit, length)
         {

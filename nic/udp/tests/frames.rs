@@ -11,7 +11,7 @@ use support::{
     Ipv4Packet, Pair, capture, destination, pattern, privileged, receive, receive_datagrams, skip,
     try_receive,
 };
-use urxe_udp::{Options, Piece, RecvBuffer, RecvMeta, Socket, Transmit, wait_readable};
+use urxe_udp::{Framing, Options, Piece, RecvBuffer, RecvMeta, Socket, Transmit, wait_readable};
 
 /// Room of the ring, in frames.
 const SLOTS: usize = 336;
@@ -53,22 +53,16 @@ impl Ends {
 }
 
 fn send(from: &Socket, to: &Socket, segment_size: Option<u16>, bytes: &[u8]) {
-    send_as(from, to, segment_size, bytes, true);
+    send_as(from, to, segment_size, bytes, Framing::Message);
 }
 
-fn send_as(
-    from: &Socket,
-    to: &Socket,
-    segment_size: Option<u16>,
-    bytes: &[u8],
-    may_be_frame: bool,
-) {
+fn send_as(from: &Socket, to: &Socket, segment_size: Option<u16>, bytes: &[u8], framing: Framing) {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     let transmit = Transmit {
         destination: &destination(to),
         segment_size,
         tos: 0x42,
-        may_be_frame,
+        framing,
         iov: &[Piece::new(first), Piece::new(second)],
     };
     assert_eq!(from.send(&transmit).unwrap().lost, None);
@@ -137,13 +131,25 @@ fn a_short_batch_goes_as_one_frame() {
         assert_eq!((meta.len, meta.stride, meta.segments()), (330, 100, 4));
         assert_eq!(&buffer.bytes()[..330], bytes);
         assert_eq!(ttls(&capture.packets()), [TTL]);
-        // Two full packets and what comes behind them go as one, too; more of a stream does not.
-        for (segment_size, length, ttl) in [(4000, 8100, TTL), (1000, 6000, 64)] {
-            send(
+        // Of a stream two full packets and what comes behind them do, too; of messages what fits the ring.
+        let cases = [
+            (4000, 8100, Framing::Message, TTL),
+            (1000, 6000, Framing::Message, TTL),
+            (4120, 18_532, Framing::Message, TTL),
+            (4000, 8100, Framing::Stream, TTL),
+            (1000, 6000, Framing::Stream, 64),
+            (5000, 9200, Framing::Stream, 64),
+            (5000, 18_533, Framing::Message, 64),
+        ];
+        for (segment_size, length, framing, ttl) in cases {
+            // So long does the socket carry all behind what it carried.
+            std::thread::sleep(Duration::from_millis(30));
+            send_as(
                 &ends.left,
                 &ends.right,
                 Some(segment_size),
                 &pattern(length),
+                framing,
             );
             let meta = receive(&ends.right, &mut buffer);
             assert_eq!((meta.len, meta.stride), (length, segment_size.into()));
@@ -208,7 +214,7 @@ fn what_may_not_be_a_frame_arrives_in_order_when_nobody_looks_for_a_while() {
         let count = 2 * SLOTS as u32;
         for k in 0..count {
             let bytes = k.to_be_bytes();
-            send_as(&ends.left, &ends.right, None, &bytes, false);
+            send_as(&ends.left, &ends.right, None, &bytes, Framing::Never);
             // Frames among them change nothing.
             if k % 100 == 0 {
                 send(&ends.left, &ends.right, None, &[0; 9]);

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use support::{destination, pattern, receive, receive_datagrams};
 use urxe_udp::{
-    Destination, Interest, Options, Piece, RecvBatch, RecvBuffer, SendError, Sent, SentMany,
-    Socket, Transmit, Waiter, path_mtu_bytes,
+    Destination, Framing, Interest, Options, Piece, RecvBatch, RecvBuffer, SendError, Sent,
+    SentMany, Socket, Transmit, Waiter, path_mtu_bytes,
 };
 
 fn bind(address: &str) -> Socket {
@@ -25,7 +25,7 @@ fn transmit<'a>(
         destination,
         segment_size,
         tos: 0,
-        may_be_frame: false,
+        framing: Framing::Never,
         iov,
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use support::{destination, pattern, receive};
 use urxe_udp::{
-    Options, Piece, RecvBatch, RecvBuffer, RecvMeta, SendError, Sent, Socket, Tap, Transmit,
+    Framing, Options, Piece, RecvBatch, RecvBuffer, RecvMeta, SendError, Sent, Socket, Tap,
+    Transmit,
 };
 
 /// What passed: which way, and the bytes.
@@ -62,7 +63,7 @@ fn it_sees_both_directions_and_sends_in_place_of_the_socket() {
         destination: &to,
         segment_size: None,
         tos: 0,
-        may_be_frame: false,
+        framing: Framing::Never,
         iov: &iov,
     };
     let all = [head.clone(), body.clone()].concat();

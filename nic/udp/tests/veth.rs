@@ -12,7 +12,7 @@ use support::{
     receive_datagrams, try_receive,
 };
 use urxe_udp::{
-    Destination, Options, Piece, RecvBuffer, SendError, Sent, SentMany, Socket, Transmit,
+    Destination, Framing, Options, Piece, RecvBuffer, SendError, Sent, SentMany, Socket, Transmit,
     interfaces, path_mtu_bytes,
 };
 
@@ -26,7 +26,7 @@ fn send(
         destination: to,
         segment_size,
         tos: 0,
-        may_be_frame: false,
+        framing: Framing::Never,
         iov: &[Piece::new(bytes)],
     })
 }
@@ -47,7 +47,7 @@ fn plain_datagrams_have_df_and_id_0() {
                 destination: &to,
                 segment_size: None,
                 tos,
-                may_be_frame: false,
+                framing: Framing::Never,
                 iov: &[Piece::new(&[7; 100])],
             };
             sender.send(&transmit).unwrap();
@@ -260,7 +260,7 @@ fn a_full_send_buffer_would_block() {
             destination: &nobody,
             segment_size: None,
             tos: 0,
-            may_be_frame: false,
+            framing: Framing::Never,
             iov: &iov,
         };
         assert!(matches!(
@@ -302,7 +302,7 @@ fn a_send_buffer_that_fills_between_segments_leaves_the_rest_to_the_caller() {
                 destination: &nobody,
                 segment_size: Some(1000),
                 tos: 0,
-                may_be_frame: false,
+                framing: Framing::Never,
                 iov: &iov,
             };
             let sent = sender.send_many(&[transmit; 2]).unwrap();
@@ -338,7 +338,7 @@ fn no_route_is_loss_and_not_an_error() {
             destination: to,
             segment_size: None,
             tos: 0,
-            may_be_frame: false,
+            framing: Framing::Never,
             iov: &iov,
         });
         let sent = sender.send_many(&transmits).unwrap();

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use urxe_cm::{Mad, Message, ServiceId, SidrReq};
 use urxe_device::{PingAnswer, PingQuestion, Pkey, gsi_datagram, gsi_payload};
 use urxe_udp::{
-    Destination, Interest, Options, Piece, RecvBuffer, SendError, Socket, Transmit, Waiter,
+    Destination, Framing, Interest, Options, Piece, RecvBuffer, SendError, Socket, Transmit, Waiter,
 };
 
 /// What became of a question.
@@ -129,7 +129,7 @@ impl Asker {
             destination: &Destination::new(self.target),
             segment_size: None,
             tos: 0,
-            may_be_frame: false,
+            framing: Framing::Never,
             iov: &iov,
         };
         let asked = Instant::now();

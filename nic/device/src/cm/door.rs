@@ -11,7 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
 use urxe_cm::{MAD_LEN, Transmit};
-use urxe_udp::{Destination, Piece, Socket, Transmit as UdpTransmit};
+use urxe_udp::{Destination, Framing, Piece, Socket, Transmit as UdpTransmit};
 use urxe_wire::{Gid, ROCE_UDP_PORT};
 
 use super::id::Bound;
@@ -198,7 +198,7 @@ impl Door {
                 destination: &destination,
                 segment_size: None,
                 tos: 0,
-                may_be_frame: false,
+                framing: Framing::Never,
                 iov: &[Piece::new(&packet)],
             };
             let _ = socket.send(&transmit);

@@ -2,7 +2,7 @@
 
 use urxe_proto::{LocalAccess, Payload, PdId, Sge, Transmit};
 use urxe_udp::{
-    Destination, MAX_TRANSMIT_BYTES, Piece, SendError, Socket, Transmit as UdpTransmit,
+    Destination, Framing, MAX_TRANSMIT_BYTES, Piece, SendError, Socket, Transmit as UdpTransmit,
 };
 use urxe_wire::icrc::Icrc;
 use urxe_wire::{Bth, ICRC_LEN, MAX_HEADER_LEN, pad_len};
@@ -55,6 +55,8 @@ pub(super) struct Batch {
     pub(super) is_blocked: bool,
     /// Whether pieces of it are the program's memory.
     pub(super) refers: bool,
+    /// Whether packets of it are part of a stream.
+    pub(super) is_stream: bool,
 }
 
 impl std::fmt::Debug for Batch {
@@ -77,6 +79,7 @@ impl Batch {
             is_closed: false,
             is_blocked: false,
             refers: false,
+            is_stream: false,
         }
     }
 
@@ -90,6 +93,7 @@ impl Batch {
         self.is_closed = false;
         self.is_blocked = false;
         self.refers = false;
+        self.is_stream = false;
     }
 
     /// Whether a packet of `length` bytes would end the batch, for want of a few bytes.
@@ -348,6 +352,15 @@ impl Batch {
     }
 
     /// Sends the batch. It stays, and is blocked, if the socket cannot take it now.
+    /// Frames have less room and no order: not for what nobody sends again.
+    pub(super) const fn framing(&self, target: &Target) -> Framing {
+        match (target.is_acknowledged, self.is_stream) {
+            (false, _) => Framing::Never,
+            (true, true) => Framing::Stream,
+            (true, false) => Framing::Message,
+        }
+    }
+
     pub(super) fn flush(&mut self, ports: &[Port], stats: &mut DeviceStats) {
         if self.count == 0 {
             return;
@@ -367,7 +380,7 @@ impl Batch {
             destination: &target.destination,
             segment_size,
             tos: target.tos,
-            may_be_frame: target.is_acknowledged,
+            framing: self.framing(target),
             iov: &self.pieces,
         };
         let count = self.count as u64;

@@ -34,6 +34,7 @@ pub(crate) struct Outgoing {
     /// Bytes of a batch, at most.
     max_bytes: usize,
     is_ack_owed: bool,
+    is_stream: bool,
 }
 
 impl Outgoing {
@@ -44,12 +45,18 @@ impl Outgoing {
             length: BatchLength::default(),
             max_bytes: MAX_TRANSMIT_BYTES,
             is_ack_owed: false,
+            is_stream: false,
         }
     }
 
     /// How fast packets that are added from now on leave, if that is known: by that batches are long or short.
     pub(crate) fn set_rate(&mut self, rate_bps: Option<u64>) {
         self.max_bytes = self.length.at_rate(rate_bps);
+    }
+
+    /// Whether packets that are added from now on are part of a stream, or of one of many flows, which are one to the link.
+    pub(crate) const fn set_stream(&mut self, is_stream: bool) {
+        self.is_stream = is_stream;
     }
 
     /// Whether an acknowledgement probably comes behind the packets that are added from now on.
@@ -118,6 +125,7 @@ impl Outgoing {
         if shuts_out || !self.building.takes(length, room, transmit, path, ports) {
             self.make_room(ports, stats);
         }
+        self.building.is_stream |= self.is_stream;
         self.building
             .add(transmit, pd, path, memory, length, header_len)
     }
@@ -188,7 +196,7 @@ mod tests {
     use crate::port::Ports;
     use crate::tap::{Taps, Wiring};
     use urxe_proto::{AddressVector, Payload, Sge, Via};
-    use urxe_udp::Piece;
+    use urxe_udp::{Framing, Piece};
     use urxe_wire::{
         Aeth, Bth, Gid, Header, Opcode, Operation, Psn, Qpn, Reth, Syndrome, Transport,
     };
@@ -374,19 +382,21 @@ mod tests {
 
     /// Frames have less room and no order.
     #[test]
-    fn only_what_is_sent_again_may_go_as_a_frame() {
+    fn only_what_is_sent_again_may_go_as_a_frame_and_of_streams_what_is_short() {
         let (ports, path) = loopback();
         let mut memory = MemoryTable::default();
         let pd = memory.alloc_pd();
         let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
         let cases = [
-            (Transport::Rc, true, 1),
-            (Transport::Rc, true, 2),
-            (Transport::Uc, false, 1),
-            (Transport::Uc, false, 2),
-            (Transport::Rc, true, 1),
+            (Transport::Rc, false, Framing::Message, 1),
+            (Transport::Rc, true, Framing::Stream, 2),
+            (Transport::Rc, false, Framing::Stream, 3),
+            (Transport::Uc, false, Framing::Never, 1),
+            (Transport::Uc, true, Framing::Never, 2),
+            (Transport::Rc, false, Framing::Message, 1),
         ];
-        for (transport, may_be_frame, gathered) in cases {
+        for (transport, is_stream, framing, gathered) in cases {
+            outgoing.set_stream(is_stream);
             let opcode = Opcode::Queue {
                 transport,
                 operation: Operation::SendOnly,
@@ -400,8 +410,8 @@ mod tests {
                 .push(&transmit, pd.id(), &path, &memory, &ports.ports, &mut stats)
                 .unwrap();
             let target = outgoing.building.target.as_ref().unwrap();
-            let found = (target.is_acknowledged, outgoing.gathered());
-            assert_eq!(found, (may_be_frame, gathered), "{transport:?}");
+            let found = (outgoing.building.framing(target), outgoing.gathered());
+            assert_eq!(found, (framing, gathered), "{transport:?}");
         }
     }
 

@@ -22,14 +22,14 @@ pub(super) const PACKET_VNET_HDR: c_int = 15;
 const PACKET_IGNORE_OUTGOING: c_int = 23;
 const TPACKET_V2: c_int = 1;
 
-/// Room for two packets of 4096 bytes with all their headers, what comes behind them, and the kernel's own.
-const SLOT_BYTES: usize = 9344;
-const BLOCK_BYTES: usize = 1 << 16;
+/// Room for four packets of 4096 bytes with all their headers, what comes behind them, and the kernel's own.
+const SLOT_BYTES: usize = 18_720;
+const BLOCK_BYTES: usize = 1 << 17;
 const SLOTS_PER_BLOCK: usize = BLOCK_BYTES / SLOT_BYTES;
 const BLOCKS: usize = 48;
 const SLOTS: usize = SLOTS_PER_BLOCK * BLOCKS;
 /// The longest IP packet that fits a slot behind tpacket2_hdr, sockaddr_ll, virtio_net_hdr and the Ethernet header, aligned.
-pub(super) const MAX_IP_BYTES: u16 = 9184;
+pub(super) const MAX_IP_BYTES: u16 = 18_560;
 
 /// tp_status: the slot is the program's.
 const TP_STATUS_USER: u32 = 1;

@@ -9,7 +9,7 @@ use libc::{c_int, c_void, iovec, msghdr};
 use super::neighbours::ethernet_address;
 use super::ring::{GSO_UDP_L4, MAX_IP_BYTES, PACKET_VNET_HDR, SOL_PACKET};
 use crate::send::raw_pieces;
-use crate::{Interface, Transmit, buffer, sockopt};
+use crate::{Framing, Interface, Transmit, buffer, sockopt};
 
 const VNET_BYTES: usize = 10;
 const ETHERNET_BYTES: usize = 14;
@@ -19,8 +19,10 @@ const UDP_BYTES: usize = 8;
 const HEADERS_BYTES: usize = VNET_BYTES + ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
 /// What is longer the other end would not take out of its ring.
 const PAYLOAD_MAX: usize = MAX_IP_BYTES as usize - IP_BYTES - UDP_BYTES;
-/// A batch of more datagrams than two full packets and an acknowledgement is part of a stream, which gains nothing here, ...
+/// Of a stream, batches up to two full packets and an acknowledgement go as frames: that much is a message, too, and longer ones gain
+/// little, ...
 const FULL_PACKETS: usize = 3;
+const STREAM_MAX_BYTES: usize = 9156;
 /// ... unless it is no longer than this: messages of a few bytes.
 const MANY_MAX_BYTES: usize = 4096;
 /// virtio_net_hdr.flags: the checksum is for the interface to make.
@@ -159,8 +161,12 @@ impl Sender {
         let now = coarse_now_ns();
         let at = self.find(*to.ip(), now);
         let neighbour = &mut self.neighbours[at];
-        let is_long = length > PAYLOAD_MAX
-            || length > MANY_MAX_BYTES && length.div_ceil(segment) > FULL_PACKETS;
+        let is_long_stream = || {
+            length > STREAM_MAX_BYTES
+                || length > MANY_MAX_BYTES && length.div_ceil(segment) > FULL_PACKETS
+        };
+        let is_long =
+            length > PAYLOAD_MAX || transmit.framing == Framing::Stream && is_long_stream();
         if is_long {
             neighbour.socket_until_ns = now + AFTER_LONG_NS;
             return false;
