@@ -35,8 +35,10 @@ const PACKETS_PER_ROUND: u32 = 256;
 /// bandwidth.
 const MANY_SENDERS: usize = 16;
 
-/// What a program posts before it polls, from so many requests on, may wait for each other: the pieces of a message, or a stream.
+/// What a program posts before it polls, from so many requests on, may wait for each other: the pieces of a message, ...
 const BURST_MIN: u32 = 2;
+/// ... and from so many on it is a stream.
+const STREAM_MIN: u32 = 8;
 /// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
 /// works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
@@ -44,6 +46,8 @@ const GATHERED_MAX: usize = 32;
 /// How long nothing waits for company after the program was found to post and then not to poll: at first, for it may only
 /// have been kept from its processor, and if it is found so again and again.
 const DISTRUST_NS: (u64, u64) = (2_000_000, 1_000_000_000);
+/// The same for the pieces of a message. A program that computes for long after each loses more by their waiting, once, than it gains.
+const PIECES_DISTRUST_NS: (u64, u64) = (50_000_000, 10_000_000_000);
 
 /// Of rounds with nothing to do, one in so many looks at the clock, and so at the timers: a few microseconds for a program
 /// that spins, and the background thread sees to one that polls less often.
@@ -91,6 +95,8 @@ pub(crate) struct Engine {
     idle_rounds: u32,
     /// Nothing waits for company while it lasts: the program was found to post and then not to poll.
     distrust: Habit,
+    /// See [`PIECES_DISTRUST_NS`].
+    pieces_distrust: Habit,
 }
 
 impl std::fmt::Debug for Engine {
@@ -123,6 +129,7 @@ impl Engine {
             last_burst: 0,
             idle_rounds: 0,
             distrust: Habit::new(DISTRUST_NS.0, DISTRUST_NS.1),
+            pieces_distrust: Habit::new(PIECES_DISTRUST_NS.0, PIECES_DISTRUST_NS.1),
         }
     }
 
@@ -301,9 +308,13 @@ impl Engine {
     /// it will poll: then what it posted need not leave at once.
     pub(crate) fn note_post(&mut self, now: Instant) -> bool {
         self.burst = self.burst.saturating_add(1);
-        self.senders > 0
-            && self.burst.max(self.last_burst) >= BURST_MIN
-            && !self.distrust.lasts(now)
+        let burst = self.burst.max(self.last_burst);
+        let distrust = if burst < STREAM_MIN {
+            &self.pieces_distrust
+        } else {
+            &self.distrust
+        };
+        self.senders > 0 && burst >= BURST_MIN && !distrust.lasts(now)
     }
 
     /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. Whoever
@@ -318,6 +329,7 @@ impl Engine {
     /// The program posted and then did not poll: nothing waits for company for a while, longer if that was so before.
     pub(crate) fn stop_gathering(&mut self, now: Instant) {
         self.distrust.note(now);
+        self.pieces_distrust.note(now);
         self.flush();
     }
 
@@ -478,16 +490,24 @@ mod tests {
     #[test]
     fn nothing_is_gathered_for_a_program_that_was_found_not_to_poll() {
         let mut engine = Engine::new(1, Arc::new(EventQueue::new().unwrap()));
-        let now = Instant::from_nanos(DISTRUST_NS.1);
-        let gathers = |engine: &mut Engine, now| {
-            (0..=BURST_MIN).for_each(|_| _ = engine.note_post(now));
-            engine.note_post(now)
+        let start = Instant::from_nanos(PIECES_DISTRUST_NS.1);
+        let last_of = |engine: &mut Engine, burst, now| {
+            engine.burst = 0;
+            (0..burst).fold(false, |_, _| engine.note_post(now))
         };
-        assert!(!gathers(&mut engine, now), "no answers are on their way");
+        let streams = |engine: &mut Engine, now| last_of(engine, STREAM_MIN, now);
+        let sends_pieces = |engine: &mut Engine, now| last_of(engine, BURST_MIN, now);
+        assert!(!streams(&mut engine, start), "no answers are on their way");
         engine.senders = 1;
-        assert!(gathers(&mut engine, now));
-        engine.stop_gathering(now);
-        assert!(!gathers(&mut engine, now.after(DISTRUST_NS.0 - 1)));
-        assert!(gathers(&mut engine, now.after(DISTRUST_NS.0)));
+        assert!(streams(&mut engine, start) && sends_pieces(&mut engine, start));
+        assert!(!last_of(&mut engine, BURST_MIN - 1, start));
+        engine.stop_gathering(start);
+        assert!(!streams(&mut engine, start.after(DISTRUST_NS.0 - 1)));
+        assert!(streams(&mut engine, start.after(DISTRUST_NS.0)));
+        assert!(!sends_pieces(
+            &mut engine,
+            start.after(PIECES_DISTRUST_NS.0 - 1)
+        ));
+        assert!(sends_pieces(&mut engine, start.after(PIECES_DISTRUST_NS.0)));
     }
 }

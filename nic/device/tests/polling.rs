@@ -1,0 +1,54 @@
+//! The background thread leaves a program that polls to itself.
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{End, connect_both, post, post_recv};
+use urxe_device::{Mtu, QpType, SendOp, SendTarget};
+
+/// How often background threads of this process have gone to sleep.
+fn sleeps() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let statuses =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
+    statuses
+        .filter(|status| status.starts_with("Name:\turxe\n"))
+        .filter_map(|status| {
+            let line = status
+                .lines()
+                .find(|line| line.starts_with("voluntary_ctxt_switches"))?;
+            line.split('\t').nth(1)?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
+#[test]
+fn a_program_that_goes_on_polling_is_looked_at_ever_less_often() {
+    let end = End::new(128);
+    let (from, to) = (end.qp(QpType::Rc), end.qp(QpType::Rc));
+    connect_both(&end, &from, &end, &to, Mtu::B1024);
+    let exchange_for = |time: Duration| {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            post_recv(&to, 1, &[end.sge(0, 64)]);
+            post(
+                &from,
+                1,
+                SendOp::Send,
+                &[end.sge(64, 64)],
+                SendTarget::Connection,
+            );
+            let mut completed = 0;
+            while completed < 2 {
+                completed += end.cq.poll(2, |_| ());
+                assert!(start.elapsed() < 10 * time);
+            }
+        }
+    };
+    exchange_for(Duration::from_millis(100));
+    let before = sleeps();
+    assert!(before > 0, "there is a thread");
+    exchange_for(Duration::from_millis(400));
+    let looks = sleeps() - before;
+    assert!((2..200).contains(&looks), "{looks} times in 400 ms");
+}
