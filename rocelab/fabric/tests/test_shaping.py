@@ -57,13 +57,13 @@ def test_tcp_gets_nearly_the_rate_of_the_link(can_emulate: None, rate_mbps: int,
     with emulated.up([LinkProfile("shaped", "bridge", mtu_bytes=1500, rate_mbps=rate_mbps)]) as fabric:
         for _ in range(TRIES):
             seen.append(tcp_mbps(fabric, *options))
-            assert seen[-1][0] < rate_mbps, "more than the cable carries"
-            if seen[-1][0] >= PART * rate_mbps:
+            # More than the cable carries is iperf3's clock, read late, unless it is so each time.
+            if PART * rate_mbps <= seen[-1][0] < rate_mbps:
                 return
             if len(seen) >= BUSY_TRIES and is_busy(seen):
                 break
     told = ", ".join(f"{mbps:.0f} Mbps with {cores:.1f} cores of other work" for mbps, cores in seen)
-    if is_busy(seen):
+    if is_busy(seen) and min(seen)[0] < rate_mbps:
         pytest.skip(f"the machine is too busy to judge: {told}")
     pytest.fail(f"at {rate_mbps} Mbps: {told}")
 
