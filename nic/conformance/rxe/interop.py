@@ -105,8 +105,8 @@ def loss(guest: Guest) -> Iterator[None]:
     remove = f"tc qdisc del dev {GUEST_INTERFACE} root; tc qdisc del dev {GUEST_INTERFACE} ingress"
     counted = guest.run(["sh", "-c", f"export PATH=$PATH:/sbin:/usr/sbin; tc -s qdisc show; {remove}"]).output
     counts = re.findall(r"netem .*\n.* (\d+) pkt \(dropped (\d+)", counted)
-    passed, lost = ([int(count) for count in column] for column in zip(*counts, strict=True))
     assert len(counts) == 2, counted
+    passed, lost = ([int(count) for count in column] for column in zip(*counts, strict=True))
     assert min(passed) > 0, counted
     seen = [*zip(passed, lost, strict=True), (sum(passed), sum(lost))]
     assert all(dropped > 0 for arrived, dropped in seen if arrived > LOSS_SHOWS_IN), counted

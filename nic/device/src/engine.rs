@@ -420,7 +420,7 @@ impl Engine {
         self.outgoing.set_rate(all_bps);
         let is_one_of_many = self.senders >= MANY_SENDERS;
         self.outgoing
-            .set_stream(all_bps.is_some() || is_one_of_many);
+            .set_stream(is_one_of_many || slot.qp.is_streaming());
         self.outgoing
             .expect_acknowledgement(slot.qp.owes_response());
         let mut has_more = true;

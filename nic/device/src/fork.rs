@@ -18,11 +18,12 @@ use crate::nic::Nic;
 struct Held {
     /// Dropped before what they lock.
     engines: Vec<MutexGuard<'static, Engine>>,
-    nics: Vec<Arc<Nic>>,
     opened: MutexGuard<'static, Vec<Weak<Nic>>>,
     /// What background threads lock, of which the program may know nothing.
     _background: MutexGuard<'static, Vec<libc::clockid_t>>,
     _gid_tables: MutexGuard<'static, BTreeMap<u32, Table>>,
+    /// Last: one that ends waits for its thread.
+    nics: Vec<Arc<Nic>>,
 }
 
 fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {

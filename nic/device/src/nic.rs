@@ -552,6 +552,7 @@ impl Nic {
             if let Some(now) = now {
                 let sent = engine.stats.tx_packets - sent_before;
                 self.progress.note_work(sent + received as u64);
+                self.progress.note_round_at(now);
                 self.moderated.expire(now);
                 self.after(&engine, now);
             }

@@ -21,11 +21,15 @@ use crate::spin::{Looked, Spin};
 const LINK: u64 = u64::MAX - 1;
 /// How long the thread sleeps before it looks whether the program still polls; doubles up to the maximum while it does. A look takes 10
 /// to 30 us of the program's processor: one each millisecond at both ends made the average of a 64 B ping-pong 8 % longer, and one
-/// message in a hundred six times.
+/// message in a hundred six times. Longer than this, a peer that sent something to a program that has just stopped polling would ask again.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
-const LOOK_AGAIN_POLLED_MAX_NS: u64 = 4_000_000;
+const LOOK_AGAIN_POLLED_MAX_NS: u64 = 2_000_000;
 /// The same while the program blocks in a completion channel; doubles up to the maximum.
 const LOOK_AGAIN_BLOCKED_MAX_NS: u64 = 64_000_000;
+/// A round of the program's own that is older than this was its last for now: it computes, or looks at its memory.
+const RECENT_NS: u64 = 1_000_000;
+/// What has waited for company for so long was posted by a program that did not go on to poll.
+const HELD_MAX_NS: u64 = 200_000;
 /// A program that polled this often in each [`LOOK_AGAIN_NS`] polls for itself.
 const BUSY_POLLS: u64 = 16;
 /// A round in which much is done takes long, so that there are few of them. A program that got this much done in rounds of
@@ -53,6 +57,10 @@ pub(crate) struct Progress {
     wakeup: Wakeup,
     /// Rounds that the program ran itself.
     rounds: AtomicU64,
+    /// When the last of them was that looked at the clock, as do all that do something.
+    last_round_ns: AtomicU64,
+    /// Since when something that the program posted has waited for company, if it does.
+    held_since_ns: AtomicU64,
     /// Polls that needed no round, because completions were there. A program that has hundreds of queue pairs may never find
     /// its completion queue empty while the thread fills it.
     found: AtomicU64,
@@ -87,6 +95,8 @@ impl Progress {
         Ok(Self {
             wakeup: Wakeup::new()?,
             rounds: AtomicU64::new(0),
+            last_round_ns: AtomicU64::new(0),
+            held_since_ns: AtomicU64::new(0),
             found: AtomicU64::new(0),
             work: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
@@ -144,6 +154,11 @@ impl Progress {
         add(&self.rounds, 1);
     }
 
+    /// That round looked at the clock, which showed `now`.
+    pub(crate) fn note_round_at(&self, now: Instant) {
+        self.last_round_ns.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
     /// Whether a thread of the program runs the engine in a blocking call.
     pub(crate) fn is_blocked_in(&self) -> bool {
         self.blocking.load(Ordering::Relaxed) > 0
@@ -168,10 +183,11 @@ impl Progress {
 
     /// Whether what the program posts may wait for company: not unless it polls for itself. It counts as waiting
     /// from then on. To be called with the engine's lock, as [`Self::note_released`].
-    pub(crate) fn hold(&self) -> bool {
+    pub(crate) fn hold(&self, now: Instant) -> bool {
         let may = self.wakes_at_ns.load(Ordering::Relaxed) == 0
             && self.blocking.load(Ordering::Relaxed) == 0;
-        if may {
+        if may && !self.is_holding() {
+            self.held_since_ns.store(now.as_nanos(), Ordering::Relaxed);
             self.is_holding.store(true, Ordering::Relaxed);
         }
         may
@@ -241,9 +257,9 @@ struct Thread {
     /// The wakeup alone.
     nothing: Waiter,
     rounds_seen: u64,
-    polls_seen: u64,
     activity: Activity,
-    look_again_ns: u64,
+    /// Why it slept last, and how long, unless it has waited for packets since.
+    slept: Option<(Why, u64)>,
     has_slept: bool,
     pauses: u32,
     vigilance: Habit,
@@ -265,9 +281,8 @@ impl Thread {
             watched: None,
             nothing,
             rounds_seen: 0,
-            polls_seen: 0,
             activity: Activity::default(),
-            look_again_ns: LOOK_AGAIN_NS,
+            slept: None,
             has_slept: false,
             pauses: 0,
             vigilance: Habit::new(VIGILANCE_NS.0, VIGILANCE_NS.1),
@@ -283,12 +298,13 @@ impl Thread {
         let rounds = progress.rounds.load(Ordering::Relaxed);
         let has_run = std::mem::replace(&mut self.rounds_seen, rounds) != rounds;
         let all_polls = progress.polls();
-        let polls = all_polls.wrapping_sub(self.polls_seen);
-        self.polls_seen = all_polls;
         let work = progress.work.load(Ordering::Relaxed);
-        let is_polled = self.activity.is_enough(now(), all_polls, work);
+        let now = now();
+        let age_ns = |at: &AtomicU64| now.since(Instant::from_nanos(at.load(Ordering::Relaxed)));
+        let is_recent = age_ns(&progress.last_round_ns) < RECENT_NS;
+        let is_polled = self.activity.is_enough(now, all_polls, work) && (is_recent || !has_run);
         if progress.is_holding() {
-            if polls == 0 {
+            if age_ns(&progress.held_since_ns) >= HELD_MAX_NS {
                 nic.stop_gathering();
             } else {
                 nic.release();
@@ -296,15 +312,20 @@ impl Thread {
         }
         let is_blocked_in = progress.is_blocked_in();
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
-        let is_vigilant = self.vigilance.lasts(now());
+        let is_vigilant = self.vigilance.lasts(now);
         if !is_asked && (is_polled && !is_vigilant || is_blocked_in) {
-            if !is_blocked_in && !has_run {
-                // The program works off what it has, and needs no round for that. Its peers do.
+            let why = match (is_blocked_in, has_run) {
+                (true, _) => Why::Blocks,
+                (false, true) => Why::Polls,
+                (false, false) => Why::HasEnough,
+            };
+            if why == Why::HasEnough {
+                // Its peers need a round.
                 nic.run_looking();
             }
-            return self.sleep(nic, is_blocked_in);
+            return self.sleep(nic, why);
         }
-        self.look_again_ns = LOOK_AGAIN_NS;
+        self.slept = None;
         if let Some(stale) = self.watched.take_if(|watched| nic.is_stale(watched)) {
             nic.unwatch(&self.packets, &stale)?;
             self.writable = None;
@@ -317,8 +338,8 @@ impl Thread {
         }
         self.pauses = 0;
         let (received, deadline) = nic.run_waiting();
-        if std::mem::take(&mut self.has_slept) && received > 0 && polls == 0 && !is_asked {
-            self.vigilance.note(now());
+        if std::mem::take(&mut self.has_slept) && received > 0 && !is_recent && !is_asked {
+            self.vigilance.note(now);
         }
         match self.look_for_packets(nic, deadline) {
             Looked::Done => Ok(()),
@@ -326,19 +347,17 @@ impl Thread {
         }
     }
 
-    fn sleep(&mut self, nic: &Nic, is_blocked_in: bool) -> io::Result<()> {
+    fn sleep(&mut self, nic: &Nic, why: Why) -> io::Result<()> {
         let progress = nic.progress();
         if let Some(watched) = self.watched.take() {
             nic.unwatch(&self.packets, &watched)?;
             self.writable = None;
         }
-        let max_ns = if is_blocked_in {
-            LOOK_AGAIN_BLOCKED_MAX_NS
-        } else {
-            LOOK_AGAIN_POLLED_MAX_NS
+        let look_again_ns = match self.slept {
+            Some((before, slept_ns)) if before == why => (2 * slept_ns).min(why.sleep_max_ns()),
+            _ => LOOK_AGAIN_NS,
         };
-        let look_again_ns = self.look_again_ns.min(max_ns);
-        self.look_again_ns = look_again_ns * 2;
+        self.slept = Some((why, look_again_ns));
         self.has_slept = true;
         progress.wakeup.arm();
         let is_wanted =
@@ -351,7 +370,7 @@ impl Thread {
         nic.run_idle_sockets();
         // A thread that blocks knows the timers that there were when it began to. Another may have posted since, and if its
         // packet was lost, nothing ever wakes the first.
-        if is_blocked_in && nic.earliest_deadline().is_some_and(|at| at <= now()) {
+        if why == Why::Blocks && nic.earliest_deadline().is_some_and(|at| at <= now()) {
             nic.run_waiting();
         }
         if link_changed {
@@ -420,6 +439,28 @@ impl Thread {
             nic.follow_link();
         }
         Ok(())
+    }
+}
+
+/// Why the thread may leave a program to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// It runs rounds.
+    Polls,
+    /// It works off completions that are there, for which it needs no rounds.
+    HasEnough,
+    /// Threads of it block in completion channels and run rounds there.
+    Blocks,
+}
+
+impl Why {
+    /// How long the thread sleeps at most before it looks again.
+    const fn sleep_max_ns(self) -> u64 {
+        match self {
+            Self::Polls => LOOK_AGAIN_POLLED_MAX_NS,
+            Self::HasEnough => LOOK_AGAIN_NS,
+            Self::Blocks => LOOK_AGAIN_BLOCKED_MAX_NS,
+        }
     }
 }
 
@@ -530,7 +571,7 @@ mod tests {
         let start_ns = 1_000_000_000;
         let mut activity = Activity::default();
         activity.is_enough(Instant::from_nanos(start_ns), 0, 0);
-        (1..=2 * LOOK_AGAIN_NS / look_ns).any(|look| {
+        (1..=(2 * LOOK_AGAIN_NS).div_ceil(look_ns)).any(|look| {
             let at_ns = look * look_ns;
             let [rounds, work] = [polls_per_ms, work_per_ms].map(|count| at_ns * count / 1_000_000);
             activity.is_enough(Instant::from_nanos(start_ns + at_ns), rounds, work)
@@ -539,7 +580,13 @@ mod tests {
 
     #[test]
     fn who_polls_often_is_found_to_however_often_the_thread_looks() {
-        for look_ns in [2_000, 10_000, 100_000, LOOK_AGAIN_NS, 2 * LOOK_AGAIN_NS] {
+        for look_ns in [
+            2_000,
+            10_000,
+            100_000,
+            LOOK_AGAIN_NS,
+            LOOK_AGAIN_POLLED_MAX_NS,
+        ] {
             assert!(polls_for_itself(look_ns, 20, 0), "{look_ns}");
             assert!(!polls_for_itself(look_ns, 12, 0), "{look_ns}");
         }
@@ -547,7 +594,7 @@ mod tests {
 
     #[test]
     fn few_polls_that_get_much_done_are_enough() {
-        for look_ns in [LOOK_AGAIN_NS, 2 * LOOK_AGAIN_NS] {
+        for look_ns in [LOOK_AGAIN_NS, LOOK_AGAIN_POLLED_MAX_NS] {
             assert!(polls_for_itself(look_ns, 4, 1_000));
             assert!(!polls_for_itself(look_ns, 4, 20));
         }

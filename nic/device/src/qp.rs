@@ -451,7 +451,7 @@ impl Qp {
         let now = now();
         engine.mark_ready(self.index);
         self.nic.progress().note_work(1);
-        if engine.note_post(now) && self.nic.progress().hold() {
+        if engine.note_post(now) && self.nic.progress().hold(now) {
             engine.gather(now);
         } else {
             engine.transmit(now, AckMode::Flush);

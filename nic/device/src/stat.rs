@@ -201,6 +201,11 @@ impl Nic {
             .iter()
             .filter_map(|port| port.socket.clone())
             .collect();
+        for socket in &sockets {
+            let (sent, received) = socket.frame_counts();
+            let counts = [("tx_frames", sent), ("rx_frames", received)];
+            add(&mut stat.counters, &counts);
+        }
         // The rest are system calls, for which nobody has to wait.
         drop(engine);
         let drops = sockets
@@ -210,11 +215,6 @@ impl Nic {
             &mut stat.counters,
             &[("rx_buffer_drops", drops.map(u64::from).sum())],
         );
-        for socket in &sockets {
-            let (sent, received) = socket.frame_counts();
-            let counts = [("tx_frames", sent), ("rx_frames", received)];
-            add(&mut stat.counters, &counts);
-        }
         stat.qps.sort_by_key(|qp| qp.lqpn);
         stat
     }

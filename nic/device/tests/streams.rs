@@ -36,12 +36,16 @@ impl Stream {
 
     /// Posts a burst. Returns how many system calls it took.
     fn post(&self) -> u64 {
-        for i in 0..BURST {
+        self.post_pieces(BURST)
+    }
+
+    fn post_pieces(&self, count: usize) -> u64 {
+        for i in 0..count {
             let sge = self.right.sge(i * LENGTH, LENGTH);
             post_recv(&self.to, i as u64, &[sge]);
         }
         let before = self.left.nic.stats().tx_batches;
-        for i in 0..BURST {
+        for i in 0..count {
             let sge = self.left.sge(i * LENGTH, LENGTH);
             post(
                 &self.from,
@@ -56,21 +60,48 @@ impl Stream {
 
     /// Takes all completions of a burst, polling both ends.
     fn finish(&self) {
+        self.finish_pieces(BURST);
+    }
+
+    fn finish_pieces(&self, count: usize) {
         let (mut received, mut sent) = (Vec::new(), Vec::new());
         let start = Instant::now();
-        while received.len() < BURST || sent.len() < BURST {
-            self.right.cq.poll(BURST, |c| received.push(c.wr_id));
-            self.left.cq.poll(BURST, |c| sent.push(c.wr_id));
+        while received.len() < count || sent.len() < count {
+            self.right.cq.poll(count, |c| received.push(c.wr_id));
+            self.left.cq.poll(count, |c| sent.push(c.wr_id));
             assert!(start.elapsed() < PATIENCE, "{received:?} {sent:?}");
         }
-        assert!(received.iter().copied().eq(0..BURST as u64));
-        assert!(sent.iter().copied().eq(0..BURST as u64));
+        assert!(received.iter().copied().eq(0..count as u64));
+        assert!(sent.iter().copied().eq(0..count as u64));
     }
 
     fn check(&mut self) {
         assert_eq!(self.left.buffer, self.right.buffer);
         self.right.buffer.fill(0);
     }
+}
+
+/// It polls for its messages, and for a while before, but in between it computes.
+#[test]
+fn pieces_soon_wait_for_no_poll_of_a_program_that_computes_after_each_message() {
+    const PIECES: usize = 4;
+    let stream = Stream::new();
+    let messages = 20;
+    let mut waited = 0;
+    for _ in 0..messages {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(40) {
+            stream.post_pieces(PIECES);
+            stream.finish_pieces(PIECES);
+        }
+        let before = stream.left.nic.stats().tx_packets;
+        stream.post_pieces(PIECES);
+        let sent = stream.left.nic.stats().tx_packets - before;
+        waited += u32::from(sent < PIECES as u64);
+        std::thread::sleep(Duration::from_millis(10));
+        stream.finish_pieces(PIECES);
+    }
+    assert!(waited <= messages / 2, "in {waited} of {messages} messages");
 }
 
 #[test]

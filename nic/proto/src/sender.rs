@@ -60,6 +60,12 @@ impl Sender {
         }
     }
 
+    /// Whether much is in flight.
+    #[inline]
+    pub(crate) fn is_streaming(&self) -> bool {
+        matches!(self, Self::Reliable(requester) if requester.is_streaming())
+    }
+
     /// The same, while much is in flight.
     #[inline]
     pub(crate) fn bulk_rate_bps(&self, mtu_bytes: u32) -> Option<u64> {

@@ -38,7 +38,7 @@ pub struct Options {
     pub receive_tos: bool,
     /// Busy polling; None leaves the system's setting (net.core.busy_read).
     pub busy_poll: Option<BusyPoll>,
-    /// Send and receive short datagrams past the kernel's IP layer where that can be done: on an Ethernet with an IPv4
+    /// Send and receive datagrams up to 18 KiB past the kernel's IP layer where that can be done: on an Ethernet with an IPv4
     /// address, with CAP_NET_RAW, since Linux 6.2.
     pub frames: bool,
     /// The interface by which datagrams to multicast groups leave; None leaves it to the routes, which a host

@@ -351,7 +351,6 @@ impl Batch {
         }
     }
 
-    /// Sends the batch. It stays, and is blocked, if the socket cannot take it now.
     /// Frames have less room and no order: not for what nobody sends again.
     pub(super) const fn framing(&self, target: &Target) -> Framing {
         match (target.is_acknowledged, self.is_stream) {
@@ -361,6 +360,7 @@ impl Batch {
         }
     }
 
+    /// Sends the batch. It stays, and is blocked, if the socket cannot take it now.
     pub(super) fn flush(&mut self, ports: &[Port], stats: &mut DeviceStats) {
         if self.count == 0 {
             return;

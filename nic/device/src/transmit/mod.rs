@@ -125,9 +125,10 @@ impl Outgoing {
         if shuts_out || !self.building.takes(length, room, transmit, path, ports) {
             self.make_room(ports, stats);
         }
-        self.building.is_stream |= self.is_stream;
         self.building
-            .add(transmit, pd, path, memory, length, header_len)
+            .add(transmit, pd, path, memory, length, header_len)?;
+        self.building.is_stream |= self.is_stream;
+        Ok(())
     }
 
     /// Sends the batch under construction, or lets it wait.

@@ -153,6 +153,13 @@ impl QueuePair {
         self.responder.owes()
     }
 
+    /// Whether what it sends is part of a stream, or of a large message: much is in flight, or about to be.
+    #[must_use]
+    #[inline]
+    pub fn is_streaming(&self) -> bool {
+        self.sender.is_streaming() || self.responder.is_streaming()
+    }
+
     // ---- commands ----------------------------------------------------------------------------
 
     /// Changes state and attributes, those that `mask` names.

@@ -11,6 +11,7 @@ use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
 
 use crate::connection::Connection;
 use crate::memory::{Memory, RemoteAccess, RemoteRange, Via};
+use crate::rc::STREAM_PACKETS;
 use crate::rc::patience::Patience;
 use crate::run::Run;
 use crate::time::Instant;
@@ -185,6 +186,15 @@ impl Acknowledger {
         matches!(self.replies.front(), Some(Reply::Read(_)))
     }
 
+    /// Whether what is owed is a long answer, or several. How much of those before is on its way nobody knows here; the peer limits
+    /// how many it asks for at once.
+    #[inline]
+    pub(crate) fn is_streaming(&self) -> bool {
+        let is_long =
+            |reply: &Reply| matches!(reply, Reply::Read(job) if job.until > STREAM_PACKETS);
+        self.replies.len() > 1 || self.replies.front().is_some_and(is_long)
+    }
+
     /// Whether a NAK waits to be sent.
     pub(crate) const fn has_nak(&self) -> bool {
         self.nak.is_some()
@@ -338,3 +348,46 @@ const fn aeth_ack(msn: u32) -> Aeth {
 
 /// The NAK for a packet that arrived too early.
 pub(crate) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+
+#[cfg(test)]
+mod tests {
+    use urxe_wire::Qpn;
+
+    use super::*;
+    use crate::memory::PdId;
+
+    fn read(first: u32, packets: u32) -> Reply {
+        Reply::Read(ReadJob {
+            first: Psn::new(first),
+            via: Via {
+                pd: PdId(1),
+                qp: Qpn::new(5),
+            },
+            range: RemoteRange {
+                rkey: 1,
+                va: 0,
+                len: packets * 1024,
+            },
+            packets,
+            until: packets,
+            sent: 0,
+            msn: 1,
+            repeated: false,
+        })
+    }
+
+    #[test]
+    fn a_long_answer_and_several_are_a_stream() {
+        let is_streaming = |replies: &[Reply]| {
+            let mut acknowledger = Acknowledger::default();
+            replies
+                .iter()
+                .for_each(|reply| acknowledger.push_reply(*reply));
+            acknowledger.is_streaming()
+        };
+        assert!(!is_streaming(&[]));
+        assert!(!is_streaming(&[read(0, STREAM_PACKETS)]));
+        assert!(is_streaming(&[read(0, STREAM_PACKETS + 1)]));
+        assert!(is_streaming(&[read(0, 1), read(1, 1)]));
+    }
+}

@@ -8,3 +8,6 @@ pub(crate) mod requester;
 pub(crate) mod responder;
 pub(crate) mod retry;
 pub(crate) mod window;
+
+/// Packets in flight, from so many on, are of a large message or a stream.
+const STREAM_PACKETS: u32 = 8;

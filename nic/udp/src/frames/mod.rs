@@ -1,4 +1,4 @@
-//! Past the kernel's IP layer, where the process may (CAP_NET_RAW): short datagrams leave as Ethernet frames and arrive in a
+//! Past the kernel's IP layer, where the process may (CAP_NET_RAW): datagrams, and batches of them, up to 18 KiB leave as Ethernet frames and arrive in a
 //! ring of memory (packet(7)) that is looked at without a system call. A 64 B ping-pong takes about two thirds of the time
 //! so; see the README.
 //!
@@ -155,7 +155,7 @@ impl Frames {
         lock(&self.ring).receive(bytes)
     }
 
-    /// Sends a short datagram, or a short batch of them, to a neighbour. False: nothing was sent, the socket has to.
+    /// Sends a datagram, or a batch of them, to a neighbour, unless it is long. False: nothing was sent, the socket has to.
     pub(crate) fn send(&self, transmit: &Transmit<'_>, length: usize) -> bool {
         lock(&self.sender).send(transmit, length)
     }

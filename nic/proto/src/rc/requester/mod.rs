@@ -22,15 +22,13 @@ use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
 use crate::connection::Connection;
 use crate::qp::{Failure, Outbox, QpStats};
+use crate::rc::STREAM_PACKETS;
 use crate::send_queue::{Position, SendQueue, Wqe};
 use crate::time::Instant;
 use crate::verbs::{SendRequest, WcStatus};
 
 /// Greatest window until the caller sets another, bytes.
 const DEFAULT_WINDOW_BYTES: u32 = 512 << 10;
-
-/// Packets in flight, from so many on, are of a large message or a stream.
-const BULK_PACKETS: u32 = 8;
 
 /// Limits that `modify` sets.
 #[derive(Clone, Copy, Debug)]
@@ -152,10 +150,16 @@ impl Requester {
     /// The same, while much is in flight: short messages have round trips that tell nothing about the link.
     #[inline]
     pub(crate) fn bulk_rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
-        if self.in_flight() < BULK_PACKETS {
-            return None;
+        if self.is_streaming() {
+            return self.rate_bps(mtu_bytes);
         }
-        self.rate_bps(mtu_bytes)
+        None
+    }
+
+    /// Whether much is in flight.
+    #[inline]
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.in_flight() >= STREAM_PACKETS
     }
 
     pub(crate) fn queued(&self) -> usize {

@@ -106,6 +106,12 @@ impl Responder {
         self.acknowledger.owes()
     }
 
+    /// See [`Acknowledger::is_streaming`].
+    #[inline]
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.acknowledger.is_streaming()
+    }
+
     /// Whether the next response is data of a READ.
     pub(crate) fn is_about_to_send_data(&self) -> bool {
         self.acknowledger.is_about_to_send_data()
