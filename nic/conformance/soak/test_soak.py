@@ -10,7 +10,8 @@ import pytest
 from rocelab.fabric.base import FabricError, Finished
 
 from .faults import FAULTS
-from .soak import SAID_CHARS, available, pairs, said, soak
+from .scene import Holding
+from .soak import SAID_CHARS, available, growth, pairs, said, soak
 
 SECONDS = 1.5
 #: Long runs, which `make soak` has: 16 ranks that lose much, and programs that only now and then get a processor.
@@ -38,3 +39,21 @@ def test_of_a_long_story_the_first_error_is_told() -> None:
     told = said(Finished(134, "", story, 1.0, 1.0, 0.0))
     assert told.startswith("[node3] send completion with error: transport retry counter exceeded\n")
     assert said(Finished(1, trace, "", 1.0, 1.0, 0.0)) == trace[-SAID_CHARS:]
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "memory_mib", "grown"),
+    [
+        ([30, 35, 35, 35, 35, 35, 36], [24] * 7, []),
+        ([30, 35, 35, 35, 35, 36, 37], [24] * 7, ["descriptors grew from 35 to 36"]),
+        ([35] * 7, [24, 100, 100, 100, 100, 110, 160], ["memory grew from 100 to 160 MiB"]),
+    ],
+)
+def test_what_is_held_for_a_moment_has_not_grown(
+    descriptors: list[int], memory_mib: list[int], grown: list[str]
+) -> None:
+    held = itertools.chain.from_iterable(
+        itertools.repeat(pair, 2) for pair in zip(descriptors, memory_mib, strict=True)
+    )
+    samples = [Holding(2, count, mib << 20) for count, mib in held]
+    assert list(growth(samples[:-1])) == grown
