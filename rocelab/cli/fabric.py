@@ -106,10 +106,15 @@ def down(
         _fail("down", FabricError("say which fabrics to remove, or --all; `rocelab fabric list` shows them"))
     try:
         chosen = records.records() if every else [records.get(name) for name in names or ()]
+        removed = 0
         for record in chosen:
+            if every and record.elsewhere and record.alive:
+                console.print(f"Left {record.name} alone: it was made outside this node.", highlight=False)
+                continue
             records.remove(record)
             console.print(f"Removed fabric {record.name}.", highlight=False)
-        removed = len(chosen) + (_remove_leftovers(console) if every else 0)
+            removed += 1
+        removed += _remove_leftovers(console) if every else 0
     except FabricError as error:
         _fail("down", error)
     if not removed:

@@ -130,6 +130,12 @@ def attach(name: str, links: Sequence[LinkProfile], nodes: Sequence[Node], socke
     return EmulatedFabric(name, tuple(links), tuple(nodes), control, None)
 
 
+def answers(socket_path: Path) -> bool:
+    """Whether a persistent fabric can be reached there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+        return control.connect_ex(str(socket_path)) == 0
+
+
 def _prepare(links: Sequence[LinkProfile], names: Sequence[str]) -> tuple[tuple[Node, ...], dict[str, Any]]:
     plan.check(links, names)
     planned = plan.nodes(links, names)

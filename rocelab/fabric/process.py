@@ -34,6 +34,11 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
+def pid_namespace() -> str:
+    """A name for the PID namespace of this process: what a pid means outside it is another process, or none."""
+    return str(Path("/proc/self/ns/pid").readlink())
+
+
 def identity(pid: int) -> Identity:
     """The identity of a running process; ProcessLookupError if there is none."""
     found = identity_or_none(pid)

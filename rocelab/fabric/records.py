@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile, Node
-from rocelab.fabric.process import Identity, identity_or_none
+from rocelab.fabric.process import Identity, boot_id, identity_or_none, pid_namespace
 
 END_LIMIT_S = 10.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -34,6 +34,8 @@ class Record:
 
     name: str
     keeper: Identity
+    pid_namespace: str
+    """Where the keeper's pid says which process it is."""
     created_at: str
     links: tuple[LinkProfile, ...]
     nodes: tuple[Node, ...]
@@ -42,7 +44,12 @@ class Record:
     @property
     def alive(self) -> bool:
         """Whether the fabric still runs."""
-        return self.keeper.alive()
+        return emulated.answers(self.socket_path) if self.elsewhere else self.keeper.alive()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it was made where we see no processes: outside the node or the container that we are in."""
+        return self.pid_namespace != pid_namespace() and self.keeper.boot == boot_id()
 
     @property
     def socket_path(self) -> Path:
@@ -91,7 +98,7 @@ def _create(name: str, links: Sequence[LinkProfile], names: Sequence[str], path:
         socket_path.unlink(missing_ok=True)
         raise
     with fabric:
-        record = Record(name, keeper, _now(), fabric.links, fabric.nodes, path)
+        record = Record(name, keeper, pid_namespace(), _now(), fabric.links, fabric.nodes, path)
     try:
         temporary = path.with_suffix(".new")
         temporary.write_text(json.dumps(_to_json(record), indent=1), encoding="utf-8")
@@ -143,7 +150,13 @@ def leftovers() -> list[Leftover]:
 
 def remove(record: Record) -> None:
     """End a persistent fabric completely and forget it. FabricError if a process cannot be ended."""
-    end(record.keeper, record.name)
+    if not record.elsewhere:
+        end(record.keeper, record.name)
+    elif record.alive:
+        raise FabricError(
+            f"fabric {record.name} was made outside this node or container, whose processes are not seen from here; "
+            f"remove it there with: rocelab fabric down {record.name}"
+        )
     _forget(record)
 
 
@@ -254,6 +267,7 @@ def _to_json(record: Record) -> dict[str, Any]:
     return {
         "name": record.name,
         "keeper": str(record.keeper),
+        "pid_namespace": record.pid_namespace,
         "created_at": record.created_at,
         "links": [asdict(link) for link in record.links],
         "nodes": [asdict(node) for node in record.nodes],
@@ -264,6 +278,7 @@ def _from_json(data: Mapping[str, Any], path: Path) -> Record:
     return Record(
         name=data["name"],
         keeper=Identity.parse(data["keeper"]),
+        pid_namespace=data["pid_namespace"],
         created_at=data["created_at"],
         links=tuple(LinkProfile(**link) for link in data["links"]),
         nodes=tuple(Node(**node) for node in data["nodes"]),

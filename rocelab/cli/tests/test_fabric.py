@@ -127,6 +127,34 @@ def test_list_shows_what_is_up_what_is_dead_and_what_is_in_use(lab: str, runtime
 
 
 @pytest.mark.fabric
+def test_a_node_sees_its_fabric_alive_reaches_other_nodes_and_cannot_remove_it(lab: str, runtime: Path) -> None:
+    def on_the_node(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run("exec", lab, "node0", "--", *COMMAND, *arguments)
+
+    assert [one["state"] for one in json.loads(on_the_node("list", "--json").stdout) if one["name"] == lab] == ["up"]
+    assert on_the_node("exec", lab, "node1", "--", "uname", "-n").stdout == "node1\n"
+    refused = on_the_node("down", lab)
+    assert refused.returncode == 1
+    assert f"fabric {lab} was made outside this node or container" in refused.stderr
+    assert f"Left {lab} alone: it was made outside this node." in on_the_node("down", "--all").stdout
+    assert records.get(lab).alive
+    os.kill(records.get(lab).keeper.pid, 9)
+    wait_until(lambda: not records.get(lab).alive)
+
+
+@pytest.mark.fabric
+def test_a_dead_fabric_of_another_namespace_is_dead_and_can_be_forgotten(lab: str, runtime: Path) -> None:
+    (path,) = runtime.rglob("*.json")
+    os.kill(records.get(lab).keeper.pid, 9)
+    wait_until(lambda: not records.get(lab).alive)
+    path.write_text(path.read_text().replace(records.get(lab).pid_namespace, "pid:[1]"))
+    assert records.get(lab).elsewhere
+    assert " dead " in run("list").stdout
+    assert run("down", lab).returncode == 0
+    assert records.find(lab) is None
+
+
+@pytest.mark.fabric
 def test_down_all_removes_everything_but_what_is_in_use(lab: str, runtime: Path) -> None:
     with emulated.up([LinkProfile("direct", "direct")]) as of_this_test:
         done = run("down", "--all")

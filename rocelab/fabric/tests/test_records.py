@@ -15,7 +15,7 @@ import pytest
 
 from rocelab.fabric import emulated, plan, records
 from rocelab.fabric.base import FabricError
-from rocelab.fabric.process import Identity, identity
+from rocelab.fabric.process import Identity, identity, pid_namespace
 from rocelab.fabric.tests.conftest import DIRECT
 from rocelab.fabric.tests.test_emulated import (
     namespaces_of,
@@ -27,6 +27,9 @@ from rocelab.fabric.tests.test_emulated import (
 
 #: Names of this test session alone: others may run on the same machine.
 STAYS, LOST = f"stays-{os.getpid()}", f"lost-{os.getpid()}"
+
+#: The rest of a record whose fabric nobody reaches.
+EMPTY = {"pid_namespace": pid_namespace(), "created_at": "", "links": [], "nodes": []}
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +164,7 @@ def test_a_record_of_an_earlier_boot_or_a_reused_pid_is_dead(runtime: Path) -> N
     for number, other in enumerate(
         (Identity(here.pid, here.started_ticks, "another-boot"), Identity(here.pid, here.started_ticks + 1, here.boot))
     ):
-        data = {"name": f"old{number}", "keeper": str(other), "created_at": "", "links": [], "nodes": []}
+        data = {"name": f"old{number}", "keeper": str(other), **EMPTY}
         (runtime / f"old{number}.json").write_text(json.dumps(data), encoding="utf-8")
     assert [(record.name, record.alive) for record in records.records()] == [("old0", False), ("old1", False)]
     for record in records.records():
@@ -174,7 +177,7 @@ def test_damaged_records_and_folders_of_others_are_passed_over(runtime: Path) ->
     for name, text in (("a", "{"), ("b", "[]"), ("c", '{"name": "c"}'), ("d", '{"name": "d", "keeper": "x"}')):
         (runtime / f"{name}.json").write_text(text, encoding="utf-8")
     assert records.records() == []
-    good = {"name": "good", "keeper": "1/1/x", "created_at": "", "links": [], "nodes": []}
+    good = {"name": "good", "keeper": "1/1/x", **EMPTY}
     (runtime / "good.json").write_text(json.dumps(good), encoding="utf-8")
     assert [record.name for record in records.records()] == ["good"]
     runtime.chmod(0o777)  # anyone could have put it there
