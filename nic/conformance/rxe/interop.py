@@ -60,6 +60,8 @@ BOTH_WAYS_WITH_LOSS = each(WITH_LOSS)
 pytestmark = pytest.mark.timeout(600)
 #: What became of each run, by its name and its column in the table.
 OUTCOMES: dict[tuple[str, str], bool] = {}
+#: What operations.py says when a refusal was lost. Whoever refused is in error then, and answers no more.
+REFUSAL_LOST = "the refusal did not arrive"
 #: What the pingpongs say when nobody answers, ...
 GIVEN_UP = "transport retry counter exceeded"
 #: ... and perftest when nobody listens: of its first and of its second connection.
@@ -85,7 +87,7 @@ def rxe(guest: Guest) -> Side:
     return Side(GUEST_DEVICE, *indices(found, guest.address6), guest.address, guest.address6)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def loss(guest: Guest) -> Iterator[None]:
     """Datagrams are lost in the guest, those that it sends and those that it receives."""
     tc = f"tc {{}} dev {GUEST_INTERFACE}"
@@ -160,21 +162,28 @@ def test_client_on_urxe(guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("loss")
-@BOTH_WAYS_WITH_LOSS
-def test_server_on_urxe_with_loss(guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
-    with noted(run, "server, loss"):
-        attempt(server_on_urxe, guest, run, *command_lines(run, urxe, rxe))
+class TestWithLoss:
+    """What follows the class has a network without loss again."""
 
+    @BOTH_WAYS_WITH_LOSS
+    def test_server_on_urxe(self, guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
+        """One way, ..."""
+        with noted(run, "server, loss"):
+            attempt(server_on_urxe, guest, run, *command_lines(run, urxe, rxe), with_loss=True)
 
-@pytest.mark.usefixtures("loss")
-@BOTH_WAYS_WITH_LOSS
-def test_client_on_urxe_with_loss(guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
-    with noted(run, "client, loss"):
-        attempt(client_on_urxe, guest, run, *command_lines(run, rxe, urxe))
+    @BOTH_WAYS_WITH_LOSS
+    def test_client_on_urxe(self, guest: Guest, urxe: Side, rxe: Side, run: Run) -> None:
+        """... and the other."""
+        with noted(run, "client, loss"):
+            attempt(client_on_urxe, guest, run, *command_lines(run, rxe, urxe), with_loss=True)
 
 
 def attempt(
-    both: Callable[[Guest, Run, list[str], list[str]], None], guest: Guest, run: Run, *lines: list[str]
+    both: Callable[[Guest, Run, list[str], list[str]], None],
+    guest: Guest,
+    run: Run,
+    *lines: list[str],
+    with_loss: bool = False,
 ) -> None:
     """Run both ends; again where what failed is known to be the program's own trouble, and says so."""
     for left in reversed(range(ATTEMPTS)):
@@ -182,15 +191,15 @@ def attempt(
             both(guest, run, *lines)
             break
         except AssertionError as failed:
-            if left == 0 or not is_its_own(run, str(failed)):
+            if left == 0 or not is_its_own(run, str(failed), with_loss=with_loss):
                 raise
             AGAIN[run.id] += 1
 
 
-def is_its_own(run: Run, said: str) -> bool:
+def is_its_own(run: Run, said: str, *, with_loss: bool) -> bool:
     """Whether a run failed because of what the program is known to do."""
     was_refused = run.may_be_refused and any(refusal in said for refusal in REFUSED)
-    return was_refused or (run.may_miss_the_end and GIVEN_UP in said)
+    return was_refused or (run.may_miss_the_end and GIVEN_UP in said) or (with_loss and REFUSAL_LOST in said)
 
 
 @contextlib.contextmanager

@@ -88,6 +88,8 @@ class End:
         count, found = 0, []
         while count == 0:
             count, found = self.cq.poll()
+        is_unanswered = status != enums.IBV_WC_SUCCESS and found[0].status == enums.IBV_WC_RETRY_EXC_ERR
+        expect(not is_unanswered, "the refusal did not arrive")
         expect(found[0].status == status, f"completion with status {found[0].status}")
         return found[0]
 

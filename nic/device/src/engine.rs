@@ -55,6 +55,8 @@ const IDLE_ROUNDS_PER_CLOCK: u32 = 8;
 
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
+/// The same of all of them together: the rest of the peer's buffer is for other senders, and for datagrams.
+const WINDOWS_MAX_BYTES: usize = 16 << 20;
 
 /// How long a queue pair or a process that ends waits for a full send buffer: 25 MB at 1 Gbps.
 const DRAIN_MAX_NS: u64 = 200_000_000;
@@ -390,7 +392,7 @@ impl Engine {
             .get(port)
             .and_then(|port| port.socket.as_deref());
         let buffer = socket.map_or(0, urxe_udp::Socket::receive_buffer_bytes);
-        let share = buffer / 2 / self.senders.max(1);
+        let share = (buffer / 2).min(WINDOWS_MAX_BYTES) / self.senders.max(1);
         u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
     }
 

@@ -90,12 +90,15 @@ fn pieces_soon_wait_for_no_poll_of_a_program_that_computes_after_each_message() 
     let mut waited = 0;
     for _ in 0..messages {
         let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(40) {
+        // Not so long that the habit is forgotten, which takes 100 ms at first.
+        while start.elapsed() < Duration::from_millis(20) {
             stream.post_pieces(PIECES);
             stream.finish_pieces(PIECES);
         }
         let before = stream.left.nic.stats().tx_packets;
         stream.post_pieces(PIECES);
+        // Where the background thread is awake it sends them within this.
+        std::thread::sleep(Duration::from_micros(300));
         let sent = stream.left.nic.stats().tx_packets - before;
         waited += u32::from(sent < PIECES as u64);
         std::thread::sleep(Duration::from_millis(10));

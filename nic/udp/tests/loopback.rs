@@ -5,7 +5,7 @@ mod support;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd};
 
-use support::{destination, pattern, receive, receive_datagrams};
+use support::{destination, pattern, receive, receive_datagrams, skip};
 use urxe_udp::{
     Destination, Framing, Interest, Options, Piece, RecvBatch, RecvBuffer, SendError, Sent,
     SentMany, Socket, Transmit, Waiter, path_mtu_bytes,
@@ -506,6 +506,27 @@ fn a_full_receive_buffer_drops_and_counts() {
     }
     assert!(received > 0 && received < 100, "{received}");
     assert_eq!(receiver.receive_drops().unwrap(), 100 - received);
+}
+
+#[test]
+fn all_that_perftest_sends_waits_for_a_receiver_that_is_away() {
+    let (receiver, sender) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"));
+    if receiver.receive_buffer_bytes() < 2 * Options::default().receive_buffer_bytes {
+        return skip(
+            "all_that_perftest_sends_waits_for_a_receiver_that_is_away",
+            "net.core.rmem_max is smaller, and this user may not pass it",
+        );
+    }
+    let to = destination(&receiver);
+    let packets = pattern(15 * 4112);
+    for _ in 0..1000 {
+        for (packets, segment) in [(&packets[..], Some(4112)), (&packets[..4112], None)] {
+            sender
+                .send(&transmit(&to, segment, &[Piece::new(packets)]))
+                .unwrap();
+        }
+    }
+    assert_eq!(receiver.receive_drops().unwrap(), 0);
 }
 
 #[test]
