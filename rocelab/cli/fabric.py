@@ -109,7 +109,10 @@ def down(
         removed = 0
         for record in chosen:
             if every and record.elsewhere and record.alive:
-                console.print(f"Left {record.name} alone: it was made outside this node.", highlight=False)
+                console.print(
+                    f"Left {record.name} alone: it was made elsewhere (outside this node or container).",
+                    highlight=False,
+                )
                 continue
             records.remove(record)
             console.print(f"Removed fabric {record.name}.", highlight=False)

@@ -48,7 +48,7 @@ class Record:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it was made where we see no processes: outside the node or the container that we are in."""
+        """Whether it was made in another PID namespace (a node, a container, the host): its processes are not seen."""
         return self.pid_namespace != pid_namespace() and self.keeper.boot == boot_id()
 
     @property
@@ -154,8 +154,8 @@ def remove(record: Record) -> None:
         end(record.keeper, record.name)
     elif record.alive:
         raise FabricError(
-            f"fabric {record.name} was made outside this node or container, whose processes are not seen from here; "
-            f"remove it there with: rocelab fabric down {record.name}"
+            f"fabric {record.name} was made elsewhere (on the host, if this is a node or a container), and its "
+            f"processes are not seen from here; remove it there with: rocelab fabric down {record.name}"
         )
     _forget(record)
 

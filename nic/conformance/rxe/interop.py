@@ -104,8 +104,10 @@ def loss(guest: Guest) -> Iterator[None]:
     made = guest.run(["sh", "-c", " && ".join(["export PATH=$PATH:/sbin:/usr/sbin", *add])])
     assert made.status == 0, made.output
     yield
-    remove = f"tc qdisc del dev {GUEST_INTERFACE} root; tc qdisc del dev {GUEST_INTERFACE} ingress"
-    counted = guest.run(["sh", "-c", f"export PATH=$PATH:/sbin:/usr/sbin; tc -s qdisc show; {remove}"]).output
+    remove = f"tc qdisc del dev {GUEST_INTERFACE} root && tc qdisc del dev {GUEST_INTERFACE} ingress"
+    ended = guest.run(["sh", "-c", f"export PATH=$PATH:/sbin:/usr/sbin; tc -s qdisc show; {remove}"])
+    counted = ended.output
+    assert ended.status == 0, f"what follows would lose packets, too: {counted}"
     counts = re.findall(r"netem .*\n.* (\d+) pkt \(dropped (\d+)", counted)
     assert len(counts) == 2, counted
     passed, lost = ([int(count) for count in column] for column in zip(*counts, strict=True))

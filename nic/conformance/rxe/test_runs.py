@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .runs import COLUMNS, RUNS, Side, command_lines, documented, table
+from .interop import GIVEN_UP, REFUSAL_LOST, is_its_own
+from .runs import COLUMNS, OPERATIONS, RUNS, Side, command_lines, documented, table
 
 
 def test_the_documentation_has_every_run() -> None:
@@ -27,3 +28,11 @@ def test_each_end_has_its_own_words() -> None:
 def test_what_failed_shows() -> None:
     text = table({(RUNS[0].id, "server"): False, (RUNS[0].id, "client"): True})
     assert "| FAILS | passes | not run | not run |" in text.splitlines()[2]
+
+
+def test_a_refusal_may_be_lost_where_packets_are() -> None:
+    said = f"client on urxe: wrong: {REFUSAL_LOST}"
+    assert REFUSAL_LOST in OPERATIONS.read_text()
+    assert is_its_own(RUNS[0], said, with_loss=True)
+    assert not is_its_own(RUNS[0], said, with_loss=False)
+    assert not is_its_own(RUNS[0], f"client on urxe: {GIVEN_UP}", with_loss=True)

@@ -392,8 +392,7 @@ impl Engine {
             .get(port)
             .and_then(|port| port.socket.as_deref());
         let buffer = socket.map_or(0, urxe_udp::Socket::receive_buffer_bytes);
-        let share = (buffer / 2).min(WINDOWS_MAX_BYTES) / self.senders.max(1);
-        u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
+        window_share_bytes(buffer, self.senders)
     }
 
     /// Gives a queue pair its turn. Returns how many packets it made.
@@ -485,9 +484,25 @@ impl Engine {
     }
 }
 
+/// See [`Engine::window_bytes`].
+fn window_share_bytes(buffer_bytes: usize, senders: usize) -> u32 {
+    let share = (buffer_bytes / 2).min(WINDOWS_MAX_BYTES) / senders.max(1);
+    u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_share_what_is_theirs_of_the_buffer() {
+        const MIB: usize = 1 << 20;
+        let share = |buffer_mib, senders| window_share_bytes(buffer_mib * MIB, senders) as usize;
+        assert_eq!(share(96, 0), MIB);
+        assert_eq!(share(96, 16), MIB);
+        assert_eq!(share(96, 64), MIB / 4);
+        assert_eq!(share(8, 64), MIB / 16, "of a small buffer a half");
+    }
 
     #[test]
     fn nothing_is_gathered_for_a_program_that_was_found_not_to_poll() {
