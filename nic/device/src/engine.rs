@@ -30,6 +30,11 @@ pub(crate) const PACKETS_PER_TURN: u32 = 128;
 /// to send, whose acknowledgements would not all find room.
 const PACKETS_PER_ROUND: u32 = 256;
 
+/// A program that streams runs a round this often while it posts. What it has for many queue pairs, or posts once a hundred messages
+/// have completed, may take it milliseconds: without rounds acknowledgements wait meanwhile, and the background thread takes
+/// it for one that does not poll, so that nothing waits for company any more.
+const ROUND_NS: u64 = 50_000;
+
 /// The acknowledgements of fewer queue pairs with requests in flight find room till their turn comes, one in each round. To take
 /// in many at a time makes rounds rare, and a slow link wants packets in every round: at 1 Gbps it cost a tenth of the
 /// bandwidth.
@@ -83,8 +88,8 @@ pub(crate) struct Engine {
     pub(crate) outgoing: Outgoing,
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u16>,
-    /// Packets made since it was last looked for what has come.
-    pub(crate) unheard: u32,
+    /// When the program last ran a round that looked at the clock, or was to.
+    ran_at: Instant,
     /// The last round left some of them for the next.
     is_unfinished: bool,
     /// Queue pairs with requests in flight.
@@ -124,7 +129,7 @@ impl Engine {
             timers: Timers::default(),
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
-            unheard: 0,
+            ran_at: Instant::default(),
             is_unfinished: false,
             senders: 0,
             burst: 0,
@@ -159,6 +164,7 @@ impl Engine {
             }
         }
         let now = clock.unwrap_or_else(clock::now);
+        self.ran_at = now;
         self.expire(now);
         let mode = if received == 0 && !self.was_quick(received) {
             AckMode::Idle
@@ -183,20 +189,19 @@ impl Engine {
         received
     }
 
-    /// Whether so much was sent since it was last looked for what has come that it is time to.
-    pub(crate) const fn should_listen(&self) -> bool {
-        self.unheard >= PACKETS_PER_ROUND && self.has_many_senders()
+    /// Whether a program that streams should run a round before it goes on to post.
+    pub(crate) fn is_round_due(&mut self, now: Instant) -> bool {
+        let is_due =
+            self.burst.max(self.last_burst) >= STREAM_MIN && now.since(self.ran_at) >= ROUND_NS;
+        if is_due {
+            self.ran_at = now;
+        }
+        is_due
     }
 
     /// See [`MANY_SENDERS`].
     pub(crate) const fn has_many_senders(&self) -> bool {
         self.senders >= MANY_SENDERS
-    }
-
-    /// Takes in what has come, between two rounds. What may be sent upon it waits for the next.
-    pub(crate) fn listen(&mut self) {
-        // The time is asked for anew: what was sent just now may have been answered.
-        self.receive(&mut None, false);
     }
 
     /// Whether the last round left something to send, so that the next is wanted at once.
@@ -353,9 +358,7 @@ impl Engine {
             let Some(index) = self.ready.pop_front() else {
                 break;
             };
-            let made = self.transmit_from(index, now, mode);
-            built += made;
-            self.unheard = self.unheard.saturating_add(made);
+            built += self.transmit_from(index, now, mode);
         }
     }
 

@@ -34,6 +34,12 @@ impl Habit {
         self.until = now.after(self.for_ns);
     }
 
+    /// It was a mistake.
+    pub(crate) const fn forget(&mut self) {
+        self.until = Instant::from_nanos(0);
+        self.for_ns = 0;
+    }
+
     /// Whether it lasts.
     #[inline]
     pub(crate) fn lasts(&self, now: Instant) -> bool {

@@ -12,6 +12,7 @@
 
 mod batch;
 mod capture;
+mod chance;
 mod channel;
 mod clock;
 mod cm;

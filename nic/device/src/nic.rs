@@ -535,26 +535,34 @@ impl Nic {
         engine.stop_gathering(now());
     }
 
+    /// A round of the program's own. Returns how many packets came, and whether there was nothing to do, and memory alone
+    /// was looked at to find that out.
+    pub(crate) fn run_round(&self, engine: &mut Engine) -> (usize, bool) {
+        self.progress.note_round();
+        self.progress.note_released();
+        let sent_before = engine.stats.tx_packets;
+        let (received, now) = engine.run();
+        let Some(now) = now else {
+            return (received, engine.was_quick(received));
+        };
+        let sent = engine.stats.tx_packets - sent_before;
+        self.progress.note_work(sent + received as u64);
+        self.progress.note_round_at(now);
+        self.moderated.expire(now);
+        self.after(engine, now);
+        (received, false)
+    }
+
     /// One round on the program's own thread, unless another thread is at it.
     pub(crate) fn run_inline(&self) {
         let mut received = 0;
         if let Ok(mut engine) = self.engine.try_lock() {
             // Only now: where threads that post hold the lock whenever one polls, the background thread has
             // to see to what arrives.
-            self.progress.note_round();
-            self.progress.note_released();
-            let sent_before = engine.stats.tx_packets;
-            let (count, now) = engine.run();
-            received = count;
-            if engine.was_quick(count) && now.is_none() {
+            let has_looked_at_memory_only;
+            (received, has_looked_at_memory_only) = self.run_round(&mut engine);
+            if has_looked_at_memory_only {
                 return;
-            }
-            if let Some(now) = now {
-                let sent = engine.stats.tx_packets - sent_before;
-                self.progress.note_work(sent + received as u64);
-                self.progress.note_round_at(now);
-                self.moderated.expire(now);
-                self.after(&engine, now);
             }
         }
         if let Some(wait_ns) = idle::should_wait(received > 0) {

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use urxe_proto::Instant;
 use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
+use crate::chance::{CHANCE_NS, Chance};
 use crate::channel::EventFd;
 use crate::clock::now;
 use crate::habit::Habit;
@@ -37,6 +38,8 @@ const BUSY_POLLS: u64 = 16;
 const BUSY_WORK: u64 = 32;
 /// ... if it polled this often.
 const BUSY_POLLS_MIN: u64 = 2;
+/// Who got so much done was in the engine for most of the time: to make a packet takes about a microsecond.
+const FULL_WORK: u64 = 128;
 /// When the thread finds packets that waited while it slept, the program had stopped polling without
 /// saying so (it reads memory that a peer writes, or computes): the thread does not sleep for so long, at first, and if
 /// it finds so again and again.
@@ -264,6 +267,7 @@ struct Thread {
     pauses: u32,
     vigilance: Habit,
     spin: Spin,
+    chance: Chance,
     events_seen: u64,
     writable: Option<usize>,
 }
@@ -287,6 +291,7 @@ impl Thread {
             pauses: 0,
             vigilance: Habit::new(VIGILANCE_NS.0, VIGILANCE_NS.1),
             spin: Spin::default(),
+            chance: Chance::new(),
             events_seen: 0,
             writable: None,
         })
@@ -333,6 +338,10 @@ impl Thread {
         if self.watched.is_none() {
             self.watched = Some(nic.watch(&self.packets)?);
         }
+        if self.chance.is_due(now) && self.step_aside(nic)? {
+            self.vigilance.forget();
+            return self.sleep(nic, Why::Polls);
+        }
         if nic.is_engine_taken() && self.pauses < PAUSES_MAX {
             return self.pause(progress);
         }
@@ -345,6 +354,15 @@ impl Thread {
             Looked::Done => Ok(()),
             Looked::InVain(deadline) => self.wait_for_packets(nic, deadline),
         }
+    }
+
+    /// Lets the program have the processor. Whether it polled, or is in the engine.
+    fn step_aside(&mut self, nic: &Nic) -> io::Result<bool> {
+        let polls = nic.progress().polls();
+        self.nothing.wait(Some(CHANCE_NS))?;
+        let was_taken = nic.progress().polls() != polls || nic.is_engine_taken();
+        self.chance.note_given(now(), was_taken);
+        Ok(was_taken)
     }
 
     fn sleep(&mut self, nic: &Nic, why: Why) -> io::Result<()> {
@@ -363,9 +381,11 @@ impl Thread {
         let is_wanted =
             || progress.stop.load(Ordering::Relaxed) || progress.take_over.load(Ordering::Relaxed);
         let mut link_changed = false;
+        let since = now();
         if !is_wanted() {
             link_changed = is_of_link(self.nothing.wait(Some(look_again_ns))?);
         }
+        self.chance.note_wait(since, now());
         progress.wakeup.disarm();
         nic.run_idle_sockets();
         // A thread that blocks knows the timers that there were when it began to. Another may have posted since, and if its
@@ -428,8 +448,10 @@ impl Thread {
             let since = now();
             let timeout_ns = deadline.map(|at| at.since(since));
             let ready = self.packets.wait(timeout_ns)?;
+            let until = now();
+            self.chance.note_wait(since, until);
             if !ready.is_empty() {
-                self.spin.note_sleep(now().since(since));
+                self.spin.note_sleep(until.since(since));
             }
             link_changed = is_of_link(ready);
         }
@@ -481,7 +503,8 @@ impl Activity {
         let elapsed_ns = now.since(self.since);
         let times = (elapsed_ns / LOOK_AGAIN_NS).max(1);
         let is_enough = polls >= times * BUSY_POLLS
-            || polls >= times * BUSY_POLLS_MIN && done >= times * BUSY_WORK;
+            || polls >= times * BUSY_POLLS_MIN && done >= times * BUSY_WORK
+            || polls >= times && done >= times * FULL_WORK;
         if is_enough || elapsed_ns >= LOOK_AGAIN_NS {
             *self = Self {
                 since: now,
@@ -597,6 +620,11 @@ mod tests {
         for look_ns in [LOOK_AGAIN_NS, LOOK_AGAIN_POLLED_MAX_NS] {
             assert!(polls_for_itself(look_ns, 4, 1_000));
             assert!(!polls_for_itself(look_ns, 4, 20));
+            assert!(
+                polls_for_itself(look_ns, 1, 200),
+                "packets of large messages"
+            );
+            assert!(!polls_for_itself(look_ns, 1, 100));
         }
         assert!(
             !polls_for_itself(LOOK_AGAIN_NS, 0, 1_000),

@@ -450,15 +450,17 @@ impl Qp {
     fn settle_posted(&self, engine: &mut Engine) {
         let now = now();
         engine.mark_ready(self.index);
-        self.nic.progress().note_work(1);
+        let sent_before = engine.stats.tx_packets;
         if engine.note_post(now) && self.nic.progress().hold(now) {
             engine.gather(now);
         } else {
             engine.transmit(now, AckMode::Flush);
         }
-        // Between two polls a program may post to hundreds of queue pairs. A thread that blocks for it listens itself.
-        if engine.should_listen() && !self.nic.progress().is_blocked_in() {
-            engine.listen();
+        let sent = engine.stats.tx_packets - sent_before;
+        self.nic.progress().note_work(1 + sent);
+        // A thread that blocks for the program runs rounds itself.
+        if engine.is_round_due(now) && !self.nic.progress().is_blocked_in() {
+            self.nic.run_round(engine);
         }
         self.finish(engine, now);
     }
@@ -510,8 +512,7 @@ impl Drop for SendPoster<'_> {
         if self.found_full {
             // The program will try again until there is room, perhaps from many threads, which then leave
             // the lock to nobody who would take in the acknowledgements that make room.
-            self.engine.run();
-            self.qp.nic.after(&self.engine, now());
+            self.qp.nic.run_round(&mut self.engine);
         }
     }
 }

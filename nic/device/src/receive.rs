@@ -58,7 +58,6 @@ impl Engine {
         let Some(mut buffer) = self.buffer.take() else {
             return 0;
         };
-        self.unheard = 0;
         if let Some(sockets) = &mut self.sockets {
             sockets.begin_round();
         }

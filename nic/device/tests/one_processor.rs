@@ -1,0 +1,120 @@
+//! A program that has one processor shares it with its background thread, which takes precedence over it.
+mod support;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use support::{End, connect_both, post};
+use urxe_device::{Mtu, QpType, SendOp, SendTarget};
+
+const QPS: usize = 16;
+const LENGTH: usize = 1 << 20;
+
+/// Lets the calling thread, and those that it starts, run on this processor alone.
+fn pin(processor: usize) {
+    // SAFETY: a plain set of bits, and 0 is the calling thread.
+    let status = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(status, 0);
+}
+
+/// The processors that the calling thread may run on.
+fn processors() -> Vec<usize> {
+    // SAFETY: as above.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+        set
+    };
+    // SAFETY: all of these are in the set.
+    let has = |processor: &usize| unsafe { libc::CPU_ISSET(*processor, &set) };
+    (0..libc::CPU_SETSIZE as usize).filter(has).collect()
+}
+
+/// The numbers of the background threads of this process, which are so many.
+fn background_threads(count: usize) -> Vec<String> {
+    let start = Instant::now();
+    loop {
+        let threads = named_threads();
+        // A thread that has just begun has no name yet.
+        if threads.len() == count {
+            return threads;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{threads:?}");
+    }
+}
+
+fn named_threads() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: &str| fs::read_to_string(format!("/proc/self/task/{task}/comm"));
+    tasks
+        .map(|task| task.unwrap().file_name().into_string().unwrap())
+        .filter(|task| name(task).is_ok_and(|name| name.trim() == "urxe"))
+        .collect()
+}
+
+/// How long a thread of this process ran so far (`proc_pid_schedstat(5)`: the first number).
+fn ran(task: &str) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/self/task/{task}/schedstat")).unwrap();
+    let ran_ns = stat.split(' ').next().unwrap().parse().unwrap();
+    Duration::from_nanos(ran_ns)
+}
+
+/// The background thread of a program with much to send used to find it in the engine whenever it looked, took over, and left it half of its
+/// processor, or less.
+#[test]
+fn a_program_that_polls_keeps_its_processor() {
+    let processors = processors();
+    let [first, second, ..] = processors[..] else {
+        println!("skipped: it takes two processors");
+        return;
+    };
+    pin(second);
+    let right = End::new(LENGTH);
+    let targets: Vec<_> = (0..QPS).map(|_| right.qp(QpType::Rc)).collect();
+    let theirs = background_threads(1);
+    pin(first);
+    let left = End::new(LENGTH);
+    let sources: Vec<_> = (0..QPS).map(|_| left.qp(QpType::Rc)).collect();
+    for (from, to) in sources.iter().zip(&targets) {
+        connect_both(&left, from, &right, to, Mtu::B4096);
+    }
+    let all = background_threads(2);
+    let background = all.iter().find(|task| !theirs.contains(task)).unwrap();
+    // SAFETY: no arguments.
+    let mine = unsafe { libc::gettid() }.to_string();
+    let op = SendOp::Write {
+        va: right.va(0),
+        rkey: right.key,
+    };
+    let sge = left.sge(0, LENGTH);
+    let write = |which: u64| {
+        let from = &sources[usize::try_from(which).unwrap()];
+        post(from, which, op, &[sge], SendTarget::Connection);
+    };
+    for which in 0..QPS as u64 {
+        (0..8).for_each(|_| write(which));
+    }
+    let start = Instant::now();
+    let before = [&mine, background].map(|task| ran(task));
+    let mut away_at = Duration::ZERO;
+    while start.elapsed() < Duration::from_millis(600) {
+        // Now and then the thread has to take over.
+        if start.elapsed() >= away_at {
+            std::thread::sleep(Duration::from_millis(3));
+            away_at = start.elapsed() + Duration::from_millis(40);
+        }
+        let mut done = Vec::new();
+        left.cq.poll(16, |completion| done.push(completion.wr_id));
+        done.into_iter().for_each(write);
+    }
+    let [mine, background] = [(&mine, before[0]), (background, before[1])]
+        .map(|(task, before)| ran(task).checked_sub(before).unwrap());
+    assert!(
+        4 * background < mine,
+        "the program ran for {mine:?}, its background thread for {background:?}"
+    );
+}
