@@ -12,10 +12,13 @@ use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
 
 use crate::{BadNetwork, Run, library};
 
-/// How long a piece of a message is that UCX sends, its header included: three packets of the largest path MTU, so that a message of
-/// 8 KiB is one piece. Its own 8,256 bytes are two and a short one, which ends a batch: a system call and an acknowledgement for
+/// How long a piece of a message is that UCX sends, its header included: nine packets of the largest path MTU, so that a message of
+/// 32 KiB is one piece. Its own 8,256 bytes are two and a short one, which ends a batch: a system call and an acknowledgement for
 /// each piece (docs/mpi.md).
-const UCX_PIECE: (&str, &str) = ("UCX_RC_VERBS_SEG_SIZE", "12288");
+const UCX_PIECE: (&str, &str) = ("UCX_RC_VERBS_SEG_SIZE", "36864");
+
+/// How many such pieces UCX has room for. Its own 4,095 would be 150 MB a process.
+const UCX_ROOM: (&str, &str) = ("UCX_RC_VERBS_RX_QUEUE_LEN", "1024");
 
 /// What keeps UCX from forgetting packets, on a network that loses some: it stops the timer that would repeat its own datagrams
 /// when it stops polling for them, even if some are not acknowledged, and a connection is then never made
@@ -73,6 +76,7 @@ pub(crate) fn run(options: &Run) -> Result<()> {
     let impairment = Impairment::from(&options.network);
     if uses_rc_of_ucx(std::env::var_os("UCX_TLS")) {
         set_unless_set(&mut command, UCX_PIECE);
+        set_unless_set(&mut command, UCX_ROOM);
         if impairment.loses_packets() {
             set_unless_set(&mut command, UCX_REPEATS);
         }

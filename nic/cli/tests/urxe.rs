@@ -62,14 +62,18 @@ fn ucx_sends_pieces_that_fit_packets_unless_it_is_told_otherwise() {
         let mut command = urxe();
         command
             .env_remove("UCX_TLS")
-            .env_remove("UCX_RC_VERBS_SEG_SIZE");
+            .env_remove("UCX_RC_VERBS_SEG_SIZE")
+            .env_remove("UCX_RC_VERBS_RX_QUEUE_LEN");
         command.args(["run", "--library"]).arg(&library);
-        command.args(["--", "sh", "-c", "echo $UCX_RC_VERBS_SEG_SIZE"]);
+        let show = "echo $UCX_RC_VERBS_SEG_SIZE $UCX_RC_VERBS_RX_QUEUE_LEN";
+        command.args(["--", "sh", "-c", show]);
         run(command.envs(variables.iter().copied())).1
     };
-    assert_eq!(piece(&[]), "12288\n");
+    assert_eq!(piece(&[]), "36864 1024\n");
     assert_eq!(piece(&[("UCX_TLS", "tcp,self")]), "\n");
-    assert_eq!(piece(&[("UCX_RC_VERBS_SEG_SIZE", "8256")]), "8256\n");
+    assert_eq!(piece(&[("UCX_RC_VERBS_SEG_SIZE", "8256")]), "8256 1024\n");
+    let told = [("UCX_RC_VERBS_RX_QUEUE_LEN", "64")];
+    assert_eq!(piece(&told), "36864 64\n");
 }
 
 #[test]

@@ -189,7 +189,7 @@ impl Engine {
         received
     }
 
-    /// Whether a program that streams should run a round before it goes on to post.
+    /// Whether a program that streams should run a round before it goes on to post. It is told so once each time.
     pub(crate) fn is_round_due(&mut self, now: Instant) -> bool {
         let is_due =
             self.burst.max(self.last_burst) >= STREAM_MIN && now.since(self.ran_at) >= ROUND_NS;
