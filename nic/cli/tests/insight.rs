@@ -214,6 +214,51 @@ const TWO_NODES: &str = r#"
     until_true "a link" sh -c 'ip -o link show eth0 | grep -q "state UP"'
 "#;
 
+/// Whether the kernel lets frames be cut apart; says so if not.
+fn has_frames() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|number| number.parse::<u32>());
+    if let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next())
+        && (major, minor) < (6, 2)
+    {
+        eprintln!("skipped: frames need Linux 6.2, and this is {release}");
+        return false;
+    }
+    true
+}
+
+/// An answer of four packets takes three batches, as its last packet is longer than those in the middle; with the first of the next
+/// answer it takes two.
+#[test]
+fn reads_that_wait_together_are_answered_together() {
+    let folder = folder();
+    let text = TWO_NODES.to_owned()
+        + r#"
+        ip link set eth0 mtu 9000
+        at_peer ip link set eth0 mtu 9000
+        options="-d urxe_eth0 -x 0 -s 16384 -D 2"
+        at_peer timeout --kill-after=1 60 urxe run -- ib_read_bw $options >server 2>&1 &
+        server=$!
+        until_true "a server" at_peer sh -c 'ss -Hltn | grep -q ":18515 "'
+        timeout --kill-after=1 60 urxe run -- ib_read_bw $options 192.0.2.2 >client 2>&1 &
+        client=$!
+        until_true "packets" shows '"rx_packets": [1-9][0-9][0-9][0-9][0-9]'
+        urxe stat --json >stat.json
+        finish
+    "#;
+    let needs = &["ib_read_bw", "nsenter"];
+    let Some(_) = script("urxe stat", needs, folder.path(), &text) else {
+        return;
+    };
+    if !has_frames() {
+        return;
+    }
+    let counters = &json(folder.path(), "stat.json")["processes"][0]["devices"][0]["counters"];
+    let [reads, answers] =
+        ["tx_packets", "rx_batches"].map(|name| counters[name].as_f64().unwrap());
+    assert!(answers / reads < 2.6, "{answers} for {reads}");
+}
+
 #[test]
 fn stat_tells_what_went_past_the_ip_layer() {
     let folder = folder();
@@ -236,12 +281,7 @@ fn stat_tells_what_went_past_the_ip_layer() {
     let Some(_) = script("urxe stat", needs, folder.path(), &text) else {
         return;
     };
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split('.').map(|number| number.parse::<u32>());
-    if let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next())
-        && (major, minor) < (6, 2)
-    {
-        eprintln!("skipped: frames need Linux 6.2, and this is {release}");
+    if !has_frames() {
         return;
     }
     let frames = |name: &str| {

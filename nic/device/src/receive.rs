@@ -58,6 +58,7 @@ impl Engine {
         let Some(mut buffer) = self.buffer.take() else {
             return 0;
         };
+        self.has_more = false;
         if let Some(sockets) = &mut self.sockets {
             sockets.begin_round();
         }
@@ -151,6 +152,7 @@ impl Engine {
             }
             self.finish_handling(handled, now, meta.tos);
             if count <= REPLY_PACKETS && !(meta.has_more && self.has_many_senders()) {
+                self.has_more |= meta.has_more;
                 break;
             }
         }
