@@ -75,8 +75,10 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         .env("LD_PRELOAD", preload(&library));
     let impairment = Impairment::from(&options.network);
     if uses_rc_of_ucx(std::env::var_os("UCX_TLS")) {
-        set_unless_set(&mut command, UCX_PIECE);
-        set_unless_set(&mut command, UCX_ROOM);
+        // Whoever says how long pieces are has as many as UCX thinks right.
+        if set_unless_set(&mut command, UCX_PIECE) {
+            set_unless_set(&mut command, UCX_ROOM);
+        }
         if impairment.loses_packets() {
             set_unless_set(&mut command, UCX_REPEATS);
         }
@@ -107,10 +109,13 @@ impl From<&BadNetwork> for Impairment {
     }
 }
 
-fn set_unless_set(command: &mut Command, (variable, value): (&str, &str)) {
-    if std::env::var_os(variable).is_none() {
+/// Whether it was set now.
+fn set_unless_set(command: &mut Command, (variable, value): (&str, &str)) -> bool {
+    let is_free = std::env::var_os(variable).is_none();
+    if is_free {
         command.env(variable, value);
     }
+    is_free
 }
 
 /// Whether UCX, restricted to these transports, uses RC; it warns of variables that nobody reads.

@@ -212,6 +212,13 @@ const TWO_NODES: &str = r#"
     ip link set eth0 up
     at_peer ip link set eth0 up
     until_true "a link" sh -c 'ip -o link show eth0 | grep -q "state UP"'
+    both() { # starts a program of perftest at both ends
+        at_peer timeout --kill-after=1 60 urxe run -- "$@" -d urxe_eth0 -x 0 -D 2 >server 2>&1 &
+        server=$!
+        until_true "a server" at_peer sh -c 'ss -Hltn | grep -q ":18515 "'
+        timeout --kill-after=1 60 urxe run -- "$@" -d urxe_eth0 -x 0 -D 2 192.0.2.2 >client 2>&1 &
+        client=$!
+    }
 "#;
 
 /// Whether the kernel lets frames be cut apart; says so if not.
@@ -236,12 +243,7 @@ fn reads_that_wait_together_are_answered_together() {
         + r#"
         ip link set eth0 mtu 9000
         at_peer ip link set eth0 mtu 9000
-        options="-d urxe_eth0 -x 0 -s 16384 -D 2"
-        at_peer timeout --kill-after=1 60 urxe run -- ib_read_bw $options >server 2>&1 &
-        server=$!
-        until_true "a server" at_peer sh -c 'ss -Hltn | grep -q ":18515 "'
-        timeout --kill-after=1 60 urxe run -- ib_read_bw $options 192.0.2.2 >client 2>&1 &
-        client=$!
+        both ib_read_bw -s 16384
         until_true "packets" shows '"rx_packets": [1-9][0-9][0-9][0-9][0-9]'
         urxe stat --json >stat.json
         finish
@@ -267,11 +269,7 @@ fn stat_tells_what_went_past_the_ip_layer() {
         for case in "RC on" "RC off" "UC on"; do
             set -- $case
             export URXE_FRAMES=$2
-            at_peer timeout --kill-after=1 60 urxe run -- ib_send_lat -d urxe_eth0 -x 0 -c $1 -D 2 >server 2>&1 &
-            server=$!
-            until_true "a server" at_peer sh -c 'ss -Hltn | grep -q ":18515 "'
-            timeout --kill-after=1 60 urxe run -- ib_send_lat -d urxe_eth0 -x 0 -c $1 -D 2 192.0.2.2 >client 2>&1 &
-            client=$!
+            both ib_send_lat -c $1
             until_true "packets" shows '"rx_packets": [1-9][0-9][0-9]'
             urxe stat --json >$1-$2.json
             finish

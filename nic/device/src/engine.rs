@@ -91,7 +91,7 @@ pub(crate) struct Engine {
     pub(crate) outgoing: Outgoing,
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u16>,
-    /// When the program last ran a round that looked at the clock, or was to.
+    /// When the program last ran a round that looked at the clock, or claimed one.
     ran_at: Instant,
     /// More packets were there than the last look took in.
     pub(crate) has_more: bool,
@@ -195,8 +195,8 @@ impl Engine {
         received + more
     }
 
-    /// Whether a program that streams should run a round before it goes on to post. It is told so once each time.
-    pub(crate) fn is_round_due(&mut self, now: Instant) -> bool {
+    /// Whether a program that streams should run a round before it goes on to post. It is taken to do so then.
+    pub(crate) fn claim_round(&mut self, now: Instant) -> bool {
         let is_due =
             self.burst.max(self.last_burst) >= STREAM_MIN && now.since(self.ran_at) >= ROUND_NS;
         if is_due {

@@ -338,7 +338,7 @@ impl Thread {
         if self.watched.is_none() {
             self.watched = Some(nic.watch(&self.packets)?);
         }
-        if self.chance.is_due(now) && self.step_aside(nic)? {
+        if !is_asked && self.chance.is_due(now) && self.step_aside(nic)? {
             self.vigilance.forget();
             return self.sleep(nic, Why::Polls);
         }

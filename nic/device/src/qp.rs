@@ -459,7 +459,7 @@ impl Qp {
         let sent = engine.stats.tx_packets - sent_before;
         self.nic.progress().note_work(1 + sent);
         // A thread that blocks for the program runs rounds itself.
-        if engine.is_round_due(now) && !self.nic.progress().is_blocked_in() {
+        if !self.nic.progress().is_blocked_in() && engine.claim_round(now) {
             self.nic.run_round(engine);
         }
         self.finish(engine, now);
