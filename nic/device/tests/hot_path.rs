@@ -117,9 +117,9 @@ enum Work {
 const CASES: [(Work, usize, Mtu, usize, u64); 5] = [
     (Work::PingPong, 64, Mtu::B4096, 1024, 12_000),
     (Work::Sends, 64, Mtu::B4096, 2048, 7_000),
-    (Work::Sends, 65536, Mtu::B4096, 256, 250_000),
-    (Work::Writes, 65536, Mtu::B4096, 256, 250_000),
-    (Work::Sends, 65536, Mtu::B1024, 256, 290_000),
+    (Work::Sends, 65536, Mtu::B4096, 256, 120_000),
+    (Work::Writes, 65536, Mtu::B4096, 256, 120_000),
+    (Work::Sends, 65536, Mtu::B1024, 256, 170_000),
 ];
 
 /// Does the work of a case, for the process that counts.

@@ -140,6 +140,9 @@ pub(super) fn find_field(difference: u32, after: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     extern crate std;
+    use std::vec::Vec;
+
+    use super::super::crc32;
     use super::*;
 
     /// The state after `bytes` from the state zero, by the textbook.
@@ -152,6 +155,26 @@ mod tests {
             }
         }
         state
+    }
+
+    /// The library takes other instructions for other lengths, and none of it is ours.
+    #[test]
+    fn sums_of_any_length_and_place_are_those_of_the_textbook() {
+        let bytes: Vec<u8> = (0..9_000u32).map(|at| ((at * at) >> 7) as u8).collect();
+        let lengths = (0..700).chain([1023, 1024, 1036, 2048, 4096, 4108, 8_900]);
+        for len in lengths {
+            for start in [0, 1, 12, 63] {
+                let bytes = &bytes[start..start + len];
+                assert_eq!(crc32(!0, bytes), !state_after(bytes), "{len} at {start}");
+                // From a state that is not the first.
+                let (head, tail) = bytes.split_at(len / 3);
+                assert_eq!(
+                    crc32(crc32(!0, head), tail),
+                    !state_after(bytes),
+                    "{len} at {start}, in two"
+                );
+            }
+        }
     }
 
     #[test]
