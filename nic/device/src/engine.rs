@@ -4,13 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use urxe_proto::{ACK_HOLD_NS, Instant};
+use urxe_proto::{ACK_HOLD_NS, Habit, Instant};
 use urxe_udp::{RecvBuffer, wait_writable};
 
 use crate::clock;
 use crate::events::EventQueue;
 use crate::farewell::Ended;
-use crate::habit::Habit;
 use crate::memory::MemoryTable;
 use crate::multicast::Group;
 use crate::nic::DeviceStats;
@@ -392,7 +391,7 @@ impl Engine {
                 return;
             };
             wait_writable(&socket, left_ns);
-            self.transmit(clock::now(), AckMode::Flush);
+            self.transmit(clock::now(), AckMode::All);
         }
     }
 

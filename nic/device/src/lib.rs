@@ -29,7 +29,6 @@ mod fork;
 mod forward;
 mod gid_table;
 mod guard;
-mod habit;
 mod idle;
 mod impair;
 mod lid;

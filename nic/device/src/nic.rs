@@ -608,6 +608,16 @@ impl Nic {
         self.progress.note_deadline(self.deadline(engine, now));
     }
 
+    /// Whether the engine, with which nobody is busy, should have run `late_ns` ago.
+    pub(crate) fn is_late(&self, late_ns: u64) -> bool {
+        let Ok(engine) = self.engine.try_lock() else {
+            return false;
+        };
+        let now = now();
+        self.deadline(&engine, now)
+            .is_some_and(|at| now.since(at) >= late_ns)
+    }
+
     pub(crate) fn earliest_deadline(&self) -> Option<Instant> {
         self.deadline(&self.engine(), now())
     }
@@ -636,7 +646,7 @@ impl Nic {
     /// is closed, or the process ends.
     pub(crate) fn take_leave(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
-            engine.transmit(now(), AckMode::Flush);
+            engine.transmit(now(), AckMode::All);
             engine.bid_all_farewell(now());
             engine.drain();
         }

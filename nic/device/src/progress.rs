@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use urxe_proto::Instant;
+use urxe_proto::{Habit, Instant};
 use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
 use crate::chance::{CHANCE_NS, Chance};
 use crate::channel::EventFd;
 use crate::clock::now;
-use crate::habit::Habit;
 use crate::idle::Background;
 use crate::nic::Nic;
 use crate::spin::{Looked, Spin};
@@ -31,6 +30,8 @@ const LOOK_AGAIN_BLOCKED_MAX_NS: u64 = 64_000_000;
 const RECENT_NS: u64 = 1_000_000;
 /// What has waited for company for so long was posted by a program that did not go on to poll.
 const HELD_MAX_NS: u64 = 200_000;
+/// A deadline of the engine that a program which polls has missed by so much: it has stopped.
+const LATE_NS: u64 = 200_000;
 /// A program that polled this often in each [`LOOK_AGAIN_NS`] polls for itself.
 const BUSY_POLLS: u64 = 16;
 /// A round in which much is done takes long, so that there are few of them. A program that got this much done in rounds of
@@ -389,8 +390,12 @@ impl Thread {
         progress.wakeup.disarm();
         nic.run_idle_sockets();
         // A thread that blocks knows the timers that there were when it began to. Another may have posted since, and if its
-        // packet was lost, nothing ever wakes the first.
-        if why == Why::Blocks && nic.earliest_deadline().is_some_and(|at| at <= now()) {
+        // packet was lost, nothing ever wakes the first. And a program that polled may have stopped, while its peer waits.
+        let is_late = match why {
+            Why::Blocks => nic.earliest_deadline().is_some_and(|at| at <= now()),
+            Why::Polls | Why::HasEnough => nic.is_late(LATE_NS),
+        };
+        if is_late {
             nic.run_waiting();
         }
         if link_changed {

@@ -269,7 +269,7 @@ impl Qp {
             // What was executed has to be acknowledged as long as the queue pair can: a program that ends
             // a connection has seen the peer's last message, and the peer must learn that it has.
             engine.mark_ready(self.index);
-            engine.transmit(now(), AckMode::Flush);
+            engine.transmit(now(), AckMode::All);
             engine.bid_farewell(self.index, now());
         }
         let slot = self.slot(&mut engine)?;
@@ -405,7 +405,7 @@ impl Qp {
         }
         log::debug!("QP {} destroyed", self.number.get());
         engine.mark_ready(self.index);
-        engine.transmit(now(), AckMode::Flush);
+        engine.transmit(now(), AckMode::All);
         engine.bid_farewell(self.index, now());
         if matches!(self.init.qp_type, QpType::Uc | QpType::Ud) {
             engine.drain();

@@ -3,8 +3,8 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{End, connect_both, post, post_recv};
-use urxe_device::{Mtu, QpType, SendOp, SendTarget, WcStatus};
+use support::{End, connect_both, post, post_recv, post_unsignaled};
+use urxe_device::{Mtu, Qp, QpType, SendOp, SendTarget, WcStatus};
 
 const LENGTH: usize = 64;
 
@@ -78,4 +78,57 @@ fn the_acknowledgement_of_a_long_write_travels_with_the_reply() {
         together += usize::from(batches == 1);
     }
     assert!(together >= TOGETHER_MIN, "{together} of {EXCHANGES}");
+}
+
+/// Messages to and fro, of which nobody wants completions, and of which each end receives one at a time.
+fn play(ends: [(&End, &Qp); 2], messages: usize) {
+    for _ in 0..messages {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let ((sender, qp), (receiver, its_qp)) = (ends[from], ends[to]);
+            post_recv(its_qp, 0, &[receiver.sge(0, LENGTH)]);
+            post_unsignaled(qp, SendOp::Send, &[sender.sge(0, LENGTH)]);
+            let start = Instant::now();
+            while poll(receiver) == 0 {
+                assert!(start.elapsed() < Duration::from_secs(20), "nothing in 20 s");
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_without_completions_have_an_acknowledgement_in_several() {
+    const MESSAGES: usize = 1000;
+    let (left, right) = (End::new(LENGTH), End::new(LENGTH));
+    let (to_right, to_left) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
+    connect_both(&left, &to_right, &right, &to_left, Mtu::B1024);
+    play([(&left, &to_right), (&right, &to_left)], MESSAGES);
+    for end in [&left, &right] {
+        let packets = end.nic.stats().tx_packets;
+        println!("{packets} packets");
+        // One in seven, and more when this thread is kept from its processor.
+        assert!(packets < 3 * MESSAGES as u64 / 2, "{packets}");
+    }
+}
+
+/// It owes an acknowledgement then that nobody asked for, which its background thread has to send before the peer sends again.
+#[test]
+fn who_stops_polling_acknowledges_in_time() {
+    const TURNS: usize = 100;
+    /// Of as many as there are turns at each end: when the thread is kept from its processor, it is late.
+    const LATE_MAX: u64 = 15;
+    let (left, right) = (End::new(LENGTH), End::new(LENGTH));
+    // New ones each time: with those that were late once the other is less patient.
+    let connections: Vec<(Qp, Qp)> = (0..TURNS)
+        .map(|_| {
+            let (to_right, to_left) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
+            connect_both(&left, &to_right, &right, &to_left, Mtu::B1024);
+            play([(&left, &to_right), (&right, &to_left)], 20);
+            std::thread::sleep(Duration::from_millis(5));
+            (to_right, to_left)
+        })
+        .collect();
+    let stats = [&left, &right].map(|end| end.nic.qp_stats());
+    let late: u64 = stats.iter().flatten().map(|(_, stats)| stats.probes).sum();
+    println!("{late} late");
+    assert!(late <= LATE_MAX, "{late} of {}", 2 * connections.len());
 }

@@ -27,6 +27,7 @@ extern crate alloc;
 mod attributes;
 mod connection;
 mod dcqcn;
+mod habit;
 mod memory;
 mod memory_window;
 mod qp;
@@ -42,6 +43,7 @@ mod verbs;
 
 pub use attributes::{AttrMask, Attributes, ModifyError};
 pub use dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
+pub use habit::Habit;
 pub use memory::{
     AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, Via, WindowAccess,
     WindowBind, gather, scatter,

@@ -21,11 +21,16 @@ struct Pair {
 }
 
 fn send(qp: &mut QueuePair) {
+    request(qp, SendOp::Send, true);
+}
+
+/// An empty message, or an empty READ.
+fn request(qp: &mut QueuePair, op: SendOp, signaled: bool) {
     qp.post_send(&SendRequest {
         wr_id: 0,
-        op: SendOp::Send,
+        op,
         data: SendData::Sges(&[]),
-        signaled: true,
+        signaled,
         solicited: false,
         fence: false,
         target: SendTarget::Connection,
@@ -178,4 +183,126 @@ fn who_posts_far_ahead_asks_now_and_then_and_for_the_last_messages() {
     let gaps = many.windows(2).map(|pair| pair[1] - pair[0]);
     // A quarter of the window that a connection starts with.
     assert_eq!(gaps.max(), Some(32));
+}
+
+/// Two of our kind, which know of each other.
+fn of_our_kind() -> Pair {
+    let mut pair = Pair::new();
+    for end in [&mut pair.left, &mut pair.right] {
+        end.set_keeps_early(true);
+    }
+    pair
+}
+
+/// A message from left to right at `now`, of which the left wants no completion. Whether it asks for an acknowledgement.
+fn ask_quietly(pair: &mut Pair, now: Instant) -> bool {
+    let empty = RecvRequest {
+        wr_id: 0,
+        sges: &[],
+    };
+    pair.right.post_recv(&empty).unwrap();
+    request(&mut pair.left, SendOp::Send, false);
+    send_next(pair, now)
+}
+
+/// The left's next packet goes. Whether it asks for an acknowledgement.
+fn send_next(pair: &mut Pair, now: Instant) -> bool {
+    let sent = pair
+        .left
+        .poll_transmit(now, AckMode::Hold, &mut pair.memory)
+        .unwrap();
+    let packet = Packet {
+        header: sent.header,
+        payload: &[],
+    };
+    pair.right
+        .handle_packet(now, &packet, None, &mut pair.memory);
+    packet.header.bth.ack_request
+}
+
+#[test]
+fn of_messages_without_completions_one_in_several_asks() {
+    let mut pair = of_our_kind();
+    for _ in 0..3 {
+        let asks: Vec<bool> = (0..7).map(|_| ask_quietly(&mut pair, NOW)).collect();
+        assert_eq!(asks, [false, false, false, false, false, false, true]);
+        let answer = pair.answer(NOW, AckMode::Flush);
+        assert_eq!(answer, Some(Operation::Acknowledge));
+        assert!(!pair.left.is_in_flight(), "it covers them all");
+    }
+}
+
+#[test]
+fn what_was_not_asked_for_goes_when_it_is_old_or_the_last_thing_that_is_said() {
+    let end = NOW.after(ACK_HOLD_NS);
+    let mut pair = of_our_kind();
+    assert!(!ask_quietly(&mut pair, NOW));
+    assert!(!pair.right.owes_response(), "to nobody who waits");
+    assert_eq!(pair.right.poll_retry_timeout(), Some(end));
+    for mode in [AckMode::Hold, AckMode::Idle, AckMode::Flush] {
+        assert_eq!(pair.answer(NOW.after(ACK_HOLD_NS - 1), mode), None);
+    }
+    assert_eq!(
+        pair.answer(end, AckMode::Hold),
+        Some(Operation::Acknowledge)
+    );
+    assert_eq!(pair.right.poll_retry_timeout(), None);
+    assert!(!ask_quietly(&mut pair, end));
+    assert_eq!(pair.answer(end, AckMode::All), Some(Operation::Acknowledge));
+}
+
+#[test]
+fn who_waits_for_a_completion_or_has_another_kind_of_peer_asks() {
+    let mut pair = Pair::new();
+    assert!(ask_quietly(&mut pair, NOW), "it may not be of our kind");
+    let mut pair = of_our_kind();
+    assert!(!ask_quietly(&mut pair, NOW));
+    pair.ask();
+    let answer = pair.answer(NOW, AckMode::Flush);
+    assert_eq!(answer, Some(Operation::Acknowledge));
+    assert!(!pair.left.is_in_flight());
+}
+
+#[test]
+fn who_was_late_is_asked_for_a_while() {
+    const WHILE_NS: u64 = 100_000_000;
+    let mut pair = of_our_kind();
+    assert!(!ask_quietly(&mut pair, NOW));
+    let probe = pair.left.poll_timeout().unwrap();
+    pair.left.handle_timeout(probe);
+    assert!(send_next(&mut pair, probe), "what is sent again asks");
+    let answer = |pair: &mut Pair, now| pair.answer(now, AckMode::Flush);
+    assert_eq!(answer(&mut pair, probe), Some(Operation::Acknowledge));
+    let until = probe.after(WHILE_NS);
+    for now in [probe, probe.after(WHILE_NS - 1)] {
+        assert!(ask_quietly(&mut pair, now));
+        assert_eq!(answer(&mut pair, now), Some(Operation::Acknowledge));
+    }
+    assert!(!ask_quietly(&mut pair, until));
+    assert_eq!(
+        pair.left.stats().probes,
+        1,
+        "the others were answered in time"
+    );
+}
+
+#[test]
+fn a_read_has_its_answer_and_an_acknowledgement_only_once_that_is_old() {
+    let mut pair = of_our_kind();
+    let read = SendOp::Read { va: 0, rkey: 0 };
+    for _ in 0..3 {
+        request(&mut pair.left, read, true);
+        send_next(&mut pair, NOW);
+        let answer = pair.answer(NOW, AckMode::Flush);
+        assert_eq!(answer, Some(Operation::ReadResponseOnly));
+        for mode in [AckMode::Idle, AckMode::Flush] {
+            assert_eq!(pair.answer(NOW, mode), None);
+        }
+    }
+    let end = NOW.after(ACK_HOLD_NS);
+    assert_eq!(
+        pair.answer(end, AckMode::Hold),
+        Some(Operation::Acknowledge),
+        "the answer may be lost"
+    );
 }

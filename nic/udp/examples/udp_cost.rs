@@ -203,6 +203,7 @@ impl Bench {
                 segment_size: None,
                 tos: 0,
                 framing: Framing::Never,
+                whole: None,
                 iov,
             };
             ends.left
@@ -428,6 +429,7 @@ fn sendmsg(
                 segment_size,
                 tos,
                 framing: Framing::Never,
+                whole: None,
                 iov: &pieces,
             })
             .unwrap();

@@ -209,6 +209,7 @@ impl End {
             segment_size: together.then_some(self.size as u16),
             tos: self.variant.tos,
             framing: Framing::Never,
+            whole: None,
             iov: &iov[..self.variant.pieces + usize::from(together)],
         };
         let after = Transmit {

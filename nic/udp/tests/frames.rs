@@ -64,8 +64,48 @@ fn send_as(from: &Socket, to: &Socket, segment_size: Option<u16>, bytes: &[u8], 
         tos: 0x42,
         framing,
         iov: &[Piece::new(first), Piece::new(second)],
+        whole: None,
     };
     assert_eq!(from.send(&transmit).unwrap().lost, None);
+}
+
+#[test]
+fn a_frame_is_the_same_in_one_piece_and_in_several() {
+    with_frames("a_frame_is_the_same_in_one_piece_and_in_several", |ends| {
+        let mut buffer = RecvBuffer::new();
+        // Up to 2,048 bytes they are copied; a batch of two, too.
+        for (length, segment_size) in [
+            (0, None),
+            (64, None),
+            (100, Some(64)),
+            (2048, None),
+            (2049, None),
+        ] {
+            let bytes = pattern(length);
+            let (first, second) = bytes.split_at(length / 2);
+            let in_pieces = Transmit {
+                destination: &destination(&ends.right),
+                segment_size,
+                tos: 0x42,
+                framing: Framing::Message,
+                iov: &[Piece::new(first), Piece::new(second)],
+                whole: None,
+            };
+            let whole = Transmit {
+                whole: Some(&bytes),
+                ..in_pieces
+            };
+            let [one, other] = [in_pieces, whole].map(|transmit| {
+                assert_eq!(ends.left.send(&transmit).unwrap().lost, None);
+                let meta = receive(&ends.right, &mut buffer);
+                assert_eq!(&buffer.bytes()[..length], bytes);
+                meta
+            });
+            assert_eq!(one, other);
+            assert_eq!(one.stride, segment_size.map_or(length, usize::from));
+        }
+        assert_eq!(ends.left.frame_counts().0, 10);
+    });
 }
 
 fn ttls(packets: &[Ipv4Packet]) -> Vec<u8> {

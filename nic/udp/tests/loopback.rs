@@ -26,6 +26,7 @@ fn transmit<'a>(
         segment_size,
         tos: 0,
         framing: Framing::Never,
+        whole: None,
         iov,
     }
 }

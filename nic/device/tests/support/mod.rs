@@ -295,11 +295,21 @@ pub fn connect_both(a: &End, qp_a: &Qp, b: &End, qp_b: &Qp, mtu: Mtu) {
 }
 
 pub fn post(qp: &Qp, wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget) {
+    post_as(qp, wr_id, op, sges, target, true);
+}
+
+/// To the connected peer, without a completion.
+#[allow(dead_code)]
+pub fn post_unsignaled(qp: &Qp, op: SendOp, sges: &[Sge]) {
+    post_as(qp, 0, op, sges, SendTarget::Connection, false);
+}
+
+fn post_as(qp: &Qp, wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget, signaled: bool) {
     let request = SendRequest {
         wr_id,
         op,
         data: SendData::Sges(sges),
-        signaled: true,
+        signaled,
         solicited: false,
         fence: false,
         target,

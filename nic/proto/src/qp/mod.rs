@@ -147,7 +147,7 @@ impl QueuePair {
         self.sender.bulk_rate_bps(self.connection.mtu_bytes)
     }
 
-    /// Whether an acknowledgement or a response is owed to the peer.
+    /// Whether an acknowledgement or a response is owed to a peer that waits for it.
     #[must_use]
     pub fn owes_response(&self) -> bool {
         self.responder.owes()

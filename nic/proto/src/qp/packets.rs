@@ -383,13 +383,16 @@ impl QueuePair {
         }
     }
 
-    /// The part of [`Self::poll_timeout`] that is about requests, and data that congestion control holds back: when to
-    /// send (again). For a caller that sees to held acknowledgements itself ([`Self::owes_response`]).
+    /// The part of [`Self::poll_timeout`] that is about requests, data that congestion control holds back, and acknowledgements
+    /// that nobody waits for: when to send (again). For a caller that sees to the others itself ([`Self::owes_response`]).
     #[must_use]
     pub fn poll_retry_timeout(&self) -> Option<Instant> {
         match self.state() {
             QpState::Reset | QpState::Init | QpState::Error => None,
-            _ => earliest(self.sender.poll_timeout(), self.paced_until()),
+            _ => {
+                let timers = earliest(self.sender.poll_timeout(), self.paced_until());
+                earliest(timers, self.responder.quiet_deadline())
+            }
         }
     }
 

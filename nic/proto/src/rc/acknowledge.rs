@@ -3,7 +3,8 @@
 //!
 //! Responses leave in PSN order: READ and atomic responses first, then one NAK or one ACK, which
 //! stands for all requests before it. An ACK may wait a little, so that it can travel with the
-//! program's own reply and so that a burst of messages needs only one.
+//! program's own reply and so that a burst of messages needs only one. One that a peer of our kind did not ask for waits as long
+//! as an ACK may: who plays ping-pong without completions of what it sends gets one in several messages.
 
 use alloc::collections::VecDeque;
 
@@ -33,8 +34,10 @@ pub enum AckMode {
     /// The host looked for packets, and there was none: those that have waited for a reply of the program for as long as
     /// such waits have paid.
     Idle,
-    /// All that are owed.
+    /// All that the peer waits for.
     Flush,
+    /// All that are owed: later there is nobody to send them.
+    All,
 }
 
 /// A READ being answered.
@@ -101,6 +104,8 @@ pub(crate) struct Acknowledger {
     /// Since when an ACK is owed.
     owed_since: Option<Instant>,
     owed_packets: u32,
+    /// Whether the peer waits for it.
+    is_awaited: bool,
     urgent: bool,
     patience: Patience,
 }
@@ -118,8 +123,14 @@ pub(crate) enum Polled {
 impl Acknowledger {
     /// An ACK is owed for a request that asked for one.
     pub(crate) fn owe(&mut self, now: Instant) {
-        self.owed_since.get_or_insert(now);
+        self.owe_quietly(now);
         self.owed_packets += 1;
+        self.is_awaited = true;
+    }
+
+    /// An ACK is owed that nobody waits for.
+    pub(crate) fn owe_quietly(&mut self, now: Instant) {
+        self.owed_since.get_or_insert(now);
     }
 
     /// An ACK is owed at once: the peer is sending again.
@@ -135,7 +146,7 @@ impl Acknowledger {
     /// A request goes to the peer.
     #[inline]
     pub(crate) fn note_request(&mut self) {
-        if self.owed_since.is_some() {
+        if self.is_awaited {
             self.patience.note_company();
         }
     }
@@ -200,9 +211,9 @@ impl Acknowledger {
         self.nak.is_some()
     }
 
-    /// Whether anything is owed.
+    /// Whether anything is owed that the peer waits for.
     pub(crate) fn owes(&self) -> bool {
-        !self.replies.is_empty() || self.nak.is_some() || self.owed_since.is_some()
+        !self.replies.is_empty() || self.nak.is_some() || self.is_awaited
     }
 
     /// When a held ACK must go. One behind other responses goes after them.
@@ -211,15 +222,22 @@ impl Acknowledger {
         Some(since.after(ACK_HOLD_NS))
     }
 
+    /// The same, of one that nobody waits for.
+    pub(crate) fn quiet_deadline(&self) -> Option<Instant> {
+        self.deadline().filter(|_| !self.is_awaited)
+    }
+
     fn ack_may_go(&mut self, now: Instant, mode: AckMode) -> bool {
         let Some(since) = self.owed_since else {
             return false;
         };
-        mode == AckMode::Flush
-            || (mode == AckMode::Idle && self.patience.look())
-            || self.urgent
-            || self.owed_packets >= HOLD_PACKETS
-            || since.after(ACK_HOLD_NS) <= now
+        let is_due = mode == AckMode::All || since.after(ACK_HOLD_NS) <= now;
+        is_due
+            || self.is_awaited
+                && (mode == AckMode::Flush
+                    || (mode == AckMode::Idle && self.patience.look())
+                    || self.urgent
+                    || self.owed_packets >= HOLD_PACKETS)
     }
 
     /// The next packet owed, with those like it, at most `most` together. `expected` and `msn` are the responder's.
@@ -280,7 +298,9 @@ impl Acknowledger {
             ),
             None => return Polled::Nothing,
         };
-        self.patience.note_sent(self.owed_packets >= HOLD_PACKETS);
+        if core::mem::take(&mut self.is_awaited) {
+            self.patience.note_sent(self.owed_packets >= HOLD_PACKETS);
+        }
         self.owed_since = None;
         self.owed_packets = 0;
         self.urgent = false;

@@ -21,6 +21,7 @@ use super::early::Held;
 use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
 use crate::connection::Connection;
+use crate::habit::Habit;
 use crate::qp::{Failure, Outbox, QpStats};
 use crate::rc::STREAM_PACKETS;
 use crate::send_queue::{Position, SendQueue, Wqe};
@@ -29,6 +30,13 @@ use crate::verbs::{SendRequest, WcStatus};
 
 /// Greatest window until the caller sets another, bytes.
 const DEFAULT_WINDOW_BYTES: u32 = 512 << 10;
+
+/// Packets of messages without completions that may be in flight without having asked for an acknowledgement: fewer than a stream
+/// has.
+const QUIET_PACKETS: u32 = STREAM_PACKETS - 1;
+/// For how long all messages ask, at first and at most, after the peer was too late to acknowledge what did not: its program
+/// neither polls nor blocks, and its background thread was late.
+const HURRY_NS: (u64, u64) = (100_000_000, 10_000_000_000);
 
 /// Limits that `modify` sets.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +74,10 @@ pub(crate) struct Requester {
     /// executed any of them, and drops a repeated READ that it has executed in part.
     read_ends: VecDeque<Psn>,
     since_ack_request: u32,
+    /// One past the last packet that asked for an answer.
+    asked_end: Psn,
+    /// The peer was late to acknowledge what did not ask for it.
+    hurry: Habit,
     max_fetches: usize,
     window: Window,
     window_was_full: bool,
@@ -102,6 +114,8 @@ impl Requester {
             fetches: VecDeque::new(),
             read_ends: VecDeque::new(),
             since_ack_request: 0,
+            asked_end: first,
+            hurry: Habit::new(HURRY_NS.0, HURRY_NS.1),
             max_fetches: usize::from(limits.max_rd_atomic.max(1)),
             window: Window::new(WindowLimits::for_mtu(mtu_bytes, DEFAULT_WINDOW_BYTES)),
             window_was_full: false,
@@ -185,6 +199,11 @@ impl Requester {
         distance(self.cursor, self.unacked)
     }
 
+    /// Whether nothing in flight asked for an answer.
+    fn is_quiet(&self) -> bool {
+        self.in_flight() < QUIET_PACKETS && !self.asked_end.is_after(self.unacked)
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         // While the peer is not ready, handle_timeout does nothing: no deadline may pass until then.
         self.rnr_until.or_else(|| self.retry.deadline())
@@ -215,7 +234,11 @@ impl Requester {
             }
         }
         self.implied_nak_at = None;
-        self.window.handle_silence();
+        if self.is_quiet() {
+            self.hurry.note(now);
+        } else {
+            self.window.handle_silence();
+        }
         // Another device may have said already what it misses, once, and that may be lost.
         let is_doubtful = connection.keeps_early && self.pass.is_none() && self.placed.is_none();
         let timed = self.timed;

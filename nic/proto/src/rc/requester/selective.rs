@@ -182,6 +182,7 @@ impl Requester {
         let count = next_end.map_or(count, |end| count.min(distance(*end, cursor)));
         let header = fetch_header(connection, wqe, cursor, offset, count);
         self.handle_sent(now, count);
+        self.note_asked();
         Some(Planned {
             position,
             header,

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth, Transport, XrcEth};
 
-use super::{Requester, distance};
+use super::{QUIET_PACKETS, Requester, distance};
 use crate::connection::Connection;
 use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::qp::Outbox;
@@ -214,8 +214,16 @@ impl Requester {
         }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
         let is_again = self.pass.is_some() && self.cursor.is_before(self.sent_end);
-        header.bth.ack_request = self.wants_ack(position, is_last) || is_again;
-        self.handle_sent(now, 1);
+        let is_quiet = is_last && self.may_be_quiet(now, connection, wqe);
+        header.bth.ack_request = self.wants_ack(position, is_last && !is_quiet) || is_again;
+        if is_quiet {
+            self.move_cursor(now, 1);
+        } else {
+            self.handle_sent(now, 1);
+        }
+        if header.bth.ack_request {
+            self.note_asked();
+        }
         Some(Planned {
             position,
             header,
@@ -293,6 +301,7 @@ impl Requester {
             header.xrceth = Some(XrcEth { srqn });
         }
         self.handle_sent(now, count);
+        self.note_asked();
         note_end(&mut self.fetches, self.cursor);
         note_end(&mut self.read_ends, self.cursor);
         Some(Planned {
@@ -313,17 +322,36 @@ impl Requester {
         }
     }
 
+    /// Whether the last packet of a message need not ask for an acknowledgement: nobody waits for it, and a peer of our kind sends
+    /// one by itself. Only while little is in flight, and as much more would not be a stream.
+    fn may_be_quiet(&self, now: Instant, connection: &Connection, wqe: &Wqe) -> bool {
+        let and_as_much = self.in_flight() + 1 + wqe.packets;
+        !wqe.signaled
+            && connection.keeps_early
+            && self.pass.is_none()
+            && self.cursor == self.sent_end
+            && and_as_much <= QUIET_PACKETS.min(self.window.packets())
+            && !self.hurry.lasts(now)
+    }
+
     /// A program that has posted far ahead does not wait for this message, and each acknowledgement costs both ends as much
     /// as some packets.
-    fn wants_ack(&mut self, position: Position, is_last: bool) -> bool {
+    fn wants_ack(&mut self, position: Position, ends: bool) -> bool {
         self.since_ack_request += 1;
-        let is_awaited = is_last
-            && (self.pass.is_some() || self.queue.get(position + MESSAGES_BEHIND).is_none());
+        let is_awaited =
+            ends && (self.pass.is_some() || self.queue.get(position + MESSAGES_BEHIND).is_none());
         let ask = is_awaited || self.since_ack_request >= self.ack_interval();
         if ask {
             self.since_ack_request = 0;
         }
         ask
+    }
+
+    /// The last packet that was sent asked for an answer.
+    pub(super) fn note_asked(&mut self) {
+        if self.cursor.is_after(self.asked_end) {
+            self.asked_end = self.cursor;
+        }
     }
 
     /// In how many packets an acknowledgement is asked for at least once.
@@ -333,12 +361,18 @@ impl Requester {
 
     pub(super) fn handle_sent(&mut self, now: Instant, count: u32) {
         let first_time = self.cursor == self.sent_end;
+        self.move_cursor(now, count);
+        if self.timed.is_none() && first_time && !self.is_asking_again() {
+            self.timed = Some((self.cursor, now));
+        }
+    }
+
+    /// Packets were sent, or asked for, whose answer tells no round trip: it may wait for long.
+    fn move_cursor(&mut self, now: Instant, count: u32) {
+        let first_time = self.cursor == self.sent_end;
         self.cursor = self.cursor.add(count);
         if self.cursor.is_after(self.sent_end) {
             self.sent_end = self.cursor;
-        }
-        if self.timed.is_none() && first_time && !self.is_asking_again() {
-            self.timed = Some((self.cursor, now));
         }
         if !first_time
             && self

@@ -102,6 +102,11 @@ impl Responder {
         self.acknowledger.deadline()
     }
 
+    /// See [`Acknowledger::quiet_deadline`].
+    pub(crate) fn quiet_deadline(&self) -> Option<Instant> {
+        self.acknowledger.quiet_deadline()
+    }
+
     pub(crate) fn owes(&self) -> bool {
         self.acknowledger.owes()
     }
@@ -200,20 +205,27 @@ impl Responder {
         }
         match self.execute(connection, packet, receives, memory, out) {
             Ok(()) => {
-                // A READ or an atomic is acknowledged by its response. An ACK besides would tell Linux rxe that it is
-                // done, though the response may be lost; another urxe, that the request arrived, which helps when it is.
-                let has_response = matches!(
-                    packet.header.bth.opcode.operation(),
-                    Some(Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd)
-                );
-                if packet.header.bth.ack_request && (!has_response || connection.keeps_early) {
-                    self.acknowledger.owe(now);
-                }
+                self.owe_acknowledgement(now, connection, packet);
                 if self.gap != Gap::None {
                     self.close_gap(now, connection, receives, memory, out, stats);
                 }
             }
             Err(refusal) => self.handle_refusal(psn, refusal, connection, receives, out, stats),
+        }
+    }
+
+    /// A READ or an atomic is acknowledged by its response. An ACK besides would tell Linux rxe that it is done, though the
+    /// response may be lost; another urxe, that the request arrived, which helps when it is.
+    fn owe_acknowledgement(&mut self, now: Instant, connection: &Connection, packet: &Packet<'_>) {
+        let operation = packet.header.bth.opcode.operation();
+        let has_response = matches!(
+            operation,
+            Some(Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd)
+        );
+        if packet.header.bth.ack_request && !has_response {
+            self.acknowledger.owe(now);
+        } else if connection.keeps_early && operation.is_some_and(Operation::ends_message) {
+            self.acknowledger.owe_quietly(now);
         }
     }
 

@@ -1,11 +1,11 @@
 //! What is done for a while after something was noticed, and for longer if that is noticed again and again: a program that
 //! does it as a habit is soon treated so nearly always, one that was only kept from its processor hardly ever.
 
-use urxe_proto::Instant;
+use crate::time::Instant;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Habit {
+pub struct Habit {
     until: Instant,
     for_ns: u64,
     min_ns: u64,
@@ -14,7 +14,8 @@ pub(crate) struct Habit {
 
 impl Habit {
     /// Lasts `min_ns` at first, and `max_ns` at most.
-    pub(crate) const fn new(min_ns: u64, max_ns: u64) -> Self {
+    #[must_use]
+    pub const fn new(min_ns: u64, max_ns: u64) -> Self {
         Self {
             until: Instant::from_nanos(0),
             for_ns: 0,
@@ -24,7 +25,7 @@ impl Habit {
     }
 
     /// It was noticed. Twice as long as before, unless it had been over for at least as long as it lasted.
-    pub(crate) fn note(&mut self, now: Instant) {
+    pub fn note(&mut self, now: Instant) {
         let is_habit = self.for_ns > 0 && now < self.until.after(self.for_ns);
         self.for_ns = if is_habit {
             (2 * self.for_ns).min(self.max_ns)
@@ -35,14 +36,15 @@ impl Habit {
     }
 
     /// It was a mistake.
-    pub(crate) const fn forget(&mut self) {
+    pub const fn forget(&mut self) {
         self.until = Instant::from_nanos(0);
         self.for_ns = 0;
     }
 
     /// Whether it lasts.
     #[inline]
-    pub(crate) fn lasts(&self, now: Instant) -> bool {
+    #[must_use]
+    pub fn lasts(&self, now: Instant) -> bool {
         now < self.until
     }
 }
