@@ -393,7 +393,8 @@ impl Thread {
         // packet was lost, nothing ever wakes the first. And a program that polled may have stopped, while its peer waits.
         let is_late = match why {
             Why::Blocks => nic.earliest_deadline().is_some_and(|at| at <= now()),
-            Why::Polls | Why::HasEnough => nic.is_late(LATE_NS),
+            // What waits for company says more of the program, and is seen to first: see `turn`.
+            Why::Polls | Why::HasEnough => !progress.is_holding() && nic.is_late(LATE_NS),
         };
         if is_late {
             nic.run_waiting();

@@ -88,6 +88,14 @@ impl Reply {
         }
     }
 
+    /// Packets that are left to send.
+    const fn packets(&self) -> u32 {
+        match self {
+            Self::Read(job) => job.until - job.sent,
+            Self::Atomic { .. } => 1,
+        }
+    }
+
     const fn first(&self) -> Psn {
         match self {
             Self::Read(job) => job.first,
@@ -197,13 +205,12 @@ impl Acknowledger {
         matches!(self.replies.front(), Some(Reply::Read(_)))
     }
 
-    /// Whether what is owed is a long answer, or several. How much of those before is on its way nobody knows here; the peer limits
+    /// Whether what is owed is a long answer, or many. How much of those before is on its way nobody knows here; the peer limits
     /// how many it asks for at once.
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
-        let is_long =
-            |reply: &Reply| matches!(reply, Reply::Read(job) if job.until > STREAM_PACKETS);
-        self.replies.len() > 1 || self.replies.front().is_some_and(is_long)
+        let packets: u32 = self.replies.iter().map(Reply::packets).sum();
+        packets > STREAM_PACKETS
     }
 
     /// Whether a NAK waits to be sent.
@@ -371,6 +378,8 @@ pub(crate) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceEr
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use urxe_wire::Qpn;
 
     use super::*;
@@ -397,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_and_several_are_a_stream() {
+    fn a_long_answer_and_many_are_a_stream() {
         let is_streaming = |replies: &[Reply]| {
             let mut acknowledger = Acknowledger::default();
             replies
@@ -408,6 +417,8 @@ mod tests {
         assert!(!is_streaming(&[]));
         assert!(!is_streaming(&[read(0, STREAM_PACKETS)]));
         assert!(is_streaming(&[read(0, STREAM_PACKETS + 1)]));
-        assert!(is_streaming(&[read(0, 1), read(1, 1)]));
+        let in_pairs = |pairs: u32| (0..pairs).map(|pair| read(2 * pair, 2)).collect::<Vec<_>>();
+        assert!(!is_streaming(&in_pairs(STREAM_PACKETS / 2)));
+        assert!(is_streaming(&in_pairs(STREAM_PACKETS / 2 + 1)));
     }
 }

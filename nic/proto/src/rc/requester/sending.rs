@@ -17,6 +17,9 @@ use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 const ACK_INTERVAL_MAX: u32 = 64;
 /// The end of a message asks for one, too, unless so many more wait behind it.
 const MESSAGES_BEHIND: Position = 4;
+/// A READ of up to so many packets is asked for two by two; in a longer one those in the middle, all of one length, fill what the
+/// kernel takes at once.
+const PAIRS_MAX: u32 = 16;
 
 /// The next packet, before its payload is borrowed from the queue.
 #[derive(Clone, Debug)]
@@ -281,9 +284,10 @@ impl Requester {
                 (self.in_flight() == 0 || count <= self.room()).then_some(count)
             }
             _ => {
-                let count = left.min(self.room());
+                let piece = self.piece_of_read(connection, wqe);
+                let count = left.min(self.room()).min(piece);
                 // No small pieces: each costs a request, and only few may be outstanding.
-                let is_piece = count < left && count < self.window.packets() / 2;
+                let is_piece = count < left.min(piece) && count < self.window.packets() / 2;
                 let count = next_end.map_or(count, |end| count.min(distance(*end, first)));
                 (count > 0 && !is_piece).then_some(count)
             }
@@ -311,6 +315,16 @@ impl Requester {
             len: 0,
             more: 0,
         })
+    }
+
+    /// How many packets of a READ are asked for at once. The first and the last of an answer are 4 bytes longer than those between
+    /// them, and the kernel takes only packets of one length together: a peer of our kind sends an answer of two with others
+    /// that wait. Not where so few may be asked for at once that two READs could not overlap.
+    fn piece_of_read(&self, connection: &Connection, wqe: &Wqe) -> u32 {
+        let pieces = wqe.packets.div_ceil(2) as usize;
+        let is_worth_it =
+            connection.keeps_early && wqe.packets <= PAIRS_MAX && 2 * pieces <= self.max_fetches;
+        if is_worth_it { 2 } else { u32::MAX }
     }
 
     /// How many packets may go, or be asked for.
