@@ -10,6 +10,7 @@
 //! per [`Nic`] takes over when the program does neither (it computes, or waits in its own `poll`), and
 //! sleeps otherwise, so that no packet wakes two threads.
 
+mod activity;
 mod batch;
 mod capture;
 mod chance;

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use urxe_proto::{Habit, Instant};
 use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
+use crate::activity::Activity;
 use crate::chance::{CHANCE_NS, Chance};
 use crate::channel::EventFd;
 use crate::clock::now;
@@ -22,7 +23,7 @@ const LINK: u64 = u64::MAX - 1;
 /// How long the thread sleeps before it looks whether the program still polls; doubles up to the maximum while it does. A look takes 10
 /// to 30 us of the program's processor: one each millisecond at both ends made the average of a 64 B ping-pong 8 % longer, and one
 /// message in a hundred six times. Longer than this, a peer that sent something to a program that has just stopped polling would ask again.
-const LOOK_AGAIN_NS: u64 = 1_000_000;
+pub(crate) const LOOK_AGAIN_NS: u64 = 1_000_000;
 const LOOK_AGAIN_POLLED_MAX_NS: u64 = 2_000_000;
 /// The same while the program blocks in a completion channel; doubles up to the maximum.
 const LOOK_AGAIN_BLOCKED_MAX_NS: u64 = 64_000_000;
@@ -32,15 +33,6 @@ const RECENT_NS: u64 = 1_000_000;
 const HELD_MAX_NS: u64 = 200_000;
 /// A deadline of the engine that a program which polls has missed by so much: it has stopped.
 const LATE_NS: u64 = 200_000;
-/// A program that polled this often in each [`LOOK_AGAIN_NS`] polls for itself.
-const BUSY_POLLS: u64 = 16;
-/// A round in which much is done takes long, so that there are few of them. A program that got this much done in rounds of
-/// its own, packets and posts, polls for itself, too, ...
-const BUSY_WORK: u64 = 32;
-/// ... if it polled this often.
-const BUSY_POLLS_MIN: u64 = 2;
-/// Who got so much done was in the engine for most of the time: to make a packet takes about a microsecond.
-const FULL_WORK: u64 = 128;
 /// When the thread finds packets that waited while it slept, the program had stopped polling without
 /// saying so (it reads memory that a peer writes, or computes): the thread does not sleep for so long, at first, and if
 /// it finds so again and again.
@@ -72,6 +64,8 @@ pub(crate) struct Progress {
     work: AtomicU64,
     /// Threads of the program that block in a completion channel and run the engine there.
     blocking: AtomicU64,
+    /// When the last of them stopped.
+    last_blocked_ns: AtomicU64,
     /// Events that completion queues raised.
     events: AtomicU64,
     /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps, [`AWAKE`] while
@@ -90,6 +84,8 @@ pub(crate) struct Blocking<'a>(&'a Progress);
 
 impl Drop for Blocking<'_> {
     fn drop(&mut self) {
+        let now_ns = now().as_nanos();
+        self.0.last_blocked_ns.store(now_ns, Ordering::Relaxed);
         self.0.blocking.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -104,6 +100,7 @@ impl Progress {
             found: AtomicU64::new(0),
             work: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
+            last_blocked_ns: AtomicU64::new(0),
             events: AtomicU64::new(0),
             wakes_at_ns: AtomicU64::new(0),
             is_holding: AtomicBool::new(false),
@@ -185,11 +182,21 @@ impl Progress {
         add(&self.work, amount);
     }
 
+    /// Whether the program makes progress itself, and has not just waited for an event. For who waits, what is left for later means
+    /// to be woken once more.
+    pub(crate) fn is_polled(&self, now: Instant) -> bool {
+        let blocked_at = Instant::from_nanos(self.last_blocked_ns.load(Ordering::Relaxed));
+        self.polls_for_itself() && now.since(blocked_at) >= RECENT_NS
+    }
+
+    fn polls_for_itself(&self) -> bool {
+        self.wakes_at_ns.load(Ordering::Relaxed) == 0 && !self.is_blocked_in()
+    }
+
     /// Whether what the program posts may wait for company: not unless it polls for itself. It counts as waiting
     /// from then on. To be called with the engine's lock, as [`Self::note_released`].
     pub(crate) fn hold(&self, now: Instant) -> bool {
-        let may = self.wakes_at_ns.load(Ordering::Relaxed) == 0
-            && self.blocking.load(Ordering::Relaxed) == 0;
+        let may = self.polls_for_itself();
         if may && !self.is_holding() {
             self.held_since_ns.store(now.as_nanos(), Ordering::Relaxed);
             self.is_holding.store(true, Ordering::Relaxed);
@@ -492,36 +499,6 @@ impl Why {
     }
 }
 
-/// What the program did since a moment that is [`LOOK_AGAIN_NS`] ago, or was the thread's last turn: while the thread waits for
-/// packets, its turns are as frequent as they.
-#[derive(Debug, Default)]
-struct Activity {
-    since: Instant,
-    polls: u64,
-    work: u64,
-}
-
-impl Activity {
-    /// Whether the program polls for itself, given all that it ever did.
-    fn is_enough(&mut self, now: Instant, all_polls: u64, work: u64) -> bool {
-        let polls = all_polls.wrapping_sub(self.polls);
-        let done = work.wrapping_sub(self.work);
-        let elapsed_ns = now.since(self.since);
-        let times = (elapsed_ns / LOOK_AGAIN_NS).max(1);
-        let is_enough = polls >= times * BUSY_POLLS
-            || polls >= times * BUSY_POLLS_MIN && done >= times * BUSY_WORK
-            || polls >= times && done >= times * FULL_WORK;
-        if is_enough || elapsed_ns >= LOOK_AGAIN_NS {
-            *self = Self {
-                since: now,
-                polls: all_polls,
-                work,
-            };
-        }
-        is_enough
-    }
-}
-
 /// Adds to a counter that one thread at a time changes, and others only read: cheaper than an atomic addition.
 fn add(counter: &AtomicU64, amount: u64) {
     let before = counter.load(Ordering::Relaxed);
@@ -594,47 +571,14 @@ pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
 mod tests {
     use super::*;
 
-    /// Whether the program is found to poll for itself within two milliseconds, looked at every `look_ns`, if it polls
-    /// and gets work done so often a millisecond.
-    fn polls_for_itself(look_ns: u64, polls_per_ms: u64, work_per_ms: u64) -> bool {
-        let start_ns = 1_000_000_000;
-        let mut activity = Activity::default();
-        activity.is_enough(Instant::from_nanos(start_ns), 0, 0);
-        (1..=(2 * LOOK_AGAIN_NS).div_ceil(look_ns)).any(|look| {
-            let at_ns = look * look_ns;
-            let [rounds, work] = [polls_per_ms, work_per_ms].map(|count| at_ns * count / 1_000_000);
-            activity.is_enough(Instant::from_nanos(start_ns + at_ns), rounds, work)
-        })
-    }
-
     #[test]
-    fn who_polls_often_is_found_to_however_often_the_thread_looks() {
-        for look_ns in [
-            2_000,
-            10_000,
-            100_000,
-            LOOK_AGAIN_NS,
-            LOOK_AGAIN_POLLED_MAX_NS,
-        ] {
-            assert!(polls_for_itself(look_ns, 20, 0), "{look_ns}");
-            assert!(!polls_for_itself(look_ns, 12, 0), "{look_ns}");
-        }
-    }
-
-    #[test]
-    fn few_polls_that_get_much_done_are_enough() {
-        for look_ns in [LOOK_AGAIN_NS, LOOK_AGAIN_POLLED_MAX_NS] {
-            assert!(polls_for_itself(look_ns, 4, 1_000));
-            assert!(!polls_for_itself(look_ns, 4, 20));
-            assert!(
-                polls_for_itself(look_ns, 1, 200),
-                "packets of large messages"
-            );
-            assert!(!polls_for_itself(look_ns, 1, 100));
-        }
-        assert!(
-            !polls_for_itself(LOOK_AGAIN_NS, 0, 1_000),
-            "who only posts does not poll"
-        );
+    fn who_has_just_waited_for_an_event_does_not_poll_yet() {
+        let progress = Progress::new().unwrap();
+        assert!(progress.is_polled(now()));
+        let blocking = progress.enter_blocking();
+        assert!(!progress.is_polled(now().after(RECENT_NS)));
+        drop(blocking);
+        assert!(!progress.is_polled(now()));
+        assert!(progress.is_polled(now().after(RECENT_NS)));
     }
 }

@@ -453,8 +453,10 @@ impl Qp {
         let sent_before = engine.stats.tx_packets;
         if engine.note_post(now) && self.nic.progress().hold(now) {
             engine.gather(now);
-        } else {
+        } else if self.nic.progress().is_polled(now) {
             engine.transmit(now, AckMode::Flush);
+        } else {
+            engine.transmit(now, AckMode::All);
         }
         let sent = engine.stats.tx_packets - sent_before;
         self.nic.progress().note_work(1 + sent);

@@ -94,3 +94,9 @@ fn run(seed: u64) {
 fn ends_that_change_their_minds_about_each_other_lose_nothing() {
     for_each_seed(100, |seed, _| run(seed));
 }
+
+/// Parts of READs were kept that the peer asked for as a whole since, and then it was taken for another device.
+#[test]
+fn reads_that_were_kept_in_parts_are_not_too_many() {
+    run(1635);
+}

@@ -88,10 +88,10 @@ impl Reply {
         }
     }
 
-    /// Packets that are left to send.
+    /// Packets, sent ones included.
     const fn packets(&self) -> u32 {
         match self {
-            Self::Read(job) => job.until - job.sent,
+            Self::Read(job) => job.until,
             Self::Atomic { .. } => 1,
         }
     }

@@ -76,7 +76,7 @@ pub(crate) struct Requester {
     since_ack_request: u32,
     /// One past the last packet that asked for an answer.
     asked_end: Psn,
-    /// The peer was late to acknowledge what did not ask for it.
+    /// The peer was late to acknowledge what did not ask for it, or that was lost.
     hurry: Habit,
     max_fetches: usize,
     window: Window,

@@ -304,7 +304,8 @@ impl Responder {
     /// What it asked for again does not count: it may have got the first answer since. What was kept is executed all at once,
     /// and may hold requests that the peer has cut into other pieces since: between two urxe there is room for all of them.
     fn has_room_for_reply(&self, connection: &Connection) -> bool {
-        let kept_max = if connection.keeps_early { EARLY_MAX } else { 0 };
+        let may_be_kept = connection.keeps_early || self.has_kept;
+        let kept_max = if may_be_kept { EARLY_MAX } else { 0 };
         let limit = u32::from(self.limits.max_dest_rd_atomic) + kept_max;
         self.acknowledger.pending_first_replies() < limit as usize
     }

@@ -69,6 +69,8 @@ pub(crate) struct Responder {
     gap: Gap,
     /// What is kept of what follows the gap.
     early: Option<Box<Early>>,
+    /// It has kept packets that arrived early, whatever its peer is taken for now.
+    has_kept: bool,
     atomic_log: VecDeque<(Psn, u64)>,
     pub(crate) established: bool,
 }
@@ -85,6 +87,7 @@ impl Responder {
             acknowledger: Acknowledger::default(),
             gap: Gap::None,
             early: None,
+            has_kept: false,
             atomic_log: VecDeque::new(),
             established: false,
         }
@@ -238,6 +241,7 @@ impl Responder {
         let is_news = self.gap == Gap::None;
         self.gap = Gap::Reported;
         if connection.keeps_early && packet.payload.len() <= connection.mtu_bytes as usize {
+            self.has_kept = true;
             let early = self.early.get_or_insert_default();
             early.keep(self.expected, packet);
         }
