@@ -481,7 +481,7 @@ impl Engine {
                 break;
             }
         }
-        let is_sender = slot.qp.is_in_flight();
+        let is_sender = slot.qp.awaits_answer();
         self.senders += usize::from(is_sender);
         self.senders -= usize::from(std::mem::replace(&mut slot.is_sender, is_sender));
         slot.deliver(&self.events);

@@ -48,8 +48,8 @@ impl Sender {
     }
 
     #[inline]
-    pub(crate) fn is_in_flight(&self) -> bool {
-        matches!(self, Self::Reliable(requester) if requester.is_in_flight())
+    pub(crate) fn awaits_answer(&self) -> bool {
+        matches!(self, Self::Reliable(requester) if requester.awaits_answer())
     }
 
     /// What it sends at, bits per second, if it can tell.

@@ -134,10 +134,10 @@ impl QueuePair {
         &self.stats
     }
 
-    /// Whether requests were sent that are not acknowledged.
+    /// Whether answers are on their way to it: packets were sent that are not acknowledged, and of which the peer was asked to tell.
     #[must_use]
-    pub fn is_in_flight(&self) -> bool {
-        self.sender.is_in_flight()
+    pub fn awaits_answer(&self) -> bool {
+        self.sender.awaits_answer()
     }
 
     /// What a reliable queue pair sends at by its window and its round trip, bits per second, while so much is in flight

@@ -21,6 +21,8 @@ use crate::verbs::{Payload, Transmit};
 /// An acknowledgement waits at most this long for company, in nanoseconds. Well below the time after
 /// which a requester sends again.
 pub const ACK_HOLD_NS: u64 = 50_000;
+/// One that nobody waits for goes along with what is sent once it is this old: else it would soon go alone.
+const QUIET_HOLD_NS: u64 = ACK_HOLD_NS / 2;
 /// An ACK does not wait when this many packets asked for it.
 const HOLD_PACKETS: u32 = 4;
 /// Credits are not used: "unlimited" (the AETH encoding 0x1f).
@@ -34,7 +36,7 @@ pub enum AckMode {
     /// The host looked for packets, and there was none: those that have waited for a reply of the program for as long as
     /// such waits have paid.
     Idle,
-    /// All that the peer waits for.
+    /// All that the peer waits for, and what nobody waits for once it is half as old as it may become.
     Flush,
     /// All that are owed: later there is nobody to send them.
     All,
@@ -239,12 +241,14 @@ impl Acknowledger {
             return false;
         };
         let is_due = mode == AckMode::All || since.after(ACK_HOLD_NS) <= now;
+        if !self.is_awaited {
+            return is_due || mode == AckMode::Flush && since.after(QUIET_HOLD_NS) <= now;
+        }
         is_due
-            || self.is_awaited
-                && (mode == AckMode::Flush
-                    || (mode == AckMode::Idle && self.patience.look())
-                    || self.urgent
-                    || self.owed_packets >= HOLD_PACKETS)
+            || mode == AckMode::Flush
+            || (mode == AckMode::Idle && self.patience.look())
+            || self.urgent
+            || self.owed_packets >= HOLD_PACKETS
     }
 
     /// The next packet owed, with those like it, at most `most` together. `expected` and `msn` are the responder's.

@@ -145,8 +145,13 @@ impl Requester {
     }
 
     /// Whether packets were sent that are not acknowledged.
-    pub(crate) fn is_in_flight(&self) -> bool {
+    fn is_in_flight(&self) -> bool {
         self.sent_end.is_after(self.unacked)
+    }
+
+    /// Whether answers are on their way: something in flight asked for one, or is part of a longer message.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.is_in_flight() && !self.is_quiet()
     }
 
     /// Whether the packet `psn` was sent and is not acknowledged; of a READ, whether its response is missing.
