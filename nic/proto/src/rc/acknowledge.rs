@@ -211,8 +211,11 @@ impl Acknowledger {
     /// how many it asks for at once.
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
-        let packets: u32 = self.replies.iter().map(Reply::packets).sum();
-        packets > STREAM_PACKETS
+        let mut packets = 0;
+        self.replies.iter().any(|reply| {
+            packets += reply.packets();
+            packets > STREAM_PACKETS
+        })
     }
 
     /// Whether a NAK waits to be sent.

@@ -373,15 +373,7 @@ impl Requester {
         (self.window.packets() / 4).clamp(1, ACK_INTERVAL_MAX)
     }
 
-    pub(super) fn handle_sent(&mut self, now: Instant, count: u32) {
-        let first_time = self.cursor == self.sent_end;
-        self.move_cursor(now, count);
-        if self.timed.is_none() && first_time && !self.is_asking_again() {
-            self.timed = Some((self.cursor, now));
-        }
-    }
-
-    /// Packets were sent, or asked for, whose answer tells no round trip: it may wait for long.
+    /// Moves on behind packets that were sent, or asked for.
     fn move_cursor(&mut self, now: Instant, count: u32) {
         let first_time = self.cursor == self.sent_end;
         self.cursor = self.cursor.add(count);
@@ -396,6 +388,15 @@ impl Requester {
             self.again = Some((self.cursor, now));
         }
         self.retry.handle_sent(now);
+    }
+
+    /// The same, of packets whose answer tells a round trip, as it does not wait.
+    pub(super) fn handle_sent(&mut self, now: Instant, count: u32) {
+        let first_time = self.cursor == self.sent_end;
+        self.move_cursor(now, count);
+        if self.timed.is_none() && first_time && !self.is_asking_again() {
+            self.timed = Some((self.cursor, now));
+        }
     }
 }
 
