@@ -3,11 +3,12 @@
 mod support;
 
 use support::queue_pair::queue_pair;
+use support::scenario::PD;
 use urxe_proto::{
     ACK_HOLD_NS, AckMode, Instant, QpType, QueuePair, RecvRequest, SendData, SendOp, SendRequest,
-    SendTarget, Transmit,
+    SendTarget, Sge, Transmit,
 };
-use urxe_sim::VecMemory;
+use urxe_sim::{Rights, VecMemory};
 use urxe_wire::{Operation, Packet, Psn, Qpn};
 
 /// When it all happens: nothing is held so long that it is late.
@@ -26,7 +27,11 @@ fn send(qp: &mut QueuePair) {
 
 /// An empty message, or an empty READ.
 fn request(qp: &mut QueuePair, op: SendOp, signaled: bool) {
-    qp.post_send(&SendRequest {
+    qp.post_send(&empty(op, signaled)).unwrap();
+}
+
+fn empty(op: SendOp, signaled: bool) -> SendRequest<'static> {
+    SendRequest {
         wr_id: 0,
         op,
         data: SendData::Sges(&[]),
@@ -34,8 +39,7 @@ fn request(qp: &mut QueuePair, op: SendOp, signaled: bool) {
         solicited: false,
         fence: false,
         target: SendTarget::Connection,
-    })
-    .unwrap();
+    }
 }
 
 /// The next packet goes from one to the other, if there is one. What it is.
@@ -221,17 +225,65 @@ fn send_next(pair: &mut Pair, now: Instant) -> bool {
 }
 
 #[test]
-fn of_messages_without_completions_one_in_several_asks() {
+fn of_messages_without_completions_one_in_many_asks() {
     let mut pair = of_our_kind();
     for _ in 0..3 {
-        for _ in 0..6 {
+        for before in 0..31 {
             assert!(!ask_quietly(&mut pair, NOW));
-            assert!(!pair.left.awaits_answer(), "nobody was asked");
+            assert_eq!(
+                pair.left.awaits_answer(),
+                before >= 6,
+                "so much is soon asked for"
+            );
+            assert!(!pair.left.is_streaming());
         }
         assert!(ask_quietly(&mut pair, NOW) && pair.left.awaits_answer());
         let answer = pair.answer(NOW, AckMode::Flush);
         assert_eq!(answer, Some(Operation::Acknowledge));
         assert!(!pair.left.awaits_answer(), "it covers them all");
+    }
+}
+
+#[test]
+fn messages_behind_many_that_do_not_ask_are_a_stream() {
+    let mut pair = of_our_kind();
+    for _ in 0..31 {
+        assert!(!ask_quietly(&mut pair, NOW));
+    }
+    for _ in 0..7 {
+        assert!(ask_quietly(&mut pair, NOW) && !pair.left.is_streaming());
+    }
+    assert!(ask_quietly(&mut pair, NOW) && pair.left.is_streaming());
+}
+
+#[test]
+fn no_packet_of_a_message_without_a_completion_asks_unless_many_are_in_flight() {
+    const PACKETS: u32 = 5;
+    const LEN: u32 = PACKETS * 1024;
+    let mut pair = of_our_kind();
+    let lkey = pair
+        .memory
+        .register(PD, Rights::default(), vec![0; LEN as usize]);
+    let addr = pair.memory.va(lkey, 0);
+    let sge = Sge {
+        addr,
+        len: LEN,
+        lkey,
+    };
+    for message in 0..8 {
+        pair.left
+            .post_send(&SendRequest {
+                data: SendData::Sges(&[sge]),
+                ..empty(SendOp::Send, false)
+            })
+            .unwrap();
+        let asking = (0..PACKETS).filter(|_| {
+            let packet = pair
+                .left
+                .poll_transmit(NOW, AckMode::Hold, &mut pair.memory);
+            packet.unwrap().header.bth.ack_request
+        });
+        assert_eq!(asking.count() > 0, message >= 5, "message {message}");
     }
 }
 

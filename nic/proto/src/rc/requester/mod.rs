@@ -31,9 +31,11 @@ use crate::verbs::{SendRequest, WcStatus};
 /// Greatest window until the caller sets another, bytes.
 const DEFAULT_WINDOW_BYTES: u32 = 512 << 10;
 
-/// Packets of messages without completions that may be in flight without having asked for an acknowledgement: fewer than a stream
-/// has.
-const QUIET_PACKETS: u32 = STREAM_PACKETS - 1;
+/// Packets of messages without completions that may be in flight without having asked for an acknowledgement: what a ping-pong of
+/// messages of 16 KiB sends until one comes by itself.
+const QUIET_PACKETS: u32 = 32;
+/// From so many packets in flight on something is going to ask.
+const MANY_PACKETS: u32 = STREAM_PACKETS - 1;
 /// For how long all messages ask, at first and at most, after the peer was too late to acknowledge what did not: its program
 /// neither polls nor blocks, and its background thread was late.
 const HURRY_NS: (u64, u64) = (100_000_000, 10_000_000_000);
@@ -76,6 +78,8 @@ pub(crate) struct Requester {
     since_ack_request: u32,
     /// One past the last packet that asked for an answer.
     asked_end: Psn,
+    /// One past the last packet that was sent quietly.
+    quiet_end: Psn,
     /// The peer was late to acknowledge what did not ask for it, or that was lost.
     hurry: Habit,
     max_fetches: usize,
@@ -115,6 +119,7 @@ impl Requester {
             read_ends: VecDeque::new(),
             since_ack_request: 0,
             asked_end: first,
+            quiet_end: first,
             hurry: Habit::new(HURRY_NS.0, HURRY_NS.1),
             max_fetches: usize::from(limits.max_rd_atomic.max(1)),
             window: Window::new(WindowLimits::for_mtu(mtu_bytes, DEFAULT_WINDOW_BYTES)),
@@ -144,14 +149,9 @@ impl Requester {
         self.window.set_max(max_packets);
     }
 
-    /// Whether packets were sent that are not acknowledged.
-    fn is_in_flight(&self) -> bool {
-        self.sent_end.is_after(self.unacked)
-    }
-
-    /// Whether answers are on their way: something in flight asked for one, or is part of a longer message.
+    /// Whether answers are on their way: something in flight asked for one, or so much is that something will.
     pub(crate) fn awaits_answer(&self) -> bool {
-        self.is_in_flight() && !self.is_quiet()
+        self.has_asked() || self.in_flight() >= MANY_PACKETS
     }
 
     /// Whether the packet `psn` was sent and is not acknowledged; of a READ, whether its response is missing.
@@ -175,10 +175,10 @@ impl Requester {
         None
     }
 
-    /// Whether much is in flight.
+    /// Whether much is in flight. Messages of a ping-pong that are not acknowledged yet are no stream.
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
-        self.in_flight() >= STREAM_PACKETS
+        self.in_flight().min(distance(self.cursor, self.quiet_end)) >= STREAM_PACKETS
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -204,9 +204,9 @@ impl Requester {
         distance(self.cursor, self.unacked)
     }
 
-    /// Whether nothing in flight asked for an answer.
-    fn is_quiet(&self) -> bool {
-        self.in_flight() < QUIET_PACKETS && !self.asked_end.is_after(self.unacked)
+    /// Whether something in flight asked for an answer.
+    fn has_asked(&self) -> bool {
+        self.asked_end.is_after(self.unacked)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
@@ -239,10 +239,10 @@ impl Requester {
             }
         }
         self.implied_nak_at = None;
-        if self.is_quiet() {
-            self.hurry.note(now);
-        } else {
+        if self.has_asked() {
             self.window.handle_silence();
+        } else {
+            self.hurry.note(now);
         }
         // Another device may have said already what it misses, once, and that may be lost.
         let is_doubtful = connection.keeps_early && self.pass.is_none() && self.placed.is_none();

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth, Transport, XrcEth};
 
-use super::{QUIET_PACKETS, Requester, distance};
+use super::{QUIET_PACKETS, Requester, STREAM_PACKETS, distance};
 use crate::connection::Connection;
 use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::qp::Outbox;
@@ -78,7 +78,7 @@ impl Requester {
                 } else {
                     let mut planned = self.plan_packet(now, connection, position, offset)?;
                     if offset > 0 && offset + 1 < packets {
-                        planned.more = self.plan_more(now, &planned, offset, most);
+                        planned.more = self.plan_more(now, connection, &planned, offset, most);
                     }
                     Some(planned)
                 };
@@ -217,13 +217,9 @@ impl Requester {
         }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
         let is_again = self.pass.is_some() && self.cursor.is_before(self.sent_end);
-        let is_quiet = is_last && self.may_be_quiet(now, connection, wqe);
-        header.bth.ack_request = self.wants_ack(position, is_last && !is_quiet) || is_again;
-        if is_quiet {
-            self.move_cursor(now, 1);
-        } else {
-            self.handle_sent(now, 1);
-        }
+        let is_quiet = self.may_be_quiet(now, connection, wqe, offset);
+        header.bth.ack_request = self.wants_ack(position, is_last, is_quiet) || is_again;
+        self.note_sent(now, 1, is_quiet);
         if header.bth.ack_request {
             self.note_asked();
         }
@@ -239,7 +235,14 @@ impl Requester {
     /// How many packets like the one that was planned, at `offset` packets into its message and not its last, go with it; they
     /// count as sent.
     #[inline(never)]
-    fn plan_more(&mut self, now: Instant, planned: &Planned, offset: u32, most: u32) -> u32 {
+    fn plan_more(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        planned: &Planned,
+        offset: u32,
+        most: u32,
+    ) -> u32 {
         let Some(wqe) = self.queue.get(planned.position) else {
             return 0;
         };
@@ -252,13 +255,17 @@ impl Requester {
         }
         let middles = wqe.packets - 2 - offset;
         let room = self.window.packets().saturating_sub(self.in_flight());
-        let until_asking = self
-            .ack_interval()
-            .saturating_sub(self.since_ack_request + 1);
+        let is_quiet = self.may_be_quiet(now, connection, wqe, offset + 1);
+        let until_asking = if is_quiet {
+            u32::MAX
+        } else {
+            self.ack_interval()
+                .saturating_sub(self.since_ack_request + 1)
+        };
         let more = (most - 1).min(middles).min(room).min(until_asking);
         if more > 0 {
             self.since_ack_request += more;
-            self.handle_sent(now, more);
+            self.note_sent(now, more, is_quiet);
         }
         more
     }
@@ -336,12 +343,13 @@ impl Requester {
         }
     }
 
-    /// Whether the last packet of a message need not ask for an acknowledgement: nobody waits for it, and a peer of our kind sends
-    /// one by itself. Only while little is in flight, and as much more would not be a stream.
-    fn may_be_quiet(&self, now: Instant, connection: &Connection, wqe: &Wqe) -> bool {
-        let and_as_much = self.in_flight() + 1 + wqe.packets;
+    /// Whether a message, of which `offset` packets are sent, need not ask for an acknowledgement: nobody waits for it, and a peer of
+    /// our kind sends one by itself. Only while little is in flight, with the rest of it and as much again.
+    fn may_be_quiet(&self, now: Instant, connection: &Connection, wqe: &Wqe, offset: u32) -> bool {
+        let and_as_much = self.in_flight() + (wqe.packets - offset).saturating_add(wqe.packets);
         !wqe.signaled
             && connection.keeps_early
+            && wqe.packets < STREAM_PACKETS
             && self.pass.is_none()
             && self.cursor == self.sent_end
             && and_as_much <= QUIET_PACKETS.min(self.window.packets())
@@ -350,8 +358,11 @@ impl Requester {
 
     /// A program that has posted far ahead does not wait for this message, and each acknowledgement costs both ends as much
     /// as some packets.
-    fn wants_ack(&mut self, position: Position, ends: bool) -> bool {
+    fn wants_ack(&mut self, position: Position, ends: bool, is_quiet: bool) -> bool {
         self.since_ack_request += 1;
+        if is_quiet {
+            return false;
+        }
         let is_awaited =
             ends && (self.pass.is_some() || self.queue.get(position + MESSAGES_BEHIND).is_none());
         let ask = is_awaited || self.since_ack_request >= self.ack_interval();
@@ -371,6 +382,16 @@ impl Requester {
     /// In how many packets an acknowledgement is asked for at least once.
     fn ack_interval(&self) -> u32 {
         (self.window.packets() / 4).clamp(1, ACK_INTERVAL_MAX)
+    }
+
+    /// Packets were sent. What does not ask is answered late, which tells no round trip.
+    fn note_sent(&mut self, now: Instant, count: u32, is_quiet: bool) {
+        if is_quiet {
+            self.move_cursor(now, count);
+            self.quiet_end = self.cursor;
+        } else {
+            self.handle_sent(now, count);
+        }
     }
 
     /// Moves on behind packets that were sent, or asked for.
