@@ -159,6 +159,9 @@ impl Engine {
         }
         let mut clock = None;
         let received = self.receive(&mut clock, false);
+        if received == 0 {
+            self.memory.look_ahead();
+        }
         if self.was_quick(received) && self.outgoing.is_empty() && !self.is_unfinished {
             return (0, None);
         }

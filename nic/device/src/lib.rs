@@ -11,6 +11,7 @@
 //! sleeps otherwise, so that no packet wakes two threads.
 
 mod activity;
+mod ahead;
 mod batch;
 mod capture;
 mod chance;

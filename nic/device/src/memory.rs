@@ -12,6 +12,7 @@ use urxe_proto::{
 
 use urxe_wire::Qpn;
 
+use crate::ahead::{self, Ahead};
 use crate::error::Error;
 use crate::guard::{guarded, place, place_pieces, take};
 use crate::odp;
@@ -146,9 +147,23 @@ pub(crate) struct MemoryTable {
     windows: FxHashMap<u32, MemoryWindow>,
     next_pd: u32,
     regions_per_pd: FxHashMap<PdId, u32>,
+    /// Where the next message is expected.
+    ahead: Option<Ahead>,
 }
 
 impl MemoryTable {
+    /// Brings the memory that the next message is expected in into the cache. There is nothing else to do.
+    #[inline]
+    pub(crate) fn look_ahead(&mut self) {
+        if let Some(Ahead { pd, sge, bytes }) = self.ahead.take() {
+            let bytes = bytes.min(sge.len);
+            if let Ok((_, at)) = self.locate_local(pd, &sge, 0, bytes as usize, LocalAccess::Write)
+            {
+                ahead::fetch(at, bytes);
+            }
+        }
+    }
+
     pub(crate) fn alloc_pd(&mut self) -> Pd {
         self.next_pd += 1;
         let pd = Pd(self.next_pd);
@@ -431,6 +446,11 @@ impl MemoryTable {
 }
 
 impl Memory for MemoryTable {
+    fn expect_message(&mut self, pd: PdId, sge: &Sge, bytes: u32) {
+        let sge = *sge;
+        self.ahead = Some(Ahead { pd, sge, bytes });
+    }
+
     fn check_local(&self, pd: PdId, sge: &Sge, access: LocalAccess) -> Result<(), AccessError> {
         if sge.len == 0 {
             return Ok(());
@@ -779,6 +799,31 @@ mod tests {
             Err(AccessError::Fault)
         );
         assert_eq!(table.prefetch(pd, &sge, false, false), Ok(()));
+    }
+
+    #[test]
+    fn looking_ahead_harms_nothing_wherever_the_next_message_is_expected() {
+        let (mut table, pd, memory) = table();
+        let access = Access::LOCAL_WRITE | Access::ON_DEMAND;
+        let everything = table.register(pd, 0, u64::MAX, 0, access).unwrap();
+        let mr = register(&mut table, pd, &memory, Access::LOCAL_WRITE);
+        let here = memory.as_ptr() as u64;
+        for (addr, lkey) in [
+            (here, mr.lkey),
+            (here + 1, mr.lkey),
+            (here, 0),
+            (0, everything.lkey),
+            (u64::MAX - 64, everything.lkey),
+        ] {
+            let sge = Sge {
+                addr,
+                len: 64,
+                lkey,
+            };
+            table.expect_message(pd.id(), &sge, 1 << 20);
+            table.look_ahead();
+            assert!(table.ahead.is_none(), "once is enough");
+        }
     }
 
     #[test]

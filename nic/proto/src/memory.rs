@@ -211,6 +211,10 @@ pub trait Memory {
         Ok(())
     }
 
+    /// A message of `bytes` bytes is likely to be placed in `sge` next: a hint, for a device that can make use of it.
+    #[expect(unused_variables, reason = "nothing need be done")]
+    fn expect_message(&mut self, pd: PdId, sge: &Sge, bytes: u32) {}
+
     /// Performs an atomic on the 8 bytes at `va` and returns the old value (host byte order).
     ///
     /// # Errors

@@ -62,9 +62,16 @@ pub struct VecMemory {
     windows: BTreeMap<u32, MemoryWindow>,
     next_va: u64,
     next_key: u32,
+    expected: Option<(Sge, u32)>,
 }
 
 impl VecMemory {
+    /// What the last [`Memory::expect_message`] said: where, and how many bytes.
+    #[must_use]
+    pub const fn expected(&self) -> Option<(Sge, u32)> {
+        self.expected
+    }
+
     /// Registers `bytes` and returns the key. Addresses of regions do not touch.
     pub fn register(&mut self, pd: PdId, rights: Rights, bytes: Vec<u8>) -> u32 {
         let key = 0x1000 + self.next_key;
@@ -206,6 +213,10 @@ fn part(whole: &Sge, offset: u32, len: usize) -> Result<Sge, AccessError> {
 }
 
 impl Memory for VecMemory {
+    fn expect_message(&mut self, _pd: PdId, sge: &Sge, bytes: u32) {
+        self.expected = Some((*sge, bytes));
+    }
+
     fn check_local(&self, pd: PdId, sge: &Sge, access: LocalAccess) -> Result<(), AccessError> {
         self.local(pd, sge, access).map(|_| ())
     }

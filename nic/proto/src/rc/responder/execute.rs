@@ -148,14 +148,24 @@ impl Responder {
         }
         self.expected = self.expected.next();
         if operation.ends_message() {
-            self.finish_send(connection, packet, out);
+            self.finish_send(connection, packet, receives, memory, out);
         }
         Ok(())
     }
 
-    fn finish_send(&mut self, connection: &Connection, packet: &Packet<'_>, out: &mut Outbox) {
+    fn finish_send<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        receives: &ReceiveQueue,
+        memory: &mut M,
+        out: &mut Outbox,
+    ) {
         self.msn = next_msn(self.msn);
         if let Inbound::Send { wqe, received } = core::mem::take(&mut self.inbound) {
+            if let Some(sge) = receives.front().and_then(|next| next.sges.first()) {
+                memory.expect_message(connection.pd, sge, received);
+            }
             out.completions.push_back(Completion {
                 byte_len: received,
                 immediate: packet.header.immediate,
