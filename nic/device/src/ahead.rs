@@ -1,10 +1,13 @@
-//! Memory that the next message is likely to be placed in, brought into the cache while nothing else is to do. A program that has a
-//! thousand receives posted (UCX) has each message placed in memory that it has not touched for a thousand messages.
+//! Memory that is going to be used soon, brought into the cache before.
+//!
+//! Two uses. Where the next message is likely to be placed, while nothing else is to do: a program that has a thousand receives
+//! posted (UCX) has each message placed in memory that it has not touched for a thousand messages. And the next packet of a long
+//! message, while the one before is copied: copies of a packet each are too short for the processor to foresee the next.
 
 use urxe_proto::{PdId, Sge};
 
 /// A line of the cache.
-const LINE_BYTES: u64 = 64;
+const LINE_BYTES: usize = 64;
 /// Programs keep in front of a buffer what they know of it (UCX its descriptor), and look at it next.
 const BEFORE_BYTES: u64 = 128;
 /// Of a longer message the beginning: the rest comes in by itself, as it is written in order.
@@ -19,22 +22,38 @@ pub(crate) struct Ahead {
     pub(crate) bytes: u32,
 }
 
-/// Asks for `bytes` bytes of memory at `at`, to write them. They need not be there.
-pub(crate) fn fetch(at: u64, bytes: u32) {
-    let from = at.wrapping_sub(BEFORE_BYTES);
-    let lines = (BEFORE_BYTES + u64::from(bytes.min(BYTES_MAX))).div_ceil(LINE_BYTES);
-    for line in 0..lines {
-        prefetch(from.wrapping_add(line * LINE_BYTES));
+/// A message of `bytes` bytes is expected at `at`. The memory need not be there.
+pub(crate) fn expect_message(at: u64, bytes: u32) {
+    let bytes = BEFORE_BYTES + u64::from(bytes.min(BYTES_MAX));
+    for offset in (0..bytes).step_by(LINE_BYTES) {
+        fetch::<true>(at.wrapping_sub(BEFORE_BYTES).wrapping_add(offset));
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn prefetch(at: u64) {
-    use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-    // SAFETY: a hint, at whatever address.
-    unsafe { _mm_prefetch::<_MM_HINT_ET0>(at as *const i8) };
+/// The `bytes` bytes at `at` are going to be read. The memory need not be there.
+#[inline]
+pub(crate) fn expect_reading(at: *const u8, bytes: usize) {
+    for offset in (0..bytes).step_by(LINE_BYTES) {
+        fetch::<false>(at.wrapping_add(offset) as u64);
+    }
 }
 
-/// There is no such function for other processors yet.
+/// Asks for a line of memory, to write or to read it.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn fetch<const WRITE: bool>(at: u64) {
+    use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+    let at = at as *const i8;
+    // SAFETY: hints, at whatever address.
+    unsafe {
+        if WRITE {
+            _mm_prefetch::<_MM_HINT_ET0>(at);
+        } else {
+            _mm_prefetch::<_MM_HINT_T0>(at);
+        }
+    }
+}
+
+/// Rust has no such function for other processors yet.
 #[cfg(not(target_arch = "x86_64"))]
-fn prefetch(_at: u64) {}
+fn fetch<const WRITE: bool>(_at: u64) {}

@@ -9,6 +9,7 @@ use urxe_wire::{Bth, ICRC_LEN, MAX_HEADER_LEN, pad_len};
 
 use super::MemoryGone;
 use super::payload::{copy_payload, is_acknowledged, is_copied, run_source};
+use crate::ahead;
 use crate::guard::guarded;
 use crate::memory::MemoryTable;
 use crate::nic::DeviceStats;
@@ -193,6 +194,7 @@ impl Batch {
                 let (covered, last) = packet.split_at_mut(stride - ICRC_LEN);
                 let mut icrc;
                 if is_copied {
+                    ahead::expect_reading(payload.wrapping_add(payload_len), payload_len);
                     let to = covered[header_len..].as_mut_ptr();
                     // SAFETY: as above; the arena is ours, so the two do not overlap.
                     unsafe { std::ptr::copy_nonoverlapping(payload, to, payload_len) };

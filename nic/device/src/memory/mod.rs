@@ -2,6 +2,8 @@
 //! reads or writes a program's memory does it here, after a check of key, protection domain, bounds
 //! and rights.
 
+mod region;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
@@ -16,128 +18,12 @@ use crate::ahead::{self, Ahead};
 use crate::error::Error;
 use crate::guard::{guarded, place, place_pieces, take};
 use crate::odp;
+use region::{Backing, Region};
+
+pub use region::{Access, MemoryRegion, Pd};
 
 /// Memory windows of an opened device, at most.
 pub(crate) const WINDOWS_MAX: usize = 1 << 16;
-
-bitflags::bitflags! {
-    /// Rights to a region. Bit values are those of `enum ibv_access_flags`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Access: u32 {
-        /// This host's queue pairs may place data in it.
-        const LOCAL_WRITE = 1 << 0;
-        /// Peers may RDMA WRITE.
-        const REMOTE_WRITE = 1 << 1;
-        /// Peers may RDMA READ.
-        const REMOTE_READ = 1 << 2;
-        /// Peers may use atomics.
-        const REMOTE_ATOMIC = 1 << 3;
-        /// Memory windows may be bound to it.
-        const MW_BIND = 1 << 4;
-        /// Addresses in the region count from zero.
-        const ZERO_BASED = 1 << 5;
-        /// On-demand paging: the memory need not be there before it is accessed. No region of ours is
-        /// pinned; one without this right promises, though, to stay mapped, and is not asked each time.
-        const ON_DEMAND = 1 << 6;
-        /// A hint for the bus; without meaning here.
-        const HUGE_PAGES = 1 << 7;
-        /// Optional flags (`IBV_ACCESS_OPTIONAL_RANGE`), which a device may ignore.
-        const OPTIONAL = 0x3ff0_0000;
-    }
-}
-
-/// A protection domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pd(pub(crate) u32);
-
-impl Pd {
-    pub(crate) const fn id(self) -> PdId {
-        PdId(self.0)
-    }
-}
-
-/// A registered region, as the program sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryRegion {
-    /// Key for the program's own work requests.
-    pub lkey: u32,
-    /// Key for peers.
-    pub rkey: u32,
-}
-
-/// What is behind a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Backing {
-    /// Memory that the program promised to keep mapped; an access finds out if it did not (`guard.rs`).
-    Mapped,
-    /// Memory that may be missing when it is accessed, and is brought in then.
-    OnDemand,
-    /// Nothing: reads as zeros, what is written is dropped.
-    Null,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Region {
-    backing: Backing,
-    pd: PdId,
-    /// Address in the process.
-    host: u64,
-    /// Address by which work requests and peers name the first byte.
-    base: u64,
-    len: u64,
-    access: Access,
-}
-
-impl Region {
-    fn new(pd: Pd, host: u64, len: u64, base: u64, access: Access) -> Result<Self, Error> {
-        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
-            && !access.contains(Access::LOCAL_WRITE)
-        {
-            return Err(Error::Invalid(
-                "remote write and remote atomic access need local write access".into(),
-            ));
-        }
-        if host.checked_add(len).is_none() || base.checked_add(len).is_none() {
-            return Err(Error::Invalid(format!(
-                "{len} bytes at {host:#x} wrap around"
-            )));
-        }
-        let backing = if access.contains(Access::ON_DEMAND) {
-            Backing::OnDemand
-        } else {
-            Backing::Mapped
-        };
-        Ok(Self {
-            backing,
-            pd: pd.id(),
-            host,
-            base,
-            len,
-            access,
-        })
-    }
-
-    /// The process's address of `len` bytes at `va`.
-    fn translate(&self, va: u64, len: u64) -> Result<u64, AccessError> {
-        let offset = va.checked_sub(self.base).ok_or(AccessError::OutOfBounds)?;
-        let end = offset.checked_add(len).ok_or(AccessError::OutOfBounds)?;
-        if end > self.len {
-            return Err(AccessError::OutOfBounds);
-        }
-        match self.backing {
-            Backing::Mapped | Backing::OnDemand => Ok(self.host + offset),
-            Backing::Null => odp::zeros(len),
-        }
-    }
-
-    /// Whether `len` bytes at the process's address `at` can be accessed now.
-    fn check_present(&self, at: u64, len: u64, writes: bool) -> Result<(), AccessError> {
-        if self.backing == Backing::OnDemand && !odp::fault_in(at, len, writes) {
-            return Err(AccessError::Fault);
-        }
-        Ok(())
-    }
-}
 
 /// All regions of an opened device.
 #[derive(Debug, Default)]
@@ -159,7 +45,7 @@ impl MemoryTable {
             let bytes = bytes.min(sge.len);
             if let Ok((_, at)) = self.locate_local(pd, &sge, 0, bytes as usize, LocalAccess::Write)
             {
-                ahead::fetch(at, bytes);
+                ahead::expect_message(at, bytes);
             }
         }
     }
