@@ -10,8 +10,8 @@ use urxe_proto::{PdId, Sge};
 const LINE_BYTES: usize = 64;
 /// Programs keep in front of a buffer what they know of it (UCX its descriptor), and look at it next.
 const BEFORE_BYTES: u64 = 128;
-/// Of a longer message the beginning: the rest comes in by itself, as it is written in order.
-const BYTES_MAX: u32 = 8192;
+/// Of a message that is longer than a frame the beginning: the rest comes in by itself, as it is written in order.
+const BYTES_MAX: u32 = 18_432;
 
 /// Where a message is expected.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Half the round trip of a small message between two spinning threads, by the options of the
 //! sockets.
 //!
-//! `udp_pingpong [--link loopback|veth] [--size bytes] [--rounds n]`. All variants take turns, so
+//! `udp_pingpong [--link loopback|veth] [--size bytes] [--rounds n] [--only name]`. All variants take turns, so
 //! that what else runs on the machine strikes all alike.
 
 mod common;
@@ -150,6 +150,14 @@ fn variants() -> Vec<Variant> {
             ..plain
         },
         Variant {
+            name: "as a frame",
+            options: Options {
+                frames: true,
+                ..plain.options
+            },
+            ..plain
+        },
+        Variant {
             name: "asleep in epoll",
             wait: Wait::Sleep,
             ..plain
@@ -208,7 +216,8 @@ impl End {
             destination: &self.to,
             segment_size: together.then_some(self.size as u16),
             tos: self.variant.tos,
-            framing: Framing::Never,
+            // Where the socket's options say so.
+            framing: Framing::Message,
             whole: None,
             iov: &iov[..self.variant.pieces + usize::from(together)],
         };
@@ -255,7 +264,11 @@ fn main() {
     let rounds: usize = option("--rounds", "300").parse().unwrap();
     let link = Link::new(&option("--link", "veth"), 9000);
     let (mut near, mut far) = (Vec::new(), Vec::new());
-    for variant in variants() {
+    let only = option("--only", "");
+    for variant in variants()
+        .into_iter()
+        .filter(|each| each.name.contains(&only))
+    {
         let (left, right) = (link.left(&variant.options), link.right(&variant.options));
         far.push(End::new(variant, right, &left, size));
         near.push(End::new(variant, left, &far.last().unwrap().socket, size));
