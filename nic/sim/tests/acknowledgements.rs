@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::iter;
+
 use support::queue_pair::queue_pair;
 use support::scenario::PD;
 use urxe_proto::{
@@ -198,6 +200,15 @@ fn of_our_kind() -> Pair {
     pair
 }
 
+/// The same, and the left knows how long a round trip takes.
+fn acquainted() -> Pair {
+    let mut pair = of_our_kind();
+    assert!(ask_quietly(&mut pair, NOW), "nothing is known yet");
+    let answer = pair.answer(NOW, AckMode::Flush);
+    assert_eq!(answer, Some(Operation::Acknowledge));
+    pair
+}
+
 /// A message from left to right at `now`, of which the left wants no completion. Whether it asks for an acknowledgement.
 fn ask_quietly(pair: &mut Pair, now: Instant) -> bool {
     let empty = RecvRequest {
@@ -226,7 +237,7 @@ fn send_next(pair: &mut Pair, now: Instant) -> bool {
 
 #[test]
 fn of_messages_without_completions_one_in_many_asks() {
-    let mut pair = of_our_kind();
+    let mut pair = acquainted();
     for _ in 0..3 {
         for before in 0..31 {
             assert!(!ask_quietly(&mut pair, NOW));
@@ -246,7 +257,7 @@ fn of_messages_without_completions_one_in_many_asks() {
 
 #[test]
 fn messages_behind_many_that_do_not_ask_are_a_stream() {
-    let mut pair = of_our_kind();
+    let mut pair = acquainted();
     for _ in 0..31 {
         assert!(!ask_quietly(&mut pair, NOW));
     }
@@ -260,7 +271,7 @@ fn messages_behind_many_that_do_not_ask_are_a_stream() {
 fn no_packet_of_a_message_without_a_completion_asks_unless_many_are_in_flight() {
     const PACKETS: u32 = 5;
     const LEN: u32 = PACKETS * 1024;
-    let mut pair = of_our_kind();
+    let mut pair = acquainted();
     let lkey = pair
         .memory
         .register(PD, Rights::default(), vec![0; LEN as usize]);
@@ -288,9 +299,42 @@ fn no_packet_of_a_message_without_a_completion_asks_unless_many_are_in_flight() 
 }
 
 #[test]
+fn messages_without_completions_do_not_keep_one_waiting_that_was_posted_before_them() {
+    for behind in [4, 10, 20] {
+        let mut pair = acquainted();
+        for signaled in iter::once(true).chain(iter::repeat_n(false, behind)) {
+            let empty = RecvRequest {
+                wr_id: 0,
+                sges: &[],
+            };
+            pair.right.post_recv(&empty).unwrap();
+            request(&mut pair.left, SendOp::Send, signaled);
+        }
+        let asking = (0..=behind).filter(|_| send_next(&mut pair, NOW));
+        assert!(asking.count() > 0, "{behind} messages behind it");
+        let answer = pair.answer(NOW, AckMode::Flush);
+        assert_eq!(answer, Some(Operation::Acknowledge));
+    }
+}
+
+#[test]
+fn a_message_behind_a_stream_asks() {
+    let mut pair = acquainted();
+    for _ in 0..12 {
+        send(&mut pair.left);
+    }
+    for _ in 0..12 {
+        pair.left
+            .poll_transmit(NOW, AckMode::Hold, &mut pair.memory);
+    }
+    assert!(pair.left.is_streaming());
+    assert!(ask_quietly(&mut pair, NOW));
+}
+
+#[test]
 fn what_was_not_asked_for_goes_when_it_is_old_or_the_last_thing_that_is_said() {
     let end = NOW.after(ACK_HOLD_NS);
-    let mut pair = of_our_kind();
+    let mut pair = acquainted();
     assert!(!ask_quietly(&mut pair, NOW));
     assert!(!pair.right.owes_response(), "to nobody who waits");
     assert_eq!(pair.right.poll_retry_timeout(), Some(end));
@@ -319,7 +363,7 @@ fn what_was_not_asked_for_goes_when_it_is_old_or_the_last_thing_that_is_said() {
 fn who_waits_for_a_completion_or_has_another_kind_of_peer_asks() {
     let mut pair = Pair::new();
     assert!(ask_quietly(&mut pair, NOW), "it may not be of our kind");
-    let mut pair = of_our_kind();
+    let mut pair = acquainted();
     assert!(!ask_quietly(&mut pair, NOW));
     pair.ask();
     let answer = pair.answer(NOW, AckMode::Flush);
@@ -330,7 +374,7 @@ fn who_waits_for_a_completion_or_has_another_kind_of_peer_asks() {
 #[test]
 fn who_was_late_is_asked_for_a_while() {
     const WHILE_NS: u64 = 100_000_000;
-    let mut pair = of_our_kind();
+    let mut pair = acquainted();
     assert!(!ask_quietly(&mut pair, NOW));
     let probe = pair.left.poll_timeout().unwrap();
     pair.left.handle_timeout(probe);
@@ -352,7 +396,7 @@ fn who_was_late_is_asked_for_a_while() {
 
 #[test]
 fn a_read_has_its_answer_and_an_acknowledgement_only_once_that_is_old() {
-    let mut pair = of_our_kind();
+    let mut pair = acquainted();
     let read = SendOp::Read { va: 0, rkey: 0 };
     for _ in 0..3 {
         request(&mut pair.left, read, true);

@@ -111,9 +111,14 @@ pub struct Mix {
     pub inline_bytes: usize,
 }
 
+/// How many of a million requests have completions, in a program that waits for most of them, and in one that does as MPI does
+/// and wants one in many.
+const SIGNALED_PPM: [u32; 2] = [700_000, 20_000];
+
 struct Generator<'a> {
     random: &'a mut Random,
     mix: Mix,
+    signaled_ppm: u32,
     /// The requester's own data, and that of its peer.
     source: &'a [u8],
     peer_source: &'a [u8],
@@ -131,6 +136,7 @@ struct Generator<'a> {
 /// A program for one direction, between sides with these source regions.
 pub fn generate(random: &mut Random, mix: Mix, source: &[u8], peer_source: &[u8]) -> Program {
     let mut generator = Generator {
+        signaled_ppm: SIGNALED_PPM[usize::from(random.chance(300_000))],
         random,
         mix,
         source,
@@ -180,7 +186,7 @@ impl Generator<'_> {
                 && len <= self.mix.inline_bytes
                 && self.random.chance(500_000),
             pieces: 1 + self.random.index(3),
-            signaled: self.random.chance(700_000),
+            signaled: self.random.chance(self.signaled_ppm),
             solicited: self.random.chance(200_000),
             fence,
             data,

@@ -78,6 +78,8 @@ pub(crate) struct Requester {
     since_ack_request: u32,
     /// One past the last packet that asked for an answer.
     asked_end: Psn,
+    /// One past the last packet that asked for an answer or left that to what comes behind it.
+    loud_end: Psn,
     /// One past the last packet that was sent quietly.
     quiet_end: Psn,
     /// The peer was late to acknowledge what did not ask for it, or that was lost.
@@ -119,6 +121,7 @@ impl Requester {
             read_ends: VecDeque::new(),
             since_ack_request: 0,
             asked_end: first,
+            loud_end: first,
             quiet_end: first,
             hurry: Habit::new(HURRY_NS.0, HURRY_NS.1),
             max_fetches: usize::from(limits.max_rd_atomic.max(1)),
@@ -239,9 +242,10 @@ impl Requester {
             }
         }
         self.implied_nak_at = None;
-        if self.has_asked() {
+        if self.awaits_answer() {
             self.window.handle_silence();
-        } else {
+        }
+        if !self.has_asked() {
             self.hurry.note(now);
         }
         // Another device may have said already what it misses, once, and that may be lost.

@@ -290,7 +290,7 @@ impl Requester {
         let is_held_back = self.pass.is_some();
         self.unacked = to;
         // Not left so far behind that they seem to be ahead.
-        for end in [&mut self.asked_end, &mut self.quiet_end] {
+        for end in [&mut self.asked_end, &mut self.loud_end, &mut self.quiet_end] {
             if end.is_before(to) {
                 *end = to;
             }

@@ -344,7 +344,8 @@ impl Requester {
     }
 
     /// Whether a message, of which `offset` packets are sent, need not ask for an acknowledgement: nobody waits for it, and a peer of
-    /// our kind sends one by itself. Only while little is in flight, with the rest of it and as much again.
+    /// our kind sends one by itself. Only while little is in flight, with the rest of it and as much again; not if something before it
+    /// counts on a later message to ask; and not before a round trip is known, for else a loss is found out late.
     fn may_be_quiet(&self, now: Instant, connection: &Connection, wqe: &Wqe, offset: u32) -> bool {
         let and_as_much = self.in_flight() + (wqe.packets - offset).saturating_add(wqe.packets);
         !wqe.signaled
@@ -353,7 +354,15 @@ impl Requester {
             && self.pass.is_none()
             && self.cursor == self.sent_end
             && and_as_much <= QUIET_PACKETS.min(self.window.packets())
+            && !self.is_streaming()
+            && !self.owes_asking()
+            && self.retry.round_trip_ns().is_some()
             && !self.hurry.lasts(now)
+    }
+
+    /// Whether something in flight should have asked for an acknowledgement and left that to what comes behind it.
+    fn owes_asking(&self) -> bool {
+        self.loud_end.is_after(self.asked_end)
     }
 
     /// A program that has posted far ahead does not wait for this message, and each acknowledgement costs both ends as much
@@ -391,6 +400,9 @@ impl Requester {
             self.quiet_end = self.cursor;
         } else {
             self.handle_sent(now, count);
+            if self.cursor.is_after(self.loud_end) {
+                self.loud_end = self.cursor;
+            }
         }
     }
 
