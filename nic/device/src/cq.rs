@@ -119,6 +119,7 @@ impl Cq {
     /// Moves completions, oldest first, into `out` by calling it, at most `limit` times; runs the
     /// engine if there are none yet. Returns how many.
     pub fn poll(&self, limit: usize, mut out: impl FnMut(Completion)) -> usize {
+        let seen = self.nic.arrivals();
         let count = self.take(limit, &mut out);
         if count > 0 {
             self.nic.progress().note_found();
@@ -128,7 +129,7 @@ impl Cq {
             self.release_if_empty();
             return count;
         }
-        self.nic.run_inline();
+        self.nic.run_inline(seen);
         let count = self.take(limit, &mut out);
         self.note_drained(count < limit);
         count
@@ -137,13 +138,14 @@ impl Cq {
     /// Takes the oldest completion, with the time it came ([`Self::timestamp_now_ns`]; 0 if the queue has
     /// no timestamps); runs the engine if there is none yet.
     pub fn poll_one(&self) -> Option<(Completion, u64)> {
+        let seen = self.nic.arrivals();
         if let Some(taken) = self.take_one() {
             self.nic.progress().note_found();
             self.note_drained(false);
             self.release_if_empty();
             return Some(taken);
         }
-        self.nic.run_inline();
+        self.nic.run_inline(seen);
         let taken = self.take_one();
         self.note_drained(taken.is_none());
         taken

@@ -4,8 +4,8 @@
 //! the peer on the same processor, or the kernel thread that carries the packets, cannot run until the
 //! spinner's time slice ends, milliseconds a message. (`sched_yield` is no way out: since Linux 6.15 it
 //! costs the rest of the slice, so that among busy strangers who yields starves.) The kernel tells how long a thread
-//! ran, and how often it was made to leave its processor. One that did not run for a good part of a millisecond without
-//! having asked for it shares its processor; from then on, for a while, when it finds nothing for some microseconds, it
+//! ran, how often it was made to leave its processor, and how often it left by itself. One that did not run for a good part of a
+//! millisecond without having asked for it shares its processor; from then on, for a while, when it finds nothing for some microseconds, it
 //! waits for a packet, briefly, in the kernel. The background threads of the process are nobody to wait for, however much they
 //! take: on a processor of one's own, to sleep and to be woken costs more than all else.
 
@@ -64,6 +64,8 @@ struct Idle {
 struct Usage {
     /// Times that it was made to leave its processor.
     preemptions: i64,
+    /// Times that it left by itself, to sleep: then nobody knows for how long it was kept away.
+    sleeps: i64,
     /// How long it ran.
     ran_ns: u64,
     /// How long the background threads of the process ran.
@@ -167,6 +169,7 @@ impl Idle {
             if let (Some((_, before)), Some(elapsed_ns @ ..=SAMPLES_APART_MAX_NS)) =
                 (before, elapsed_ns)
                 && before.preemptions != usage.preemptions
+                && before.sleeps == usage.sleeps
                 // What the thread that forked was told says nothing about its copy in the child.
                 && let Some(ran_ns) = usage.ran_ns.checked_sub(before.ran_ns)
             {
@@ -194,6 +197,7 @@ fn usage() -> Usage {
     let ns = |time: libc::timeval| time.tv_sec * 1_000_000_000 + time.tv_usec * 1_000;
     Usage {
         preemptions: usage.ru_nivcsw,
+        sleeps: usage.ru_nvcsw,
         ran_ns: (ns(usage.ru_utime) + ns(usage.ru_stime)).cast_unsigned(),
         background_ns: background_ns(),
     }
@@ -229,6 +233,7 @@ mod tests {
     fn used(preemptions: i64, ran_ms: u64) -> Usage {
         Usage {
             preemptions,
+            sleeps: 0,
             ran_ns: ran_ms * 1_000_000,
             background_ns: 0,
         }
@@ -244,9 +249,8 @@ mod tests {
     fn who_takes_microseconds_is_nobody_to_wait_for() {
         let mut idle = Idle::default();
         let mine = |ms| Usage {
-            preemptions: i64::try_from(ms).unwrap(),
             ran_ns: ms * (1_000_000 - LOST_MIN_NS / 2),
-            background_ns: 0,
+            ..used(i64::try_from(ms).unwrap(), 0)
         };
         assert!((1..500).all(|ms| !idle.is_contended(at(ms), || mine(ms))));
     }
@@ -310,6 +314,17 @@ mod tests {
             !idle.is_contended(at(1_999), || used(9, 3)),
             "it was away for long"
         );
+    }
+
+    #[test]
+    fn nor_who_polls_and_sleeps_in_turn_though_others_ran_now_and_then() {
+        let mut idle = Idle::default();
+        let in_turn = |ms| Usage {
+            sleeps: i64::try_from(ms).unwrap(),
+            ran_ns: ms * 300_000,
+            ..used(i64::try_from(ms).unwrap(), 0)
+        };
+        assert!((1..500).all(|ms| !idle.is_contended(at(ms), || in_turn(ms))));
     }
 
     #[test]

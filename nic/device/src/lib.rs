@@ -39,6 +39,7 @@ mod list;
 mod memory;
 mod moderation;
 mod multicast;
+mod naps;
 mod nic;
 mod odp;
 mod path;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use urxe_proto::{Instant, QpStats, Sge, WindowType};
-use urxe_udp::{Interest, Socket, Waiter, wait_readable};
+use urxe_udp::{Interest, Socket, Waiter};
 use urxe_wire::Mtu;
 
 use crate::channel::{CompletionChannel, EventFd};
@@ -24,6 +24,7 @@ use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
 use crate::memory::{Access, MemoryRegion, Pd, WINDOWS_MAX};
 use crate::moderation::Moderated;
+use crate::naps::Naps;
 use crate::port::Ports;
 use crate::progress::Progress;
 use crate::srq::SrqTable;
@@ -153,6 +154,7 @@ pub struct Nic {
     info: DeviceInfo,
     engine: Mutex<Engine>,
     progress: Progress,
+    naps: Naps,
     /// The sockets again, for waiting without the engine's lock.
     sockets: Mutex<Arc<[Arc<Socket>]>>,
     /// Becomes readable, and is replaced, when the sockets change: who waits for them has to look again.
@@ -198,6 +200,7 @@ impl Nic {
             info: info.clone(),
             engine: Mutex::new(Engine::new(info.ifindex, Arc::clone(&events))),
             progress: Progress::new()?,
+            naps: Naps::default(),
             sockets: Mutex::new(Arc::new([])),
             stale: Mutex::new(Arc::new(EventFd::new()?)),
             link: Link::new(info)?,
@@ -545,6 +548,7 @@ impl Nic {
         let Some(now) = now else {
             return (received, engine.was_quick(received));
         };
+        self.note_received(received);
         let sent = engine.stats.tx_packets - sent_before;
         self.progress.note_work(sent + received as u64);
         self.progress.note_round_at(now);
@@ -553,8 +557,21 @@ impl Nic {
         (received, false)
     }
 
-    /// One round on the program's own thread, unless another thread is at it.
-    pub(crate) fn run_inline(&self) {
+    fn note_received(&self, received: usize) {
+        if received > 0 {
+            self.naps.note_arrival();
+        }
+    }
+
+    /// How many rounds brought packets so far; for [`Self::run_inline`].
+    #[inline]
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.naps.arrivals()
+    }
+
+    /// One round on the program's own thread, unless another thread is at it; perhaps a wait, if no round has brought
+    /// packets since there were `seen`.
+    pub(crate) fn run_inline(&self, seen: u64) {
         let mut received = 0;
         if let Ok(mut engine) = self.engine.try_lock() {
             // Only now: where threads that post hold the lock whenever one polls, the background thread has
@@ -567,7 +584,7 @@ impl Nic {
         }
         if let Some(wait_ns) = idle::should_wait(received > 0) {
             let sockets = Arc::clone(&lock(&self.sockets));
-            wait_readable(sockets.iter().map(Arc::as_ref), wait_ns);
+            self.naps.wait(seen, &sockets, wait_ns);
         }
     }
 
@@ -578,6 +595,7 @@ impl Nic {
         self.progress.note_released();
         let now = now();
         let received = engine.run_in_background(now);
+        self.note_received(received);
         self.moderated.expire(now);
         if engine.is_unfinished() {
             return (received, Some(now));
@@ -591,6 +609,7 @@ impl Nic {
         self.progress.note_released();
         let at = now();
         let received = engine.run_looking(at);
+        self.note_received(received);
         self.moderated.expire(at);
         Some(Round {
             received,

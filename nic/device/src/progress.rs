@@ -226,10 +226,10 @@ impl Progress {
         self.events.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Asks the thread to watch the sockets from now on, if it sleeps.
+    /// Asks the thread to watch the sockets from now on, even if the program has polled.
     pub(crate) fn take_over(&self) {
+        self.take_over.store(true, Ordering::Relaxed);
         if self.wakes_at_ns.load(Ordering::Relaxed) == 0 {
-            self.take_over.store(true, Ordering::Relaxed);
             self.wakeup.signal();
         }
     }

@@ -4,35 +4,11 @@ mod support;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use support::{End, connect_both, post};
+use support::{End, connect_both, pin, post, processors};
 use urxe_device::{Mtu, QpType, SendOp, SendTarget};
 
 const QPS: usize = 16;
 const LENGTH: usize = 1 << 20;
-
-/// Lets the calling thread, and those that it starts, run on this processor alone.
-fn pin(processor: usize) {
-    // SAFETY: a plain set of bits, and 0 is the calling thread.
-    let status = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(processor, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
-    };
-    assert_eq!(status, 0);
-}
-
-/// The processors that the calling thread may run on.
-fn processors() -> Vec<usize> {
-    // SAFETY: as above.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
-        set
-    };
-    // SAFETY: all of these are in the set.
-    let has = |processor: &usize| unsafe { libc::CPU_ISSET(*processor, &set) };
-    (0..libc::CPU_SETSIZE as usize).filter(has).collect()
-}
 
 /// The numbers of the background threads of this process, which are so many.
 fn background_threads(count: usize) -> Vec<String> {

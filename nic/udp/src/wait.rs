@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -216,14 +216,10 @@ fn epoll_wait(
     usize::try_from(ready).map_err(|_| errno())
 }
 
-/// Waits once, without an epoll set, until a socket has something to receive or the time is up. For a thread that
-/// waits rarely: it costs a descriptor's lookup per socket and call, but nothing between calls, whereas a socket in an
-/// epoll set costs every packet.
-///
-/// # Panics
-///
-/// With more than 64 sockets.
-pub fn wait_readable<'a>(sockets: impl IntoIterator<Item = &'a Socket>, timeout_ns: u64) {
+/// Waits once, without an epoll set, until one of the descriptors ([`Socket::readable_fds`]) is readable or the time is up. For a
+/// thread that waits rarely: it costs a lookup per descriptor and call, but nothing between calls, whereas a socket in an
+/// epoll set costs every packet. Of more than 64 descriptors it looks at the first.
+pub fn wait_readable<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, timeout_ns: u64) {
     const NONE: libc::pollfd = libc::pollfd {
         fd: -1,
         events: libc::POLLIN,
@@ -231,7 +227,6 @@ pub fn wait_readable<'a>(sockets: impl IntoIterator<Item = &'a Socket>, timeout_
     };
     let mut polled = [NONE; 64];
     let mut count = 0;
-    let fds = sockets.into_iter().flat_map(Socket::readable_fds);
     for (entry, fd) in polled.iter_mut().zip(fds) {
         entry.fd = fd.as_raw_fd();
         count += 1;

@@ -291,7 +291,7 @@ fn whoever_waits_is_woken_by_a_frame() {
                 std::thread::sleep(Duration::from_millis(20));
                 send(&ends.left, &ends.right, None, &[7; 99]);
             });
-            wait_readable([&ends.right], 5_000_000_000);
+            wait_readable(ends.right.readable_fds(), 5_000_000_000);
         });
         assert!(start.elapsed() < Duration::from_secs(4));
         assert!(
@@ -327,7 +327,7 @@ fn a_link_that_was_down_wakes_nobody_once_it_is_up() {
             assert_eq!(ends.left.receive(&mut buffer).unwrap(), None);
         }
         let start = Instant::now();
-        wait_readable([&ends.left], 20_000_000);
+        wait_readable(ends.left.readable_fds(), 20_000_000);
         assert!(start.elapsed() >= Duration::from_millis(20));
         for (from, to) in [(&ends.left, &ends.right), (&ends.right, &ends.left)] {
             let start = Instant::now();

@@ -58,6 +58,30 @@ pub fn in_namespace(commands: &[&str], body: impl FnOnce() + Send) {
     });
 }
 
+/// Lets the calling thread, and those that it starts, run on this processor alone.
+pub fn pin(processor: usize) {
+    // SAFETY: a plain set of bits, and 0 is the calling thread.
+    let status = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(status, 0);
+}
+
+/// The processors that the calling thread may run on.
+pub fn processors() -> Vec<usize> {
+    // SAFETY: as above.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+        set
+    };
+    // SAFETY: all of these are in the set.
+    let has = |processor: &usize| unsafe { libc::CPU_ISSET(*processor, &set) };
+    (0..libc::CPU_SETSIZE as usize).filter(has).collect()
+}
+
 /// A device with a protection domain, a completion queue and a registered buffer.
 pub struct End {
     pub nic: Arc<Nic>,
