@@ -3,7 +3,9 @@
 //! It spins as long as it has the processor to itself. Where others want it, spinning is the wrong thing:
 //! the peer on the same processor, or the kernel thread that carries the packets, cannot run until the
 //! spinner's time slice ends, milliseconds a message. (`sched_yield` is no way out: since Linux 6.15 it
-//! costs the rest of the slice, so that among busy strangers who yields starves.) The kernel tells how long a thread
+//! costs the rest of the slice, so that among busy strangers who yields starves. But once a message that has no answer after
+//! longer than a peer takes that polls, it is right: Linux puts a peer that slept on the processor of the one that woke it by sending, though
+//! others are idle, for it takes that one to be about to sleep.) The kernel tells how long a thread
 //! ran, how often it was made to leave its processor, and how often it left by itself. One that did not run for a good part of a
 //! millisecond without having asked for it shares its processor; from then on, for a while, when it finds nothing for some microseconds, it
 //! waits for a packet, briefly, in the kernel. The background threads of the process are nobody to wait for, however much they
@@ -34,6 +36,8 @@ const LOST_MIN_NS: u64 = 300_000;
 const CONTENDED_TIMES: u64 = 16;
 /// But no longer than this.
 const CONTENDED_MAX_NS: u64 = 1_000_000_000;
+/// How long a thread polls in vain, after packets came or it sent some, before it yields its processor once.
+const YIELD_NS: u64 = 50_000;
 /// How long the first wait lasts at most: the program may have other things to poll.
 const WAIT_NS: u64 = 50_000;
 /// How often waits in which nothing came double. The last, 400 us, still is shorter than what a thread waits for a
@@ -50,6 +54,10 @@ const WAIT_MAX_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct Idle {
     polls: u32,
+    /// What the program had got done when it last looked.
+    work: u64,
+    /// Since when it has polled in vain with nothing done, as far as it looked; `None` once it has yielded.
+    vain_since: Option<Instant>,
     /// Waits since packets came.
     waits: u32,
     /// When the first of them began.
@@ -57,6 +65,17 @@ struct Idle {
     /// When it last asked, and what it was told; `None` after a wait.
     sampled: Option<(Instant, Usage)>,
     contended_until: Instant,
+}
+
+/// What a thread should do that polled in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// Poll again.
+    Spin,
+    /// Let others have the processor that are ready to run, once.
+    Yield,
+    /// Wait for packets in the kernel, for so many nanoseconds at most.
+    Wait(u64),
 }
 
 /// What the kernel counts for a thread.
@@ -104,6 +123,8 @@ thread_local! {
     static IDLE: Cell<Idle> = const {
         Cell::new(Idle {
             polls: 0,
+            work: 0,
+            vain_since: None,
             waits: 0,
             waiting_since: Instant::from_nanos(0),
             sampled: None,
@@ -112,29 +133,31 @@ thread_local! {
     };
 }
 
-/// The calling thread polled, and packets came or not. How long it should wait in the kernel now, if at all.
-pub(crate) fn should_wait(packets_came: bool) -> Option<u64> {
+/// The calling thread polled, and packets came or not. What it should do now. `work` is what its process has got done so far, posts among
+/// it.
+pub(crate) fn advise(packets_came: bool, work: u64) -> Advice {
     // A thread that ends has no such variable any more, and no time to wait.
     IDLE.try_with(|cell| {
         let mut idle = cell.get();
-        let wait_ns = idle.poll(packets_came, now, usage);
+        let advice = idle.poll(packets_came, work, now, usage);
         cell.set(idle);
-        wait_ns
+        advice
     })
-    .unwrap_or(None)
+    .unwrap_or(Advice::Spin)
 }
 
 impl Idle {
     fn poll(
         &mut self,
         packets_came: bool,
+        work: u64,
         now: impl FnOnce() -> Instant,
         usage: impl FnOnce() -> Usage,
-    ) -> Option<u64> {
+    ) -> Advice {
         if packets_came {
             self.polls = 0;
             self.waits = 0;
-            return None;
+            return Advice::Spin;
         }
         self.polls = self.polls.wrapping_add(1);
         let pause = if self.waits == 0 {
@@ -144,11 +167,11 @@ impl Idle {
         };
         let looks = self.polls > POLLS_BEFORE_LOOK && self.polls.is_multiple_of(pause);
         if !looks {
-            return None;
+            return Advice::Spin;
         }
         let now = now();
         if !self.is_contended(now, usage) {
-            return None;
+            return self.yield_once(now, work);
         }
         if self.waits == 0 {
             self.waiting_since = now;
@@ -158,7 +181,21 @@ impl Idle {
         let wait_ns = wait_ns.min(WAIT_MAX_NS);
         self.waits = self.waits.saturating_add(1);
         self.sampled = None;
-        Some(wait_ns)
+        Advice::Wait(wait_ns)
+    }
+
+    fn yield_once(&mut self, now: Instant, work: u64) -> Advice {
+        if std::mem::replace(&mut self.work, work) != work {
+            self.vain_since = Some(now);
+        }
+        if self
+            .vain_since
+            .is_some_and(|since| now.since(since) >= YIELD_NS)
+        {
+            self.vain_since = None;
+            return Advice::Yield;
+        }
+        Advice::Spin
     }
 
     fn is_contended(&mut self, now: Instant, usage: impl FnOnce() -> Usage) -> bool {
@@ -335,6 +372,39 @@ mod tests {
         assert!(idle.is_contended(at(9), || used(2, 3)));
     }
 
+    fn wait(advice: Advice) -> Option<u64> {
+        match advice {
+            Advice::Wait(wait_ns) => Some(wait_ns),
+            Advice::Spin | Advice::Yield => None,
+        }
+    }
+
+    #[test]
+    fn who_sent_something_and_polls_in_vain_yields_once() {
+        const POLL_NS: u64 = 100;
+        let mut idle = Idle::default();
+        let mut now_ns = 0;
+        let mut yields = |polls: usize, packets_came: bool, work: u64| {
+            (0..polls)
+                .filter(|_| {
+                    now_ns += POLL_NS;
+                    let now = Instant::from_nanos(now_ns);
+                    let advice = idle.poll(packets_came, work, || now, || used(0, 0));
+                    advice == Advice::Yield
+                })
+                .count()
+        };
+        assert_eq!(yields(10_000, false, 0), 0, "it has sent nothing");
+        for work in 1..4 {
+            assert_eq!(yields(400, false, work), 0, "an answer may come soon");
+            assert_eq!(yields(10_000, false, work), 1);
+        }
+        for work in 4..100 {
+            assert_eq!(yields(300, false, work), 0);
+            assert_eq!(yields(1, true, work), 0);
+        }
+    }
+
     #[test]
     fn waits_grow_until_packets_come() {
         let mut idle = Idle {
@@ -343,12 +413,12 @@ mod tests {
         };
         let waits = |idle: &mut Idle, polls: u64| -> Vec<u64> {
             (0..polls)
-                .filter_map(|_| idle.poll(false, || at(1), || used(0, 0)))
+                .filter_map(|_| wait(idle.poll(false, 0, || at(1), || used(0, 0))))
                 .collect()
         };
         let first = waits(&mut idle, 200);
         assert_eq!(first[..5], [50_000, 100_000, 200_000, 400_000, 400_000]);
-        assert_eq!(idle.poll(true, || at(1), || used(0, 0)), None);
+        assert_eq!(idle.poll(true, 0, || at(1), || used(0, 0)), Advice::Spin);
         assert!(waits(&mut idle, u64::from(POLLS_BEFORE_LOOK)).is_empty());
         assert_eq!(waits(&mut idle, 20)[0], WAIT_NS);
     }
@@ -362,19 +432,21 @@ mod tests {
         let mut now_ns = 0;
         let mut waits = 0;
         while now_ns < 100_000_000 {
-            if let Some(wait_ns) = idle.poll(false, || Instant::from_nanos(now_ns), || used(0, 0)) {
+            let advice = idle.poll(false, 0, || Instant::from_nanos(now_ns), || used(0, 0));
+            if let Some(wait_ns) = wait(advice) {
                 now_ns += wait_ns;
                 waits += 1;
             }
         }
         assert!((40..80).contains(&waits), "{waits} waits in 100 ms");
-        assert!(idle.poll(true, || at(200), || used(0, 0)).is_none());
-        let next = (0..100).find_map(|_| idle.poll(false, || at(200), || used(0, 0)));
+        let polled = idle.poll(true, 0, || at(200), || used(0, 0));
+        assert_eq!(polled, Advice::Spin);
+        let next = (0..100).find_map(|_| wait(idle.poll(false, 0, || at(200), || used(0, 0))));
         assert_eq!(next, Some(WAIT_NS));
     }
 
     #[test]
     fn packets_reset_the_patience() {
-        assert!((0..10_000).all(|_| should_wait(true).is_none()));
+        assert!((0..10_000).all(|at| advise(true, at) == Advice::Spin));
     }
 }

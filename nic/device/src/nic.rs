@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
 use crate::guard;
-use crate::idle;
+use crate::idle::{self, Advice};
 use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
 use crate::memory::{Access, MemoryRegion, Pd, WINDOWS_MAX};
@@ -582,9 +582,13 @@ impl Nic {
                 return;
             }
         }
-        if let Some(wait_ns) = idle::should_wait(received > 0) {
-            let sockets = Arc::clone(&lock(&self.sockets));
-            self.naps.wait(seen, &sockets, wait_ns);
+        match idle::advise(received > 0, self.progress.work()) {
+            Advice::Spin => {}
+            Advice::Yield => std::thread::yield_now(),
+            Advice::Wait(wait_ns) => {
+                let sockets = Arc::clone(&lock(&self.sockets));
+                self.naps.wait(seen, &sockets, wait_ns);
+            }
         }
     }
 

@@ -177,6 +177,12 @@ impl Progress {
         rounds.wrapping_add(self.found.load(Ordering::Relaxed))
     }
 
+    /// What the program got done so far.
+    #[inline]
+    pub(crate) fn work(&self) -> u64 {
+        self.work.load(Ordering::Relaxed)
+    }
+
     /// The program posted, or packets came or went in a round of its own.
     pub(crate) fn note_work(&self, amount: u64) {
         add(&self.work, amount);
@@ -311,7 +317,7 @@ impl Thread {
         let rounds = progress.rounds.load(Ordering::Relaxed);
         let has_run = std::mem::replace(&mut self.rounds_seen, rounds) != rounds;
         let all_polls = progress.polls();
-        let work = progress.work.load(Ordering::Relaxed);
+        let work = progress.work();
         let now = now();
         let age_ns = |at: &AtomicU64| now.since(Instant::from_nanos(at.load(Ordering::Relaxed)));
         let is_recent = age_ns(&progress.last_round_ns) < RECENT_NS;
