@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use urxe_proto::Instant;
 use urxe_udp::{Interest, Waiter};
 
 use crate::clock::now;
@@ -76,6 +77,12 @@ impl AsFd for EventFd {
     }
 }
 
+/// A program that has found an event each time so often waits for the descriptor by itself.
+const READY_WAITS: u32 = 4;
+
+/// How long a program that armed a queue waits for the engine.
+const LOOK_NS: u64 = 30_000;
+
 /// What a thread that blocks waits with: the channel's descriptor and the sockets.
 #[derive(Debug)]
 struct Watcher {
@@ -91,8 +98,12 @@ pub struct CompletionChannel {
     nic: Weak<Nic>,
     fd: EventFd,
     cookies: Mutex<VecDeque<u64>>,
-    /// The program blocks in [`Self::wait`], so that nobody else has to watch the sockets.
-    is_waited_in: AtomicBool,
+    /// Calls of [`Self::wait`] in a row in which there was an event already.
+    ready_waits: AtomicU32,
+    /// When the program armed a queue last, to wait for the descriptor by itself, nanoseconds; 0 once an event has come.
+    armed_ns: AtomicU64,
+    /// Whether it pays to look for packets then.
+    spin: Mutex<Spin>,
     /// Waits for the descriptor and the sockets; kept between calls, made anew for a second thread.
     waiter: Mutex<Option<Watcher>>,
 }
@@ -103,7 +114,9 @@ impl CompletionChannel {
             nic: Arc::downgrade(nic),
             fd: EventFd::new()?,
             cookies: Mutex::default(),
-            is_waited_in: AtomicBool::new(false),
+            ready_waits: AtomicU32::new(READY_WAITS),
+            armed_ns: AtomicU64::new(0),
+            spin: Mutex::new(Spin::heedless()),
             waiter: Mutex::new(None),
         }))
     }
@@ -115,6 +128,12 @@ impl CompletionChannel {
     }
 
     pub(crate) fn push(&self, cookie: u64) {
+        let armed_ns = self.armed_ns.swap(0, Ordering::Relaxed);
+        if armed_ns > 0
+            && let Ok(mut spin) = self.spin.try_lock()
+        {
+            spin.note_sleep(now().since(Instant::from_nanos(armed_ns)));
+        }
         self.cookies
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -135,9 +154,33 @@ impl CompletionChannel {
         }
     }
 
-    /// Whether the program waits in [`Self::wait`] rather than in a `poll` of its own.
+    /// Whether the program blocks in [`Self::wait`], so that nobody else has to watch the sockets. Who waits for the descriptor in a
+    /// `poll` of its own finds an event there.
     pub(crate) fn is_waited_in(&self) -> bool {
-        self.is_waited_in.load(Ordering::Relaxed)
+        self.ready_waits.load(Ordering::Relaxed) < READY_WAITS
+    }
+
+    /// The program is about to wait for the descriptor in a `poll` of its own, until which it may be woken twice, with the background
+    /// thread in between: looks for packets before, where that has paid, until there is an event. Whether there is one.
+    pub(crate) fn look(&self, nic: &Nic) -> bool {
+        if let Ok(mut spin) = self.spin.try_lock()
+            && spin.may_pay()
+        {
+            let _presence = nic.progress().enter_blocking();
+            let until = now().after(LOOK_NS);
+            // The background thread may still be in the engine, at the end of the round that brought the last event.
+            while spin.look(nic, None, || self.has_cookie()) == Looked::Done
+                && !self.has_cookie()
+                && now() < until
+            {
+                std::hint::spin_loop();
+            }
+        }
+        let has_event = self.has_cookie();
+        if !has_event {
+            self.armed_ns.store(now().as_nanos(), Ordering::Relaxed);
+        }
+        has_event
     }
 
     /// The cookie of the next completion queue with news. While it blocks, the calling thread runs the
@@ -149,7 +192,12 @@ impl CompletionChannel {
         if !self.fd.is_nonblocking()
             && let Some(nic) = self.nic.upgrade()
         {
-            self.is_waited_in.store(true, Ordering::Relaxed);
+            let ready_waits = if self.has_cookie() {
+                (self.ready_waits.load(Ordering::Relaxed) + 1).min(READY_WAITS)
+            } else {
+                0
+            };
+            self.ready_waits.store(ready_waits, Ordering::Relaxed);
             self.run_engine_until_readable(&nic)?;
         }
         loop {

@@ -229,11 +229,11 @@ impl Cq {
             }
         }
         self.nic.release();
-        if !self
+        let is_seen_to = self
             .channel
             .as_ref()
-            .is_some_and(|channel| channel.is_waited_in())
-        {
+            .is_some_and(|channel| channel.is_waited_in() || channel.look(&self.nic));
+        if !is_seen_to {
             // The program is about to wait in a poll() of its own: somebody has to watch the sockets.
             self.nic.progress().take_over();
         }

@@ -27,8 +27,8 @@ pub(crate) struct Spin {
     short: u32,
     /// How many it takes.
     needed: u32,
-    /// Times that threads of the process had been made to leave their processor.
-    preemptions: i64,
+    /// Times that threads of the process had been made to leave their processor; `None` if that is no matter.
+    preemptions: Option<i64>,
 }
 
 impl Default for Spin {
@@ -36,7 +36,7 @@ impl Default for Spin {
         Self {
             short: 0,
             needed: SHORT_SLEEPS.0,
-            preemptions: 0,
+            preemptions: Some(0),
         }
     }
 }
@@ -51,6 +51,15 @@ pub(crate) enum Looked {
 }
 
 impl Spin {
+    /// For a thread that takes precedence over nobody, and that the background thread makes leave its processor whenever it has
+    /// slept: it learns from vain looks alone.
+    pub(crate) fn heedless() -> Self {
+        Self {
+            preemptions: None,
+            ..Self::default()
+        }
+    }
+
     /// Runs rounds until `is_done`, or another thread is in the engine, or nothing has come for a while; none if it does
     /// not pay. The round before wanted the next at `deadline`.
     pub(crate) fn look(
@@ -100,16 +109,23 @@ impl Spin {
         };
     }
 
+    /// Whether enough sleeps were short.
+    pub(crate) const fn may_pay(&self) -> bool {
+        self.short >= self.needed
+    }
+
     /// Whether it pays to look, and nobody wants the processor: no thread of the process had to leave its own since the
     /// last look. The background thread takes precedence over the program, which would only wait for it.
     fn should_begin(&mut self, preemptions: impl FnOnce() -> i64) -> bool {
-        if self.short < self.needed {
+        if !self.may_pay() {
             return false;
         }
-        let preemptions = preemptions();
-        if std::mem::replace(&mut self.preemptions, preemptions) != preemptions {
-            self.note_vain();
-            return false;
+        if let Some(before) = &mut self.preemptions {
+            let preemptions = preemptions();
+            if std::mem::replace(before, preemptions) != preemptions {
+                self.note_vain();
+                return false;
+            }
         }
         true
     }
@@ -180,5 +196,14 @@ mod tests {
         sleep(&mut spin, 8, 0);
         assert!(spin.should_begin(|| 1));
         assert!(!spin.should_begin(|| 2));
+    }
+
+    #[test]
+    fn who_takes_precedence_over_nobody_learns_from_vain_looks_alone() {
+        let mut spin = Spin::heedless();
+        sleep(&mut spin, 4, 0);
+        assert!((0..10).all(|preemptions| spin.should_begin(|| preemptions)));
+        spin.note_vain();
+        assert!(!spin.should_begin(|| 0));
     }
 }

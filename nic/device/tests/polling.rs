@@ -3,24 +3,8 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{End, connect_both, post, post_recv};
+use support::{End, background_sleeps, connect_both, post, post_recv};
 use urxe_device::{Mtu, QpType, SendOp, SendTarget};
-
-/// How often background threads of this process have gone to sleep.
-fn sleeps() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let statuses =
-        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
-    statuses
-        .filter(|status| status.starts_with("Name:\turxe\n"))
-        .filter_map(|status| {
-            let line = status
-                .lines()
-                .find(|line| line.starts_with("voluntary_ctxt_switches"))?;
-            line.split('\t').nth(1)?.parse::<u64>().ok()
-        })
-        .sum()
-}
 
 #[test]
 fn a_program_that_goes_on_polling_is_looked_at_ever_less_often() {
@@ -48,10 +32,10 @@ fn a_program_that_goes_on_polling_is_looked_at_ever_less_often() {
     // On a busy machine the thread takes over now and then, and is woken by each packet.
     let looks = (0..10).map(|_| {
         exchange_for(Duration::from_millis(100));
-        let before = sleeps();
+        let before = background_sleeps();
         assert!(before > 0, "there is a thread");
         exchange_for(Duration::from_millis(400));
-        sleeps() - before
+        background_sleeps() - before
     });
     let tried: Vec<u64> = looks
         .take_while(|looks| !(2..300).contains(looks))

@@ -82,6 +82,22 @@ pub fn processors() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(has).collect()
 }
 
+/// How often background threads of this process have gone to sleep.
+pub fn background_sleeps() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let statuses =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok());
+    statuses
+        .filter(|status| status.starts_with("Name:\turxe\n"))
+        .filter_map(|status| {
+            let line = status
+                .lines()
+                .find(|line| line.starts_with("voluntary_ctxt_switches"))?;
+            line.split('\t').nth(1)?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
 /// A device with a protection domain, a completion queue and a registered buffer.
 pub struct End {
     pub nic: Arc<Nic>,

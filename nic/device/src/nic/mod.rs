@@ -1,11 +1,13 @@
 //! An opened device.
 
+mod rounds;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use urxe_proto::{Instant, QpStats, Sge, WindowType};
+use urxe_proto::{QpStats, Sge, WindowType};
 use urxe_udp::{Interest, Socket, Waiter};
 use urxe_wire::Mtu;
 
@@ -19,7 +21,6 @@ use crate::error::Error;
 use crate::events::{AsyncEvent, EventQueue};
 use crate::exit;
 use crate::guard;
-use crate::idle::{self, Advice};
 use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
 use crate::memory::{Access, MemoryRegion, Pd, WINDOWS_MAX};
@@ -135,16 +136,6 @@ pub struct DeviceStats {
     pub rx_icrc_errors: u64,
     /// Packets that a switch marked "congestion experienced".
     pub rx_ecn_marked: u64,
-}
-
-/// What a round of [`Nic::run_looking`] came to.
-pub(crate) struct Round {
-    /// How many packets came.
-    pub(crate) received: usize,
-    /// When it was.
-    pub(crate) at: Instant,
-    /// When the next one is wanted.
-    pub(crate) wanted_at: Option<Instant>,
 }
 
 /// An opened device. Queue pairs, completion queues and channels keep it alive; [`Self::close`] ends
@@ -499,170 +490,6 @@ impl Nic {
             log::warn!("`urxe stat` will not see this process: {error}");
         });
         Ok(self.progress.start(self)?)
-    }
-
-    /// Whether the last round left something to send.
-    pub(crate) fn is_unfinished(&self) -> bool {
-        self.engine().is_unfinished()
-    }
-
-    /// Takes in what came to sockets that no queue pair uses, for which a program that polls does not
-    /// look.
-    pub(crate) fn run_idle_sockets(&self) {
-        if let Ok(mut engine) = self.engine.try_lock() {
-            engine.receive_idle();
-        }
-    }
-
-    /// Sends what waits for company, if anything does: the program polled and does not run a round.
-    #[inline]
-    pub(crate) fn release(&self) {
-        if self.progress.is_holding() {
-            self.release_now();
-        }
-    }
-
-    #[cold]
-    fn release_now(&self) {
-        // Whoever has the lock is about to send, or has the program's next poll to follow.
-        if let Ok(mut engine) = self.engine.try_lock() {
-            self.progress.note_released();
-            engine.flush();
-        }
-    }
-
-    /// The program posted, and then did not poll: sends what waits, and lets nothing wait for a while.
-    pub(crate) fn stop_gathering(&self) {
-        let mut engine = self.engine();
-        self.progress.note_released();
-        engine.stop_gathering(now());
-    }
-
-    /// A round of the program's own. Returns how many packets came, and whether there was nothing to do, and memory alone
-    /// was looked at to find that out.
-    pub(crate) fn run_round(&self, engine: &mut Engine) -> (usize, bool) {
-        self.progress.note_round();
-        self.progress.note_released();
-        let sent_before = engine.stats.tx_packets;
-        let (received, now) = engine.run();
-        let Some(now) = now else {
-            return (received, engine.was_quick(received));
-        };
-        self.note_received(received);
-        let sent = engine.stats.tx_packets - sent_before;
-        self.progress.note_work(sent + received as u64);
-        self.progress.note_round_at(now);
-        self.moderated.expire(now);
-        self.after(engine, now);
-        (received, false)
-    }
-
-    fn note_received(&self, received: usize) {
-        if received > 0 {
-            self.naps.note_arrival();
-        }
-    }
-
-    /// How many rounds brought packets so far; for [`Self::run_inline`].
-    #[inline]
-    pub(crate) fn arrivals(&self) -> u64 {
-        self.naps.arrivals()
-    }
-
-    /// One round on the program's own thread, unless another thread is at it; perhaps a wait, if no round has brought
-    /// packets since there were `seen`.
-    pub(crate) fn run_inline(&self, seen: u64) {
-        let mut received = 0;
-        if let Ok(mut engine) = self.engine.try_lock() {
-            // Only now: where threads that post hold the lock whenever one polls, the background thread has
-            // to see to what arrives.
-            let has_looked_at_memory_only;
-            (received, has_looked_at_memory_only) = self.run_round(&mut engine);
-            if has_looked_at_memory_only {
-                return;
-            }
-        }
-        match idle::advise(received > 0, self.progress.work()) {
-            Advice::Spin => {}
-            Advice::Yield => std::thread::yield_now(),
-            Advice::Wait(wait_ns) => {
-                let sockets = Arc::clone(&lock(&self.sockets));
-                self.naps.wait(seen, &sockets, wait_ns);
-            }
-        }
-    }
-
-    /// One round of a thread that is going to wait for packets. Returns how many packets came, and when
-    /// it is wanted again.
-    pub(crate) fn run_waiting(&self) -> (usize, Option<Instant>) {
-        let mut engine = self.engine();
-        self.progress.note_released();
-        let now = now();
-        let received = engine.run_in_background(now);
-        self.note_received(received);
-        self.moderated.expire(now);
-        if engine.is_unfinished() {
-            return (received, Some(now));
-        }
-        (received, self.deadline(&engine, now))
-    }
-
-    /// One round of a thread that looks for packets before it sleeps, unless another thread is at it.
-    pub(crate) fn run_looking(&self) -> Option<Round> {
-        let mut engine = self.engine.try_lock().ok()?;
-        self.progress.note_released();
-        let at = now();
-        let received = engine.run_looking(at);
-        self.note_received(received);
-        self.moderated.expire(at);
-        Some(Round {
-            received,
-            at,
-            wanted_at: if engine.is_unfinished() {
-                Some(at)
-            } else {
-                self.deadline(&engine, at)
-            },
-        })
-    }
-
-    /// After a round or a command of the program: the background thread may have to wake earlier.
-    pub(crate) fn after(&self, engine: &Engine, now: Instant) {
-        self.progress.note_deadline(self.deadline(engine, now));
-    }
-
-    /// Whether the engine, with which nobody is busy, should have run `late_ns` ago.
-    pub(crate) fn is_late(&self, late_ns: u64) -> bool {
-        let Ok(engine) = self.engine.try_lock() else {
-            return false;
-        };
-        let now = now();
-        self.deadline(&engine, now)
-            .is_some_and(|at| now.since(at) >= late_ns)
-    }
-
-    pub(crate) fn earliest_deadline(&self) -> Option<Instant> {
-        self.deadline(&self.engine(), now())
-    }
-
-    /// When a round is wanted again.
-    fn deadline(&self, engine: &Engine, now: Instant) -> Option<Instant> {
-        match (engine.deadline(now), self.moderated.due()) {
-            (Some(engine), Some(event)) => Some(engine.min(event)),
-            (engine, event) => engine.or(event),
-        }
-    }
-
-    pub(crate) const fn moderated(&self) -> &Moderated {
-        &self.moderated
-    }
-
-    /// An event of a completion queue waits until `due`.
-    pub(crate) fn note_moderated(&self, due: Option<Instant>) {
-        if let Some(due) = due {
-            self.moderated.note(due);
-            self.progress.note_deadline(Some(due));
-        }
     }
 
     /// Sends acknowledgements that are held back, and tells peers that their queue pairs are gone: the device
