@@ -211,8 +211,9 @@ def test_however_the_owner_ends_nothing_is_left(can_emulate: None, number: signa
                 owner.kill()
     assert eventually(lambda: not processes_naming(name))
     assert eventually(lambda: not processes_in(namespaces))
-    assert names_in("/sys/class/net") == links_before
-    assert names_in("/run/netns") == names_before
+    # Others may take away theirs meanwhile.
+    assert names_in("/sys/class/net") <= links_before
+    assert names_in("/run/netns") <= names_before
 
 
 def test_killing_the_guard_ends_the_fabric(can_emulate: None) -> None:
