@@ -1,8 +1,7 @@
 //! Threads of the program that wait for packets in a poll, because others want the processor ([`crate::idle`]).
 //!
-//! A packet in a socket wakes them. But another thread may take it out before they look (the background thread does, at the end of
-//! a poll in which the program asked for events, or one that blocks in a completion channel), and with it what they wait for: then
-//! that thread wakes them.
+//! A packet in a socket wakes them. But another thread may take it out before they look, and with it what they wait for: the
+//! background thread, or one that blocks in a completion channel. Then that thread wakes them.
 
 use std::iter;
 use std::os::fd::AsFd;
@@ -68,7 +67,7 @@ impl Naps {
         self.count.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.arrivals.load(Ordering::Acquire) == seen {
-            wait_readable(fds().chain(iter::once(wakeup.as_fd())), wait_ns);
+            wait_readable(iter::once(wakeup.as_fd()).chain(fds()), wait_ns);
         }
         self.count.fetch_sub(1, Ordering::Relaxed);
         let mut wakeups = self.lock();

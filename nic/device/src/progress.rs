@@ -587,4 +587,15 @@ mod tests {
         assert!(!progress.is_polled(now()));
         assert!(progress.is_polled(now().after(RECENT_NS)));
     }
+
+    #[test]
+    fn who_asks_for_an_event_is_heard_though_the_thread_waits_for_packets_already() {
+        let progress = Progress::new().unwrap();
+        assert!(!progress.take_over.load(Ordering::Relaxed));
+        for wakes_at_ns in [u64::MAX, AWAKE, 0] {
+            progress.wakes_at_ns.store(wakes_at_ns, Ordering::Relaxed);
+            progress.take_over();
+            assert!(progress.take_over.swap(false, Ordering::Relaxed));
+        }
+    }
 }

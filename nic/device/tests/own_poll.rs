@@ -1,5 +1,5 @@
 //! Programs that wait for an event in a `poll()` of their own, perhaps after they have polled for a while, as storage systems and
-//! message libraries do, on one processor with their background thread.
+//! message libraries do.
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -331,6 +331,29 @@ fn a_message_behind_a_stream_asks() {
     assert!(ask_quietly(&mut pair, NOW));
 }
 
+/// How many packets may be in flight after so many that nobody asked an acknowledgement for went unanswered.
+fn window_after_silence(quiet: usize) -> usize {
+    let mut pair = acquainted();
+    for _ in 0..quiet {
+        assert!(!ask_quietly(&mut pair, NOW));
+    }
+    let probe = pair.left.poll_timeout().unwrap();
+    pair.left.handle_timeout(probe);
+    for _ in quiet..200 {
+        request(&mut pair.left, SendOp::Send, false);
+    }
+    let Pair { left, memory, .. } = &mut pair;
+    (0..200)
+        .take_while(|_| left.poll_transmit(probe, AckMode::Hold, memory).is_some())
+        .count()
+}
+
+#[test]
+fn many_that_went_unanswered_were_lost_though_they_did_not_ask() {
+    let window = window_after_silence(3);
+    assert!(window_after_silence(10) < window, "{window} after few");
+}
+
 #[test]
 fn what_was_not_asked_for_goes_when_it_is_old_or_the_last_thing_that_is_said() {
     let end = NOW.after(ACK_HOLD_NS);

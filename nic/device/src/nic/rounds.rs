@@ -185,3 +185,38 @@ impl Nic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// Those that wait in a poll are told of it ([`crate::naps`]).
+    #[test]
+    fn what_comes_is_counted_whoever_takes_it_in() {
+        let info = crate::list().unwrap();
+        let info = info.iter().find(|each| each.netdev == "lo").unwrap();
+        let nic = Nic::open_unshared(info).unwrap();
+        nic.start().unwrap();
+        nic.close();
+        let to = {
+            let mut engine = nic.engine();
+            let ports = &mut engine.sockets.as_mut().unwrap().ports;
+            // A round looks only where a queue pair is.
+            ports[0].users = 1;
+            ports[0].socket.as_ref().unwrap().local_address()
+        };
+        let peer = UdpSocket::bind((to.ip(), 0)).unwrap();
+        for take_in in [
+            |nic: &Nic| nic.run_inline(nic.arrivals()),
+            |nic: &Nic| _ = nic.run_waiting(),
+            |nic: &Nic| _ = nic.run_looking(),
+        ] {
+            let before = nic.arrivals();
+            peer.send_to(&[0; 64], to).unwrap();
+            take_in(&nic);
+            assert_eq!(nic.arrivals(), before + 1);
+        }
+    }
+}
