@@ -207,6 +207,17 @@ impl Engine {
         is_due
     }
 
+    /// Whether a request has no answer yet, or a message that has just come in full no acknowledgement: the program may be about
+    /// to reply to it.
+    pub(crate) fn is_amid(&self) -> bool {
+        let is_whole = |index: &u16| {
+            self.qps
+                .get(*index)
+                .is_some_and(|slot| !slot.qp.is_within_message())
+        };
+        self.senders > 0 || self.ready.iter().any(is_whole)
+    }
+
     /// See [`MANY_SENDERS`].
     pub(crate) const fn has_many_senders(&self) -> bool {
         self.senders >= MANY_SENDERS

@@ -42,6 +42,7 @@ mod multicast;
 mod naps;
 mod nic;
 mod odp;
+mod parting;
 mod path;
 mod ping;
 mod port;

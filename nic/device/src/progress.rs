@@ -16,6 +16,7 @@ use crate::channel::EventFd;
 use crate::clock::now;
 use crate::idle::Background;
 use crate::nic::Nic;
+use crate::parting::Parting;
 use crate::spin::{Looked, Spin};
 
 /// The token of news about the interface.
@@ -42,6 +43,11 @@ const VIGILANCE_NS: (u64, u64) = (2_000_000, 100_000_000);
 const PAUSE_NS: (u64, u64) = (5_000, 50_000);
 /// ... and how often in a row, before it queues up at the engine's lock.
 const PAUSES_MAX: u32 = 20;
+/// After so many the program is about something long, and the thread leaves it to itself until its requests are answered: a pause costs
+/// the program's processor some 20 us, and 4 of them were half of the time of a WRITE of 256 KiB ...
+const PAUSES_LONG: u32 = 1;
+/// ... or for so long, at first, if it does not run the rounds that would show it the answers.
+const SENDS_NS: u64 = 200_000;
 /// When a thread wakes that does not sleep: before any time.
 const AWAKE: u64 = 1;
 /// Timers of the thread may be this late.
@@ -75,6 +81,8 @@ pub(crate) struct Progress {
     is_holding: AtomicBool,
     /// Somebody asked the thread to watch the sockets now.
     take_over: AtomicBool,
+    /// The thread left the program to itself until all its requests are answered, which the program is to tell it.
+    is_to_tell: AtomicBool,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -105,6 +113,7 @@ impl Progress {
             wakes_at_ns: AtomicU64::new(0),
             is_holding: AtomicBool::new(false),
             take_over: AtomicBool::new(false),
+            is_to_tell: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             thread: Mutex::new(None),
         })
@@ -158,6 +167,12 @@ impl Progress {
     /// That round looked at the clock, which showed `now`.
     pub(crate) fn note_round_at(&self, now: Instant) {
         self.last_round_ns.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Whether the program has just run a round itself.
+    fn has_run_recently(&self, now: Instant) -> bool {
+        let ran_at = Instant::from_nanos(self.last_round_ns.load(Ordering::Relaxed));
+        now.since(ran_at) < RECENT_NS
     }
 
     /// Whether a thread of the program runs the engine in a blocking call.
@@ -240,6 +255,19 @@ impl Progress {
         }
     }
 
+    /// Whether the thread waits for [`Self::note_answered`].
+    #[inline]
+    pub(crate) fn is_to_tell(&self) -> bool {
+        self.is_to_tell.load(Ordering::Relaxed)
+    }
+
+    /// A round of the program's own found that all its requests are answered, and that no reply is expected of it: who sends
+    /// and then looks at its memory polls for the last time now.
+    pub(crate) fn note_answered(&self) {
+        self.is_to_tell.store(false, Ordering::Relaxed);
+        self.take_over();
+    }
+
     /// The earliest deadline of the engine is now `at`: the thread must not wait beyond it.
     pub(crate) fn note_deadline(&self, at: Option<Instant>) {
         let wakes_at_ns = self.wakes_at_ns.load(Ordering::Relaxed);
@@ -280,6 +308,7 @@ struct Thread {
     has_slept: bool,
     pauses: u32,
     vigilance: Habit,
+    parting: Parting,
     spin: Spin,
     chance: Chance,
     events_seen: u64,
@@ -304,6 +333,7 @@ impl Thread {
             has_slept: false,
             pauses: 0,
             vigilance: Habit::new(VIGILANCE_NS.0, VIGILANCE_NS.1),
+            parting: Parting::default(),
             spin: Spin::default(),
             chance: Chance::new(),
             events_seen: 0,
@@ -319,11 +349,11 @@ impl Thread {
         let all_polls = progress.polls();
         let work = progress.work();
         let now = now();
-        let age_ns = |at: &AtomicU64| now.since(Instant::from_nanos(at.load(Ordering::Relaxed)));
-        let is_recent = age_ns(&progress.last_round_ns) < RECENT_NS;
+        let is_recent = progress.has_run_recently(now);
         let is_polled = self.activity.is_enough(now, all_polls, work) && (is_recent || !has_run);
         if progress.is_holding() {
-            if age_ns(&progress.held_since_ns) >= HELD_MAX_NS {
+            let since_ns = progress.held_since_ns.load(Ordering::Relaxed);
+            if now.since(Instant::from_nanos(since_ns)) >= HELD_MAX_NS {
                 nic.stop_gathering();
             } else {
                 nic.release();
@@ -331,19 +361,31 @@ impl Thread {
         }
         let is_blocked_in = progress.is_blocked_in();
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
+        if is_asked && self.slept_while_it_sends() {
+            self.parting.note_told();
+        }
         let is_vigilant = self.vigilance.lasts(now);
-        if !is_asked && (is_polled && !is_vigilant || is_blocked_in) {
-            let why = match (is_blocked_in, has_run) {
-                (true, _) => Why::Blocks,
-                (false, true) => Why::Polls,
-                (false, false) => Why::HasEnough,
-            };
+        let may_stop = is_vigilant || self.parting.is_likely();
+        let why = if is_blocked_in {
+            Some(Why::Blocks)
+        } else if !is_polled || self.parting.is_unsure() {
+            None
+        } else if !has_run {
+            (!is_vigilant).then_some(Why::HasEnough)
+        } else if may_stop && (!is_vigilant || self.slept_while_it_sends()) && asks_to_be_told(nic)
+        {
+            Some(Why::Sends)
+        } else {
+            (!is_vigilant).then_some(Why::Polls)
+        };
+        if let Some(why) = why.filter(|_| !is_asked) {
             if why == Why::HasEnough {
                 // Its peers need a round.
                 nic.run_looking();
             }
             return self.sleep(nic, why);
         }
+        progress.is_to_tell.store(false, Ordering::Relaxed);
         self.slept = None;
         if let Some(stale) = self.watched.take_if(|watched| nic.is_stale(watched)) {
             nic.unwatch(&self.packets, &stale)?;
@@ -353,21 +395,39 @@ impl Thread {
             self.watched = Some(nic.watch(&self.packets)?);
         }
         if !is_asked && self.chance.is_due(now) && self.step_aside(nic)? {
+            if may_stop && asks_to_be_told(nic) {
+                return self.sleep(nic, Why::Sends);
+            }
             self.vigilance.forget();
             return self.sleep(nic, Why::Polls);
         }
         if nic.is_engine_taken() && self.pauses < PAUSES_MAX {
+            if may_stop && self.pauses >= PAUSES_LONG && asks_to_be_told(nic) {
+                self.pauses = 0;
+                return self.sleep(nic, Why::Sends);
+            }
             return self.pause(progress);
         }
         self.pauses = 0;
         let (received, deadline) = nic.run_waiting();
         if std::mem::take(&mut self.has_slept) && received > 0 && !is_recent && !is_asked {
-            self.vigilance.note(now);
+            self.note_stopped(now);
         }
         match self.look_for_packets(nic, deadline) {
             Looked::Done => Ok(()),
             Looked::InVain(deadline) => self.wait_for_packets(nic, deadline),
         }
+    }
+
+    /// Packets waited while the thread slept: the program had stopped polling.
+    fn note_stopped(&mut self, now: Instant) {
+        self.vigilance.note(now);
+        self.parting.note_stopped();
+    }
+
+    /// Whether the thread has slept for as long as the program had requests out.
+    const fn slept_while_it_sends(&self) -> bool {
+        matches!(self.slept, Some((Why::Sends, _)))
     }
 
     /// Lets the program have the processor. Whether it polled, or is in the engine.
@@ -387,6 +447,7 @@ impl Thread {
         }
         let look_again_ns = match self.slept {
             Some((before, slept_ns)) if before == why => (2 * slept_ns).min(why.sleep_max_ns()),
+            _ if why == Why::Sends => SENDS_NS,
             _ => LOOK_AGAIN_NS,
         };
         self.slept = Some((why, look_again_ns));
@@ -407,10 +468,16 @@ impl Thread {
         let is_late = match why {
             Why::Blocks => nic.earliest_deadline().is_some_and(|at| at <= now()),
             // What waits for company says more of the program, and is seen to first: see `turn`.
-            Why::Polls | Why::HasEnough => !progress.is_holding() && nic.is_late(LATE_NS),
+            Why::Polls | Why::Sends | Why::HasEnough => {
+                !progress.is_holding() && nic.is_late(LATE_NS)
+            }
         };
         if is_late {
-            nic.run_waiting();
+            let (received, _) = nic.run_waiting();
+            let now = now();
+            if received > 0 && why != Why::Blocks && !progress.has_run_recently(now) {
+                self.note_stopped(now);
+            }
         }
         if link_changed {
             nic.follow_link();
@@ -466,11 +533,16 @@ impl Thread {
         if !is_stale && !progress.stop.load(Ordering::Relaxed) {
             let since = now();
             let timeout_ns = deadline.map(|at| at.since(since));
+            let polls = progress.polls();
             let ready = self.packets.wait(timeout_ns)?;
             let until = now();
             self.chance.note_wait(since, until);
             if !ready.is_empty() {
                 self.spin.note_sleep(until.since(since));
+                let has_polled = progress.polls() != polls;
+                if self.parting.note_wait(until.since(since), has_polled) {
+                    self.vigilance.note(until);
+                }
             }
             link_changed = is_of_link(ready);
         }
@@ -483,11 +555,25 @@ impl Thread {
     }
 }
 
+/// Asks the program to tell the thread when its requests are answered. Whether there is anything to tell.
+fn asks_to_be_told(nic: &Nic) -> bool {
+    let is_to_tell = &nic.progress().is_to_tell;
+    // First this: the round with the last answer may be under way.
+    is_to_tell.store(true, Ordering::Relaxed);
+    let is_amid = nic.is_amid();
+    if !is_amid {
+        is_to_tell.store(false, Ordering::Relaxed);
+    }
+    is_amid
+}
+
 /// Why the thread may leave a program to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// It runs rounds.
     Polls,
+    /// It runs rounds until its requests are answered, and tells the thread so: from then on it looks at its memory, as it has before.
+    Sends,
     /// It works off completions that are there, for which it needs no rounds.
     HasEnough,
     /// Threads of it block in completion channels and run rounds there.
@@ -499,7 +585,7 @@ impl Why {
     const fn sleep_max_ns(self) -> u64 {
         match self {
             Self::Polls => LOOK_AGAIN_POLLED_MAX_NS,
-            Self::HasEnough => LOOK_AGAIN_NS,
+            Self::HasEnough | Self::Sends => LOOK_AGAIN_NS,
             Self::Blocks => LOOK_AGAIN_BLOCKED_MAX_NS,
         }
     }

@@ -275,3 +275,30 @@ fn packets_handled_together_do_what_they_do_one_by_one() {
         "{total:?} packets were handled together"
     );
 }
+
+#[test]
+fn a_message_has_come_in_part_until_its_last_packet() {
+    let (now, mut random) = (Instant::from_nanos(1), Random::new(1));
+    let numbers = (Qpn::new(0x11), Qpn::new(0x12));
+    let mut from = End::new(numbers.0, numbers.1, Psn::new(0), 0x55);
+    let mut to = End::new(numbers.1, numbers.0, Psn::new(0), 0xaa);
+    let [local, remote] = [&from, &to].map(|end| end.sge(&mut Random::new(1), 3000));
+    let (va, rkey) = (remote.addr, remote.lkey);
+    from.qp
+        .post_send(&SendRequest {
+            wr_id: 0,
+            op: SendOp::Write { va, rkey },
+            data: SendData::Sges(&[local]),
+            signaled: true,
+            solicited: false,
+            fence: false,
+            target: SendTarget::Connection,
+        })
+        .unwrap();
+    let mut within = vec![to.qp.is_within_message()];
+    for packet in from.packets(now, &mut random) {
+        to.handle(now, &packet);
+        within.push(to.qp.is_within_message());
+    }
+    assert_eq!(within, [false, true, true, false]);
+}

@@ -74,6 +74,9 @@ impl Nic {
         self.progress.note_round_at(now);
         self.moderated.expire(now);
         self.after(engine, now);
+        if self.progress.is_to_tell() && !engine.is_amid() {
+            self.progress.note_answered();
+        }
         (received, false)
     }
 
@@ -159,6 +162,14 @@ impl Nic {
         let now = now();
         self.deadline(&engine, now)
             .is_some_and(|at| now.since(at) >= late_ns)
+    }
+
+    /// Whether a request of the program has no answer yet, or a message no reply of its, or somebody is busy with the engine.
+    pub(crate) fn is_amid(&self) -> bool {
+        match self.engine.try_lock() {
+            Ok(engine) => engine.is_amid(),
+            Err(_) => true,
+        }
     }
 
     pub(crate) fn earliest_deadline(&self) -> Option<Instant> {

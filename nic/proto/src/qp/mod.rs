@@ -19,7 +19,7 @@ use crate::dcqcn::ReactionPoint;
 use crate::memory::PdId;
 use crate::rc::requester::RequesterLimits;
 use crate::rc::responder::{Responder, ResponderLimits};
-use crate::receive_queue::ReceiveQueue;
+use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::sender::Sender;
 use crate::state::{QpState, required_attributes};
 use crate::verbs::{QpType, RecvRequest, SendData, SendOp, SendRequest, SendTarget};
@@ -151,6 +151,12 @@ impl QueuePair {
     #[must_use]
     pub fn owes_response(&self) -> bool {
         self.responder.owes()
+    }
+
+    /// Whether a message has come in part.
+    #[must_use]
+    pub fn is_within_message(&self) -> bool {
+        !matches!(self.responder.inbound, Inbound::Idle)
     }
 
     /// Whether what it sends is part of a stream, or of a large message: much is in flight, or about to be.
