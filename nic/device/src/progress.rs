@@ -83,6 +83,8 @@ pub(crate) struct Progress {
     take_over: AtomicBool,
     /// The thread left the program to itself until all its requests are answered, which the program is to tell it.
     is_to_tell: AtomicBool,
+    /// It has told it.
+    has_told: AtomicBool,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -114,6 +116,7 @@ impl Progress {
             is_holding: AtomicBool::new(false),
             take_over: AtomicBool::new(false),
             is_to_tell: AtomicBool::new(false),
+            has_told: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             thread: Mutex::new(None),
         })
@@ -157,6 +160,8 @@ impl Progress {
         if let Ok(mut thread) = self.thread.try_lock() {
             std::mem::forget(thread.take());
         }
+        self.is_to_tell.store(false, Ordering::Relaxed);
+        self.wakeup.abandon();
     }
 
     /// The program ran a round itself. To be called with the engine's lock, as [`Self::note_work`].
@@ -261,10 +266,11 @@ impl Progress {
         self.is_to_tell.load(Ordering::Relaxed)
     }
 
-    /// A round of the program's own found that all its requests are answered, and that no reply is expected of it: who sends
-    /// and then looks at its memory polls for the last time now.
+    /// A poll of the program brought the last answer to its requests, and no reply is expected of it: who sends and then looks
+    /// at its memory polls for the last time now. (Requests of which nobody asked to be told of are not waited for.)
     pub(crate) fn note_answered(&self) {
         self.is_to_tell.store(false, Ordering::Relaxed);
+        self.has_told.store(true, Ordering::Relaxed);
         self.take_over();
     }
 
@@ -361,14 +367,18 @@ impl Thread {
         }
         let is_blocked_in = progress.is_blocked_in();
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
-        if is_asked && self.slept_while_it_sends() {
-            self.parting.note_told();
+        if progress.has_told.swap(false, Ordering::Relaxed) {
+            self.parting.note_told(all_polls);
+        } else if is_asked {
+            self.parting.forget_told();
         }
         let is_vigilant = self.vigilance.lasts(now);
         let may_stop = is_vigilant || self.parting.is_likely();
-        let why = if is_blocked_in {
+        let why = if is_asked {
+            None
+        } else if is_blocked_in {
             Some(Why::Blocks)
-        } else if !is_polled || self.parting.is_unsure() {
+        } else if !is_polled || self.parting.is_unsure(all_polls) {
             None
         } else if !has_run {
             (!is_vigilant).then_some(Why::HasEnough)
@@ -378,7 +388,7 @@ impl Thread {
         } else {
             (!is_vigilant).then_some(Why::Polls)
         };
-        if let Some(why) = why.filter(|_| !is_asked) {
+        if let Some(why) = why {
             if why == Why::HasEnough {
                 // Its peers need a round.
                 nic.run_looking();
@@ -402,8 +412,8 @@ impl Thread {
             return self.sleep(nic, Why::Polls);
         }
         if nic.is_engine_taken() && self.pauses < PAUSES_MAX {
-            if may_stop && self.pauses >= PAUSES_LONG && asks_to_be_told(nic) {
-                self.pauses = 0;
+            let may_leave = may_stop && !is_asked && !self.parting.is_unsure(all_polls);
+            if may_leave && self.pauses >= PAUSES_LONG && asks_to_be_told(nic) {
                 return self.sleep(nic, Why::Sends);
             }
             return self.pause(progress);
@@ -441,6 +451,10 @@ impl Thread {
 
     fn sleep(&mut self, nic: &Nic, why: Why) -> io::Result<()> {
         let progress = nic.progress();
+        self.pauses = 0;
+        if why != Why::Sends {
+            progress.is_to_tell.store(false, Ordering::Relaxed);
+        }
         if let Some(watched) = self.watched.take() {
             nic.unwatch(&self.packets, &watched)?;
             self.writable = None;
@@ -477,6 +491,7 @@ impl Thread {
             let now = now();
             if received > 0 && why != Why::Blocks && !progress.has_run_recently(now) {
                 self.note_stopped(now);
+                self.has_slept = false;
             }
         }
         if link_changed {
@@ -539,6 +554,8 @@ impl Thread {
             self.chance.note_wait(since, until);
             if !ready.is_empty() {
                 self.spin.note_sleep(until.since(since));
+            }
+            if ready.iter().any(|event| event.token() < LINK) {
                 let has_polled = progress.polls() != polls;
                 if self.parting.note_wait(until.since(since), has_polled) {
                     self.vigilance.note(until);
@@ -584,8 +601,8 @@ impl Why {
     /// How long the thread sleeps at most before it looks again.
     const fn sleep_max_ns(self) -> u64 {
         match self {
-            Self::Polls => LOOK_AGAIN_POLLED_MAX_NS,
-            Self::HasEnough | Self::Sends => LOOK_AGAIN_NS,
+            Self::Polls | Self::Sends => LOOK_AGAIN_POLLED_MAX_NS,
+            Self::HasEnough => LOOK_AGAIN_NS,
             Self::Blocks => LOOK_AGAIN_BLOCKED_MAX_NS,
         }
     }
@@ -672,6 +689,23 @@ mod tests {
         drop(blocking);
         assert!(!progress.is_polled(now()));
         assert!(progress.is_polled(now().after(RECENT_NS)));
+    }
+
+    #[test]
+    fn a_child_process_does_not_wake_the_thread_of_its_parent() {
+        let progress = Progress::new().unwrap();
+        let mut waiter = Waiter::new().unwrap();
+        waiter
+            .add(&progress.wakeup.as_fd(), 0, Interest::READ)
+            .unwrap();
+        for is_child in [true, false] {
+            progress.wakeup.arm();
+            if is_child {
+                progress.abandon();
+            }
+            progress.note_answered();
+            assert_eq!(waiter.wait(Some(0)).unwrap().is_empty(), is_child);
+        }
     }
 
     #[test]

@@ -63,6 +63,7 @@ impl Nic {
     pub(crate) fn run_round(&self, engine: &mut Engine) -> (usize, bool) {
         self.progress.note_round();
         self.progress.note_released();
+        let was_amid = self.progress.is_to_tell() && engine.is_amid();
         let sent_before = engine.stats.tx_packets;
         let (received, now) = engine.run();
         let Some(now) = now else {
@@ -74,7 +75,7 @@ impl Nic {
         self.progress.note_round_at(now);
         self.moderated.expire(now);
         self.after(engine, now);
-        if self.progress.is_to_tell() && !engine.is_amid() {
+        if was_amid && !engine.is_amid() {
             self.progress.note_answered();
         }
         (received, false)
