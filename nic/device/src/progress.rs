@@ -365,7 +365,6 @@ impl Thread {
                 nic.release();
             }
         }
-        let is_blocked_in = progress.is_blocked_in();
         let is_asked = progress.take_over.swap(false, Ordering::Relaxed);
         if progress.has_told.swap(false, Ordering::Relaxed) {
             self.parting.note_told(all_polls);
@@ -373,20 +372,14 @@ impl Thread {
             self.parting.forget_told();
         }
         let is_vigilant = self.vigilance.lasts(now);
-        let may_stop = is_vigilant || self.parting.is_likely();
         let why = if is_asked {
             None
-        } else if is_blocked_in {
+        } else if progress.is_blocked_in() {
             Some(Why::Blocks)
-        } else if !is_polled || self.parting.is_unsure(all_polls) {
-            None
-        } else if !has_run {
-            (!is_vigilant).then_some(Why::HasEnough)
-        } else if may_stop && (!is_vigilant || self.slept_while_it_sends()) && asks_to_be_told(nic)
-        {
-            Some(Why::Sends)
+        } else if is_polled && !self.parting.is_unsure(all_polls) {
+            self.why_it_may_poll_alone(nic, has_run, is_vigilant)
         } else {
-            (!is_vigilant).then_some(Why::Polls)
+            None
         };
         if let Some(why) = why {
             if why == Why::HasEnough {
@@ -405,14 +398,15 @@ impl Thread {
             self.watched = Some(nic.watch(&self.packets)?);
         }
         if !is_asked && self.chance.is_due(now) && self.step_aside(nic)? {
-            if may_stop && asks_to_be_told(nic) {
+            if self.may_stop(is_vigilant) && asks_to_be_told(nic) {
                 return self.sleep(nic, Why::Sends);
             }
             self.vigilance.forget();
             return self.sleep(nic, Why::Polls);
         }
         if nic.is_engine_taken() && self.pauses < PAUSES_MAX {
-            let may_leave = may_stop && !is_asked && !self.parting.is_unsure(all_polls);
+            let may_leave =
+                self.may_stop(is_vigilant) && !is_asked && !self.parting.is_unsure(all_polls);
             if may_leave && self.pauses >= PAUSES_LONG && asks_to_be_told(nic) {
                 return self.sleep(nic, Why::Sends);
             }
@@ -427,6 +421,24 @@ impl Thread {
             Looked::Done => Ok(()),
             Looked::InVain(deadline) => self.wait_for_packets(nic, deadline),
         }
+    }
+
+    /// Why the thread may leave a program to itself that polls, if it may. One that has been found to stop is watched, unless it
+    /// sends and tells when that is over.
+    fn why_it_may_poll_alone(&self, nic: &Nic, has_run: bool, is_vigilant: bool) -> Option<Why> {
+        let may_ask = !is_vigilant || self.slept_while_it_sends();
+        if !has_run {
+            (!is_vigilant).then_some(Why::HasEnough)
+        } else if self.may_stop(is_vigilant) && may_ask && asks_to_be_told(nic) {
+            Some(Why::Sends)
+        } else {
+            (!is_vigilant).then_some(Why::Polls)
+        }
+    }
+
+    /// Whether the program may stop polling once its requests are answered.
+    const fn may_stop(&self, is_vigilant: bool) -> bool {
+        is_vigilant || self.parting.is_likely()
     }
 
     /// Packets waited while the thread slept: the program had stopped polling.

@@ -32,6 +32,18 @@ struct End {
     key: u32,
 }
 
+fn request(op: SendOp, sges: &[Sge]) -> SendRequest<'_> {
+    SendRequest {
+        wr_id: 0,
+        op,
+        data: SendData::Sges(sges),
+        signaled: true,
+        solicited: false,
+        fence: false,
+        target: SendTarget::Connection,
+    }
+}
+
 impl End {
     fn new(number: Qpn, peer: Qpn, psn: Psn, fill: u8) -> Self {
         let mut memory = VecMemory::default();
@@ -70,15 +82,7 @@ impl End {
                 1 => SendOp::Write { va, rkey },
                 _ => SendOp::Read { va, rkey },
             };
-            let posted = self.qp.post_send(&SendRequest {
-                wr_id: 0,
-                op,
-                data: SendData::Sges(&[local]),
-                signaled: true,
-                solicited: false,
-                fence: false,
-                target: SendTarget::Connection,
-            });
+            let posted = self.qp.post_send(&request(op, &[local]));
             if posted.is_ok() && op == SendOp::Send {
                 // Some are too short.
                 let short = u32::from(random.chance(50_000)) * 2048;
@@ -285,15 +289,7 @@ fn a_message_has_come_in_part_until_its_last_packet() {
     let [local, remote] = [&from, &to].map(|end| end.sge(&mut Random::new(1), 3000));
     let (va, rkey) = (remote.addr, remote.lkey);
     from.qp
-        .post_send(&SendRequest {
-            wr_id: 0,
-            op: SendOp::Write { va, rkey },
-            data: SendData::Sges(&[local]),
-            signaled: true,
-            solicited: false,
-            fence: false,
-            target: SendTarget::Connection,
-        })
+        .post_send(&request(SendOp::Write { va, rkey }, &[local]))
         .unwrap();
     let mut within = vec![to.qp.is_within_message()];
     for packet in from.packets(now, &mut random) {
