@@ -10,6 +10,13 @@
 //! per [`Nic`] takes over when the program does neither (it computes, or waits in its own `poll`), and
 //! sleeps otherwise, so that no packet wakes two threads.
 
+/// What tests of this crate alone have in common with those of whole devices.
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
+#[cfg(test)]
+extern crate self as urxe_device;
+
 mod activity;
 mod ahead;
 mod batch;

@@ -720,6 +720,39 @@ mod tests {
         }
     }
 
+    /// A pause every 50 us would be half of the time of a long message.
+    #[test]
+    fn who_is_busy_for_long_and_may_then_stop_polling_is_left_alone_after_one_pause_and_is_to_tell()
+    {
+        let nic = Nic::open_without_thread();
+        let has_left_it_alone = |is_likely_to_stop: bool| {
+            let mut thread = Thread::new(&nic).unwrap();
+            if is_likely_to_stop {
+                thread.note_stopped(now());
+            }
+            thread.watched = Some(nic.watch(&thread.packets).unwrap());
+            // It has no reason to step aside, however long this takes.
+            let later = now().after(60_000_000_000);
+            thread.chance.note_wait(now(), later);
+            let busy = nic.engine();
+            std::thread::scope(|scope| {
+                let turns = scope.spawn(|| {
+                    for _ in 0..=PAUSES_LONG {
+                        assert_eq!(thread.slept, None);
+                        thread.turn(&nic).unwrap();
+                    }
+                });
+                while !turns.is_finished() && !nic.progress().is_to_tell() {
+                    std::thread::yield_now();
+                }
+                drop(busy);
+            });
+            thread.slept_while_it_sends()
+        };
+        assert!(!has_left_it_alone(false));
+        assert!(has_left_it_alone(true));
+    }
+
     #[test]
     fn who_asks_for_an_event_is_heard_though_the_thread_waits_for_packets_already() {
         let progress = Progress::new().unwrap();

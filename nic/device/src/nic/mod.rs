@@ -617,6 +617,17 @@ impl Nic {
     }
 }
 
+#[cfg(test)]
+impl Nic {
+    /// A device of the loopback interface whose rounds are those of a test alone.
+    pub(crate) fn open_without_thread() -> Arc<Self> {
+        let nic = Self::open_unshared(&crate::support::device("lo")).unwrap();
+        nic.start().unwrap();
+        nic.close();
+        nic
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
