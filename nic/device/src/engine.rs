@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use urxe_proto::{ACK_HOLD_NS, Habit, Instant};
 use urxe_udp::{RecvBuffer, wait_writable};
+use urxe_wire::Operation;
 
 use crate::clock;
 use crate::events::EventQueue;
@@ -67,6 +68,15 @@ const WINDOWS_MAX_BYTES: usize = 16 << 20;
 
 /// How long a queue pair or a process that ends waits for a full send buffer: 25 MB at 1 Gbps.
 const DRAIN_MAX_NS: u64 = 200_000_000;
+
+/// What becomes of packets that were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// The last batch of them waits for others.
+    Gather,
+    /// All leave.
+    Send,
+}
 
 /// See the module.
 pub(crate) struct Engine {
@@ -320,7 +330,7 @@ impl Engine {
 
     /// Sends what may be sent, queue pair by queue pair.
     pub(crate) fn transmit(&mut self, now: Instant, mode: AckMode) {
-        self.build(now, mode, u32::MAX);
+        self.build(now, mode, u32::MAX, Then::Send);
         self.flush();
     }
 
@@ -332,12 +342,12 @@ impl Engine {
             if !self.has_more || left == 0 {
                 break;
             }
-            left = left.saturating_sub(self.build(now, AckMode::Hold, left));
+            left = left.saturating_sub(self.build(now, AckMode::Hold, left, Then::Gather));
             let mut clock = None;
             received += self.receive(&mut clock, all);
             now = clock.unwrap_or(now);
         }
-        self.build(now, mode, left);
+        self.build(now, mode, left, Then::Send);
         self.flush();
         received
     }
@@ -358,7 +368,7 @@ impl Engine {
     /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. Whoever
     /// calls this sees to it that [`Self::flush`] is called soon.
     pub(crate) fn gather(&mut self, now: Instant) {
-        self.build(now, AckMode::Hold, u32::MAX);
+        self.build(now, AckMode::Hold, u32::MAX, Then::Gather);
         if self.outgoing.gathered() >= GATHERED_MAX {
             self.flush();
         }
@@ -372,7 +382,7 @@ impl Engine {
     }
 
     /// Makes packets of what may be sent: no more queue pairs get their turn after `most` packets. Returns how many it made.
-    fn build(&mut self, now: Instant, mode: AckMode, most: u32) -> u32 {
+    fn build(&mut self, now: Instant, mode: AckMode, most: u32, then: Then) -> u32 {
         self.is_unfinished = false;
         let mut built = 0;
         if self.outgoing.is_blocked() {
@@ -389,7 +399,12 @@ impl Engine {
             let Some(index) = self.ready.pop_front() else {
                 break;
             };
-            built += self.transmit_from(index, now, mode);
+            let then = if self.ready.is_empty() {
+                then
+            } else {
+                Then::Gather
+            };
+            built += self.transmit_from(index, now, mode, then);
         }
         built
     }
@@ -430,13 +445,18 @@ impl Engine {
         window_share_bytes(buffer, self.senders)
     }
 
-    /// Gives a queue pair its turn. Returns how many packets it made.
-    fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode) -> u32 {
-        let port = self
-            .qps
-            .get(index)
-            .and_then(|slot| slot.path.as_ref())
-            .map(|path| path.port);
+    /// Gives a queue pair its turn. What it has made leaves before the bookkeeping, if `then` says so: somebody waits for it.
+    /// Returns how many packets that were.
+    fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode, then: Then) -> u32 {
+        let Some(slot) = self.qps.get_mut(index) else {
+            return 0;
+        };
+        slot.is_ready = false;
+        let port = slot.path.as_ref().map(|path| path.port);
+        if mode == AckMode::Hold && port.is_some() && slot.qp.is_at_rest(now) {
+            self.end_turn(index, false);
+            return 0;
+        }
         let window_bytes = port.map_or(0, |port| self.window_bytes(port));
         let ports = self
             .sockets
@@ -445,7 +465,6 @@ impl Engine {
         let Some(slot) = self.qps.get_mut(index) else {
             return 0;
         };
-        slot.is_ready = false;
         slot.qp.set_window_bytes(window_bytes);
         let pd = slot.qp.pd();
         // Where there is no link, none is slow.
@@ -464,13 +483,14 @@ impl Engine {
             return self.transmit_datagrams(index, now, mode);
         };
         let mtu_bytes = slot.qp.mtu_bytes();
-        let run_max = self.outgoing.run_max(mtu_bytes, &ports[path.port]);
         let (memory, stats) = (&mut self.memory, &mut self.stats);
         let mut left = PACKETS_PER_TURN;
         let mut is_long = false;
         while left > 0 {
+            let mut is_last = false;
             // Only behind a full packet others can follow that are like it. The others are spared the question.
             let pushed = if is_long {
+                let run_max = self.outgoing.run_max(mtu_bytes, &ports[path.port]);
                 let polled = slot.qp.poll_run(now, mode, run_max.min(left), memory);
                 let Some(run) = &polled else {
                     has_more = false;
@@ -486,6 +506,7 @@ impl Engine {
                 };
                 left -= 1;
                 is_long = transmit.payload.len() == mtu_bytes;
+                is_last = transmit.header.bth.opcode.operation() == Some(Operation::Acknowledge);
                 self.outgoing.push(transmit, pd, path, memory, ports, stats)
             };
             if let Err(MemoryGone(bth)) = pushed {
@@ -494,16 +515,32 @@ impl Engine {
             if self.outgoing.is_blocked() {
                 break;
             }
+            // Requests go first, then what else is owed, then this.
+            if is_last {
+                has_more = false;
+                break;
+            }
         }
+        slot.deliver(&self.events);
+        if then == Then::Send {
+            self.flush();
+        }
+        self.end_turn(index, has_more);
+        PACKETS_PER_TURN - left
+    }
+
+    /// What is left to do for a queue pair that has had its turn, and may have more to send.
+    fn end_turn(&mut self, index: u16, has_more: bool) {
+        let Some(slot) = self.qps.get_mut(index) else {
+            return;
+        };
         let is_sender = slot.qp.awaits_answer();
         self.senders += usize::from(is_sender);
         self.senders -= usize::from(std::mem::replace(&mut slot.is_sender, is_sender));
-        slot.deliver(&self.events);
         if has_more || slot.qp.owes_response() {
             self.mark_ready(index);
         }
         self.arm(index);
-        PACKETS_PER_TURN - left
     }
 
     /// The memory that packets under construction point to is going away: sends them, and drops those that the

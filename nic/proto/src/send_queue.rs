@@ -179,6 +179,10 @@ impl SendQueue {
         self.wqes.front()
     }
 
+    pub(crate) fn back(&self) -> Option<&Wqe> {
+        self.wqes.back()
+    }
+
     pub(crate) fn front_mut(&mut self) -> Option<&mut Wqe> {
         self.wqes.front_mut()
     }

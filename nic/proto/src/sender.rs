@@ -83,6 +83,15 @@ impl Sender {
         }
     }
 
+    /// Whether there is a request of which something is to be sent, now or later.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        match self {
+            Self::Reliable(requester) => requester.has_unsent(),
+            Self::Unreliable(sender) => sender.queued() > 0,
+        }
+    }
+
     pub(crate) fn has_started(&self) -> bool {
         match self {
             Self::Reliable(requester) => requester.has_started(),

@@ -285,9 +285,14 @@ impl Host {
         loop {
             let pd = qp.pd();
             let notification = qp.poll_notification();
+            let rests = mode == AckMode::Hold && qp.is_at_rest(now);
             let run = match notification {
                 Some(notification) => Run::single(notification),
-                None => qp.poll_run(now, mode, most, &mut self.memory)?,
+                None => {
+                    let run = qp.poll_run(now, mode, most, &mut self.memory);
+                    assert!(!rests || run.is_none(), "it was said to rest: {run:?}");
+                    run?
+                }
             };
             let to = run.first.address.map_or(peer, |address| address.dest_gid);
             let flow = flow(self.address, to.to_ip())?;

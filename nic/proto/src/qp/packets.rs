@@ -315,6 +315,16 @@ impl QueuePair {
         self.poll(now, mode, most, memory)
     }
 
+    /// Whether [`Self::poll_transmit`] has nothing to hand out in mode [`AckMode::Hold`], found out for less; no says nothing.
+    #[must_use]
+    #[inline]
+    pub fn is_at_rest(&self, now: Instant) -> bool {
+        self.state() == QpState::ReadyToSend
+            && self.reaction.is_none()
+            && !self.sender.has_unsent()
+            && self.responder.may_wait(now)
+    }
+
     /// Inlined, so that the common case, one packet, pays nothing for runs.
     #[inline(always)]
     fn poll<M: Memory>(
@@ -330,6 +340,7 @@ impl QueuePair {
         let may_start = self.state() == QpState::ReadyToSend;
         let may_request = may_start || self.state() == QpState::SendQueueDrain;
         if may_request
+            && self.sender.has_unsent()
             && let Some(planned) = self.sender.plan(
                 now,
                 &self.connection,

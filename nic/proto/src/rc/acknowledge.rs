@@ -239,19 +239,30 @@ impl Acknowledger {
         self.deadline().filter(|_| !self.is_awaited)
     }
 
+    /// Whether all that is owed may wait: nothing goes in mode [`AckMode::Hold`].
+    #[inline]
+    pub(crate) fn may_wait(&self, now: Instant) -> bool {
+        self.replies.is_empty() && self.nak.is_none() && !self.is_ack_pressing(now)
+    }
+
+    /// Whether an ACK is owed that may not wait.
+    fn is_ack_pressing(&self, now: Instant) -> bool {
+        self.owed_since.is_some_and(|since| {
+            since.after(ACK_HOLD_NS) <= now || self.urgent || self.owed_packets >= HOLD_PACKETS
+        })
+    }
+
     fn ack_may_go(&mut self, now: Instant, mode: AckMode) -> bool {
         let Some(since) = self.owed_since else {
             return false;
         };
-        let is_due = mode == AckMode::All || since.after(ACK_HOLD_NS) <= now;
-        if !self.is_awaited {
-            return is_due || mode == AckMode::Flush && since.after(QUIET_HOLD_NS) <= now;
-        }
-        is_due
-            || mode == AckMode::Flush
-            || (mode == AckMode::Idle && self.patience.look())
-            || self.urgent
-            || self.owed_packets >= HOLD_PACKETS
+        self.is_ack_pressing(now)
+            || match mode {
+                AckMode::Hold => false,
+                AckMode::Idle => self.is_awaited && self.patience.look(),
+                AckMode::Flush => self.is_awaited || since.after(QUIET_HOLD_NS) <= now,
+                AckMode::All => true,
+            }
     }
 
     /// The next packet owed, with those like it, at most `most` together. `expected` and `msn` are the responder's.

@@ -35,9 +35,17 @@ pub(crate) struct Planned {
 }
 
 impl Requester {
+    /// Whether there is a request of which something is to be sent, now or later.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        let is_new = |wqe: &Wqe| !wqe.is_started;
+        self.cursor != self.next
+            || self.queue.back().is_some_and(is_new)
+            || self.rnr_until.is_some()
+    }
+
     /// The next packet and those like it, at most `most` together, if the window and the timers allow one; they count as
     /// sent. New requests start only while `may_start`.
-    #[inline]
     pub(crate) fn plan<M: Memory>(
         &mut self,
         now: Instant,

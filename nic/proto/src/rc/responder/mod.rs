@@ -114,6 +114,12 @@ impl Responder {
         self.acknowledger.owes()
     }
 
+    /// See [`Acknowledger::may_wait`].
+    #[inline]
+    pub(crate) fn may_wait(&self, now: Instant) -> bool {
+        self.acknowledger.may_wait(now)
+    }
+
     /// See [`Acknowledger::is_streaming`].
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
