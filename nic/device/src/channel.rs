@@ -262,7 +262,7 @@ impl CompletionChannel {
             if nic.is_stale(&watcher.watched) {
                 *watcher = self.new_watcher(nic)?;
             }
-            let (_, mut deadline) = nic.run_waiting();
+            let mut deadline = nic.run_waiting().wanted_at;
             if self.has_cookie() {
                 return Ok(());
             }

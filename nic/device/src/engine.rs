@@ -106,6 +106,8 @@ pub(crate) struct Engine {
     pub(crate) has_more: bool,
     /// The last round left some of them for the next.
     is_unfinished: bool,
+    /// Packets of messages and other requests of peers, so far.
+    pub(crate) requests: u64,
     /// Queue pairs with requests in flight.
     senders: usize,
     /// Posts since the program last ran a round.
@@ -146,6 +148,7 @@ impl Engine {
             ran_at: Instant::default(),
             has_more: false,
             is_unfinished: false,
+            requests: 0,
             senders: 0,
             burst: 0,
             last_burst: 0,

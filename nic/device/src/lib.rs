@@ -61,6 +61,7 @@ mod srq;
 mod stat;
 mod table;
 mod tap;
+mod threads;
 mod timers;
 mod transmit;
 mod vendor_mad;
@@ -84,11 +85,11 @@ pub use memory::{Access, MemoryRegion, Pd};
 pub use moderation::Moderation;
 pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use ping::{PingAnswer, PingQuestion};
-pub use progress::with_signals_blocked;
 pub use qp::{Qp, QpInit, SendPoster};
 pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
 pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
 pub use tap::{FRAMES_VARIABLE, IMPAIR_VARIABLE, PCAP_VARIABLE, RECEIVE_BUFFER_VARIABLE, Wiring};
+pub use threads::with_signals_blocked;
 
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{

@@ -15,9 +15,10 @@ use crate::chance::{CHANCE_NS, Chance};
 use crate::channel::EventFd;
 use crate::clock::now;
 use crate::idle::Background;
-use crate::nic::Nic;
+use crate::nic::{Nic, Round};
 use crate::parting::Parting;
 use crate::spin::{Looked, Spin};
+use crate::threads::{ask_for_prompt_scheduling, with_signals_blocked};
 
 /// The token of news about the interface.
 const LINK: u64 = u64::MAX - 1;
@@ -312,6 +313,8 @@ struct Thread {
     /// Why it slept last, and how long, unless it has waited for packets since.
     slept: Option<(Why, u64)>,
     has_slept: bool,
+    /// How long it has waited until packets came, and whether the program polled meanwhile, if it has not seen yet what they are.
+    waited: Option<(u64, bool)>,
     pauses: u32,
     vigilance: Habit,
     parting: Parting,
@@ -337,6 +340,7 @@ impl Thread {
             activity: Activity::default(),
             slept: None,
             has_slept: false,
+            waited: None,
             pauses: 0,
             vigilance: Habit::new(VIGILANCE_NS.0, VIGILANCE_NS.1),
             parting: Parting::default(),
@@ -405,6 +409,7 @@ impl Thread {
             return self.sleep(nic, Why::Polls);
         }
         if nic.is_engine_taken() && self.pauses < PAUSES_MAX {
+            self.waited = None;
             let may_leave =
                 self.may_stop(is_vigilant) && !is_asked && !self.parting.is_unsure(all_polls);
             if may_leave && self.pauses >= PAUSES_LONG && asks_to_be_told(nic) {
@@ -413,11 +418,18 @@ impl Thread {
             return self.pause(progress);
         }
         self.pauses = 0;
-        let (received, deadline) = nic.run_waiting();
-        if std::mem::take(&mut self.has_slept) && received > 0 && !is_recent && !is_asked {
+        let round = nic.run_waiting();
+        // An answer alone, perhaps an acknowledgement that nobody waits for, says nothing of a program that computes.
+        if let Some((waited_ns, has_polled)) = self.waited.take()
+            && (has_polled || round.has_requests)
+            && self.parting.note_wait(waited_ns, has_polled)
+        {
+            self.vigilance.note(now);
+        }
+        if std::mem::take(&mut self.has_slept) && round.received > 0 && !is_recent && !is_asked {
             self.note_stopped(now);
         }
-        match self.look_for_packets(nic, deadline) {
+        match self.look_for_packets(nic, round.wanted_at) {
             Looked::Done => Ok(()),
             Looked::InVain(deadline) => self.wait_for_packets(nic, deadline),
         }
@@ -464,6 +476,7 @@ impl Thread {
     fn sleep(&mut self, nic: &Nic, why: Why) -> io::Result<()> {
         let progress = nic.progress();
         self.pauses = 0;
+        self.waited = None;
         if why != Why::Sends {
             progress.is_to_tell.store(false, Ordering::Relaxed);
         }
@@ -499,7 +512,7 @@ impl Thread {
             }
         };
         if is_late {
-            let (received, _) = nic.run_waiting();
+            let Round { received, .. } = nic.run_waiting();
             let now = now();
             if received > 0 && why != Why::Blocks && !progress.has_run_recently(now) {
                 self.note_stopped(now);
@@ -569,9 +582,7 @@ impl Thread {
             }
             if ready.iter().any(|event| event.token() < LINK) {
                 let has_polled = progress.polls() != polls;
-                if self.parting.note_wait(until.since(since), has_polled) {
-                    self.vigilance.note(until);
-                }
+                self.waited = Some((until.since(since), has_polled));
             }
             link_changed = is_of_link(ready);
         }
@@ -631,66 +642,10 @@ fn is_of_link(events: &[Event]) -> bool {
     events.iter().any(|event| event.token() == LINK)
 }
 
-/// The thread works for a few microseconds at a time, for a peer that waits, and has to do so beside a
-/// program that may spin on the same processor: in perftest's `ib_write_lat` the target reads its memory
-/// until the data is there. Where the process may (`CAP_SYS_NICE` or `RLIMIT_NICE`), the thread takes
-/// precedence; elsewhere it asks for short time slices, which come earlier (Linux 6.12, and harmless
-/// before: the scheduler ignores the field).
-fn ask_for_prompt_scheduling() {
-    #[repr(C)]
-    struct SchedAttr {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime_ns: u64,
-        deadline_ns: u64,
-        period_ns: u64,
-    }
-    /// Least time slice that the kernel grants (`kernel/sched/syscalls.c`).
-    const SLICE_NS: u64 = 100_000;
-    /// The highest precedence among ordinary threads.
-    const NICE: i32 = -20;
-    for nice in [NICE, 0] {
-        let attr = SchedAttr {
-            size: u32::try_from(size_of::<SchedAttr>()).unwrap_or(0),
-            policy: 0,
-            flags: 0,
-            nice,
-            priority: 0,
-            runtime_ns: SLICE_NS,
-            deadline_ns: 0,
-            period_ns: 0,
-        };
-        // SAFETY: the structure is the kernel's `sched_attr`, version 0 (48 bytes, linux/sched/types.h),
-        // and lives until the call returns. 0 is the calling thread.
-        if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
-            return;
-        }
-    }
-}
-
-/// Runs `work` with all signals but those of faults blocked in the calling thread; threads made by it inherit that.
-pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are initialised by the calls before they are read.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        // A fault while its signal is blocked ends the process, and with it what `guard.rs` does.
-        libc::sigdelset(&raw mut all, libc::SIGSEGV);
-        libc::sigdelset(&raw mut all, libc::SIGBUS);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let result = work();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        result
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic::alone::{connected, write};
 
     #[test]
     fn who_has_just_waited_for_an_event_does_not_poll_yet() {
@@ -751,6 +706,34 @@ mod tests {
         };
         assert!(!has_left_it_alone(false));
         assert!(has_left_it_alone(true));
+    }
+
+    /// A program that computes between its messages, and whose peer acknowledges late, was taken for one that looks at its memory:
+    /// MPI messages of 8 KiB took two to three times as long on two processors.
+    #[test]
+    fn a_program_that_told_has_stopped_if_a_message_comes_while_it_does_not_poll_but_not_if_an_answer_does()
+     {
+        const LEN: usize = 64;
+        let (ends, qps) = connected(LEN);
+        let thinks_that_it_has_stopped = || {
+            let mut thread = Thread::new(&ends[0].nic).unwrap();
+            thread.parting.note_told(0);
+            thread.waited = Some((1_000_000, false));
+            thread.turn(&ends[0].nic).unwrap();
+            assert_eq!(thread.waited, None);
+            thread.parting.is_likely()
+        };
+        write(&ends[0], &qps[0], &ends[1], LEN);
+        ends[1].nic.run_waiting();
+        while ends[1].nic.is_amid() {
+            ends[1].nic.run_looking();
+        }
+        assert!(ends[0].nic.is_amid());
+        assert!(!thinks_that_it_has_stopped());
+        assert!(!ends[0].nic.is_amid(), "the answer has come");
+
+        write(&ends[1], &qps[1], &ends[0], LEN);
+        assert!(thinks_that_it_has_stopped());
     }
 
     #[test]

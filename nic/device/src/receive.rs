@@ -265,6 +265,8 @@ impl Engine {
                 return None;
             }
         }
+        let operation = packet.header.bth.opcode.operation();
+        self.requests += u64::from(operation.is_some_and(Operation::is_request));
         if slot.receives == Receives::Own {
             slot.qp.handle_packet(now, packet, None, &mut self.memory);
         } else {

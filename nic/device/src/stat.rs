@@ -20,8 +20,8 @@ use urxe_wire::ROCE_UDP_PORT;
 use crate::engine::Engine;
 use crate::exit;
 use crate::nic::{DeviceStats, Nic};
-use crate::progress::with_signals_blocked;
 use crate::table::Slot;
+use crate::threads::with_signals_blocked;
 
 /// What the names of the sockets begin with, after the zero byte of an abstract name. The process's number
 /// and a random one follow.

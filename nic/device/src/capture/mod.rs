@@ -31,7 +31,7 @@ use pcap_file::{DataLink, Endianness};
 use urxe_wire::icrc::{Flow, Verdict};
 
 use self::headers::{Addressing, ip_packet};
-use crate::progress::with_signals_blocked;
+use crate::threads::with_signals_blocked;
 
 /// How long a packet waits for the file, at most.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(100);

@@ -27,8 +27,8 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::forward;
 use crate::list::DeviceInfo;
-use crate::progress::with_signals_blocked;
 use crate::receive::{BATCHES_PER_TURN, Origin};
+use crate::threads::with_signals_blocked;
 
 /// How often to try whether port 4791 has become free, while requests or answers may come to it.
 const LOOK_FOR_PORT_NS: u64 = 250_000_000;

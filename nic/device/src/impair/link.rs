@@ -13,8 +13,8 @@ use urxe_udp::{Destination, SendError, Sent, Transmit, set_timer_slack_ns};
 use urxe_wire::icrc::Flow;
 
 use super::{ImpairCounters, Impairment, Share};
-use crate::progress::with_signals_blocked;
 use crate::tap::Wire;
+use crate::threads::with_signals_blocked;
 
 /// A packet that is to be overtaken waits at most so long.
 const OVERTAKEN_MAX: Duration = Duration::from_millis(1);

@@ -1,6 +1,10 @@
 //! An opened device.
 
+#[cfg(test)]
+pub(crate) mod alone;
 mod rounds;
+
+pub(crate) use rounds::Round;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -614,17 +618,6 @@ impl Nic {
             }
         }
         Ok(blocked)
-    }
-}
-
-#[cfg(test)]
-impl Nic {
-    /// A device of the loopback interface whose rounds are those of a test alone.
-    pub(crate) fn open_without_thread() -> Arc<Self> {
-        let nic = Self::open_unshared(&crate::support::device("lo")).unwrap();
-        nic.start().unwrap();
-        nic.close();
-        nic
     }
 }
 

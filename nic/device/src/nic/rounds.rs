@@ -10,10 +10,12 @@ use crate::engine::Engine;
 use crate::idle::{self, Advice};
 use crate::moderation::Moderated;
 
-/// What a round of [`Nic::run_looking`] came to.
+/// What a round of [`Nic::run_looking`] or [`Nic::run_waiting`] came to.
 pub(crate) struct Round {
     /// How many packets came.
     pub(crate) received: usize,
+    /// Whether they were more than answers: somebody wants something.
+    pub(crate) has_requests: bool,
     /// When it was.
     pub(crate) at: Instant,
     /// When the next one is wanted.
@@ -116,38 +118,38 @@ impl Nic {
         }
     }
 
-    /// One round of a thread that is going to wait for packets. Returns how many packets came, and when
-    /// it is wanted again.
-    pub(crate) fn run_waiting(&self) -> (usize, Option<Instant>) {
-        let mut engine = self.engine();
-        self.progress.note_released();
-        let now = now();
-        let received = engine.run_in_background(now);
-        self.note_received(received);
-        self.moderated.expire(now);
-        if engine.is_unfinished() {
-            return (received, Some(now));
-        }
-        (received, self.deadline(&engine, now))
+    /// One round of a thread that is going to wait for packets.
+    pub(crate) fn run_waiting(&self) -> Round {
+        self.run_for_thread(&mut self.engine(), Engine::run_in_background)
     }
 
     /// One round of a thread that looks for packets before it sleeps, unless another thread is at it.
     pub(crate) fn run_looking(&self) -> Option<Round> {
         let mut engine = self.engine.try_lock().ok()?;
+        Some(self.run_for_thread(&mut engine, Engine::run_looking))
+    }
+
+    fn run_for_thread(
+        &self,
+        engine: &mut Engine,
+        run: impl FnOnce(&mut Engine, Instant) -> usize,
+    ) -> Round {
         self.progress.note_released();
         let at = now();
-        let received = engine.run_looking(at);
+        let before = engine.requests;
+        let received = run(engine, at);
         self.note_received(received);
         self.moderated.expire(at);
-        Some(Round {
+        Round {
             received,
+            has_requests: engine.requests != before,
             at,
             wanted_at: if engine.is_unfinished() {
                 Some(at)
             } else {
-                self.deadline(&engine, at)
+                self.deadline(engine, at)
             },
-        })
+        }
     }
 
     /// After a round or a command of the program: the background thread may have to wake earlier.
@@ -202,46 +204,14 @@ impl Nic {
 mod tests {
     use std::net::UdpSocket;
 
-    use urxe_proto::{QpType, SendOp, SendTarget};
-    use urxe_wire::Mtu;
-
     use super::*;
-    use crate::qp::Qp;
-    use crate::support::{End, connect_both, post};
-
-    /// Whether the program at each end may be about to get an answer, or to reply.
-    fn are_amid(ends: &[End; 2]) -> [bool; 2] {
-        ends.each_ref().map(|end| end.nic.is_amid())
-    }
-
-    /// The program of one end has written to the other's memory.
-    fn write(ends: &[End; 2], qp: &Qp, len: usize) {
-        let (va, rkey) = (ends[1].va(0), ends[1].key);
-        let op = SendOp::Write { va, rkey };
-        let sge = ends[0].sge(0, len);
-        post(qp, 0, op, &[sge], SendTarget::Connection);
-    }
-
-    fn run_until_nobody_is_amid(ends: &[End; 2]) {
-        let start = now();
-        while are_amid(ends) != [false; 2] {
-            ends.iter().for_each(|end| _ = end.nic.run_looking());
-            assert!(now().since(start) < 20_000_000_000, "no answer in 20 s");
-        }
-    }
-
-    fn connected(len: usize) -> ([End; 2], [Qp; 2]) {
-        let ends = [(); 2].map(|()| End::of(Nic::open_without_thread(), len));
-        let qps = ends.each_ref().map(|end| end.qp(QpType::Rc));
-        connect_both(&ends[0], &qps[0], &ends[1], &qps[1], Mtu::B4096);
-        (ends, qps)
-    }
+    use crate::nic::alone::{are_amid, connected, run_until_nobody_is_amid, write};
 
     #[test]
     fn a_request_without_an_answer_and_a_message_without_a_reply_are_not_the_end() {
         let (ends, qps) = connected(64);
         assert_eq!(are_amid(&ends), [false; 2]);
-        write(&ends, &qps[0], 64);
+        write(&ends[0], &qps[0], &ends[1], 64);
         assert_eq!(are_amid(&ends), [true, false]);
         ends[1].nic.run_waiting();
         assert_eq!(are_amid(&ends), [true; 2], "the program may reply");
@@ -258,9 +228,9 @@ mod tests {
         let mut held_within = 0;
         for turn in 1..=MESSAGES_MAX {
             ends[0].buffer[LEN - 1] = turn;
-            write(&ends, &qps[0], LEN);
+            write(&ends[0], &qps[0], &ends[1], LEN);
             loop {
-                let (_, wanted_at) = ends[1].nic.run_waiting();
+                let Round { wanted_at, .. } = ends[1].nic.run_waiting();
                 // SAFETY: a byte that is there; the device writes it.
                 if unsafe { std::ptr::from_ref(&ends[1].buffer[LEN - 1]).read_volatile() } == turn {
                     break;

@@ -1,0 +1,58 @@
+//! The device's threads among those of the program: which signals they take, and how soon they run.
+
+/// For the background thread: it works for a few microseconds at a time, for a peer that waits, and has to do so beside a
+/// program that may spin on the same processor: in perftest's `ib_write_lat` the target reads its memory
+/// until the data is there. Where the process may (`CAP_SYS_NICE` or `RLIMIT_NICE`), the thread takes
+/// precedence; elsewhere it asks for short time slices, which come earlier (Linux 6.12, and harmless
+/// before: the scheduler ignores the field).
+pub(crate) fn ask_for_prompt_scheduling() {
+    #[repr(C)]
+    struct SchedAttr {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime_ns: u64,
+        deadline_ns: u64,
+        period_ns: u64,
+    }
+    /// Least time slice that the kernel grants (`kernel/sched/syscalls.c`).
+    const SLICE_NS: u64 = 100_000;
+    /// The highest precedence among ordinary threads.
+    const NICE: i32 = -20;
+    for nice in [NICE, 0] {
+        let attr = SchedAttr {
+            size: u32::try_from(size_of::<SchedAttr>()).unwrap_or(0),
+            policy: 0,
+            flags: 0,
+            nice,
+            priority: 0,
+            runtime_ns: SLICE_NS,
+            deadline_ns: 0,
+            period_ns: 0,
+        };
+        // SAFETY: the structure is the kernel's `sched_attr`, version 0 (48 bytes, linux/sched/types.h),
+        // and lives until the call returns. 0 is the calling thread.
+        if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
+            return;
+        }
+    }
+}
+
+/// Runs `work` with all signals but those of faults blocked in the calling thread; threads made by it inherit that.
+pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are initialised by the calls before they are read.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        // A fault while its signal is blocked ends the process, and with it what `guard.rs` does.
+        libc::sigdelset(&raw mut all, libc::SIGSEGV);
+        libc::sigdelset(&raw mut all, libc::SIGBUS);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}
