@@ -30,8 +30,6 @@ use sender::Sender;
 const LIVELY_LOOKS: u32 = 4096;
 /// Then it is read once in so many looks.
 const LOOKS_PER_READ: u32 = 64;
-/// Once in so many the packet socket is asked for an error, which costs as much.
-const LOOKS_PER_ERROR: u32 = 512;
 
 /// So many looks take about as long as one at a socket, and count as one.
 const LOOKS_PER_ROUND: u32 = 8;
@@ -109,11 +107,12 @@ impl Frames {
             },
             Ordering::Relaxed,
         );
-        if looks.is_multiple_of(LOOKS_PER_ERROR) {
+        if looks.is_multiple_of(LOOKS_PER_READ) {
             // A link that went down leaves an error, which wakes whoever waits until somebody asks for it.
             let _ = sockopt::get_int(self.receiver.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR);
+            return true;
         }
-        looks < LIVELY_LOOKS || looks.is_multiple_of(LOOKS_PER_READ)
+        looks < LIVELY_LOOKS
     }
 
     /// Whether the last look was at the ring alone, as most are.
