@@ -644,6 +644,8 @@ fn is_of_link(events: &[Event]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::nic::alone::{connected, write};
 
@@ -734,6 +736,40 @@ mod tests {
 
         write(&ends[1], &qps[1], &ends[0], LEN);
         assert!(thinks_that_it_has_stopped());
+    }
+
+    #[test]
+    fn the_thread_knows_how_long_it_waited_and_whether_the_program_polled_meanwhile() {
+        const LEN: usize = 64;
+        const SENT_AFTER: Duration = Duration::from_millis(2);
+        for polls in [false, true] {
+            let (ends, qps) = connected(LEN);
+            let nic = &ends[0].nic;
+            let progress = nic.progress();
+            // A thread of its own that has begun ends; this one may wait.
+            progress.stop();
+            progress.stop.store(false, Ordering::Relaxed);
+            let mut thread = Thread::new(nic).unwrap();
+            thread.watched = Some(nic.watch(&thread.packets).unwrap());
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while progress.polls_for_itself() {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(SENT_AFTER);
+                    if polls {
+                        progress.note_found();
+                    }
+                    write(&ends[1], &qps[1], &ends[0], LEN);
+                });
+                let in_vain = now().after(20_000_000_000);
+                thread.wait_for_packets(nic, Some(in_vain)).unwrap();
+            });
+            let (waited_ns, has_polled) = thread.waited.unwrap();
+            // Less than the sleep: the thread says that it waits a little before it does.
+            assert!(waited_ns >= 1_000_000, "{waited_ns} ns");
+            assert_eq!(has_polled, polls);
+        }
     }
 
     #[test]
