@@ -524,6 +524,14 @@ impl Engine {
                 break;
             }
         }
+        if left == 0
+            && let Some(transmit) = slot.qp.poll_pressing(now, memory)
+        {
+            let pushed = self
+                .outgoing
+                .push(&transmit, pd, path, memory, ports, stats);
+            debug_assert!(pushed.is_ok(), "an acknowledgement refers to no memory");
+        }
         slot.deliver(&self.events);
         if then == Then::Send {
             self.flush();
@@ -567,7 +575,34 @@ fn window_share_bytes(buffer_bytes: usize, senders: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use urxe_wire::Mtu;
+
     use super::*;
+    use crate::nic::alone::{connected_by, run_until_nobody_is_amid, write};
+
+    /// A peer that sends as much heard nothing until the window was full: on a slow link it stood still for 10 ms.
+    #[test]
+    fn an_acknowledgement_leaves_with_a_turn_that_requests_fill() {
+        const LEN: usize = 4 << 20;
+        let (ends, qps) = connected_by(Mtu::B1024, LEN);
+        let [left, right] = ends.each_ref().map(|end| &end.nic);
+        // Windows grow beyond several turns.
+        for _ in 0..20 {
+            write(&ends[1], &qps[1], &ends[0], LEN);
+            run_until_nobody_is_amid(&ends);
+        }
+        write(&ends[0], &qps[0], &ends[1], LEN);
+        write(&ends[1], &qps[1], &ends[0], LEN);
+        let mut turns = 0;
+        while left.stats().tx_packets > right.stats().rx_packets {
+            let before = right.stats().tx_packets;
+            right.run_looking();
+            turns = (right.stats().tx_packets - before) / u64::from(PACKETS_PER_TURN);
+        }
+        assert!(turns > 0, "the window was full");
+        let engine = right.engine();
+        assert!(engine.qps.iter().all(|slot| !slot.qp.owes_response()));
+    }
 
     #[test]
     fn windows_share_what_is_theirs_of_the_buffer() {

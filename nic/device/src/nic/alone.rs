@@ -22,9 +22,14 @@ impl Nic {
 
 /// Two such devices with buffers of this length, and their connected queue pairs.
 pub(crate) fn connected(len: usize) -> ([End; 2], [Qp; 2]) {
+    connected_by(Mtu::B4096, len)
+}
+
+/// The same with this path MTU.
+pub(crate) fn connected_by(mtu: Mtu, len: usize) -> ([End; 2], [Qp; 2]) {
     let ends = [(); 2].map(|()| End::of(Nic::open_without_thread(), len));
     let qps = ends.each_ref().map(|end| end.qp(QpType::Rc));
-    connect_both(&ends[0], &qps[0], &ends[1], &qps[1], Mtu::B4096);
+    connect_both(&ends[0], &qps[0], &ends[1], &qps[1], mtu);
     (ends, qps)
 }
 

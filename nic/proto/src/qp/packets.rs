@@ -315,6 +315,20 @@ impl QueuePair {
         self.poll(now, mode, most, memory)
     }
 
+    /// The acknowledgement that may not wait, even if requests may go: for the end of a turn that requests have filled. A peer that
+    /// sends as much would else hear nothing until the window of this side is full.
+    pub fn poll_pressing<M: Memory>(
+        &mut self,
+        now: Instant,
+        memory: &mut M,
+    ) -> Option<Transmit<'static>> {
+        if !self.responder.is_pressing(now) {
+            return None;
+        }
+        let response = self.poll_response(now, AckMode::Hold, 1, memory);
+        response.map(|run| run.first)
+    }
+
     /// Whether [`Self::poll_transmit`] has nothing to hand out in mode [`AckMode::Hold`], found out for less; no says nothing.
     #[must_use]
     #[inline]
