@@ -518,19 +518,11 @@ impl Engine {
             if self.outgoing.is_blocked() {
                 break;
             }
-            // Requests go first, then what else is owed, then this.
-            if is_last {
+            // Requests go first, then what else is owed, then this: unless they had their turn before.
+            if is_last && slot.qp.is_at_rest(now) {
                 has_more = false;
                 break;
             }
-        }
-        if left == 0
-            && let Some(transmit) = slot.qp.poll_pressing(now, memory)
-        {
-            let pushed = self
-                .outgoing
-                .push(&transmit, pd, path, memory, ports, stats);
-            debug_assert!(pushed.is_ok(), "an acknowledgement refers to no memory");
         }
         slot.deliver(&self.events);
         if then == Then::Send {
@@ -575,24 +567,34 @@ fn window_share_bytes(buffer_bytes: usize, senders: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use urxe_proto::{SendOp, SendTarget, WcStatus};
     use urxe_wire::Mtu;
 
     use super::*;
     use crate::nic::alone::{connected_by, run_until_nobody_is_amid, write};
+    use crate::qp::Qp;
+    use crate::support::{End, post};
+
+    /// Two devices of which the second, with a large window, has many turns to send, and which the first has `asked` for something.
+    fn one_with_many_turns(len: usize, ask: impl FnOnce(&[End; 2], &Qp)) -> [End; 2] {
+        let (ends, qps) = connected_by(Mtu::B1024, len);
+        for _ in 0..20 {
+            write(&ends[1], &qps[1], &ends[0], len);
+            run_until_nobody_is_amid(&ends);
+        }
+        ask(&ends, &qps[0]);
+        write(&ends[1], &qps[1], &ends[0], len);
+        // The queue pairs would go with their handles.
+        std::mem::forget(qps);
+        ends
+    }
 
     /// A peer that sends as much heard nothing until the window was full: on a slow link it stood still for 10 ms.
     #[test]
-    fn an_acknowledgement_leaves_with_a_turn_that_requests_fill() {
+    fn an_acknowledgement_leaves_between_turns_of_requests() {
         const LEN: usize = 4 << 20;
-        let (ends, qps) = connected_by(Mtu::B1024, LEN);
+        let ends = one_with_many_turns(LEN, |ends, qp| write(&ends[0], qp, &ends[1], LEN));
         let [left, right] = ends.each_ref().map(|end| &end.nic);
-        // Windows grow beyond several turns.
-        for _ in 0..20 {
-            write(&ends[1], &qps[1], &ends[0], LEN);
-            run_until_nobody_is_amid(&ends);
-        }
-        write(&ends[0], &qps[0], &ends[1], LEN);
-        write(&ends[1], &qps[1], &ends[0], LEN);
         let mut turns = 0;
         while left.stats().tx_packets > right.stats().rx_packets {
             let before = right.stats().tx_packets;
@@ -602,6 +604,31 @@ mod tests {
         assert!(turns > 0, "the window was full");
         let engine = right.engine();
         assert!(engine.qps.iter().all(|slot| !slot.qp.owes_response()));
+    }
+
+    /// It was not while requests kept coming, and gave up.
+    #[test]
+    fn a_peer_that_reads_is_answered_between_turns_of_requests() {
+        const LEN: usize = 4 << 20;
+        const READ: usize = 64 << 10;
+        let ends = one_with_many_turns(LEN, |ends, qp| {
+            let (va, rkey) = (ends[1].va(0), ends[1].key);
+            let (read, into) = (SendOp::Read { va, rkey }, ends[0].sge(0, READ));
+            post(qp, 7, read, &[into], SendTarget::Connection);
+        });
+        let [left, right] = ends.each_ref().map(|end| &end.nic);
+        let before = right.stats().tx_packets;
+        let mut has_read = false;
+        while !has_read {
+            right.run_looking();
+            left.run_looking();
+            ends[0].cq.poll(1, |completion| {
+                assert_eq!(completion.status, WcStatus::Success);
+                has_read = true;
+            });
+            let sent = right.stats().tx_packets - before;
+            assert!(sent < 2 << 10, "half of a message was sent meanwhile");
+        }
     }
 
     #[test]

@@ -284,16 +284,10 @@ impl Host {
         let peer = qp.query().dest_gid;
         loop {
             let pd = qp.pd();
+            let notification = qp.poll_notification();
             let rests = mode == AckMode::Hold && qp.is_at_rest(now);
-            // As at the end of a turn that requests have filled, now and then.
-            let is_filled = most.is_multiple_of(2);
-            let ahead = qp.poll_notification().or_else(|| {
-                let pressing = is_filled.then(|| qp.poll_pressing(now, &mut self.memory))?;
-                assert!(!rests || pressing.is_none(), "it was said to rest");
-                pressing
-            });
-            let run = match ahead {
-                Some(packet) => Run::single(packet),
+            let run = match notification {
+                Some(notification) => Run::single(notification),
                 None => {
                     let run = qp.poll_run(now, mode, most, &mut self.memory);
                     assert!(!rests || run.is_none(), "it was said to rest: {run:?}");

@@ -5,8 +5,10 @@ mod support;
 
 use support::bench::{Bench, REGION_BYTES};
 use support::scenario::PD;
-use urxe_proto::{DcqcnParameters, QpType, SendOp, WcStatus};
-use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, QpHandle, Rule};
+use urxe_proto::{
+    DcqcnParameters, QpType, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
+};
+use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, QpHandle, Rights, Rule};
 
 const MESSAGE_BYTES: usize = REGION_BYTES;
 const RATE_GBPS: u64 = 10;
@@ -154,6 +156,41 @@ fn a_sender_that_does_not_control_congestion_ignores_notifications() {
     assert!(mbps > 8_500, "{mbps} Mbit/s");
     let (sent, ..) = counters(&bench, b);
     assert_eq!(counters(&bench, a), (0, 0, sent));
+}
+
+/// Its requests had every place that congestion control gives.
+#[test]
+fn who_is_slowed_down_answers_between_its_requests() {
+    const READ: u64 = 0;
+    let mut bench = bench(Some(PARAMETERS));
+    let (a, b) = (bench.a, bench.b);
+    let always = Rule::always(Match::All, Fault::MarkEcn);
+    mark(&mut bench, b, a, vec![always]);
+    let memory = &mut bench.world.host_mut(a.host).memory;
+    let rkey = memory.register(PD, Rights::ALL, vec![0; REGION_BYTES]);
+    let va = memory.va(rkey, 0);
+    let sges = [Sge {
+        addr: bench.target_va(0),
+        len: REGION_BYTES as u32,
+        lkey: bench.target,
+    }];
+    for wr_id in [READ + 1, READ + 2] {
+        let request = SendRequest {
+            wr_id,
+            op: SendOp::Write { va, rkey },
+            data: SendData::Sges(&sges),
+            signaled: true,
+            solicited: false,
+            fence: false,
+            target: SendTarget::Connection,
+        };
+        bench.world.post_send(b, &request).unwrap();
+    }
+    // Its rate is down by then.
+    bench.run_for(100_000);
+    let (va, rkey) = (bench.target_va(0), bench.target);
+    bench.post_send(READ, SendOp::Read { va, rkey }, 0, REGION_BYTES / 16);
+    assert_eq!(bench.wait_send().wr_id, READ);
 }
 
 /// Marks and losses together, on packets of all kinds: everything still arrives.

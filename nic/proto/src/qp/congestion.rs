@@ -117,21 +117,25 @@ impl QueuePair {
             self.reaction = None;
             return self.poll_run(now, mode, 1, memory);
         }
+        let sends_data = self.responder.is_about_to_send_data();
         if may_send
             && may_request
+            && !(sends_data && self.turns.was_of_requests())
             && let Some(planned) =
                 self.sender
                     .plan(now, &self.connection, may_start, 1, memory, &mut self.out)
         {
             reaction.handle_sent(now, wire_bytes(&planned.header, planned.len));
             self.stats.tx_packets += 1;
+            self.turns.note_requests(1);
             self.responder.note_request();
             return Some(self.sender.packets(&planned));
         }
-        if self.responder.is_about_to_send_data() {
+        if sends_data {
             if !may_send {
                 return None;
             }
+            self.turns.restart();
             let response = self.poll_response(now, mode, 1, memory);
             if let (Some(reaction), Some(Run { first, .. })) = (&mut self.reaction, &response) {
                 reaction.handle_sent(now, wire_bytes(&first.header, first.payload.len()));

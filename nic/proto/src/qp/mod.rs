@@ -3,6 +3,7 @@
 mod congestion;
 mod data;
 mod packets;
+mod turns;
 
 use alloc::boxed::Box;
 
@@ -11,6 +12,7 @@ use urxe_wire::{Qpn, Srqn, ack_timeout_ns};
 use self::congestion::Congestion;
 pub use self::data::{Capacity, PostError, QpConfig, QpEvent, QpStats};
 pub(crate) use self::data::{Failure, Outbox};
+use self::turns::Turns;
 pub use crate::rc::acknowledge::AckMode;
 
 use crate::attributes::{AttrMask, Attributes, ModifyError};
@@ -48,6 +50,7 @@ pub struct QueuePair {
     /// The shared receive queue that the message in progress names (XRC target).
     message_srqn: Option<Srqn>,
     stats: QpStats,
+    turns: Turns,
     /// What slows it down; `None` without congestion.
     reaction: Option<Box<ReactionPoint>>,
     congestion: Option<Box<Congestion>>,
@@ -74,6 +77,7 @@ impl QueuePair {
             last_wqe_reported: false,
             message_srqn: None,
             stats: QpStats::default(),
+            turns: Turns::default(),
             reaction: None,
             congestion: None,
         }

@@ -294,7 +294,7 @@ impl QueuePair {
     // ---- outputs -----------------------------------------------------------------------------
 
     /// The next packet to send, if any may go now. Requests go first, then what is owed to the peer, so
-    /// that an acknowledgement can leave with the request that answers.
+    /// that an acknowledgement can leave with the request that answers; but after 128 of them what may not wait has its turn.
     pub fn poll_transmit<M: Memory>(
         &mut self,
         now: Instant,
@@ -313,20 +313,6 @@ impl QueuePair {
         memory: &mut M,
     ) -> Option<Run<'_>> {
         self.poll(now, mode, most, memory)
-    }
-
-    /// The acknowledgement that may not wait, even if requests may go: for the end of a turn that requests have filled. A peer that
-    /// sends as much would else hear nothing until the window of this side is full.
-    pub fn poll_pressing<M: Memory>(
-        &mut self,
-        now: Instant,
-        memory: &mut M,
-    ) -> Option<Transmit<'static>> {
-        if !self.responder.is_pressing(now) {
-            return None;
-        }
-        let response = self.poll_response(now, AckMode::Hold, 1, memory);
-        response.map(|run| run.first)
     }
 
     /// Whether [`Self::poll_transmit`] has nothing to hand out in mode [`AckMode::Hold`], found out for less; no says nothing.
@@ -348,6 +334,11 @@ impl QueuePair {
         most: u32,
         memory: &mut M,
     ) -> Option<Run<'_>> {
+        if self.turns.is_of_owed()
+            && let Some(run) = self.poll_owed(now, most, memory)
+        {
+            return Some(run);
+        }
         if self.reaction.is_some() {
             return self.poll_paced(now, mode, memory);
         }
@@ -365,10 +356,36 @@ impl QueuePair {
             )
         {
             self.stats.tx_packets += 1 + u64::from(planned.more);
+            self.turns.note_requests(1 + planned.more);
             self.responder.note_request();
             return Some(self.sender.packets(&planned));
         }
+        self.turns.restart();
         self.poll_response(now, mode, most, memory)
+    }
+
+    /// What is owed to the peer and may not wait, after as many requests as may go before it.
+    #[cold]
+    fn poll_owed<M: Memory>(
+        &mut self,
+        now: Instant,
+        most: u32,
+        memory: &mut M,
+    ) -> Option<Run<'static>> {
+        // Data has to ask congestion control.
+        if self.reaction.is_some() && self.responder.is_about_to_send_data() {
+            return None;
+        }
+        if !self.responder.may_wait(now) {
+            let most = most.min(self.turns.owed_left());
+            let run = self.poll_response(now, AckMode::Hold, most, memory);
+            if let Some(run) = run {
+                self.turns.note_owed(1 + run.more);
+                return Some(run);
+            }
+        }
+        self.turns.restart();
+        None
     }
 
     /// What is owed to the peer, once no request may go.

@@ -245,11 +245,6 @@ impl Acknowledger {
         self.replies.is_empty() && self.nak.is_none() && !self.is_ack_pressing(now)
     }
 
-    /// Whether an ACK or a NAK is owed that may not wait, and nothing has to go before it.
-    pub(crate) fn is_pressing(&self, now: Instant) -> bool {
-        self.replies.is_empty() && (self.nak.is_some() || self.is_ack_pressing(now))
-    }
-
     /// Whether an ACK is owed that may not wait.
     fn is_ack_pressing(&self, now: Instant) -> bool {
         self.owed_since.is_some_and(|since| {
@@ -443,27 +438,5 @@ mod tests {
         let in_pairs = |pairs: u32| (0..pairs).map(|pair| read(2 * pair, 2)).collect::<Vec<_>>();
         assert!(!is_streaming(&in_pairs(STREAM_PACKETS / 2)));
         assert!(is_streaming(&in_pairs(STREAM_PACKETS / 2 + 1)));
-    }
-
-    #[test]
-    fn an_acknowledgement_presses_once_packets_or_time_do_and_not_ahead_of_an_answer() {
-        let now = Instant::from_nanos(1_000_000);
-        let mut acknowledger = Acknowledger::default();
-        for packets in 0..HOLD_PACKETS {
-            assert!(!acknowledger.is_pressing(now), "{packets} packets");
-            acknowledger.owe(now);
-        }
-        assert!(acknowledger.is_pressing(now));
-        acknowledger.push_reply(read(0, 1));
-        assert!(!acknowledger.is_pressing(now));
-
-        let mut acknowledger = Acknowledger::default();
-        acknowledger.owe_quietly(now);
-        assert!(!acknowledger.is_pressing(now));
-        assert!(acknowledger.is_pressing(now.after(ACK_HOLD_NS)));
-
-        let mut acknowledger = Acknowledger::default();
-        acknowledger.set_nak(Psn::new(7), SEQUENCE_ERROR);
-        assert!(acknowledger.is_pressing(now));
     }
 }

@@ -120,11 +120,6 @@ impl Responder {
         self.acknowledger.may_wait(now)
     }
 
-    /// See [`Acknowledger::is_pressing`].
-    pub(crate) fn is_pressing(&self, now: Instant) -> bool {
-        self.acknowledger.is_pressing(now)
-    }
-
     /// See [`Acknowledger::is_streaming`].
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {

@@ -1,0 +1,51 @@
+//! Whose turn it is to send: requests go first, but not for ever.
+
+/// Packets of requests in a row, while something is owed that may not wait, and then of answers. An end that always has requests to send,
+/// to a peer that acknowledges them before the window is full, would else answer no READ: the peer would retry until it gives up.
+const TURN_PACKETS: u32 = 128;
+
+/// See the module. Of a queue pair that congestion control has slowed down, requests and answers take turns packet by packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Turns {
+    /// Packets since the turn began, of requests ...
+    requests: u32,
+    /// ... and, once those have had theirs, of what is owed.
+    owed: u32,
+}
+
+impl Turns {
+    /// Whether what is owed goes first now.
+    #[inline]
+    pub(super) const fn is_of_owed(self) -> bool {
+        self.requests >= TURN_PACKETS
+    }
+
+    /// Whether a request was the last to go.
+    pub(super) const fn was_of_requests(self) -> bool {
+        self.requests > 0
+    }
+
+    #[inline]
+    pub(super) const fn note_requests(&mut self, packets: u32) {
+        self.requests = self.requests.saturating_add(packets);
+    }
+
+    /// How many packets of what is owed may go before the next request.
+    pub(super) const fn owed_left(self) -> u32 {
+        TURN_PACKETS.saturating_sub(self.owed)
+    }
+
+    /// These were sent while it [was their turn](Self::is_of_owed).
+    pub(super) fn note_owed(&mut self, packets: u32) {
+        self.owed += packets;
+        if self.owed >= TURN_PACKETS {
+            self.restart();
+        }
+    }
+
+    /// No request may go, or nothing is owed.
+    #[inline]
+    pub(super) fn restart(&mut self) {
+        *self = Self::default();
+    }
+}
