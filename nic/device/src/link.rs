@@ -24,7 +24,8 @@ pub(crate) struct LinkState {
 pub(crate) struct Link {
     ifindex: u32,
     changes: Changes,
-    /// Held by who follows, so that an older state never replaces a newer one.
+    /// Held by who follows, so that an older state never replaces a newer one, and who asks meanwhile waits: it would see addresses that
+    /// nothing is bound to yet, or none of the new ones.
     following: Mutex<()>,
     state: Mutex<LinkState>,
 }
@@ -94,13 +95,13 @@ impl Link {
         apply: impl FnOnce(&Arc<[GidEntry]>),
         tell: impl FnMut(AsyncEventKind),
     ) {
-        if !self.changes.has_changed() {
-            return;
-        }
         let _following = self
             .following
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        if !self.changes.has_changed() {
+            return;
+        }
         let now = match current(self.ifindex) {
             Ok(Some(info)) => LinkState::of(&info),
             Ok(None) => self.state().gone(),
@@ -119,8 +120,12 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
     use urxe_wire::Gid;
+
+    use super::*;
+    use crate::support::device;
 
     fn state(gids: usize, is_up: bool) -> LinkState {
         let entry = GidEntry {
@@ -154,5 +159,18 @@ mod tests {
             events(&before, &before.gone()),
             [DeviceRemoved, PortDown, GidsChanged]
         );
+    }
+
+    /// A connection to an address that was just seen was refused.
+    #[test]
+    fn who_asks_waits_for_who_follows() {
+        let link = Link::new(&device("lo")).unwrap();
+        let following = link.following.lock().unwrap();
+        std::thread::scope(|scope| {
+            let asks = scope.spawn(|| link.follow(|_| (), |_| ()));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!asks.is_finished());
+            drop(following);
+        });
     }
 }
