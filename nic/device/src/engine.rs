@@ -576,7 +576,7 @@ mod tests {
     use crate::support::{End, post};
 
     /// Two devices of which the second, with a large window, has many turns to send, and which the first has `asked` for something.
-    fn one_with_many_turns(len: usize, ask: impl FnOnce(&[End; 2], &Qp)) -> [End; 2] {
+    fn one_with_many_turns(len: usize, ask: impl FnOnce(&[End; 2], &Qp)) -> ([End; 2], [Qp; 2]) {
         let (ends, qps) = connected_by(Mtu::B1024, len);
         for _ in 0..20 {
             write(&ends[1], &qps[1], &ends[0], len);
@@ -584,16 +584,14 @@ mod tests {
         }
         ask(&ends, &qps[0]);
         write(&ends[1], &qps[1], &ends[0], len);
-        // The queue pairs would go with their handles.
-        std::mem::forget(qps);
-        ends
+        (ends, qps)
     }
 
     /// A peer that sends as much heard nothing until the window was full: on a slow link it stood still for 10 ms.
     #[test]
     fn an_acknowledgement_leaves_between_turns_of_requests() {
         const LEN: usize = 4 << 20;
-        let ends = one_with_many_turns(LEN, |ends, qp| write(&ends[0], qp, &ends[1], LEN));
+        let (ends, _qps) = one_with_many_turns(LEN, |ends, qp| write(&ends[0], qp, &ends[1], LEN));
         let [left, right] = ends.each_ref().map(|end| &end.nic);
         let mut turns = 0;
         while left.stats().tx_packets > right.stats().rx_packets {
@@ -611,7 +609,7 @@ mod tests {
     fn a_peer_that_reads_is_answered_between_turns_of_requests() {
         const LEN: usize = 4 << 20;
         const READ: usize = 64 << 10;
-        let ends = one_with_many_turns(LEN, |ends, qp| {
+        let (ends, _qps) = one_with_many_turns(LEN, |ends, qp| {
             let (va, rkey) = (ends[1].va(0), ends[1].key);
             let (read, into) = (SendOp::Read { va, rkey }, ends[0].sge(0, READ));
             post(qp, 7, read, &[into], SendTarget::Connection);

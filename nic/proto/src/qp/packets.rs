@@ -294,7 +294,7 @@ impl QueuePair {
     // ---- outputs -----------------------------------------------------------------------------
 
     /// The next packet to send, if any may go now. Requests go first, then what is owed to the peer, so
-    /// that an acknowledgement can leave with the request that answers; but after 64 of them what may not wait has its turn.
+    /// that an acknowledgement can leave with the request that answers; but after many of them what may not wait has its turn.
     pub fn poll_transmit<M: Memory>(
         &mut self,
         now: Instant,
