@@ -778,7 +778,7 @@ mod tests {
             thread.waited
         };
         for polls in [false, true] {
-            // Now and then something else that came to the socket ends a wait early.
+            // Devices of other tests share loopback and its ports: what was for one of them may end a wait early.
             let is_wrong = |waited: &Option<(u64, bool)>| {
                 waited.is_none_or(|(ns, has_polled)| ns < SENT_AFTER_NS || has_polled != polls)
             };
