@@ -292,6 +292,50 @@ fn stat_tells_what_went_past_the_ip_layer() {
     assert_eq!(frames("UC-on.json"), [0, 0]);
 }
 
+/// What part of the batches that leave does so as frames, of a program of perftest with messages of so many bytes.
+const SHARE_OF_FRAMES: &str = r#"
+    ip link set eth0 mtu 9000
+    at_peer ip link set eth0 mtu 9000
+    share() { # name, program and its options
+        name=$1
+        shift
+        both "$@"
+        until_true "packets" shows '"rx_packets": [1-9][0-9][0-9][0-9]'
+        urxe stat --json >"$name.json"
+        finish
+    }
+    share message ib_send_lat -s 65536
+    share answer ib_read_lat -s 65536
+    share stream ib_send_bw -s 65536
+"#;
+
+#[test]
+fn a_message_of_64_kib_goes_past_the_ip_layer_and_a_stream_of_them_does_not() {
+    let folder = folder();
+    let text = TWO_NODES.to_owned() + SHARE_OF_FRAMES;
+    let needs = &["ib_send_lat", "ib_send_bw", "ib_read_lat", "nsenter"];
+    let Some(_) = script("urxe stat", needs, folder.path(), &text) else {
+        return;
+    };
+    if !has_frames() {
+        return;
+    }
+    let share = |name: &str, frames: &str, batches: &str| {
+        let file = format!("{name}.json");
+        let counters = &json(folder.path(), &file)["processes"][0]["devices"][0]["counters"];
+        counters[frames].as_f64().unwrap() / counters[batches].as_f64().unwrap()
+    };
+    let sent = |name| share(name, "tx_frames", "tx_batches");
+    // Of a ping-pong both ends do the same; of the stream one end sends acknowledgements alone.
+    for name in ["message", "answer"] {
+        assert!(sent(name) > 0.9, "{name}: {}", sent(name));
+        let received = share(name, "rx_frames", "rx_batches");
+        assert!(received > 0.9, "{name}: {received}");
+    }
+    let [one, other] = [sent("stream"), share("stream", "rx_frames", "rx_batches")];
+    assert!(one.min(other) < 0.1, "stream: {one} and {other}");
+}
+
 #[test]
 fn stat_sees_a_program_that_blocks_and_not_those_of_others() {
     let folder = folder();

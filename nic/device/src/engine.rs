@@ -26,6 +26,10 @@ pub(crate) use urxe_proto::AckMode;
 /// Packets of one queue pair before the others get their turn.
 pub(crate) const PACKETS_PER_TURN: u32 = 128;
 
+/// Of what a queue pair sends in a turn, with little in flight, so many packets are a message, whatever its length: as frames, five of the
+/// peer's 96 places for long ones. What is behind them is a stream.
+const MESSAGE_PACKETS: u32 = 64;
+
 /// Packets that a round sends before it looks for what has come meanwhile. Hundreds of queue pairs may have many thousands
 /// to send, whose acknowledgements would not all find room.
 const PACKETS_PER_ROUND: u32 = 256;
@@ -491,6 +495,9 @@ impl Engine {
         let mut is_long = false;
         while left > 0 {
             let mut is_last = false;
+            if left < PACKETS_PER_TURN - MESSAGE_PACKETS {
+                self.outgoing.set_stream(true);
+            }
             // Only behind a full packet others can follow that are like it. The others are spared the question.
             let pushed = if is_long {
                 let run_max = self.outgoing.run_max(mtu_bytes, &ports[path.port]);

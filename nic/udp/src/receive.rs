@@ -11,6 +11,7 @@ use libc::{c_int, c_void, iovec, msghdr};
 use crate::address::RawAddress;
 use crate::control::{self, ControlBuffer};
 use crate::error::errno;
+use crate::frames::Lent;
 use crate::{Socket, ecn, gro};
 
 /// What was received: `len` bytes, a datagram every `stride`.
@@ -108,6 +109,8 @@ impl Envelope {
 pub struct RecvBuffer {
     envelope: Envelope,
     bytes: Box<[u8]>,
+    /// What was received, if it is elsewhere.
+    lent: Option<Lent>,
 }
 
 impl RecvBuffer {
@@ -121,18 +124,19 @@ impl RecvBuffer {
         Self {
             envelope: Envelope::empty(),
             bytes: vec![0; capacity_bytes].into_boxed_slice(),
+            lent: None,
         }
     }
 
     /// The datagrams of the last receive, as `meta` describes them. A datagram of no bytes is not
     /// seen.
     pub fn segments(&self, meta: &RecvMeta) -> Chunks<'_, u8> {
-        segments(&self.bytes, meta)
+        segments(self.bytes(), meta)
     }
 
-    /// All the buffer's bytes.
+    /// The bytes of the last receive, and what stands behind them.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.lent.as_ref().map_or(&*self.bytes, Lent::bytes)
     }
 }
 
@@ -162,11 +166,12 @@ impl Socket {
     /// like for a program's fault.
     #[inline]
     pub fn receive(&self, buffer: &mut RecvBuffer) -> io::Result<Option<RecvMeta>> {
+        buffer.lent = None;
         let Some(frames) = &self.frames else {
             return self.receive_datagrams(buffer);
         };
         // First: what is longer, and came before, kept the sender from using the ring.
-        if let Some(meta) = frames.receive(&mut buffer.bytes) {
+        if let Some(meta) = frames.receive(&mut buffer.bytes, &mut buffer.lent) {
             return Ok(Some(meta));
         }
         if !frames.is_socket_due() {

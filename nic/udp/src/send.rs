@@ -72,8 +72,8 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// What may go as a frame ([`Options::frames`](crate::Options)): the peer has room for a few hundred of them only, and one may pass,
-/// or be passed by, what takes the socket. For those who make up for loss and disorder.
+/// What may go as a frame ([`Options::frames`](crate::Options)): the peer has room for a few hundred of them only, and for 96 of those
+/// longer than 18 KiB, and one may pass, or be passed by, what takes the socket. For those who make up for loss and disorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// Nothing: it takes the socket.
@@ -82,7 +82,7 @@ pub enum Framing {
     /// A part of a stream, if it is short: two full packets and one behind them, or a few KiB of shorter ones. Where the link cuts
     /// batches into packets, a stream of longer ones would fill the peer's room.
     Stream,
-    /// A message, if the peer takes that much at once, 18 KiB.
+    /// A message: any batch.
     Message,
 }
 

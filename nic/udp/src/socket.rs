@@ -38,7 +38,7 @@ pub struct Options {
     pub receive_tos: bool,
     /// Busy polling; None leaves the system's setting (net.core.busy_read).
     pub busy_poll: Option<BusyPoll>,
-    /// Send and receive datagrams up to 18 KiB past the kernel's IP layer where that can be done: on an Ethernet with an IPv4
+    /// Send and receive past the kernel's IP layer where that can be done: on an Ethernet with an IPv4
     /// address, with CAP_NET_RAW, since Linux 6.2.
     pub frames: bool,
     /// The interface by which datagrams to multicast groups leave; None leaves it to the routes, which a host
@@ -235,9 +235,17 @@ impl Socket {
         }
     }
 
+    /// Forgets errors that no receive tells of: a link that went down leaves one, which wakes whoever waits for
+    /// [`Self::readable_fds`] until this is called, or for the next few thousand receives.
+    pub fn forget_errors(&self) {
+        if let Some(frames) = &self.frames {
+            frames.forget_errors();
+        }
+    }
+
     /// The descriptors that become readable when something has come.
     pub fn readable_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let frames = self.frames.as_ref().map(Frames::as_fd);
+        let frames = self.frames.iter().flat_map(Frames::fds);
         std::iter::once(self.fd.as_fd()).chain(frames)
     }
 

@@ -46,6 +46,11 @@ impl Event {
         self.0.events & (EPOLLIN | EPOLLERR | EPOLLHUP) as u32 != 0
     }
 
+    /// There is an error.
+    pub fn failed(&self) -> bool {
+        self.0.events & EPOLLERR as u32 != 0
+    }
+
     /// There is room to send, or an error that a send will tell.
     pub fn writable(&self) -> bool {
         self.0.events & (EPOLLOUT | EPOLLERR | EPOLLHUP) as u32 != 0

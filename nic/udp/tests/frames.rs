@@ -13,8 +13,9 @@ use support::{
 };
 use urxe_udp::{Framing, Options, Piece, RecvBuffer, RecvMeta, Socket, Transmit, wait_readable};
 
-/// Room of the ring, in frames.
+/// Room of the rings, in frames: of up to 18,532 bytes, and of longer ones.
 const SLOTS: usize = 336;
+const LONG_SLOTS: usize = 96;
 const TTL: u8 = 255;
 
 /// Two sockets with frames whose kernels know each other's link addresses; None where there are no frames.
@@ -171,7 +172,7 @@ fn a_short_batch_goes_as_one_frame() {
         assert_eq!((meta.len, meta.stride, meta.segments()), (330, 100, 4));
         assert_eq!(&buffer.bytes()[..330], bytes);
         assert_eq!(ttls(&capture.packets()), [TTL]);
-        // Of a stream two full packets and what comes behind them do, too; of messages what fits the ring.
+        // Of a stream two full packets and what comes behind them do, too; of messages what fits the rings.
         let cases = [
             (4000, 8100, Framing::Message, TTL),
             (1000, 6000, Framing::Message, TTL),
@@ -180,7 +181,11 @@ fn a_short_batch_goes_as_one_frame() {
             (5000, 9156, Framing::Stream, TTL),
             (1000, 6000, Framing::Stream, 64),
             (5000, 9157, Framing::Stream, 64),
-            (5000, 18_533, Framing::Message, 64),
+            (5000, 18_533, Framing::Message, TTL),
+            (4112, 61_680, Framing::Message, TTL),
+            (1040, 64_480, Framing::Message, TTL),
+            (8000, 65_348, Framing::Message, TTL),
+            (8000, 65_349, Framing::Message, 64),
         ];
         for (segment_size, length, framing, ttl) in cases {
             // So long does the socket carry all behind what it carried.
@@ -214,7 +219,7 @@ fn a_batch_that_the_link_cuts_arrives_whole() {
         middle.command("tc qdisc add dev port2 root tbf rate 1gbit burst 1500 limit 1000000");
         let capture = capture(&ends.pair.right, "veth");
         let plain = ends.pair.right.bind("10.9.0.2:0");
-        for (count, length) in [(4, 3_300), (19, 18_500)] {
+        for (count, length) in [(4, 3_300), (19, 18_500), (60, 59_001)] {
             let bytes = pattern(length);
             for to in [&ends.right, &plain] {
                 send(&ends.left, to, Some(1000), &bytes);
@@ -234,7 +239,8 @@ fn nothing_overtakes_a_long_batch() {
     with_frames("nothing_overtakes_a_long_batch", |ends| {
         let capture = capture(&ends.pair.right, "veth");
         send(&ends.left, &ends.right, None, &[0; 10]);
-        send(&ends.left, &ends.right, Some(8000), &pattern(20_000));
+        let (stream, long) = (Framing::Stream, pattern(20_000));
+        send_as(&ends.left, &ends.right, Some(8000), &long, stream);
         send(&ends.left, &ends.right, None, &[1; 20]);
         let lengths: Vec<_> = receive_datagrams(&ends.right, 5)
             .iter()
@@ -247,6 +253,47 @@ fn nothing_overtakes_a_long_batch() {
         send(&ends.left, &ends.right, None, &[1; 20]);
         receive_datagrams(&ends.right, 1);
         assert_eq!(ttls(&capture.packets()), [TTL]);
+    });
+}
+
+#[test]
+fn what_is_short_and_what_is_long_arrive_in_order() {
+    with_frames("what_is_short_and_what_is_long_arrive_in_order", |ends| {
+        // More of both than there is room, so that each place is used again.
+        let length = |k: usize| [10, 20_000, 30_000, 11, 12, 40_000][k % 6] + k;
+        let mut buffer = RecvBuffer::new();
+        for first in (0..6 * LONG_SLOTS).step_by(30) {
+            for k in first..first + 30 {
+                send(&ends.left, &ends.right, Some(8_000), &pattern(length(k)));
+            }
+            for k in first..first + 30 {
+                let meta = receive(&ends.right, &mut buffer);
+                assert_eq!(meta.len, length(k));
+                assert_eq!(&buffer.bytes()[..meta.len], pattern(meta.len));
+            }
+        }
+        assert_eq!(ends.right.receive_drops().unwrap(), 0);
+        let sent = ends.left.frame_counts().0;
+        assert_eq!(ends.right.frame_counts().1, sent);
+    });
+}
+
+#[test]
+fn what_was_received_stays_as_it_is_until_the_next_receive() {
+    let test = "what_was_received_stays_as_it_is_until_the_next_receive";
+    with_frames(test, |ends| {
+        let long = pattern(30_000);
+        send(&ends.left, &ends.right, Some(8_000), &long);
+        let mut buffer = RecvBuffer::new();
+        receive(&ends.right, &mut buffer);
+        // The one that was received keeps its place, so that the last of these finds none.
+        (0..LONG_SLOTS).for_each(|_| send(&ends.left, &ends.right, Some(8_000), &[7; 30_000]));
+        assert_eq!(buffer.bytes(), long);
+        for _ in 1..LONG_SLOTS {
+            receive(&ends.right, &mut buffer);
+            assert_eq!(buffer.bytes(), [7; 30_000]);
+        }
+        assert_eq!(ends.right.receive_drops().unwrap(), 1);
     });
 }
 
@@ -285,21 +332,20 @@ fn what_others_send_comes_by_the_socket() {
 #[test]
 fn whoever_waits_is_woken_by_a_frame() {
     with_frames("whoever_waits_is_woken_by_a_frame", |ends| {
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(20));
-                send(&ends.left, &ends.right, None, &[7; 99]);
+        for length in [99, 30_000] {
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(20));
+                    send(&ends.left, &ends.right, Some(8000), &pattern(length));
+                });
+                wait_readable(ends.right.readable_fds(), 5_000_000_000);
             });
-            wait_readable(ends.right.readable_fds(), 5_000_000_000);
-        });
-        assert!(start.elapsed() < Duration::from_secs(4));
-        assert!(
-            ends.right
-                .receive(&mut RecvBuffer::new())
-                .unwrap()
-                .is_some()
-        );
+            assert!(start.elapsed() < Duration::from_secs(4));
+            let meta = ends.right.receive(&mut RecvBuffer::new()).unwrap();
+            assert_eq!(meta.map(|meta| meta.len), Some(length));
+        }
+        assert_eq!(ends.right.frame_counts().1, 2);
     });
 }
 
@@ -322,13 +368,25 @@ fn a_link_that_was_down_wakes_nobody_once_it_is_up() {
         ends.pair.left.command("ip link set veth down");
         ends.pair.left.command("ip link set veth up");
         let mut buffer = RecvBuffer::new();
-        // As long as a packet could come, and until the error has been asked for.
-        for _ in 0..200 {
+        // What could still come, as the link went down, has come.
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(ends.left.receive(&mut buffer).unwrap(), None);
+        let is_woken = || {
+            let start = Instant::now();
+            wait_readable(ends.left.readable_fds(), 20_000_000);
+            start.elapsed() < Duration::from_millis(20)
+        };
+        assert!(is_woken(), "there is an error");
+        ends.left.forget_errors();
+        assert!(!is_woken());
+        // Who polls gets rid of it, too.
+        ends.pair.left.command("ip link set veth down");
+        ends.pair.left.command("ip link set veth up");
+        std::thread::sleep(Duration::from_millis(20));
+        for _ in 0..10_000 {
             assert_eq!(ends.left.receive(&mut buffer).unwrap(), None);
         }
-        let start = Instant::now();
-        wait_readable(ends.left.readable_fds(), 20_000_000);
-        assert!(start.elapsed() >= Duration::from_millis(20));
+        assert!(!is_woken());
         for (from, to) in [(&ends.left, &ends.right), (&ends.right, &ends.left)] {
             let start = Instant::now();
             while try_receive(to, &mut buffer, Duration::from_millis(100)).is_none() {
@@ -358,10 +416,10 @@ fn who_abandoned_a_socket_neither_takes_nor_sends_frames() {
 }
 
 #[test]
-fn both_descriptors_are_there_to_wait_for() {
-    with_frames("both_descriptors_are_there_to_wait_for", |ends| {
+fn all_descriptors_are_there_to_wait_for() {
+    with_frames("all_descriptors_are_there_to_wait_for", |ends| {
         let fds: Vec<_> = ends.left.readable_fds().map(|fd| fd.as_raw_fd()).collect();
-        assert_eq!(fds.len(), 2);
+        assert_eq!(fds.len(), 3);
         let plain = ends.pair.left.bind("10.9.0.1:0");
         assert!(!plain.capabilities().frames);
         assert_eq!(plain.readable_fds().count(), 1);

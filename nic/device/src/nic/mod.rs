@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use urxe_proto::{QpStats, Sge, WindowType};
-use urxe_udp::{Interest, Socket, Waiter};
+use urxe_udp::{Event, Interest, Socket, Waiter};
 use urxe_wire::Mtu;
 
 use crate::channel::{CompletionChannel, EventFd};
@@ -598,6 +598,19 @@ impl Nic {
             }
         }
         Ok(())
+    }
+
+    /// Forgets errors that woke whoever waited with [`Self::watch`], and would again: of a link that went down.
+    pub(crate) fn forget_errors(&self, ready: &[Event]) {
+        for event in ready.iter().filter(|event| event.failed()) {
+            let engine = self.engine();
+            let port = usize::try_from(event.token()).ok();
+            if let Some(port) = port.and_then(|at| engine.ports().get(at))
+                && let Some(socket) = &port.socket
+            {
+                socket.forget_errors();
+            }
+        }
     }
 
     /// Waits for the blocked socket to become writable, and no longer for the one it waited for before.

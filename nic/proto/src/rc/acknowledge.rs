@@ -12,7 +12,6 @@ use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
 
 use crate::connection::Connection;
 use crate::memory::{Memory, RemoteAccess, RemoteRange, Via};
-use crate::rc::STREAM_PACKETS;
 use crate::rc::patience::Patience;
 use crate::run::Run;
 use crate::time::Instant;
@@ -23,6 +22,8 @@ use crate::verbs::{Payload, Transmit};
 pub const ACK_HOLD_NS: u64 = 50_000;
 /// One that nobody waits for goes along with what is sent once it is this old: else it would soon go alone.
 const QUIET_HOLD_NS: u64 = ACK_HOLD_NS / 2;
+/// An answer of so many packets is no stream yet: one READ of 64 KiB.
+const ANSWER_PACKETS: u32 = 16;
 /// An ACK does not wait when this many packets asked for it.
 const HOLD_PACKETS: u32 = 4;
 /// Credits are not used: "unlimited" (the AETH encoding 0x1f).
@@ -214,7 +215,7 @@ impl Acknowledger {
         let mut packets = 0;
         self.replies.iter().any(|reply| {
             packets += reply.packets();
-            packets > STREAM_PACKETS
+            packets > ANSWER_PACKETS
         })
     }
 
@@ -433,10 +434,10 @@ mod tests {
             acknowledger.is_streaming()
         };
         assert!(!is_streaming(&[]));
-        assert!(!is_streaming(&[read(0, STREAM_PACKETS)]));
-        assert!(is_streaming(&[read(0, STREAM_PACKETS + 1)]));
+        assert!(!is_streaming(&[read(0, ANSWER_PACKETS)]));
+        assert!(is_streaming(&[read(0, ANSWER_PACKETS + 1)]));
         let in_pairs = |pairs: u32| (0..pairs).map(|pair| read(2 * pair, 2)).collect::<Vec<_>>();
-        assert!(!is_streaming(&in_pairs(STREAM_PACKETS / 2)));
-        assert!(is_streaming(&in_pairs(STREAM_PACKETS / 2 + 1)));
+        assert!(!is_streaming(&in_pairs(ANSWER_PACKETS / 2)));
+        assert!(is_streaming(&in_pairs(ANSWER_PACKETS / 2 + 1)));
     }
 }

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::net::SocketAddrV4;
+use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
 
 use libc::{
-    BPF_ABS, BPF_B, BPF_H, BPF_JEQ, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
+    BPF_ABS, BPF_B, BPF_H, BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
     SKF_AD_IFINDEX, SKF_AD_OFF, SKF_AD_PKTTYPE, SKF_AD_PROTOCOL, SKF_AD_VLAN_TAG_PRESENT,
     SKF_NET_OFF, SO_ATTACH_FILTER, SOL_SOCKET, sock_filter, sock_fprog,
 };
@@ -23,8 +24,8 @@ const WHOLE: u32 = u32::MAX;
 pub(super) struct Flow {
     pub(super) ifindex: u32,
     pub(super) local: SocketAddrV4,
-    /// The longest IP packet.
-    pub(super) max_bytes: u16,
+    /// How long IP packets are.
+    pub(super) bytes: RangeInclusive<u16>,
 }
 
 impl Flow {
@@ -56,9 +57,10 @@ impl Flow {
             (BPF_W, extra(SKF_AD_PKTTYPE), u32::from(PACKET_HOST)),
             (BPF_W, extra(SKF_AD_VLAN_TAG_PRESENT), 0),
         ];
-        let mut program = Vec::with_capacity(2 * equal.len() + 4);
+        let (shortest, longest) = (*self.bytes.start(), *self.bytes.end());
+        let mut program = Vec::with_capacity(2 * equal.len() + 6);
         // Instructions from a comparison to the end of the last one.
-        let mut left = 2 * (equal.len() as u8) + 2;
+        let mut left = 2 * (equal.len() as u8 + 1 + u8::from(shortest > 0));
         let mut compare = |(size, at, operator, value, unless): (u32, u32, u32, u32, bool)| {
             program.push(statement(BPF_LD | size | BPF_ABS, at));
             left -= 2;
@@ -70,10 +72,14 @@ impl Flow {
                 k: value,
             });
         };
+        if shortest > 0 {
+            // First, for most packets fail here.
+            compare((BPF_H, ip + 2, BPF_JGE, u32::from(shortest), false));
+        }
         for (size, at, value) in equal {
             compare((size, at, BPF_JEQ, value, false));
         }
-        compare((BPF_H, ip + 2, BPF_JGT, u32::from(self.max_bytes), true));
+        compare((BPF_H, ip + 2, BPF_JGT, u32::from(longest), true));
         program.push(statement(BPF_RET | BPF_K, matches));
         program.push(statement(BPF_RET | BPF_K, others));
         program

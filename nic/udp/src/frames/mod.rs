@@ -1,6 +1,6 @@
-//! Past the kernel's IP layer, where the process may (CAP_NET_RAW): datagrams, and batches of them, up to 18 KiB leave as Ethernet frames and arrive in a
-//! ring of memory (packet(7)) that is looked at without a system call. A 64 B ping-pong takes about two thirds of the time
-//! so; see the README.
+//! Past the kernel's IP layer, where the process may (CAP_NET_RAW): datagrams, and batches of them, leave as Ethernet frames and arrive in
+//! rings of memory (packet(7)) that are looked at without a system call: one for what is short, up to 18 KiB, and one for whole batches.
+//! A 64 B ping-pong takes about two thirds of the time so; see the README.
 //!
 //! The kernel goes on to have its say: what is longer, has IP options, may be fragmented or comes another way takes the UDP
 //! socket, and a filter there drops just what the ring takes. Frames go to neighbours only, at the link addresses that the kernel
@@ -23,26 +23,60 @@ use crate::interfaces::interfaces;
 use crate::receive::RecvMeta;
 use crate::{Transmit, sockopt};
 use filter::Flow;
-use ring::Ring;
+pub(crate) use ring::Lent;
+use ring::{Ring, Shape};
 use sender::Sender;
 
 /// Looks after which the socket is read only now and then, if it brought nothing.
 const LIVELY_LOOKS: u32 = 4096;
-/// Then it is read once in so many looks.
-const LOOKS_PER_READ: u32 = 64;
+/// Then it is read once in so many looks, ...
+const LOOKS_PER_READ: u32 = 256;
+/// ... and errors are asked for, which costs half as much.
+const LOOKS_PER_ERROR: u32 = 16 * LOOKS_PER_READ;
 
 /// So many looks take about as long as one at a socket, and count as one.
 const LOOKS_PER_ROUND: u32 = 8;
 
+/// Where frames arrive.
+#[derive(Debug)]
+struct Rings {
+    short: Ring,
+    long: Ring,
+}
+
+/// One of [`Rings`].
+#[derive(Clone, Copy)]
+enum Which {
+    Short,
+    Long,
+}
+
+impl Rings {
+    /// Where the frame is that came first.
+    #[inline]
+    fn first(&self) -> Option<Which> {
+        // What is seen in a ring came after what is in the other one by then: so each is looked at again behind the other.
+        let came = |ring: &Ring| ring.has_next().then(|| ring.next_came_at());
+        if let Some(short) = came(&self.short) {
+            let is_second = came(&self.long).is_some_and(|long| long < short);
+            return Some(if is_second { Which::Long } else { Which::Short });
+        }
+        let long = came(&self.long)?;
+        let is_second = came(&self.short).is_some_and(|short| short <= long);
+        Some(if is_second { Which::Short } else { Which::Long })
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    ring: Mutex<Ring>,
-    receiver: OwnedFd,
+    rings: Mutex<Rings>,
+    /// The packet sockets of the rings, in their order.
+    receivers: [OwnedFd; 2],
     sender: Mutex<Sender>,
     /// Looks since the socket last brought something.
     looks: AtomicU32,
-    /// What the socket counts as dropped and was not, so far: what the ring took.
+    /// What the socket counts as dropped and was not, so far: what the rings took.
     taken: AtomicU32,
 }
 
@@ -61,7 +95,6 @@ impl Frames {
             return Ok(None);
         }
         let own = IpAddr::V4(*local.ip());
-        let receiver = packet_socket()?;
         let all = interfaces()?;
         let Some((interface, address)) = all.iter().find_map(|interface| {
             let address = interface.addresses.iter().find(|a| a.ip == own)?;
@@ -72,30 +105,45 @@ impl Frames {
         let Some(mac) = interface.mac.filter(|_| !interface.loopback) else {
             return Ok(None);
         };
-        let flow = Flow {
+        let flow = |bytes| Flow {
             ifindex: interface.index,
             local,
-            max_bytes: ring::MAX_IP_BYTES,
+            bytes,
         };
-        let ring = Ring::open(receiver.as_fd(), &flow)?;
+        let [short, long] = [Shape::SHORT, Shape::LONG].map(Shape::max_ip_bytes);
+        let receivers = [packet_socket()?, packet_socket()?];
+        let [short_fd, long_fd] = &receivers;
+        // The kernel gives a frame to the socket that was bound last first: what is short is in a hurry.
+        let long_ring = Ring::open(long_fd.as_fd(), Shape::LONG, &flow(short + 1..=long))?;
+        let short_ring = Ring::open(short_fd.as_fd(), Shape::SHORT, &flow(0..=short))?;
         let sender = Sender::open(interface, mac, local, address.prefix_bits)?;
-        // Last: from here on the socket has no more of what the ring takes.
-        filter::attach(socket, &flow.rejects())?;
+        // Last: from here on the socket has no more of what the rings take.
+        filter::attach(socket, &flow(0..=long).rejects())?;
         Ok(Some(Self {
-            ring: Mutex::new(ring),
-            receiver,
+            rings: Mutex::new(Rings {
+                short: short_ring,
+                long: long_ring,
+            }),
+            receivers,
             sender: Mutex::new(sender),
             looks: AtomicU32::new(0),
             taken: AtomicU32::new(0),
         }))
     }
 
-    /// What becomes readable when the ring has something.
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.receiver.as_fd()
+    /// What becomes readable when there is a frame.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.receivers.iter().map(AsFd::as_fd)
     }
 
-    /// Whether the socket is to be read, as there is nothing in the ring.
+    /// A link that went down leaves an error in a packet socket, which wakes whoever waits until somebody asks for it.
+    pub(crate) fn forget_errors(&self) {
+        for fd in self.fds() {
+            let _ = sockopt::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+        }
+    }
+
+    /// Whether the socket is to be read, as there is nothing in the rings.
     pub(crate) fn is_socket_due(&self) -> bool {
         let looks = self.looks.load(Ordering::Relaxed).saturating_add(1);
         // Wraps to where it is not lively.
@@ -108,14 +156,15 @@ impl Frames {
             Ordering::Relaxed,
         );
         if looks.is_multiple_of(LOOKS_PER_READ) {
-            // A link that went down leaves an error, which wakes whoever waits until somebody asks for it.
-            let _ = sockopt::get_int(self.receiver.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR);
+            if looks.is_multiple_of(LOOKS_PER_ERROR) {
+                self.forget_errors();
+            }
             return true;
         }
         looks < LIVELY_LOOKS
     }
 
-    /// Whether the last look was at the ring alone, as most are.
+    /// Whether the last look was at memory alone, as most are.
     pub(crate) fn is_quick(&self) -> bool {
         let looks = self.looks.load(Ordering::Relaxed);
         looks >= LIVELY_LOOKS && !looks.is_multiple_of(LOOKS_PER_ROUND)
@@ -128,31 +177,48 @@ impl Frames {
 
     /// See [`Socket::abandon`](crate::Socket::abandon).
     pub(crate) fn abandon(&self) {
-        lock(&self.ring).abandon();
+        let rings = lock(&self.rings);
+        rings.short.abandon();
+        rings.long.abandon();
         lock(&self.sender).abandon();
     }
 
     /// Datagrams dropped for want of room, of those that the socket, with its filter, dropped.
     pub(crate) fn receive_drops(&self, of_socket: u32) -> io::Result<u32> {
-        let (all, dropped) = Ring::statistics(self.receiver.as_fd())?;
-        let taken = all.wrapping_sub(dropped);
+        let mut taken = 0;
+        for fd in self.fds() {
+            let (all, dropped) = Ring::statistics(fd)?;
+            taken += all.wrapping_sub(dropped);
+        }
         let taken = self
             .taken
             .fetch_add(taken, Ordering::Relaxed)
             .wrapping_add(taken);
         let drops = of_socket.wrapping_sub(taken);
-        // The ring is a moment ahead of the socket, and a firewall may be between them.
+        // The rings are a moment ahead of the socket, and a firewall may be between them.
         Ok(if drops.cast_signed() < 0 { 0 } else { drops })
     }
 
     /// Frames sent and received so far.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        (lock(&self.sender).sent(), lock(&self.ring).received())
+        let rings = lock(&self.rings);
+        let received = rings.short.received() + rings.long.received();
+        (lock(&self.sender).sent(), received)
     }
 
-    /// Takes the next datagram, or batch of them, out of the ring.
-    pub(crate) fn receive(&self, bytes: &mut [u8]) -> Option<RecvMeta> {
-        lock(&self.ring).receive(bytes)
+    /// Takes the next datagram, or batch of them: what is short into `bytes`, and what is long is left where it is.
+    #[inline]
+    pub(crate) fn receive(&self, bytes: &mut [u8], lent: &mut Option<Lent>) -> Option<RecvMeta> {
+        let mut rings = lock(&self.rings);
+        match rings.first()? {
+            Which::Short => rings.short.receive(bytes),
+            Which::Long => {
+                let (meta, taken) = rings.long.lend()?;
+                let has_more = rings.first().is_some();
+                *lent = Some(taken);
+                Some(RecvMeta { has_more, ..meta })
+            }
+        }
     }
 
     /// Sends a datagram, or a batch of them, to a neighbour, unless it is long. False: nothing was sent, the socket has to.

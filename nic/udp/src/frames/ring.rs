@@ -1,10 +1,11 @@
-//! The ring of received frames: TPACKET_V2 of linux/if_packet.h.
+//! A ring of received frames: TPACKET_V2 of linux/if_packet.h.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
@@ -22,14 +23,44 @@ pub(super) const PACKET_VNET_HDR: c_int = 15;
 const PACKET_IGNORE_OUTGOING: c_int = 23;
 const TPACKET_V2: c_int = 1;
 
-/// Room for four packets of 4096 bytes with all their headers, what comes behind them, and the kernel's own.
-const SLOT_BYTES: usize = 18_720;
 const BLOCK_BYTES: usize = 1 << 17;
-const SLOTS_PER_BLOCK: usize = BLOCK_BYTES / SLOT_BYTES;
-const BLOCKS: usize = 48;
-const SLOTS: usize = SLOTS_PER_BLOCK * BLOCKS;
-/// The longest IP packet that fits a slot behind tpacket2_hdr, sockaddr_ll, virtio_net_hdr and the Ethernet header, aligned.
-pub(super) const MAX_IP_BYTES: u16 = 18_560;
+
+/// Slots of one size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    slot_bytes: usize,
+    blocks: usize,
+}
+
+impl Shape {
+    /// Room for four packets of 4096 bytes with all their headers, what comes behind them, and the kernel's own: 336 of it.
+    pub(super) const SHORT: Self = Self {
+        slot_bytes: 18_720,
+        blocks: 48,
+    };
+    /// For a whole batch: 96 of it.
+    pub(super) const LONG: Self = Self {
+        slot_bytes: 1 << 16,
+        blocks: 48,
+    };
+
+    const fn slots_per_block(self) -> usize {
+        BLOCK_BYTES / self.slot_bytes
+    }
+
+    const fn slots(self) -> usize {
+        self.slots_per_block() * self.blocks
+    }
+
+    const fn bytes(self) -> usize {
+        BLOCK_BYTES * self.blocks
+    }
+
+    /// The longest IP packet that fits a slot behind tpacket2_hdr, sockaddr_ll, virtio_net_hdr and the Ethernet header, aligned.
+    pub(super) const fn max_ip_bytes(self) -> u16 {
+        (self.slot_bytes - 160) as u16
+    }
+}
 
 /// tp_status: the slot is the program's.
 const TP_STATUS_USER: u32 = 1;
@@ -90,32 +121,21 @@ pub(super) fn tells_segments() -> bool {
     (next(), next()) >= (6, 2)
 }
 
-/// See the module.
+/// The memory that the kernel and a ring share.
 #[derive(Debug)]
-pub(super) struct Ring {
-    memory: NonNull<u8>,
-    next: usize,
-    received: u64,
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
 }
 
-// SAFETY: the memory is the ring's alone, and the kernel's.
-unsafe impl Send for Ring {}
+// SAFETY: it is memory; who reads and writes what is for its slots to say.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
-impl Ring {
-    /// Lets a packet socket receive a flow's frames in a ring.
-    pub(super) fn open(fd: BorrowedFd<'_>, flow: &Flow) -> io::Result<Self> {
-        filter::attach(fd, &flow.accepts())?;
-        sockopt::set(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
-        sockopt::set(fd, SOL_PACKET, PACKET_VNET_HDR, 1 as c_int)?;
-        sockopt::set(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1 as c_int)?;
-        let request = Request {
-            block_bytes: BLOCK_BYTES as u32,
-            blocks: BLOCKS as u32,
-            slot_bytes: SLOT_BYTES as u32,
-            slots: SLOTS as u32,
-        };
-        sockopt::set(fd, SOL_PACKET, PACKET_RX_RING, request)?;
-        let (protection, bytes) = (libc::PROT_READ | libc::PROT_WRITE, BLOCKS * BLOCK_BYTES);
+impl Mapping {
+    fn new(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping.
         let memory = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
@@ -125,23 +145,97 @@ impl Ring {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let memory = NonNull::new(memory.cast()).ok_or_else(io::Error::last_os_error)?;
-        let ring = Self {
-            memory,
-            next: 0,
-            received: 0,
-        };
-        super::bind(fd, flow.ifindex, libc::ETH_P_ALL as u16)?;
-        Ok(ring)
+        let start = NonNull::new(memory.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { start, bytes })
     }
 
-    /// Puts memory in which nothing arrives in the ring's place.
-    pub(super) fn abandon(&mut self) {
-        let (protection, bytes) = (libc::PROT_READ | libc::PROT_WRITE, BLOCKS * BLOCK_BYTES);
+    /// Puts memory in which nothing arrives in its place.
+    fn abandon(&self) {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: it replaces this ring's own mapping. If there is no memory that mapping stays, and the child would take
-        // packets of its parent, as from any other descriptor.
-        unsafe { libc::mmap(self.memory.as_ptr().cast(), bytes, protection, flags, -1, 0) };
+        let start = self.start.as_ptr().cast();
+        // SAFETY: it replaces this mapping alone. If there is no memory it stays, and the child would take packets of its
+        // parent, as from any other descriptor.
+        unsafe { libc::mmap(start, self.bytes, protection, flags, -1, 0) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A datagram, or a batch of them, where the kernel put it. Its slot is the kernel's again once this is dropped.
+pub(crate) struct Lent {
+    payload: NonNull<[u8]>,
+    slot: NonNull<SlotHeader>,
+    /// Keeps it there.
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: the slot is this value's alone until it is dropped.
+unsafe impl Send for Lent {}
+// SAFETY: as above, and it is only read.
+unsafe impl Sync for Lent {}
+
+impl Lent {
+    pub(crate) const fn bytes(&self) -> &[u8] {
+        // SAFETY: bytes of the slot, which nobody writes to while it is the program's.
+        unsafe { self.payload.as_ref() }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: it was taken for this value, and what is lent ends with it.
+        unsafe { give_back(self.slot) };
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Ring {
+    shape: Shape,
+    mapping: Arc<Mapping>,
+    /// Index of the next slot, and where that is.
+    next: usize,
+    slot: NonNull<SlotHeader>,
+    received: u64,
+}
+
+// SAFETY: the slot is memory of the mapping, and the ring's alone.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Lets a packet socket receive a flow's frames in a ring.
+    pub(super) fn open(fd: BorrowedFd<'_>, shape: Shape, flow: &Flow) -> io::Result<Self> {
+        filter::attach(fd, &flow.accepts())?;
+        sockopt::set(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
+        sockopt::set(fd, SOL_PACKET, PACKET_VNET_HDR, 1 as c_int)?;
+        sockopt::set(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1 as c_int)?;
+        let request = Request {
+            block_bytes: BLOCK_BYTES as u32,
+            blocks: shape.blocks as u32,
+            slot_bytes: shape.slot_bytes as u32,
+            slots: shape.slots() as u32,
+        };
+        sockopt::set(fd, SOL_PACKET, PACKET_RX_RING, request)?;
+        let mapping = Arc::new(Mapping::new(fd, shape.bytes())?);
+        super::bind(fd, flow.ifindex, libc::ETH_P_ALL as u16)?;
+        Ok(Self {
+            shape,
+            slot: mapping.start.cast(),
+            mapping,
+            next: 0,
+            received: 0,
+        })
+    }
+
+    /// In the child of a fork: nothing arrives any more.
+    pub(super) fn abandon(&self) {
+        self.mapping.abandon();
     }
 
     /// Frames for the ring since this was last asked: all, and those that it had no room for.
@@ -152,65 +246,93 @@ impl Ring {
     }
 
     /// Frames taken so far.
-    pub(super) fn received(&self) -> u64 {
+    pub(super) const fn received(&self) -> u64 {
         self.received
     }
 
-    fn slot(&self) -> NonNull<SlotHeader> {
-        let (block, index) = (self.next / SLOTS_PER_BLOCK, self.next % SLOTS_PER_BLOCK);
-        // SAFETY: within the mapping; slots are aligned to 16 bytes.
-        unsafe {
-            self.memory
-                .add(block * BLOCK_BYTES + index * SLOT_BYTES)
-                .cast()
-        }
-    }
-
     #[inline]
-    fn status(&self) -> &AtomicU32 {
+    pub(super) fn has_next(&self) -> bool {
         // SAFETY: within the mapping, and atomic for both sides.
-        unsafe { &(*self.slot().as_ptr()).status }
+        let status = unsafe { &self.slot.as_ref().status };
+        status.load(Ordering::Acquire) & TP_STATUS_USER != 0
     }
 
+    /// When the kernel put the next frame there, by the same clock in all rings; only if there is one.
+    pub(super) fn next_came_at(&self) -> (u32, u32) {
+        // SAFETY: within the mapping; the kernel wrote it before the status.
+        let header = unsafe { self.slot.as_ref() };
+        (header.sec, header.nsec)
+    }
+
+    /// Takes the next frame, if there is one: its slot is the program's until it is given back.
     #[inline]
-    fn has_next(&self) -> bool {
-        self.status().load(Ordering::Acquire) & TP_STATUS_USER != 0
+    fn take(&mut self) -> Option<NonNull<SlotHeader>> {
+        if !self.has_next() {
+            return None;
+        }
+        let slot = self.slot;
+        let per_block = self.shape.slots_per_block();
+        self.next = (self.next + 1) % self.shape.slots();
+        let (block, index) = (self.next / per_block, self.next % per_block);
+        let at = block * BLOCK_BYTES + index * self.shape.slot_bytes;
+        // SAFETY: within the mapping; slots are aligned to 16 bytes.
+        self.slot = unsafe { self.mapping.start.add(at).cast() };
+        self.received += 1;
+        Some(slot)
     }
 
     /// Takes the next datagram, or batch of them, into `bytes`.
     #[inline]
     pub(super) fn receive(&mut self, bytes: &mut [u8]) -> Option<RecvMeta> {
-        if !self.has_next() {
-            return None;
-        }
-        // SAFETY: the slot is ours until the status says otherwise.
-        let meta = unsafe { take(self.slot(), bytes) };
-        self.status().store(0, Ordering::Release);
-        self.next = (self.next + 1) % SLOTS;
-        self.received += 1;
+        let slot = self.take()?;
+        // SAFETY: the slot is ours until it is given back.
+        let meta = unsafe { read(slot, self.shape.slot_bytes) }.and_then(|(meta, payload)| {
+            bytes.get_mut(..payload.len())?.copy_from_slice(payload);
+            Some(meta)
+        });
+        // SAFETY: it was taken, and nothing of it is used any more.
+        unsafe { give_back(slot) };
         let has_more = self.has_next();
         meta.map(|meta| RecvMeta { has_more, ..meta })
     }
-}
 
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: the mapping of `open`.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), BLOCKS * BLOCK_BYTES) };
+    /// Lends the next datagram, or batch of them: of a long one this saves a copy.
+    pub(super) fn lend(&mut self) -> Option<(RecvMeta, Lent)> {
+        let slot = self.take()?;
+        // SAFETY: the slot is ours until `Lent` is dropped.
+        let taken = unsafe { read(slot, self.shape.slot_bytes) };
+        let lent = Lent {
+            payload: NonNull::from(taken.as_ref().map_or(&[][..], |(_, payload)| payload)),
+            slot,
+            _mapping: Arc::clone(&self.mapping),
+        };
+        taken.map(|(meta, _)| (meta, lent))
     }
 }
 
-/// Copies the UDP payload of a frame.
+/// The slot is the kernel's again.
 ///
 /// # Safety
 ///
-/// The slot must be the program's.
-unsafe fn take(slot: NonNull<SlotHeader>, bytes: &mut [u8]) -> Option<RecvMeta> {
+/// It must have been the program's, within a mapping, and nothing of it be used any more.
+#[inline]
+unsafe fn give_back(slot: NonNull<SlotHeader>) {
+    // SAFETY: the caller's promise; atomic for both sides.
+    unsafe { slot.as_ref() }.status.store(0, Ordering::Release);
+}
+
+/// What a frame is, and its UDP payload.
+///
+/// # Safety
+///
+/// The slot must be the program's, of that many bytes, and stay so as long as the payload is used.
+#[inline]
+unsafe fn read<'a>(slot: NonNull<SlotHeader>, slot_bytes: usize) -> Option<(RecvMeta, &'a [u8])> {
     // SAFETY: the kernel has filled the slot; what it says is checked against its size.
     let (frame, mac) = unsafe {
         let header = &*slot.as_ptr();
         let (mac, len) = (usize::from(header.mac), header.snaplen as usize);
-        if mac < VNET_HEADER_BYTES || mac + len > SLOT_BYTES {
+        if mac < VNET_HEADER_BYTES || mac + len > slot_bytes {
             return None;
         }
         let start = slot.as_ptr().cast::<u8>();
@@ -234,13 +356,13 @@ unsafe fn take(slot: NonNull<SlotHeader>, bytes: &mut [u8]) -> Option<RecvMeta> 
     } else {
         len
     };
-    bytes.get_mut(..len)?.copy_from_slice(payload);
-    Some(RecvMeta {
+    let meta = RecvMeta {
         source: SocketAddr::from((source, field(IP_BYTES))),
         len,
         stride,
         tos: ip[1],
         truncated: false,
         has_more: false,
-    })
+    };
+    Some((meta, payload))
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use libc::{c_int, c_void, iovec, msghdr};
 
 use super::neighbours::ethernet_address;
-use super::ring::{GSO_UDP_L4, MAX_IP_BYTES, PACKET_VNET_HDR, SOL_PACKET};
+use super::ring::{GSO_UDP_L4, PACKET_VNET_HDR, SOL_PACKET, Shape};
 use crate::send::raw_pieces;
 use crate::{Framing, Interface, Transmit, buffer, sockopt};
 
@@ -18,15 +18,18 @@ const UDP_BYTES: usize = 8;
 /// What stands before a datagram: `struct virtio_net_hdr`, Ethernet, IPv4 without options, UDP.
 const HEADERS_BYTES: usize = VNET_BYTES + ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
 /// What is longer the other end would not take out of its ring.
-const PAYLOAD_MAX: usize = MAX_IP_BYTES as usize - IP_BYTES - UDP_BYTES;
-/// Of a stream, batches up to two full packets and an acknowledgement go as frames: that much is a message, too, and longer ones gain
-/// little, ...
+const PAYLOAD_MAX: usize = Shape::LONG.max_ip_bytes() as usize - IP_BYTES - UDP_BYTES;
+/// Of a stream, batches up to two full packets and an acknowledgement go as frames: that much is a message, too. Longer ones gain
+/// little, and may fill the peer's ring, ...
 const FULL_PACKETS: usize = 3;
 const STREAM_MAX_BYTES: usize = 9156;
 /// ... unless it is no longer than this: messages of a few bytes.
 const MANY_MAX_BYTES: usize = 4096;
 /// Frames are copied into one piece up to this payload.
 const WHOLE_MAX: usize = 2048;
+/// The kernel's copy of a batch is in one piece of memory up to this payload: with what it puts behind it, 32 KiB. Longer pieces it has
+/// to look for where memory is scattered.
+const IN_ONE_PIECE_MAX: usize = 32_000;
 /// virtio_net_hdr.flags: the checksum is for the interface to make.
 const NEEDS_CSUM: u8 = 1;
 /// A link address is asked for again after this long, nanoseconds.
@@ -240,9 +243,10 @@ impl Sender {
         vnet[8..10].copy_from_slice(&6u16.to_ne_bytes());
         if segment < length {
             vnet[1] = GSO_UDP_L4;
-            // All of it in one piece of memory: hdr_len is how much of it is.
-            let whole = (ETHERNET_BYTES + IP_BYTES + UDP_BYTES + length) as u16;
-            vnet[2..4].copy_from_slice(&whole.to_ne_bytes());
+            // hdr_len is how much of it the kernel puts in one piece of memory.
+            let in_one_piece = if length > IN_ONE_PIECE_MAX { 0 } else { length };
+            let hdr_len = (ETHERNET_BYTES + IP_BYTES + UDP_BYTES + in_one_piece) as u16;
+            vnet[2..4].copy_from_slice(&hdr_len.to_ne_bytes());
             vnet[4..6].copy_from_slice(&(segment as u16).to_ne_bytes());
         }
         let ethernet = &mut out[VNET_BYTES..];
