@@ -81,10 +81,14 @@ _SMALL = (2, 64, 512, 4096)
 _TINY = (2, 64, 256)
 _LARGE = (65536, 1 << 20, 4 << 20)
 _WAYS = (65536, 1 << 20)
-_MPI_SMALL = (8, 1024, 8192)
+_MPI_SMALL = (8, 1024, 2048, 4096, 8192)
 _SEND, _WRITE = Side("soft-roce", "send"), Side("soft-roce", "write")
 _BLOCKING, _POLLING = Side("tcp", "blocking"), Side("tcp", "busy-poll")
 _MPI, _MPI_UCX, _MPI_OB1 = Side("soft-roce", "openmpi-ucx"), Side("tcp", "openmpi-ucx"), Side("tcp", "openmpi-ob1")
+_EVENTS_LOADED, _BLOCKING_LOADED = (
+    Side("soft-roce", "send-events-loaded", "ethernet-1g"),
+    Side("tcp", "blocking-loaded", "ethernet-1g"),
+)
 _SEND_1G, _WRITE_1G = Side("soft-roce", "send", "ethernet-1g"), Side("soft-roce", "write", "ethernet-1g")
 
 BARS: tuple[Bar, ...] = (
@@ -125,6 +129,18 @@ BARS: tuple[Bar, ...] = (
         "at least",
         0.85,
     ),
+    *(
+        Bar(
+            f"SEND, path MTU {mtu} / 4096",
+            "bandwidth",
+            _WAYS,
+            Side("soft-roce", f"send-mtu{mtu}"),
+            _SEND,
+            "at least",
+            None,
+        )
+        for mtu in (1024, 2048)
+    ),
     Bar("SEND on 1 Gbps / line rate", "bandwidth", _WAYS, _SEND_1G, Line(1000, 1024), "at least", 0.97),
     Bar("WRITE on 1 Gbps / line rate", "bandwidth", _WAYS, _WRITE_1G, Line(1000, 1024), "at least", 0.97),
     Bar(
@@ -136,6 +152,7 @@ BARS: tuple[Bar, ...] = (
         "at least",
         0.97,
     ),
+    Bar("Latency under load, 1 Gbps / TCP", "latency", (64,), _EVENTS_LOADED, _BLOCKING_LOADED, "at most", None),
     Bar("MPI latency / UCX on TCP", "latency", _MPI_SMALL, _MPI, _MPI_UCX, "at most", 0.7, "mpi"),
     Bar("MPI latency / Open MPI's TCP", "latency", _MPI_SMALL, _MPI, _MPI_OB1, "at most", 0.7, "mpi"),
     Bar("MPI bandwidth / UCX on TCP", "bw", _WAYS, _MPI, _MPI_UCX, "at least", 1.2, "mpi"),

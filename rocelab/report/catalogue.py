@@ -38,7 +38,8 @@ class SeriesStyle:
     shape: str
     dash: tuple[int, ...] = ()
     check: bool = False
-    """Measured once more with another program, at a few sizes, to check the series proper: shown, never compared."""
+    """Measured to check the series proper, once more with another program, or under another condition, such as load:
+    shown, never compared with what others have at their best."""
 
 
 _SERIES = {
@@ -46,6 +47,14 @@ _SERIES = {
     ("soft-roce", "write"): SeriesStyle("Soft RoCE write", "#0f9b8e", "square"),
     ("soft-roce", "read"): SeriesStyle("Soft RoCE read", "#8f6be0", "triangle-up"),
     ("soft-roce", "send-events"): SeriesStyle("Soft RoCE by events", "#5aa9f5", "triangle-right", (5, 2)),
+    ("soft-roce", "send-events-loaded"): SeriesStyle(
+        "Soft RoCE by events, under load", "#5aa9f5", "cross", (1, 3), check=True
+    ),
+    ("soft-roce", "send-mtu1024"): SeriesStyle("Soft RoCE send, path MTU 1024", "#7d8590", "cross", (1, 3), check=True),
+    ("soft-roce", "send-mtu2048"): SeriesStyle(
+        "Soft RoCE send, path MTU 2048", "#7d8590", "circle", (4, 2), check=True
+    ),
+    ("tcp", "blocking-loaded"): SeriesStyle("TCP blocking, under load", "#dd5a26", "cross", (1, 3), check=True),
     ("tcp", "blocking"): SeriesStyle("TCP blocking", "#dd5a26", "diamond", (6, 3)),
     ("tcp", "busy-poll"): SeriesStyle("TCP busy-polling", "#b98200", "triangle-down", (2, 2)),
     ("tcp", "blocking-qperf"): SeriesStyle("TCP blocking, by qperf", "#7d8590", "cross", (1, 3), check=True),

@@ -14,12 +14,15 @@ from pathlib import Path
 from rocelab.tools import sock
 from rocelab.tools.base import TESTS, Executable, Method, Test, package_version, printed_version
 from rocelab.tools.iperf3 import Iperf3
+from rocelab.tools.loaded import Loaded
 from rocelab.tools.mesh import Iperf3Mesh, MeshMethod, WriteMesh
 from rocelab.tools.perftest import Operation, Perftest
 from rocelab.tools.qperf import QperfLatency
 from rocelab.tools.sock import Sock
 
 _OPERATIONS: tuple[Operation, ...] = ("send", "write", "read")
+#: Below 4096, which a link of MTU 9000 takes.
+_SMALLER_PATH_MTUS = (1024, 2048)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ def _tcp() -> Interconnect:
             ("latency", "blocking"): Sock("latency", "blocking"),
             ("latency", "busy-poll"): Sock("latency", "busy-poll"),
             ("latency", "blocking-qperf"): QperfLatency(),
+            ("latency", "blocking-loaded"): Loaded(Sock("latency", "blocking"), Sock("bandwidth", "blocking")),
             ("bandwidth", "blocking"): Sock("bandwidth", "blocking"),
             ("bandwidth", "busy-poll"): Sock("bandwidth", "busy-poll"),
             ("bandwidth", "no-delay"): Sock("bandwidth", "blocking", no_delay=True),
@@ -74,6 +78,11 @@ def _soft_roce() -> Interconnect:
     }
     methods["cpu-use", "send-events"] = Perftest("send", "cpu-use", runner, events=True)
     methods["latency", "send-events"] = Perftest("send", "latency", runner, events=True, cycles_per_us=rate)
+    methods["latency", "send-events-loaded"] = Loaded(
+        methods["latency", "send-events"], Perftest("send", "bandwidth", runner, events=True)
+    )
+    for mtu_bytes in _SMALLER_PATH_MTUS:
+        methods["bandwidth", f"send-mtu{mtu_bytes}"] = Perftest("send", "bandwidth", runner, path_mtu_bytes=mtu_bytes)
     methods["bandwidth", "write-200qp"] = Perftest("write", "bandwidth", runner, queue_pairs=200)
     return Interconnect("soft-roce", "Soft RoCE (urxe)", methods, {"write": WriteMesh(runner)})
 

@@ -42,6 +42,8 @@ class Perftest:
     device_prefix: str = "urxe_"
     events: bool = False
     """Sleep until a completion comes (`-e`) instead of polling for it."""
+    path_mtu_bytes: int | None = None
+    """Path MTU (`-m`); None: the largest that the link takes."""
     queue_pairs: int = 1
     """How many connections share the messages (`-q`)."""
     cycles_per_us: float | None = None
@@ -98,6 +100,8 @@ class Perftest:
         }[self.test]
         if self.events:
             options.append("--events")
+        if self.path_mtu_bytes is not None:
+            options += ["-m", str(self.path_mtu_bytes)]
         if self.queue_pairs > 1:
             options += ["-q", str(self.queue_pairs)]
         return [
