@@ -21,19 +21,25 @@ _LOAD_BYTES: Final = 1 << 20
 #: More than a step has time for: a terabyte.
 _LOAD_MESSAGES: Final = 1_000_000
 #: The stream's server listens by then, also on a busy machine, and afterwards its stream has filled the link's queue.
-_HEAD_START_S: Final = 0.5
+#: As much later than the client its server ends the stream: who ends it first decides that there was one until then.
+_PAUSE_S: Final = 0.5
 
 #: The measured program's exit status is that of the whole.
 _SCRIPT: Final = """
 {load} </dev/null >/dev/null 2>&1 &
 load=$!
-sleep {head_start_s}
+sleep {pause_s}
 {measured}
 status=$?
-kill $load 2>/dev/null || [ $status != 0 ] || {{ echo "the stream that was to load the link had ended" >&2; exit 1; }}
+{end}
 wait $load 2>/dev/null
 exit $status
 """
+_KILL: Final = "kill $load 2>/dev/null"
+_SERVER_END: Final = f"sleep {_PAUSE_S}; {_KILL}"
+_CLIENT_END: Final = (
+    f'{_KILL} || [ $status != 0 ] || {{ echo "the stream that was to load the link had ended" >&2; exit 1; }}'
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Loaded:
     @property
     def overhead_s(self) -> float:
         """The stream's server goes first, and then the stream."""
-        return self.method.overhead_s + self.load.overhead_s + 2 * _HEAD_START_S
+        return self.method.overhead_s + self.load.overhead_s + 3 * _PAUSE_S
 
     @property
     def server_ends(self) -> bool:
@@ -79,11 +85,11 @@ class Loaded:
 
     def server(self, request: Request) -> Sequence[str]:
         """Both servers; the one that is waited for listens last."""
-        return both_of_an_end(self.load.server(_stream(request)), self.method.server(request))
+        return _both(self.load.server(_stream(request)), self.method.server(request), _SERVER_END)
 
     def client(self, request: Request) -> Sequence[str]:
         """The stream, and then the measured program."""
-        return both_of_an_end(self.load.client(_stream(request)), self.method.client(request))
+        return _both(self.load.client(_stream(request)), self.method.client(request), _CLIENT_END)
 
     def read(self, request: Request, client: Output, server: Output) -> Reading:
         """What the measured program says."""
@@ -95,7 +101,6 @@ def _stream(request: Request) -> Request:
     return dataclasses.replace(request, size_bytes=_LOAD_BYTES, messages=_LOAD_MESSAGES, port=port)
 
 
-def both_of_an_end(load: Sequence[str], measured: Sequence[str]) -> list[str]:
-    """One command for both: the stream goes first and ends with the measured program, whose output and status count."""
-    script = _SCRIPT.format(load=shlex.join(load), measured=shlex.join(measured), head_start_s=_HEAD_START_S)
+def _both(load: Sequence[str], measured: Sequence[str], end: str) -> list[str]:
+    script = _SCRIPT.format(load=shlex.join(load), measured=shlex.join(measured), end=end, pause_s=_PAUSE_S)
     return ["sh", "-c", script.strip()]
