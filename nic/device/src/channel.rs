@@ -274,6 +274,7 @@ impl CompletionChannel {
             let since = now();
             let timeout_ns = deadline.map(|at| at.since(since));
             let ready = watcher.waiter.wait(timeout_ns)?;
+            nic.forget_errors(ready);
             if !ready.is_empty() {
                 watcher.spin.note_sleep(now().since(since));
             }

@@ -26,8 +26,8 @@ pub(crate) use urxe_proto::AckMode;
 /// Packets of one queue pair before the others get their turn.
 pub(crate) const PACKETS_PER_TURN: u32 = 128;
 
-/// Of what a queue pair sends in a turn, with little in flight, so many packets are a message, whatever its length: as frames, five of the
-/// peer's 96 places for long ones. What is behind them is a stream.
+/// Of what a queue pair sends in a turn, with little in flight, so many packets are a message, whatever its length, and those of the batch
+/// that this many end in: as frames, five or six of the peer's 96 places for long ones. What is behind them is a stream.
 const MESSAGE_PACKETS: u32 = 64;
 
 /// Packets that a round sends before it looks for what has come meanwhile. Hundreds of queue pairs may have many thousands
@@ -480,7 +480,7 @@ impl Engine {
         // Each has its share of the link.
         let all_bps = rate_bps.map(|bps| bps.saturating_mul(self.senders.max(1) as u64));
         self.outgoing.set_rate(all_bps);
-        let is_one_of_many = self.senders >= MANY_SENDERS;
+        let is_one_of_many = self.senders + self.ready.len() >= MANY_SENDERS;
         self.outgoing
             .set_stream(is_one_of_many || slot.qp.is_streaming());
         self.outgoing

@@ -119,7 +119,8 @@ impl RecvBuffer {
         Self::with_capacity(1 << 16)
     }
 
-    /// Takes `capacity_bytes`; what is longer is cut off ([`RecvMeta::truncated`]).
+    /// Takes `capacity_bytes`; what is longer is cut off ([`RecvMeta::truncated`]), if it does not come as a long frame, which is left
+    /// where it is.
     pub fn with_capacity(capacity_bytes: usize) -> Self {
         Self {
             envelope: Envelope::empty(),

@@ -236,7 +236,7 @@ impl Socket {
     }
 
     /// Forgets errors that no receive tells of: a link that went down leaves one, which wakes whoever waits for
-    /// [`Self::readable_fds`] until this is called, or for the next few thousand receives.
+    /// [`Self::readable_fds`] until this is called, or until some of the next receives do it.
     pub fn forget_errors(&self) {
         if let Some(frames) = &self.frames {
             frames.forget_errors();

@@ -297,6 +297,28 @@ fn what_was_received_stays_as_it_is_until_the_next_receive() {
     });
 }
 
+#[test]
+fn what_one_reader_holds_is_nothing_new_to_another() {
+    with_frames("what_one_reader_holds_is_nothing_new_to_another", |ends| {
+        let long = pattern(30_000);
+        send(&ends.left, &ends.right, Some(8_000), &long);
+        let (mut one, mut other) = (RecvBuffer::new(), RecvBuffer::new());
+        receive(&ends.right, &mut one);
+        for _ in 1..LONG_SLOTS {
+            send(&ends.left, &ends.right, Some(8_000), &[7; 30_000]);
+            receive(&ends.right, &mut other);
+        }
+        // The next place is the one that is held.
+        assert_eq!(ends.right.receive(&mut other).unwrap(), None);
+        send(&ends.left, &ends.right, Some(8_000), &[8; 30_000]);
+        assert_eq!(one.bytes(), long);
+        assert_eq!(ends.right.receive(&mut one).unwrap(), None);
+        send(&ends.left, &ends.right, Some(8_000), &[9; 30_000]);
+        receive(&ends.right, &mut other);
+        assert_eq!(other.bytes(), [9; 30_000]);
+    });
+}
+
 /// Where nobody makes up for loss and disorder: the ring is full long before the socket is.
 #[test]
 fn what_may_not_be_a_frame_arrives_in_order_when_nobody_looks_for_a_while() {
@@ -379,14 +401,19 @@ fn a_link_that_was_down_wakes_nobody_once_it_is_up() {
         assert!(is_woken(), "there is an error");
         ends.left.forget_errors();
         assert!(!is_woken());
-        // Who polls gets rid of it, too.
-        ends.pair.left.command("ip link set veth down");
-        ends.pair.left.command("ip link set veth up");
-        std::thread::sleep(Duration::from_millis(20));
-        for _ in 0..10_000 {
-            assert_eq!(ends.left.receive(&mut buffer).unwrap(), None);
+        // Who polls gets rid of it, too, soon where the socket is read each time, ...
+        for receives in [20, 10_000] {
+            ends.pair.left.command("ip link set veth down");
+            ends.pair.left.command("ip link set veth up");
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(is_woken());
+            for _ in 0..receives {
+                assert_eq!(ends.left.receive(&mut buffer).unwrap(), None);
+            }
+            assert!(!is_woken(), "after {receives}");
+            // ... and where it is read seldom, as after so many.
+            (0..5_000).for_each(|_| assert_eq!(ends.left.receive(&mut buffer).unwrap(), None));
         }
-        assert!(!is_woken());
         for (from, to) in [(&ends.left, &ends.right), (&ends.right, &ends.left)] {
             let start = Instant::now();
             while try_receive(to, &mut buffer, Duration::from_millis(100)).is_none() {

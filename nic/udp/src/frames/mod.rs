@@ -29,10 +29,10 @@ use sender::Sender;
 
 /// Looks after which the socket is read only now and then, if it brought nothing.
 const LIVELY_LOOKS: u32 = 4096;
-/// Then it is read once in so many looks, ...
+/// Then it is read once in so many looks.
 const LOOKS_PER_READ: u32 = 256;
-/// ... and errors are asked for, which costs half as much.
-const LOOKS_PER_ERROR: u32 = 16 * LOOKS_PER_READ;
+/// In so many reads errors are asked for, which costs half as much as one.
+const READS_PER_ERROR: u32 = 16;
 
 /// So many looks take about as long as one at a socket, and count as one.
 const LOOKS_PER_ROUND: u32 = 8;
@@ -76,6 +76,8 @@ pub(crate) struct Frames {
     sender: Mutex<Sender>,
     /// Looks since the socket last brought something.
     looks: AtomicU32,
+    /// How often the socket was read for nothing in the rings.
+    reads: AtomicU32,
     /// What the socket counts as dropped and was not, so far: what the rings took.
     taken: AtomicU32,
 }
@@ -127,6 +129,7 @@ impl Frames {
             receivers,
             sender: Mutex::new(sender),
             looks: AtomicU32::new(0),
+            reads: AtomicU32::new(0),
             taken: AtomicU32::new(0),
         }))
     }
@@ -155,13 +158,15 @@ impl Frames {
             },
             Ordering::Relaxed,
         );
-        if looks.is_multiple_of(LOOKS_PER_READ) {
-            if looks.is_multiple_of(LOOKS_PER_ERROR) {
+        let is_due = looks < LIVELY_LOOKS || looks.is_multiple_of(LOOKS_PER_READ);
+        if is_due {
+            let reads = self.reads.load(Ordering::Relaxed).wrapping_add(1);
+            self.reads.store(reads, Ordering::Relaxed);
+            if reads.is_multiple_of(READS_PER_ERROR) {
                 self.forget_errors();
             }
-            return true;
         }
-        looks < LIVELY_LOOKS
+        is_due
     }
 
     /// Whether the last look was at memory alone, as most are.

@@ -64,6 +64,9 @@ impl Shape {
 
 /// tp_status: the slot is the program's.
 const TP_STATUS_USER: u32 = 1;
+/// The same for slots that are lent: to the kernel all but 0 (TP_STATUS_KERNEL) is the program's, and the ring does not take it for a
+/// new frame when it comes round. No bit of linux/if_packet.h.
+const LENT: u32 = 1 << 16;
 /// virtio_net_hdr.gso_type of linux/virtio_net.h: a batch of UDP datagrams (Linux 6.2). The highest bit says ECN.
 pub(super) const GSO_UDP_L4: u8 = 5;
 const VNET_HEADER_BYTES: usize = 10;
@@ -299,6 +302,10 @@ impl Ring {
     /// Lends the next datagram, or batch of them: of a long one this saves a copy.
     pub(super) fn lend(&mut self) -> Option<(RecvMeta, Lent)> {
         let slot = self.take()?;
+        // SAFETY: within the mapping, and atomic for both sides.
+        unsafe { slot.as_ref() }
+            .status
+            .store(LENT, Ordering::Relaxed);
         // SAFETY: the slot is ours until `Lent` is dropped.
         let taken = unsafe { read(slot, self.shape.slot_bytes) };
         let lent = Lent {
