@@ -9,6 +9,8 @@ use urxe_device::{Mtu, QpType, SendOp, SendTarget};
 
 const QPS: usize = 16;
 const LENGTH: usize = 1 << 20;
+/// How often it is tried, for 600 ms each: a machine may be busy for seconds.
+const TRIES: usize = 20;
 
 /// The numbers of the background threads of this process, which are so many.
 fn background_threads(count: usize) -> Vec<String> {
@@ -91,13 +93,13 @@ fn a_program_that_polls_keeps_its_processor() {
         [(&mine, before[0]), (background, before[1])]
             .map(|(task, before)| ran(task).checked_sub(before).unwrap())
     };
-    // On a busy machine the program is kept from its processor now and then, and the thread takes over.
-    let tried: Vec<_> = (0..5)
+    // On a busy machine the program is kept from its processor now and then, or its peer is, and the thread takes over.
+    let tried: Vec<_> = (0..TRIES)
         .map(|_| polls_for_a_while())
         .take_while(|[mine, background]| 4 * *background >= *mine)
         .collect();
     assert!(
-        tried.len() < 5,
+        tried.len() < TRIES,
         "how long the program ran, and its background thread: {tried:?}"
     );
 }
