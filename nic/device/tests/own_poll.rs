@@ -34,6 +34,19 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Ends the background threads, which hold their devices while they sleep, and waits until they have left the list: what they
+/// have counted would be missing from what is counted next.
+fn close(ends: &[End; 2]) {
+    for end in ends {
+        end.nic.close();
+    }
+    let start = Instant::now();
+    while background_sleeps() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(10));
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Gives the end a completion queue with a channel, whose descriptor blocks or does not, `O_NONBLOCK` or 0.
 fn with_channel(end: &mut End, flags: libc::c_int) -> Arc<CompletionChannel> {
     let channel = end.nic.create_channel().unwrap();
@@ -118,6 +131,7 @@ fn median_of(polling: Duration) -> Option<Duration> {
         }
         is_done.store(true, Ordering::Relaxed);
     });
+    close(&[left, right]);
     took.sort_unstable();
     let [median, most, last] = [50, 90, 99].map(|percent| took[MESSAGES * percent / 100]);
     println!("half within {median:?}, 90 % within {most:?}, 99 % within {last:?}");
@@ -165,12 +179,6 @@ fn who_waits_for_events_that_come_soon_looks_for_them_before_it_sleeps() {
     const EXCHANGES: u64 = 1_000;
     let _alone = alone();
     let exchange = |flags| {
-        // Those of the exchange before may not have left the list yet, and would be missing afterwards.
-        let start = Instant::now();
-        while background_sleeps() > 0 {
-            assert!(start.elapsed() < Duration::from_secs(10));
-            thread::sleep(Duration::from_millis(1));
-        }
         let mut ends = [End::new(LENGTH), End::new(LENGTH)];
         let channels = ends.each_mut().map(|end| with_channel(end, flags));
         let qps = [0, 1].map(|at| ends[at].qp(QpType::Rc));
@@ -191,7 +199,9 @@ fn who_waits_for_events_that_come_soon_looks_for_them_before_it_sleeps() {
         };
         let before = background_sleeps();
         thread::scope(|scope| (0..2).for_each(|at| drop(scope.spawn(move || play(at)))));
-        background_sleeps() - before
+        let slept = background_sleeps() - before;
+        close(&ends);
+        slept
     };
     // Programs whose descriptor blocks, though they take no event before there is one, are no others.
     for flags in [0, libc::O_NONBLOCK] {
