@@ -497,7 +497,7 @@ impl Thread {
         let mut link_changed = false;
         let since = now();
         if !is_wanted() {
-            link_changed = is_of_link(nic, self.nothing.wait(Some(look_again_ns))?);
+            link_changed = is_of_link(self.nothing.wait(Some(look_again_ns))?);
         }
         self.chance.note_wait(since, now());
         progress.wakeup.disarm();
@@ -584,7 +584,8 @@ impl Thread {
                 let has_polled = progress.polls() != polls;
                 self.waited = Some((until.since(since), has_polled));
             }
-            link_changed = is_of_link(nic, ready);
+            link_changed = is_of_link(ready);
+            nic.forget_errors(ready);
         }
         progress.wakeup.disarm();
         progress.wakes_at_ns.store(0, Ordering::Relaxed);
@@ -637,10 +638,9 @@ fn add(counter: &AtomicU64, amount: u64) {
     counter.store(before.wrapping_add(amount), Ordering::Relaxed);
 }
 
-/// Whether the interface changed. A link that went down would wake the thread again.
-fn is_of_link(nic: &Nic, ready: &[Event]) -> bool {
-    nic.forget_errors(ready);
-    ready.iter().any(|event| event.token() == LINK)
+/// Whether the interface changed.
+fn is_of_link(events: &[Event]) -> bool {
+    events.iter().any(|event| event.token() == LINK)
 }
 
 #[cfg(test)]
