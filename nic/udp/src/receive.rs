@@ -11,7 +11,6 @@ use libc::{c_int, c_void, iovec, msghdr};
 use crate::address::RawAddress;
 use crate::control::{self, ControlBuffer};
 use crate::error::errno;
-use crate::frames::Lent;
 use crate::{Socket, ecn, gro};
 
 /// What was received: `len` bytes, a datagram every `stride`.
@@ -109,8 +108,6 @@ impl Envelope {
 pub struct RecvBuffer {
     envelope: Envelope,
     bytes: Box<[u8]>,
-    /// What was received, if it is elsewhere.
-    lent: Option<Lent>,
 }
 
 impl RecvBuffer {
@@ -119,13 +116,11 @@ impl RecvBuffer {
         Self::with_capacity(1 << 16)
     }
 
-    /// Takes `capacity_bytes`; what is longer is cut off ([`RecvMeta::truncated`]), if it does not come as a long frame, which is left
-    /// where it is.
+    /// Takes `capacity_bytes`; what is longer is cut off ([`RecvMeta::truncated`]).
     pub fn with_capacity(capacity_bytes: usize) -> Self {
         Self {
             envelope: Envelope::empty(),
             bytes: vec![0; capacity_bytes].into_boxed_slice(),
-            lent: None,
         }
     }
 
@@ -137,7 +132,7 @@ impl RecvBuffer {
 
     /// The bytes of the last receive, and what stands behind them.
     pub fn bytes(&self) -> &[u8] {
-        self.lent.as_ref().map_or(&*self.bytes, Lent::bytes)
+        &self.bytes
     }
 }
 
@@ -167,12 +162,11 @@ impl Socket {
     /// like for a program's fault.
     #[inline]
     pub fn receive(&self, buffer: &mut RecvBuffer) -> io::Result<Option<RecvMeta>> {
-        buffer.lent = None;
         let Some(frames) = &self.frames else {
             return self.receive_datagrams(buffer);
         };
         // First: what is longer, and came before, kept the sender from using the ring.
-        if let Some(meta) = frames.receive(&mut buffer.bytes, &mut buffer.lent) {
+        if let Some(meta) = frames.receive(&mut buffer.bytes) {
             return Ok(Some(meta));
         }
         if !frames.is_socket_due() {

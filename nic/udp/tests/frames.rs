@@ -279,43 +279,26 @@ fn what_is_short_and_what_is_long_arrive_in_order() {
 }
 
 #[test]
-fn what_was_received_stays_as_it_is_until_the_next_receive() {
-    let test = "what_was_received_stays_as_it_is_until_the_next_receive";
-    with_frames(test, |ends| {
-        let long = pattern(30_000);
-        send(&ends.left, &ends.right, Some(8_000), &long);
-        let mut buffer = RecvBuffer::new();
-        receive(&ends.right, &mut buffer);
-        // The one that was received keeps its place, so that the last of these finds none.
-        (0..LONG_SLOTS).for_each(|_| send(&ends.left, &ends.right, Some(8_000), &[7; 30_000]));
-        assert_eq!(buffer.bytes(), long);
-        for _ in 1..LONG_SLOTS {
-            receive(&ends.right, &mut buffer);
-            assert_eq!(buffer.bytes(), [7; 30_000]);
+fn a_frame_that_does_not_fit_the_buffer_is_marked() {
+    with_frames("a_frame_that_does_not_fit_the_buffer_is_marked", |ends| {
+        for (room, length, segment_size) in [
+            (60, 60, None),
+            (60, 61, None),
+            (21_000, 30_000, Some(8_000)),
+        ] {
+            let mut buffer = RecvBuffer::with_capacity(room);
+            let bytes = pattern(length);
+            send(&ends.left, &ends.right, segment_size, &bytes);
+            let meta = receive(&ends.right, &mut buffer);
+            let stride = segment_size.map_or(meta.len, usize::from);
+            assert_eq!(
+                (meta.truncated, meta.len, meta.stride),
+                (length > room, length.min(room), stride)
+            );
+            assert_eq!(buffer.bytes()[..meta.len], bytes[..meta.len]);
         }
-        assert_eq!(ends.right.receive_drops().unwrap(), 1);
-    });
-}
-
-#[test]
-fn what_one_reader_holds_is_nothing_new_to_another() {
-    with_frames("what_one_reader_holds_is_nothing_new_to_another", |ends| {
-        let long = pattern(30_000);
-        send(&ends.left, &ends.right, Some(8_000), &long);
-        let (mut one, mut other) = (RecvBuffer::new(), RecvBuffer::new());
-        receive(&ends.right, &mut one);
-        for _ in 1..LONG_SLOTS {
-            send(&ends.left, &ends.right, Some(8_000), &[7; 30_000]);
-            receive(&ends.right, &mut other);
-        }
-        // The next place is the one that is held.
-        assert_eq!(ends.right.receive(&mut other).unwrap(), None);
-        send(&ends.left, &ends.right, Some(8_000), &[8; 30_000]);
-        assert_eq!(one.bytes(), long);
-        assert_eq!(ends.right.receive(&mut one).unwrap(), None);
-        send(&ends.left, &ends.right, Some(8_000), &[9; 30_000]);
-        receive(&ends.right, &mut other);
-        assert_eq!(other.bytes(), [9; 30_000]);
+        assert_eq!(ends.right.frame_counts().1, 3);
+        assert_eq!(ends.right.receive(&mut RecvBuffer::new()).unwrap(), None);
     });
 }
 

@@ -23,7 +23,6 @@ use crate::interfaces::interfaces;
 use crate::receive::RecvMeta;
 use crate::{Transmit, sockopt};
 use filter::Flow;
-pub(crate) use ring::Lent;
 use ring::{Ring, Shape};
 use sender::Sender;
 
@@ -211,19 +210,16 @@ impl Frames {
         (lock(&self.sender).sent(), received)
     }
 
-    /// Takes the next datagram, or batch of them: what is short into `bytes`, and what is long is left where it is.
+    /// Takes the next datagram, or batch of them, into `bytes`.
     #[inline]
-    pub(crate) fn receive(&self, bytes: &mut [u8], lent: &mut Option<Lent>) -> Option<RecvMeta> {
+    pub(crate) fn receive(&self, bytes: &mut [u8]) -> Option<RecvMeta> {
         let mut rings = lock(&self.rings);
-        match rings.first()? {
+        let meta = match rings.first()? {
             Which::Short => rings.short.receive(bytes),
-            Which::Long => {
-                let (meta, taken) = rings.long.lend()?;
-                let has_more = rings.first().is_some();
-                *lent = Some(taken);
-                Some(RecvMeta { has_more, ..meta })
-            }
-        }
+            Which::Long => rings.long.receive(bytes),
+        }?;
+        let has_more = rings.first().is_some();
+        Some(RecvMeta { has_more, ..meta })
     }
 
     /// Sends a datagram, or a batch of them, to a neighbour, unless it is long. False: nothing was sent, the socket has to.

@@ -5,7 +5,6 @@ use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
@@ -62,11 +61,9 @@ impl Shape {
     }
 }
 
-/// tp_status: the slot is the program's.
+/// tp_status: whose the slot is.
+const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_USER: u32 = 1;
-/// The same for slots that are lent: to the kernel all but 0 (TP_STATUS_KERNEL) is the program's, and the ring does not take it for a
-/// new frame when it comes round. No bit of linux/if_packet.h.
-const LENT: u32 = 1 << 16;
 /// virtio_net_hdr.gso_type of linux/virtio_net.h: a batch of UDP datagrams (Linux 6.2). The highest bit says ECN.
 pub(super) const GSO_UDP_L4: u8 = 5;
 const VNET_HEADER_BYTES: usize = 10;
@@ -131,11 +128,6 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: it is memory; who reads and writes what is for its slots to say.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
 impl Mapping {
     fn new(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -170,38 +162,11 @@ impl Drop for Mapping {
     }
 }
 
-/// A datagram, or a batch of them, where the kernel put it. Its slot is the kernel's again once this is dropped.
-pub(crate) struct Lent {
-    payload: NonNull<[u8]>,
-    slot: NonNull<SlotHeader>,
-    /// Keeps it there.
-    _mapping: Arc<Mapping>,
-}
-
-// SAFETY: the slot is this value's alone until it is dropped.
-unsafe impl Send for Lent {}
-// SAFETY: as above, and it is only read.
-unsafe impl Sync for Lent {}
-
-impl Lent {
-    pub(crate) const fn bytes(&self) -> &[u8] {
-        // SAFETY: bytes of the slot, which nobody writes to while it is the program's.
-        unsafe { self.payload.as_ref() }
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        // SAFETY: it was taken for this value, and what is lent ends with it.
-        unsafe { give_back(self.slot) };
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Ring {
     shape: Shape,
-    mapping: Arc<Mapping>,
+    mapping: Mapping,
     /// Index of the next slot, and where that is.
     next: usize,
     slot: NonNull<SlotHeader>,
@@ -225,7 +190,7 @@ impl Ring {
             slots: shape.slots() as u32,
         };
         sockopt::set(fd, SOL_PACKET, PACKET_RX_RING, request)?;
-        let mapping = Arc::new(Mapping::new(fd, shape.bytes())?);
+        let mapping = Mapping::new(fd, shape.bytes())?;
         super::bind(fd, flow.ifindex, libc::ETH_P_ALL as u16)?;
         Ok(Self {
             shape,
@@ -288,44 +253,23 @@ impl Ring {
     #[inline]
     pub(super) fn receive(&mut self, bytes: &mut [u8]) -> Option<RecvMeta> {
         let slot = self.take()?;
-        // SAFETY: the slot is ours until it is given back.
-        let meta = unsafe { read(slot, self.shape.slot_bytes) }.and_then(|(meta, payload)| {
-            bytes.get_mut(..payload.len())?.copy_from_slice(payload);
-            Some(meta)
+        // SAFETY: the slot is the program's until its status says otherwise.
+        let meta = unsafe { read(slot, self.shape.slot_bytes) }.map(|(meta, payload)| {
+            let len = payload.len().min(bytes.len());
+            bytes[..len].copy_from_slice(&payload[..len]);
+            RecvMeta {
+                len,
+                stride: meta.stride.min(len),
+                truncated: len < payload.len(),
+                ..meta
+            }
         });
-        // SAFETY: it was taken, and nothing of it is used any more.
-        unsafe { give_back(slot) };
-        let has_more = self.has_next();
-        meta.map(|meta| RecvMeta { has_more, ..meta })
-    }
-
-    /// Lends the next datagram, or batch of them: of a long one this saves a copy.
-    pub(super) fn lend(&mut self) -> Option<(RecvMeta, Lent)> {
-        let slot = self.take()?;
-        // SAFETY: within the mapping, and atomic for both sides.
+        // SAFETY: within the mapping, atomic for both sides, and nothing of the slot is used any more.
         unsafe { slot.as_ref() }
             .status
-            .store(LENT, Ordering::Relaxed);
-        // SAFETY: the slot is ours until `Lent` is dropped.
-        let taken = unsafe { read(slot, self.shape.slot_bytes) };
-        let lent = Lent {
-            payload: NonNull::from(taken.as_ref().map_or(&[][..], |(_, payload)| payload)),
-            slot,
-            _mapping: Arc::clone(&self.mapping),
-        };
-        taken.map(|(meta, _)| (meta, lent))
+            .store(TP_STATUS_KERNEL, Ordering::Release);
+        meta
     }
-}
-
-/// The slot is the kernel's again.
-///
-/// # Safety
-///
-/// It must have been the program's, within a mapping, and nothing of it be used any more.
-#[inline]
-unsafe fn give_back(slot: NonNull<SlotHeader>) {
-    // SAFETY: the caller's promise; atomic for both sides.
-    unsafe { slot.as_ref() }.status.store(0, Ordering::Release);
 }
 
 /// What a frame is, and its UDP payload.
