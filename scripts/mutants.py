@@ -224,6 +224,12 @@ MUTANTS = (
         ".min(fitting(u64::from(left.saturating_sub(1))));",
         ".min(fitting(u64::from(*left)));",
     ),
+    Mutant(
+        "divides-writes-that-may-be-refused",
+        f"{REQUESTER}/sending.rs",
+        "&& self.targets.cover(rkey, va, wqe.length)",
+        "",
+    ),
 )
 
 

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use smallvec::SmallVec;
-use urxe_wire::{Psn, Qpn, Srqn, Transport};
+use urxe_wire::{Operation, Psn, Qpn, Reth, Srqn, Transport};
 
 use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
 
@@ -19,6 +19,16 @@ const _: () = assert!(
     "a larger one is copied by a call for every request"
 );
 
+/// How far a work request has got, and how it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Queued,
+    /// It has its PSNs; if it is local, it was carried out.
+    Started,
+    /// The same of an RDMA WRITE of which each packet is a message of its own.
+    InPieces,
+}
+
 /// A queued send work request.
 #[derive(Clone, Debug)]
 pub(crate) struct Wqe {
@@ -30,8 +40,7 @@ pub(crate) struct Wqe {
     pub(crate) signaled: bool,
     pub(crate) solicited: bool,
     pub(crate) fence: bool,
-    /// It has its PSNs; if it is local, it was carried out.
-    pub(crate) is_started: bool,
+    pub(crate) stage: Stage,
     /// First PSN, once started.
     pub(crate) first: Psn,
     /// PSNs that the message takes, for a fetch those of its responses. Zero until started,
@@ -54,10 +63,18 @@ impl Wqe {
             signaled: request.signaled,
             solicited: request.solicited,
             fence: request.fence,
-            is_started: false,
+            stage: Stage::Queued,
             first: Psn::new(0),
             packets: 0,
         }
+    }
+
+    pub(crate) fn is_started(&self) -> bool {
+        self.stage != Stage::Queued
+    }
+
+    pub(crate) fn is_in_pieces(&self) -> bool {
+        self.stage == Stage::InPieces
     }
 
     /// One past the last PSN.
@@ -67,7 +84,7 @@ impl Wqe {
 
     /// Gives the message its PSNs.
     pub(crate) fn start(&mut self, first: Psn, mtu_bytes: u32) {
-        self.is_started = true;
+        self.stage = Stage::Started;
         self.first = first;
         self.packets = if self.op.is_local() {
             0
@@ -76,6 +93,57 @@ impl Wqe {
         } else {
             self.length.div_ceil(mtu_bytes).max(1)
         };
+    }
+
+    /// Whether packets are before and behind the one at `offset` packets, in the same message.
+    #[inline]
+    pub(crate) fn is_middle(&self, offset: u32) -> bool {
+        offset > 0 && offset + 1 < self.packets && !self.is_in_pieces()
+    }
+
+    /// What the packet at `offset` packets is.
+    #[inline]
+    pub(crate) fn packet_operation(&self, offset: u32) -> Operation {
+        use Operation as O;
+        let (first, middle, last, only) = match self.op {
+            SendOp::Send => (O::SendFirst, O::SendMiddle, O::SendLast, O::SendOnly),
+            SendOp::SendImm(_) => (O::SendFirst, O::SendMiddle, O::SendLastImm, O::SendOnlyImm),
+            SendOp::SendInvalidate { .. } => (
+                O::SendFirst,
+                O::SendMiddle,
+                O::SendLastInvalidate,
+                O::SendOnlyInvalidate,
+            ),
+            SendOp::WriteImm { .. } => (
+                O::WriteFirst,
+                O::WriteMiddle,
+                O::WriteLastImm,
+                O::WriteOnlyImm,
+            ),
+            _ => (O::WriteFirst, O::WriteMiddle, O::WriteLast, O::WriteOnly),
+        };
+        match (offset == 0, offset + 1 == self.packets) {
+            _ if self.is_in_pieces() => only,
+            (true, true) => only,
+            (true, false) => first,
+            (false, true) => last,
+            (false, false) => middle,
+        }
+    }
+
+    /// Where a message that begins with the packet at `offset` packets is to be written.
+    #[inline]
+    pub(crate) fn reth(&self, offset: u32, mtu_bytes: u32) -> Option<Reth> {
+        let (SendOp::Write { va, rkey } | SendOp::WriteImm { va, rkey, .. }) = self.op else {
+            return None;
+        };
+        if self.is_in_pieces() {
+            let va = va.wrapping_add(u64::from(offset * mtu_bytes));
+            let len = self.packet_len(offset, mtu_bytes);
+            return Some(Reth { va, rkey, len });
+        }
+        let len = self.length;
+        (offset == 0).then_some(Reth { va, rkey, len })
     }
 
     /// Bytes carried by the packet at `offset` packets.

@@ -218,6 +218,29 @@ fn a_long_write_that_does_not_fit_places_no_byte() {
     target_is_untouched(&bench);
 }
 
+/// Even if it is one whose packets could be messages of their own, as all of it that may be written was written before.
+#[test]
+fn a_short_write_that_does_not_fit_places_no_byte_of_what_was_written_before() {
+    let options = ConnectOptions {
+        keeps_early: true,
+        ..options()
+    };
+    let mut bench = Bench::new(4, options);
+    bench.write(REGION_BYTES - 5_000, 5_000);
+    let op = SendOp::Write {
+        va: bench.target_va(REGION_BYTES - 5_000),
+        rkey: bench.target,
+    };
+    bench.post_send(1, op, 0, 5_001);
+    assert_eq!(bench.wait_send().status, WcStatus::RemoteAccess);
+    let source = bench.world.host(bench.a.host).memory.bytes(bench.source);
+    let target = bench.world.host(bench.b.host).memory.bytes(bench.target);
+    assert_eq!(
+        target[REGION_BYTES - 5_000..],
+        source[REGION_BYTES - 5_000..]
+    );
+}
+
 #[test]
 fn rights_are_those_of_the_region_and_its_protection_domain() {
     let regions = [

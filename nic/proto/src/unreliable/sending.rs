@@ -5,12 +5,12 @@
 
 use alloc::collections::VecDeque;
 
-use urxe_wire::{Deth, Psn, Qpn, Reth, Transport};
+use urxe_wire::{Deth, Psn, Qpn, Transport};
 
 use crate::connection::Connection;
 use crate::memory::{LocalAccess, Memory};
 use crate::qp::{Failure, Outbox};
-use crate::rc::requester::{Planned, carry_out, packet_operation};
+use crate::rc::requester::{Planned, carry_out};
 use crate::send_queue::{SendQueue, Wqe};
 use crate::verbs::{AddressVector, Payload, SendOp, SendRequest, SendTarget, Transmit, WcStatus};
 
@@ -55,7 +55,7 @@ impl UnreliableSender {
     }
 
     pub(crate) fn has_started(&self) -> bool {
-        self.queue.front().is_some_and(|wqe| wqe.is_started)
+        self.queue.front().is_some_and(|wqe| wqe.is_started())
     }
 
     pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32) {
@@ -76,7 +76,7 @@ impl UnreliableSender {
     ) -> Option<Planned> {
         loop {
             let wqe = self.queue.front()?;
-            if !wqe.is_started {
+            if !wqe.is_started() {
                 if !may_start {
                     return None;
                 }
@@ -113,18 +113,10 @@ impl UnreliableSender {
 
     fn plan_packet(&mut self, connection: &Connection) -> Option<Planned> {
         let wqe = self.queue.front()?;
-        let (is_first, is_last) = (self.handed == 0, self.handed + 1 == wqe.packets);
-        let operation = packet_operation(&wqe.op, is_first, is_last);
+        let is_last = self.handed + 1 == wqe.packets;
+        let operation = wqe.packet_operation(self.handed);
         let mut header = connection.header(operation, wqe.first.add(self.handed));
-        if let SendOp::Write { va, rkey } | SendOp::WriteImm { va, rkey, .. } = wqe.op
-            && is_first
-        {
-            header.reth = Some(Reth {
-                va,
-                rkey,
-                len: wqe.length,
-            });
-        }
+        header.reth = wqe.reth(self.handed, connection.mtu_bytes);
         if is_last {
             if let SendOp::SendImm(immediate) | SendOp::WriteImm { immediate, .. } = wqe.op {
                 header.immediate = Some(immediate);
@@ -186,7 +178,7 @@ impl UnreliableSender {
     /// Completes all requests as flushed, but one whose packets have all been handed out.
     pub(crate) fn flush(&mut self, qp: Qpn, out: &mut Outbox) {
         while let Some(wqe) = self.queue.front() {
-            let is_sent = wqe.is_started && self.handed == wqe.packets;
+            let is_sent = wqe.is_started() && self.handed == wqe.packets;
             let status = if is_sent {
                 WcStatus::Success
             } else {
@@ -200,7 +192,7 @@ impl UnreliableSender {
     pub(crate) fn check_invariants(&self, transport: Transport) {
         let sent = self.queue.front().map_or(0, |wqe| wqe.packets);
         assert!(self.handed <= sent, "more packets than the message has");
-        let started = self.queue.iter().filter(|wqe| wqe.is_started).count();
+        let started = self.queue.iter().filter(|wqe| wqe.is_started()).count();
         assert!(started <= 1, "a request started before its turn");
         if transport == Transport::Ud {
             assert_eq!(self.recipients.len(), self.queue.len());

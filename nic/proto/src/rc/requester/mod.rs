@@ -4,19 +4,22 @@
 //! Loss recovery is go-back-N from the oldest PSN that is not acknowledged, unless the peer is urxe, too, and says what it
 //! has of the rest ([`selective`]). An RDMA READ may go out
 //! as several READ requests, so that its responses, too, stay within the window: a READ of the rest of
-//! a message is what the specification has for retries, here it also paces.
+//! a message is what the specification has for retries, here it also paces. And a short RDMA WRITE may go out as several
+//! WRITEs, whose packets have one length ([`targets`]).
 
 mod receiving;
 mod selective;
 mod sending;
+mod targets;
 
-pub(crate) use sending::{Planned, carry_out, packet_operation};
+pub(crate) use sending::{Planned, carry_out};
 
 use alloc::collections::VecDeque;
 
 use urxe_wire::{Psn, Qpn};
 
 use self::selective::Pass;
+use self::targets::Targets;
 use super::early::Held;
 use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
@@ -75,6 +78,7 @@ pub(crate) struct Requester {
     /// Ends of all READ requests ever sent for what is not acknowledged, in order. The responder may have
     /// executed any of them, and drops a repeated READ that it has executed in part.
     read_ends: VecDeque<Psn>,
+    targets: Targets,
     since_ack_request: u32,
     /// One past the last packet that asked for an answer.
     asked_end: Psn,
@@ -119,6 +123,7 @@ impl Requester {
             sent_end: first,
             fetches: VecDeque::new(),
             read_ends: VecDeque::new(),
+            targets: Targets::default(),
             since_ack_request: 0,
             asked_end: first,
             loud_end: first,
@@ -195,7 +200,7 @@ impl Requester {
 
     /// Whether requests were sent that are not completed.
     pub(crate) fn has_started(&self) -> bool {
-        self.queue.front().is_some_and(|wqe| wqe.is_started)
+        self.queue.front().is_some_and(|wqe| wqe.is_started())
     }
 
     /// Next PSN to be given out, for `query`.
@@ -267,7 +272,7 @@ impl Requester {
     pub(crate) fn handle_memory_fault(&mut self, qp: Qpn, psn: Psn, out: &mut Outbox) {
         let mut position = self.queue.front_position();
         for wqe in self.queue.iter() {
-            if wqe.is_started && psn.is_before(wqe.end()) {
+            if wqe.is_started() && psn.is_before(wqe.end()) {
                 break;
             }
             position += 1;
@@ -329,13 +334,13 @@ impl Requester {
             self.next
         );
         let mut expected = None;
-        for wqe in self.queue.iter().take_while(|w| w.is_started) {
+        for wqe in self.queue.iter().take_while(|w| w.is_started()) {
             if let Some(expected) = expected {
                 assert_eq!(wqe.first, expected, "requests share or skip PSNs");
             }
             expected = Some(wqe.end());
         }
-        if let Some(front) = self.queue.front().filter(|w| w.is_started) {
+        if let Some(front) = self.queue.front().filter(|w| w.is_started()) {
             assert!(!self.unacked.is_before(front.first) && self.unacked.is_before(front.end()));
         }
         assert!(

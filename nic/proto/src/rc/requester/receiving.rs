@@ -152,7 +152,7 @@ impl Requester {
             self.handle_later_answer(now, connection, psn.next(), stats);
             return;
         }
-        if !wqe.is_started || !wqe.op.is_fetch() {
+        if !wqe.is_started() || !wqe.op.is_fetch() {
             stats.ignored_responses += 1;
             return;
         }
@@ -189,7 +189,7 @@ impl Requester {
         if psn != self.unacked || self.placed.is_some() {
             return 0;
         }
-        let Some(wqe) = self.queue.front().filter(|wqe| wqe.is_started) else {
+        let Some(wqe) = self.queue.front().filter(|wqe| wqe.is_started()) else {
             return 0;
         };
         let ([sge], SendOp::Read { .. }) = (wqe.sges(), wqe.op) else {
@@ -257,7 +257,7 @@ impl Requester {
         let before = self.unacked;
         let mut reached = before;
         for wqe in self.queue.iter() {
-            if !wqe.is_started || !end.is_after(reached) {
+            if !wqe.is_started() || !end.is_after(reached) {
                 break;
             }
             if wqe.op.is_fetch() && wqe.end().is_after(reached) {
@@ -351,8 +351,14 @@ impl Requester {
     #[inline]
     pub(super) fn complete(&mut self, connection: &Connection, out: &mut Outbox) {
         while let Some(front) = self.queue.front() {
-            if !front.is_started || front.end().is_after(self.unacked) {
+            if !front.is_started() || front.end().is_after(self.unacked) {
                 break;
+            }
+            if let SendOp::Write { va, rkey } = front.op
+                && front.packets > 1
+                && !front.is_in_pieces()
+            {
+                self.targets.note(rkey, va, front.length);
             }
             if front.signaled {
                 out.completions

@@ -215,7 +215,7 @@ impl Requester {
         let wqe = self
             .queue
             .iter()
-            .take_while(|wqe| wqe.is_started)
+            .take_while(|wqe| wqe.is_started())
             .find(|wqe| psn.is_before(wqe.end()));
         if let Some(wqe) = wqe.filter(|wqe| wqe.op.is_fetch()) {
             let offset = distance(psn, wqe.first);

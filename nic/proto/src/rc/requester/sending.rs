@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::qp::Outbox;
 use crate::run::Run;
-use crate::send_queue::{Position, Wqe};
+use crate::send_queue::{Position, Stage, Wqe};
 use crate::time::Instant;
 use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 
@@ -20,6 +20,9 @@ const MESSAGES_BEHIND: Position = 4;
 /// A READ of up to so many packets is asked for two by two; in a longer one those in the middle, all of one length, fill what the
 /// kernel takes at once.
 const PAIRS_MAX: u32 = 16;
+/// Each packet of a WRITE of up to so many is a message of its own: the first of a longer one has 16 bytes more than those that
+/// follow, and so leaves alone, but those in the middle are made together.
+const PIECES_MAX: u32 = 16;
 
 /// The next packet, before its payload is borrowed from the queue.
 #[derive(Clone, Debug)]
@@ -38,7 +41,7 @@ impl Requester {
     /// Whether there is a request of which something is to be sent, now or later.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
-        let is_new = |wqe: &Wqe| !wqe.is_started;
+        let is_new = |wqe: &Wqe| !wqe.is_started();
         self.cursor != self.next
             || self.queue.back().is_some_and(is_new)
             || self.rnr_until.is_some()
@@ -62,7 +65,7 @@ impl Requester {
         loop {
             let position = self.cursor_wqe;
             let wqe = self.queue.get(position)?;
-            if !wqe.is_started {
+            if !wqe.is_started() {
                 if !may_start || (wqe.fence && self.fetch_before(position)) {
                     return None;
                 }
@@ -78,14 +81,14 @@ impl Requester {
                 if self.faulty == Some(position) {
                     return None;
                 }
-                let (fetch, packets) = (wqe.op.is_fetch(), wqe.packets);
+                let (fetch, is_middle) = (wqe.op.is_fetch(), wqe.is_middle(offset));
                 return if let Some(missing) = self.missing_responses() {
                     self.plan_again(now, connection, (position, offset), missing)
                 } else if fetch {
                     self.plan_fetch(now, connection, position, offset)
                 } else {
                     let mut planned = self.plan_packet(now, connection, position, offset)?;
-                    if offset > 0 && offset + 1 < packets {
+                    if is_middle {
                         planned.more = self.plan_more(now, connection, &planned, offset, most);
                     }
                     Some(planned)
@@ -156,6 +159,13 @@ impl Requester {
             return None;
         }
         wqe.start(next, connection.mtu_bytes);
+        if let SendOp::Write { va, rkey } = wqe.op
+            && connection.keeps_early
+            && (2..=PIECES_MAX).contains(&wqe.packets)
+            && self.targets.cover(rkey, va, wqe.length)
+        {
+            wqe.stage = Stage::InPieces;
+        }
         self.next = wqe.end();
         Some(())
     }
@@ -196,19 +206,9 @@ impl Requester {
             return None;
         }
         let wqe = self.queue.get(position)?;
-        let is_first = offset == 0;
         let is_last = offset + 1 == wqe.packets;
-        let mut header =
-            connection.header(packet_operation(&wqe.op, is_first, is_last), self.cursor);
-        if let SendOp::Write { va, rkey } | SendOp::WriteImm { va, rkey, .. } = wqe.op
-            && is_first
-        {
-            header.reth = Some(Reth {
-                va,
-                rkey,
-                len: wqe.length,
-            });
-        }
+        let mut header = connection.header(wqe.packet_operation(offset), self.cursor);
+        header.reth = wqe.reth(offset, connection.mtu_bytes);
         if is_last {
             match wqe.op {
                 SendOp::SendImm(immediate) | SendOp::WriteImm { immediate, .. } => {
@@ -459,33 +459,6 @@ pub(crate) fn carry_out<M: Memory>(
         SendOp::BindWindow(bind) => memory.bind_window(via, bind),
         SendOp::LocalInvalidate { rkey } => memory.invalidate(via, *rkey),
         _ => Ok(()),
-    }
-}
-
-pub(crate) fn packet_operation(op: &SendOp, is_first: bool, is_last: bool) -> Operation {
-    use Operation as O;
-    let (first, middle, last, only) = match op {
-        SendOp::Send => (O::SendFirst, O::SendMiddle, O::SendLast, O::SendOnly),
-        SendOp::SendImm(_) => (O::SendFirst, O::SendMiddle, O::SendLastImm, O::SendOnlyImm),
-        SendOp::SendInvalidate { .. } => (
-            O::SendFirst,
-            O::SendMiddle,
-            O::SendLastInvalidate,
-            O::SendOnlyInvalidate,
-        ),
-        SendOp::WriteImm { .. } => (
-            O::WriteFirst,
-            O::WriteMiddle,
-            O::WriteLastImm,
-            O::WriteOnlyImm,
-        ),
-        _ => (O::WriteFirst, O::WriteMiddle, O::WriteLast, O::WriteOnly),
-    };
-    match (is_first, is_last) {
-        (true, true) => only,
-        (true, false) => first,
-        (false, true) => last,
-        (false, false) => middle,
     }
 }
 
