@@ -19,6 +19,11 @@ const _: () = assert!(
     "a larger one is copied by a call for every request"
 );
 
+/// What payloads are padded to (IBTA 9.2).
+const WORD_BYTES: u32 = 4;
+/// So many packets more than a WRITE needs may be made of it: each costs less than a frame.
+const MORE_PIECES_MAX: u32 = 4;
+
 /// How far a work request has got, and how it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -138,7 +143,7 @@ impl Wqe {
             return None;
         };
         if self.is_in_pieces() {
-            let va = va.wrapping_add(u64::from(offset * mtu_bytes));
+            let va = va.wrapping_add(u64::from(self.bytes_before(offset, mtu_bytes)));
             let len = self.packet_len(offset, mtu_bytes);
             return Some(Reth { va, rkey, len });
         }
@@ -146,9 +151,36 @@ impl Wqe {
         (offset == 0).then_some(Reth { va, rkey, len })
     }
 
+    /// Makes each packet of an RDMA WRITE a message of its own, as few as may have one length, if there are not many more of them then.
+    pub(crate) fn divide(&mut self) {
+        let words = self.length.div_ceil(WORD_BYTES);
+        let same = (0..=MORE_PIECES_MAX)
+            .map(|more| self.packets + more)
+            .find(|count| words.is_multiple_of(*count));
+        self.packets = same.unwrap_or(self.packets);
+        self.stage = Stage::InPieces;
+    }
+
+    /// Bytes of the message before the packet at `offset` packets.
+    pub(crate) fn bytes_before(&self, offset: u32, mtu_bytes: u32) -> u32 {
+        offset * self.stride(mtu_bytes)
+    }
+
+    /// Bytes carried by each packet but the last.
+    fn stride(&self, mtu_bytes: u32) -> u32 {
+        if self.is_in_pieces() {
+            self.length
+                .div_ceil(self.packets)
+                .next_multiple_of(WORD_BYTES)
+        } else {
+            mtu_bytes
+        }
+    }
+
     /// Bytes carried by the packet at `offset` packets.
     pub(crate) fn packet_len(&self, offset: u32, mtu_bytes: u32) -> u32 {
-        (self.length - offset * mtu_bytes).min(mtu_bytes)
+        let stride = self.stride(mtu_bytes);
+        (self.length - offset * stride).min(stride)
     }
 
     /// Bytes carried by the response at `offset` packets.

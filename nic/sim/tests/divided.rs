@@ -214,6 +214,25 @@ fn packets_of_a_short_write_to_memory_that_was_written_before_are_messages_of_on
 }
 
 #[test]
+fn a_write_is_divided_evenly_where_that_takes_few_more_packets() {
+    let mut pair = Pair::new(true);
+    pair.write(0, 16 * MTU_BYTES);
+    let mut lengths = |length| -> Vec<u32> {
+        let packets = pair.write(0, length);
+        packets.iter().map(|(_, length)| *length).collect()
+    };
+    assert_eq!(lengths(2048), [1024; 2]);
+    // 513 words are 3 times 171; the last of them is not full.
+    assert_eq!(lengths(2049), [684, 684, 681]);
+    // 520 are 4 times 130.
+    assert_eq!(lengths(2080), [520; 4]);
+    // 521 are a prime.
+    assert_eq!(lengths(2084), [696, 696, 692]);
+    let last = 16 * MTU_BYTES - 16;
+    assert_eq!(lengths(last), [[1024; 15].as_slice(), &[1008]].concat());
+}
+
+#[test]
 fn long_writes_and_those_to_other_devices_are_one_message() {
     let is_in_pieces = |packets: u32, is_our_kind: bool| {
         let mut pair = Pair::new(is_our_kind);

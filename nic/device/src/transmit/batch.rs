@@ -16,8 +16,6 @@ use crate::nic::DeviceStats;
 use crate::path::Path;
 use crate::port::Port;
 
-/// The header of a WRITE, which its first packet alone has (RETH).
-const HARDLY_BYTES: usize = 16;
 /// Room for a full batch of copied payloads and for the headers of as many packets as a batch takes.
 const ARENA_BYTES: usize = MAX_TRANSMIT_BYTES + 128 * (MAX_HEADER_LEN + 8);
 /// Pieces of one send, at most (`UIO_MAXIOV` of linux/uio.h is 1024).
@@ -97,9 +95,12 @@ impl Batch {
         self.is_stream = false;
     }
 
-    /// Whether a packet of `length` bytes would end the batch, for want of a few bytes.
-    pub(super) const fn is_hardly_longer(&self, length: usize) -> bool {
-        self.count > 0 && length < self.segment_bytes && self.segment_bytes - length <= HARDLY_BYTES
+    /// How many bytes a packet of `length` is shorter than those of the batch, which it would end then.
+    pub(super) const fn exceeds(&self, length: usize) -> usize {
+        if self.count == 0 {
+            return 0;
+        }
+        self.segment_bytes.saturating_sub(length)
     }
 
     /// Whether a packet of `length` bytes may join the batch, of `max_bytes` then at most.

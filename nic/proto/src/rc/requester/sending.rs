@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::qp::Outbox;
 use crate::run::Run;
-use crate::send_queue::{Position, Stage, Wqe};
+use crate::send_queue::{Position, Wqe};
 use crate::time::Instant;
 use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 
@@ -164,7 +164,7 @@ impl Requester {
             && (2..=PIECES_MAX).contains(&wqe.packets)
             && self.targets.cover(rkey, va, wqe.length)
         {
-            wqe.stage = Stage::InPieces;
+            wqe.divide();
         }
         self.next = wqe.end();
         Some(())
@@ -224,6 +224,7 @@ impl Requester {
             header.xrceth = Some(XrcEth { srqn });
         }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
+        let bytes_before = wqe.bytes_before(offset, connection.mtu_bytes);
         let is_again = self.pass.is_some() && self.cursor.is_before(self.sent_end);
         let is_quiet = self.may_be_quiet(now, connection, wqe, offset);
         header.bth.ack_request = self.wants_ack(position, is_last, is_quiet) || is_again;
@@ -234,7 +235,7 @@ impl Requester {
         Some(Planned {
             position,
             header,
-            offset: offset * connection.mtu_bytes,
+            offset: bytes_before,
             len,
             more: 0,
         })
