@@ -203,8 +203,8 @@ MUTANTS = (
     Mutant(
         "runs-over-the-end",
         f"{REQUESTER}/sending.rs",
-        "let middles = wqe.packets - 2 - offset;",
-        "let middles = wqe.packets - 1 - offset;",
+        "let behind = wqe.packets - 2 - offset;",
+        "let behind = wqe.packets - 1 - offset;",
     ),
     Mutant(
         "answers-over-the-end",
@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         "divides-writes-that-may-be-refused",
         f"{REQUESTER}/sending.rs",
-        "&& self.targets.cover(rkey, va, wqe.length)",
+        "&& self.targets.covers(rkey, va, wqe.length)",
         "",
     ),
 )

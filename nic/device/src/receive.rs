@@ -5,7 +5,7 @@ use std::slice::Chunks;
 
 use urxe_proto::Instant;
 use urxe_udp::{RecvBuffer, RecvMeta};
-use urxe_wire::{Bth, ICRC_LEN, Opcode, Operation, Packet, Qpn, Transport};
+use urxe_wire::{Bth, ICRC_LEN, Opcode, Operation, Packet, Qpn, Reth, Transport};
 
 use crate::clock;
 use crate::congestion::is_marked;
@@ -27,8 +27,11 @@ const REPLY_PACKETS: usize = 2;
 /// Packets that are handled together, at most: as many as the kernel joins.
 const RUN_MAX: usize = 64;
 
-/// What is in the middle of messages, as its header begins: of a SEND, a WRITE, an answer to a READ on a reliable connection.
-const RUN_OPCODES: [u8; 3] = [
+/// WRITEs of one packet, as the header begins.
+const WRITE_ONLY: u8 = Opcode::new(Transport::Rc, Operation::WriteOnly).code();
+/// The same of what may be handled together: those, and the middle of a SEND, a WRITE, an answer to a READ on a reliable connection.
+const RUN_OPCODES: [u8; 4] = [
+    WRITE_ONLY,
     Opcode::new(Transport::Rc, Operation::SendMiddle).code(),
     Opcode::new(Transport::Rc, Operation::WriteMiddle).code(),
     Opcode::new(Transport::Rc, Operation::ReadResponseMiddle).code(),
@@ -139,6 +142,8 @@ impl Engine {
                 if let Some(index) = index
                     && RUN_OPCODES.contains(&segment[0])
                     && may_be_run
+                    && let Some(next) = segments.clone().next()
+                    && follows(next, segment)
                 {
                     let taken = self.handle_run(index, now, &origin, segment, segments.clone());
                     // What is told apart once is not looked at twice.
@@ -159,8 +164,8 @@ impl Engine {
         count
     }
 
-    /// Handles what follows a packet of the middle of a message, for the queue pair at `index`, and is like it. Returns how many
-    /// packets were handled; None if none is like it.
+    /// Handles what follows a packet of the middle of a message, or a WRITE, for the queue pair at `index`, and is like it. Returns how
+    /// many packets were handled; None if none is like it.
     #[inline(never)]
     fn handle_run(
         &mut self,
@@ -170,26 +175,21 @@ impl Engine {
         before: &[u8],
         segments: Chunks<'_, u8>,
     ) -> Option<usize> {
-        let mut last = before.first_chunk::<{ Bth::LEN }>()?;
+        let header_len = run_header_len(before);
+        let mut last = before;
         let slot = self.qps.get_mut(index)?;
         let path = slot.path.as_ref()?;
         let (mut payloads, mut count) = ([&[][..]; RUN_MAX], 0);
         let (mut origin, mut first) = (*origin, None);
         for segment in segments.take(RUN_MAX) {
-            let Some(header) = segment
-                .first_chunk()
-                .filter(|header| segment.len() == before.len() && Bth::follows(header, last))
-            else {
-                break;
-            };
-            if path.verify(&origin, segment) != Verified::Good {
+            if !follows(segment, last) || path.verify(&origin, segment) != Verified::Good {
                 break;
             }
             first.get_or_insert(segment);
-            payloads[count] = &segment[Bth::LEN..segment.len() - ICRC_LEN];
+            payloads[count] = &segment[header_len..segment.len() - ICRC_LEN];
             count += 1;
             origin.ip_id = origin.ip_id.wrapping_add(1);
-            last = header;
+            last = segment;
         }
         let packet = Packet::parse(first?).ok()?;
         let payloads = &payloads[..count];
@@ -276,4 +276,25 @@ impl Engine {
         }
         Some(index)
     }
+}
+
+/// Length of the headers of a packet that may be handled with others.
+fn run_header_len(segment: &[u8]) -> usize {
+    let is_write = segment.first() == Some(&WRITE_ONLY);
+    Bth::LEN + if is_write { Reth::LEN } else { 0 }
+}
+
+/// Whether a packet is like the one `before`, which may be handled with others, and comes next.
+fn follows(segment: &[u8], before: &[u8]) -> bool {
+    let headers = |segment: &[u8]| {
+        let (bth, rest) = segment.split_first_chunk()?;
+        Some((*bth, *rest.first_chunk()?))
+    };
+    let (Some((bth, reth)), Some((bth_before, reth_before))) = (headers(segment), headers(before))
+    else {
+        return false;
+    };
+    segment.len() == before.len()
+        && Bth::follows(&bth, &bth_before)
+        && (before[0] != WRITE_ONLY || Reth::follows(&reth, &reth_before))
 }

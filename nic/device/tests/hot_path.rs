@@ -118,7 +118,7 @@ const CASES: [(Work, usize, Mtu, usize, u64); 5] = [
     (Work::PingPong, 64, Mtu::B4096, 1024, 12_000),
     (Work::Sends, 64, Mtu::B4096, 2048, 7_000),
     (Work::Sends, 65536, Mtu::B4096, 256, 120_000),
-    (Work::Writes, 65536, Mtu::B4096, 256, 160_000),
+    (Work::Writes, 65536, Mtu::B4096, 256, 120_000),
     (Work::Sends, 65536, Mtu::B1024, 256, 170_000),
 ];
 

@@ -21,16 +21,13 @@ const _: () = assert!(
 
 /// What payloads are padded to (IBTA 9.2).
 const WORD_BYTES: u32 = 4;
-/// So many packets more than a WRITE needs may be made of it: each costs less than a frame.
-const MORE_PIECES_MAX: u32 = 4;
-
-/// How far a work request has got, and how it goes.
+/// How far a work request has got, and, of an RDMA WRITE, how it goes: it is not known before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Queued,
     /// It has its PSNs; if it is local, it was carried out.
     Started,
-    /// The same of an RDMA WRITE of which each packet is a message of its own.
+    /// The same of a WRITE of which each packet is a message of its own.
     InPieces,
 }
 
@@ -100,10 +97,10 @@ impl Wqe {
         };
     }
 
-    /// Whether packets are before and behind the one at `offset` packets, in the same message.
+    /// Whether the packet at `offset` packets may begin a [`Run`](crate::Run), which ends ahead of the last.
     #[inline]
-    pub(crate) fn is_middle(&self, offset: u32) -> bool {
-        offset > 0 && offset + 1 < self.packets && !self.is_in_pieces()
+    pub(crate) fn may_begin_run(&self, offset: u32) -> bool {
+        (offset > 0 || self.is_in_pieces()) && offset + 1 < self.packets
     }
 
     /// What the packet at `offset` packets is.
@@ -151,10 +148,10 @@ impl Wqe {
         (offset == 0).then_some(Reth { va, rkey, len })
     }
 
-    /// Makes each packet of an RDMA WRITE a message of its own, as few as may have one length, if there are not many more of them then.
-    pub(crate) fn divide(&mut self) {
+    /// Makes each packet of an RDMA WRITE a message of its own, and up to `spare` more of them where they have one length then.
+    pub(crate) fn divide(&mut self, spare: u32) {
         let words = self.length.div_ceil(WORD_BYTES);
-        let same = (0..=MORE_PIECES_MAX)
+        let same = (0..=spare)
             .map(|more| self.packets + more)
             .find(|count| words.is_multiple_of(*count));
         self.packets = same.unwrap_or(self.packets);

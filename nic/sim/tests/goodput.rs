@@ -37,41 +37,71 @@ const fn link(round_trip_us: u64) -> LinkConfig {
     }
 }
 
-/// Mbit/s of payload, to a peer that keeps what arrives early or not.
-fn goodput_mbps(verb: Verb, keeps_early: bool, loss_ppm: u32, round_trip_us: u64) -> u64 {
-    let messages = messages_for(round_trip_us);
-    let link = link(round_trip_us);
-    let options = ConnectOptions {
-        mtu: Mtu::B4096,
-        keeps_early,
-        ..ConnectOptions::default()
-    };
-    let mut bench = Bench::over(1, options, link);
-    let (a, b) = (bench.a.host, bench.b.host);
-    for (from, to) in [(a, b), (b, a)] {
-        bench.world.link_mut(from, to).rules =
-            vec![Rule::chance(Match::All, Fault::Drop, loss_ppm)];
+/// Messages of one length, so many at a time.
+#[derive(Clone, Copy)]
+struct Load {
+    verb: Verb,
+    keeps_early: bool,
+    message_bytes: usize,
+    outstanding: u64,
+    loss_ppm: u32,
+    round_trip_us: u64,
+}
+
+impl Load {
+    fn post(&self, bench: &mut Bench, wr_id: u64) {
+        let (va, rkey) = (bench.target_va(0), bench.target);
+        let op = match self.verb {
+            Verb::Write => SendOp::Write { va, rkey },
+            Verb::Read => SendOp::Read { va, rkey },
+        };
+        bench.post_send(wr_id, op, 0, self.message_bytes);
     }
-    let start = bench.world.now();
-    let mut posted = 0;
-    for completed in 0..messages {
-        while posted < messages && posted < completed + OUTSTANDING {
-            let (va, rkey) = (bench.target_va(0), bench.target);
-            let op = match verb {
-                Verb::Write => SendOp::Write { va, rkey },
-                Verb::Read => SendOp::Read { va, rkey },
-            };
-            bench.post_send(posted, op, 0, MESSAGE_BYTES);
-            posted += 1;
+
+    /// Mbit/s of payload, with what is lost as the seed has it.
+    fn mbps_of(&self, seed: u64, messages: u64) -> u64 {
+        let options = ConnectOptions {
+            mtu: Mtu::B4096,
+            keeps_early: self.keeps_early,
+            ..ConnectOptions::default()
+        };
+        let mut bench = Bench::over(seed, options, link(self.round_trip_us));
+        let (a, b) = (bench.a.host, bench.b.host);
+        for (from, to) in [(a, b), (b, a)] {
+            bench.world.link_mut(from, to).rules =
+                vec![Rule::chance(Match::All, Fault::Drop, self.loss_ppm)];
         }
-        let completion = bench.wait_send();
-        assert_eq!(
-            (completion.wr_id, completion.status),
-            (completed, WcStatus::Success)
-        );
+        let start = bench.world.now();
+        let mut posted = 0;
+        for completed in 0..messages {
+            while posted < messages && posted < completed + self.outstanding {
+                self.post(&mut bench, posted);
+                posted += 1;
+            }
+            let completion = bench.wait_send();
+            assert_eq!(
+                (completion.wr_id, completion.status),
+                (completed, WcStatus::Success)
+            );
+        }
+        let bits = 8 * messages * self.message_bytes as u64;
+        1_000 * bits / bench.world.now().since(start)
     }
-    let bits = 8 * messages * MESSAGE_BYTES as u64;
-    1_000 * bits / bench.world.now().since(start)
+}
+
+/// Mbit/s of payload, to a peer that keeps what arrives early or not: the median of some seeds.
+fn goodput_mbps(verb: Verb, keeps_early: bool, loss_ppm: u32, round_trip_us: u64) -> u64 {
+    let load = Load {
+        verb,
+        keeps_early,
+        message_bytes: MESSAGE_BYTES,
+        outstanding: OUTSTANDING,
+        loss_ppm,
+        round_trip_us,
+    };
+    let mut all = [1, 2, 3, 4, 5].map(|seed| load.mbps_of(seed, messages_for(round_trip_us)));
+    all.sort_unstable();
+    all[2]
 }
 
 /// Mbit/s by bare go-back-N. A READ has for its window what it may ask for at once, the others what a queue pair's may
@@ -138,6 +168,8 @@ fn recovery_between_two_urxe_is_better_than_bare_go_back_n() {
                     // A window that starts small is what is missing where there is little to recover from.
                     (_, 0, _) => bare / 2,
                     (_, 1_000, _) => bare * 9 / 10,
+                    // As fast, no faster.
+                    (Verb::Read, 10_000, 1_000) => bare * 95 / 100,
                     // A READ request that is lost, and has none behind it, is found out by silence, and silence is costly.
                     (Verb::Read, 50_000, 10_000) => bare / 2,
                     (Verb::Read, 100_000, 10_000) => bare * 9 / 10,
@@ -158,6 +190,31 @@ fn a_clean_link_is_used_to_the_full() {
         let mbps = goodput_mbps(verb, true, 0, 100);
         // Headers take 2 %; the rest is the first and the last round trip.
         assert!(mbps > 9_300, "{verb:?}: {mbps} Mbit/s");
+    }
+}
+
+/// The window counts packets, so that more of them than needed are fewer bytes.
+#[test]
+fn writes_that_are_divided_evenly_leave_no_link_idle() {
+    for message_bytes in [4_100, 8_204, 10_000, 25_000] {
+        for round_trip_us in [10, 100, 1_000] {
+            let [divided, whole] = [true, false].map(|keeps_early| {
+                let load = Load {
+                    verb: Verb::Write,
+                    keeps_early,
+                    message_bytes,
+                    outstanding: 120,
+                    loss_ppm: 0,
+                    round_trip_us,
+                };
+                load.mbps_of(1, 2_000)
+            });
+            let enough = whole * 95 / 100;
+            assert!(
+                divided >= enough,
+                "{message_bytes} bytes, {round_trip_us} us: {divided} Mbit/s instead of {whole}"
+            );
+        }
     }
 }
 

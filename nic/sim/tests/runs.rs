@@ -1,4 +1,4 @@
-//! Packets of the middle of a message that are handled together do what they do one by one.
+//! Packets of the middle of a message, and WRITEs in a row, that are handled together do what they do one by one.
 
 mod support;
 
@@ -6,11 +6,13 @@ use support::queue_pair::queue_pair;
 use support::scenario::PD;
 use support::seeds::for_each_seed;
 use urxe_proto::{
-    AckMode, Instant, Payload, QpType, QueuePair, RecvRequest, RemoteRange, SendData, SendOp,
-    SendRequest, SendTarget, Sge, Transmit, gather,
+    AckMode, AttrMask, Attributes, Instant, Payload, QpType, QueuePair, RecvRequest, RemoteRange,
+    SendData, SendOp, SendRequest, SendTarget, Sge, Transmit, gather,
 };
 use urxe_sim::{Random, Rights, VecMemory};
-use urxe_wire::{HELD_LEN, Header, Opcode, Operation, Packet, Pkey, Psn, Qpn, Transport};
+use urxe_wire::{
+    Bth, HELD_LEN, Header, Opcode, Operation, Packet, Pkey, Psn, Qpn, Reth, Transport,
+};
 
 /// Bytes of each end's region, of which messages take parts.
 const REGION_BYTES: u32 = 64 << 10;
@@ -139,7 +141,7 @@ impl End {
         self.qp.handle_packet(now, &packet, None, &mut self.memory);
     }
 
-    /// Handles packets, those of the middle of messages together. Returns how many were.
+    /// Handles packets, those of the middle of messages and WRITEs in a row together. Returns how many were.
     fn handle_in_runs(&mut self, now: Instant, mut packets: &[Arrived]) -> usize {
         let mut together = 0;
         while let Some((first, rest)) = packets.split_first() {
@@ -147,6 +149,9 @@ impl End {
             let mut header = first.header;
             let alike = rest.iter().take_while(|next| {
                 header.bth.psn = header.bth.psn.next();
+                if let Some(reth) = &mut header.reth {
+                    reth.va = reth.va.wrapping_add(u64::from(reth.len));
+                }
                 next.header == header && next.payload.len() == first.payload.len()
             });
             let payloads: Vec<_> = alike.map(|packet| &packet.payload[..]).collect();
@@ -199,6 +204,7 @@ fn spoil(packets: &mut Vec<Arrived>, random: &mut Random) {
                 .iter_mut()
                 .for_each(|packet| packet.header.bth.pkey = Pkey(0x1234)),
             8 => go_on(packets, at),
+            9 => packet.header.reth.iter_mut().for_each(|reth| reth.len += 4),
             _ => {}
         }
         at += 1;
@@ -297,4 +303,38 @@ fn a_message_has_come_in_part_until_its_last_packet() {
         within.push(to.qp.is_within_message());
     }
     assert_eq!(within, [false, true, true, false]);
+}
+
+/// The packet ahead of them says nothing of them.
+#[test]
+fn writes_in_a_row_are_checked_as_those_on_their_own_are() {
+    const LEN: u32 = 100;
+    let new = || End::new(Qpn::new(0x12), Qpn::new(0x11), Psn::new(0), 0xaa);
+    let handled = |to: &mut End, at: u64, announced: u32| {
+        let opcode = Opcode::new(Transport::Rc, Operation::WriteOnly);
+        let mut header = Header::new(Bth::new(opcode, Qpn::new(0x12), Psn::new(0)));
+        header.reth = Some(Reth {
+            va: to.memory.va(to.key, at),
+            rkey: to.key,
+            len: announced,
+        });
+        let payload = &[7; LEN as usize][..];
+        let packet = Packet { header, payload };
+        let before = to.memory.bytes(to.key).to_vec();
+        let now = Instant::from_nanos(1);
+        let count = to
+            .qp
+            .handle_run(now, &packet, &[payload, payload], &mut to.memory);
+        assert_eq!(count == 0, to.memory.bytes(to.key) == before);
+        count
+    };
+    assert_eq!(handled(&mut new(), 5, LEN), 2);
+    assert_eq!(handled(&mut new(), 5, LEN + 1), 0);
+    let mut shut = new();
+    let wanted = Attributes {
+        allow_remote_write: false,
+        ..Attributes::new()
+    };
+    shut.qp.modify(&wanted, AttrMask::ACCESS_FLAGS).unwrap();
+    assert_eq!(handled(&mut shut, 5, LEN), 0);
 }

@@ -38,6 +38,42 @@ fn wait(world: &mut World, qp: QpHandle, side: QueueSide) -> Completion {
     }
 }
 
+/// Opens `len` bytes at `va` of a region.
+fn bind(world: &mut World, owner: QpHandle, region: u32, (rkey, va, len): (u32, u64, usize)) {
+    let bind = WindowBind {
+        rkey,
+        lkey: region,
+        addr: va,
+        len: len as u64,
+        access: WindowAccess::REMOTE_WRITE,
+    };
+    post(world, owner, SendOp::BindWindow(bind), &[]);
+    let bound = wait(world, owner, QueueSide::Send);
+    assert_eq!(
+        (bound.kind, bound.status),
+        (CompletionKind::BindWindow, WcStatus::Success)
+    );
+}
+
+fn post_empty_receive(world: &mut World, qp: QpHandle) {
+    let receive = RecvRequest {
+        wr_id: 2,
+        sges: &[],
+    };
+    world.post_recv(qp, &receive).unwrap();
+}
+
+/// A region whose owner may open parts of it.
+fn register(world: &mut World, owner: QpHandle) -> u32 {
+    let no_peers = Rights {
+        local_write: true,
+        bind_windows: true,
+        ..Rights::default()
+    };
+    let memory = &mut world.host_mut(owner.host).memory;
+    memory.register(PD, no_peers, vec![UNTOUCHED; REGION_BYTES])
+}
+
 /// Each turn the owner binds the window to another part, the peer writes all of it and invalidates it; at last the peer
 /// uses a key that was invalidated.
 fn run(seed: u64, slot: &mut Option<World>) {
@@ -49,14 +85,13 @@ fn run(seed: u64, slot: &mut Option<World>) {
     let hosts = [world.add_host(), world.add_host()];
     let weather = Weather::bad(&mut random);
     world.add_link(hosts[0], hosts[1], LinkConfig::default(), &weather.rules());
-    let (owner, peer) = world.connect(hosts[0], hosts[1], PD, &ConnectOptions::default());
-    let memory = &mut world.host_mut(owner.host).memory;
-    let no_peers = Rights {
-        local_write: true,
-        bind_windows: true,
-        ..Rights::default()
+    let options = ConnectOptions {
+        keeps_early: random.chance(500_000),
+        ..ConnectOptions::default()
     };
-    let region = memory.register(PD, no_peers, vec![UNTOUCHED; REGION_BYTES]);
+    let (owner, peer) = world.connect(hosts[0], hosts[1], PD, &options);
+    let region = register(world, owner);
+    let memory = &mut world.host_mut(owner.host).memory;
     let mut rkey = memory.alloc_window(PD, WindowType::Type2);
     let mut source = vec![0; REGION_BYTES];
     random.fill(&mut source);
@@ -70,24 +105,8 @@ fn run(seed: u64, slot: &mut Option<World>) {
         let len = 1 + random.index(REGION_BYTES / 2);
         va = world.host(owner.host).memory.va(region, at as u64);
         rkey = (rkey & !0xff) | (rkey + 1) & 0xff;
-        let bind = WindowBind {
-            rkey,
-            lkey: region,
-            addr: va,
-            len: len as u64,
-            access: WindowAccess::REMOTE_WRITE,
-        };
-        post(world, owner, SendOp::BindWindow(bind), &[]);
-        let bound = wait(world, owner, QueueSide::Send);
-        assert_eq!(
-            (bound.kind, bound.status),
-            (CompletionKind::BindWindow, WcStatus::Success)
-        );
-        let receive = RecvRequest {
-            wr_id: 2,
-            sges: &[],
-        };
-        world.post_recv(owner, &receive).unwrap();
+        bind(world, owner, region, (rkey, va, len));
+        post_empty_receive(world, owner);
         let data = [Sge {
             addr: source_va,
             len: len as u32,
@@ -123,4 +142,55 @@ fn run(seed: u64, slot: &mut Option<World>) {
 #[test]
 fn a_window_is_open_between_binding_and_invalidation_and_not_beyond() {
     for_each_seed(150, run);
+}
+
+/// Packets of a WRITE are messages of their own where all of it was written before, by the same key.
+#[test]
+fn a_write_that_reaches_too_far_places_no_byte_though_the_window_opened_more_under_the_same_key() {
+    const BYTES: usize = 4096;
+    let mut world = World::new(1, false);
+    let hosts = [world.add_host(), world.add_host()];
+    world.add_link(hosts[0], hosts[1], LinkConfig::default(), &[]);
+    let options = ConnectOptions {
+        keeps_early: true,
+        ..ConnectOptions::default()
+    };
+    let (owner, peer) = world.connect(hosts[0], hosts[1], PD, &options);
+    let region = register(&mut world, owner);
+    let memory = &mut world.host_mut(owner.host).memory;
+    let window = memory.alloc_window(PD, WindowType::Type2) & !0xff;
+    let va = memory.va(region, 0);
+    let memory = &mut world.host_mut(peer.host).memory;
+    let source = memory.register(PD, Rights::default(), vec![1; BYTES]);
+    let data = [Sge {
+        addr: memory.va(source, 0),
+        len: BYTES as u32,
+        lkey: source,
+    }];
+    for key in [1, 2] {
+        let rkey = window | key;
+        bind(&mut world, owner, region, (rkey, va, BYTES));
+        post_empty_receive(&mut world, owner);
+        post(&mut world, peer, SendOp::Write { va, rkey }, &data);
+        post(&mut world, peer, SendOp::SendInvalidate { rkey }, &[]);
+        wait(&mut world, owner, QueueSide::Recv);
+        for _ in 0..2 {
+            let done = wait(&mut world, peer, QueueSide::Send);
+            assert_eq!(done.status, WcStatus::Success);
+        }
+    }
+    let rkey = window | 1;
+    bind(&mut world, owner, region, (rkey, va, BYTES - 1));
+    let memory = &mut world.host_mut(peer.host).memory;
+    let other = memory.register(PD, Rights::default(), vec![2; BYTES]);
+    let data = [Sge {
+        addr: memory.va(other, 0),
+        lkey: other,
+        ..data[0]
+    }];
+    post(&mut world, peer, SendOp::Write { va, rkey }, &data);
+    let refused = wait(&mut world, peer, QueueSide::Send);
+    assert_eq!(refused.status, WcStatus::RemoteAccess);
+    let bytes = world.host(owner.host).memory.bytes(region);
+    assert_same(&bytes[..BYTES], &[1; BYTES], "after the last write");
 }

@@ -33,6 +33,19 @@ impl Reth {
         }
     }
 
+    /// Whether a header is that of a message behind the one of `before`, of the same length, for the bytes that follow.
+    #[inline]
+    pub fn follows(raw: &[u8; Self::LEN], before: &[u8; Self::LEN]) -> bool {
+        let va = bytes::get(before, VA).wrapping_add(bytes::get(before, DMA_LEN));
+        raw[RKEY.start..] == before[RKEY.start..] && bytes::get(raw, VA) == va
+    }
+
+    /// Writes another address into the bytes of a header.
+    #[inline]
+    pub fn put_va(raw: &mut [u8; Self::LEN], va: u64) {
+        bytes::put(raw, VA, va);
+    }
+
     /// The bytes on the wire.
     #[inline]
     pub fn emit(&self) -> [u8; Self::LEN] {

@@ -5,7 +5,7 @@ use urxe_udp::{
     Destination, Framing, MAX_TRANSMIT_BYTES, Piece, SendError, Socket, Transmit as UdpTransmit,
 };
 use urxe_wire::icrc::Icrc;
-use urxe_wire::{Bth, ICRC_LEN, MAX_HEADER_LEN, pad_len};
+use urxe_wire::{Bth, ICRC_LEN, MAX_HEADER_LEN, Reth, pad_len};
 
 use super::MemoryGone;
 use super::payload::{copy_payload, is_acknowledged, is_copied, run_source};
@@ -96,7 +96,7 @@ impl Batch {
     }
 
     /// How many bytes a packet of `length` is shorter than those of the batch, which it would end then.
-    pub(super) const fn exceeds(&self, length: usize) -> usize {
+    pub(super) const fn shorter_by(&self, length: usize) -> usize {
         if self.count == 0 {
             return 0;
         }
@@ -183,6 +183,11 @@ impl Batch {
             other[..header_len].copy_from_slice(&first[..header_len]);
             if let Some(bth) = other.first_chunk_mut() {
                 Bth::put_psn(bth, next.header.bth.psn.add(psn));
+            }
+            if let Some(Reth { va, len, .. }) = next.header.reth
+                && let Some(reth) = other[..header_len].last_chunk_mut()
+            {
+                Reth::put_va(reth, va.wrapping_add(u64::from(psn) * u64::from(len)));
             }
         }
         let first_id = self.count;

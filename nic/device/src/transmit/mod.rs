@@ -9,7 +9,7 @@ mod payload;
 
 use urxe_proto::{PdId, Run, Transmit};
 use urxe_udp::MAX_TRANSMIT_BYTES;
-use urxe_wire::{Bth, ICRC_LEN, Operation, XrcEth, pad_len};
+use urxe_wire::{Bth, ICRC_LEN, Operation, Reth, XrcEth, pad_len};
 
 use self::batch::{Batch, packets_max};
 use crate::batch::BatchLength;
@@ -20,8 +20,10 @@ use crate::port::Port;
 
 /// The smallest path MTU: what carries less is no full packet.
 const MTU_MIN_BYTES: u32 = 256;
-/// What the header of a WRITE has more in its first packet (RETH).
-const HARDLY_BYTES: usize = 16;
+/// By so much the others of a message are shorter than its first at most, because it alone has the header of a WRITE (RETH).
+const HARDLY_BYTES: usize = Reth::LEN;
+/// By so much the last of a WRITE's messages of one packet is shorter than the others at most, if they cannot be of one length.
+const UNEVEN_BYTES: usize = 256;
 
 /// The memory of a packet's payload may not be used any more; the packet, of this header, was not added, nor was any behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ impl Outgoing {
     /// How many packets of full length a run may have, so that one that does not fit the batch under construction fits the
     /// next.
     pub(crate) fn run_max(&self, mtu_bytes: u32, port: &Port) -> u32 {
-        let length = Bth::LEN + XrcEth::LEN + mtu_bytes as usize + ICRC_LEN;
+        let length = Bth::LEN + XrcEth::LEN + Reth::LEN + mtu_bytes as usize + ICRC_LEN;
         let bytes = self.max_bytes / length;
         u32::try_from(bytes.clamp(1, packets_max(port))).unwrap_or(1)
     }
@@ -137,13 +139,13 @@ impl Outgoing {
     /// looks for a WRITE in its memory replies once it has the acknowledgement, too: so late that the one that it owes goes ahead of the
     /// reply, upon which the other end looks at its memory, and nobody polls for the reply. (`ib_write_lat` of 5,000 bytes took 60 us.)
     fn shuts_acknowledgement_out(&self, transmit: &Transmit<'_>, length: usize) -> bool {
-        let shorter_by = self.building.exceeds(length);
-        let operation = transmit.header.bth.opcode.operation();
-        if operation.is_some_and(Operation::is_write) && !self.is_stream {
-            return shorter_by > 0;
-        }
+        let shorter_by = self.building.shorter_by(length);
         let is_full = transmit.payload.len() >= MTU_MIN_BYTES;
-        is_full && (1..=HARDLY_BYTES).contains(&shorter_by)
+        match transmit.header.bth.opcode.operation() {
+            Some(Operation::WriteLast) if !self.is_stream => shorter_by > 0,
+            Some(Operation::WriteOnly) => is_full && (1..=UNEVEN_BYTES).contains(&shorter_by),
+            _ => is_full && (1..=HARDLY_BYTES).contains(&shorter_by),
+        }
     }
 
     /// Sends the batch under construction, or lets it wait.
@@ -213,7 +215,7 @@ mod tests {
     use crate::tap::{Taps, Wiring};
     use urxe_proto::{AddressVector, Payload, Sge, Via};
     use urxe_udp::{Framing, Piece};
-    use urxe_wire::{Aeth, Bth, Gid, Header, Opcode, Psn, Qpn, Reth, Syndrome, Transport};
+    use urxe_wire::{Aeth, Bth, Gid, Header, Immediate, Opcode, Psn, Qpn, Syndrome, Transport};
 
     fn loopback() -> (Ports, Path) {
         let here = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
@@ -239,23 +241,25 @@ mod tests {
         is_stream: bool,
     ) -> [usize; 3] {
         let (ports, path) = loopback();
-        let header = |operation| {
+        let header = |operation: Operation| {
             let opcode = Opcode::new(Transport::Rc, operation);
-            Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0)))
+            let mut header = Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0)));
+            let reth = Reth {
+                va: 0,
+                rkey: 0,
+                len: 4096,
+            };
+            header.reth = operation.has_reth().then_some(reth);
+            header.immediate = operation.has_immediate().then_some(Immediate([0; 4]));
+            header
         };
-        let (mut first, mut acknowledge) = (header(first), header(Operation::Acknowledge));
-        let reth = Reth {
-            va: 0,
-            rkey: 0,
-            len: 8192,
-        };
-        first.reth = (last == Operation::WriteLast).then_some(reth);
+        let mut acknowledge = header(Operation::Acknowledge);
         acknowledge.aeth = Some(Aeth {
             syndrome: Syndrome::Ack { credits: 31 },
             msn: 1,
         });
         let packets = [
-            (first, Payload::Bytes(&[7; 4096])),
+            (header(first), Payload::Bytes(&[7; 4096])),
             (header(last), Payload::Bytes(&[7; 4096][..last_len])),
             (acknowledge, Payload::Empty),
         ];
@@ -286,6 +290,12 @@ mod tests {
             assert_eq!(gathered(write, length, true, false), with_the_end);
             assert_eq!(gathered(write, length, false, false), apart);
         }
+        let pieces = (Operation::WriteOnly, Operation::WriteOnly);
+        assert_eq!(gathered(pieces, 4084, true, false), with_the_end);
+        // Nobody looks for these in its memory, or they are another message.
+        let with_immediate = (Operation::WriteFirst, Operation::WriteLastImm);
+        assert_eq!(gathered(with_immediate, 1000, true, false), apart);
+        assert_eq!(gathered(pieces, 1000, true, false), apart);
         // It does not end the batch; or is in a hurry as part of it.
         assert_eq!(gathered(send, 4096, true, false), [1, 2, 3]);
         assert_eq!(gathered(send, 1000, true, false), apart);
@@ -342,12 +352,14 @@ mod tests {
             va: addr,
             len,
         };
-        // Copied, referred to, of a peer's range, and in memory that ends on the way.
+        // Copied, referred to, of a peer's range, in memory that ends on the way, and messages with an address each.
         let cases = [
             (Operation::SendMiddle, local(&all, 1024), None),
             (Operation::SendMiddle, local(&all, 4096), None),
             (Operation::ReadResponseMiddle, remote(1024), None),
             (Operation::SendMiddle, local(&too_short, 1024), Some(19)),
+            (Operation::WriteOnly, local(&all, 1024), None),
+            (Operation::WriteOnly, local(&all, 4096), None),
         ];
         for (operation, payload, fault_at) in cases {
             let opcode = Opcode::Queue {
@@ -355,10 +367,13 @@ mod tests {
                 operation,
             };
             let psn = Psn::new(0xff_fff8);
+            let mut header = Header::new(Bth::new(opcode, Qpn::new(5), psn));
+            let (va, rkey, len) = (0xffff_f000, 7, payload.len());
+            header.reth = (operation == Operation::WriteOnly).then_some(Reth { va, rkey, len });
             let run = Run {
                 first: Transmit {
                     address: None,
-                    header: Header::new(Bth::new(opcode, Qpn::new(5), psn)),
+                    header,
                     payload,
                 },
                 more: PACKETS - 1,

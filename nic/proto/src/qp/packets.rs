@@ -68,9 +68,10 @@ impl QueuePair {
         self.settle();
     }
 
-    /// Packets that have come together, in the middle of a message: `packet` is the first, the others differ from it by their
-    /// PSN, each one more, and by their bytes. `payloads` are those of all of them. Returns how many were handled, maybe none:
-    /// the others are for [`Self::handle_packet`]. The caller checked of each what it checks of one.
+    /// Packets that have come together, in the middle of a message, or WRITEs one behind the other: `packet` is the first, the others
+    /// differ from it by their PSN, each one more, by their bytes, and by their address, if they have one, each that many more.
+    /// `payloads` are those of all of them. Returns how many were handled, maybe none: the others are for
+    /// [`Self::handle_packet`]. The caller checked of each what it checks of one.
     pub fn handle_run<M: Memory>(
         &mut self,
         now: Instant,
@@ -91,14 +92,19 @@ impl QueuePair {
             && self.config.qp_type == QpType::Rc
             && bth.pkey.matches(self.attributes.pkey)
             && self.may_handle(operation.is_response());
-        let is_full = packet.payload.len() == mtu_bytes
-            && payloads.iter().all(|bytes| bytes.len() == mtu_bytes);
-        if !is_mine || !is_full || bth.ack_request {
+        let len = packet.payload.len();
+        let fits = if operation == Operation::WriteOnly {
+            (1..=mtu_bytes).contains(&len)
+        } else {
+            len == mtu_bytes
+        };
+        let is_even = payloads.iter().all(|bytes| bytes.len() == len);
+        if !is_mine || !fits || !is_even || bth.ack_request {
             return 0;
         }
         let (connection, out) = (&self.connection, &mut self.out);
         let count = match (&mut self.sender, operation) {
-            (_, Operation::SendMiddle | Operation::WriteMiddle) => {
+            (_, Operation::SendMiddle | Operation::WriteMiddle | Operation::WriteOnly) => {
                 let responder = &mut self.responder;
                 responder.execute_run(connection, packet, payloads, memory)
             }

@@ -138,7 +138,7 @@ impl UnreliableSender {
         let planned = Planned {
             position: self.queue.front_position(),
             header,
-            offset: self.handed * connection.mtu_bytes,
+            offset: wqe.bytes_before(self.handed, connection.mtu_bytes),
             len: wqe.packet_len(self.handed, connection.mtu_bytes),
             more: 0,
         };

@@ -354,11 +354,12 @@ impl Requester {
             if !front.is_started() || front.end().is_after(self.unacked) {
                 break;
             }
-            if let SendOp::Write { va, rkey } = front.op
-                && front.packets > 1
-                && !front.is_in_pieces()
-            {
-                self.targets.note(rkey, va, front.length);
+            match front.op {
+                SendOp::Write { va, rkey } if front.packets > 1 && !front.is_in_pieces() => {
+                    self.targets.note(rkey, va, front.length);
+                }
+                SendOp::SendInvalidate { rkey } => self.targets.forget(rkey),
+                _ => {}
             }
             if front.signaled {
                 out.completions

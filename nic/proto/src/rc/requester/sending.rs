@@ -20,9 +20,12 @@ const MESSAGES_BEHIND: Position = 4;
 /// A READ of up to so many packets is asked for two by two; in a longer one those in the middle, all of one length, fill what the
 /// kernel takes at once.
 const PAIRS_MAX: u32 = 16;
-/// Each packet of a WRITE of up to so many is a message of its own: the first of a longer one has 16 bytes more than those that
-/// follow, and so leaves alone, but those in the middle are made together.
+/// Each packet of a WRITE of up to so many is a message of its own: the first of a longer one has 16 bytes more than those behind it,
+/// and so leaves alone, which costs it less. (What is longer is also acknowledged on the way, which a program that looks for it in its
+/// memory bears better when the peer's device knows that it is one message.)
 const PIECES_MAX: u32 = 16;
+/// Packets that are made of a WRITE beyond those that it needs, at most.
+const SPARE_PIECES_MAX: u32 = 4;
 
 /// The next packet, before its payload is borrowed from the queue.
 #[derive(Clone, Debug)]
@@ -81,14 +84,14 @@ impl Requester {
                 if self.faulty == Some(position) {
                     return None;
                 }
-                let (fetch, is_middle) = (wqe.op.is_fetch(), wqe.is_middle(offset));
+                let (fetch, may_run) = (wqe.op.is_fetch(), wqe.may_begin_run(offset));
                 return if let Some(missing) = self.missing_responses() {
                     self.plan_again(now, connection, (position, offset), missing)
                 } else if fetch {
                     self.plan_fetch(now, connection, position, offset)
                 } else {
                     let mut planned = self.plan_packet(now, connection, position, offset)?;
-                    if is_middle {
+                    if may_run {
                         planned.more = self.plan_more(now, connection, &planned, offset, most);
                     }
                     Some(planned)
@@ -162,9 +165,14 @@ impl Requester {
         if let SendOp::Write { va, rkey } = wqe.op
             && connection.keeps_early
             && (2..=PIECES_MAX).contains(&wqe.packets)
-            && self.targets.cover(rkey, va, wqe.length)
+            && self.targets.covers(rkey, va, wqe.length)
         {
-            wqe.divide();
+            let spare = spare_pieces(
+                wqe.packets,
+                distance(self.cursor, self.unacked),
+                self.window.packets(),
+            );
+            wqe.divide(spare);
         }
         self.next = wqe.end();
         Some(())
@@ -262,7 +270,7 @@ impl Requester {
         if most <= 1 || asks || !is_first_time || wqe.sges().len() != 1 {
             return 0;
         }
-        let middles = wqe.packets - 2 - offset;
+        let behind = wqe.packets - 2 - offset;
         let room = self.window.packets().saturating_sub(self.in_flight());
         let is_quiet = self.may_be_quiet(now, connection, wqe, offset + 1);
         let until_asking = if is_quiet {
@@ -271,7 +279,7 @@ impl Requester {
             self.ack_interval()
                 .saturating_sub(self.since_ack_request + 1)
         };
-        let more = (most - 1).min(middles).min(room).min(until_asking);
+        let more = (most - 1).min(behind).min(room).min(until_asking);
         if more > 0 {
             self.since_ack_request += more;
             self.note_sent(now, more, is_quiet);
@@ -440,6 +448,25 @@ impl Requester {
             self.timed = Some((self.cursor, now));
         }
     }
+}
+
+/// How many packets more may be made of a WRITE of `packets`, so that they have one length: a packet costs less than a frame. But the
+/// window counts packets: where others are in flight they are few, and none where those fill half of it.
+fn spare_pieces(packets: u32, in_flight: u32, window: u32) -> u32 {
+    if in_flight >= STREAM_PACKETS {
+        return if in_flight <= window / 2 {
+            packets / 3
+        } else {
+            0
+        };
+    }
+    let is_short = packets < STREAM_PACKETS;
+    let most = if is_short {
+        STREAM_PACKETS - 1 - packets
+    } else {
+        SPARE_PIECES_MAX
+    };
+    most.min(SPARE_PIECES_MAX)
 }
 
 /// Inserts the end of a request where it belongs.

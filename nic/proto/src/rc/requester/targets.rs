@@ -2,7 +2,10 @@
 //!
 //! A responder looks at the whole target of a WRITE before it places a byte. It cannot, where each packet of the WRITE is a message of
 //! its own; so only those go that way of which all is known to be writable, and a WRITE that reaches too far places nothing, as
-//! always. (It may where the memory behind a key has changed since, by `ibv_rereg_mr`: then what is outside is refused all the same.)
+//! always.
+//!
+//! What a key opens may become less without our knowledge: by `ibv_rereg_mr`, and where a memory window is bound again under a key that
+//! it had before. What is outside is refused all the same, but the packets before it are placed.
 
 use alloc::vec::Vec;
 
@@ -24,7 +27,7 @@ pub(super) struct Targets {
 }
 
 impl Targets {
-    /// A WRITE of `length` bytes was carried out.
+    /// A WRITE that was one message of `length` bytes was carried out.
     pub(super) fn note(&mut self, rkey: u32, va: u64, length: u32) {
         let end = va.saturating_add(u64::from(length));
         if let Some(known) = self.known.iter_mut().find(|known| known.rkey == rkey) {
@@ -39,8 +42,13 @@ impl Targets {
         self.known.push(Target { rkey, start, end });
     }
 
+    /// The key was made invalid, and may open something else later.
+    pub(super) fn forget(&mut self, rkey: u32) {
+        self.known.retain(|known| known.rkey != rkey);
+    }
+
     /// Whether all of it is known to be writable.
-    pub(super) fn cover(&self, rkey: u32, va: u64, length: u32) -> bool {
+    pub(super) fn covers(&self, rkey: u32, va: u64, length: u32) -> bool {
         self.known.iter().any(|known| {
             let fits = |end| known.start <= va && end <= known.end;
             known.rkey == rkey && va.checked_add(u64::from(length)).is_some_and(fits)
@@ -55,18 +63,21 @@ mod tests {
     #[test]
     fn what_lies_between_what_was_written_is_known_and_nothing_beyond() {
         let mut targets = Targets::default();
-        assert!(!targets.cover(1, 100, 1));
+        assert!(!targets.covers(1, 100, 1));
         targets.note(1, 100, 10);
-        assert!(targets.cover(1, 100, 10));
-        assert!(targets.cover(1, 109, 1));
+        assert!(targets.covers(1, 100, 10));
+        assert!(targets.covers(1, 109, 1));
         for (rkey, va, length) in [(1, 99, 2), (1, 100, 11), (1, 110, 1), (2, 100, 10)] {
-            assert!(!targets.cover(rkey, va, length), "{rkey} {va} {length}");
+            assert!(!targets.covers(rkey, va, length), "{rkey} {va} {length}");
         }
         targets.note(1, 200, 10);
-        assert!(targets.cover(1, 100, 110));
+        assert!(targets.covers(1, 100, 110));
         targets.note(1, 50, 1);
-        assert!(targets.cover(1, 50, 160));
-        assert!(!targets.cover(1, u64::MAX, 10));
+        assert!(targets.covers(1, 50, 160));
+        assert!(!targets.covers(1, u64::MAX, 10));
+        targets.note(2, 100, 10);
+        targets.forget(1);
+        assert!(!targets.covers(1, 100, 1) && targets.covers(2, 100, 1));
     }
 
     #[test]
@@ -76,7 +87,7 @@ mod tests {
         keys.clone().for_each(|key| targets.note(key, 0, 10));
         // Known already, so that it displaces none.
         targets.note(2, 0, 10);
-        let known: Vec<_> = keys.filter(|&key| targets.cover(key, 0, 10)).collect();
+        let known: Vec<_> = keys.filter(|&key| targets.covers(key, 0, 10)).collect();
         assert_eq!(known, (2..TARGETS_MAX as u32 + 2).collect::<Vec<_>>());
     }
 }

@@ -50,8 +50,8 @@ impl Responder {
         }
     }
 
-    /// Executes packets in the middle of a message that have come together, of which `packet` is the first. Returns how many:
-    /// as many as are expected next and are simple, or none.
+    /// Executes packets that have come together, in the middle of a message or WRITEs one behind the other, of which `packet` is the
+    /// first. Returns how many: as many as are expected next and are simple, or none.
     pub(crate) fn execute_run<M: Memory>(
         &mut self,
         connection: &Connection,
@@ -98,6 +98,24 @@ impl Responder {
                 }
                 *va = va.wrapping_add(u64::from(range.len));
                 *left -= range.len;
+                count
+            }
+            (Inbound::Idle, Some(Operation::WriteOnly)) => {
+                let (len, count) = (packet.payload.len(), payloads.len());
+                let all = u32::try_from(len * count).unwrap_or(u32::MAX);
+                let Some(reth) = packet.header.reth.filter(|reth| reth.len as usize == len) else {
+                    return 0;
+                };
+                let range = RemoteRange {
+                    len: all,
+                    ..range_of(reth)
+                };
+                let via = connection.via();
+                let may_write = self.limits.allow_write;
+                if !may_write || memory.write_remote_pieces(via, range, payloads).is_err() {
+                    return 0;
+                }
+                self.msn = later_msn(self.msn, u32::try_from(count).unwrap_or(0));
                 count
             }
             _ => return 0,
@@ -161,7 +179,7 @@ impl Responder {
         memory: &mut M,
         out: &mut Outbox,
     ) {
-        self.msn = next_msn(self.msn);
+        self.msn = later_msn(self.msn, 1);
         if let Inbound::Send { wqe, received } = core::mem::take(&mut self.inbound) {
             if let Some(sge) = receives.front().and_then(|next| next.sges.first()) {
                 memory.expect_message(connection.pd, sge, received);
@@ -220,7 +238,7 @@ impl Responder {
         self.expected = self.expected.next();
         if operation.ends_message() {
             self.inbound = Inbound::Idle;
-            self.msn = next_msn(self.msn);
+            self.msn = later_msn(self.msn, 1);
             self.finish_write_imm(connection, packet, length, receives, out);
         } else {
             let va = va.wrapping_add(u64::from(len));
@@ -288,7 +306,7 @@ impl Responder {
             return Err(Refusal::Invalid);
         }
         self.check_read_source(connection, reth, memory)?;
-        self.msn = next_msn(self.msn);
+        self.msn = later_msn(self.msn, 1);
         let job = read_job(reth, self.expected, self.msn, connection, false);
         self.expected = self.expected.add(job.packets);
         self.acknowledger.push_reply(Reply::Read(job));
@@ -351,7 +369,7 @@ impl Responder {
                     Refusal::Access
                 }
             })?;
-        self.msn = next_msn(self.msn);
+        self.msn = later_msn(self.msn, 1);
         let psn = self.expected;
         self.expected = psn.next();
         let log_len = ATOMIC_LOG_MIN.max(usize::from(self.limits.max_dest_rd_atomic));
@@ -397,9 +415,9 @@ pub(super) fn read_job(
     }
 }
 
-/// The message sequence number has 24 bits.
-const fn next_msn(msn: u32) -> u32 {
-    (msn + 1) & 0x00ff_ffff
+/// After `count` messages. The message sequence number has 24 bits.
+const fn later_msn(msn: u32, count: u32) -> u32 {
+    (msn + count) & 0x00ff_ffff
 }
 
 /// First and middle packets are full; last ones carry something; only ones at most one MTU (IBTA
