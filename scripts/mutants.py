@@ -125,8 +125,8 @@ MUTANTS = (
     Mutant(
         "completes-what-was-sent",
         f"{REQUESTER}/receiving.rs",
-        "if !front.is_started || front.end().is_after(self.unacked) {",
-        "if !front.is_started || front.end().is_after(self.cursor) {",
+        "if !front.is_started() || front.end().is_after(self.unacked) {",
+        "if !front.is_started() || front.end().is_after(self.cursor) {",
     ),
     Mutant(
         "goes-back-one-too-few",
