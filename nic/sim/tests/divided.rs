@@ -12,7 +12,7 @@ use urxe_wire::{Header, Immediate, Operation, Packet, Psn, Qpn, Reth};
 
 const NOW: Instant = Instant::from_nanos(1);
 const MTU_BYTES: u32 = 1024;
-const PACKETS_MAX: u32 = 64;
+const PACKETS_MAX: u32 = 65;
 
 /// A queue pair that reads and writes memory of another, each with memory of its own: of zeros, and of sevens.
 struct Pair {
@@ -241,8 +241,8 @@ fn long_writes_and_those_to_other_devices_are_one_message() {
         operations(&pair.write(0, length)) == vec![Operation::WriteOnly; packets as usize]
     };
     assert!(is_in_pieces(2, true));
-    assert!(is_in_pieces(16, true));
-    assert!(!is_in_pieces(17, true));
+    assert!(is_in_pieces(64, true));
+    assert!(!is_in_pieces(65, true));
     assert!(!is_in_pieces(2, false));
 }
 

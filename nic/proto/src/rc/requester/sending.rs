@@ -20,10 +20,12 @@ const MESSAGES_BEHIND: Position = 4;
 /// A READ of up to so many packets is asked for two by two; in a longer one those in the middle, all of one length, fill what the
 /// kernel takes at once.
 const PAIRS_MAX: u32 = 16;
-/// Each packet of a WRITE of up to so many is a message of its own: the first of a longer one has 16 bytes more than those behind it,
-/// and so leaves alone, which costs it less. (What is longer is also acknowledged on the way, which a program that looks for it in its
-/// memory bears better when the peer's device knows that it is one message.)
-const PIECES_MAX: u32 = 16;
+/// Each packet of a WRITE of up to so many bytes is a message of its own: the first of a longer one has 16 bytes more than those behind
+/// it, and so leaves alone, which costs it less. (What is longer is also acknowledged on the way, which a program that looks for it in
+/// its memory bears better when the peer's device knows that it is one message.)
+const DIVIDED_MAX_BYTES: u32 = 64 << 10;
+/// And of so many packets at most: of less than 1024 bytes each, addresses would take more of the link than that saves.
+const PIECES_MAX: u32 = 64;
 /// Packets that are made of a WRITE beyond those that it needs, at most.
 const SPARE_PIECES_MAX: u32 = 4;
 
@@ -165,6 +167,7 @@ impl Requester {
         if let SendOp::Write { va, rkey } = wqe.op
             && connection.keeps_early
             && (2..=PIECES_MAX).contains(&wqe.packets)
+            && wqe.length <= DIVIDED_MAX_BYTES
             && self.targets.covers(rkey, va, wqe.length)
         {
             let spare = spare_pieces(
