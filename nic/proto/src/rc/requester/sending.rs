@@ -456,15 +456,13 @@ impl Requester {
 /// How many packets more may be made of a WRITE of `packets`, so that they have one length: a packet costs less than a frame. But the
 /// window counts packets: where others are in flight they are few, and none where those fill half of it.
 fn spare_pieces(packets: u32, in_flight: u32, window: u32) -> u32 {
-    if in_flight >= STREAM_PACKETS {
-        return if in_flight <= window / 2 {
+    let most = if in_flight >= STREAM_PACKETS {
+        if in_flight <= window / 2 {
             packets / 3
         } else {
             0
-        };
-    }
-    let is_short = packets < STREAM_PACKETS;
-    let most = if is_short {
+        }
+    } else if packets < STREAM_PACKETS {
         STREAM_PACKETS - 1 - packets
     } else {
         SPARE_PIECES_MAX
