@@ -1,0 +1,54 @@
+"""Which TCPs Soft RoCE is held against: those that wait as it does, and all of them. And how a TCP is named.
+
+A TCP is a program's way to use sockets (`blocking`, `openmpi-ucx`) under a congestion control. In results it is
+one variant, `blocking@cubic`; `blocking@default` is under whatever the machine has as its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+#: How a program waits for the network: asleep in the kernel, or asking again and again.
+Waiting = Literal["blocking", "polling"]
+WAITINGS: Final[tuple[Waiting, ...]] = ("blocking", "polling")
+
+TCP: Final = "tcp"
+SOFT_ROCE: Final = "soft-roce"
+#: The congestion control that a machine gives to connections whose program names none.
+DEFAULT: Final = "default"
+_SEPARATOR: Final = "@"
+
+#: By level, the series of Soft RoCE that is held against TCP, for each way of waiting the first that a run has. At the
+#: network level it is two-sided, as TCP is, and as what the publications measured. MPI programs poll.
+SUBJECTS: Final[Mapping[str, Mapping[Waiting, tuple[str, ...]]]] = {
+    "network": {"polling": ("send",), "blocking": ("send-events",)},
+    "mpi": {"polling": ("openmpi-ucx", "mpich-ucx", "mpich-ofi")},
+}
+#: By level, the TCPs it is held against, by their names without congestion control. Others are measured to check
+#: these, or under a condition of their own, such as load.
+TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
+    "network": {"blocking": "blocking", "no-delay": "blocking", "busy-poll": "polling"},
+    "mpi": dict.fromkeys(("openmpi-ob1", "openmpi-ucx", "mpich-ofi", "mpich-ucx"), "polling"),
+}
+
+
+def with_control(name: str, congestion_control: str) -> str:
+    """The variant of a TCP under a congestion control: `blocking@cubic`."""
+    return f"{name}{_SEPARATOR}{congestion_control}"
+
+
+def name_of(variant: str) -> str:
+    """A variant without its congestion control, if it has one."""
+    return variant.partition(_SEPARATOR)[0]
+
+
+def control_of(variant: str) -> str | None:
+    """The congestion control of a variant; None where the run does not say, or where there is none."""
+    return variant.partition(_SEPARATOR)[2] or None
+
+
+def references(level: str, variants: Iterable[str], waiting: Waiting | None = None) -> list[str]:
+    """Which variants of TCP Soft RoCE is held against: those that wait that way, or all."""
+    known = TCPS.get(level, {})
+    return [each for each in variants if (kind := known.get(name_of(each))) is not None and waiting in (None, kind)]
