@@ -17,7 +17,7 @@ TCP: Final = "tcp"
 SOFT_ROCE: Final = "soft-roce"
 #: The congestion control that a machine gives to connections whose program names none.
 DEFAULT: Final = "default"
-_SEPARATOR: Final = "@"
+SEPARATOR: Final = "@"
 
 #: By level, the series of Soft RoCE that is held against TCP, for each way of waiting the first that a run has. At the
 #: network level it is two-sided, as TCP is, and as what the publications measured. MPI programs poll.
@@ -35,17 +35,17 @@ TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
 
 def with_control(name: str, congestion_control: str) -> str:
     """The variant of a TCP under a congestion control: `blocking@cubic`."""
-    return f"{name}{_SEPARATOR}{congestion_control}"
+    return f"{name}{SEPARATOR}{congestion_control}"
 
 
 def name_of(variant: str) -> str:
     """A variant without its congestion control, if it has one."""
-    return variant.partition(_SEPARATOR)[0]
+    return variant.partition(SEPARATOR)[0]
 
 
 def control_of(variant: str) -> str | None:
     """The congestion control of a variant; None where the run does not say, or where there is none."""
-    return variant.partition(_SEPARATOR)[2] or None
+    return variant.partition(SEPARATOR)[2] or None
 
 
 def references(level: str, variants: Iterable[str], waiting: Waiting | None = None) -> list[str]:

@@ -18,6 +18,10 @@ from typing import Final, Literal, Protocol, Self, get_args
 LinkKind = Literal["direct", "bridge", "two-level"]
 LINK_KINDS: Final[tuple[LinkKind, ...]] = get_args(LinkKind)
 
+#: How many bits of a node's addresses are those of its link's network, IPv4 and IPv6.
+PREFIX_BITS: Final = 24
+PREFIX6_BITS: Final = 64
+
 
 class FabricError(Exception):
     """A fabric could not be built, found or entered. The text is for a person and says what to do."""

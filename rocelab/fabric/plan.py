@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rocelab.fabric.base import LINK_KINDS, FabricError, LinkProfile, Node
+from rocelab.fabric.base import LINK_KINDS, PREFIX6_BITS, PREFIX_BITS, FabricError, LinkProfile, Node
 
 #: Limits that follow from the address plan and from the kernel.
 NODES_MAX = 250
@@ -212,9 +212,9 @@ def _port(at: int, link: LinkProfile, node: Node) -> dict[str, Any]:
         "mac": f"02:52:6f:63:{at:02x}:{node.index + 1:02x}",
         "mtu_bytes": link.mtu_bytes,
         "address": node.addresses[link.id],
-        "prefix_bits": 24,
+        "prefix_bits": PREFIX_BITS,
         "address6": node.addresses6.get(link.id),
-        "prefix6_bits": 64,
+        "prefix6_bits": PREFIX6_BITS,
         "shape": shape(link),
     }
 

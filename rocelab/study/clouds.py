@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from rocelab import peers
 from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
 from rocelab.study.execution import now
 from rocelab.study.steps import CloudStep
@@ -72,6 +73,8 @@ class _System:
     """Daemons that are up, or are being brought up."""
 
     place: Place
+    control: str | None
+    """The congestion control of the connections between its daemons."""
     layers: list[Layer] = field(default_factory=list)
     running: list[tuple[Daemon, Running]] = field(default_factory=list)
     prepared: set[str] = field(default_factory=set)
@@ -136,19 +139,20 @@ class CloudExecutor:
     # Daemons
 
     def _bring_up(self, step: CloudStep, doing: Doing) -> _System:
-        """A system with what the step needs, on its link."""
+        """A system with what the step needs, on its link and under its congestion control."""
         system = self._system
         wanted = step.method.layers
         fits = (
             system is not None
             and system.place.link == step.link.id
+            and system.control == peers.control_of(step.variant)
             and len(system.place.hosts) == step.nodes
             and tuple(system.layers) == wanted[: len(system.layers)]
             and system.lost() is None
         )
         if system is None or not fits:
             self.close()
-            self._system = system = _System(self._place(step))
+            self._system = system = _System(self._place(step), peers.control_of(step.variant))
         for layer in wanted[len(system.layers) :]:
             self._start(system, layer, doing)
             system.layers.append(layer)

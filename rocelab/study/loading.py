@@ -14,6 +14,7 @@ from typing import Any, Final
 import pydantic
 from pydantic_core import ErrorDetails
 
+from rocelab import peers
 from rocelab.fabric import plan as fabric_plan
 from rocelab.fabric.base import FabricError
 from rocelab.fabric.emulated import default_names
@@ -38,6 +39,8 @@ from rocelab.tools import hdfs, mpi_tests, nas, spark, suites
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 Path_ = tuple[str | int, ...]
+
+_CONTROL = re.compile(r"[a-z0-9][a-z0-9_-]{0,14}")
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
 _CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values(), *CLOUD_TAGS.values()})
@@ -209,7 +212,7 @@ def _wrong_cloud(study: Study, at: int, test: CloudTable) -> Iterator[tuple[Path
 
 def _wrong_cloud_variants(test: CloudTable, name: str) -> Iterator[str]:
     known = spark.variants(name) if isinstance(test, SparkTable) else ("sockets",) if name == "tcp" else ()
-    for variant in test.variants[name]:
+    for variant in _names(test, name):
         if variant not in known:
             yield unknown(f"variant of {name} for {test.test}", variant, known)
 
@@ -227,6 +230,7 @@ def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str
         if name not in INTERCONNECTS:
             yield ("test", at, "variants", name), unknown("interconnect", name, INTERCONNECTS)
         else:
+            yield from ((("test", at, "variants", name), text) for text in _wrong_controls(test, name))
             if isinstance(test, TestTable):
                 wrong = _wrong_variants(test, name)
             elif isinstance(test, MeshTable):
@@ -238,10 +242,26 @@ def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str
             yield from ((("test", at, "variants", name), text) for text in wrong)
 
 
+def _wrong_controls(test: AnyTest, name: str) -> Iterator[str]:
+    """Congestion controls that a variant names itself."""
+    for variant in test.variants[name]:
+        control = peers.control_of(variant)
+        if control is not None and name != peers.TCP:
+            yield f"{variant}: only {peers.TCP} has a congestion control; leave out what follows {peers.SEPARATOR!r}"
+        elif variant.endswith(peers.SEPARATOR) or (control is not None and not _CONTROL.fullmatch(control)):
+            allowed = f"a name such as 'cubic', or {peers.DEFAULT!r}"
+            yield f"{variant}: {peers.SEPARATOR!r} is followed by a congestion control, {allowed}"
+
+
+def _names(test: AnyTest, name: str) -> list[str]:
+    """The variants of an interconnect that a test names, without their congestion control."""
+    return [peers.name_of(variant) for variant in test.variants[name]]
+
+
 def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
     seen: set[tuple[object, ...]] = set()
     for at, test in enumerate(study.test):
-        for name, variants in test.variants.items():
+        for name, variants in study.variants_of(test).items():
             cells = {
                 (link.id, test.level, each, scale, name, variant, size_bytes)
                 for link in study.links_of(test)
@@ -271,21 +291,21 @@ def _scales(study: Study, test: AnyTest) -> list[tuple[int, int]]:
 
 def _wrong_meshes(test: MeshTable, name: str) -> Iterator[str]:
     known = interconnect(name).meshes
-    for variant in test.variants[name]:
+    for variant in _names(test, name):
         if variant not in known:
             yield unknown(f"variant of {name} for {test.test}", variant, known)
 
 
 def _wrong_transports(test: MpiTestTable | NasTable, name: str) -> Iterator[str]:
     known = mpi.variants(name)
-    for variant in test.variants[name]:
+    for variant in _names(test, name):
         if variant not in known:
             yield unknown(f"variant of {name} at the level {test.level}", variant, known)
 
 
 def _wrong_variants(test: TestTable, name: str) -> Iterator[str]:
     known = interconnect(name).variants(test.test)
-    for variant in test.variants[name]:
+    for variant in _names(test, name):
         if variant not in known:
             yield unknown(f"variant of {name} for {test.test}", variant, known)
             continue

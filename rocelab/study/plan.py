@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import product, zip_longest
 
+from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch import mpi
 from rocelab.study.schema import (
+    AnyTest,
     CloudTable,
     DfsioTable,
     MeshTable,
@@ -46,7 +48,7 @@ def plan(study: Study) -> list[Step]:
     last, in the order of their number of nodes.
 
     At the level cloud the links take turns, too, in each repetition: a link with all of its tests, then the next, for
-    the daemons of a system are on one link at a time.
+    the daemons of a system are on one link at a time, and on each link one congestion control after the other.
     """
     steps = [step for link in study.link for step in _on_link(study, link.profile())]
     return [*steps, *_cloud_steps(study)]
@@ -79,12 +81,12 @@ def measurement_count(steps: Sequence[Step]) -> int:
 
 
 def _pairs(study: Study, test: TestTable, link: LinkProfile) -> Iterator[PairStep]:
-    contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    contestants = _contestants(study, test)
     point_s = test.point_ms / 1000
     for repetition in range(study.repetitions_of(test)):
         for size_bytes in test.every_size_bytes():
             for name, variant in contestants:
-                method = interconnect(name).methods[test.test, variant]
+                method = interconnect(name).methods[test.test, peers.name_of(variant)]
                 message_s = _message_s(method, test.test, size_bytes, link)
                 messages = fitting_messages(method, message_s, point_s)
                 yield PairStep(
@@ -103,13 +105,13 @@ def _pairs(study: Study, test: TestTable, link: LinkProfile) -> Iterator[PairSte
 
 
 def _jobs(study: Study, test: MpiTestTable | NasTable, link: LinkProfile) -> Iterator[JobStep]:
-    contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    contestants = _contestants(study, test)
     nodes = study.nodes_of(test)
     ranks = nodes * test.ranks_per_node
     request = _request(test)
     for repetition in range(study.repetitions_of(test)):
         for at, (name, variant) in product(range(len(test.every_test)), contestants):
-            kind, transport = mpi.transport(name, variant)
+            kind, transport = mpi.transport(name, peers.name_of(variant))
             implementation = implementation_of(study, kind)
             method = _job_method(test, at, kind, ranks)
             measuring_s = method.seconds(request, link.rate_mbps, ranks)
@@ -146,7 +148,7 @@ def _job_method(test: MpiTestTable | NasTable, at: int, kind: mpi.Kind, ranks: i
 
 
 def _meshes(study: Study, test: MeshTable, link: LinkProfile) -> Iterator[MeshStep]:
-    contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    contestants = _contestants(study, test)
     for repetition in range(study.repetitions_of(test)):
         for nodes in sorted(test.nodes):
             for name, variant in contestants:
@@ -156,7 +158,7 @@ def _meshes(study: Study, test: MeshTable, link: LinkProfile) -> Iterator[MeshSt
                     variant=variant,
                     repetition=repetition,
                     time_limit_s=0.0,
-                    method=interconnect(name).meshes[variant],
+                    method=interconnect(name).meshes[peers.name_of(variant)],
                     nodes=nodes,
                     size_bytes=test.size_bytes,
                     parallel=test.parallel,
@@ -173,13 +175,18 @@ def _cloud_steps(study: Study) -> Iterator[CloudStep]:
     for repetition in range(max((study.repetitions_of(test) for test in tests), default=0)):
         first = (study.seed + repetition) % len(study.link)
         for link in study.link[first:] + study.link[:first]:
-            for test in tests:
-                if repetition < study.repetitions_of(test) and link in study.links_of(test):
-                    yield from _of_cloud_test(study, test, link.profile(), repetition)
+            steps = [
+                step
+                for test in tests
+                if repetition < study.repetitions_of(test) and link in study.links_of(test)
+                for step in _of_cloud_test(study, test, link.profile(), repetition)
+            ]
+            # Daemons keep their connections, so another congestion control needs others: they are started once for each.
+            yield from sorted(steps, key=lambda step: peers.control_of(step.variant) or "")
 
 
 def _of_cloud_test(study: Study, test: CloudTable, link: LinkProfile, repetition: int) -> Iterator[CloudStep]:
-    contestants = _take_turns([[(name, variant) for variant in chosen] for name, chosen in test.variants.items()])
+    contestants = _contestants(study, test)
     # Nobody always runs after the same neighbour.
     first = (study.seed + repetition) % len(contestants)
     for size_bytes in test.every_size_bytes():
@@ -212,7 +219,7 @@ def _cloud_methods(test: CloudTable, name: str, variant: str, size_bytes: int) -
                 target_per_s=test.target_per_s,
             )
     else:
-        yield Spark(test.test, name, variant, size_bytes)
+        yield Spark(test.test, name, peers.name_of(variant), size_bytes)
 
 
 def implementation_of(study: Study, kind: mpi.Kind) -> mpi.Mpi:
@@ -223,6 +230,11 @@ def implementation_of(study: Study, kind: mpi.Kind) -> mpi.Mpi:
 
 def _limit_s(study: Study, expected_s: float) -> float:
     return round(study.time_limit_s + _PATIENCE * expected_s, 1)
+
+
+def _contestants(study: Study, test: AnyTest) -> list[tuple[str, str]]:
+    """Interconnect and variant of all that take part, those of each interconnect in turn."""
+    return _take_turns([[(name, variant) for variant in chosen] for name, chosen in study.variants_of(test).items()])
 
 
 def _take_turns(groups: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
+from rocelab import peers
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST
 from rocelab.tools import nas
@@ -20,6 +21,8 @@ NODES_MAX = 16
 RANKS_PER_NODE_MAX = 64
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
+#: As the kernel spells its congestion controls (TCP_CA_NAME_MAX, linux/tcp.h, is 16 with the end).
+CongestionControl = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=15)]
 SizeBytes = Annotated[int, Field(ge=1, le=SIZE_MAX_BYTES)]
 
 
@@ -305,6 +308,12 @@ AnyTest = Annotated[
 ]
 
 
+class TcpTable(_Table):
+    """`[tcp]`: the congestion controls that every TCP of the study is measured with, each as a variant of its own."""
+
+    congestion_control: Annotated[list[CongestionControl], Field(min_length=1)] = ["cubic", peers.DEFAULT]
+
+
 class MpiTable(_Table):
     """`[mpi]`: folders of MPI implementations to take instead of those that rocelab brings."""
 
@@ -324,6 +333,7 @@ class Study(_Table):
     seed: Annotated[int, Field(ge=0)] = 1
     time_limit_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 30.0
     fabric: FabricTable = FabricTable()
+    tcp: TcpTable = TcpTable()
     mpi: MpiTable = MpiTable()
     link: Annotated[list[LinkTable], Field(min_length=1)]
     test: Annotated[list[AnyTest], Field(min_length=1)]
@@ -335,6 +345,18 @@ class Study(_Table):
     def repetitions_of(self, test: AnyTest) -> int:
         """How often a test is repeated."""
         return self.repetitions if test.repetitions is None else test.repetitions
+
+    def variants_of(self, test: AnyTest) -> Mapping[str, tuple[str, ...]]:
+        """Who takes part in a test, by interconnect: TCP once for every congestion control, unless it names its own."""
+        return {
+            name: tuple(each for variant in chosen for each in self._controlled(name, variant))
+            for name, chosen in test.variants.items()
+        }
+
+    def _controlled(self, interconnect: str, variant: str) -> tuple[str, ...]:
+        if interconnect != peers.TCP or peers.control_of(variant) is not None:
+            return (variant,)
+        return tuple(peers.with_control(variant, control) for control in self.tcp.congestion_control)
 
     def nodes_of(self, test: AnyTest) -> int:
         """On how many nodes a test runs, at most: the first of the fabric."""

@@ -27,6 +27,9 @@ title = "A tiny study"
 repetitions = 2
 time_limit_s = 1
 
+[tcp]
+congestion_control = ["cubic"]
+
 [[link]]
 id = "direct"
 kind = "direct"

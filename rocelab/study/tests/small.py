@@ -22,6 +22,9 @@ claims = ["S1"]
 repetitions = 2
 time_limit_s = 5
 
+[tcp]
+congestion_control = ["cubic"]
+
 [fabric]
 kind = "emulated"
 

@@ -31,6 +31,9 @@ title = "Small and real"
 repetitions = 1
 time_limit_s = 120
 
+[tcp]
+congestion_control = ["cubic"]
+
 [fabric]
 nodes = 4
 

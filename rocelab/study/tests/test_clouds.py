@@ -26,6 +26,9 @@ title = "A small cloud"
 repetitions = 2
 time_limit_s = 5
 
+[tcp]
+congestion_control = ["cubic"]
+
 [fabric]
 nodes = 4
 
@@ -138,8 +141,8 @@ def test_workloads_are_tests_and_transports_take_turns() -> None:
     assert {step.test_name for step in steps(TEXT + YCSB)} == {"testdfsio", "ycsb-get", "ycsb-put"}
     sorts = [step for step in steps(TEXT + SPARK) if step.test_name == "terasort" and step.link.id == "fdr"]
     assert {(step.interconnect, step.variant) for step in sorts} == {
-        ("tcp", "netty"),
-        ("tcp", "ucx"),
+        ("tcp", "netty@cubic"),
+        ("tcp", "ucx@cubic"),
         ("soft-roce", "ucx"),
     }
     assert sorts[0].variant != sorts[3].variant or sorts[0].interconnect != sorts[3].interconnect

@@ -27,6 +27,9 @@ id = "installed"
 title = "An OMB and an IMB that were installed"
 repetitions = 1
 
+[tcp]
+congestion_control = ["cubic"]
+
 [[link]]
 id = "direct"
 kind = "direct"

@@ -22,6 +22,9 @@ title = "MPI"
 repetitions = 2
 time_limit_s = 5
 
+[tcp]
+congestion_control = ["cubic"]
+
 [fabric]
 nodes = 4
 
@@ -181,7 +184,7 @@ def test_what_a_job_measured_before_it_hung_is_kept(tmp_path: Path) -> None:
 
     made = store(tmp_path)
     assert run(made, FakeLauncher(answer)) == 1
-    found = {s.size_bytes: s for s in made.samples() if (s.test, s.variant) == ("allreduce", "mpich-ofi")}
+    found = {s.size_bytes: s for s in made.samples() if (s.test, s.variant) == ("allreduce", "mpich-ofi@cubic")}
     assert found[4].ok
     assert "it hung and was stopped (time limit of" in str(found[64].error)
     assert "waiting for node3" in str(found[64].error)

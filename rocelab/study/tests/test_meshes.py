@@ -29,6 +29,9 @@ title = "Meshes"
 repetitions = 1
 time_limit_s = 20
 
+[tcp]
+congestion_control = ["cubic"]
+
 [fabric]
 nodes = 4
 

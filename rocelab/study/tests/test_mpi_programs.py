@@ -24,6 +24,9 @@ id = "real"
 title = "MPI for real"
 repetitions = 1
 
+[tcp]
+congestion_control = ["cubic"]
+
 [[link]]
 id = "slow"
 kind = "bridge"

@@ -22,6 +22,9 @@ id = "nas"
 title = "NAS"
 repetitions = 2
 
+[tcp]
+congestion_control = ["cubic"]
+
 [fabric]
 nodes = 4
 

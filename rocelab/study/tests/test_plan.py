@@ -25,8 +25,8 @@ def test_what_is_compared_takes_turns_at_every_size() -> None:
     assert len(rounds) == 2 * 2 * 3
     for members in rounds:
         assert {(step.interconnect, step.variant) for step in members} == {
-            ("tcp", "blocking"),
-            ("tcp", "busy-poll"),
+            ("tcp", "blocking@cubic"),
+            ("tcp", "busy-poll@cubic"),
             ("soft-roce", "send"),
         }
     firsts = {(members[0].interconnect, members[0].variant) for members in rounds}
@@ -42,7 +42,7 @@ def test_tests_take_turns_at_every_size_too() -> None:
 
 
 def test_a_step_can_be_given_the_pace_that_was_seen() -> None:
-    step = next(step for step in steps() if step.variant == "blocking")
+    step = next(step for step in steps() if step.variant == "blocking@cubic")
     slow = step.paced(4.0)
     assert slow.messages == pytest.approx(step.messages / 4, abs=1)
     assert slow.key == step.key
@@ -62,7 +62,7 @@ def test_the_seed_changes_who_goes_first() -> None:
 
 def test_messages_follow_from_duration_size_and_link() -> None:
     text = TEXT.replace("{ from = 1, to = 4 }", "[1, 4194304]")
-    by_size = {(step.link.id, step.size_bytes): step for step in steps(text) if step.variant == "blocking"}
+    by_size = {(step.link.id, step.size_bytes): step for step in steps(text) if step.variant == "blocking@cubic"}
     small, large = by_size["direct", 1], by_size["slow", 4194304]
     assert small.messages > 1000
     assert large.messages == large.method.messages_min
@@ -72,3 +72,29 @@ def test_messages_follow_from_duration_size_and_link() -> None:
 
 def test_a_test_runs_only_on_the_links_it_names() -> None:
     assert {step.link.id for step in steps() if step.test == "bandwidth"} == {"direct"}
+
+
+def test_every_tcp_is_measured_under_every_congestion_control_that_the_study_names() -> None:
+    text = TEXT.replace('["cubic"]', '["cubic", "default"]')
+    latency = {(step.interconnect, step.variant) for step in steps(text) if step.test == "latency"}
+    assert latency == {
+        ("tcp", "blocking@cubic"),
+        ("tcp", "blocking@default"),
+        ("tcp", "busy-poll@cubic"),
+        ("tcp", "busy-poll@default"),
+        ("soft-roce", "send"),
+    }
+
+
+def test_a_study_that_names_no_congestion_control_has_cubic_and_the_machines_own() -> None:
+    text = TEXT.replace('[tcp]\ncongestion_control = ["cubic"]\n', "")
+    bandwidth = {step.variant for step in steps(text) if step.test == "bandwidth" and step.interconnect == "tcp"}
+    assert bandwidth == {"blocking@cubic", "blocking@default"}
+
+
+def test_a_variant_that_names_a_congestion_control_has_only_that_one() -> None:
+    text = TEXT.replace('tcp = ["blocking", "busy-poll"]', 'tcp = ["blocking@reno", "busy-poll"]')
+    assert {step.variant for step in steps(text) if step.test == "latency" and step.interconnect == "tcp"} == {
+        "blocking@reno",
+        "busy-poll@cubic",
+    }

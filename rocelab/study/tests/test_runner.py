@@ -49,7 +49,7 @@ def test_a_good_run_is_complete(tmp_path: Path) -> None:
 def test_samples_say_how_they_were_made(tmp_path: Path) -> None:
     store = small.store(tmp_path)
     run(store, small.launcher())
-    first = next(sample for sample in store.samples() if sample.variant == "blocking" and sample.metric == "latency_us")
+    first = next(sample for sample in store.samples() if sample.variant == "blocking@cubic" and sample.metric == "latency_us")
     assert (first.study, first.run, first.statistic, first.value) == ("small", "run", "median", 2.0)
     assert (first.tool, first.tool_version) == ("rocelab-sock", "1.0")
     assert "client 10.80." in first.command
@@ -199,9 +199,9 @@ def test_the_number_of_messages_follows_from_what_was_seen(tmp_path: Path) -> No
     counts = [
         sample.params["messages"]
         for sample in store.samples()
-        if sample.link == "direct" and sample.variant == "busy-poll" and sample.statistic == "median"
+        if sample.link == "direct" and sample.variant == "busy-poll@cubic" and sample.statistic == "median"
     ]
-    planned = next(step.messages for step in small.steps() if step.variant == "busy-poll")
+    planned = next(step.messages for step in small.steps() if step.variant == "busy-poll@cubic")
     assert counts[0] == planned
     assert set(counts[1:]) == {50}, "10 ms, which is what was asked for"
 
