@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* First word and version of the line: the two ends must be the same program. */
-#define LINE_MAGIC "rocelab-sock 2"
+#define LINE_MAGIC "rocelab-sock 3"
 
 const char *const job_protocol_names[] = {"tcp", "udp", NULL};
 const char *const job_test_names[] = {"latency", "bandwidth", "bidirectional", NULL};

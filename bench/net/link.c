@@ -127,6 +127,28 @@ int link_set_no_delay(int socket, bool no_delay)
     return setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &(int){no_delay}, sizeof(int));
 }
 
+int link_settings_of(int data, const struct job *job, struct link_settings *settings,
+                     struct failure *failure)
+{
+    *settings = (struct link_settings){.congestion_control = LINK_NO_CONGESTION_CONTROL};
+    socklen_t int_length = sizeof(int);
+    socklen_t name_length = sizeof settings->congestion_control;
+
+    if (getsockopt(data, SOL_SOCKET, SO_SNDBUF, &settings->send_buffer_bytes, &int_length) < 0)
+        return failure_errno(failure, "SO_SNDBUF");
+    if (getsockopt(data, SOL_SOCKET, SO_RCVBUF, &settings->receive_buffer_bytes, &int_length) < 0)
+        return failure_errno(failure, "SO_RCVBUF");
+    if (job->protocol == JOB_UDP)
+        return 0;
+    if (getsockopt(data, IPPROTO_TCP, TCP_MAXSEG, &settings->mss_bytes, &int_length) < 0)
+        return failure_errno(failure, "TCP_MAXSEG");
+    if (getsockopt(data, IPPROTO_TCP, TCP_CONGESTION, settings->congestion_control, &name_length) <
+        0)
+        return failure_errno(failure, "TCP_CONGESTION");
+    settings->congestion_control[LINK_NAME_BYTES - 1] = '\0';
+    return 0;
+}
+
 int link_write_line(int control, const char *line, struct failure *failure)
 {
     size_t length = strlen(line);

@@ -29,6 +29,22 @@ unsigned link_local_port(int socket);
  * use. */
 int link_set_no_delay(int socket, bool no_delay);
 
+/* `congestion_control` of a socket that has none: UDP. */
+#define LINK_NO_CONGESTION_CONTROL "none"
+#define LINK_NAME_BYTES 16 /* with the final 0; TCP_CA_NAME_MAX of <linux/tcp.h> */
+
+/* What the kernel has settled for a data connection (tcp(7), socket(7)). */
+struct link_settings {
+    char congestion_control[LINK_NAME_BYTES];
+    int mss_bytes;         /* 0: UDP */
+    int send_buffer_bytes; /* with the kernel's own overhead, and as autotuning has left it */
+    int receive_buffer_bytes;
+};
+
+/* Return 0 or -1. */
+int link_settings_of(int data, const struct job *job, struct link_settings *settings,
+                     struct failure *failure);
+
 /* One line with its newline; reading stops there and never takes a byte more. Returns 0 or -1. */
 int link_write_line(int control, const char *line, struct failure *failure);
 int link_read_line(int control, char *line, size_t line_bytes, struct failure *failure);

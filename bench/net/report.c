@@ -3,6 +3,7 @@
 #include "common/stats.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define NS_PER_US 1000.0
 #define NS_PER_S 1e9
@@ -49,13 +50,27 @@ static void write_bandwidth(FILE *out, const struct job *job, const struct outco
             (sent_bytes - received_bytes) / job->size_bytes);
 }
 
+/* What UDP does not have is null. */
+static void write_link(FILE *out, const struct link_settings *link)
+{
+    if (strcmp(link->congestion_control, LINK_NO_CONGESTION_CONTROL) == 0)
+        fprintf(out, "\"congestion_control\": null, \"mss_bytes\": null");
+    else
+        fprintf(out, "\"congestion_control\": \"%s\", \"mss_bytes\": %d", link->congestion_control,
+                link->mss_bytes);
+    fprintf(out, ", \"send_buffer_bytes\": %d, \"receive_buffer_bytes\": %d",
+            link->send_buffer_bytes, link->receive_buffer_bytes);
+}
+
 static void write_end(FILE *out, const char *name, const struct measurement *end, const char *after)
 {
     fprintf(out,
             "  \"%s\": {\"elapsed_s\": %.9f, \"cpu_s\": %.6f, \"sent_bytes\": %" PRIu64
-            ", \"received_bytes\": %" PRIu64 "}%s\n",
+            ", \"received_bytes\": %" PRIu64 ", ",
             name, (double)end->elapsed_ns / NS_PER_S, (double)end->cpu_ns / NS_PER_S,
-            end->sent_bytes, end->received_bytes, after);
+            end->sent_bytes, end->received_bytes);
+    write_link(out, &end->link);
+    fprintf(out, "}%s\n", after);
 }
 
 void report_write(FILE *out, const struct job *job, struct outcome *outcome)

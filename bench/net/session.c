@@ -51,16 +51,33 @@ static int run(int data, int control, const struct job *job, bool is_client, uin
     return datagrams_run(data, control, job, is_client, buffer, result, failure);
 }
 
+static int send_result(int control, const struct measurement *result, struct failure *failure)
+{
+    const struct link_settings *link = &result->link;
+    char line[LINE_BYTES];
+
+    snprintf(line, sizeof line,
+             "result %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s %d %d %d\n",
+             result->elapsed_ns, result->cpu_ns, result->sent_bytes, result->received_bytes,
+             link->congestion_control, link->mss_bytes, link->send_buffer_bytes,
+             link->receive_buffer_bytes);
+    return link_write_line(control, line, failure);
+}
+
 static int receive_result(int control, struct measurement *result, struct failure *failure)
 {
+    struct link_settings *link = &result->link;
     char line[LINE_BYTES];
 
     if (link_read_line(control, line, sizeof line, failure) < 0)
         return -1;
     if (strncmp(line, "error ", 6) == 0)
         return failure_set(failure, "server: %.200s", line + 6);
-    if (sscanf(line, "result %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &result->elapsed_ns,
-               &result->cpu_ns, &result->sent_bytes, &result->received_bytes) != 4)
+    /* 15: a name of LINK_NAME_BYTES without its end */
+    if (sscanf(line, "result %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %15s %d %d %d",
+               &result->elapsed_ns, &result->cpu_ns, &result->sent_bytes, &result->received_bytes,
+               link->congestion_control, &link->mss_bytes, &link->send_buffer_bytes,
+               &link->receive_buffer_bytes) != 8)
         return failure_set(failure, "the server does not speak our protocol");
     return 0;
 }
@@ -128,6 +145,8 @@ static int client_on(int control, const char *host, unsigned port, const struct 
     if (job->protocol == JOB_UDP && link_udp_connect(data, control, server_port, failure) < 0)
         goto out;
     status = run(data, control, job, true, buffer, &outcome->client, failure);
+    if (status == 0)
+        status = link_settings_of(data, job, &outcome->client.link, failure);
     if (status == 0) {
         status = receive_result(control, &outcome->server, failure);
     } else {
@@ -193,11 +212,10 @@ static int serve(int listener, int control, struct failure *failure)
     snprintf(line, sizeof line, "ready %u\n", link_local_port(data));
     if (link_write_line(control, line, failure) < 0)
         goto out;
-    if (run(data, control, &job, false, buffer, &result, failure) < 0)
+    if (run(data, control, &job, false, buffer, &result, failure) < 0 ||
+        link_settings_of(data, &job, &result.link, failure) < 0)
         goto out;
-    snprintf(line, sizeof line, "result %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-             result.elapsed_ns, result.cpu_ns, result.sent_bytes, result.received_bytes);
-    status = link_write_line(control, line, failure);
+    status = send_result(control, &result, failure);
 out:
     free(buffer);
     close(data);

@@ -114,6 +114,26 @@ def test_a_stream_without_delay(program: str) -> None:
     assert report["content_checked"] is True
 
 
+@pytest.mark.parametrize("test", ["latency", "bandwidth", "bidirectional"])
+def test_both_ends_report_what_their_connection_had(program: str, test: str) -> None:
+    report = measure(program, "--test", test, "--size", "100", "--messages", "10")
+    with closing(socket.socket()) as plain:
+        usual = plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+    for end in ("client", "server"):
+        assert report[end]["congestion_control"] == usual
+        assert 0 < report[end]["mss_bytes"] < 65536
+        assert report[end]["send_buffer_bytes"] > 100
+        assert report[end]["receive_buffer_bytes"] > 100
+
+
+def test_datagrams_have_neither_congestion_control_nor_segments(program: str) -> None:
+    report = measure(program, "--protocol", "udp", "--messages", "10")
+    for end in ("client", "server"):
+        assert report[end]["congestion_control"] is None
+        assert report[end]["mss_bytes"] is None
+        assert report[end]["receive_buffer_bytes"] > 0
+
+
 def test_warm_up_may_be_left_out(program: str) -> None:
     assert measure(program, "--messages", "1", "--warmup", "0")["messages"] == 1
 
@@ -198,9 +218,9 @@ def test_nobody_there(program: str) -> None:
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\n",
-        b"rocelab-sock 2 tcp latency blocking 0 1 1 0 0\n",
-        b"rocelab-sock 2 tcp latency blocking 99999999999999 1 1 0 0\n",
-        b"rocelab-sock 2 tcp juggling blocking 1 1 1 0 0\n",
+        b"rocelab-sock 3 tcp latency blocking 0 1 1 0 0\n",
+        b"rocelab-sock 3 tcp latency blocking 99999999999999 1 1 0 0\n",
+        b"rocelab-sock 3 tcp juggling blocking 1 1 1 0 0\n",
         b"x" * 5000,
         b"",
     ],
