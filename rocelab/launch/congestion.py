@@ -38,8 +38,8 @@ class CongestionControls:
         """
         if self._chosen.get(link, peers.DEFAULT) == control:
             return
-        # If it fails on the way, nobody can say what is set.
-        self._chosen.pop(link, None)
+        # Until all nodes have changed, what is set is not known.
+        self._chosen[link] = ""
         started = [
             (node, self._launcher.start(node, ["sh", "-c", _script(node, link, control)]))
             for node in self._nodes

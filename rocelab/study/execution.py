@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from rocelab import peers
 from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
 from rocelab.study.steps import PairStep
-from rocelab.tools.base import Output, Reading, Request, ToolError, last_words
+from rocelab.tools.base import CONTROL_PARAMS, Output, Reading, Request, ToolError, last_words
 
 #: How long a server may take to listen. It only has to start; a client cannot come earlier.
 _LISTEN_LIMIT_S = 10.0
@@ -205,7 +206,20 @@ def _judge(step: PairStep, pair: _Pair) -> tuple[Reading | None, str | None]:
         reading = step.method.read(pair.request, _output(client), _output(server))
     except ToolError as error:
         return None, str(error)
-    return reading, None
+    wrong = _wrong_control(step, reading)
+    return (reading, None) if wrong is None else (None, wrong)
+
+
+def _wrong_control(step: PairStep, reading: Reading) -> str | None:
+    """Says that a connection had another congestion control than its step, where the program tells."""
+    wanted = peers.control_of(step.variant)
+    if wanted in (None, peers.DEFAULT):
+        return None
+    for end, param in CONTROL_PARAMS.items():
+        found = reading.params.get(param, wanted)
+        if found != wanted:
+            return f"the {end}'s connection had the congestion control {found}, not {wanted}"
+    return None
 
 
 def _output(finished: Finished) -> Output:

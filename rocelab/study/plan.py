@@ -181,7 +181,7 @@ def _cloud_steps(study: Study) -> Iterator[CloudStep]:
                 if repetition < study.repetitions_of(test) and link in study.links_of(test)
                 for step in _of_cloud_test(study, test, link.profile(), repetition)
             ]
-            # Daemons keep their connections, so another congestion control needs others: they are started once for each.
+            # Daemons keep their connections, so they are started anew for each congestion control.
             yield from sorted(steps, key=lambda step: peers.control_of(step.variant) or "")
 
 

@@ -29,6 +29,12 @@ MAIN_METRIC: Mapping[Test, tuple[str, str]] = {
 }
 
 
+#: Parameters of a reading: the congestion control that the connection had at either end, by the program's own words.
+CONTROL_PARAMS: Mapping[str, str] = {
+    "client": "congestion_control_client",
+    "server": "congestion_control_server",
+}
+
 #: The suites of MPI benchmarks: rocelab's own, the OSU micro-benchmarks and the Intel MPI benchmarks.
 SuiteName = Literal["rocelab", "osu", "imb"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rocelab.tools.base import Executable, Output, Reading, Request, ToolError, Value, last_words
+from rocelab.tools.base import CONTROL_PARAMS, Executable, Output, Reading, Request, ToolError, Value, last_words
 
 _MBPS = 1e6
 
@@ -72,4 +72,9 @@ class Iperf3:
             Value("bandwidth_mbps", "Mbps", "mean", received_bytes * 8 / active_s / _MBPS),
             Value("message_rate_per_s", "1/s", "mean", received_bytes / request.size_bytes / active_s),
         )
-        return Reading(values, received_bytes, active_s, params={"tcp_retransmits": retransmits})
+        controls = {
+            CONTROL_PARAMS[end]: str(report["end"][key])
+            for end, key in (("client", "sender_tcp_congestion"), ("server", "receiver_tcp_congestion"))
+            if key in report["end"]
+        }
+        return Reading(values, received_bytes, active_s, params={"tcp_retransmits": retransmits, **controls})

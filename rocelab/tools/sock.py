@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rocelab.tools.base import CpuTime, Executable, Output, Reading, Request, Test, ToolError, Value, check_exit
+from rocelab.tools.base import (
+    CONTROL_PARAMS,
+    CpuTime,
+    Executable,
+    Output,
+    Reading,
+    Request,
+    Test,
+    ToolError,
+    Value,
+    check_exit,
+)
 
 _NAMES = {
     "latency": "latency",
@@ -85,7 +96,10 @@ class Sock:
         except (ValueError, KeyError, TypeError) as error:
             raise ToolError(f"rocelab-sock printed something else than its report: {error!r}") from error
         ways = 1 if _NAMES[self.test] == "bandwidth" else 2
-        params = {"lost_messages": int(report.get("lost_messages", 0))}
+        params: dict[str, str | int] = {"lost_messages": int(report.get("lost_messages", 0))}
+        for end, param in CONTROL_PARAMS.items():
+            if (control := report[end].get("congestion_control")) is not None:
+                params[param] = str(control)
         return Reading(values, request.size_bytes * messages * ways, active_s, cpu, params)
 
     def _values(self, report: dict[str, Any]) -> tuple[Value, ...]:

@@ -49,7 +49,9 @@ def test_a_good_run_is_complete(tmp_path: Path) -> None:
 def test_samples_say_how_they_were_made(tmp_path: Path) -> None:
     store = small.store(tmp_path)
     run(store, small.launcher())
-    first = next(sample for sample in store.samples() if sample.variant == "blocking@cubic" and sample.metric == "latency_us")
+    first = next(
+        sample for sample in store.samples() if sample.variant == "blocking@cubic" and sample.metric == "latency_us"
+    )
     assert (first.study, first.run, first.statistic, first.value) == ("small", "run", "median", 2.0)
     assert (first.tool, first.tool_version) == ("rocelab-sock", "1.0")
     assert "client 10.80." in first.command
