@@ -1,12 +1,18 @@
 """Samples as series, the spread of repetitions, and comparisons with their confidence."""
 
 from rocelab.stats import text
-from rocelab.stats.comparison import CONFIDENCE, Ratio, Side, Spread, ratio, significant, spread
-from rocelab.stats.series import NO_SIZE, Series, SeriesKey, SeriesTable
+from rocelab.stats.centre import Centre, Spread, spread
+from rocelab.stats.comparison import BestRatio, Better, Ratio, Side, ratio, ratio_to_best, significant
+from rocelab.stats.resampling import CONFIDENCE
+from rocelab.stats.series import NO_SIZE, SIMULATED, Series, SeriesKey, SeriesTable
 
 __all__ = [
     "CONFIDENCE",
     "NO_SIZE",
+    "SIMULATED",
+    "BestRatio",
+    "Better",
+    "Centre",
     "Ratio",
     "Series",
     "SeriesKey",
@@ -14,6 +20,7 @@ __all__ = [
     "Side",
     "Spread",
     "ratio",
+    "ratio_to_best",
     "significant",
     "spread",
     "text",

@@ -1,52 +1,25 @@
-"""Statistics of repeated measurements: the spread of one value, and the ratio of two with its confidence.
+"""Ratios of repeated measurements with their confidence, and which of many ratios differ.
 
-Few repetitions are the rule here (3 in the quick study, 10 in the papers), and times are skewed. Hence medians,
-ranges that are shown and not assumed, and ratios on a logarithmic scale, where twice and half are as far from one.
+Few repetitions are the rule here (3 in the quick study, 10 in the papers), and times are skewed. Hence ranges that are
+shown and not assumed, and ratios on a logarithmic scale, where twice and half are as far from one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
-from typing import Any, Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
-CONFIDENCE = 0.95
-BOOTSTRAP_MIN_REPETITIONS = 5
-"""Below, resampling knows too few distinct values: its intervals come out far too narrow."""
-BOOTSTRAP_RESAMPLES = 4000
+from rocelab.stats.centre import CENTRES, Centre
+from rocelab.stats.resampling import BOOTSTRAP_MIN_REPETITIONS, Values, least_gap, scipy_stats, welch_error
 
-Method = Literal["bootstrap", "welch", "none"]
-
-
-def _scipy_stats() -> Any:
-    """scipy.stats, which takes a second to load: only who compares waits for it."""
-    from scipy import stats  # noqa: PLC0415
-
-    return stats
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The median of repeated measurements, and how far they reach."""
-
-    count: int
-    median: float
-    low: float
-    """The smallest of them."""
-    high: float
-    """The largest of them."""
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Sums up repetitions; raises ValueError where there are none."""
-    if not values:
-        raise ValueError("no values to sum up")
-    return Spread(len(values), float(median(values)), float(min(values)), float(max(values)))
+Method = Literal["bootstrap", "welch", "exact", "none"]
+Better = Literal["lower", "higher"]
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +27,14 @@ class Ratio:
     """How many times ``numerator`` is ``denominator``, with the interval that holds it with 95 % confidence."""
 
     estimate: float
-    """Ratio of the medians."""
+    """Ratio of the centres: of the medians, or of the means."""
     low: float | None
     """None where one repetition allows no statement; so is ``high``."""
     high: float | None
     p_value: float | None
-    """Of Welch's t test on logarithms: how often chance alone would show such a difference."""
+    """Of Welch's t test on logarithms: how often chance alone would show such a difference. None of several."""
     method: Method
+    """`exact`: of simulations, which have no spread; the interval is the ratio."""
 
     @property
     def side(self) -> Side:
@@ -86,61 +60,72 @@ class Side(StrEnum):
     UNCLEAR = "unclear"
 
 
-def ratio(numerator: Sequence[float], denominator: Sequence[float], *, seed: int = 0) -> Ratio:
-    """Compares two sets of repetitions of a positive quantity.
+@dataclass(frozen=True, slots=True)
+class BestRatio(Generic[K]):
+    """How many times a subject is the best of several references."""
 
-    From five repetitions on, the interval is a percentile bootstrap of the ratio of medians; below, Welch's t
+    ratio: Ratio
+    """Subject over the best, with an interval that takes into account that the best was chosen."""
+    best: K
+    """The reference that is best by its centre."""
+    shares: Mapping[K, float]
+    """In which part of the draws each was the best; empty where nothing was drawn."""
+
+
+def ratio(
+    numerator: Sequence[float], denominator: Sequence[float], *, centre: Centre = "median", seed: int = 0
+) -> Ratio:
+    """Compares two sets of repetitions of a positive quantity, as :func:`ratio_to_best` does with one reference.
+
+    From five repetitions on, the interval is a percentile bootstrap of the ratio of the centres; below, Welch's t
     interval on logarithms, which knows how little three values tell. Raises ValueError on values that are not
     positive, because no ratio is defined for them.
     """
-    if not numerator or not denominator:
+    return ratio_to_best(numerator, {None: denominator}, better="higher", centre=centre, seed=seed).ratio
+
+
+def ratio_to_best(
+    subject: Sequence[float],
+    references: Mapping[K, Sequence[float]],
+    *,
+    better: Better,
+    centre: Centre = "median",
+    seed: int = 0,
+) -> BestRatio[K]:
+    """Compares repetitions of a positive quantity with those of the best of several references.
+
+    Each reference that may be the best is one in the interval (see :mod:`rocelab.stats.resampling`). Without a second
+    repetition of each series there is none. Raises ValueError without values, and on values that are not positive.
+    """
+    if not subject or not references or not all(references.values()):
         raise ValueError("a ratio needs values on both sides")
-    if min(*numerator, *denominator) <= 0:
+    if min(*subject, *(min(values) for values in references.values())) <= 0:
         raise ValueError("a ratio needs positive values")
-    above, below = np.log(numerator), np.log(denominator)
-    centre = math.log(median(numerator) / median(denominator))
-    fewest = min(len(above), len(below))
+    sign = 1 if better == "higher" else -1
+    centres = {name: float(CENTRES[centre](values)) for name, values in references.items()}
+    best = max(centres, key=lambda name: sign * centres[name])
+    estimate = float(CENTRES[centre](subject)) / centres[best]
+    fewest = min(len(subject), *(len(values) for values in references.values()))
     if fewest < 2:
-        return Ratio(math.exp(centre), None, None, None, "none")
-    error, freedom = _welch_error(above, below)
-    difference = float(np.mean(above) - np.mean(below))
-    p_value = _p_value(difference, error, freedom)
-    if fewest < BOOTSTRAP_MIN_REPETITIONS:
-        reach = float(_scipy_stats().t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-        low, high = centre - reach, centre + reach
-        return Ratio(math.exp(centre), math.exp(low), math.exp(high), p_value, "welch")
-    low, high = _bootstrap(above, below, seed)
+        return BestRatio(Ratio(estimate, None, None, None, "none"), best, {})
+    is_bootstrap = fewest >= BOOTSTRAP_MIN_REPETITIONS
+    mine, theirs = np.array(subject, float), [np.array(values, float) for values in references.values()]
+    found = least_gap(mine, theirs, sign=sign, centre=centre, is_bootstrap=is_bootstrap, seed=seed)
+    low, high = sorted((math.exp(sign * found.low), math.exp(sign * found.high)))
     # Resampled medians need not surround the median of all of an even number of values.
-    return Ratio(math.exp(centre), math.exp(min(low, centre)), math.exp(max(high, centre)), p_value, "bootstrap")
+    low, high = min(low, estimate), max(high, estimate)
+    p_value = _p_value(np.log(mine), np.log(theirs[0])) if len(theirs) == 1 else None
+    whole = Ratio(estimate, low, high, p_value, "bootstrap" if is_bootstrap else "welch")
+    return BestRatio(whole, best, dict(zip(references, found.shares, strict=True)))
 
 
-_Values = np.ndarray[tuple[int], np.dtype[np.float64]]
-
-
-def _welch_error(a: _Values, b: _Values) -> tuple[float, float]:
-    """Standard error of the difference of means, and its degrees of freedom (Welch and Satterthwaite)."""
-    share_a = float(np.var(a, ddof=1)) / len(a)
-    share_b = float(np.var(b, ddof=1)) / len(b)
-    total = share_a + share_b
-    if total == 0:
-        return 0.0, float(len(a) + len(b) - 2)
-    return math.sqrt(total), total**2 / (share_a**2 / (len(a) - 1) + share_b**2 / (len(b) - 1))
-
-
-def _p_value(difference: float, error: float, freedom: float) -> float:
+def _p_value(a: Values, b: Values) -> float:
+    error, freedom = welch_error(a, b)
+    difference = float(np.mean(a) - np.mean(b))
     if error == 0:
         # Tools print few digits: repetitions can be equal to the last of them.
         return 1.0 if difference == 0 else 0.0
-    return float(2 * _scipy_stats().t.sf(abs(difference) / error, freedom))
-
-
-def _bootstrap(a: _Values, b: _Values, seed: int) -> tuple[float, float]:
-    random = np.random.default_rng(seed)
-    medians_a = np.median(random.choice(a, (BOOTSTRAP_RESAMPLES, len(a))), axis=1)
-    medians_b = np.median(random.choice(b, (BOOTSTRAP_RESAMPLES, len(b))), axis=1)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(medians_a - medians_b, [tail, 1 - tail])
-    return float(low), float(high)
+    return float(2 * scipy_stats().t.sf(abs(difference) / error, freedom))
 
 
 def significant(p_values: Sequence[float | None], *, false_discovery_rate: float = 0.05) -> list[bool]:
@@ -152,5 +137,5 @@ def significant(p_values: Sequence[float | None], *, false_discovery_rate: float
     known = [p for p in p_values if p is not None]
     if not known:
         return [False] * len(p_values)
-    adjusted = iter(_scipy_stats().false_discovery_control(known))
+    adjusted = iter(scipy_stats().false_discovery_control(known))
     return [p is not None and bool(next(adjusted) <= false_discovery_rate) for p in p_values]

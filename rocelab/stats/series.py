@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rocelab.results import MESH_TEST, Sample
-from rocelab.stats.comparison import Ratio, Spread, ratio, spread
+from rocelab.stats.centre import Centre, Spread, spread
+from rocelab.stats.comparison import BestRatio, Better, Ratio, ratio_to_best
 
-_TYPICAL = ("median", "mean", "average", "total")
-"""What stands for a whole run of a tool, best first. Extremes and percentiles never do."""
+_TYPICAL: Final = ("mean", "average", "total", "median")
+"""What stands for a whole start of a tool, best first. Extremes and percentiles never do. A mean has the stalls in it
+that a median of iterations, or of windows of messages, hides."""
+_TYPICAL_OF: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("network", "latency_us"): ("median", "mean", "average", "total"),
+}
+"""The same of a level and a metric that have an order of their own: perftest calls the median the typical latency."""
 _EXTREMES = ("min", "max", "stdev")
+SIMULATED: Final = "virtual"
+"""The fabric whose values are exact: another repetition would give the same."""
 NO_SIZE = 0
 """Where a series has the values of a test without sizes, such as a barrier."""
 
@@ -43,6 +52,13 @@ class Series:
     statistic: str
     values: Mapping[int, tuple[float, ...]]
     """Message size in bytes (or number of nodes), ascending, to the value of each repetition that succeeded."""
+    is_exact: bool = False
+    """Whether it was simulated: its values have no spread, so one is as good as many."""
+
+    @property
+    def centre(self) -> Centre:
+        """What stands for its repetitions: the median of medians and of other percentiles, and the mean of all else."""
+        return "median" if self.statistic == "median" or _is_percentile(self.statistic) else "mean"
 
     @property
     def is_sizeless(self) -> bool:
@@ -55,19 +71,55 @@ class Series:
         return list(self.values)
 
     def spread(self, size_bytes: int) -> Spread:
-        """Median and range at a size."""
-        return spread(self.values[size_bytes])
+        """Centre and range at a size."""
+        return spread(self.values[size_bytes], self.centre)
 
     def spreads(self) -> Iterator[tuple[int, Spread]]:
-        """Median and range at every size."""
-        return ((size, spread(values)) for size, values in self.values.items())
+        """Centre and range at every size."""
+        return ((size, self.spread(size)) for size in self.values)
 
     def ratio_to(self, other: Series, size_bytes: int) -> Ratio | None:
         """Divides this by the other at a size; None where either has no positive value there."""
-        mine, theirs = self.values.get(size_bytes, ()), other.values.get(size_bytes, ())
-        if not mine or not theirs or min(*mine, *theirs) <= 0:
+        found = self.ratio_to_best([other], size_bytes, better="higher")
+        return None if found is None else found.ratio
+
+    def ratio_to_best(
+        self, others: Sequence[Series], size_bytes: int, *, better: Better, centre: Centre | None = None
+    ) -> BestRatio[int] | None:
+        """Divides this by the best of the others at a size, which is chosen among those that were measured there.
+
+        The best is told by its position among the others. ``centre`` is that of this series if it is not given. None
+        where this or all others have no positive value.
+        """
+        there = {at: other for at, other in enumerate(others) if min(other.values.get(size_bytes, ()), default=0.0) > 0}
+        if not there or min(self.values.get(size_bytes, ()), default=0.0) <= 0:
             return None
-        return ratio(mine, theirs, seed=size_bytes)
+        every = [self, *there.values()]
+        measured = [len(each.values[size_bytes]) for each in every if not each.is_exact_at(size_bytes)]
+        # An exact value is what any number of repetitions would have given.
+        mine, *theirs = (
+            each.values[size_bytes] * (max(measured, default=1) if each.is_exact_at(size_bytes) else 1)
+            for each in every
+        )
+        found = ratio_to_best(
+            mine,
+            dict(zip(there, theirs, strict=True)),
+            better=better,
+            centre=centre or self.centre,
+            seed=size_bytes,
+        )
+        if measured:
+            return found
+        estimate = found.ratio.estimate
+        return dataclasses.replace(found, ratio=Ratio(estimate, estimate, estimate, None, "exact"))
+
+    def only(self, size_bytes: int) -> Series:
+        """The values of one size alone, at `NO_SIZE`, to be held against those of another."""
+        return dataclasses.replace(self, values={NO_SIZE: self.values[size_bytes]})
+
+    def is_exact_at(self, size_bytes: int) -> bool:
+        """Whether it has no spread at a size because it was simulated, once."""
+        return self.is_exact and len(self.values[size_bytes]) == 1
 
 
 class SeriesTable:
@@ -79,6 +131,7 @@ class SeriesTable:
             lambda: defaultdict(lambda: defaultdict(dict))
         )
         self._units: dict[SeriesKey, str] = {}
+        self._measured: set[SeriesKey] = set()
         for sample in samples:
             at = sample.nodes if sample.test == MESH_TEST else sample.size_bytes
             # What a statistic has behind an @ is a moment of the run: that is a point of a curve, and no result.
@@ -90,6 +143,8 @@ class SeriesTable:
             key = SeriesKey(*place, *scale)
             cells[key][sample.statistic][NO_SIZE if at is None else at][sample.repetition] = sample.value
             self._units[key] = sample.unit
+            if sample.fabric != SIMULATED:
+                self._measured.add(key)
         self._cells = cells
 
     def __iter__(self) -> Iterator[SeriesKey]:
@@ -97,11 +152,11 @@ class SeriesTable:
         return iter(self._cells)
 
     def get(self, key: SeriesKey) -> Series | None:
-        """The typical value of a metric; None if the run has no such series."""
+        """The typical value of a metric, by the rule for its level; None if the run has no such series."""
         by_statistic = self._cells.get(key)
         if by_statistic is None:
             return None
-        return self._series(key, min(by_statistic, key=_typicality))
+        return self._series(key, min(by_statistic, key=lambda each: _typicality(each, key)))
 
     def statistic(self, key: SeriesKey, statistic: str) -> Series | None:
         """Another statistic of the same metric, such as ``p99``."""
@@ -112,11 +167,15 @@ class SeriesTable:
         values = {
             size: tuple(by_size[size][repetition] for repetition in sorted(by_size[size])) for size in sorted(by_size)
         }
-        return Series(key, self._units[key], statistic, values)
+        return Series(key, self._units[key], statistic, values, key not in self._measured)
 
 
-def _typicality(statistic: str) -> int:
-    if statistic in _TYPICAL:
-        return _TYPICAL.index(statistic)
-    extreme = statistic in _EXTREMES or (statistic.startswith("p") and statistic[1:].replace(".", "").isdigit())
-    return len(_TYPICAL) + extreme
+def _typicality(statistic: str, key: SeriesKey) -> int:
+    typical = _TYPICAL_OF.get((key.level, key.metric), _TYPICAL)
+    if statistic in typical:
+        return typical.index(statistic)
+    return len(typical) + (statistic in _EXTREMES or _is_percentile(statistic))
+
+
+def _is_percentile(statistic: str) -> bool:
+    return statistic.startswith("p") and statistic[1:].replace(".", "").replace("_", "").isdigit()

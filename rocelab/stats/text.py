@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rocelab.stats.comparison import Ratio, Spread
+from rocelab.stats.centre import Spread
+from rocelab.stats.comparison import Ratio
 
 TIMES = "\u00d7"
 _BINARY = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -53,9 +54,9 @@ def quantity(value: float, unit: str) -> str:
 
 
 def quantity_range(summary: Spread, unit: str) -> str:
-    """A median with the range of its repetitions, in one unit: ``2.10 µs (2.05 to 2.31)``."""
-    factor, name = scale_for(summary.median, unit)
-    text = f"{number(summary.median / factor)} {name}"
+    """What stands for its repetitions, with their range, in one unit: ``2.10 µs (2.05 to 2.31)``."""
+    factor, name = scale_for(summary.typical, unit)
+    text = f"{number(summary.typical / factor)} {name}"
     if summary.count == 1:
         return text
     return f"{text} ({number(summary.low / factor)} to {number(summary.high / factor)})"
@@ -70,7 +71,7 @@ def times(estimate: float) -> str:
 
 def times_range(comparison: Ratio) -> str:
     """A factor with its confidence interval: 1.90 times (1.81 to 2.02)."""
-    if comparison.low is None or comparison.high is None:
+    if comparison.low is None or comparison.high is None or comparison.method == "exact":
         return times(comparison.estimate)
     return f"{times(comparison.estimate)} ({times(comparison.low)[:-1]} to {times(comparison.high)[:-1]})"
 

@@ -8,14 +8,25 @@ import numpy as np
 import pytest
 from scipy import stats as reference
 
-from rocelab.stats import Side, Spread, ratio, significant, spread
+from rocelab.stats import Centre, Side, Spread, ratio, significant, spread
 
 
 def test_spread_of_known_values() -> None:
-    assert spread([3.0, 1.0, 2.0]) == Spread(3, 2.0, 1.0, 3.0)
-    assert spread([4.0, 1.0]) == Spread(2, 2.5, 1.0, 4.0)
+    assert spread([3.0, 1.0, 2.0]) == Spread(3, 2.0, 2.0, 1.0, 3.0)
+    assert spread([4.0, 1.0, 1.0], "mean") == Spread(3, 1.0, 2.0, 1.0, 4.0, "mean")
     with pytest.raises(ValueError, match="no values"):
         spread([])
+
+
+@pytest.mark.parametrize(("centre", "typical"), [("median", 1.0), ("mean", 2.0), ("min", 1.0), ("max", 4.0)])
+def test_the_centre_says_what_stands_for_the_repetitions(centre: Centre, typical: float) -> None:
+    assert spread([4.0, 1.0, 1.0], centre).typical == typical
+
+
+def test_a_stall_in_two_of_ten_repetitions_counts_in_the_ratio_of_means() -> None:
+    stalled, steady = [10.0] * 8 + [1.0] * 2, [10.0] * 10
+    assert ratio(stalled, steady, centre="median").estimate == 1.0
+    assert ratio(stalled, steady, centre="mean").estimate == pytest.approx(0.82)
 
 
 def test_ratio_is_that_of_the_medians() -> None:

@@ -29,7 +29,7 @@ def test_repetitions_come_by_number_and_sizes_ascending() -> None:
     assert series is not None
     assert series.values == {1: (9.0,), 64: (2.0, 3.0)}
     assert series.sizes == [1, 64]
-    assert series.spread(64) == Spread(2, 2.5, 2.0, 3.0)
+    assert series.spread(64) == Spread(2, 2.5, 2.5, 2.0, 3.0)
     assert series.unit == "us"
 
 
@@ -78,3 +78,86 @@ def test_ratio_needs_positive_values_on_both_sides() -> None:
     assert ratio.estimate == 2.0
     assert blocking.ratio_to(busy, 1) is None
     assert blocking.ratio_to(busy, 4096) is None
+
+
+MEANS_AND_MEDIANS = [
+    ("network", "latency_us", "median"),
+    ("network", "bandwidth_mbps", "mean"),
+    ("mpi", "latency_us", "mean"),
+    ("mpi", "bandwidth_mbps", "mean"),
+    ("cloud", "read_latency_us", "mean"),
+]
+
+
+@pytest.mark.parametrize(("level", "metric", "taken"), MEANS_AND_MEDIANS)
+def test_level_and_metric_say_which_statistic_is_taken_and_the_others_stay_within_reach(
+    level: str, metric: str, taken: str
+) -> None:
+    key = KEY._replace(level=level, metric=metric)
+    values = {"median": 1.0, "mean": 2.0, "p99": 3.0}
+    table = SeriesTable([sample(value, level=level, metric=metric, statistic=name) for name, value in values.items()])
+    series = table.get(key)
+    assert series is not None
+    assert (series.statistic, series.centre) == (taken, taken)
+    others = {name: table.statistic(key, name) for name in values}
+    assert {name: found.values[64] for name, found in others.items() if found is not None} == {
+        name: (value,) for name, value in values.items()
+    }
+
+
+def test_a_simulated_value_is_its_own_interval() -> None:
+    virtual = [
+        sample(value, fabric="virtual", variant=variant) for variant, value in (("blocking", 3.0), ("busy-poll", 2.0))
+    ]
+    table = SeriesTable(virtual)
+    blocking, busy = table.get(KEY), table.get(KEY._replace(variant="busy-poll"))
+    assert blocking is not None
+    assert busy is not None
+    ratio = blocking.ratio_to(busy, 64)
+    assert ratio is not None
+    assert (ratio.low, ratio.estimate, ratio.high, ratio.method) == (1.5, 1.5, 1.5, "exact")
+
+
+def test_against_a_simulated_value_only_what_was_measured_spreads() -> None:
+    measured = [sample(value, repetition=at, variant="busy-poll") for at, value in enumerate((2.0, 2.1, 1.9))]
+    table = SeriesTable([sample(3.0, fabric="virtual"), *measured])
+    simulated, busy = table.get(KEY), table.get(KEY._replace(variant="busy-poll"))
+    assert simulated is not None
+    assert busy is not None
+    ratio = simulated.ratio_to(busy, 64)
+    assert ratio is not None
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert 1.2 < ratio.low < 1.5 < ratio.high < 1.8
+    assert ratio.method == "welch"
+
+
+def test_the_best_of_others_is_chosen_among_those_that_have_the_size() -> None:
+    names = {"a": 3.0, "b": 2.0, "c": 1.0}
+    samples = [
+        sample(value + 0.01 * at, variant=name, repetition=at) for name, value in names.items() for at in range(3)
+    ]
+    table = SeriesTable(
+        [*samples, *(sample(4.0, size=1, variant=name, repetition=at) for name in "ab" for at in (0, 1))]
+    )
+    a, b, c = (table.get(KEY._replace(variant=name)) for name in names)
+    assert a is not None
+    assert b is not None
+    assert c is not None
+    found = a.ratio_to_best([b, c], 64, better="lower")
+    assert found is not None
+    assert found.best == 1
+    assert found.ratio.estimate == pytest.approx(3.01 / 1.01)
+    only = a.ratio_to_best([b, c], 1, better="lower")
+    assert only is not None
+    assert only.best == 0
+    assert a.ratio_to_best([c], 1, better="lower") is None
+
+
+def test_two_sizes_of_one_series_are_compared_one_by_one() -> None:
+    table = SeriesTable([sample(value, size=size) for size, value in ((1, 2.0), (64, 6.0))])
+    series = table.get(KEY)
+    assert series is not None
+    ratio = series.only(64).ratio_to(series.only(1), NO_SIZE)
+    assert ratio is not None
+    assert ratio.estimate == 3.0

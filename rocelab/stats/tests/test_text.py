@@ -34,8 +34,9 @@ def test_quantities_take_a_unit_that_suits_them(value: float, unit: str, words: 
 
 
 def test_a_range_has_one_unit_and_a_single_value_has_no_range() -> None:
-    assert text.quantity_range(Spread(3, 1500.0, 900.0, 2000.0), "us") == "1.50 ms (0.9 to 2.00)"
-    assert text.quantity_range(Spread(1, 1500.0, 1500.0, 1500.0), "us") == "1.50 ms"
+    assert text.quantity_range(Spread(3, 1500.0, 1600.0, 900.0, 2000.0), "us") == "1.50 ms (0.9 to 2.00)"
+    assert text.quantity_range(Spread(3, 1500.0, 1600.0, 900.0, 2000.0, "mean"), "us") == "1.60 ms (0.9 to 2.00)"
+    assert text.quantity_range(Spread(1, 1500.0, 1500.0, 1500.0, 1500.0), "us") == "1.50 ms"
 
 
 def test_factors() -> None:
