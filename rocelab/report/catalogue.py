@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from rocelab import peers
 from rocelab.results import MESH_TEST
 from rocelab.stats import SeriesKey
 
-SUBJECTS = {
-    "network": (("soft-roce", "send"),),
-    "mpi": (("soft-roce", "openmpi-ucx"), ("soft-roce", "mpich-ucx"), ("soft-roce", "mpich-ofi")),
-}
-"""By level, the series that is held against TCP: the first of these that a run has. That of the network level is
-two-sided like TCP, and what the papers measured."""
 NAS_LEVEL = "nas"
 """The level of the NAS Parallel Benchmarks, which have a section of their own."""
 NAS_METRIC = "time_s"
 CPU_TEST = ("network", "cpu-use")
 """Level and test whose samples are CPU time."""
-USUAL = {"network": ("tcp", "blocking"), "mpi": ("tcp", "openmpi-ob1")}
-"""By level, the TCP that programs have if nobody chooses another."""
-REFERENCES = {
-    "network": (("tcp", "blocking"), ("tcp", "busy-poll")),
-    "mpi": (("tcp", "openmpi-ob1"), ("tcp", "openmpi-ucx"), ("tcp", "mpich-ofi"), ("tcp", "mpich-ucx")),
-}
-"""What it is held against. Other TCP series, such as those that check these, are shown and no more."""
+BEST_TCP = "best TCP"
+"""What a comparison with all TCPs that were measured is called: at each size, with the best of them."""
+BEST_WAITING: Mapping[peers.Waiting, str] = {"polling": "best TCP that polls", "blocking": "best TCP that sleeps"}
+"""What comparisons with the TCPs that wait as Soft RoCE does are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +50,7 @@ _SERIES = {
     ),
     ("tcp", "blocking-loaded"): SeriesStyle("TCP blocking, under load", "#dd5a26", "cross", (1, 3), check=True),
     ("tcp", "blocking"): SeriesStyle("TCP blocking", "#dd5a26", "diamond", (6, 3)),
+    ("tcp", "no-delay"): SeriesStyle("TCP blocking, no delay", "#cf4f9e", "square", (3, 3)),
     ("tcp", "busy-poll"): SeriesStyle("TCP busy-polling", "#b98200", "triangle-down", (2, 2)),
     ("tcp", "blocking-qperf"): SeriesStyle("TCP blocking, by qperf", "#7d8590", "cross", (1, 3), check=True),
     ("tcp", "blocking-iperf3"): SeriesStyle("TCP blocking, by iperf3", "#7d8590", "cross", (1, 3), check=True),
@@ -77,19 +72,42 @@ _INTERCONNECTS = {
 }
 
 
-def series_style(interconnect: str, variant: str, spare: int = 0) -> SeriesStyle:
-    """The style of a known series, or a spare one (numbered by the caller) for one that is new."""
-    known = _SERIES.get((interconnect, variant))
-    if known is not None:
+_CONTROL_LOOKS: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    peers.DEFAULT: ("triangle-left", (1, 2)),
+    "bbr": ("square", (8, 2)),
+    "reno": ("triangle-right", (3, 1)),
+    "dctcp": ("cross", (5, 1, 1, 1)),
+}
+"""Shape and dash by congestion control; cubic, which nearly every system has, looks as TCP did before it was named."""
+
+
+def series_style(interconnect: str, variant: str, spare: int = 0, default_control: str | None = None) -> SeriesStyle:
+    """The style of a known series, or a spare one (numbered by the caller) for one that is new.
+
+    ``default_control`` is what the machine's default congestion control was.
+    """
+    name, control = peers.name_of(variant), peers.control_of(variant)
+    known = _SERIES.get((interconnect, name))
+    if known is None:
+        title = f"{_INTERCONNECTS.get(interconnect, interconnect)} {name}".strip()
+        known = SeriesStyle(title, _SPARE_COLOURS[spare % len(_SPARE_COLOURS)], "cross", (4, 2, 1, 2))
+    if control is None:
         return known
-    name = _INTERCONNECTS.get(interconnect, interconnect)
-    return SeriesStyle(f"{name} {variant}".strip(), _SPARE_COLOURS[spare % len(_SPARE_COLOURS)], "cross", (4, 2, 1, 2))
+    label = f"{known.label}, {control_words(control, default_control)}"
+    shape, dash = _CONTROL_LOOKS.get(control, (known.shape, known.dash))
+    return dataclasses.replace(known, label=label, shape=shape, dash=dash)
 
 
-def series_rank(interconnect: str, variant: str) -> int:
-    """Known series come in the order of this file, new ones behind."""
+def control_words(control: str, default_control: str | None) -> str:
+    """A congestion control in words: ``cubic``, or ``default (bbr)``."""
+    return f"{control} ({default_control or 'not recorded'})" if control == peers.DEFAULT else control
+
+
+def series_rank(interconnect: str, variant: str) -> tuple[int, str]:
+    """Known series come in the order of this file, new ones behind; congestion controls by name."""
     order = list(_SERIES)
-    return order.index((interconnect, variant)) if (interconnect, variant) in _SERIES else len(order)
+    pair = (interconnect, peers.name_of(variant))
+    return (order.index(pair) if pair in _SERIES else len(order), peers.control_of(variant) or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +265,7 @@ def mpi_title(test: str, metric: str) -> str:
 def level_words(levels: set[str]) -> str:
     """What is held against what, for whoever reads the overview."""
     words = {
-        "network": "Soft RoCE send against whichever TCP is best at that size, blocking or busy-polling.",
+        "network": "Soft RoCE send against whichever TCP is best at that size, of all that were measured.",
         "mpi": "MPI over Soft RoCE against MPI over whichever TCP is best at that size, of all that were measured.",
     }
     return " ".join(text for level, text in words.items() if level in levels)

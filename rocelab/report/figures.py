@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from rocelab.report.catalogue import GROUP_STEP, SeriesStyle
+from rocelab.report.catalogue import BEST_TCP, BEST_WAITING, GROUP_STEP, SeriesStyle
 from rocelab.report.model import SpeedRatio, StyledSeries
 from rocelab.stats import Ratio, Side, text
 
@@ -34,9 +34,11 @@ _VALUE_LABELS = {
     "times": "format(datum.value, '~g') + '\u00d7'",
 }
 RATIO_STYLES = {
-    "TCP blocking": SeriesStyle("against TCP blocking", "#dd5a26", "diamond", (6, 3)),
-    "TCP, Open MPI's own": SeriesStyle("against TCP, Open MPI's own", "#dd5a26", "diamond", (6, 3)),
-    "best TCP": SeriesStyle("against the best TCP", "#c2479a", "circle"),
+    BEST_WAITING["polling"]: SeriesStyle(
+        "against the best TCP that polls, as send does", "#b98200", "triangle-down", (2, 2)
+    ),
+    BEST_WAITING["blocking"]: SeriesStyle("by events, against the best TCP that sleeps", "#dd5a26", "diamond", (6, 3)),
+    BEST_TCP: SeriesStyle("against the best TCP", "#c2479a", "circle"),
 }
 BETTER_COLOUR, WORSE_COLOUR, UNCLEAR_COLOUR = "#2383e2", "#dd5a26", "#8b949e"
 _NARROW_RATIO_TICKS = [0.5, 0.6, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6]
@@ -125,7 +127,7 @@ def metric_rows(series: Sequence[StyledSeries], *, positive: bool) -> list[Row]:
             if positive and summary.low <= 0:
                 continue
             words = text.quantity_range(summary, each.series.unit)
-            rows.append(Row(each.label, size, summary.median, summary.low, summary.high, words))
+            rows.append(Row(each.label, size, summary.typical, summary.low, summary.high, words))
     return rows
 
 

@@ -70,9 +70,9 @@ def overview_figures(model: RunModel) -> list[Figure]:
     found = []
     for link in model.links:
         rows = [
-            (test.short, ratios["best TCP"])
+            (test.short, ratios[catalogue.BEST_TCP])
             for test in model.tests
-            if "best TCP" in (ratios := model.speed_ratios(model.series(link.id, test)))
+            if catalogue.BEST_TCP in (ratios := model.speed_ratios(model.series(link.id, test)))
         ]
         if rows:
             found.append(_overview(link, rows))
@@ -131,7 +131,7 @@ def _cpu_words(model: RunModel) -> str:
         "whole core whether or not data moves; Soft RoCE by events sleeps as blocking TCP does."
     )
     medians = [
-        summary.median
+        summary.typical
         for link in model.links
         for each in model.cpu(link.id, "cores")
         for _, summary in each.series.spreads()
@@ -177,10 +177,12 @@ def _metric_figure(model: RunModel, link: LinkInfo, test: Test, series: list[Sty
         reference,
         alternative=series_words(series),
     )
-    tables = [metric_table(f"{test.title}, {link.id}: median (smallest to largest)", "Values as a table", series)]
-    tail = model.tail(link.id, test)
-    if tail:
-        tables.append(metric_table(f"{test.title}, {link.id}: 99th percentile", "99th percentiles as a table", tail))
+    tables = [metric_table(f"{test.title}, {link.id}: {range_words(series)}", "Values as a table", series)]
+    for statistic, name in (("median", "median"), ("p99", "99th percentile")):
+        beside = [each for each in model.tail(link.id, test, statistic) if each.series.statistic not in shown(series)]
+        if beside:
+            label = f"{text.upper_first(name)}s as a table"
+            tables.append(metric_table(f"{test.title}, {link.id}: {name} of each start", label, beside))
     return figure_of(curves, tuple(tables))
 
 
@@ -231,7 +233,7 @@ def _cpu_figure(link: LinkInfo, quantity: str, series: list[StyledSeries]) -> Fi
         height_px=240,
         alternative=series_words(series),
     )
-    caption = f"{metric.title}, {link.id}: median (smallest to largest)"
+    caption = f"{metric.title}, {link.id}: {range_words(series)}"
     return figure_of(curves, (metric_table(caption, "Values as a table", series),))
 
 
@@ -251,13 +253,24 @@ def figure_of(curves: Curves, tables: tuple[DataTable, ...], keys: tuple[catalog
     )
 
 
+def range_words(series: Sequence[StyledSeries]) -> str:
+    """What the values of a table are: ``mean (smallest to largest)``."""
+    centres = dict.fromkeys(each.series.centre for each in series)
+    return f"{' or '.join(centres)} (smallest to largest)"
+
+
+def shown(series: Sequence[StyledSeries]) -> set[str]:
+    """The statistics that series are of."""
+    return {each.series.statistic for each in series}
+
+
 def series_words(series: Sequence[StyledSeries], axis: Axis = SIZES) -> str:
     """What somebody who cannot see the lines needs to know about them."""
     words = []
     for each in series:
         first, last = each.series.sizes[0], each.series.sizes[-1]
         values = [
-            f"{text.quantity(each.series.spread(size).median, each.series.unit)} at {axis.name(size)}"
+            f"{text.quantity(each.series.spread(size).typical, each.series.unit)} at {axis.name(size)}"
             for size in dict.fromkeys((first, last))
         ]
         words.append(f"{each.label}: {' and '.join(values)}.")
@@ -265,7 +278,7 @@ def series_words(series: Sequence[StyledSeries], axis: Axis = SIZES) -> str:
 
 
 def metric_table(caption: str, label: str, series: Sequence[StyledSeries], axis: Axis = SIZES) -> DataTable:
-    """Medians and ranges of series, a line for each size."""
+    """Typical values and ranges of series, a line for each size."""
     sizes = sorted({size for each in series for size in each.series.sizes})
     rows = tuple(
         (
@@ -290,8 +303,7 @@ def _ratio_table(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]]
     rows = tuple(
         (
             text.size(size),
-            *(text.times_range(points[name].ratio) if name in points else "none" for name in ratios),
-            points["best TCP"].reference.label if "best TCP" in points else "none",
+            *(_ratio_words(points[name]) if name in points else "none" for name in ratios),
         )
         for size, points in sorted(by_size.items())
     )
@@ -299,6 +311,10 @@ def _ratio_table(link: LinkInfo, test: Test, ratios: dict[str, list[SpeedRatio]]
     head = (
         "Message size",
         *(text.upper_first(figures.RATIO_STYLES[name].label) for name in ratios),
-        "Which TCP is best",
     )
     return DataTable(caption, head, rows, "Ratios as a table")
+
+
+def _ratio_words(point: SpeedRatio) -> str:
+    """A ratio with its interval, and which TCP it is against."""
+    return f"{text.times_range(point.ratio)}, {point.reference.label}"

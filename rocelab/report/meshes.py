@@ -79,11 +79,11 @@ def _cells(model: RunModel, each: StyledSeries, nodes: int) -> tuple[str, str, s
     if nodes not in each.series.values:
         return ("none", "none", "none")
     total = each.series.spread(nodes)
-    per_node = text.quantity(total.median / nodes, each.series.unit)
+    per_node = text.quantity(total.typical / nodes, each.series.unit)
     key = each.series.key._replace(metric="node_throughput_mbps")
     ends = [model.series_of(key, statistic) for statistic in ("min", "max")]
     if all(end is not None and nodes in end.values for end in ends):
-        low, high = (text.quantity(end.spread(nodes).median, end.unit) for end in ends if end is not None)
+        low, high = (text.quantity(end.spread(nodes).typical, end.unit) for end in ends if end is not None)
         per_node += f" ({low} to {high})"
     share = linearity(each.series)[nodes]
     return (text.quantity_range(total, each.series.unit), per_node, f"{100 * share:.0f} %")

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from rocelab import peers
 from rocelab.claims import FigureSeries, Judgement, SourceFigure, claims_by_id, figures_of, judge
 from rocelab.report import catalogue
 from rocelab.report.catalogue import GROUP_STEP, Mesh, SeriesStyle, Test
 from rocelab.results import MESH_TEST, LinkInfo, ResultsError, RunInfo, RunStore, Sample
-from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
+from rocelab.stats import Better, Ratio, Series, SeriesKey, SeriesTable, text
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,17 @@ class RunModel:
     def _make_styles(self) -> dict[tuple[str, str], SeriesStyle]:
         pairs = dict.fromkeys((key.interconnect, key.variant) for key in self._table)
         ordered = sorted(pairs, key=lambda pair: catalogue.series_rank(*pair))
-        return {pair: catalogue.series_style(*pair, spare) for spare, pair in enumerate(ordered)}
+        return {pair: catalogue.series_style(*pair, spare, self.default_control) for spare, pair in enumerate(ordered)}
+
+    @cached_property
+    def default_control(self) -> str | None:
+        """What the machine's default congestion control was, by the words of a program that had it."""
+        named = (
+            sample.params.get("congestion_control_client")
+            for sample in self.samples
+            if peers.control_of(sample.variant) == peers.DEFAULT
+        )
+        return next((str(each) for each in named if each is not None), None)
 
     @property
     def styles(self) -> list[SeriesStyle]:
@@ -252,39 +263,41 @@ class RunModel:
     def _styled(self, series: Series) -> StyledSeries:
         return StyledSeries(series, self._styles[series.key.interconnect, series.key.variant])
 
-    def subject(self, series: list[StyledSeries]) -> StyledSeries | None:
-        """The series that is held against TCP."""
-        by_pair = {_pair(each): each for each in series}
+    def subject(self, series: list[StyledSeries], waiting: peers.Waiting = "polling") -> StyledSeries | None:
+        """The series that is held against TCP, of those that wait this way."""
+        by_variant = {each.series.key.variant: each for each in series if _is_of(each, peers.SOFT_ROCE)}
         level = series[0].series.key.level if series else ""
-        return next((by_pair[pair] for pair in catalogue.SUBJECTS.get(level, ()) if pair in by_pair), None)
+        known = peers.SUBJECTS.get(level, {}).get(waiting, ())
+        return next((by_variant[variant] for variant in known if variant in by_variant), None)
 
-    def references(self, series: list[StyledSeries]) -> list[StyledSeries]:
-        """The TCP series that the subject is held against."""
-        return [each for each in series if _pair(each) in catalogue.REFERENCES.get(each.series.key.level, ())]
+    def references(self, series: list[StyledSeries], waiting: peers.Waiting | None = None) -> list[StyledSeries]:
+        """The TCPs that the subject is held against: those that wait this way, or all."""
+        found = [each for each in series if _is_of(each, peers.TCP)]
+        level = series[0].series.key.level if series else ""
+        chosen = set(peers.references(level, (each.series.key.variant for each in found), waiting))
+        return [each for each in found if each.series.key.variant in chosen]
 
     def speed_ratios(self, series: list[StyledSeries]) -> dict[str, list[SpeedRatio]]:
-        """Soft RoCE against the usual TCP, and against the TCP that is best at each size."""
-        subject, references = self.subject(series), self.references(series)
-        if subject is None or not references:
+        """Soft RoCE against the best TCP that waits as it does, and against the best of all, size by size."""
+        key = series[0].series.key if series else None
+        if key is None:
             return {}
-        if subject.series.key not in self._speed_ratios:
-            self._speed_ratios[subject.series.key] = self._compare(subject, references)
-        return self._speed_ratios[subject.series.key]
+        if key not in self._speed_ratios:
+            self._speed_ratios[key] = self._compare(series)
+        return self._speed_ratios[key]
 
-    def _compare(self, subject: StyledSeries, references: list[StyledSeries]) -> dict[str, list[SpeedRatio]]:
-        found = {"best TCP": self._ratios(subject, references)}
-        usual = [each for each in references if _pair(each) == catalogue.USUAL[each.series.key.level]]
-        if usual and len(references) > 1:
-            found = {usual[0].label: self._ratios(subject, usual)} | found
+    def _compare(self, series: list[StyledSeries]) -> dict[str, list[SpeedRatio]]:
+        everyone = self.references(series)
+        found: dict[str, list[SpeedRatio]] = {}
+        for waiting, name in catalogue.BEST_WAITING.items():
+            subject, references = self.subject(series, waiting), self.references(series, waiting)
+            # Where all wait alike, this is the comparison with the best of all.
+            if subject is not None and len(references) < len(everyone):
+                found[name] = speed_ratios(subject, references)
+        subject = self.subject(series)
+        if subject is not None:
+            found[catalogue.BEST_TCP] = speed_ratios(subject, everyone)
         return {name: ratios for name, ratios in found.items() if ratios}
-
-    def _ratios(self, subject: StyledSeries, references: list[StyledSeries]) -> list[SpeedRatio]:
-        found = []
-        for size in subject.series.sizes:
-            reference = best_at(references, size)
-            if reference is not None and (speed := speed_ratio(subject, reference, size)) is not None:
-                found.append(speed)
-        return found
 
 
 def lower_is_better(series: Series) -> bool:
@@ -293,21 +306,29 @@ def lower_is_better(series: Series) -> bool:
 
 
 def best_at(candidates: list[StyledSeries], size_bytes: int) -> StyledSeries | None:
-    """The candidate with the best median at a size."""
+    """The candidate that is best at a size, by what stands for its repetitions."""
     measured = [each for each in candidates if size_bytes in each.series.values]
     if not measured:
         return None
     choose = min if lower_is_better(measured[0].series) else max
-    return choose(measured, key=lambda each: each.series.spread(size_bytes).median)
+    return choose(measured, key=lambda each: each.series.spread(size_bytes).typical)
 
 
-def speed_ratio(subject: StyledSeries, reference: StyledSeries, size_bytes: int) -> SpeedRatio | None:
-    """How many times as good one series is as another at a size; None where that cannot be said."""
-    ratio = subject.series.ratio_to(reference.series, size_bytes)
-    if ratio is None:
+def speed_ratios(subject: StyledSeries, references: Sequence[StyledSeries]) -> list[SpeedRatio]:
+    """At each size, how many times as good a series is as the best of others; sizes where that cannot be said not."""
+    every = (speed_ratio(subject, references, size) for size in subject.series.sizes)
+    return [each for each in every if each is not None]
+
+
+def speed_ratio(subject: StyledSeries, references: Sequence[StyledSeries], size_bytes: int) -> SpeedRatio | None:
+    """How many times as good one series is as the best of others at a size; None where that cannot be said."""
+    lower = lower_is_better(subject.series)
+    better: Better = "lower" if lower else "higher"
+    found = subject.series.ratio_to_best([each.series for each in references], size_bytes, better=better)
+    if found is None:
         return None
-    ratio = ratio.inverse() if lower_is_better(subject.series) else ratio
-    return SpeedRatio(size_bytes, ratio, subject, reference)
+    ratio = found.ratio.inverse() if lower else found.ratio
+    return SpeedRatio(size_bytes, ratio, subject, references[found.best])
 
 
 def _in_words_of(figure: SourceFigure, series: Series) -> Series:
@@ -333,8 +354,8 @@ def link_title(link: LinkInfo) -> str:
     return f"{link.id} ({', '.join(parts)})"
 
 
-def _pair(series: StyledSeries) -> tuple[str, str]:
-    return series.series.key.interconnect, series.series.key.variant
+def _is_of(series: StyledSeries, interconnect: str) -> bool:
+    return series.series.key.interconnect == interconnect
 
 
 def _sum(first: Series, second: Series, metric: str) -> Series:

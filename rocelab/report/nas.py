@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import altair as alt
 
+from rocelab import peers
 from rocelab.report import catalogue
 from rocelab.report.catalogue import SeriesStyle
 from rocelab.report.figures import ROW_HEIGHT_PX, title_of, with_data
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel, link_title
 from rocelab.results import LinkInfo, Sample
-from rocelab.stats import ratio, spread, text
+from rocelab.stats import BestRatio, ratio_to_best, spread, text
 
 _TIME, _RATE, _IN_MPI = catalogue.NAS_METRIC, "mops", "mpi_percent"
 #: From the smallest to the largest.
@@ -53,12 +54,15 @@ class Job:
 
 
 _Pair = tuple[str, str]
-_Values = dict[Job, dict[_Pair, dict[str, list[float]]]]
+_ByPair = dict[_Pair, dict[str, list[float]]]
+_Values = dict[Job, _ByPair]
 
 
 def sections(model: RunModel) -> list[Section]:
     """One section, if the run has these programs."""
-    columns = [(link_title(link), _figure(link, found)) for link in model.links if (found := _values(model, link))]
+    columns = [
+        (link_title(link), _figure(model, link, found)) for link in model.links if (found := _values(model, link))
+    ]
     if not columns:
         return []
     links = tuple((title, (figure,)) for title, figure in columns)
@@ -69,7 +73,7 @@ def sections(model: RunModel) -> list[Section]:
 def tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
     """What the programs took on a link; none if it has none."""
     found = _values(model, link)
-    return [_table(link, found)] if found else []
+    return [_table(model, link, found)] if found else []
 
 
 def brief_tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
@@ -77,7 +81,7 @@ def brief_tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
     if model.info.fabric == "virtual":
         return []  # There is no Soft RoCE beside TCP.
     found = _values(model, link)
-    rows = tuple(_brief_row(job, by_pair) for job, by_pair in found.items())
+    rows = tuple(_brief_row(model, job, by_pair) for job, by_pair in found.items())
     head = ("Program", "Soft RoCE", "in MPI", "Best TCP", "in MPI", "To best TCP")
     return [DataTable(f"{link_title(link)}, NAS", head, rows)] if found else []
 
@@ -97,21 +101,21 @@ def _is_shown(sample: Sample) -> bool:
     return sample.level == catalogue.NAS_LEVEL and sample.ok and _SHOWN.get(sample.metric) == sample.statistic
 
 
-def _styles(found: _Values) -> dict[_Pair, SeriesStyle]:
+def _styles(model: RunModel, found: _Values) -> dict[_Pair, SeriesStyle]:
     pairs = sorted({pair for by_pair in found.values() for pair in by_pair}, key=lambda each: _rank(*each))
-    return {pair: catalogue.series_style(*pair, spare) for spare, pair in enumerate(pairs)}
+    return {pair: catalogue.series_style(*pair, spare, model.default_control) for spare, pair in enumerate(pairs)}
 
 
-def _rank(interconnect: str, variant: str) -> tuple[int, str, str]:
+def _rank(interconnect: str, variant: str) -> tuple[tuple[int, str], str, str]:
     return catalogue.series_rank(interconnect, variant), interconnect, variant
 
 
-def _table(link: LinkInfo, found: _Values) -> DataTable:
+def _table(model: RunModel, link: LinkInfo, found: _Values) -> DataTable:
     rows = []
     for job, by_pair in found.items():
-        for pair, style in _styles(found).items():
+        for pair, style in _styles(model, found).items():
             if pair in by_pair:
-                rows.append((job.title, style.label, *_cells(by_pair[pair]), _ratio_words(by_pair, pair)))
+                rows.append((job.title, style.label, *_cells(by_pair[pair]), _ratio_words(model, by_pair, pair)))
     head = ("Program", "Over", "Time", "Mop/s", "In MPI", "To best TCP")
     return DataTable(f"NAS Parallel Benchmarks, {link.id}: median (smallest to largest)", head, tuple(rows), "Values")
 
@@ -125,36 +129,40 @@ def _cells(metrics: dict[str, list[float]]) -> tuple[str, str, str]:
     )
 
 
-def _ratio_words(by_pair: dict[_Pair, dict[str, list[float]]], pair: _Pair) -> str:
-    """Time of the best TCP over the time of this, which is Soft RoCE."""
-    best, mine = _best_tcp(by_pair), by_pair[pair].get(_TIME, [])
-    if pair[0] != "soft-roce" or best is None or min(mine, default=0.0) <= 0:
-        return ""
-    theirs = by_pair[best][_TIME]
-    found = ratio(theirs, mine)
-    return text.times_range(found) if min(len(mine), len(theirs)) >= _INTERVAL_FROM else text.times(found.estimate)
-
-
-def _best_tcp(by_pair: dict[_Pair, dict[str, list[float]]]) -> _Pair | None:
-    """The TCP with the least median, of those that measured a time."""
-    medians = {
-        pair: spread(metrics[_TIME]).median
-        for pair, metrics in by_pair.items()
-        if pair[0] == "tcp" and min(metrics.get(_TIME, []), default=0.0) > 0
+def _to_best(by_pair: _ByPair, pair: _Pair) -> BestRatio[_Pair] | None:
+    """Time of this, which is Soft RoCE, over the time of the best TCP."""
+    mine = by_pair[pair].get(_TIME, [])
+    tcps = {
+        each: metrics[_TIME]
+        for each, metrics in by_pair.items()
+        if each[0] == peers.TCP and min(metrics.get(_TIME, []), default=0.0) > 0
     }
-    return min(medians, key=lambda pair: medians[pair], default=None)
+    if pair[0] != peers.SOFT_ROCE or not tcps or min(mine, default=0.0) <= 0:
+        return None
+    return ratio_to_best(mine, tcps, better="lower")
 
 
-def _brief_row(job: Job, by_pair: dict[_Pair, dict[str, list[float]]]) -> tuple[str, ...]:
-    subject = next((pair for pair in catalogue.SUBJECTS["mpi"] if pair in by_pair), None)
-    best = _best_tcp(by_pair)
+def _ratio_words(model: RunModel, by_pair: _ByPair, pair: _Pair) -> str:
+    """How many times as fast Soft RoCE is as the best TCP, and which that is."""
+    found = _to_best(by_pair, pair)
+    if found is None:
+        return ""
+    speed, fewest = found.ratio.inverse(), min(len(by_pair[each][_TIME]) for each in (pair, found.best))
+    words = text.times_range(speed) if fewest >= _INTERVAL_FROM else text.times(speed.estimate)
+    return f"{words}, {catalogue.series_style(*found.best, 0, model.default_control).label}"
+
+
+def _brief_row(model: RunModel, job: Job, by_pair: _ByPair) -> tuple[str, ...]:
+    pairs = [(peers.SOFT_ROCE, variant) for variant in peers.SUBJECTS["mpi"]["polling"]]
+    subject = next((pair for pair in pairs if pair in by_pair), None)
+    found = _to_best(by_pair, subject) if subject else None
     cells = []
-    for pair in (subject, best):
+    for pair in (subject, found.best if found else None):
         metrics = by_pair[pair] if pair else {}
         time, in_mpi = (metrics.get(name) for name in (_TIME, _IN_MPI))
         cells.append(text.quantity(spread(time).median, "s") if time else "")
         cells.append(f"{text.number(spread(in_mpi).median)} %" if in_mpi else "")
-    return (job.title, *cells, _ratio_words(by_pair, subject) if subject else "")
+    return (job.title, *cells, _ratio_words(model, by_pair, subject) if subject else "")
 
 
 def _rows(found: _Values, styles: dict[_Pair, SeriesStyle]) -> Iterator[dict[str, Any]]:
@@ -173,8 +181,8 @@ def _rows(found: _Values, styles: dict[_Pair, SeriesStyle]) -> Iterator[dict[str
                 }
 
 
-def _figure(link: LinkInfo, found: _Values) -> Figure:
-    styles = _styles(found)
+def _figure(model: RunModel, link: LinkInfo, found: _Values) -> Figure:
+    styles = _styles(model, found)
     rows = list(_rows(found, styles))
     keys = tuple(styles.values())
     title, subtitle = "Time of each program", link_title(link)
@@ -189,7 +197,7 @@ def _figure(link: LinkInfo, found: _Values) -> Figure:
         f"{title}, {subtitle}. {words}",
         with_data(interactive.to_dict(validate=False), points=rows),
         with_data(static.to_dict(validate=False), points=rows),
-        (_table(link, found),),
+        (_table(model, link, found),),
         height_px,
         keys,
         tuple(style.label for style in keys),

@@ -53,8 +53,8 @@ def _figure(model: RunModel, link: LinkInfo, scales: Sequence[Test]) -> Figure |
     for test, each in measured:
         spread = each.series.spread(NO_SIZE)
         in_words = text.quantity_range(spread, each.series.unit)
-        columns.append(Column(each.label, _group(test), spread.median, spread.low, spread.high, in_words))
-        words.append(f"{each.label}, {_group(test)}: {text.quantity(spread.median, each.series.unit)}.")
+        columns.append(Column(each.label, _group(test), spread.typical, spread.low, spread.high, in_words))
+        words.append(f"{each.label}, {_group(test)}: {text.quantity(spread.typical, each.series.unit)}.")
     labels = {column.series for column in columns}
     shown = Columns(
         f"{scales[0].id}-{link.id}",
@@ -84,7 +84,7 @@ def _table(model: RunModel, link: LinkInfo, scales: Sequence[Test], shown: Colum
     labels = [style.label for style in shown.styles]
     rows = []
     for test in scales:
-        points = model.speed_ratios(model.series(link.id, test)).get("best TCP", [])
+        points = model.speed_ratios(model.series(link.id, test)).get(catalogue.BEST_TCP, [])
         speed = text.times_range(points[0].ratio) if points else "none"
         rows.append((_group(test), *(cells.get((_group(test), label), "none") for label in labels), speed))
     head = ("Processes", *labels, "Speed ratio Soft RoCE / best TCP")

@@ -11,7 +11,7 @@ from rocelab.report.catalogue import Mesh, Test
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, link_title, lower_is_better
 from rocelab.results import LinkInfo
-from rocelab.stats import NO_SIZE, Side, ratio, text
+from rocelab.stats import NO_SIZE, Side, ratio_to_best, text
 
 CHOSEN_SIZES_BYTES = (8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20)
 """Sizes of the summary table: small messages, the eager range of MPI, pages, large transfers."""
@@ -48,7 +48,7 @@ def link_summaries(model: RunModel) -> list[LinkSummary]:
 def _sentence(model: RunModel, link: LinkInfo) -> str:
     parts = []
     for test in model.tests:
-        points = model.speed_ratios(model.series(link.id, test)).get("best TCP", [])
+        points = model.speed_ratios(model.series(link.id, test)).get(catalogue.BEST_TCP, [])
         if points:
             better = sum(point.ratio.side is Side.ABOVE for point in points)
             worse = sum(point.ratio.side is Side.BELOW for point in points)
@@ -56,7 +56,7 @@ def _sentence(model: RunModel, link: LinkInfo) -> str:
             parts.append(f"{better} of {len(points)} in {text.lower_first(test.title)}{losses}")
     if not parts:
         return ""
-    return f"Against the better TCP, Soft RoCE wins at this many message sizes: {text.listing(parts)}."
+    return f"Against the best TCP, Soft RoCE wins at this many message sizes: {text.listing(parts)}."
 
 
 def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
@@ -90,7 +90,7 @@ def _mesh_tile(mesh: Mesh, series: Sequence[StyledSeries]) -> Tile:
     nodes = max(common)
     measured = [each for each in series if nodes in each.series.values]
     shares = text.listing([f"{100 * linearity(each.series)[nodes]:.0f} %" for each in measured])
-    lines = tuple((each.label, text.quantity(each.series.spread(nodes).median, each.series.unit)) for each in measured)
+    lines = tuple((each.label, text.quantity(each.series.spread(nodes).typical, each.series.unit)) for each in measured)
     return Tile(f"{mesh.title}, {nodes} servers", f"{shares} of linear", "unclear", lines)
 
 
@@ -103,7 +103,7 @@ def _nearest_size(model: RunModel, series: list[StyledSeries], wanted_bytes: int
 
 
 def _peak_size(series: StyledSeries) -> int:
-    return max(series.series.spreads(), key=lambda pair: pair[1].median)[0]
+    return max(series.series.spreads(), key=lambda pair: pair[1].typical)[0]
 
 
 _Chosen = tuple[StyledSeries, int]
@@ -117,32 +117,30 @@ def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen
     subject = next((pair for pair in measured if pair[0] is chosen_subject), None)
     references = [pair for pair in measured if pair[0] in chosen_references]
     lines = tuple(
-        (each.label, text.quantity(each.series.spread(size).median, each.series.unit)) for each, size in measured
+        (each.label, text.quantity(each.series.spread(size).typical, each.series.unit)) for each, size in measured
     )
     if not lines:
         return None
     lower = lower_is_better(measured[0][0].series)
-
-    def best_of(pairs: Sequence[_Chosen]) -> _Chosen:
-        return (min if lower else max)(pairs, key=lambda pair: pair[0].series.spread(pair[1]).median)
-
     if subject is None and len(measured) > 1:
         # Nothing is held against the rest, as between adapters that are simulated.
-        return Tile(title, f"best: {best_of(measured)[0].label}", "unclear", lines)
-    if subject is None or not references:
+        best = (min if lower else max)(measured, key=lambda pair: pair[0].series.spread(pair[1]).typical)
+        return Tile(title, f"best: {best[0].label}", "unclear", lines)
+    values = {each.label: each.series.values[size] for each, size in references}
+    if subject is None or not values:
         return Tile(title, "no comparison", "unclear", lines)
-    best = best_of(references)
-    mine, theirs = subject[0].series.values[subject[1]], best[0].series.values[best[1]]
-    if min(*mine, *theirs) <= 0:
+    mine = subject[0].series.values[subject[1]]
+    if min(*mine, *(min(theirs) for theirs in values.values())) <= 0:
         return Tile(title, "no comparison", "unclear", lines)
-    factor = ratio(mine, theirs)
+    found = ratio_to_best(mine, values, better="lower" if lower else "higher", centre=subject[0].series.centre)
+    factor = found.ratio
     goodness = factor.inverse() if lower else factor
     # Time per message turns round into speed; CPU time stays what it is, a cost.
     shown = goodness if comparison == "as fast as" else factor
     if goodness.side is Side.UNCLEAR:
-        return Tile(title, f"no clear difference from {best[0].label}: {text.times_range(shown)}", "unclear", lines)
+        return Tile(title, f"no clear difference from {found.best}: {text.times_range(shown)}", "unclear", lines)
     verdict = "better" if goodness.side is Side.ABOVE else "worse"
-    return Tile(title, f"{text.times(shown.estimate)} {comparison} {best[0].label}", verdict, lines)
+    return Tile(title, f"{text.times(shown.estimate)} {comparison} {found.best}", verdict, lines)
 
 
 def chosen_sizes_tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
@@ -163,20 +161,20 @@ def _chosen_sizes_table(model: RunModel, link: LinkInfo, tests: Sequence[Test]) 
         series = {each.label: each for each in model.series(link.id, test)}
         points = {
             point.size_bytes: point
-            for point in model.speed_ratios(list(model.series(link.id, test))).get("best TCP", [])
+            for point in model.speed_ratios(list(model.series(link.id, test))).get(catalogue.BEST_TCP, [])
         }
         for size in (NO_SIZE, *CHOSEN_SIZES_BYTES):
-            cells = [median_words(series.get(label), size) or "none" for label in labels]
+            cells = [typical_words(series.get(label), size) or "none" for label in labels]
             if any(cell != "none" for cell in cells):
                 point = points.get(size)
-                speed = "none" if point is None else text.times_range(point.ratio)
+                speed = "none" if point is None else f"{text.times_range(point.ratio)}, {point.reference.label}"
                 rows.append((row_name(test, size).replace(" ", "\u00a0"), *cells, speed))
     if not rows:
         return None
     subject = next((each for test in tests if (each := model.subject(model.series(link.id, test))) is not None), None)
     head = ("Test and message size", *labels, f"Speed ratio {subject.label if subject else 'Soft RoCE'} / best TCP")
     level = "" if tests[0].level == "network" else f"{tests[0].level.upper()}, "
-    table = DataTable(f"Medians at chosen sizes, {level}{link_title(link)}", head, tuple(rows))
+    table = DataTable(f"Values at chosen sizes, {level}{link_title(link)}", head, tuple(rows))
     return table.without_empty_end("none")
 
 
@@ -185,8 +183,8 @@ def row_name(test: Test, size_bytes: int) -> str:
     return test.short if size_bytes == NO_SIZE else f"{test.short}, {text.size(size_bytes)}"
 
 
-def median_words(series: StyledSeries | None, size_bytes: int) -> str:
-    """The median at a size in words; empty where there is none."""
+def typical_words(series: StyledSeries | None, size_bytes: int) -> str:
+    """What stands for the repetitions at a size, in words; empty where there is none."""
     if series is None or size_bytes not in series.series.values:
         return ""
-    return text.quantity(series.series.spread(size_bytes).median, series.series.unit)
+    return text.quantity(series.series.spread(size_bytes).typical, series.series.unit)

@@ -62,63 +62,72 @@ def _words_table(data: DataTable) -> Table:
 
 
 def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:
-    """Soft RoCE, both TCPs and the ratio; whole in 80 columns, and without the interval of the ratio in fewer."""
-    padding = (0, 1) if width >= _WIDE_COLUMNS else (0, 1, 0, 0)
-    table = Table(title=escape(link_title(link)), box=box.SIMPLE_HEAD, show_edge=False, padding=padding)
-    table.title_justify, table.title_style = "left", "bold"
-    table.add_column("Message size", no_wrap=True)
-    ends = ("Soft RoCE", "To best TCP") if width >= _WIDE_COLUMNS else ("RoCE", "Ratio")
-    for name in (ends[0], "TCP block.", "TCP poll.", ends[1]):
-        table.add_column(name, justify="right", no_wrap=True)
+    """Soft RoCE, and at each size the best TCP with its name; without the interval of the ratio in under 80 columns."""
+    table = _titled(link_title(link), width)
     for test in model.tests:
         if test.level == "mpi":
             continue
-        series = model.series(link.id, test)
-        subject = model.subject(series)
-        shown: list[StyledSeries | None] = [subject, *_in_order(model.references(series))]
-        points = {point.size_bytes: point for point in model.speed_ratios(series).get("best TCP", [])}
         table.add_section()
         for size in _TERMINAL_SIZES_BYTES:
-            cells = [summary.median_words(each, size) for each in shown]
-            if any(cells):
-                ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
-                table.add_row(f"{test.short}, {text.size(size)}", *cells, ratio)
+            _add_row(table, f"{test.short}, {text.size(size)}", (model, model.series(link.id, test)), size, width)
     _add_cpu_rows(table, model, link)
     return table
 
 
-def _mpi_table(model: RunModel, link: LinkInfo, width: int) -> Table:
-    """MPI over Soft RoCE and over the TCP that is best at each size."""
-    table = Table(title=f"{escape(link_title(link))}, MPI", box=box.SIMPLE_HEAD, show_edge=False)
+def _titled(title: str, width: int) -> Table:
+    padding = (0, 1) if width >= _WIDE_COLUMNS else (0, 1, 0, 0)
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, show_edge=False, padding=padding)
     table.title_justify, table.title_style = "left", "bold"
     table.add_column("Message size", no_wrap=True)
-    for name in ("Soft RoCE", "Best TCP", "To best TCP"):
+    names = ("Soft RoCE", "Best TCP", "To it") if width >= _WIDE_COLUMNS else ("RoCE", "TCP", "Ratio")
+    for name in names:
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("Which TCP", overflow="fold")
+    return table
+
+
+_Found = tuple[RunModel, list[StyledSeries]]
+
+
+def _add_row(table: Table, name: str, found: _Found, size: int, width: int) -> None:
+    """A test at a size, if Soft RoCE or a TCP has a value there."""
+    model, series = found
+    subject, best = model.subject(series), best_at(model.references(series), size)
+    cells = [summary.typical_words(each, size) for each in (subject, best)]
+    if not any(cells):
+        return
+    points = {point.size_bytes: point for point in model.speed_ratios(series).get(catalogue.BEST_TCP, [])}
+    ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
+    table.add_row(name, *cells, ratio, _short(best))
+
+
+def _short(best: StyledSeries | None) -> str:
+    """A TCP without what every one of them is called."""
+    return "" if best is None else escape(best.label.removeprefix("TCP").lstrip(", ").replace("busy-", ""))
+
+
+def _mpi_table(model: RunModel, link: LinkInfo, width: int) -> Table:
+    """MPI over Soft RoCE and over the TCP that is best at each size."""
+    table = _titled(f"{link_title(link)}, MPI", width)
     for test in model.every_test:
         if test.level != "mpi":
             continue
-        series = model.series(link.id, test)
-        subject, references = model.subject(series), model.references(series)
-        points = {point.size_bytes: point for point in model.speed_ratios(series).get("best TCP", [])}
         table.add_section()
         for size in (NO_SIZE, *_TERMINAL_SIZES_BYTES):
-            cells = [summary.median_words(each, size) for each in (subject, best_at(references, size))]
-            if any(cells):
-                ratio = _ratio_cell(points[size].ratio, width) if size in points else ""
-                table.add_row(summary.row_name(test, size), *cells, ratio)
+            _add_row(table, summary.row_name(test, size), (model, model.series(link.id, test)), size, width)
     return table
 
 
 def _add_cpu_rows(table: Table, model: RunModel, link: LinkInfo) -> None:
     """CPU time of both ends for each MiB; no ratio, because less is better here."""
     series = model.cpu(link.id, "us_per_mib")
-    shown = [model.subject(series), *_in_order(model.references(series))]
     table.add_section()
     for size in _TERMINAL_SIZES_BYTES:
+        best = best_at(model.references(series), size)
         # The label says what it is divided by.
-        cells = [summary.median_words(each, size).removesuffix("/MiB") for each in shown]
+        cells = [summary.typical_words(each, size).removesuffix("/MiB") for each in (model.subject(series), best)]
         if any(cells):
-            table.add_row(f"CPU/MiB, {text.size(size)}", *cells, "")
+            table.add_row(f"CPU/MiB, {text.size(size)}", *cells, "", _short(best))
 
 
 def _ratio_cell(ratio: Ratio, width: int) -> str:
@@ -126,12 +135,6 @@ def _ratio_cell(ratio: Ratio, width: int) -> str:
     if width < _WIDE_COLUMNS:
         return text.times(ratio.estimate)
     return text.times_range(ratio).replace(text.TIMES, "").replace(" to ", "-")
-
-
-def _in_order(references: list[StyledSeries]) -> list[StyledSeries | None]:
-    """One for each column, None where a TCP was not measured."""
-    by_pair = {(each.series.key.interconnect, each.series.key.variant): each for each in references}
-    return [by_pair.get(pair) for pair in catalogue.REFERENCES["network"]]
 
 
 def _words(key: Sequence[object]) -> list[str]:
@@ -233,8 +236,8 @@ def _size_table(found: list[Difference]) -> Table:
         table.add_row(
             *_names(row.key),
             "none" if row.size_bytes == NO_SIZE else text.size(row.size_bytes),
-            text.quantity(row.first.median, row.unit),
-            text.quantity(row.second.median, row.unit),
+            text.quantity(row.first.typical, row.unit),
+            text.quantity(row.second.typical, row.unit),
             text.times_range(row.goodness),
             "yes" if row.significant else "no",
         )

@@ -87,7 +87,7 @@ def summary_csv(model: RunModel) -> str:
     writer.writerow(
         [
             *("link", "level", "test", "interconnect", "variant", "metric"),
-            *("unit", "statistic", "size_bytes", "repetitions", "median", "min", "max", "nodes", "ranks"),
+            *("unit", "statistic", "size_bytes", "repetitions", "median", "mean", "min", "max", "nodes", "ranks"),
         ]
     )
     table = SeriesTable(model.samples)
@@ -101,7 +101,7 @@ def summary_csv(model: RunModel) -> str:
                 [
                     *(key.link, key.level, key.test, key.interconnect, key.variant, key.metric),
                     *(series.unit, series.statistic, size, spread.count),
-                    *(f"{value:.6g}" for value in (spread.median, spread.low, spread.high)),
+                    *(f"{value:.6g}" for value in (spread.median, spread.mean, spread.low, spread.high)),
                     *(key.nodes, key.ranks),
                 ]
             )

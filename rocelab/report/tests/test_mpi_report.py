@@ -85,7 +85,7 @@ def test_each_scale_is_a_section_with_its_ratio(mpi: RunModel) -> None:
     ]
     for test in mpi.tests:
         ratios = mpi.speed_ratios(mpi.series("direct", test))
-        assert list(ratios) == ["TCP, Open MPI's own", "best TCP"]
+        assert list(ratios) == ["best TCP"], "all MPI programs poll, so there is one comparison"
     names = [figure.name for section in gallery.sections(mpi) for _, made in section.links for figure in made]
     assert len(names) == len(set(names)) == 4 * 2 * 2
 

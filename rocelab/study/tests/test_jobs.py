@@ -52,7 +52,7 @@ sizes_bytes = [4, 64]
 repetitions = 1
 
 [test.variants]
-tcp = ["mpich-ofi"]
+tcp = ["mpich-ofi@cubic"]
 soft-roce = ["mpich-ucx"]
 """
 
@@ -189,7 +189,7 @@ def test_what_a_job_measured_before_it_hung_is_kept(tmp_path: Path) -> None:
     assert "it hung and was stopped (time limit of" in str(found[64].error)
     assert "waiting for node3" in str(found[64].error)
     assert (found[64].metric, found[64].value) == ("latency_us", None)
-    assert [step.variant for step in remaining(jobs(), made)] == ["mpich-ofi"]
+    assert [step.variant for step in remaining(jobs(), made)] == ["mpich-ofi@cubic"]
 
 
 def test_a_job_that_fails_at_its_end_has_measured_nothing(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_jobs_that_hang_again_and_again_are_given_up(tmp_path: Path) -> None:
         ("nodes = 2", "nodes = 3", "test[1].test", "between 2 processes"),
         ("[4, 64]", "[4, 48]", "test[2].test", "never gives 48"),
         (
-            'tcp = ["mpich-ofi"]',
+            'tcp = ["mpich-ofi@cubic"]',
             'tcp = ["mpich-ob1"]',
             "test[2].variants.tcp",
             "unknown variant of tcp at the level mpi",
