@@ -14,8 +14,11 @@ from rocelab.results import ResultsError, find_run
 def bars(
     run: Annotated[str, typer.Argument(help="The run: folder, run id, unique part, or 'latest'.")] = "latest",
     results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="Show every size, and the TCP that it is held against.")
+    ] = False,
 ) -> None:
-    """Show each ratio that Soft RoCE is to reach beside its bar, with its spread."""
+    """Show Soft RoCE against the best TCP, and each ratio that it is to reach beside its bar."""
     # The statistics take a while to load, and no other command should wait for them.
     from rocelab.report.bars import held  # noqa: PLC0415
     from rocelab.report.model import RunModel  # noqa: PLC0415
@@ -26,4 +29,4 @@ def bars(
     except (ResultsError, OSError) as error:
         Console(stderr=True).print(f"rocelab bars: {error}", soft_wrap=True, markup=False, highlight=False)
         raise typer.Exit(1) from None
-    print_bars(Console(), model, held(model))
+    print_bars(Console(), model, held(model), every_size=sizes)

@@ -225,14 +225,14 @@ class RunModel:
 
     def _metric(self, link: str, test: Test, metric: str) -> list[StyledSeries]:
         keys = (SeriesKey(link, test.level, test.test, *pair, metric, test.nodes, test.ranks) for pair in self._styles)
-        return [self._styled(series) for key in keys if (series := self._table.get(key)) is not None]
+        return [self.styled(series) for key in keys if (series := self._table.get(key)) is not None]
 
     def tail(self, link: str, test: Test, statistic: str = "p99") -> list[StyledSeries]:
         """The same series at another statistic, where the tool gave it."""
         keys = (
             SeriesKey(link, test.level, test.test, *pair, test.metric, test.nodes, test.ranks) for pair in self._styles
         )
-        return [self._styled(series) for key in keys if (series := self._table.statistic(key, statistic)) is not None]
+        return [self.styled(series) for key in keys if (series := self._table.statistic(key, statistic)) is not None]
 
     def cpu(self, link: str, quantity: str) -> list[StyledSeries]:
         """CPU use of both ends together: ``quantity`` is ``cores`` or ``us_per_mib``."""
@@ -243,13 +243,13 @@ class RunModel:
                 for end in ("client", "server")
             ]
             if ends[0] is not None and ends[1] is not None:
-                found.append(self._styled(_sum(ends[0], ends[1], f"cpu_{quantity}")))
+                found.append(self.styled(_sum(ends[0], ends[1], f"cpu_{quantity}")))
         return [each for each in found if each.series.values]
 
     def mesh(self, link: str, mesh: Mesh) -> list[StyledSeries]:
         """What all nodes of a mesh moved together, over the number of nodes, one series for each program that ran."""
         keys = (SeriesKey(link, mesh.level, MESH_TEST, *pair, mesh.metric) for pair in self._styles)
-        return [self._styled(series) for key in keys if (series := self._table.get(key)) is not None]
+        return [self.styled(series) for key in keys if (series := self._table.get(key)) is not None]
 
     @property
     def series_keys(self) -> list[SeriesKey]:
@@ -260,7 +260,8 @@ class RunModel:
         """A series by its key: the typical values, or those of a statistic."""
         return self._table.get(key) if statistic is None else self._table.statistic(key, statistic)
 
-    def _styled(self, series: Series) -> StyledSeries:
+    def styled(self, series: Series) -> StyledSeries:
+        """A series of the run with its name and look."""
         return StyledSeries(series, self._styles[series.key.interconnect, series.key.variant])
 
     def subject(self, series: list[StyledSeries], waiting: peers.Waiting = "polling") -> StyledSeries | None:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from rocelab.claims import Verdict
 from rocelab.report import catalogue, clouds, difference, meshes, nas, source_tables, summary
-from rocelab.report.bars import Held
+from rocelab.report.bars import Held, Point
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, best_at, link_title
@@ -141,30 +141,58 @@ def _words(key: Sequence[object]) -> list[str]:
     return [str(part) for part in key if part is not None]
 
 
-def print_bars(console: Console, model: RunModel, found: Sequence[Held]) -> None:
+def print_bars(console: Console, model: RunModel, found: Sequence[Held], *, every_size: bool = False) -> None:
     """Each ratio beside its bar; in a narrow terminal without what can be missed most."""
     console.print(f"[bold]{escape(model.info.id)}[/]: {escape(model.info.title)}", highlight=False)
     is_wide, is_narrow = console.width >= _BARS_WIDE_COLUMNS, console.width < _WIDE_COLUMNS
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    # Only names are wrapped: half a number is none.
-    table.add_column("Ratio")
     names = ("Worst", "At", "Bar") if is_narrow else ("Typical", "Worst", "95 %", "At", "Bar")
-    for name in (*names, ""):
-        table.add_column(name, no_wrap=True)
+    table = _bars_table((*names, ""))
     for each in found:
         cells = _bar_cells(each)
         verdict = each.verdict if is_wide else each.verdict.replace(", ", ",\n")
         table.add_row(escape(each.bar.what), *(cells[name] for name in names), verdict)
     console.print(table)
+    if every_size:
+        console.print(_bars_sizes(found))
     about = {
         "Typical": "Typical: geometric mean over the sizes. ",
-        "Worst": "Worst: at the size that is furthest from the bar",
+        "Worst": "Worst: at the size where Soft RoCE does least well",
         "95 %": "; its interval holds the ratio with 95 % confidence, or is the range of the repetitions where the bar "
         "is a line rate",
     }
     words = "".join(text for name, text in about.items() if name in names)
     more = f" {_WIDE_COLUMNS} columns show the interval, too." if is_narrow else ""
-    console.print(f"Ratios of medians. {words}.{more}", style="dim", highlight=False)
+    console.print(
+        f"TCP: the best of all measured, of those that wait as named, at each size. {words}.{more} "
+        "--sizes shows every size, and which TCP it is.",
+        style="dim",
+        highlight=False,
+    )
+
+
+def _bars_table(names: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    # Only names are wrapped: half a number is none.
+    table.add_column("Ratio")
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
+def _bars_sizes(found: Sequence[Held]) -> Table:
+    table = _bars_table(("At", "Times", "95 %"))
+    table.add_column("Against", overflow="fold")
+    for each in found:
+        table.add_section()
+        for point in each.points:
+            row = (text.size(point.size_bytes), f"{point.ratio.estimate:.2f}", _bar_interval(point))
+            table.add_row(escape(each.bar.what), *row, escape(point.reference))
+    return table
+
+
+def _bar_interval(point: Point) -> str:
+    low, high = point.ratio.low, point.ratio.high
+    return "" if low is None or high is None else f"{low:.2f}-{high:.2f}"
 
 
 def _bar_cells(each: Held) -> dict[str, str]:
@@ -172,12 +200,15 @@ def _bar_cells(each: Held) -> dict[str, str]:
     sign = "\u2264" if each.bar.sense == "at most" else "\u2265"
     cells = dict.fromkeys(("Typical", "Worst", "95 %", "At"), "")
     cells["Bar"] = "" if each.bar.bound is None else f"{sign} {each.bar.bound:.2f}"
-    if each.worst is None:
+    if (worst := each.worst) is None:
         return cells
-    low, high = each.worst.low, each.worst.high
-    interval = "" if low is None or high is None else f"{low:.2f}-{high:.2f}"
-    measured = {"Typical": f"{each.typical:.2f}", "Worst": f"{each.worst.estimate:.2f}", "95 %": interval}
-    return {**cells, **measured, "At": text.size(each.worst_size_bytes)}
+    measured = {
+        "Typical": f"{each.typical:.2f}",
+        "Worst": f"{worst.ratio.estimate:.2f}",
+        "95 %": _bar_interval(worst),
+        "At": text.size(worst.size_bytes),
+    }
+    return {**cells, **measured}
 
 
 def print_comparison(

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rocelab.report.bars import BARS, Bar, Line, Side, held
+from rocelab import peers
+from rocelab.report.bars import BARS, Bar, BestTcp, Line, Side, held
 from rocelab.report.model import RunModel
 from rocelab.report.terminal import print_bars
 from rocelab.report.tests.synthetic import make_run
 from rocelab.study import catalogue
 from rocelab.study.loading import load
 
-SEND, POLLING = Side("soft-roce", "send"), Side("tcp", "busy-poll")
+SEND, POLLING = Side("soft-roce", "send"), BestTcp("polling")
 
 
 def verdict(model: RunModel, bound: float, *, at_least: bool = False) -> str:
-    sizes = (1, 64)
-    bar = Bar("made up", "latency", sizes, SEND, POLLING, "at least" if at_least else "at most", bound)
+    bar = Bar("made up", "latency", SEND, POLLING, "at least" if at_least else "at most", bound)
     return held(model, [bar])[0].verdict
 
 
 def test_the_worst_size_decides(tmp_path: Path) -> None:
     # One message takes 2.3 us against 2.9 us, which is 0.79 of it.
-    model = RunModel.of(make_run(tmp_path, repetitions=10))
+    model = RunModel.of(make_run(tmp_path, repetitions=10, sizes_bytes=(1, 64)))
     assert verdict(model, 0.95) == "met"
     assert verdict(model, 0.60) == "not met"
     assert verdict(model, 0.60, at_least=True) == "met"
@@ -45,14 +45,24 @@ def test_no_number_is_cut_in_a_narrow_terminal(tmp_path: Path, width: int) -> No
     for each in found:
         assert all(word in said for word in each.bar.what.split())
         if each.worst is not None:
-            assert f"{each.worst.estimate:.2f}" in said
+            assert f"{each.worst.ratio.estimate:.2f}" in said
     assert ("95 %" in said) == (width >= 80)
 
 
 def test_what_was_not_measured_is_not_met(tmp_path: Path) -> None:
     model = RunModel.of(make_run(tmp_path))
-    bar = Bar("made up", "latency", (64,), SEND, Side("udp", "busy-poll"), "at most", 100.0)
+    bar = Bar("made up", "latency", SEND, Side("udp", "busy-poll"), "at most", 100.0)
     assert held(model, [bar])[0].verdict == "not measured"
+
+
+def test_without_a_bar_it_is_said_how_often_soft_roce_is_ahead_of_the_best_tcp(tmp_path: Path) -> None:
+    model = RunModel.of(make_run(tmp_path, repetitions=10, sizes_bytes=(64, 1024)))
+    found = held(model, [Bar("made up", "latency", SEND, BestTcp(), "at most")])[0]
+    assert found.verdict == "ahead at 2"
+    assert [(point.size_bytes, point.reference) for point in found.points] == [
+        (64, "TCP busy-polling"),
+        (1024, "TCP busy-polling"),
+    ]
 
 
 def test_a_line_carries_its_rate_less_the_headers() -> None:
@@ -63,17 +73,18 @@ def test_a_line_carries_its_rate_less_the_headers() -> None:
 def test_the_study_measures_every_bar() -> None:
     study, _ = load(catalogue.resolve("bars"))
     measured = {
-        (link.id, test.level, *test.every_test, size, interconnect, variant)
+        (link.id, test.level, *test.every_test, interconnect, peers.name_of(variant))
         for test in study.test
         for link in study.links_of(test)
-        for size in test.every_size_bytes()
         for interconnect, variants in test.variants.items()
         for variant in variants
     }
     for bar in BARS:
-        for side in (bar.subject, bar.reference):
-            if isinstance(side, Side):
-                wanted = {
-                    (side.link, bar.level, bar.test, size, side.interconnect, side.variant) for size in bar.sizes_bytes
-                }
-                assert wanted <= measured, bar.what
+        place = (bar.subject.link, bar.level, bar.test)
+        assert (*place, bar.subject.interconnect, bar.subject.variant) in measured, bar.what
+        if isinstance(bar.reference, Side):
+            side = bar.reference
+            assert (side.link, *place[1:], side.interconnect, side.variant) in measured, bar.what
+        elif isinstance(bar.reference, BestTcp):
+            names = bar.reference.names or peers.references(bar.level, peers.TCPS[bar.level], bar.reference.waiting)
+            assert any((*place, peers.TCP, name) in measured for name in names), bar.what
