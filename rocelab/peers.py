@@ -33,6 +33,27 @@ TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
 }
 
 
+_WORDS: Final[Mapping[str, str]] = {
+    "no-delay": "blocking without delay",
+    "busy-poll": "busy-polling",
+    "openmpi-ob1": "Open MPI's own",
+    "openmpi-ucx": "Open MPI with UCX",
+    "mpich-ofi": "MPICH with OFI",
+    "mpich-ucx": "MPICH with UCX",
+}
+
+
+def title(variant: str) -> str:
+    """A TCP in words: `openmpi-ob1@cubic` as `TCP, Open MPI's own, cubic`. What is not known here keeps its name."""
+    words = ["TCP", _WORDS.get(name_of(variant), name_of(variant)), control_of(variant)]
+    return ", ".join(each for each in words if each)
+
+
+def matches(variant: str, wanted: str) -> bool:
+    """Whether a variant is the one that is wanted; one wanted without a congestion control matches under any."""
+    return variant == wanted or (control_of(wanted) is None and name_of(variant) == wanted)
+
+
 def with_control(name: str, congestion_control: str) -> str:
     """The variant of a TCP under a congestion control: `blocking@cubic`."""
     return f"{name}{SEPARATOR}{congestion_control}"

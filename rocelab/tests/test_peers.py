@@ -19,3 +19,18 @@ def test_the_tcps_that_wait_as_asked_are_chosen_under_every_congestion_control()
 
 def test_a_level_without_peers_has_none() -> None:
     assert peers.references("nas", ["openmpi-ob1@cubic"]) == []
+
+
+def test_a_tcp_has_a_name_for_people_with_its_congestion_control_if_it_has_one() -> None:
+    assert peers.title("openmpi-ob1@cubic") == "TCP, Open MPI's own, cubic"
+    assert peers.title("busy-poll") == "TCP, busy-polling"
+    assert peers.title("sockets@default") == "TCP, sockets, default"
+
+
+def test_a_name_matches_under_any_congestion_control_and_one_with_it_only_there() -> None:
+    assert peers.matches("blocking@cubic", "blocking")
+    assert peers.matches("blocking", "blocking")
+    assert peers.matches("blocking@cubic", "blocking@cubic")
+    assert not peers.matches("blocking@bbr", "blocking@cubic")
+    assert not peers.matches("blocking", "blocking@cubic")
+    assert not peers.matches("blocking-iperf3@cubic", "blocking")
