@@ -1,7 +1,7 @@
 """What the reference studies claim, as data, and the rules that hold a run against it."""
 
 from rocelab.claims.finding import Evidence, Verdict
-from rocelab.claims.judge import Judgement, judge
+from rocelab.claims.judge import Judgement, judge, unreachable
 from rocelab.claims.model import (
     Claim,
     ClaimError,
@@ -13,7 +13,7 @@ from rocelab.claims.model import (
     figures_of,
     tables_of,
 )
-from rocelab.claims.shape import linearity
+from rocelab.claims.numbers import linearity
 
 __all__ = [
     "Claim",
@@ -30,4 +30,5 @@ __all__ = [
     "judge",
     "linearity",
     "tables_of",
+    "unreachable",
 ]

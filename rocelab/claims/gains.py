@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from rocelab.claims.finding import Finding, Verdict
+from rocelab.claims.finding import BELOW_ONE, Finding, Number, Range, Verdict, combined, hold, together
 from rocelab.claims.model import Gain, Gains, LinkSide, Sorts
+from rocelab.claims.numbers import change, value
+from rocelab.claims.sides import Place, Sides
 from rocelab.results import RunInfo, Sample
-from rocelab.stats import Series, SeriesKey, SeriesTable, text
+from rocelab.stats import Series, SeriesKey, text
 
 
-def judge_gains(rule: Gains, table: SeriesTable) -> Finding:
+def judge_gains(rule: Gains, sides: Sides) -> Finding:
     """Every gain that the claim names, on average over the sizes that both sides have."""
     words: list[str] = []
     verdicts: list[Verdict] = []
     for gain in rule.gains:
-        found = _gain(rule, gain, table)
-        if isinstance(found, str):
-            return Finding(Verdict.NOT_CHECKABLE, found)
-        percent, low, high = found
-        verdict = _verdict(rule, gain, percent, low, high)
-        verdicts.append(verdict)
-        spread = "" if low is None or high is None else f" ({low:+.0f} to {high:+.0f})"
+        percent = _gain(rule, gain, sides)
+        if isinstance(percent, str):
+            return Finding(Verdict.NOT_CHECKABLE, percent)
         claimed = f"at most {gain.percent:g} %" if gain.at_most else f"{gain.percent:+g} %"
-        said = "undecided" if verdict is Verdict.NOT_CHECKABLE else verdict.value
-        words.append(f"{gain.name}: {percent:+.0f} %{spread}, claimed {claimed}: {said}")
+        verdict = hold(percent, _claimed(rule, gain))
+        verdicts.append(verdict)
+        words.append(f"{gain.name}: {_percent(percent)}, claimed {claimed}: {verdict.of_part}")
     for side in rule.falls:
-        verdict, said = _falls(rule, side, table)
+        verdict, said = _falls(rule, side, sides)
         verdicts.append(verdict)
         words.append(said)
-    return Finding(_together(verdicts), f"{'; '.join(words)}.")
+    return Finding(together(verdicts), f"{'; '.join(words)}.")
 
 
-def _together(verdicts: list[Verdict]) -> Verdict:
-    if Verdict.CONTRADICTED in verdicts:
-        return Verdict.CONTRADICTED
-    return Verdict.REPRODUCED if set(verdicts) == {Verdict.REPRODUCED} else Verdict.NOT_CHECKABLE
+def _percent(number: Number) -> str:
+    return f"{number.words(lambda each: f'{each:+.0f}')} %"
 
 
-def _series(level: str, test: str, metric: str, side: LinkSide, table: SeriesTable) -> Series | None:
-    wanted = SeriesKey(side.link, level, test, side.interconnect, side.variant, metric)
-    key = next((key for key in table if key._replace(nodes=wanted.nodes, ranks=wanted.ranks) == wanted), None)
-    return None if key is None else table.get(key)
-
-
-def _gain(rule: Gains, gain: Gain, table: SeriesTable) -> tuple[float, float | None, float | None] | str:
+def _gain(rule: Gains, gain: Gain, sides: Sides) -> Number | str:
     """By how many percent the subject is better, with its interval; or what the run lacks."""
     series = []
     for side in (gain.subject, gain.reference):
-        found = _series(rule.level, gain.test, gain.metric, side, table)
+        found = sides.first(side, Place(side.link, rule.level, gain.test, gain.metric))
         if found is None:
             return f"This run holds no {gain.test} samples of {side.name} on the link '{side.link}'."
         series.append(found)
@@ -56,88 +48,98 @@ def _gain(rule: Gains, gain: Gain, table: SeriesTable) -> tuple[float, float | N
     ratios = [ratio for size in subject.sizes if (ratio := subject.ratio_to(reference, size)) is not None]
     if not ratios:
         return f"{gain.name}: no size was measured on both sides."
-    ratios = [ratio.inverse() for ratio in ratios] if gain.better == "lower" else ratios
-    lows = [ratio.low for ratio in ratios if ratio.low is not None]
-    highs = [ratio.high for ratio in ratios if ratio.high is not None]
-    known = len(lows) == len(highs) == len(ratios)
-    return (
-        100 * (fmean(ratio.estimate for ratio in ratios) - 1),
-        100 * (fmean(lows) - 1) if known else None,
-        100 * (fmean(highs) - 1) if known else None,
-    )
+    times = [Number.of(ratio.inverse() if gain.better == "lower" else ratio) for ratio in ratios]
+    return combined(times, fmean).mapped(lambda each: 100 * (each - 1))
 
 
-def _verdict(rule: Gains, gain: Gain, percent: float, low: float | None, high: float | None) -> Verdict:
+def _claimed(rule: Gains, gain: Gain) -> Range:
     if gain.at_most:
-        if percent <= gain.percent + rule.slack_percent:
-            return Verdict.REPRODUCED
-        clear = low is not None and low > gain.percent + rule.slack_percent
-        return Verdict.CONTRADICTED if clear else Verdict.NOT_CHECKABLE
-    least = rule.share * gain.percent
-    if percent >= least:
-        return Verdict.REPRODUCED
-    return Verdict.CONTRADICTED if high is not None and high < least else Verdict.NOT_CHECKABLE
+        return Range(at_most=gain.percent + rule.slack_percent)
+    return Range(at_least=rule.share * gain.percent)
 
 
-def _falls(rule: Gains, side: LinkSide, table: SeriesTable) -> tuple[Verdict, str]:
+def _falls(rule: Gains, side: LinkSide, sides: Sides) -> tuple[Verdict, str]:
     """Whether what the first gain is about is lower at the largest size than at the smallest."""
     first = rule.gains[0]
-    series = _series(rule.level, first.test, first.metric, side, table)
-    if series is None or len(series.sizes) < 2:
+    series = sides.first(side, Place(side.link, rule.level, first.test, first.metric))
+    times = None if series is None else change(series, series.sizes[-1], series.sizes[0])
+    if series is None or times is None or len(series.sizes) < 2:
         return Verdict.NOT_CHECKABLE, f"{side.name}: too few sizes to tell how it goes on as files grow"
-    smallest, largest = series.sizes[0], series.sizes[-1]
-    before, after = series.spread(smallest).median, series.spread(largest).median
-    change = f"{side.name}: {100 * (after / before - 1):+.0f} % from {text.size(smallest)} to {text.size(largest)}"
-    apart = max(series.values[largest]) < min(series.values[smallest])
-    if apart:
-        return Verdict.REPRODUCED, f"{change}: falls"
-    rises = min(series.values[largest]) >= max(series.values[smallest])
-    return (Verdict.CONTRADICTED, f"{change}: rises") if rises else (Verdict.NOT_CHECKABLE, f"{change}: undecided")
+    verdict = hold(times, BELOW_ONE)
+    goes = {Verdict.REPRODUCED: "falls", Verdict.CONTRADICTED: "does not fall"}.get(verdict, verdict.of_part)
+    percent = _percent(times.mapped(lambda each: 100 * (each - 1)))
+    ends = f"from {text.size(series.sizes[0])} to {text.size(series.sizes[-1])}"
+    return verdict, f"{side.name}: {percent} {ends}: {goes}"
 
 
-def judge_sorts(rule: Sorts, info: RunInfo, samples: list[Sample]) -> Finding:
+def judge_sorts(rule: Sorts, info: RunInfo, sides: Sides, samples: Sequence[Sample]) -> Finding:
     """All sorts were right and quick enough, and left most of the link unused."""
     words: list[str] = []
-    verdict = Verdict.REPRODUCED
+    verdicts: list[Verdict] = []
     for side in rule.sides:
-        of_side = [
-            sample
-            for sample in samples
-            if (sample.level, sample.test) == (rule.level, rule.test)
-            and (sample.link, sample.interconnect, sample.variant) == (side.link, side.interconnect, side.variant)
-        ]
+        of_side = sides.samples(side, rule.level, rule.test, samples)
         failed = [sample for sample in of_side if not sample.ok]
         if failed:
             return Finding(Verdict.CONTRADICTED, f"{side.name}: a sort failed: {failed[0].error}")
         link = info.link(side.link)
         if not of_side or link is None or link.rate_mbps is None:
             return Finding(Verdict.NOT_CHECKABLE, f"This run holds no {rule.test} samples of {side.name}.")
-        runs = {sample.key for sample in of_side}
-        seconds = max(sum(_values(of_side, key, rule.seconds, None)) for key in runs)
-        mean_mbps = fmean(_values(of_side, None, (rule.metric,), "mean"))
-        peak_mbps = max(_values(of_side, None, (rule.metric,), "max"))
-        share = mean_mbps / link.rate_mbps
-        sorts = f"{text.plural(len(runs), 'sort')} of {text.size(max(key.size_bytes or 0 for key in runs))}"
-        sent = f"{text.quantity(mean_mbps, 'Mbps')} on average ({100 * share:.1f} % of its cable)"
+        times_s = _numbers(_summed(of_side, rule.seconds, None))
+        rates_mbps = _numbers(_summed(of_side, (rule.metric,), "mean"))
+        shares = [number.scaled(1 / link.rate_mbps) for number in rates_mbps]
+        peak_mbps = max(sample.value or 0.0 for sample in of_side if _is(sample, (rule.metric,), "max"))
+        verdicts += [hold(number, Range(at_most=rule.within_s)) for number in times_s]
+        verdicts += [hold(number, Range(at_most=rule.at_most)) for number in shares]
+        # No sort may send faster than its link can carry: once is too often.
+        verdicts += [Verdict.CONTRADICTED] if peak_mbps > link.rate_mbps * _COUNTING else []
         words.append(
-            f"{side.name}: {sorts} in at most {seconds:.0f} s with generation and validation; a worker sends {sent} "
-            f"and {text.quantity(peak_mbps, 'Mbps')} at most"
+            f"{side.name}: {_sorts(of_side)} in {_most(times_s, _whole)} s with generation and validation; a worker "
+            f"sends {_most(rates_mbps, _mbps)} on average, {_most(shares, _percentage)} % of its cable, and "
+            f"{_mbps(peak_mbps)} at most"
         )
-        if seconds > rule.within_s or share > rule.at_most or peak_mbps > link.rate_mbps * _COUNTING:
-            verdict = Verdict.CONTRADICTED
-    return Finding(verdict, f"{'; '.join(words)}.")
+    return Finding(together(verdicts), f"{'; '.join(words)}.")
 
 
 #: The counters are read between packets, and a burst may leave at once.
 _COUNTING = 1.1
 
 
-def _values(samples: list[Sample], key: object, metrics: tuple[str, ...], statistic: str | None) -> list[float]:
-    return [
-        sample.value
-        for sample in samples
-        if sample.value is not None
-        and sample.metric in metrics
-        and key in (None, sample.key)
-        and statistic in (None, sample.statistic)
-    ]
+def _sorts(samples: list[Sample]) -> str:
+    runs = {sample.key for sample in samples}
+    return f"{text.plural(len(runs), 'sort')} of {text.size(max(key.size_bytes or 0 for key in runs))}"
+
+
+def _most(numbers: list[Number], shown: Callable[[float], str]) -> str:
+    return combined(numbers, max).words(shown)
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
+
+
+def _mbps(rate_mbps: float) -> str:
+    return text.quantity(rate_mbps, "Mbps")
+
+
+def _percentage(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _is(sample: Sample, metrics: tuple[str, ...], statistic: str | None) -> bool:
+    return sample.metric in metrics and statistic in (None, sample.statistic)
+
+
+def _summed(samples: list[Sample], metrics: tuple[str, ...], statistic: str | None) -> Series:
+    """The sum of some metrics of each run, as a series over the sizes."""
+    sums: dict[int, dict[int, float]] = {}
+    for sample in samples:
+        if sample.value is not None and _is(sample, metrics, statistic):
+            of_size = sums.setdefault(sample.size_bytes or 0, {})
+            of_size[sample.repetition] = of_size.get(sample.repetition, 0.0) + sample.value
+    one = samples[0]
+    key = SeriesKey(one.link, one.level, one.test, one.interconnect, one.variant, metrics[0], one.nodes, one.ranks)
+    return Series(key, one.unit, "mean", {size: tuple(by.values()) for size, by in sorted(sums.items())})
+
+
+def _numbers(series: Series) -> list[Number]:
+    return [value(series, size) for size in series.sizes]

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rocelab.claims import gains, shape
-from rocelab.claims.finding import COVERAGE, Evidence, Finding, Verdict, decide
+from rocelab.claims.comparing import judge_comparison
+from rocelab.claims.finding import MIN_REPETITIONS, Evidence, Finding, Verdict
 from rocelab.claims.model import (
     AtLevel,
     Claim,
     Comparison,
     Completes,
-    Expectation,
     Fails,
     Gains,
     Ordered,
     Parts,
-    ShapeRule,
-    Side,
+    Rule,
     Similar,
-    SizeRange,
     Sorts,
 )
 from rocelab.claims.parts import judge_parts
+from rocelab.claims.sides import Sides
 from rocelab.results import RunInfo, Sample
-from rocelab.stats import Ratio, Series, SeriesKey, SeriesTable, text
-from rocelab.stats import Side as RatioSide
+from rocelab.stats import SIMULATED, SeriesTable, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,55 +43,104 @@ class Judgement:
 
 def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     """Judges one claim on the current samples of a run."""
-    claim = _simulated(claim) if info.fabric == "virtual" else _at_its_level(claim, samples)
+    claim = _simulated(claim) if info.fabric == SIMULATED else _at_its_level(claim, samples)
     rule = claim.rule
-    if isinstance(rule, Fails | Completes):
-        finding = (
-            _judge_fails(rule, info, samples) if isinstance(rule, Fails) else _judge_completes(rule, info, samples)
-        )
-        return Judgement(claim, finding.verdict, finding.summary)
-    table = SeriesTable(samples)
-    if isinstance(rule, Parts):
-        finding = judge_parts(rule, table)
-        return Judgement(claim, finding.verdict, finding.summary)
-    if isinstance(rule, Gains | Sorts):
-        finding = (
-            gains.judge_gains(rule, table) if isinstance(rule, Gains) else gains.judge_sorts(rule, info, list(samples))
-        )
-        return Judgement(claim, finding.verdict, finding.summary)
-    if isinstance(rule, ShapeRule):
-        finding = shape.judge_shape(rule, info, table)
-        return Judgement(claim, finding.verdict, finding.summary)
-    link_id = _link(rule, info, table)
+    sides = Sides(SeriesTable(samples))
+    if isinstance(rule, Comparison):
+        return _judge_comparison(claim, rule, info, sides, samples)
+    if isinstance(rule, Fails):
+        finding = _judge_fails(rule, info, samples)
+    elif isinstance(rule, Completes):
+        finding = _judge_completes(rule, info, samples)
+    elif isinstance(rule, Parts):
+        finding = judge_parts(rule, sides)
+    elif isinstance(rule, Gains):
+        finding = gains.judge_gains(rule, sides)
+    elif isinstance(rule, Sorts):
+        finding = gains.judge_sorts(rule, info, sides, samples)
+    else:
+        finding = shape.judge_shape(rule, info, sides)
+    return Judgement(
+        claim, finding.verdict, finding.summary, (*sides.notes, *_repetition_notes(rule, finding, samples))
+    )
+
+
+def _judge_comparison(
+    claim: Claim, rule: Similar | Ordered, info: RunInfo, sides: Sides, samples: Sequence[Sample]
+) -> Judgement:
+    link_id = _link(rule, info, samples)
     if link_id is None:
         wanted = text.listing([f"'{link}'" for link in rule.links]) or "any"
         have = text.listing([f"'{link.id}'" for link in info.links]) or "none"
         summary = f"The claim is about the link profile {wanted}, and this run has {have}."
         return Judgement(claim, Verdict.NOT_CHECKABLE, summary)
-    finding = _judge_comparison(rule, link_id, table, rule.reference)
+    finding = judge_comparison(rule, link_id, sides, rule.reference)
     notes = [f"Judged on the link profile '{link_id}'."] if finding.evidence else []
     if rule.also is not None and finding.evidence:
-        other = _judge_comparison(rule, link_id, table, rule.also)
+        other = judge_comparison(rule, link_id, sides, rule.also)
         notes.append(f"Held against {rule.also.name} instead, it is {other.verdict}: {text.lower_first(other.summary)}")
+    notes += [*sides.notes, *_repetition_notes(rule, finding, samples)]
     return Judgement(
         claim, finding.verdict, finding.summary, tuple(notes), finding.evidence, rule.subject.name, rule.reference.name
     )
+
+
+def _repetition_notes(rule: Rule, finding: Finding, samples: Sequence[Sample]) -> list[str]:
+    """What to do where a verdict is missing because nothing was measured a second time."""
+    if finding.verdict is not Verdict.NOT_CHECKABLE or not _needs_repetitions(rule):
+        return []
+    level_and_tests = _tests(rule)
+    measured = {
+        sample.repetition
+        for sample in samples
+        if sample.ok and sample.fabric != SIMULATED and (sample.level, sample.test) in level_and_tests
+    }
+    if not 0 < len(measured) < MIN_REPETITIONS:
+        return []
+    return [f"A single repetition has no spread: a verdict needs {MIN_REPETITIONS} repetitions or more."]
+
+
+def unreachable(claims: Iterable[Claim], repetitions: int, fabric: str) -> list[str]:
+    """A sentence for each claim that gets no verdict whatever is measured, because there are too few repetitions.
+
+    ``fabric`` is the kind of fabric: one that is simulated needs no repetitions.
+    """
+    if fabric == SIMULATED or repetitions >= MIN_REPETITIONS:
+        return []
+    found = [claim for claim in claims if all(_needs_repetitions(rule) for rule in _rules(claim))]
+    return [
+        f"{claim.id} will get no verdict from {text.plural(repetitions, 'repetition')}, whatever is measured: "
+        f"it needs {MIN_REPETITIONS} or more, which show how far values spread."
+        for claim in found
+    ]
+
+
+def _rules(claim: Claim) -> list[Rule]:
+    """The rules by which a claim may be judged where values are measured."""
+    return [claim.rule] if claim.mpi is None else [claim.rule, claim.mpi.rule]
+
+
+def _needs_repetitions(rule: Rule) -> bool:
+    """Whether a rule is about values, and not about which runs complete."""
+    return not isinstance(rule, Fails | Completes)
+
+
+def _tests(rule: Rule) -> set[tuple[str, str]]:
+    """Level and test of everything that a rule is about."""
+    if isinstance(rule, Parts):
+        return {(part.level, part.test) for part in rule.parts}
+    if isinstance(rule, Gains):
+        return {(rule.level, gain.test) for gain in rule.gains}
+    tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
+    return {(rule.level, test) for test in tests}
 
 
 def _at_its_level(claim: Claim, samples: Sequence[Sample]) -> Claim:
     """The claim with its rule for MPI, if that is what was measured."""
     if claim.mpi is None:
         return claim
-    rule = claim.mpi.rule
-    if isinstance(rule, Parts):
-        return claim
-    if isinstance(rule, Gains):
-        tests = tuple(gain.test for gain in rule.gains)
-    else:
-        tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
-    if not any(sample.level == rule.level and sample.test in tests for sample in samples):
-        return claim
-    return _judged_by(claim, claim.mpi)
+    tests = _tests(claim.mpi.rule)
+    return _judged_by(claim, claim.mpi) if any((each.level, each.test) in tests for each in samples) else claim
 
 
 def _simulated(claim: Claim) -> Claim:
@@ -105,170 +152,12 @@ def _judged_by(claim: Claim, other: AtLevel) -> Claim:
     return claim.model_copy(update={"stand_in": other.stand_in, "rule_text": other.rule_text, "rule": other.rule})
 
 
-def _link(rule: Comparison, info: RunInfo, table: SeriesTable) -> str | None:
+def _link(rule: Comparison, info: RunInfo, samples: Sequence[Sample]) -> str | None:
     present = [link.id for link in info.links]
     if rule.links:
         return next((link for link in rule.links if link in present), None)
-    measured = [key.link for key in table if (key.level, key.test) == (rule.level, rule.test)]
+    measured = {each.link for each in samples if each.ok and (each.level, each.test) == (rule.level, rule.test)}
     return next((link for link in present if link in measured), present[0] if present else None)
-
-
-def _series(rule: Comparison, link_id: str, table: SeriesTable, side: Side) -> Series | None:
-    wanted = SeriesKey(link_id, rule.level, rule.test, side.interconnect, side.variant, rule.metric)
-    # A claim that does not say how many took part is judged on the scale that was measured first.
-    key = next((key for key in table if key._replace(nodes=wanted.nodes, ranks=wanted.ranks) == wanted), wanted)
-    return table.get(key)
-
-
-def _judge_comparison(rule: Similar | Ordered, link_id: str, table: SeriesTable, reference_side: Side) -> Finding:
-    subject, reference = _series(rule, link_id, table, rule.subject), _series(rule, link_id, table, reference_side)
-    if subject is None or reference is None:
-        return _one_side_only(rule, link_id, subject, reference, reference_side)
-    if isinstance(rule, Similar):
-        return _judge_similar(rule, subject, reference, reference_side)
-    return _judge_ordered(rule, subject, reference, reference_side)
-
-
-def _one_side_only(
-    rule: Similar | Ordered, link_id: str, subject: Series | None, reference: Series | None, reference_side: Side
-) -> Finding:
-    missing = [side.name for side, series in ((rule.subject, subject), (reference_side, reference)) if series is None]
-    words = f"This run holds no {rule.test} samples of {text.listing(missing)} on the link '{link_id}'."
-    present, name = (subject, rule.subject.name) if subject is not None else (reference, reference_side.name)
-    ranges = [rule.sizes] if isinstance(rule, Similar) else list(rule.expect)
-    values = [summary.median for size, summary in present.spreads() if _within(size, ranges)] if present else []
-    if present is not None and values:
-        low, high = text.quantity(min(values), present.unit), text.quantity(max(values), present.unit)
-        words += f" {text.upper_first(name)} alone: {low} to {high} over these sizes."
-    return Finding(Verdict.NOT_CHECKABLE, words)
-
-
-def _within(size_bytes: int, ranges: Sequence[SizeRange]) -> bool:
-    return any(each.from_bytes <= size_bytes <= each.to_bytes for each in ranges)
-
-
-def _powers_of_two(sizes: SizeRange) -> list[int]:
-    return [1 << bit for bit in range(sizes.to_bytes.bit_length()) if sizes.from_bytes <= 1 << bit <= sizes.to_bytes]
-
-
-def _not_covered(sizes: SizeRange, measured: Sequence[int]) -> str | None:
-    """Says what a run lacks to be judged over a range; None when it has enough."""
-    wanted = _powers_of_two(sizes)
-    missing = [size for size in wanted if size not in measured]
-    if measured and len(missing) <= (1 - COVERAGE) * len(wanted):
-        return None
-    return (
-        f"Too few of the sizes from {text.size(sizes.from_bytes)} to {text.size(sizes.to_bytes)} were measured on both "
-        f"sides: {len(wanted) - len(missing)} of {len(wanted)}."
-    )
-
-
-def _compared(subject: Series, reference: Series, sizes: SizeRange) -> list[tuple[int, Ratio]]:
-    pairs = ((size, subject.ratio_to(reference, size)) for size in subject.sizes if _within(size, [sizes]))
-    return [(size, comparison) for size, comparison in pairs if comparison is not None]
-
-
-def _judge_similar(rule: Similar, subject: Series, reference: Series, reference_side: Side) -> Finding:
-    compared = _compared(subject, reference, rule.sizes)
-    lacking = _not_covered(rule.sizes, [size for size, _ in compared])
-    if lacking is not None:
-        return Finding(Verdict.NOT_CHECKABLE, lacking)
-    counts = {size: _same_or_different(comparison, rule.tolerance) for size, comparison in compared}
-    same = [size for size, counted in counts.items() if counted == "same"]
-    different = [size for size, counted in counts.items() if counted == "different"]
-    verdict = decide(len(same), len(different), len(compared))
-    least = min(compared, key=lambda pair: pair[1].estimate)
-    most = max(compared, key=lambda pair: pair[1].estimate)
-    where = f" ({text.size_list(same)})" if same else ""
-    words = (
-        f"Within {100 * rule.tolerance:.0f} % of {reference_side.name} at {len(same)} of "
-        f"{text.plural(len(compared), 'size')}{where}; {rule.subject.name} reaches "
-        f"{text.times(least[1].estimate)} (at {text.size(least[0])}) to {text.times(most[1].estimate)} "
-        f"(at {text.size(most[0])}) its bandwidth."
-    )
-    if verdict is Verdict.NOT_CHECKABLE:
-        words += " The repetitions spread too far to tell: repeat it more often, on a quieter machine."
-    return Finding(verdict, words, _evidence(subject, reference, compared, counts))
-
-
-def _same_or_different(comparison: Ratio, tolerance: float) -> str:
-    lowest, highest = 1 / (1 + tolerance), 1 + tolerance
-    if lowest <= comparison.estimate <= highest:
-        return "same"
-    if comparison.low is None or comparison.high is None:
-        return "unclear"
-    return "different" if comparison.low > highest or comparison.high < lowest else "unclear"
-
-
-def _judge_ordered(rule: Ordered, subject: Series, reference: Series, reference_side: Side) -> Finding:
-    parts = [_judge_expectation(rule, expectation, subject, reference, reference_side) for expectation in rule.expect]
-    verdicts = {part.verdict for part in parts}
-    if Verdict.CONTRADICTED in verdicts:
-        verdict = Verdict.CONTRADICTED
-    else:
-        verdict = Verdict.REPRODUCED if verdicts == {Verdict.REPRODUCED} else Verdict.NOT_CHECKABLE
-    evidence = tuple(row for part in parts for row in part.evidence)
-    return Finding(verdict, " ".join(part.summary for part in parts), evidence)
-
-
-def _judge_expectation(
-    rule: Ordered, expectation: Expectation, subject: Series, reference: Series, reference_side: Side
-) -> Finding:
-    compared = _compared(subject, reference, expectation)
-    lacking = _not_covered(expectation, [size for size, _ in compared])
-    if lacking is not None:
-        return Finding(Verdict.NOT_CHECKABLE, lacking)
-    subject_side = RatioSide.BELOW if rule.better == "lower" else RatioSide.ABOVE
-    better = {size: _better(comparison, subject_side) for size, comparison in compared}
-    for size, side in better.items():
-        if side == expectation.better and _difference(subject, reference, size) < expectation.margin:
-            better[size] = "unclear"
-    claimed = list(better.values()).count(expectation.better)
-    decided = sum(each != "unclear" for each in better.values())
-    verdict = decide(claimed, decided - claimed, len(compared))
-    names = {"subject": rule.subject.name, "reference": reference_side.name, "unclear": "no clear difference"}
-    counts = {size: names[each] for size, each in better.items()}
-    decided_words = "undecided" if verdict is Verdict.NOT_CHECKABLE else verdict.value
-    words = f"{text.size(expectation.from_bytes)} to {text.size(expectation.to_bytes)}: {decided_words}, "
-    words += _who_is_better(better, names, len(compared)) + f" ({_factors(compared, subject_side, rule.subject.name)})."
-    return Finding(verdict, words, _evidence(subject, reference, compared, counts))
-
-
-def _difference(subject: Series, reference: Series, size_bytes: int) -> float:
-    return abs(subject.spread(size_bytes).median - reference.spread(size_bytes).median)
-
-
-def _better(comparison: Ratio, subject_side: RatioSide) -> str:
-    if comparison.side is RatioSide.UNCLEAR:
-        return "unclear"
-    return "subject" if comparison.side is subject_side else "reference"
-
-
-def _who_is_better(better: dict[int, str], names: dict[str, str], count: int) -> str:
-    parts = []
-    for side in ("subject", "reference"):
-        number = list(better.values()).count(side)
-        if number:
-            parts.append(f"{names[side]} is better at {number} of {text.plural(count, 'size')}")
-    unclear = list(better.values()).count("unclear")
-    if unclear:
-        parts.append(f"{unclear} without a clear difference")
-    return text.listing(parts)
-
-
-def _factors(compared: list[tuple[int, Ratio]], subject_side: RatioSide, name: str) -> str:
-    estimates = [each.estimate if subject_side is RatioSide.ABOVE else 1 / each.estimate for _, each in compared]
-    low, high = text.times(min(estimates)), text.times(max(estimates))
-    return f"{name} is {low if low == high else f'{low} to {high}'} as fast"
-
-
-def _evidence(
-    subject: Series, reference: Series, compared: list[tuple[int, Ratio]], counts: dict[int, str]
-) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(size, subject.spread(size), reference.spread(size), subject.unit, comparison, counts[size])
-        for size, comparison in compared
-    )
 
 
 def _judge_fails(rule: Fails, info: RunInfo, samples: Sequence[Sample]) -> Finding:

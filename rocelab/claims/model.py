@@ -22,11 +22,24 @@ class _Data(pydantic.BaseModel):
 
 
 class Side(_Data):
-    """One of the two things a claim compares."""
+    """One of the two things a claim compares.
+
+    A file may say `variant` in place of a list of one. A variant without a congestion control is meant under any that a
+    run has. Of several series, a reference is the best at each size; all other sides are the one measured first.
+    """
 
     name: str
     interconnect: str
-    variant: str
+    variants: tuple[str, ...] = pydantic.Field(min_length=1)
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _one_variant(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "variant" not in data:
+            return data
+        if "variants" in data:
+            raise ValueError("a side has 'variant' or 'variants', and not both: name all of them in 'variants'")
+        return {name: each for name, each in data.items() if name != "variant"} | {"variants": (data["variant"],)}
 
 
 class SizeRange(_Data):

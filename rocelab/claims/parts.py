@@ -2,100 +2,112 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
-from rocelab.claims.finding import Finding, Verdict
+from rocelab.claims.finding import Finding, Number, Range, Verdict, combined, hold, together
 from rocelab.claims.model import LinkSide, Part, Parts
-from rocelab.claims.shape import linearity
-from rocelab.stats import Series, SeriesKey, SeriesTable, Spread
+from rocelab.claims.numbers import growths, linearities, value
+from rocelab.claims.sides import Place, Sides
+from rocelab.stats import Centre, Series
 
 
-def judge_parts(rule: Parts, table: SeriesTable) -> Finding:
+def judge_parts(rule: Parts, sides: Sides) -> Finding:
     """Reproduced if all parts are in their ranges; what the run lacks is said."""
-    words, wrong, missing = [], 0, []
+    words, verdicts, missing = [], [], []
     for part in rule.parts:
-        number = _number(part, table)
+        number = _number(part, sides)
         if isinstance(number, str):
             missing.append(number)
             continue
-        fits = part.at_least <= number <= part.at_most
-        wrong += not fits
-        words.append(f"{part.name}: {_shown(part, number)} ({'as' if fits else 'not as'} {_range(part)})")
+        verdict = hold(number, Range(part.at_least, part.at_most))
+        verdicts.append(verdict)
+        words.append(f"{part.name}: {_shown(part, number)} ({_FITS[verdict]} {_range(part)})")
     summary = "; ".join(words) + "." if words else ""
     if missing:
         return Finding(Verdict.NOT_CHECKABLE, f"{' '.join(dict.fromkeys(missing))} {summary}".strip())
-    return Finding(Verdict.CONTRADICTED if wrong else Verdict.REPRODUCED, summary)
+    return Finding(together(verdicts), summary)
 
 
-def _series(part: Part, side: LinkSide, table: SeriesTable) -> Series | None:
-    place = (side.link, part.level, part.test, side.interconnect, side.variant, part.metric)
+_FITS = {Verdict.REPRODUCED: "as", Verdict.CONTRADICTED: "not as", Verdict.NOT_CHECKABLE: "undecided whether as"}
+
+
+def _series(part: Part, side: LinkSide, sides: Sides) -> Series | None:
     # Other tests over many nodes than the mesh are series of their own for every number of nodes.
-    return table.get(SeriesKey(*place, part.nodes, part.ranks))
+    return sides.first(side, Place(side.link, part.level, part.test, part.metric, (part.nodes, part.ranks)))
 
 
-def _number(part: Part, table: SeriesTable) -> float | str:
+def _number(part: Part, sides: Sides) -> Number | str:
     """The number of a part, or what is missing for it."""
-    subject = _series(part, part.subject, table)
+    subject = _series(part, part.subject, sides)
     if subject is None:
         return f"This run holds no {part.test} samples of {part.subject.name}."
-    values = _values(part, subject)
+    found = _values(part, subject)
     if part.reference is not None:
-        reference = _series(part, part.reference, table)
+        reference = _series(part, part.reference, sides)
         if reference is None:
             return f"This run holds no {part.test} samples of {part.reference.name}."
         others = _values(part, reference)
-        values = {at: _compared(part, values[at], others[at]) for at in values if at in others}
-    if not values:
+        pairs = {at: _compared(part, subject, reference, at) for at in found if at in others}
+        found = {at: number for at, number in pairs.items() if number is not None}
+    if not found:
         return f"{part.name}: nothing was measured there."
-    return max(values.values()) if part.of == "most" else min(values.values())
+    return combined(found.values(), max if part.of == "most" else min)
 
 
-def _values(part: Part, series: Series) -> dict[int, float]:
+def _values(part: Part, series: Series) -> dict[int, Number]:
     if part.how == "linearity":
-        found = linearity(series)
+        found = linearities(series)
+    elif part.how == "growth":
+        found = growths(series)
     else:
-        found = {at: _point(part, spread) * part.factor for at, spread in series.spreads()}
+        found = {at: value(series, at, _centre(part)).scaled(part.factor) for at in series.sizes}
     if part.how == "each":
-        found = {at: value / at for at, value in found.items()}
-    if part.how == "growth":
-        found = {at: found[at] / found[before] for before, at in itertools.pairwise(found) if found[before] > 0}
-    chosen = {at: value for at, value in found.items() if part.from_ <= at <= part.to}
+        found = {at: number.scaled(1 / at) for at, number in found.items()}
+    chosen = {at: number for at, number in found.items() if part.from_ <= at <= part.to}
     if part.of == "largest" and chosen:
         return {max(chosen): chosen[max(chosen)]}
     return chosen
 
 
-def _point(part: Part, of: Spread) -> float:
+def _centre(part: Part) -> Centre | None:
     if not part.best_of_repetitions:
-        return of.median
-    return of.low if part.better == "lower" else of.high
+        return None
+    return "min" if part.better == "lower" else "max"
 
 
-def _compared(part: Part, subject: float, reference: float) -> float:
+def _compared(part: Part, subject: Series, reference: Series, at: int) -> Number | None:
     if part.how == "difference":
-        return subject - reference
+        mine, theirs = (value(each, at, _centre(part)) for each in (subject, reference))
+        return _less(mine, theirs).scaled(part.factor)
+    found = subject.ratio_to_best([reference], at, better=part.better, centre=_centre(part))
+    if found is None:
+        return None
     if part.how == "reduction":
-        return 100 * (1 - subject / reference) if reference > 0 else -math.inf
-    return _times(part, subject, reference)
+        return Number.of(found.ratio).mapped(lambda times: 100 * (1 - times))
+    # How many times as good the subject is.
+    return Number.of(found.ratio.inverse() if part.better == "lower" else found.ratio)
 
 
-def _times(part: Part, subject: float, reference: float) -> float:
-    """How many times as good the subject is."""
-    worse, better = (subject, reference) if part.better == "lower" else (reference, subject)
-    return better / worse if worse > 0 else math.inf
+def _less(mine: Number, theirs: Number) -> Number:
+    estimate = mine.estimate - theirs.estimate
+    if mine.low is None or mine.high is None or theirs.low is None or theirs.high is None:
+        return Number(estimate, None, None)
+    return Number(estimate, mine.low - theirs.high, mine.high - theirs.low)
 
 
-def _shown(part: Part, number: float) -> str:
+def _shown(part: Part, number: Number) -> str:
     if part.how == "ratio":
-        return f"{number:.2f} times" if number >= 2.5 else f"{number:.2f} times ({100 * (number - 1):+.0f} %)"
+        words = f"{number.words(lambda each: f'{each:.2f}')} times"
+        return (
+            words if number.estimate >= 2.5 else f"{words}, {number.words(lambda each: f'{100 * (each - 1):+.0f}')} %"
+        )
     if part.how == "linearity":
-        return f"{100 * number:.0f} %"
+        return f"{number.words(lambda each: f'{100 * each:.0f}')} %"
     if part.how == "reduction":
-        return f"{number:.1f} %"
+        return f"{number.words(lambda each: f'{each:.1f}')} %"
     if part.how == "growth":
-        return f"{number:.2f} times"
-    return f"{number:.4g}{' ' if part.unit else ''}{part.unit}"
+        return f"{number.words(lambda each: f'{each:.2f}')} times"
+    return f"{number.words(lambda each: f'{each:.4g}')}{' ' if part.unit else ''}{part.unit}"
 
 
 def _range(part: Part) -> str:

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 
-from rocelab.claims.finding import AGREEMENT, Finding, Verdict, decide
+from rocelab.claims.finding import AGREEMENT, Finding, Number, Range, Verdict, decide, hold, together
 from rocelab.claims.model import Degrades, Linear, LinkSide, Reaches, ShapeRule, Steady
+from rocelab.claims.numbers import linearities, value
+from rocelab.claims.sides import Place, Sides
 from rocelab.results import RunInfo
-from rocelab.stats import Series, SeriesKey, SeriesTable, text
+from rocelab.stats import NO_SIZE, Series, text
 
 #: Between "a part of it is left" and "nothing is lost" no verdict is given.
-_UNHURT = 0.8
+_UNHURT = Range(at_least=0.8)
 _PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)
 #: IPv4, UDP, BTH and ICRC, and what else a shaped cable counts.
 _IN_IP_BYTES, _ETHERNET_BYTES = 20 + 8 + 12 + 4, 14
 
 
-def judge_shape(rule: ShapeRule, info: RunInfo, table: SeriesTable) -> Finding:
+def judge_shape(rule: ShapeRule, info: RunInfo, sides: Sides) -> Finding:
     """Judges one rule; what the run lacks for it is said."""
     if isinstance(rule, Steady):
-        return _judge_steady(rule, info, table)
+        return _judge_steady(rule, info, sides)
     if isinstance(rule, Degrades):
-        return _judge_degrades(rule, info, table)
+        return _judge_degrades(rule, info, sides)
     if isinstance(rule, Reaches):
-        return _judge_reaches(rule, info, table)
+        return _judge_reaches(rule, info, sides)
     assert isinstance(rule, Linear)
-    return _judge_linear(rule, table)
+    return _judge_linear(rule, sides)
 
 
-def _series(rule: ShapeRule, table: SeriesTable, side: LinkSide) -> Series | None:
-    return table.get(SeriesKey(side.link, rule.level, rule.test, side.interconnect, side.variant, rule.metric))
+def _series(rule: ShapeRule, sides: Sides, side: LinkSide) -> Series | None:
+    return sides.first(side, Place(side.link, rule.level, rule.test, rule.metric, (2, 2)))
 
 
 def _missing(rule: ShapeRule, side: LinkSide) -> Finding:
@@ -39,16 +42,17 @@ def _missing(rule: ShapeRule, side: LinkSide) -> Finding:
     )
 
 
-def _bandwidths(series: Series, info: RunInfo) -> dict[int, float]:
-    """Size to 10^6 bit/s, from the time of a message in microseconds.
+def _us_per_byte(series: Series, info: RunInfo) -> Series:
+    """The time of a message in microseconds over its size, which is 8 over the bandwidth in 10^6 bit/s.
 
-    No more than the narrowest cable carries of data: its burst lets a short message through faster.
+    No less than the narrowest cable takes for data: its burst lets a short message through faster.
     """
     link = info.link(series.key.link)
     rates = (link.rate_mbps, link.uplink_rate_mbps) if link is not None else ()
     rate_mbps = min((rate for rate in rates if rate is not None), default=math.inf)
-    most_mbps = rate_mbps if link is None else rate_mbps * _data_share(link.mtu_bytes)
-    return {size: min(size * 8 / summary.median, most_mbps) for size, summary in series.spreads()}
+    least = 8 / (rate_mbps if link is None else rate_mbps * _data_share(link.mtu_bytes))
+    values = {size: tuple(max(each / size, least) for each in found) for size, found in series.values.items()}
+    return dataclasses.replace(series, unit="us/B", values=values)
 
 
 def _data_share(mtu_bytes: int) -> float:
@@ -57,59 +61,67 @@ def _data_share(mtu_bytes: int) -> float:
     return path_mtu_bytes / (path_mtu_bytes + _IN_IP_BYTES + _ETHERNET_BYTES)
 
 
-def _judge_steady(rule: Steady, info: RunInfo, table: SeriesTable) -> Finding:
-    words, falls, reached = [], [], True
+def _judge_steady(rule: Steady, info: RunInfo, sides: Sides) -> Finding:
+    words: list[str] = []
+    verdicts: list[Verdict] = []
+    is_whole = True
     for side in rule.sides:
-        series = _series(rule, table, side)
+        series = _series(rule, sides, side)
         if series is None:
             return _missing(rule, side)
-        found = {
-            size: mbps
-            for size, mbps in _bandwidths(series, info).items()
-            if rule.sizes.from_bytes <= size <= rule.sizes.to_bytes
-        }
-        reached = reached and rule.sizes.from_bytes in found and rule.sizes.to_bytes in found
-        low = _falls(found, rule.tolerance)
-        falls += low
-        largest = max(found, default=0)
-        words.append(
-            f"{side.name}: {text.quantity(found[largest], 'Mbps')} at {text.size(largest)}, "
-            + (
-                f"more than {100 * rule.tolerance:.0f} % below a smaller size at {text.size_list(low)}"
-                if low
-                else "never lower than before"
-            )
-            if found
-            else f"{side.name}: nothing in this range"
-        )
+        costs = _us_per_byte(series, info)
+        sizes = [size for size in costs.sizes if rule.sizes.from_bytes <= size <= rule.sizes.to_bytes]
+        is_whole = is_whole and rule.sizes.from_bytes in sizes and rule.sizes.to_bytes in sizes
+        parts = _of_best_before(costs, sizes)
+        held = {size: hold(part, Range(at_least=1 - rule.tolerance)) for size, part in parts.items()}
+        verdicts += held.values()
+        words.append(f"{side.name}: {_steady_words(costs, parts, held, rule.tolerance)}")
     summary = f"{'; '.join(words)}."
-    if falls:
-        return Finding(Verdict.CONTRADICTED, summary)
-    if not reached:
-        sizes = f"{text.size(rule.sizes.from_bytes)} and {text.size(rule.sizes.to_bytes)}"
-        return Finding(Verdict.NOT_CHECKABLE, f"{summary} The rule needs {sizes}, and all between, to be measured.")
-    return Finding(Verdict.REPRODUCED, summary)
+    verdict = together(verdicts)
+    if verdict is not Verdict.CONTRADICTED and not is_whole:
+        sizes_needed = f"{text.size(rule.sizes.from_bytes)} and {text.size(rule.sizes.to_bytes)}"
+        needed = f"The rule needs {sizes_needed}, and all between, to be measured."
+        return Finding(Verdict.NOT_CHECKABLE, f"{summary} {needed}")
+    return Finding(verdict, summary)
 
 
-def _falls(found: Mapping[int, float], tolerance: float) -> list[int]:
-    """The sizes at which the bandwidth is clearly below its best at smaller sizes."""
-    best, low = 0.0, []
-    for size, mbps in sorted(found.items()):
-        if mbps < best * (1 - tolerance):
-            low.append(size)
-        best = max(best, mbps)
-    return low
+def _of_best_before(costs: Series, sizes: list[int]) -> dict[int, Number]:
+    """Which part of the best bandwidth at smaller sizes each size has."""
+    found: dict[int, Number] = {}
+    for index, size in enumerate(sizes[1:], 1):
+        smaller = [costs.only(each) for each in sizes[:index]]
+        best = costs.only(size).ratio_to_best(smaller, NO_SIZE, better="lower")
+        if best is not None:
+            found[size] = Number.of(best.ratio.inverse())
+    return found
 
 
-def _judge_degrades(rule: Degrades, info: RunInfo, table: SeriesTable) -> Finding:
-    subject, reference = _series(rule, table, rule.subject), _series(rule, table, rule.reference)
+def _steady_words(costs: Series, parts: Mapping[int, Number], held: Mapping[int, Verdict], tolerance: float) -> str:
+    if not parts:
+        return "nothing in this range"
+    largest = max(parts)
+    words = f"{text.quantity(8 / costs.spread(largest).typical, 'Mbps')} at {text.size(largest)}, "
+    low = [size for size, verdict in held.items() if verdict is Verdict.CONTRADICTED]
+    if low:
+        words += f"more than {100 * tolerance:.0f} % below a smaller size at {text.size_list(low)}, "
+    worst = min(parts, key=lambda size: parts[size].estimate)
+    return f"{words}at worst {_part(parts[worst])} of the best before, at {text.size(worst)}"
+
+
+def _part(number: Number) -> str:
+    return f"{number.words(lambda each: f'{100 * each:.0f}')} %"
+
+
+def _judge_degrades(rule: Degrades, info: RunInfo, sides: Sides) -> Finding:
+    subject, reference = _series(rule, sides, rule.subject), _series(rule, sides, rule.reference)
     for side, series in ((rule.subject, subject), (rule.reference, reference)):
         if series is None:
             return _missing(rule, side)
     assert subject is not None
     assert reference is not None
-    here, there = _bandwidths(subject, info), _bandwidths(reference, info)
-    parts = {size: here[size] / there[size] for size in here if size in there and size <= rule.to_bytes}
+    here, there = _us_per_byte(subject, info), _us_per_byte(reference, info)
+    ratios = {size: here.ratio_to(there, size) for size in here.sizes if size <= rule.to_bytes}
+    parts = {size: Number.of(ratio.inverse()) for size, ratio in ratios.items() if ratio is not None}
     above = {size: part for size, part in parts.items() if size > rule.above_bytes}
     below = {size: part for size, part in parts.items() if size <= rule.above_bytes}
     if not above or not below:
@@ -118,71 +130,75 @@ def _judge_degrades(rule: Degrades, info: RunInfo, table: SeriesTable) -> Findin
         f"Of the bandwidth {rule.reference.name}, {rule.subject.name} has {_range(below)} up to {rule.above_bytes} "
         f"bytes and {_range(above)} beyond ({text.size_list(list(above))})."
     )
-    hurt = sum(part <= rule.at_most for part in above.values())
-    unhurt = sum(part >= _UNHURT for part in above.values())
-    verdict = decide(hurt, unhurt, len(above))
-    if verdict is Verdict.REPRODUCED and sum(part > rule.at_most for part in below.values()) < AGREEMENT * len(below):
-        return Finding(Verdict.NOT_CHECKABLE, f"{summary} Small messages suffer as much: the size is not what does it.")
+    claimed = Range(at_most=rule.at_most)
+    verdict = decide(hold(part, claimed, _UNHURT) for part in above.values())
+    unhurt = sum(hold(part, claimed) is Verdict.CONTRADICTED for part in below.values())
+    if verdict is Verdict.REPRODUCED and unhurt < AGREEMENT * len(below):
+        return Finding(
+            Verdict.NOT_CHECKABLE, f"{summary} Small messages may suffer as much: the size need not be what does it."
+        )
     return Finding(verdict, summary)
 
 
-def _range(parts: Mapping[int, float]) -> str:
-    low, high = min(parts.values()), max(parts.values())
-    return f"{100 * low:.0f} to {100 * high:.0f} %"
+def _range(parts: Mapping[int, Number]) -> str:
+    least, most = (choose(parts.values(), key=lambda part: part.estimate) for choose in (min, max))
+    return f"{_part(least)[:-2]} to {_part(most)}"
 
 
-def _judge_reaches(rule: Reaches, info: RunInfo, table: SeriesTable) -> Finding:
-    series, link = _series(rule, table, rule.side), info.link(rule.side.link)
+def _judge_reaches(rule: Reaches, info: RunInfo, sides: Sides) -> Finding:
+    series, link = _series(rule, sides, rule.side), info.link(rule.side.link)
     if series is None:
         return _missing(rule, rule.side)
     if link is None or link.rate_mbps is None:
         return Finding(Verdict.NOT_CHECKABLE, f"The link '{rule.side.link}' has no rate to be held against.")
-    found = {nodes: summary.median / nodes for nodes, summary in series.spreads() if nodes <= rule.to_nodes}
+    rate_mbps = link.rate_mbps
+    found = {nodes: value(series, nodes).scaled(1 / nodes) for nodes in series.sizes if nodes <= rule.to_nodes}
     if rule.to_nodes not in found:
         return Finding(Verdict.NOT_CHECKABLE, f"No mesh of {rule.to_nodes} servers was measured.")
-    least = min(found, key=lambda nodes: found[nodes])
+    least, most = (choose(found, key=lambda nodes: found[nodes].estimate) for choose in (min, max))
+    part = found[least].scaled(1 / rate_mbps)
     summary = (
-        f"{rule.side.name}: every server sends {text.quantity(min(found.values()), 'Mbps')} (of {least}) to "
-        f"{text.quantity(max(found.values()), 'Mbps')} over its {text.quantity(link.rate_mbps, 'Mbps')}, "
-        f"{100 * found[least] / link.rate_mbps:.0f} % or more "
+        f"{rule.side.name}: every server sends {_mbps(found[least])} (of {least}) to {_mbps(found[most])} over its "
+        f"{text.quantity(rate_mbps, 'Mbps')}, {_part(part)} or more "
         f"({text.listing([str(nodes) for nodes in found])} servers)."
     )
-    reached = found[least] >= rule.at_least * link.rate_mbps
-    return Finding(Verdict.REPRODUCED if reached else Verdict.CONTRADICTED, summary)
+    claimed = Range(at_least=rule.at_least * rate_mbps)
+    return Finding(together(hold(number, claimed) for number in found.values()), summary)
 
 
-def _judge_linear(rule: Linear, table: SeriesTable) -> Finding:
-    series = _series(rule, table, rule.side)
+def _mbps(number: Number) -> str:
+    return number.words(lambda each: text.quantity(each, "Mbps"))
+
+
+def _judge_linear(rule: Linear, sides: Sides) -> Finding:
+    series = _series(rule, sides, rule.side)
     if series is None:
         return _missing(rule, rule.side)
-    shares = linearity(series)
-    total = {nodes: summary.median for nodes, summary in series.spreads()}
-    if rule.to_nodes not in total or len(total) < 3:
+    if rule.to_nodes not in series.values or len(series.values) < 3:
         return Finding(
             Verdict.NOT_CHECKABLE,
-            f"The rule needs three numbers of servers or more, up to {rule.to_nodes}; there are {sorted(total)}.",
+            f"The rule needs three numbers of servers or more, up to {rule.to_nodes}; there are {series.sizes}.",
         )
+    shares = linearities(series)
     summary = (
-        f"{rule.side.name}: {text.quantity(total[rule.to_nodes], 'Mbps')} in total with {rule.to_nodes} servers; of "
-        f"the number of servers times the throughput of one, {100 * min(shares.values()):.0f} to "
-        f"{100 * max(shares.values()):.0f} % were measured."
+        f"{rule.side.name}: {_mbps(value(series, rule.to_nodes))} in total with {rule.to_nodes} servers; of the number "
+        f"of servers times the throughput of one, {_range(shares)} were measured."
     )
-    verdict = Verdict.REPRODUCED if min(shares.values()) >= rule.at_least else Verdict.CONTRADICTED
+    claimed = Range(at_least=rule.at_least)
+    verdict = together(hold(share, claimed) for share in shares.values())
     if rule.bottleneck is None:
         return Finding(verdict, summary)
-    narrow = _series(rule, table, rule.bottleneck)
-    if narrow is None or rule.to_nodes not in narrow.values:
-        return _missing(rule, rule.bottleneck)
+    narrow = _series(rule, sides, rule.bottleneck)
     # Held against one server of the wide link: the narrow one may be as narrow for two servers as for sixteen.
-    share = narrow.spread(rule.to_nodes).median / rule.to_nodes / (total[min(total)] / min(total))
-    summary += f" {rule.bottleneck.name}: {100 * share:.0f} % with {rule.to_nodes} servers."
-    if verdict is Verdict.REPRODUCED and share >= rule.at_least:
-        verdict = Verdict.CONTRADICTED
-    return Finding(verdict, summary)
-
-
-def linearity(series: Series) -> dict[int, float]:
-    """What a mesh moved over its number of nodes times what one node sends, which is taken from the smallest mesh."""
-    totals = {nodes: summary.median for nodes, summary in series.spreads()}
-    smallest = min(totals)
-    return {nodes: total / nodes / (totals[smallest] / smallest) for nodes, total in totals.items()}
+    smallest = series.sizes[0]
+    ratio = (
+        narrow.only(rule.to_nodes).ratio_to(series.only(smallest), NO_SIZE)
+        if narrow is not None and rule.to_nodes in narrow.values
+        else None
+    )
+    if ratio is None:
+        return _missing(rule, rule.bottleneck)
+    share = Number.of(ratio).scaled(smallest / rule.to_nodes)
+    summary += f" {rule.bottleneck.name}: {_part(share)} with {rule.to_nodes} servers."
+    behind = hold(share, Range(at_most=math.nextafter(rule.at_least, 0)))
+    return Finding(together([verdict, behind]), summary)

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from rocelab.claims import Claim, ClaimError, Verdict, all_claims, claims_by_id, judge
+from rocelab import peers
+from rocelab.claims import Claim, ClaimError, Verdict, all_claims, claims_by_id, judge, unreachable
+from rocelab.claims.model import Ordered, Side, Similar
 from rocelab.results import LinkInfo, Provenance, RunInfo, RunStatus, Sample
 
 SMALL = [1 << bit for bit in range(14)]
@@ -40,10 +42,10 @@ def repeated(value: float, noise: float = 0.01, **changes: Any) -> list[Sample]:
 
 
 def both(sizes: Sequence[int], ratio_at: Callable[[int], float], noise: float = 0.01, **changes: Any) -> list[Sample]:
-    """TCP at 100 at every size, Soft RoCE at 100 times what ``ratio_at`` says."""
+    """Polling TCP at 100 at every size, Soft RoCE at 100 times what ``ratio_at`` says."""
     samples: list[Sample] = []
     for size in sizes:
-        samples += repeated(100.0, noise, size_bytes=size, **changes)
+        samples += repeated(100.0, noise, size_bytes=size, **({"variant": "busy-poll"} | changes))
         soft = {"interconnect": "soft-roce", "variant": "send"}
         samples += repeated(100.0 * ratio_at(size), noise, size_bytes=size, **(changes | soft))
     return samples
@@ -74,14 +76,14 @@ def test_similar_with_one_exception_is_reproduced_and_with_two_is_not() -> None:
     two = judge(claim("S1"), INFO, both(SMALL, lambda size: 1.9 if size in (64, 128) else 1.02))
     assert two.verdict is Verdict.CONTRADICTED
     assert "at 12 of 14 sizes" in two.summary
-    assert "1.90\u00d7 (at 64 B)" in two.summary
+    assert "1.90\u00d7 (1.86 to 1.94) at 64 B" in two.summary
 
 
 @pytest.mark.parametrize(
     ("ratio", "verdict"), [(1.09, "reproduced"), (0.92, "reproduced"), (1.2, "contradicted"), (0.8, "contradicted")]
 )
 def test_similar_takes_the_tolerance_both_ways(ratio: float, verdict: str) -> None:
-    assert judge(claim("S1"), INFO, both(SMALL, lambda _: ratio)).verdict == verdict
+    assert judge(claim("S1"), INFO, both(SMALL, lambda _: ratio, noise=0.001)).verdict == verdict
 
 
 def test_similar_but_too_noisy_is_not_decided() -> None:
@@ -93,7 +95,25 @@ def test_similar_but_too_noisy_is_not_decided() -> None:
 
 def test_a_single_repetition_cannot_contradict() -> None:
     single = [each for each in both(SMALL, lambda _: 3.0) if each.repetition == 0]
-    assert judge(claim("S1"), INFO, single).verdict is Verdict.NOT_CHECKABLE
+    result = judge(claim("S1"), INFO, single)
+    assert result.verdict is Verdict.NOT_CHECKABLE
+    assert any("a verdict needs 2 repetitions or more" in note for note in result.notes)
+
+
+def test_a_side_names_one_variant_or_several_and_not_both() -> None:
+    named = {"name": "TCP", "interconnect": "tcp"}
+    assert Side.model_validate(named | {"variant": "a"}) == Side.model_validate(named | {"variants": ["a"]})
+    with pytest.raises(ValueError, match="'variant' or 'variants', and not both"):
+        Side.model_validate(named | {"variant": "a", "variants": ["b"]})
+
+
+def test_what_a_single_repetition_cannot_decide_is_known_before_it_is_measured() -> None:
+    claims = claims_by_id(["S1", "S4", "L5", "R4", "V13"])
+    said = unreachable(claims, 1, "emulated")
+    assert [each.split()[0] for each in said] == ["S1", "R4", "V13"]
+    assert "no verdict from 1 repetition, whatever is measured: it needs 2 or more" in said[0]
+    assert unreachable(claims, 2, "emulated") == []
+    assert unreachable(claims, 1, "virtual") == []
 
 
 def test_too_few_sizes_are_not_enough() -> None:
@@ -126,11 +146,45 @@ def test_one_side_alone_is_reported_without_a_verdict() -> None:
     assert "Soft RoCE alone: 3.00 Gbps to 3.00 Gbps" in result.summary
 
 
-def test_busy_polling_is_a_note_and_never_the_verdict() -> None:
-    busy = [each for size in SMALL for each in repeated(400.0, size_bytes=size, variant="busy-poll")]
-    result = judge(claim("S1"), INFO, both(SMALL, lambda _: 1.0) + busy)
+def test_a_tcp_that_waits_in_another_way_is_a_note_and_never_the_verdict() -> None:
+    blocking = [each for size in SMALL for each in repeated(400.0, size_bytes=size, variant="blocking@cubic")]
+    result = judge(claim("S1"), INFO, both(SMALL, lambda _: 1.0) + blocking)
     assert result.verdict is Verdict.REPRODUCED
-    assert any("busy-polling TCP instead, it is contradicted" in note for note in result.notes)
+    (note,) = [note for note in result.notes if "instead" in note]
+    assert "TCP in any way of waiting instead, it is contradicted" in note
+    assert "Held against TCP, blocking, cubic." in note
+
+
+def test_a_reference_of_several_is_the_best_at_each_size_and_is_named() -> None:
+    soft = [each for each in both(SMALL, lambda _: 1.0) if each.interconnect == "soft-roce"]
+    small_first: dict[str, Callable[[int], bool]] = {
+        "busy-poll@cubic": lambda size: size <= 64,
+        "busy-poll@bbr": lambda size: size > 64,
+    }
+    tcp = [
+        each
+        for variant, is_good in small_first.items()
+        for size in SMALL
+        for each in repeated(100.0 if is_good(size) else 50.0, size_bytes=size, variant=variant)
+    ]
+    result = judge(claim("S1"), INFO, soft + tcp)
+    assert result.verdict is Verdict.REPRODUCED
+    assert "TCP, busy-polling, cubic (1 B to 64 B); TCP, busy-polling, bbr (128 B to 8 KiB)" in result.summary
+    assert {row.size_bytes: row.reference_name for row in result.evidence}[128] == "TCP, busy-polling, bbr"
+    assert {row.reference.median for row in result.evidence} == {100.0}
+
+
+def test_what_compares_soft_roce_with_tcp_holds_it_against_every_tcp_that_waits_as_it_does() -> None:
+    rules = [rule for each in all_claims() for rule in (each.rule, each.mpi and each.mpi.rule)]
+    compared = [
+        rule for rule in rules if isinstance(rule, Similar | Ordered) and rule.reference.interconnect == peers.TCP
+    ]
+    assert len(compared) == 10
+    for rule in compared:
+        known = list(peers.TCPS[rule.level])
+        assert list(rule.reference.variants) == peers.references(rule.level, known, "polling")
+        assert rule.also is None or list(rule.also.variants) == peers.references(rule.level, known)
+        assert rule.subject.variants[0] in peers.SUBJECTS[rule.level]["polling"]
 
 
 def test_ordered_needs_both_ranges() -> None:
@@ -140,10 +194,8 @@ def test_ordered_needs_both_ranges() -> None:
     faster = both([*SMALL, 16384, 32768], lambda _: 0.5, **LATENCY)
     result = judge(claim("S2"), INFO, faster)
     assert result.verdict is Verdict.CONTRADICTED
-    assert (
-        "1 B to 2 KiB: contradicted, Soft RoCE is better at 12 of 12 sizes (Soft RoCE is 2.0\u00d7 as fast)"
-        in result.summary
-    )
+    assert "1 B to 2 KiB: contradicted, Soft RoCE is better at 12 of 12 sizes" in result.summary
+    assert "(Soft RoCE is 2.0\u00d7 (1.96 to 2.0) as fast)" in result.summary
     assert "4 KiB to 32 KiB: reproduced" in result.summary
     no_difference = both([*SMALL, 16384, 32768], lambda _: 1.0, **LATENCY)
     assert judge(claim("S2"), INFO, no_difference).verdict is Verdict.NOT_CHECKABLE

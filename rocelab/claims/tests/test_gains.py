@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from rocelab.claims import Verdict, claims_by_id, judge
 from rocelab.claims.model import Claim
-from rocelab.claims.tests.test_claims import INFO, sample
+from rocelab.claims.tests.test_claims import INFO, repeated, sample
 from rocelab.results import LinkInfo, RunInfo, Sample
 
 LINKS = {"ipoib-fdr": 114.0, "ipoib-qdr": 102.0, "sockets-40gige": 99.0, "sockets-10gige": 74.0}
@@ -46,16 +47,17 @@ def sorts(mean_mbps: float, peak_mbps: float = 500.0, **changes: Any) -> list[Sa
     made = []
     for interconnect, variant in (("soft-roce", "ucx"), ("tcp", "ucx"), ("tcp", "netty")):
         of = common | {"interconnect": interconnect, "variant": variant}
-        made += [sample(value, **of, metric=name, unit="s", statistic="total") for name, value in SORT.items()]
+        for name, value in SORT.items():
+            made += repeated(value, **of, metric=name, unit="s", statistic="total")
         for statistic, value in (("mean", mean_mbps), ("max", peak_mbps)):
-            made.append(sample(value, **of, metric="node_throughput_mbps", statistic=statistic))
+            made += repeated(value, **of, metric="node_throughput_mbps", statistic=statistic)
     return made
 
 
 def test_gains_as_large_as_claimed_are_reproduced() -> None:
     judged = judge(claim("V13"), INFO, writes(LINKS))
     assert judged.verdict is Verdict.REPRODUCED
-    assert "IPoIB FDR over QDR: +12 %" in judged.summary
+    assert "IPoIB FDR over QDR: +12 (+9 to +14) %" in judged.summary
     assert "claimed +31 %: reproduced" in judged.summary
 
 
@@ -70,6 +72,22 @@ def test_a_throughput_that_rises_with_the_files_contradicts() -> None:
     assert judge(claim("V13"), INFO, writes(LINKS, largest=1.5)).verdict is Verdict.CONTRADICTED
 
 
+def test_two_repetitions_that_disagree_contradict_nothing() -> None:
+    samples = [each for each in writes(LINKS, largest=1.3, noise=0.6) if each.repetition < 2]
+    judged = judge(claim("V13"), INFO, samples)
+    assert judged.verdict is Verdict.NOT_CHECKABLE
+    assert "from 64 MiB to 256 MiB: undecided" in judged.summary
+
+
+def test_a_series_is_found_under_any_congestion_control_and_the_first_of_several_is_taken() -> None:
+    named = [dataclasses.replace(each, variant="sockets@cubic") for each in writes(LINKS)]
+    assert judge(claim("V13"), INFO, named).notes == ()
+    slower = [dataclasses.replace(each, variant="sockets@bbr") for each in writes(dict.fromkeys(LINKS, 50.0))]
+    judged = judge(claim("V13"), INFO, named + slower)
+    assert judged.verdict is Verdict.REPRODUCED
+    assert "IPoIB (FDR) is sockets@cubic, which was measured first; the run has sockets@bbr too." in judged.notes
+
+
 def test_a_link_that_was_not_measured_leaves_the_claim_open() -> None:
     judged = judge(claim("V13"), INFO, writes({"ipoib-fdr": 114.0}))
     assert judged.verdict is Verdict.NOT_CHECKABLE
@@ -80,7 +98,7 @@ def test_sorts_that_leave_the_link_alone_are_as_claimed() -> None:
     run = info(LinkInfo("server-25", "bridge", 4200, 2500.0))
     judged = judge(claim("R7"), run, sorts(100.0))
     assert judged.verdict is Verdict.REPRODUCED
-    assert "in at most 27 s" in judged.summary
+    assert "Soft RoCE: 3 sorts of 125000 KiB in 27 (26 to 28) s" in judged.summary
     assert judge(claim("R7"), run, sorts(400.0)).verdict is Verdict.CONTRADICTED
     assert judge(claim("R7"), run, sorts(100.0, peak_mbps=3000.0)).verdict is Verdict.CONTRADICTED
 

@@ -36,7 +36,19 @@ def test_mpi_takes_the_place_of_the_network_level_where_it_was_measured() -> Non
     through_mpi = judged("S1", network + mpi(SMALL, lambda _: 1.0, test="bw"))
     assert through_mpi.verdict is Verdict.REPRODUCED
     assert "through MPI" in through_mpi.claim.stand_in
-    assert through_mpi.reference_name == "Open MPI's own TCP"
+    assert {row.reference_name for row in through_mpi.evidence} == {"TCP, Open MPI's own"}
+
+
+def test_the_best_tcp_is_chosen_of_all_mpis_and_congestion_controls() -> None:
+    others = [
+        each
+        for variant, mbps in (("openmpi-ucx@cubic", 300.0), ("mpich-ofi@bbr", 200.0))
+        for size in SMALL
+        for each in repeated(mbps, size_bytes=size, **(OPEN_MPI | {"test": "bw", "variant": variant}))
+    ]
+    result = judged("S1", mpi(SMALL, lambda _: 1.0, test="bw") + others)
+    assert result.verdict is Verdict.CONTRADICTED
+    assert "Held against TCP, Open MPI with UCX, cubic." in result.summary
 
 
 def test_a_difference_that_is_too_small_is_none() -> None:
@@ -45,6 +57,13 @@ def test_a_difference_that_is_too_small_is_none() -> None:
     assert judged("S6", mpi(sizes, lambda _: 0.8, **gatherv)).verdict is Verdict.REPRODUCED
     assert judged("S6", mpi(sizes, lambda _: 0.93, **gatherv)).verdict is Verdict.NOT_CHECKABLE
     assert judged("S6", mpi(sizes, lambda _: 1.07, **gatherv)).verdict is Verdict.CONTRADICTED
+
+
+def test_a_margin_has_to_be_there_with_the_whole_interval() -> None:
+    sizes = [size for size in SMALL if size >= 4]
+    gatherv = {**LATENCY, "test": "gatherv", "nodes": 2, "ranks": 8}
+    assert judged("S6", mpi(sizes, lambda _: 0.89, **gatherv)).verdict is Verdict.NOT_CHECKABLE
+    assert judged("S6", mpi(sizes, lambda _: 0.86, **gatherv)).verdict is Verdict.REPRODUCED
 
 
 def test_broadcast_has_its_exception() -> None:

@@ -11,6 +11,7 @@ import pytest
 from rocelab.claims import Verdict, all_claims, claims_by_id, judge
 from rocelab.claims.model import Parts
 from rocelab.claims.parts import judge_parts
+from rocelab.claims.sides import Sides
 from rocelab.results import Provenance, RunInfo, Sample
 from rocelab.stats import SeriesTable
 
@@ -55,7 +56,7 @@ def _samples(interconnect: str, values: dict[int, float], test: str = "bandwidth
 
 def _judge(samples: Sequence[Sample], **part: Any) -> tuple[Verdict, str]:
     whole = {"name": "part", "test": "bandwidth", "metric": "m", "subject": A, "how": "value", "of": "most"} | part
-    finding = judge_parts(Parts.model_validate({"kind": "parts", "parts": [whole]}), SeriesTable(samples))
+    finding = judge_parts(Parts.model_validate({"kind": "parts", "parts": [whole]}), Sides(SeriesTable(samples)))
     return finding.verdict, finding.summary
 
 
@@ -92,9 +93,10 @@ def test_the_best_of_the_repetitions_counts_where_a_part_says_so(better: str, be
         dataclasses.replace(_samples("a", {1: value})[0], repetition=repetition)
         for repetition, value in enumerate((10.0, 12.0, 30.0))
     ]
-    for is_best, number in ((True, best), (False, 12.0)):
-        part = {"better": better, "best_of_repetitions": is_best, "at_least": number, "at_most": number}
-        assert _judge(samples, **part)[0] is Verdict.REPRODUCED
+    for is_best, number in ((True, best), (False, 52 / 3)):
+        verdict, words = _judge(samples, better=better, best_of_repetitions=is_best, at_most=1000.0)
+        assert verdict is Verdict.REPRODUCED
+        assert words.startswith(f"part: {number:.4g} (")
 
 
 def test_a_part_may_be_about_more_than_two_processes() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocelab.claims import Verdict, claims_by_id, figures_of, judge
-from rocelab.claims.tests.test_claims import INFO, LATENCY, sample
+from rocelab.claims.tests.test_claims import INFO, LATENCY, repeated
 from rocelab.results import LinkInfo, Sample
 
 SIZES = [1 << bit for bit in range(28)]
@@ -20,13 +20,19 @@ RACKS = dataclasses.replace(
 
 
 def pingpong(link: str, mbps_at: Callable[[int], float], sizes: Sequence[int] = SIZES) -> list[Sample]:
-    return [sample(size * 8 / mbps_at(size), link=link, size_bytes=size, **(LATENCY | PINGPONG)) for size in sizes]
+    return [
+        each
+        for size in sizes
+        for each in repeated(size * 8 / mbps_at(size), 0.0, link=link, size_bytes=size, **(LATENCY | PINGPONG))
+    ]
 
 
-def mesh(link: str, total_mbps: Mapping[int, float]) -> list[Sample]:
+def mesh(link: str, total_mbps: Mapping[int, float], noise: float = 0.0) -> list[Sample]:
     what: dict[str, Any] = {"test": "mesh", "metric": "throughput_mbps", "statistic": "total", "link": link}
     side = {"interconnect": "soft-roce", "variant": "write"}
-    return [sample(total, nodes=nodes, **(what | side)) for nodes, total in total_mbps.items()]
+    return [
+        each for nodes, total in total_mbps.items() for each in repeated(total, noise, nodes=nodes, **(what | side))
+    ]
 
 
 def growing(size: int) -> float:
@@ -41,7 +47,7 @@ def test_a_steady_bandwidth_may_fall_by_a_quarter_and_no_more(at_4_mib: float, v
     samples += pingpong("cable-25", lambda size: at_4_mib if size == 4 << 20 else growing(size))
     found = judge(claims_by_id(["R1"])[0], INFO, samples)
     assert found.verdict is verdict
-    assert ("4 MiB" in found.summary) == (verdict is Verdict.CONTRADICTED)
+    assert ("below a smaller size at 4 MiB" in found.summary) == (verdict is Verdict.CONTRADICTED)
 
 
 def test_what_a_burst_lets_through_faster_than_the_cable_is_no_best() -> None:
@@ -101,6 +107,24 @@ def test_every_mesh_of_a_rack_has_to_reach_its_part_of_the_rate(per_node: float,
     found = judge(claims_by_id(["R4"])[0], RACKS, samples)
     assert found.verdict is verdict
     assert f"{per_node:.1f} Mbps (of 8)" in found.summary
+
+
+@pytest.mark.parametrize("per_node", [88.0, 92.0])
+def test_a_mesh_whose_interval_has_the_claimed_part_in_it_decides_nothing(per_node: float) -> None:
+    samples = mesh("racks", {2: 190.0, 4: 380.0, 8: 8 * per_node}, noise=0.02)
+    found = judge(claims_by_id(["R4"])[0], RACKS, samples)
+    assert found.verdict is Verdict.NOT_CHECKABLE
+    assert f"{per_node:.0f} (" in found.summary
+
+
+def test_what_was_measured_once_is_not_judged_and_what_was_simulated_once_is() -> None:
+    once = [each for each in mesh("racks", {2: 190.0, 4: 380.0, 8: 760.0}) if each.repetition == 0]
+    measured = judge(claims_by_id(["R4"])[0], RACKS, once)
+    assert measured.verdict is Verdict.NOT_CHECKABLE
+    assert measured.notes == ("A single repetition has no spread: a verdict needs 2 repetitions or more.",)
+    simulated = [dataclasses.replace(each, fabric="virtual", interconnect="roce-25g-lag") for each in once]
+    info = dataclasses.replace(RACKS, fabric="virtual")
+    assert judge(claims_by_id(["R4"])[0], info, simulated).verdict is Verdict.REPRODUCED
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_a_run_without_tcp_has_no_ratios_and_still_a_page(model: RunModel) -> No
     assert gallery.overview_figures(alone) == []
     page = page_of(alone)
     assert "no comparison" in page
-    assert "This run holds no bandwidth samples of blocking TCP" in page
+    assert "This run holds no bandwidth samples of TCP" in page
     assert "Speed ratio Soft RoCE / TCP (above" not in page
 
 
