@@ -34,19 +34,31 @@ TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
 
 
 _WORDS: Final[Mapping[str, str]] = {
-    "no-delay": "blocking without delay",
-    "busy-poll": "busy-polling",
-    "openmpi-ob1": "Open MPI's own",
-    "openmpi-ucx": "Open MPI with UCX",
-    "mpich-ofi": "MPICH with OFI",
-    "mpich-ucx": "MPICH with UCX",
+    "blocking": "TCP blocking",
+    "blocking-loaded": "TCP blocking, under load",
+    "blocking-qperf": "TCP blocking, by qperf",
+    "blocking-iperf3": "TCP blocking, by iperf3",
+    "no-delay": "TCP blocking, no delay",
+    "busy-poll": "TCP busy-polling",
+    "openmpi-ob1": "TCP, Open MPI's own",
+    "openmpi-ucx": "TCP, Open MPI with UCX",
+    "mpich-ofi": "TCP, MPICH with OFI",
+    "mpich-ucx": "TCP, MPICH with UCX",
 }
 
 
-def title(variant: str) -> str:
-    """A TCP in words: `openmpi-ob1@cubic` as `TCP, Open MPI's own, cubic`. What is not known here keeps its name."""
-    words = ["TCP", _WORDS.get(name_of(variant), name_of(variant)), control_of(variant)]
-    return ", ".join(each for each in words if each)
+def title(variant: str, default_control: str | None = None) -> str:
+    """A TCP in words: `openmpi-ob1@cubic` as `TCP, Open MPI's own, cubic`; one that is not known here by its name.
+
+    `default_control` is what the machine's default was: `blocking@default` is `TCP blocking, default (bbr)`.
+    """
+    name, control = name_of(variant), control_of(variant)
+    words = [_WORDS.get(name, f"TCP {name}")]
+    if control == DEFAULT and default_control is not None:
+        words.append(f"{DEFAULT} ({default_control})")
+    elif control is not None:
+        words.append(control)
+    return ", ".join(words)
 
 
 def matches(variant: str, wanted: str) -> bool:

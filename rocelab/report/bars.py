@@ -97,7 +97,7 @@ class Held:
 
     @property
     def verdict(self) -> str:
-        """Judged by the worst size, and by its interval where that leaves no doubt; against TCP, how often it is ahead."""
+        """Judged by the worst size and its interval; against TCP without a bar, at how many sizes it is ahead."""
         worst = self.worst
         if worst is None:
             return "not measured"

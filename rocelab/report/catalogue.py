@@ -48,19 +48,19 @@ _SERIES = {
     ("soft-roce", "send-mtu2048"): SeriesStyle(
         "Soft RoCE send, path MTU 2048", "#7d8590", "circle", (4, 2), check=True
     ),
-    ("tcp", "blocking-loaded"): SeriesStyle("TCP blocking, under load", "#dd5a26", "cross", (1, 3), check=True),
-    ("tcp", "blocking"): SeriesStyle("TCP blocking", "#dd5a26", "diamond", (6, 3)),
-    ("tcp", "no-delay"): SeriesStyle("TCP blocking, no delay", "#cf4f9e", "square", (3, 3)),
-    ("tcp", "busy-poll"): SeriesStyle("TCP busy-polling", "#b98200", "triangle-down", (2, 2)),
-    ("tcp", "blocking-qperf"): SeriesStyle("TCP blocking, by qperf", "#7d8590", "cross", (1, 3), check=True),
-    ("tcp", "blocking-iperf3"): SeriesStyle("TCP blocking, by iperf3", "#7d8590", "cross", (1, 3), check=True),
+    ("tcp", "blocking-loaded"): SeriesStyle(peers.title("blocking-loaded"), "#dd5a26", "cross", (1, 3), check=True),
+    ("tcp", "blocking"): SeriesStyle(peers.title("blocking"), "#dd5a26", "diamond", (6, 3)),
+    ("tcp", "no-delay"): SeriesStyle(peers.title("no-delay"), "#cf4f9e", "square", (3, 3)),
+    ("tcp", "busy-poll"): SeriesStyle(peers.title("busy-poll"), "#b98200", "triangle-down", (2, 2)),
+    ("tcp", "blocking-qperf"): SeriesStyle(peers.title("blocking-qperf"), "#7d8590", "cross", (1, 3), check=True),
+    ("tcp", "blocking-iperf3"): SeriesStyle(peers.title("blocking-iperf3"), "#7d8590", "cross", (1, 3), check=True),
     ("soft-roce", "openmpi-ucx"): SeriesStyle("Soft RoCE, Open MPI", "#2383e2", "circle"),
     ("soft-roce", "mpich-ucx"): SeriesStyle("Soft RoCE, MPICH with UCX", "#0f9b8e", "square"),
     ("soft-roce", "mpich-ofi"): SeriesStyle("Soft RoCE, MPICH with OFI", "#8f6be0", "triangle-up"),
-    ("tcp", "openmpi-ob1"): SeriesStyle("TCP, Open MPI's own", "#dd5a26", "diamond", (6, 3)),
-    ("tcp", "openmpi-ucx"): SeriesStyle("TCP, Open MPI with UCX", "#b98200", "triangle-down", (2, 2)),
-    ("tcp", "mpich-ofi"): SeriesStyle("TCP, MPICH with OFI", "#cf4f9e", "triangle-left", (4, 2)),
-    ("tcp", "mpich-ucx"): SeriesStyle("TCP, MPICH with UCX", "#7d8590", "triangle-right", (1, 2)),
+    ("tcp", "openmpi-ob1"): SeriesStyle(peers.title("openmpi-ob1"), "#dd5a26", "diamond", (6, 3)),
+    ("tcp", "openmpi-ucx"): SeriesStyle(peers.title("openmpi-ucx"), "#b98200", "triangle-down", (2, 2)),
+    ("tcp", "mpich-ofi"): SeriesStyle(peers.title("mpich-ofi"), "#cf4f9e", "triangle-left", (4, 2)),
+    ("tcp", "mpich-ucx"): SeriesStyle(peers.title("mpich-ucx"), "#7d8590", "triangle-right", (1, 2)),
 }
 _SPARE_COLOURS = ("#cf4f9e", "#5b8c2a", "#7d8590", "#c0504d", "#4f81bd")
 _INTERCONNECTS = {
@@ -93,14 +93,8 @@ def series_style(interconnect: str, variant: str, spare: int = 0, default_contro
         known = SeriesStyle(title, _SPARE_COLOURS[spare % len(_SPARE_COLOURS)], "cross", (4, 2, 1, 2))
     if control is None:
         return known
-    label = f"{known.label}, {control_words(control, default_control)}"
     shape, dash = _CONTROL_LOOKS.get(control, (known.shape, known.dash))
-    return dataclasses.replace(known, label=label, shape=shape, dash=dash)
-
-
-def control_words(control: str, default_control: str | None) -> str:
-    """A congestion control in words: ``cubic``, or ``default (bbr)``."""
-    return f"{control} ({default_control or 'not recorded'})" if control == peers.DEFAULT else control
+    return dataclasses.replace(known, label=peers.title(variant, default_control), shape=shape, dash=dash)
 
 
 def series_rank(interconnect: str, variant: str) -> tuple[int, str]:

@@ -153,9 +153,7 @@ class RunModel:
         """The lines of a source's figure, under the source's names and in its unit; none if one of them is missing."""
         lines = []
         for line in figure.series:
-            pairs = [(line.interconnect, variant) for variant in line.variants]
-            keys = [SeriesKey(link, figure.level, figure.test, *pair, figure.metric, *scale) for pair in pairs]
-            series = next((found for key in keys if (found := self._table.get(key)) is not None), None)
+            series = self._first(link, line, (figure.level, figure.test, figure.metric), scale)
             if series is None:
                 return []
             style = self._styles[series.key.interconnect, series.key.variant]
@@ -178,13 +176,23 @@ class RunModel:
 
     def _any_scale(self, figure: SourceFigure, line: FigureSeries, test: str, metric: str) -> Series | None:
         """A line of a figure, on whatever number of nodes it was measured."""
+        return self._first(line.link or "", line, (figure.level, test, metric))
+
+    def _first(
+        self, link: str, line: FigureSeries, what: tuple[str, str, str], scale: tuple[int, int] | None = None
+    ) -> Series | None:
+        """The first of the line's variants that the run has of a level, a test and a metric.
+
+        Of several congestion controls it is the one that was measured first.
+        """
         for variant in line.variants:
-            wanted = SeriesKey(line.link or "", figure.level, test, line.interconnect, variant, metric)
-            key = next(
-                (key for key in self._table if key._replace(nodes=wanted.nodes, ranks=wanted.ranks) == wanted), None
-            )
-            if key is not None and (found := self._table.get(key)) is not None:
-                return found
+            level, test, metric = what
+            wanted = SeriesKey(link, level, test, line.interconnect, variant, metric)
+            for key in self._table:
+                at = (key.nodes, key.ranks)
+                found = key._replace(nodes=wanted.nodes, ranks=wanted.ranks, variant=variant)
+                if found == wanted and peers.matches(key.variant, variant) and scale in (None, at):
+                    return self._table.get(key)
         return None
 
     def _over_groups(self, figure: SourceFigure, line: FigureSeries) -> Series | None:
@@ -207,7 +215,11 @@ class RunModel:
         for sample in self.samples:
             place = (sample.link, sample.level, sample.test, sample.interconnect, sample.metric, sample.repetition)
             wanted = (line.link, figure.level, figure.test, line.interconnect, figure.metric, 0)
-            if place == wanted and sample.variant in line.variants and sample.value is not None:
+            is_of_line = any(peers.matches(sample.variant, variant) for variant in line.variants)
+            if place == wanted and is_of_line and sample.value is not None:
+                # Under several congestion controls, the first is drawn.
+                if one is not None and sample.variant != one.variant:
+                    continue
                 node, _, at_s = sample.statistic.partition("@")
                 by_node.setdefault(node, {})[round(10 * float(at_s))] = (sample.value * figure.factor,)
                 one = sample

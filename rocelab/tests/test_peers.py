@@ -23,8 +23,9 @@ def test_a_level_without_peers_has_none() -> None:
 
 def test_a_tcp_has_a_name_for_people_with_its_congestion_control_if_it_has_one() -> None:
     assert peers.title("openmpi-ob1@cubic") == "TCP, Open MPI's own, cubic"
-    assert peers.title("busy-poll") == "TCP, busy-polling"
-    assert peers.title("sockets@default") == "TCP, sockets, default"
+    assert peers.title("busy-poll") == "TCP busy-polling"
+    assert peers.title("sockets@default") == "TCP sockets, default"
+    assert peers.title("blocking@default", "bbr") == "TCP blocking, default (bbr)"
 
 
 def test_a_name_matches_under_any_congestion_control_and_one_with_it_only_there() -> None:

@@ -152,7 +152,7 @@ def test_a_tcp_that_waits_in_another_way_is_a_note_and_never_the_verdict() -> No
     assert result.verdict is Verdict.REPRODUCED
     (note,) = [note for note in result.notes if "instead" in note]
     assert "TCP in any way of waiting instead, it is contradicted" in note
-    assert "Held against TCP, blocking, cubic." in note
+    assert "Held against TCP blocking, cubic." in note
 
 
 def test_a_reference_of_several_is_the_best_at_each_size_and_is_named() -> None:
@@ -169,8 +169,8 @@ def test_a_reference_of_several_is_the_best_at_each_size_and_is_named() -> None:
     ]
     result = judge(claim("S1"), INFO, soft + tcp)
     assert result.verdict is Verdict.REPRODUCED
-    assert "TCP, busy-polling, cubic (1 B to 64 B); TCP, busy-polling, bbr (128 B to 8 KiB)" in result.summary
-    assert {row.size_bytes: row.reference_name for row in result.evidence}[128] == "TCP, busy-polling, bbr"
+    assert "TCP busy-polling, cubic (1 B to 64 B); TCP busy-polling, bbr (128 B to 8 KiB)" in result.summary
+    assert {row.size_bytes: row.reference_name for row in result.evidence}[128] == "TCP busy-polling, bbr"
     assert {row.reference.median for row in result.evidence} == {100.0}
 
 
