@@ -28,8 +28,9 @@ SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_cloud scripts/se
 ##@ The two commands
 
 .PHONY: eval
-eval: setup-python build ## Set up, then compare Soft RoCE with TCP on this machine and write a report
-	.venv/bin/rocelab run studies/quick.toml
+eval: setup-python build ## Set up, compare Soft RoCE with TCP on this machine, write a report; MINUTES=15 for more certainty
+	.venv/bin/rocelab run studies/quick.toml \
+	    $(if $(MINUTES),--minutes $(MINUTES)) $(if $(REPETITIONS),--repetitions $(REPETITIONS))
 
 .PHONY: test
 test: setup build ## Set up, then run every test; closes on one line over all of them
@@ -101,8 +102,8 @@ $(CARGO_FUZZ): | setup-rust
 	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools cargo-fuzz
 
 # Both of two cores are busy for all of it. MPI takes part once `make setup-programs` has fetched it.
-MINUTES := 30
 .PHONY: soak
+soak: MINUTES ?= 30
 soak: setup build ## Run programs while all goes wrong that can: loss, dead links and peers, MINUTES=30
 	cd nic/conformance && ../../$(PY) -m soak --minutes $(MINUTES) --json ../../.build/soak.json
 

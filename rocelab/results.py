@@ -24,7 +24,8 @@ SCHEMA_VERSION = 1
 
 ParamValue = str | int | float | bool
 RunStatus = Literal["running", "complete", "incomplete", "interrupted"]
-"""``incomplete``: it ended, and some steps failed. ``running`` of a run that nobody runs: it crashed."""
+"""``incomplete``: it ended, and some steps failed or a time budget had no room for them. ``running`` although no
+process writes it: it crashed."""
 
 MESH_TEST = "mesh"
 """The test, at any level, whose samples run over the number of nodes and not over the size of messages."""
@@ -178,6 +179,10 @@ class RunInfo:
     claims: tuple[str, ...] = ()
     ended_at: str | None = None
     schema_version: int = SCHEMA_VERSION
+    budget_minutes: float | None = None
+    """Wall time that the run was given; None: as long as its plan takes."""
+    chosen_repetitions: int | None = None
+    """Repetitions of the first pass where they are not the study's: asked for, or what fits the budget."""
 
     def link(self, link_id: str) -> LinkInfo | None:
         """The link profile with this id, if the run has it."""
@@ -308,7 +313,11 @@ class RunStore:
         """Records how far the run got."""
         if status not in get_args(RunStatus):
             raise ResultsError(f"status {status!r}: one of {', '.join(get_args(RunStatus))}")
-        self.info = dataclasses.replace(self.info, status=status, ended_at=ended_at)
+        self.note(status=status, ended_at=ended_at)
+
+    def note(self, **changes: Any) -> None:
+        """Records fields of the run that have changed."""
+        self.info = dataclasses.replace(self.info, **changes)
         self._write_info()
 
     def samples(self) -> list[Sample]:

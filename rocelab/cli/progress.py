@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -13,7 +12,9 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from rocelab.cli.studies import seconds
 from rocelab.stats import text
+from rocelab.study.budget import Pace
 from rocelab.study.steps import JobStep, MeshStep, Step
 from rocelab.virtual.runner import SimulationWatcher
 from rocelab.virtual.schema import MANY_NODES
@@ -23,27 +24,27 @@ from rocelab.virtual.steps import VirtualStep
 FAILURES_SHOWN = 5
 LINE_EVERY_PERCENT = 5
 _REFRESH_PER_S = 4
-#: So long the plan's own guess counts more than what was seen.
-_LEARN_S = 5.0
 
 
 class TimeLeft:
     """Guesses how long the rest takes: what the plan expects, scaled by how wrong it was so far."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self._left_s = sum(step.expected_s for step in steps)
-        self._expected_s = 0.0
-        self._started_s = time.monotonic()
+        self._left_s = seconds(steps)
+        self._pace = Pace()
 
     def ended(self, step: Step) -> None:
         """A step is done."""
         self._left_s -= step.expected_s
-        self._expected_s += step.expected_s
+        self._pace.ended(step)
+
+    def replanned(self, steps: Sequence[Step]) -> None:
+        """These steps are left, and no others."""
+        self._left_s = seconds(steps)
 
     def seconds(self) -> float:
         """The guess."""
-        spent_s = time.monotonic() - self._started_s
-        return max(0.0, self._left_s) * (spent_s + _LEARN_S) / (self._expected_s + _LEARN_S)
+        return max(0.0, self._left_s) * self._pace.factor
 
 
 def clock(time_s: float) -> str:
@@ -97,6 +98,12 @@ class _Watcher:
     def progressed(self, step: Step, simulated_ns: int, end_ns: int) -> None:
         """A simulation goes on. Lines are for steps."""
 
+    def replanned(self, steps: Sequence[Step], news: str) -> None:
+        """Say why, and count to the new end."""
+        self.total = self.done + len(steps)
+        self.left.replanned(steps)
+        self.console.print(f"{self.study}: {news}", markup=False, highlight=False, soft_wrap=True)
+
 
 class BarWatcher(_Watcher):
     """For a terminal. Use as a context manager."""
@@ -142,7 +149,15 @@ class BarWatcher(_Watcher):
     def ended(self, step: Step, error: str | None) -> None:
         """Move the bar."""
         self.count(step, error)
-        self._progress.update(self._task, completed=self.done, left=clock(self.left.seconds()))
+        self._show()
+
+    def replanned(self, steps: Sequence[Step], news: str) -> None:
+        """Say why, and give the bar its new length."""
+        super().replanned(steps, news)
+        self._show()
+
+    def _show(self) -> None:
+        self._progress.update(self._task, completed=self.done, total=self.total, left=clock(self.left.seconds()))
 
 
 class LineWatcher(_Watcher):
@@ -171,6 +186,11 @@ class LineWatcher(_Watcher):
             soft_wrap=True,
             highlight=False,
         )
+
+    def replanned(self, steps: Sequence[Step], news: str) -> None:
+        """Say why, and how far that is with the next step."""
+        super().replanned(steps, news)
+        self._next_percent = 0
 
     def doing(self, what: str) -> None:
         """Nothing: what takes long is in the log of its step."""

@@ -20,6 +20,7 @@ import psutil
 import typer
 from rich.console import Console
 
+from rocelab.cli.budget import fitting, warn_unreachable, with_repetitions
 from rocelab.cli.problems import fail, say
 from rocelab.cli.progress import watch
 from rocelab.cli.studies import complete, duration, known_claims, load_study, parse_any, seconds, steps_of
@@ -28,12 +29,14 @@ from rocelab.fabric.base import FabricError, LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, find_run
 from rocelab.study import catalogue
+from rocelab.study.adaptive import Course
+from rocelab.study.budget import Budget, Pace, span
 from rocelab.study.execution import now
 from rocelab.study.loading import StudyError
 from rocelab.study.plan import measurement_count
 from rocelab.study.provenance import provenance, tool_versions
 from rocelab.study.runner import Outcome, Runner, remaining
-from rocelab.study.schema import Study
+from rocelab.study.schema import BUDGET_MAX_MINUTES, REPETITIONS_MAX, Study
 from rocelab.study.steps import JobStep, Step
 from rocelab.tools.base import Executable
 from rocelab.virtual.runner import VirtualRunner
@@ -58,6 +61,10 @@ class _Job:
     steps: Sequence[Step]
     store: RunStore | None
     """The run to go on with; None for a new one."""
+    budget_s: float | None = None
+    """Wall time for it; None: as long as its steps take."""
+    chosen_repetitions: int | None = None
+    """Repetitions that are not the study's own."""
 
 
 def run(  # noqa: PLR0917, typer makes an option of each
@@ -78,13 +85,32 @@ def run(  # noqa: PLR0917, typer makes an option of each
         str | None,
         typer.Option(help="Take the half of each study that is for this fabric: 'virtual', simulated hardware."),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=BUDGET_MAX_MINUTES,
+            help="Wall time for each study. What is not clear after its plan is measured again until then.",
+        ),
+    ] = None,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, max=REPETITIONS_MAX, help="How often everything is measured in the plan.")
+    ] = None,
 ) -> None:
     """Run studies one after the other, and write a report of each.
 
     Exit status: 0 all was measured; 1 wrong use; 3 some measurements failed; 130 interrupted.
     """
     try:
-        jobs = _jobs([half_for(fabric, name) for name in studies or []], resume, results)
+        names = [half_for(fabric, name) for name in studies or []]
+        if bool(names) == (resume is not None):
+            fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
+        if resume is None:
+            jobs = [_new_job(name, minutes, repetitions) for name in names]
+        elif repetitions is not None:
+            fail("run", "a run that goes on keeps its repetitions; --minutes gives it time for more")
+        else:
+            jobs = [_resumed_job(resume, results, minutes)]
         every_step = [step for job in jobs for step in job.steps]
         _check_programs(every_step, skip_missing=skip_missing)
         check_memory(every_step)
@@ -112,16 +138,44 @@ def half_for(fabric: str | None, name: str) -> str:
     return str(half)
 
 
-def _jobs(studies: Sequence[str], resume: str | None, results: Path) -> list[_Job]:
-    if bool(studies) == (resume is not None):
-        fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
-    if resume is None:
-        loaded = [load_study(name) for name in studies]
-        return [_Job(study, text, steps_of(study), None) for study, text in loaded]
+def _new_job(name: str, minutes: float | None, repetitions: int | None) -> _Job:
+    study, source = load_study(name)
+    if isinstance(study, VirtualStudy):
+        if (minutes, repetitions) != (None, None):
+            fail("run", f"{study.id} is simulated, which comes out the same each time: no --minutes, no --repetitions")
+        return _Job(study, source, steps_of(study), None)
+    own_repetitions = study.repetitions
+    if repetitions is not None:
+        study = with_repetitions(study, repetitions)
+    budget_s = _budget_s(study, minutes)
+    if budget_s is not None:
+        study = fitting(study, budget_s)
+    warn_unreachable(study)
+    chosen = None if study.repetitions == own_repetitions else study.repetitions
+    return _Job(study, source, steps_of(study), None, budget_s, chosen)
+
+
+def _resumed_job(resume: str, results: Path, minutes: float | None) -> _Job:
     store = find_run(results, resume)
-    text = store.study_text()
-    study = parse_any(text, str(store.path / "study.toml"), known_claims())
-    return [_Job(study, text, remaining(steps_of(study), store), store)]
+    source = store.study_text()
+    study = parse_any(source, str(store.path / "study.toml"), known_claims())
+    if isinstance(study, VirtualStudy):
+        if minutes is not None:
+            fail("run", f"{study.id} is simulated, which comes out the same each time: no --minutes")
+        return _Job(study, source, remaining(steps_of(study), store), store)
+    chosen = store.info.chosen_repetitions
+    if chosen is not None:
+        study = with_repetitions(study, chosen)
+    steps = remaining(steps_of(study), store)
+    # A run that is complete has had its time: more must be asked for.
+    budget_s = _budget_s(study, minutes) if steps or minutes is not None else None
+    return _Job(study, source, steps, store, budget_s, chosen)
+
+
+def _budget_s(study: Study, minutes: float | None) -> float | None:
+    """The time that was asked for, else the study's own."""
+    chosen = study.budget_minutes if minutes is None else minutes
+    return None if chosen is None else 60 * chosen
 
 
 def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
@@ -162,10 +216,11 @@ def _gibibytes(size_bytes: int) -> str:
 
 def _run_job(job: _Job, results: Path, *, report: bool) -> int:
     console = Console(stderr=True)
-    if job.store is not None and not job.steps:
+    if job.store is not None and not job.steps and job.budget_s is None:
         say(f"Run {job.store.info.id} is complete; nothing is left to do.")
         return _finish(job.store, results, Outcome(0, 0), report=report)
     store: RunStore | None = None
+    budget = None if job.budget_s is None else Budget(job.budget_s)
     with _interruptible():
         try:
             with contextlib.ExitStack() as stack:
@@ -179,7 +234,9 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
                 watcher = stack.enter_context(watch(job.study.id, job.steps, console))
                 versions = tool_versions(job.steps)
                 if fabric is not None:
-                    runner = Runner(store, fabric, NamespaceLauncher(fabric), watcher, versions)
+                    course = None if budget is None else Course(steps_of(job.study), budget, Pace())
+                    launcher = NamespaceLauncher(fabric)
+                    runner = Runner(store, fabric, launcher, watcher, versions, course=course)
                     outcome = runner.run(job.steps)
                 else:
                     simulations = [step for step in job.steps if isinstance(step, VirtualStep | SmpiStep)]
@@ -198,7 +255,8 @@ def _shape_of(study: Study) -> tuple[list[LinkProfile], tuple[str, ...]]:
 def _announce(job: _Job, store: RunStore) -> None:
     left = "" if job.store is None else "still "
     about = duration(seconds(list(job.steps)))
-    say(f"{job.study.title}: {left}{measurement_count(job.steps)} measurements, about {about}")
+    budget = "" if job.budget_s is None else f", and up to {span(job.budget_s)} in all for what is not clear then"
+    say(f"{job.study.title}: {left}{measurement_count(job.steps)} measurements, about {about}{budget}")
     say(f"Run: {store.path}")
 
 
@@ -233,6 +291,11 @@ def _finish(store: RunStore, results: Path, outcome: Outcome, *, report: bool) -
         again = f"rocelab run --resume {_name_of(store, results)}"
         say(f"{outcome.failed} measurements failed. Try them again with:  {again}")
         return EXIT_FAILED_SAMPLES
+    if outcome.cut:
+        say(
+            f"The time was over before {outcome.cut} of the measurements. "
+            f"Make them with:  rocelab run --resume {_name_of(store, results)}"
+        )
     return 0
 
 
@@ -252,6 +315,8 @@ def _new_run(job: _Job, results: Path) -> RunStore:
         provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps, study.fabric.kind),
         planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),
+        budget_minutes=None if job.budget_s is None else job.budget_s / 60,
+        chosen_repetitions=job.chosen_repetitions,
     )
     return RunStore.create(results, info, job.text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -138,7 +138,7 @@ def check(files: Annotated[list[Path], typer.Argument(help="Study files.")]) -> 
     raise typer.Exit(1 if wrong else 0)
 
 
-def seconds(steps: list[Step]) -> float:
+def seconds(steps: Sequence[Step]) -> float:
     """About how long the steps take together."""
     return sum(step.expected_s for step in steps)
 

@@ -14,10 +14,12 @@ from typing import Protocol
 
 from rocelab.fabric.base import Fabric, Launcher
 from rocelab.results import RunStatus, RunStore, Sample
+from rocelab.study.adaptive import Course
 from rocelab.study.clouds import CloudExecution, CloudExecutor
 from rocelab.study.execution import Execution, Executor, now
 from rocelab.study.jobs import JobExecution, JobExecutor
 from rocelab.study.meshes import MeshExecution, MeshExecutor
+from rocelab.study.plan import measurement_count
 from rocelab.study.sampling import (
     Circumstances,
     samples_of_cloud,
@@ -49,6 +51,9 @@ class Watcher(Protocol):
     def ended(self, step: Step, error: str | None) -> None:
         """A step has ended; `error` says why it failed."""
 
+    def replanned(self, steps: Sequence[Step], news: str) -> None:
+        """From now on these steps are left; `news` says why, for a person."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -56,14 +61,24 @@ class Outcome:
 
     done: int
     failed: int
+    cut: int = 0
+    """How many steps a time budget had no room for."""
 
 
 class Runner:
     """One run of a study on a fabric."""
 
     def __init__(
-        self, store: RunStore, fabric: Fabric, launcher: Launcher, watcher: Watcher, versions: Mapping[str, str]
+        self,
+        store: RunStore,
+        fabric: Fabric,
+        launcher: Launcher,
+        watcher: Watcher,
+        versions: Mapping[str, str],
+        *,
+        course: Course | None = None,
     ) -> None:
+        """Without a `course`, the steps are carried out as they are planned, however long that takes."""
         self._store = store
         self._executor = Executor(fabric, launcher)
         self._jobs = JobExecutor(fabric, launcher)
@@ -72,6 +87,7 @@ class Runner:
         self._links = fabric.links
         self._watcher = watcher
         self._versions = versions
+        self._course = course
         self._hangs: dict[tuple[str, ...], int] = {}
         self._pace: dict[tuple[str, ...], float] = {}
 
@@ -80,24 +96,46 @@ class Runner:
         pairs = [step for step in steps if isinstance(step, PairStep)]
         size_max_bytes = max((step.size_bytes for step in pairs if step.test == CPU_TEST), default=1)
         startups = StartupCosts(lambda step: self._executor.execute(step, None), self._links, size_max_bytes)
-        failed = 0
+        done, failed, cut = 0, 0, 0
         status: RunStatus = "interrupted"
         try:
             queue = _Queue(steps, self._store.next_order(), self._pace)
-            for index in range(len(steps)):
-                step = queue.step(index)
+            while True:
+                cut += self._revise(queue, done)
+                if done == len(queue):
+                    break
+                step = queue.step(done)
                 self._watcher.started(step)
-                self._look_ahead(queue, index)
-                error = self._carry_out(step, queue.order(index), startups)
-                failed += error is not None
+                self._look_ahead(queue, done)
+                error = self._carry_out(step, queue.order(done), startups)
+                done, failed = done + 1, failed + (error is not None)
                 self._watcher.ended(step, error)
-            status = "incomplete" if failed else "complete"
+                if self._course is not None:
+                    self._course.pace.ended(step)
+            status = "incomplete" if failed or cut else "complete"
         finally:
             self._executor.close()
             self._clouds.close()
             self._store.set_status(status, ended_at=now())
             self._store.close()
-        return Outcome(len(steps) - failed, failed)
+        return Outcome(done - failed, failed, cut)
+
+    def _revise(self, queue: _Queue, done: int) -> int:
+        """Let the budget change what is left to do. Returns how many planned steps it has no room for."""
+        if self._course is None:
+            return 0
+        rest = queue.rest(done)
+        revision = self._course.revise(queue.planned(done - 1) if done else None, rest, self._store.current_samples)
+        if revision.news is None:
+            return 0
+        # What was started early may be among what is left out.
+        self._executor.close()
+        queue.replace_rest(done, revision.steps)
+        more = measurement_count(revision.steps) - measurement_count(rest)
+        if revision.cut == 0:
+            self._store.note(planned_steps=self._store.info.planned_steps + more)
+        self._watcher.replanned(revision.steps, revision.news)
+        return revision.cut
 
     def _log(self, step: Step, order: int) -> Path:
         size = f"-{step.size_bytes}" if isinstance(step, PairStep | CloudStep) else ""
@@ -186,13 +224,22 @@ class _Queue:
     """
 
     def __init__(self, steps: Sequence[Step], first_order: int, pace: Mapping[tuple[str, ...], float]) -> None:
-        self._steps = steps
+        self._steps = list(steps)
         self._first_order = first_order
         self._pace = pace
         self._seen: dict[int, Step] = {}
 
     def __len__(self) -> int:
         return len(self._steps)
+
+    def rest(self, index: int) -> Sequence[Step]:
+        """The steps from there on, as they stand in the plan."""
+        return self._steps[index:]
+
+    def replace_rest(self, index: int, steps: Sequence[Step]) -> None:
+        """Have other steps from there on."""
+        self._steps[index:] = steps
+        self._seen = {at: step for at, step in self._seen.items() if at < index}
 
     def planned(self, index: int) -> Step:
         """The step as it stands in the plan."""

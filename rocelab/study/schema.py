@@ -19,6 +19,8 @@ STUDY_SCHEMA_VERSION = 1
 SIZE_MAX_BYTES = 1 << 30
 NODES_MAX = 16
 RANKS_PER_NODE_MAX = 64
+REPETITIONS_MAX = 1000
+BUDGET_MAX_MINUTES = 10_000
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
 #: As the kernel spells its congestion controls (TCP_CA_NAME_MAX, linux/tcp.h, is 16 with the end).
@@ -97,7 +99,7 @@ class _AnyTest(_Table):
 
     variants: Annotated[Mapping[str, Annotated[list[str], Field(min_length=1)]], Field(min_length=1)]
     links: list[str] | None = None
-    repetitions: Annotated[int, Field(ge=1, le=1000)] | None = None
+    repetitions: Annotated[int, Field(ge=1, le=REPETITIONS_MAX)] | None = None
 
 
 class TestTable(_AnyTest):
@@ -329,9 +331,10 @@ class Study(_Table):
     title: Annotated[str, Field(min_length=1)]
     description: str = ""
     claims: list[str] = []
-    repetitions: Annotated[int, Field(ge=1, le=1000)] = 10
+    repetitions: Annotated[int, Field(ge=1, le=REPETITIONS_MAX)] = 10
     seed: Annotated[int, Field(ge=0)] = 1
     time_limit_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 30.0
+    budget_minutes: Annotated[float, Field(gt=0, le=BUDGET_MAX_MINUTES, strict=False)] | None = None
     fabric: FabricTable = FabricTable()
     tcp: TcpTable = TcpTable()
     mpi: MpiTable = MpiTable()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,6 +142,7 @@ class Seen:
     names: list[tuple[str, ...]] = field(default_factory=list)
     errors: list[str | None] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
+    news: list[str] = field(default_factory=list)
 
     def started(self, step: Step) -> None:
         self.names.append(step.series)
@@ -152,3 +153,6 @@ class Seen:
 
     def ended(self, step: Step, error: str | None) -> None:
         self.errors.append(error)
+
+    def replanned(self, steps: Sequence[Step], news: str) -> None:
+        self.news.append(news)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +14,12 @@ from rocelab.fabric.base import LaunchError
 from rocelab.launch.fake import FakeLauncher, Outcome, Start
 from rocelab.results import RunStore
 from rocelab.study import execution
+from rocelab.study.adaptive import Course
+from rocelab.study.budget import Budget, Pace
 from rocelab.study.runner import HANGS_MAX, Runner, remaining
 from rocelab.study.steps import PairStep, Step
 from rocelab.study.tests import small
+from rocelab.tools.perftest import Perftest
 
 
 @pytest.fixture(autouse=True)
@@ -219,3 +224,61 @@ def test_what_was_started_early_ends_with_the_run(tmp_path: Path) -> None:
     early = [running for running in launcher.running if "ib_write_bw" in running.start.argv]
     assert len(early) == 2
     assert all(running.stopped for running in early)
+
+
+def unclear_launcher(clock: list[float]) -> FakeLauncher:
+    """Every step takes half a second, and all contestants measure the same values in turns."""
+    counts: Counter[tuple[str, ...]] = Counter()
+
+    def answer(start: Start) -> Outcome:
+        clock[0] += 0.25
+        series = start.log.name[len("00000-") :].rpartition("-")[0] if start.log is not None else ""
+        what = (start.node.name, series)
+        value = 2 + counts[what] % 3
+        # Where perftest prints cycles, it is asked for them.
+        column = value * (cycles_per_us() if "-C" in start.argv else 1)
+        counts[what] += 1
+        good = small.good(start)
+        text = good.stdout.replace(" 2.0 9.0 2.5 ", f" 2.0 9.0 {column:.1f} ").replace('"p50": 2', f'"p50": {value}')
+        return dataclasses.replace(good, stdout=text)
+
+    return small.launcher(answer)
+
+
+def cycles_per_us() -> float:
+    method = next(step.method for step in small.steps() if step.variant == "send" and step.test == "latency")
+    assert isinstance(method, Perftest)
+    return method.cycles_per_us or 1.0
+
+
+def run_with_budget(store: RunStore, budget_s: float, seen: small.Seen, steps: Sequence[Step]) -> int:
+    clock = [0.0]
+    course = Course(small.steps(), Budget(budget_s, lambda: clock[0]), Pace(lambda: clock[0]))
+    runner = Runner(store, small.fabric(), unclear_launcher(clock), seen, {}, course=course)
+    return runner.run(steps).cut
+
+
+def test_what_is_left_of_a_budget_goes_to_what_is_not_clear(tmp_path: Path) -> None:
+    store, seen = small.store(tmp_path), small.Seen()
+    assert run_with_budget(store, 60, seen, small.steps()) == 0
+    assert store.info.status == "complete"
+    assert {step.key for step in small.steps()} < store.done_keys()
+    assert store.info.planned_steps == len(store.done_keys())
+    assert "not clear yet" in seen.news[0]
+    again = RunStore.open(store.path)
+    assert remaining(small.steps(), again) == []
+    before = len(again.done_keys())
+    run_with_budget(again, 20, small.Seen(), [])
+    assert again.info.planned_steps == len(again.done_keys()) > before
+
+
+def test_a_run_whose_budget_is_over_early_is_incomplete_and_can_be_continued(tmp_path: Path) -> None:
+    store, seen = small.store(tmp_path), small.Seen()
+    cut = run_with_budget(store, 4, seen, small.steps())
+    assert cut == len(small.steps()) - len(store.done_keys()) > 0
+    assert store.info.status == "incomplete"
+    assert store.info.planned_steps == len(small.steps())
+    assert seen.news[-1] == "the time budget is used up"
+    again = RunStore.open(store.path)
+    assert run(again, small.launcher(), steps=remaining(small.steps(), again)) == 0
+    assert again.info.status == "complete"

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,8 @@ class _Silent:
     def doing(self, what: str) -> None: ...
 
     def ended(self, step: Step, error: str | None) -> None: ...
+
+    def replanned(self, steps: Sequence[Step], news: str) -> None: ...
 
     def progressed(self, step: Step, simulated_ns: int, end_ns: int) -> None: ...
 

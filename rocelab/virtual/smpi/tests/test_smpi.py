@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -197,6 +198,8 @@ class _Silent:
     def doing(self, what: str) -> None: ...
 
     def ended(self, step: Step, error: str | None) -> None: ...
+
+    def replanned(self, steps: Sequence[Step], news: str) -> None: ...
 
 
 def _store(folder: Path, text: str) -> tuple[RunStore, list[VirtualStep | SmpiStep]]:
