@@ -201,6 +201,12 @@ class Launcher(Protocol):
     def sent_bytes(self, node: Node, interface: str) -> int:
         """What has left `interface` of `node` so far, in bytes of frames without preamble, check and gap."""
 
+    def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
+        """Give TCP connections made from now on over a link, at these nodes, this congestion control.
+
+        `rocelab.peers.DEFAULT` is what the machine gives them. Raises LaunchError where that cannot be.
+        """
+
     def remote_shell(
         self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None
     ) -> AbstractContextManager[RemoteShell]:

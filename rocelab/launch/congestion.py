@@ -40,20 +40,23 @@ class CongestionControls:
             return
         # Until all nodes have changed, what is set is not known.
         self._chosen[link] = ""
-        started = [
-            (node, self._launcher.start(node, ["sh", "-c", _script(node, link, control)]))
-            for node in self._nodes
-            if link in node.addresses
-        ]
-        ends = [(node, running.wait(_LIMIT_S)) for node, running in started]
-        for node, end in ends:
-            if end.exit_status != 0:
-                raise LaunchError(
-                    f"{node.name}: TCP over {link} could not be given the congestion control {control!r}: "
-                    f"{end.stderr.strip() or 'no reason is known'}. The kernel has those that "
-                    "/proc/sys/net/ipv4/tcp_available_congestion_control lists; root may load more with modprobe."
-                )
+        self._launcher.choose_congestion_control(
+            [node for node in self._nodes if link in node.addresses], link, control
+        )
         self._chosen[link] = control
+
+
+def change_routes(launcher: Launcher, nodes: Sequence[Node], link: str, control: str) -> None:
+    """Change the routes of a link by ip(8) on all nodes at once. LaunchError where it refuses."""
+    started = [(node, launcher.start(node, ["sh", "-c", _script(node, link, control)])) for node in nodes]
+    ends = [(node, running.wait(_LIMIT_S)) for node, running in started]
+    for node, end in ends:
+        if end.exit_status != 0:
+            raise LaunchError(
+                f"{node.name}: TCP over {link} could not be given the congestion control {control!r}: "
+                f"{end.stderr.strip() or 'no reason is known'}. The kernel has those that "
+                "/proc/sys/net/ipv4/tcp_available_congestion_control lists; root may load more with modprobe."
+            )
 
 
 def _script(node: Node, link: str, control: str) -> str:

@@ -150,6 +150,9 @@ class FakeLauncher:
     #: Bytes that left an interface, at each time of asking: far more than any program reports.
     shells: list[tuple[Mapping[str, str], Mapping[str, Collection[int]]]] = field(default_factory=list)
     """Environment and cores of every remote shell that was asked for."""
+    controls: list[tuple[str, str, int]] = field(default_factory=list)
+    """Every congestion control that was chosen: link, name, on how many nodes."""
+    refused_control: str = ""
     counters: Iterator[int] = field(default_factory=lambda: itertools.count(0, 10**15))
 
     def start(
@@ -188,6 +191,12 @@ class FakeLauncher:
     def sent_bytes(self, node: Node, interface: str) -> int:  # noqa: ARG002
         """What `counters` says next."""
         return next(self.counters)
+
+    def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
+        """Note it, or LaunchError if it is the one that the kernel refuses."""
+        if control == self.refused_control:
+            raise LaunchError(f"{nodes[0].name}: TCP over {link} could not be given the congestion control {control!r}")
+        self.controls.append((link, control, len(nodes)))
 
     def remote_shell(
         self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None

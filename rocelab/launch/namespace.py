@@ -27,7 +27,7 @@ from typing import IO, Final, Literal
 
 from rocelab.fabric.base import Entrance, Finished, LaunchError, Node, RemoteShell, Running
 from rocelab.fabric.keeper import channel
-from rocelab.launch import counters, doors, listening
+from rocelab.launch import congestion, counters, doors, listening
 from rocelab.launch.starting import Started, start_on, start_request
 
 #: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
@@ -102,6 +102,10 @@ class NamespaceLauncher:
     def sent_bytes(self, node: Node, interface: str) -> int:
         """See `rocelab.fabric.base.Launcher.sent_bytes`."""
         return counters.sent_bytes(node, interface)
+
+    def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
+        """See `rocelab.fabric.base.Launcher.choose_congestion_control`."""
+        congestion.change_routes(self, nodes, link, control)
 
     def remote_shell(
         self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None

@@ -16,12 +16,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Final, Literal, NamedTuple
 
 from rocelab.peers import SOFT_ROCE, SUBJECTS, TCP, WAITINGS, references
 from rocelab.results import Sample
-from rocelab.stats import NO_SIZE, Ratio, SeriesKey, SeriesTable, ratio
+from rocelab.stats import NO_SIZE, Series, SeriesKey, SeriesTable
 from rocelab.stats import Side as RatioSide
 from rocelab.study.budget import Budget, Pace, Revision, Round, Schedule
 from rocelab.study.steps import JobStep, PairStep, Step
@@ -151,47 +150,43 @@ def cells(plan: Iterable[Step]) -> list[Cell]:
 
 def stand(cell: Cell, table: SeriesTable) -> Standing:
     """How a cell stands with the samples so far. Where one side has no value, more of them would not help."""
-    subject = _values(cell, table, SOFT_ROCE, cell.subject)
-    rivals = {each: values for each in cell.references if (values := _values(cell, table, TCP, each))}
-    if not subject or not rivals:
+    subject = _series(cell, table, SOFT_ROCE, cell.subject)
+    rivals = {each: series for each in cell.references if (series := _series(cell, table, TCP, each))}
+    if subject is None or not rivals:
         return Standing(is_open=False, contenders=())
-    best = _best(rivals, cell.better)
-    contenders = tuple(
-        each for each, values in rivals.items() if each == best or not _is_clear(ratio(values, rivals[best]))
-    )
-    return Standing(not _is_clear(_to_best(subject, rivals, cell.better)), contenders)
+    names, size = list(rivals), _size(cell)
+    found = subject.ratio_to_best(list(rivals.values()), size, better=cell.better)
+    if found is None:
+        return Standing(is_open=False, contenders=())
+    best = rivals[names[found.best]]
+    contenders = tuple(each for each, rival in rivals.items() if rival is best or not _differ(rival, best, size))
+    is_clear = found.ratio.side is not RatioSide.UNCLEAR and _differ(subject, best, size)
+    return Standing(not is_clear, contenders)
 
 
-def _to_best(subject: Sequence[float], rivals: Mapping[str, Sequence[float]], better: Better) -> Ratio:
-    """The one place that says how the subject is held against the best of several."""
-    return ratio(subject, rivals[_best(rivals, better)])
-
-
-def _is_clear(comparison: Ratio) -> bool:
-    """Welch's test and the interval of the final verdict agree that there is a difference.
+def _differ(one: Series, other: Series, size: int) -> bool:
+    """Whether two differ by Welch's test and by the interval of the final verdict.
 
     That the p-value is below 0.001 says the same as that Welch's interval at 99.9 % is on one side of 1.
     """
-    p_value = comparison.p_value
-    return p_value is not None and p_value < INTERIM_P_VALUE and comparison.side is not RatioSide.UNCLEAR
+    comparison = one.ratio_to(other, size)
+    if comparison is None or comparison.p_value is None:
+        return False
+    return comparison.p_value < INTERIM_P_VALUE and comparison.side is not RatioSide.UNCLEAR
 
 
-def _best(rivals: Mapping[str, Sequence[float]], better: Better) -> str:
-    choose = min if better == "lower" else max
-    return choose(rivals, key=lambda each: median(rivals[each]))
+def _size(cell: Cell) -> int:
+    return NO_SIZE if cell.place.size_bytes is None else cell.place.size_bytes
 
 
-def _values(cell: Cell, table: SeriesTable, interconnect: str, variant: str) -> tuple[float, ...]:
+def _series(cell: Cell, table: SeriesTable, interconnect: str, variant: str) -> Series | None:
+    """A series with values at the cell's size; no ratio is defined for zero."""
     place = cell.place
     key = SeriesKey(
         place.link, place.level, place.test, interconnect, variant, cell.metric, nodes=place.nodes, ranks=place.ranks
     )
     series = table.get(key)
-    if series is None:
-        return ()
-    values = series.values.get(NO_SIZE if place.size_bytes is None else place.size_bytes, ())
-    # No ratio is defined for zero.
-    return values if values and min(values) > 0 else ()
+    return None if series is None or min(series.values.get(_size(cell), ()), default=0.0) <= 0 else series
 
 
 def _pairings(level: str, variants: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, tuple[str, ...]]]:

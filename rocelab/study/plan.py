@@ -181,8 +181,14 @@ def _cloud_steps(study: Study) -> Iterator[CloudStep]:
                 if repetition < study.repetitions_of(test) and link in study.links_of(test)
                 for step in _of_cloud_test(study, test, link.profile(), repetition)
             ]
-            # Daemons keep their connections, so they are started anew for each congestion control.
-            yield from sorted(steps, key=lambda step: peers.control_of(step.variant) or "")
+            # Daemons keep their connections, so they are started anew for each congestion control. What has none goes
+            # with the first.
+            controls = list(dict.fromkeys(control for step in steps if (control := peers.control_of(step.variant))))
+            yield from sorted(steps, key=lambda step: _place_of(peers.control_of(step.variant), controls))
+
+
+def _place_of(control: str | None, controls: Sequence[str]) -> int:
+    return 0 if control is None else controls.index(control)
 
 
 def _of_cloud_test(study: Study, test: CloudTable, link: LinkProfile, repetition: int) -> Iterator[CloudStep]:

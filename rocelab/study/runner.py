@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rocelab.fabric.base import Fabric, Launcher
+from rocelab import peers
+from rocelab.fabric.base import Fabric, Launcher, LaunchError
+from rocelab.launch.congestion import CongestionControls
 from rocelab.results import RunStatus, RunStore, Sample
 from rocelab.study.adaptive import Course
 from rocelab.study.clouds import CloudExecution, CloudExecutor
@@ -84,6 +86,7 @@ class Runner:
         self._jobs = JobExecutor(fabric, launcher)
         self._meshes = MeshExecutor(fabric, launcher)
         self._clouds = CloudExecutor(fabric, launcher, store.logs)
+        self._controls = CongestionControls(fabric.nodes, launcher)
         self._links = fabric.links
         self._watcher = watcher
         self._versions = versions
@@ -163,26 +166,36 @@ class Runner:
             tool_version=self._versions.get(step.tool, "unknown"),
             log=str(log.relative_to(self._store.path)),
         )
-        given_up = self._hangs.get(step.series, 0) >= HANGS_MAX
+        not_run = _GIVEN_UP if self._hangs.get(step.series, 0) >= HANGS_MAX else self._choose_control(step)
         if isinstance(step, PairStep):
-            samples = self._carry_out_pair(step, log, startups, circumstances, given_up=given_up)
+            samples = self._carry_out_pair(step, log, startups, circumstances, not_run=not_run)
         elif isinstance(step, JobStep):
-            samples = self._carry_out_job(step, log, circumstances, given_up=given_up)
+            samples = self._carry_out_job(step, log, circumstances, not_run=not_run)
         elif isinstance(step, MeshStep):
-            samples = self._carry_out_mesh(step, log, circumstances, given_up=given_up)
+            samples = self._carry_out_mesh(step, log, circumstances, not_run=not_run)
         else:
             assert isinstance(step, CloudStep)
-            samples = self._carry_out_cloud(step, log, circumstances, given_up=given_up)
+            samples = self._carry_out_cloud(step, log, circumstances, not_run=not_run)
         if not log.exists():
             samples = tuple(dataclasses.replace(sample, log=None) for sample in samples)
         self._store.append(*samples)
         return next((sample.error for sample in samples if not sample.ok), None)
 
+    def _choose_control(self, step: Step) -> str | None:
+        """Give the step's link its congestion control. Says why, if that cannot be."""
+        control = peers.control_of(step.variant)
+        try:
+            if control is not None:
+                self._controls.choose(step.link.id, control)
+        except LaunchError as failure:
+            return f"not run: {failure}"
+        return None
+
     def _carry_out_pair(
-        self, step: PairStep, log: Path, startups: StartupCosts, circumstances: Circumstances, *, given_up: bool
+        self, step: PairStep, log: Path, startups: StartupCosts, circumstances: Circumstances, *, not_run: str | None
     ) -> tuple[Sample, ...]:
-        execution = _pair_given_up() if given_up else self._executor.execute(step, log)
-        self._note_hang(step, hung=execution.hung, given_up=given_up)
+        execution = _pair_not_run(not_run) if not_run else self._executor.execute(step, log)
+        self._note_hang(step, hung=execution.hung, not_run=not_run)
         if execution.reading is not None:
             factor = execution.reading.active_s / (step.messages * step.message_s)
             self._pace[step.series] = min(max(factor, 1 / PACE_MAX), PACE_MAX)
@@ -192,28 +205,28 @@ class Runner:
         return samples_of_pair(step, execution, startup, circumstances)
 
     def _carry_out_job(
-        self, step: JobStep, log: Path, circumstances: Circumstances, *, given_up: bool
+        self, step: JobStep, log: Path, circumstances: Circumstances, *, not_run: str | None
     ) -> tuple[Sample, ...]:
-        execution = _job_given_up() if given_up else self._jobs.execute(step, log)
-        self._note_hang(step, hung=execution.hung, given_up=given_up)
+        execution = _job_not_run(not_run) if not_run else self._jobs.execute(step, log)
+        self._note_hang(step, hung=execution.hung, not_run=not_run)
         return samples_of_job(step, execution, circumstances)
 
     def _carry_out_mesh(
-        self, step: MeshStep, log: Path, circumstances: Circumstances, *, given_up: bool
+        self, step: MeshStep, log: Path, circumstances: Circumstances, *, not_run: str | None
     ) -> tuple[Sample, ...]:
-        execution = _mesh_given_up() if given_up else self._meshes.execute(step, log)
-        self._note_hang(step, hung=execution.hung, given_up=given_up)
+        execution = _mesh_not_run(not_run) if not_run else self._meshes.execute(step, log)
+        self._note_hang(step, hung=execution.hung, not_run=not_run)
         return samples_of_mesh(step, execution, circumstances)
 
     def _carry_out_cloud(
-        self, step: CloudStep, log: Path, circumstances: Circumstances, *, given_up: bool
+        self, step: CloudStep, log: Path, circumstances: Circumstances, *, not_run: str | None
     ) -> tuple[Sample, ...]:
-        execution = _cloud_given_up() if given_up else self._clouds.execute(step, log, self._watcher.doing)
-        self._note_hang(step, hung=execution.hung, given_up=given_up)
+        execution = _cloud_not_run(not_run) if not_run else self._clouds.execute(step, log, self._watcher.doing)
+        self._note_hang(step, hung=execution.hung, not_run=not_run)
         return samples_of_cloud(step, execution, circumstances)
 
-    def _note_hang(self, step: Step, *, hung: bool, given_up: bool) -> None:
-        if not given_up:
+    def _note_hang(self, step: Step, *, hung: bool, not_run: str | None) -> None:
+        if not_run is None:
             self._hangs[step.series] = self._hangs.get(step.series, 0) + 1 if hung else 0
 
 
@@ -268,21 +281,17 @@ def remaining(steps: Iterable[Step], store: RunStore) -> list[Step]:
 _GIVEN_UP = f"not run: the {HANGS_MAX} measurements of this series before it hung"
 
 
-def _pair_given_up() -> Execution:
-    return Execution(
-        None, _GIVEN_UP, hung=False, client=None, server=None, command="", started_at=now(), duration_s=0.0
-    )
+def _pair_not_run(reason: str) -> Execution:
+    return Execution(None, reason, hung=False, client=None, server=None, command="", started_at=now(), duration_s=0.0)
 
 
-def _job_given_up() -> JobExecution:
-    return JobExecution(
-        JobReading({}), _GIVEN_UP, hung=False, finished=None, command="", started_at=now(), duration_s=0.0
-    )
+def _job_not_run(reason: str) -> JobExecution:
+    return JobExecution(JobReading({}), reason, hung=False, finished=None, command="", started_at=now(), duration_s=0.0)
 
 
-def _mesh_given_up() -> MeshExecution:
-    return MeshExecution(None, _GIVEN_UP, hung=False, command="", started_at=now(), duration_s=0.0)
+def _mesh_not_run(reason: str) -> MeshExecution:
+    return MeshExecution(None, reason, hung=False, command="", started_at=now(), duration_s=0.0)
 
 
-def _cloud_given_up() -> CloudExecution:
-    return CloudExecution(None, _GIVEN_UP, hung=False, command="", started_at=now(), duration_s=0.0)
+def _cloud_not_run(reason: str) -> CloudExecution:
+    return CloudExecution(None, reason, hung=False, command="", started_at=now(), duration_s=0.0)

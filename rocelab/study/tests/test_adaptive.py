@@ -26,6 +26,8 @@ schema = 1
 id = "adaptive"
 title = "A study with a budget"
 repetitions = 3
+[tcp]
+congestion_control = ["cubic"]
 [[link]]
 id = "direct"
 kind = "direct"
@@ -45,6 +47,8 @@ schema = 1
 id = "adaptive"
 title = "A study of MPI with a budget"
 repetitions = 3
+[tcp]
+congestion_control = ["cubic"]
 [[link]]
 id = "direct"
 kind = "direct"
@@ -65,7 +69,7 @@ def steps_of(text: str = STUDY) -> list[Step]:
 
 def same(step: Step, size_bytes: int) -> float:
     """Soft RoCE and TCP that polls are equal, TCP that sleeps is far behind."""
-    return 50.0 if step.variant == "blocking" else 10.0
+    return 50.0 if step.variant == "blocking@cubic" else 10.0
 
 
 def ahead(step: Step, size_bytes: int) -> float:
@@ -139,8 +143,8 @@ def total_s(steps: Sequence[Step]) -> float:
 def test_cells_hold_soft_roce_against_tcp_that_waits_alike_and_against_all() -> None:
     first = [cell for cell in cells(steps_of()) if cell.place.link == "direct" and cell.place.size_bytes == 64]
     assert [(cell.subject, set(cell.references)) for cell in first] == [
-        ("send", {"busy-poll"}),
-        ("send", {"blocking", "busy-poll"}),
+        ("send", {"busy-poll@cubic"}),
+        ("send", {"blocking@cubic", "busy-poll@cubic"}),
     ]
     assert {(cell.metric, cell.better) for cell in first} == {("latency_us", "lower")}
 
@@ -169,7 +173,7 @@ def test_contestants_of_a_cell_are_measured_equally_often_and_others_no_more() -
     counts = machine.counts()
     for link in ("direct", "slow"):
         for size_bytes in (64, 1024):
-            assert counts[link, size_bytes, "soft-roce", "send"] == counts[link, size_bytes, "tcp", "busy-poll"]
+            assert counts[link, size_bytes, "soft-roce", "send"] == counts[link, size_bytes, "tcp", "busy-poll@cubic"]
             assert counts[link, size_bytes, "soft-roce", "write"] == 3, "no claim is about it"
     numbers = {each.repetition for each in machine.samples if each.variant == "send" and each.link == "direct"}
     assert numbers == set(range(max(numbers) + 1)), "repetitions are numbered on"
@@ -179,7 +183,7 @@ def test_a_reference_that_is_clearly_not_the_best_is_left_out() -> None:
     machine = Machine(same)
     machine.run(steps_of(), 3 * total_s(steps_of()))
     counts = machine.counts()
-    assert counts["direct", 64, "tcp", "blocking"] < counts["direct", 64, "tcp", "busy-poll"]
+    assert counts["direct", 64, "tcp", "blocking@cubic"] < counts["direct", 64, "tcp", "busy-poll@cubic"]
 
 
 def test_a_contestant_that_has_no_values_is_not_waited_for() -> None:
@@ -265,7 +269,7 @@ def test_looking_after_each_repetition_misleads_about_as_rarely_as_looking_once(
 
 def test_equal_contestants_are_rarely_taken_for_different_before_the_end() -> None:
     wrong, looks = 0, 0
-    plan_ = [step for step in steps_of() if step.variant in ("send", "busy-poll")]
+    plan_ = [step for step in steps_of() if step.variant in ("send", "busy-poll@cubic")]
     of = cells(plan_)
     for seed in range(100):
         machine = Machine(lambda _step, _size: 10.0, seed=seed)

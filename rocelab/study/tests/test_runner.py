@@ -282,3 +282,37 @@ def test_a_run_whose_budget_is_over_early_is_incomplete_and_can_be_continued(tmp
     again = RunStore.open(store.path)
     assert run(again, small.launcher(), steps=remaining(small.steps(), again)) == 0
     assert again.info.status == "complete"
+
+
+def test_every_tcp_is_measured_under_the_congestion_control_of_its_name(tmp_path: Path) -> None:
+    launcher = small.launcher()
+    text = small.TEXT.replace('["cubic"]', '["cubic", "default"]')
+    steps = [step for step in small.steps(text) if step.link.id == "direct" and step.test == "latency"]
+    run(small.store(tmp_path), launcher, steps)
+    wanted = [step.variant.partition("@")[2] for step in steps if step.interconnect == "tcp"]
+    changes = [control for control, before in zip(wanted, ["default", *wanted], strict=False) if control != before]
+    assert [control for _, control, _ in launcher.controls] == changes
+    assert {nodes for _, _, nodes in launcher.controls} == {2}
+
+
+def test_a_congestion_control_that_the_kernel_lacks_fails_its_steps_only(tmp_path: Path) -> None:
+    store, launcher = small.store(tmp_path), small.launcher()
+    launcher.refused_control = "cubic"
+    steps = [step for step in small.steps() if step.link.id == "direct" and step.test == "latency"]
+    assert run(store, launcher, steps) == sum(step.interconnect == "tcp" for step in steps)
+    errors = {str(sample.error) for sample in store.samples() if sample.interconnect == "tcp"}
+    assert all("could not be given the congestion control 'cubic'" in error for error in errors)
+    assert all(sample.ok for sample in store.samples() if sample.interconnect == "soft-roce")
+
+
+def test_a_connection_that_had_another_congestion_control_does_not_count(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        good = small.good(start)
+        return Outcome(stdout=good.stdout.replace('"cpu_s"', '"congestion_control": "bbr", "cpu_s"'))
+
+    store = small.store(tmp_path)
+    steps = [step for step in small.steps() if step.variant == "blocking@cubic" and step.test == "latency"][:1]
+    assert run(store, small.launcher(answer), steps) == 1
+    assert [sample.error for sample in store.samples()] == [
+        "the client's connection had the congestion control bbr, not cubic"
+    ]
