@@ -13,7 +13,7 @@ use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 use crate::activity::Activity;
 use crate::chance::{CHANCE_NS, Chance};
 use crate::channel::EventFd;
-use crate::clock::now;
+use crate::clock::{self, now};
 use crate::idle::Background;
 use crate::nic::{Nic, Round};
 use crate::parting::Parting;
@@ -467,7 +467,7 @@ impl Thread {
     /// Lets the program have the processor. Whether it polled, or is in the engine.
     fn step_aside(&mut self, nic: &Nic) -> io::Result<bool> {
         let polls = nic.progress().polls();
-        self.nothing.wait(Some(CHANCE_NS))?;
+        clock::wait(&mut self.nothing, Some(CHANCE_NS))?;
         let was_taken = nic.progress().polls() != polls || nic.is_engine_taken();
         self.chance.note_given(now(), was_taken);
         Ok(was_taken)
@@ -497,7 +497,7 @@ impl Thread {
         let mut link_changed = false;
         let since = now();
         if !is_wanted() {
-            link_changed = is_of_link(self.nothing.wait(Some(look_again_ns))?);
+            link_changed = is_of_link(clock::wait(&mut self.nothing, Some(look_again_ns))?);
         }
         self.chance.note_wait(since, now());
         progress.wakeup.disarm();
@@ -533,7 +533,7 @@ impl Thread {
         self.pauses += 1;
         let until_ns = now().after(pause_ns).as_nanos();
         progress.wakes_at_ns.store(until_ns, Ordering::Relaxed);
-        self.nothing.wait(Some(pause_ns))?;
+        clock::wait(&mut self.nothing, Some(pause_ns))?;
         progress.wakes_at_ns.store(0, Ordering::Relaxed);
         Ok(())
     }
@@ -574,7 +574,7 @@ impl Thread {
             let since = now();
             let timeout_ns = deadline.map(|at| at.since(since));
             let polls = progress.polls();
-            let ready = self.packets.wait(timeout_ns)?;
+            let ready = clock::wait(&mut self.packets, timeout_ns)?;
             let until = now();
             self.chance.note_wait(since, until);
             if !ready.is_empty() {
@@ -644,157 +644,4 @@ fn is_of_link(events: &[Event]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::nic::alone::{connected, write};
-    use std::time::Duration;
-
-    #[test]
-    fn who_has_just_waited_for_an_event_does_not_poll_yet() {
-        let progress = Progress::new().unwrap();
-        assert!(progress.is_polled(now()));
-        let blocking = progress.enter_blocking();
-        assert!(!progress.is_polled(now().after(RECENT_NS)));
-        drop(blocking);
-        assert!(!progress.is_polled(now()));
-        assert!(progress.is_polled(now().after(RECENT_NS)));
-    }
-
-    #[test]
-    fn a_child_process_does_not_wake_the_thread_of_its_parent() {
-        let progress = Progress::new().unwrap();
-        let mut waiter = Waiter::new().unwrap();
-        waiter
-            .add(&progress.wakeup.as_fd(), 0, Interest::READ)
-            .unwrap();
-        for is_child in [true, false] {
-            progress.wakeup.arm();
-            if is_child {
-                progress.abandon();
-            }
-            progress.note_answered();
-            assert_eq!(waiter.wait(Some(0)).unwrap().is_empty(), is_child);
-        }
-    }
-
-    /// A pause every 50 us would be half of the time of a long message.
-    #[test]
-    fn who_is_busy_for_long_and_may_then_stop_polling_is_left_alone_after_one_pause_and_is_to_tell()
-    {
-        let nic = Nic::open_without_thread();
-        let has_left_it_alone = |is_likely_to_stop: bool| {
-            let mut thread = Thread::new(&nic).unwrap();
-            if is_likely_to_stop {
-                thread.note_stopped(now());
-            }
-            thread.watched = Some(nic.watch(&thread.packets).unwrap());
-            // It has no reason to step aside, however long this takes.
-            let later = now().after(60_000_000_000);
-            thread.chance.note_wait(now(), later);
-            let busy = nic.engine();
-            std::thread::scope(|scope| {
-                let turns = scope.spawn(|| {
-                    for _ in 0..=PAUSES_LONG {
-                        assert_eq!(thread.slept, None);
-                        thread.turn(&nic).unwrap();
-                    }
-                });
-                while !turns.is_finished() && !nic.progress().is_to_tell() {
-                    std::thread::yield_now();
-                }
-                drop(busy);
-            });
-            thread.slept_while_it_sends()
-        };
-        assert!(!has_left_it_alone(false));
-        assert!(has_left_it_alone(true));
-    }
-
-    /// A program that computes between its messages, and whose peer acknowledges late, was taken for one that looks at its memory:
-    /// MPI messages of 8 KiB took two to three times as long on two processors.
-    #[test]
-    fn a_program_that_told_has_stopped_if_a_message_comes_while_it_does_not_poll_but_not_if_an_answer_does()
-     {
-        const LEN: usize = 64;
-        let (ends, qps) = connected(LEN);
-        let thinks_that_it_has_stopped = || {
-            let mut thread = Thread::new(&ends[0].nic).unwrap();
-            thread.parting.note_told(0);
-            thread.waited = Some((1_000_000, false));
-            thread.turn(&ends[0].nic).unwrap();
-            assert_eq!(thread.waited, None);
-            thread.parting.is_likely()
-        };
-        write(&ends[0], &qps[0], &ends[1], LEN);
-        ends[1].nic.run_waiting();
-        while ends[1].nic.is_amid() {
-            ends[1].nic.run_looking();
-        }
-        assert!(ends[0].nic.is_amid());
-        assert!(!thinks_that_it_has_stopped());
-        assert!(!ends[0].nic.is_amid(), "the answer has come");
-
-        write(&ends[1], &qps[1], &ends[0], LEN);
-        assert!(thinks_that_it_has_stopped());
-    }
-
-    #[test]
-    fn the_thread_knows_how_long_it_waited_and_whether_the_program_polled_meanwhile() {
-        const LEN: usize = 64;
-        const SENT_AFTER_NS: u64 = 2_000_000;
-        // SAFETY: only asks for an id.
-        let mine = unsafe { libc::gettid() };
-        // The state follows the name of the thread, in parentheses (`proc_pid_stat(5)`).
-        let sleeps = || {
-            let stat = std::fs::read_to_string(format!("/proc/self/task/{mine}/stat")).unwrap();
-            stat.rsplit(") ").next().unwrap().starts_with('S')
-        };
-        let wait = |polls: bool| {
-            let (ends, qps) = connected(LEN);
-            let nic = &ends[0].nic;
-            let progress = nic.progress();
-            progress.stop(); // A thread of its own that has begun ends; this one may wait.
-            progress.stop.store(false, Ordering::Relaxed);
-            let mut thread = Thread::new(nic).unwrap();
-            thread.watched = Some(nic.watch(&thread.packets).unwrap());
-            let in_vain = now().after(20_000_000_000);
-            let is_awake = AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    // It says that it waits before it does, on a busy machine long before.
-                    let waits = || !progress.polls_for_itself() && sleeps();
-                    while !waits() && !is_awake.load(Ordering::Relaxed) {
-                        std::thread::yield_now();
-                    }
-                    std::thread::sleep(Duration::from_nanos(SENT_AFTER_NS));
-                    if polls {
-                        progress.note_found();
-                    }
-                    write(&ends[1], &qps[1], &ends[0], LEN);
-                });
-                thread.wait_for_packets(nic, Some(in_vain)).unwrap();
-                is_awake.store(true, Ordering::Relaxed);
-            });
-            thread.waited
-        };
-        for polls in [false, true] {
-            // Devices of other tests share loopback and its ports: what was for one of them may end a wait early.
-            let is_wrong = |waited: &Option<(u64, bool)>| {
-                waited.is_none_or(|(ns, has_polled)| ns < SENT_AFTER_NS || has_polled != polls)
-            };
-            let waits: Vec<_> = (0..10).map(|_| wait(polls)).take_while(is_wrong).collect();
-            assert!(waits.len() < 10, "{waits:?}");
-        }
-    }
-
-    #[test]
-    fn who_asks_for_an_event_is_heard_though_the_thread_waits_for_packets_already() {
-        let progress = Progress::new().unwrap();
-        assert!(!progress.take_over.load(Ordering::Relaxed));
-        for wakes_at_ns in [u64::MAX, AWAKE, 0] {
-            progress.wakes_at_ns.store(wakes_at_ns, Ordering::Relaxed);
-            progress.take_over();
-            assert!(progress.take_over.swap(false, Ordering::Relaxed));
-        }
-    }
-}
+mod tests;

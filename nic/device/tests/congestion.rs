@@ -21,7 +21,7 @@ const MIN_RATE: &str = "min_rate=200Mbps";
 /// How long the message takes at least once its queue pair has been slowed down: at the least rate it takes 170 ms.
 const SLOW: Duration = Duration::from_millis(20);
 /// Longest time that anything may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const CONGESTION_EXPERIENCED: u8 = 0b11;
 const ECN_CAPABLE: u8 = 0b10;
 

@@ -310,7 +310,7 @@ fn a_member_that_does_not_poll_is_reached() {
     post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
     let start = Instant::now();
     while b.nic.qp_stats()[0].1.rx_packets == 0 {
-        assert!(start.elapsed().as_secs() < 5, "nobody took it in");
+        assert!(start.elapsed().as_secs() < 60, "nobody took it in");
         std::thread::yield_now();
     }
 }
@@ -341,7 +341,7 @@ fn a_reader_that_blocks_already_is_woken_by_a_group_joined_later() {
         post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
         let start = Instant::now();
         while !reader.is_finished() {
-            assert!(start.elapsed() < Duration::from_secs(5), "nobody wakes it");
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody wakes it");
             std::thread::yield_now();
         }
         assert_eq!(reader.join().unwrap(), 42);

@@ -390,7 +390,7 @@ fn packets_that_are_not_what_they_seem_are_dropped_in_silence() {
         send(&duel);
         let start = Instant::now();
         while counted() == before {
-            assert!(start.elapsed() < Duration::from_secs(10), "{name}");
+            assert!(start.elapsed() < Duration::from_secs(60), "{name}");
             duel.end.cq.poll(0, |_| ());
         }
         assert_eq!(duel.answers(), [], "{name}");

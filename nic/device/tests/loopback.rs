@@ -161,7 +161,7 @@ fn wait(end: &End, other: &End, count: usize) -> Vec<Completion> {
         end.cq.poll(16, |completion| got.push(completion));
         other.cq.poll(0, |_| ());
         assert!(
-            start.elapsed() < Duration::from_secs(10),
+            start.elapsed() < Duration::from_secs(60),
             "only {got:?} after 10 s"
         );
     }
@@ -304,7 +304,7 @@ fn the_target_of_a_write_need_not_poll() {
             done = a.cq.poll(1, |completion| {
                 assert_eq!(completion.status, WcStatus::Success)
             });
-            assert!(start.elapsed() < Duration::from_secs(5), "WRITE {i} hangs");
+            assert!(start.elapsed() < Duration::from_secs(60), "WRITE {i} hangs");
         }
     }
 }

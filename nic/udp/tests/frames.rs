@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use support::{
@@ -240,14 +240,19 @@ fn nothing_overtakes_a_long_batch() {
         let capture = capture(&ends.pair.right, "veth");
         send(&ends.left, &ends.right, None, &[0; 10]);
         let (stream, long) = (Framing::Stream, pattern(20_000));
+        let start = Instant::now();
         send_as(&ends.left, &ends.right, Some(8000), &long, stream);
         send(&ends.left, &ends.right, None, &[1; 20]);
+        // Where this thread was kept from its processor in between, the long batch may be old enough.
+        let is_old = start.elapsed() > Duration::from_millis(15);
         let lengths: Vec<_> = receive_datagrams(&ends.right, 5)
             .iter()
             .map(Vec::len)
             .collect();
         assert_eq!(lengths, [10, 8000, 8000, 4000, 20]);
-        assert_eq!(ttls(&capture.packets()), [TTL, 64, 64]);
+        let seen = ttls(&capture.packets());
+        assert_eq!(seen[..2], [TTL, 64]);
+        assert!(seen[2] == 64 || is_old, "{seen:?}");
         // Later they go as frames again.
         std::thread::sleep(Duration::from_millis(50));
         send(&ends.left, &ends.right, None, &[1; 20]);
@@ -377,9 +382,14 @@ fn a_link_that_was_down_wakes_nobody_once_it_is_up() {
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(ends.left.receive(&mut buffer).unwrap(), None);
         let is_woken = || {
-            let start = Instant::now();
-            wait_readable(ends.left.readable_fds(), 20_000_000);
-            start.elapsed() < Duration::from_millis(20)
+            let entry = |fd: BorrowedFd<'_>| libc::pollfd {
+                fd: fd.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let mut entries: Vec<_> = ends.left.readable_fds().map(entry).collect();
+            // SAFETY: the entries live until the call returns.
+            unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, 20) > 0 }
         };
         assert!(is_woken(), "there is an error");
         ends.left.forget_errors();
@@ -400,7 +410,7 @@ fn a_link_that_was_down_wakes_nobody_once_it_is_up() {
         for (from, to) in [(&ends.left, &ends.right), (&ends.right, &ends.left)] {
             let start = Instant::now();
             while try_receive(to, &mut buffer, Duration::from_millis(100)).is_none() {
-                assert!(start.elapsed() < Duration::from_secs(5));
+                assert!(start.elapsed() < Duration::from_secs(60));
                 send(from, to, None, &[7; 99]);
             }
         }

@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 pub(crate) mod alone;
+#[cfg(test)]
+mod exchanges;
 mod rounds;
 
 pub(crate) use rounds::Round;

@@ -25,7 +25,7 @@ pub const CAPACITY: Capacity = Capacity {
     inline_bytes: 256,
 };
 /// Longest time that anything may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const PSN: Psn = Psn::new(0x00ff_fff8);
 
 pub fn device(netdev: &str) -> DeviceInfo {
