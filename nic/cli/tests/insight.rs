@@ -13,18 +13,18 @@ const PRELUDE: &str = r#"
 set -eu
 cd "$OUT"
 ip link set lo up
-until_true() { # until_true WHAT COMMAND...: tries for ten seconds
+until_true() { # until_true WHAT COMMAND...: waits for a minute
     what=$1; shift
-    for _ in $(seq 200); do "$@" && return 0; sleep 0.05; done
+    for _ in $(seq 1200); do "$@" && return 0; sleep 0.05; done
     echo "never happened: $what"; exit 1
 }
 listens() { ss -Hltn | grep -q ":$1 "; }
 start() { # start PORT SERVER-OPTIONS CLIENT-OPTIONS PROGRAM...: both ends, in the background
     port=$1 server_options=$2 client_options=$3; shift 3
-    timeout --kill-after=1 60 urxe run $server_options -- "$@" >server 2>&1 &
+    timeout --kill-after=1 120 urxe run $server_options -- "$@" >server 2>&1 &
     server=$!
     until_true "a server" listens "$port"
-    timeout --kill-after=1 60 urxe run $client_options -- "$@" 127.0.0.1 >client 2>&1 &
+    timeout --kill-after=1 120 urxe run $client_options -- "$@" 127.0.0.1 >client 2>&1 &
     client=$!
 }
 finish() { # both ends succeed
@@ -122,17 +122,17 @@ fn stat_and_qp_show_both_ends_of_a_busy_program() {
     let folder = folder();
     let text = r#"
         urxe stat >nobody
-        start 18515 "" "" ib_write_bw -d urxe_lo -x 0 -D 3 -q 2 -s 4096
-        until_true "packets" shows '"state": "RTS"'
-        sleep 0.3
+        start 18515 "" "" ib_write_bw -d urxe_lo -x 0 -D 1 --run_infinitely -q 2 -s 4096
+        until_true "packets" shows '"rx_packets": [1-9][0-9][0-9]'
         urxe stat --json >stat.json
         urxe qp --json >qp.json
         urxe qp >qp
         urxe stat --all >stat
-        timeout 1.2 urxe stat --json --watch=0.5 >watch || true
+        urxe stat --json --watch=0.5 | head -n 2 >watch
         urxe ping 127.0.0.1 --json >ping.json
         urxe ping 127.0.0.1 >ping
-        finish
+        kill $client $server
+        wait $client $server || true
         until_true "an end" sh -c 'urxe stat | grep -q "no process"'
     "#;
     let needs = &["ib_write_bw"];
@@ -201,7 +201,7 @@ fn stat_and_qp_show_both_ends_of_a_busy_program() {
 
 /// Two namespaces, `$peer` beside the script's own, joined by a link; `eth0` at both ends.
 const TWO_NODES: &str = r#"
-    unshare --net sleep 60 &
+    unshare --net sleep 600 &
     peer=$!
     trap 'kill $peer' EXIT
     until_true "a namespace" sh -c "[ $(readlink /proc/self/ns/net) != \"\$(readlink /proc/$peer/ns/net)\" ]"
@@ -213,10 +213,10 @@ const TWO_NODES: &str = r#"
     at_peer ip link set eth0 up
     until_true "a link" sh -c 'ip -o link show eth0 | grep -q "state UP"'
     both() { # starts a program of perftest at both ends
-        at_peer timeout --kill-after=1 60 urxe run -- "$@" -d urxe_eth0 -x 0 -D 2 >server 2>&1 &
+        at_peer timeout --kill-after=1 120 urxe run -- "$@" -d urxe_eth0 -x 0 -D 2 >server 2>&1 &
         server=$!
         until_true "a server" at_peer sh -c 'ss -Hltn | grep -q ":18515 "'
-        timeout --kill-after=1 60 urxe run -- "$@" -d urxe_eth0 -x 0 -D 2 192.0.2.2 >client 2>&1 &
+        timeout --kill-after=1 120 urxe run -- "$@" -d urxe_eth0 -x 0 -D 2 192.0.2.2 >client 2>&1 &
         client=$!
     }
 "#;

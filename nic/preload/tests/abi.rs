@@ -134,7 +134,6 @@ fn nothing_is_used_that_was_not_set() {
 }
 
 #[test]
-#[ignore = "slow: programs of which valgrind found nothing that it did not find in the others"]
 fn nothing_is_used_that_was_not_set_in_the_others() {
     for name in ["devices", "rc", "failures", "events", "files", "attributes"] {
         common::run_in_valgrind(name);

@@ -213,12 +213,6 @@ fn perftest_over_every_transport() {
 }
 
 #[test]
-fn perftest_with_all_sizes() {
-    perftest("perftest -a", true, &["ib_send_bw"], &["-a -n 5"]);
-}
-
-#[test]
-#[ignore = "slow: perftest measures the processor's clock for 0.2 s after every size"]
 fn every_perftest_with_all_sizes() {
     perftest("perftest -a", true, &LATENCY, &["-a -n 20"]);
     perftest("perftest -a", true, &BANDWIDTH, &["-a -n 20"]);
@@ -317,7 +311,7 @@ fn a_sender_that_ends_takes_no_datagram_along() {
     let text = format!(
         r#"
         tc qdisc add dev eth0 root tbf rate 100mbit burst 128kb limit 64mb
-        at_peer timeout --kill-after=1 30 env LD_PRELOAD="$LIBRARY" {program} >"$OUT/server" & server=$!
+        at_peer timeout --kill-after=1 120 env LD_PRELOAD="$LIBRARY" {program} >"$OUT/server" & server=$!
         until grep -qs listens "$OUT/server"; do sleep 0.02; done
         preloaded {program} $address $(cut -d' ' -f2 "$OUT/server")
         wait $server || {{ cat "$OUT/server"; exit 1; }}

@@ -9,7 +9,7 @@ use common::shown;
 const CM: &str = r#"
 serve() { # serve SPACE/PORT PROGRAM OPTIONS...: a server at the peer that listens
     local port=$1; shift
-    there timeout --kill-after=1 40 env LD_PRELOAD="$LIBRARY" "$@" >"$OUT/server" 2>&1 &
+    there timeout --kill-after=1 120 env LD_PRELOAD="$LIBRARY" "$@" >"$OUT/server" 2>&1 &
     server=$!
     listening "$port"
 }
@@ -123,7 +123,7 @@ fn librdmacms_examples_over_datagrams_and_multicast() {
         # The receiver has joined when the kernel knows the group, here 239.1.2.3.
         ip route add 239.0.0.0/8 dev eth0
         at_peer ip route add 239.0.0.0/8 dev eth0
-        there timeout --kill-after=1 40 env LD_PRELOAD="$LIBRARY" \
+        there timeout --kill-after=1 120 env LD_PRELOAD="$LIBRARY" \
             mckey -m 239.1.2.3 -b $address -C 5 >"$OUT/server" 2>&1 &
         server=$!
         until at_peer grep -q 030201EF /proc/net/igmp; do sleep 0.02; done
@@ -170,12 +170,12 @@ fn a_sockets_program_over_rsockets() {
     let text = format!(
         r#"
         for order in "$LIBRARY:{LIBRARY}" "{LIBRARY}:$LIBRARY"; do
-            timeout 20 env LD_PRELOAD="$order" {program} 127.0.0.1 7777 >"$OUT/server" 2>&1 &
+            timeout 120 env LD_PRELOAD="$order" {program} 127.0.0.1 7777 >"$OUT/server" 2>&1 &
             server=$!
             listening $TCP/7777
             # Not a socket of the kernel's.
             ! ss -Htln | grep 7777
-            timeout 20 env LD_PRELOAD="$order" {program} 127.0.0.1 7777 connect
+            timeout 120 env LD_PRELOAD="$order" {program} 127.0.0.1 7777 connect
             wait $server
         done"#,
         program = program.display()
@@ -240,7 +240,7 @@ fn a_port_is_taken_once_and_many_connections_are_made() {
         serve $TCP/7471 cmtime -c 200
         client cmtime -s $address -c 200
         kill $server
-        timeout 20 env LD_PRELOAD="$LIBRARY" rping -s -a 0.0.0.0 -p 7100 >/dev/null 2>&1 &
+        timeout 120 env LD_PRELOAD="$LIBRARY" rping -s -a 0.0.0.0 -p 7100 >/dev/null 2>&1 &
         server=$!
         until grep -q "@urxe-cm/listen/$TCP/7100/" /proc/net/unix; do sleep 0.02; done
         for address in 0.0.0.0 127.0.0.1 192.0.2.1; do

@@ -87,7 +87,6 @@ fn mostly_forged_packets() {
 }
 
 #[test]
-#[ignore = "slow: 1500 seeds"]
 fn forged_packets_for_long() {
     for_each_seed(1_500, |seed, slot| {
         forged(seed, slot, if seed % 2 == 0 { 50_000 } else { 500_000 })

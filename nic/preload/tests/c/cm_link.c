@@ -39,7 +39,7 @@ static struct rdma_cm_id *expect(struct rdma_event_channel *channel, enum rdma_c
     struct rdma_cm_event *event;
     struct rdma_cm_id *id;
 
-    CHECK(is_readable(channel, 5000));
+    CHECK(is_readable(channel, 60000));
     CHECK_EQ(rdma_get_cm_event(channel, &event), 0);
     if (event->event != type) {
         fprintf(stderr, "%s in place of %s\n", rdma_event_str(event->event), rdma_event_str(type));

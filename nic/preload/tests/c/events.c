@@ -64,7 +64,7 @@ static void check_descriptor(struct pair *pair)
     post_receive(&pair->right, 1, 0, 64);
     CHECK_EQ(ibv_req_notify_cq(pair->right.cq, 0), 0);
     send(pair, IBV_SEND_SIGNALED);
-    CHECK_EQ(readable(pair->right.channel, 5000), 1);
+    CHECK_EQ(readable(pair->right.channel, 60000), 1);
     take_event(&pair->right);
     ibv_ack_cq_events(pair->right.cq, 1);
     CHECK_EQ(readable(pair->right.channel, 0), 0);
@@ -88,7 +88,7 @@ static void check_solicited(struct pair *pair)
     next_completion(pair->right.cq, pair->left.cq);
     CHECK_EQ(readable(pair->right.channel, 20), 0);
     send(pair, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
-    CHECK_EQ(readable(pair->right.channel, 5000), 1);
+    CHECK_EQ(readable(pair->right.channel, 60000), 1);
     take_event(&pair->right);
     ibv_ack_cq_events(pair->right.cq, 1);
     next_completion(pair->right.cq, pair->left.cq);

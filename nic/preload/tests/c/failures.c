@@ -10,7 +10,7 @@ static struct ibv_async_event next_event(struct ibv_context *context)
     struct pollfd fd = {.fd = context->async_fd, .events = POLLIN};
     struct ibv_async_event event;
 
-    CHECK_EQ(poll(&fd, 1, 5000), 1);
+    CHECK_EQ(poll(&fd, 1, 60000), 1);
     CHECK_EQ(ibv_get_async_event(context, &event), 0);
     return event;
 }

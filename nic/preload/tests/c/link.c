@@ -28,7 +28,7 @@ static void expect(struct ibv_context *context, enum ibv_event_type type)
     struct ibv_async_event event;
 
     do { /* other events may come first: IPv6 addresses appear by themselves */
-        CHECK_EQ(poll(&fd, 1, 5000), 1);
+        CHECK_EQ(poll(&fd, 1, 60000), 1);
         CHECK_EQ(ibv_get_async_event(context, &event), 0);
         ibv_ack_async_event(&event);
     } while (event.event_type == IBV_EVENT_GID_CHANGE && type != IBV_EVENT_GID_CHANGE);

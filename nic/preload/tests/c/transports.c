@@ -174,7 +174,7 @@ static void expect_event(struct ibv_context *context, enum ibv_event_type type, 
     struct ibv_async_event event;
 
     do {
-        CHECK_EQ(poll(&fd, 1, 5000), 1);
+        CHECK_EQ(poll(&fd, 1, 60000), 1);
         CHECK_EQ(ibv_get_async_event(context, &event), 0);
         ibv_ack_async_event(&event);
     } while (event.event_type == IBV_EVENT_COMM_EST);

@@ -57,7 +57,7 @@ pub(crate) fn compile(name: &str, program: &str, options: &[&str]) -> PathBuf {
 pub(crate) fn preloaded(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("timeout");
     command
-        .args(["--kill-after=1", "20"])
+        .args(["--kill-after=1", "120"])
         .arg(program)
         .env("LD_PRELOAD", library());
     command

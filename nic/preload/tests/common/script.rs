@@ -21,7 +21,7 @@ const PRELUDE: &str = r#"
 set -eu
 ip link set lo up
 if [ "$TWO" = 1 ]; then
-    unshare --net sleep 60 &
+    unshare --net sleep 600 &
     peer=$!
     trap 'kill $peer' EXIT
     while [ "$(readlink /proc/$peer/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
@@ -40,11 +40,11 @@ else
     at_peer() { "$@"; }
     device=urxe_lo address=127.0.0.1
 fi
-preloaded() { timeout --kill-after=1 60 env LD_PRELOAD="$LIBRARY" "$@"; }
+preloaded() { timeout --kill-after=1 120 env LD_PRELOAD="$LIBRARY" "$@"; }
 listens() { at_peer ss -Hltn | grep -q ":$1 "; }
 pair() { # pair PORT PROGRAM OPTIONS...: a server at the peer, and a client that connects to it
     port=$1; shift
-    at_peer timeout --kill-after=1 60 env LD_PRELOAD="$LIBRARY" "$@" >"$OUT/server" 2>&1 &
+    at_peer timeout --kill-after=1 120 env LD_PRELOAD="$LIBRARY" "$@" >"$OUT/server" 2>&1 &
     server=$!
     until listens "$port"; do
         kill -0 $server 2>/dev/null || { cat "$OUT/server"; echo "the server ended: $*"; exit 1; }

@@ -57,7 +57,7 @@ fn how_to_replay(seed: u64) -> String {
     let test = std::thread::current().name().unwrap_or("?").to_owned();
     let binary = env!("CARGO_CRATE_NAME");
     format!(
-        "seed {seed} at commit {}; to replay it:\n    URXE_SIM_SEED={seed} cargo test -p urxe-sim --test {binary} -- --exact --include-ignored {test}",
+        "seed {seed} at commit {}; to replay it:\n    URXE_SIM_SEED={seed} cargo test -p urxe-sim --test {binary} -- --exact {test}",
         commit()
     )
 }
