@@ -60,10 +60,14 @@ test-rust: setup build ## Run the Rust tests alone
 test-python: setup build ## Run the Python tests alone
 	$(PY) scripts/run_tests.py python
 
+.PHONY: test-quiet
+test-quiet: setup build ## Run the tests of real time, which need a quiet machine
+	$(PY) scripts/run_tests.py quiet
+
 # The simulator's tests are the same in every build; optimised, they get through many more seeds.
 .PHONY: sim
-sim: setup-rust ## Run the simulator's slow tests too; SEEDS=100000 for that many random programs in each
-	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim -- --include-ignored
+sim: setup-rust ## Run the simulator's tests, optimised; SEEDS=100000 for that many random programs in each
+	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim
 
 .PHONY: mutants
 mutants: setup-rust setup-python ## Break the transport in known ways and see that the simulator notices each

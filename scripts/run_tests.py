@@ -1,6 +1,7 @@
-"""Runs the test suites one after the other and closes on one line over all of them.
+"""Runs the test suites at the same time and closes on one line over all of them.
 
 Usage: scripts/run_tests.py [rust] [python]   (all of them when none is named)
+       scripts/run_tests.py quiet             (one after the other, the tests of real time of all of them)
 
 The full output of each is kept in .build/tests/. A runner that crashes, hangs, or runs no test at all counts as a
 failure: nothing that did not happen is called a pass.
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".build" / "tests"
 LIMIT_S = 1500
 JUNIT = LOGS / "python.xml"
+#: The runners that have not ended.
+_under_way: set[subprocess.Popen[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,9 @@ class Runner:
     name: str
     command: Sequence[str]
     read: Callable[[Path], Tally]
-    quiet: bool = False
+    #: What it writes beside its log, so that an old one is not taken for a new one.
+    result: Path | None = None
+    hides_output_of_passed: bool = False
 
 
 def _read_cargo_log(log: Path) -> Tally:
@@ -46,15 +52,15 @@ def _read_pytest(_log: Path) -> Tally:
     return read_junit(JUNIT) if JUNIT.exists() else Tally()
 
 
-def runners() -> dict[str, Runner]:
-    """The suites by name, in the order they run."""
+def runners(*, quiet: bool = False) -> dict[str, Runner]:
+    """The suites by name: their tests of real time, which are all that Rust's ignore, or all others."""
     rust = ["cargo", "test", "--manifest-path", "nic/Cargo.toml", "--workspace", "--locked", "--no-fail-fast"]
-    python = [".venv/bin/python", "-m", "pytest", "--junitxml", str(JUNIT), "--durations=10"]
+    rust += ["--color=never", "--", "--show-output", *(["--ignored", "--test-threads=1"] if quiet else [])]
+    python = [".venv/bin/python", "-m", "pytest", "--junitxml", str(JUNIT), "--durations=25"]
+    python += ["-m", "quiet"] if quiet else []
     return {
-        "rust": Runner(
-            "rust", [*rust, "--color=never", "--", "--show-output", "--include-ignored"], _read_cargo_log, quiet=True
-        ),
-        "python": Runner("python", python, _read_pytest),
+        "rust": Runner("rust", rust, _read_cargo_log, hides_output_of_passed=True),
+        "python": Runner("python", python, _read_pytest, result=JUNIT),
     }
 
 
@@ -62,7 +68,8 @@ def run(runner: Runner, *, limit_s: float = LIMIT_S, show: Callable[[str], objec
     """Run one suite, showing its output as it comes, and give its tally."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{runner.name}.log"
-    JUNIT.unlink(missing_ok=True)
+    if runner.result is not None:
+        runner.result.unlink(missing_ok=True)
     timed_out = threading.Event()
     with log.open("w", encoding="utf-8") as kept:
         # Its own session: what hangs is ended with everything it started.
@@ -70,18 +77,20 @@ def run(runner: Runner, *, limit_s: float = LIMIT_S, show: Callable[[str], objec
             runner.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, encoding="utf-8", errors="replace", start_new_session=True,
         )  # fmt: skip
+        _under_way.add(process)
         timer = threading.Timer(limit_s, _end, [process, timed_out])
         timer.start()
         try:
             assert process.stdout is not None
             with process.stdout as output:
                 kept_lines = (_keep(line, kept.write) for line in output)
-                for line in without_captured_output(kept_lines) if runner.quiet else kept_lines:
+                for line in without_captured_output(kept_lines) if runner.hides_output_of_passed else kept_lines:
                     show(line)
             status = process.wait()
         finally:
             timer.cancel()
             _end_group(process)
+            _under_way.discard(process)
     tally = runner.read(log)
     _add_runner_failure(tally, runner, status, timed_out_after_s=limit_s if timed_out.is_set() else None)
     return tally
@@ -120,8 +129,10 @@ def _notes(title: str, results: dict[str, Tally], pick: Callable[[Tally], list[N
 
 def summary(results: dict[str, Tally], seconds: dict[str, float]) -> str:
     """All that a reader needs after pages of output: what was skipped and why, what failed, and the counts."""
-    lines = _notes("Skipped", results, lambda tally: tally.skips) + _notes(
-        "Failed", results, lambda tally: tally.failures
+    lines = (
+        _notes("Of real time, for make test-quiet", results, lambda tally: tally.quiet)
+        + _notes("Skipped", results, lambda tally: tally.skips)
+        + _notes("Failed", results, lambda tally: tally.failures)
     )
     lines += ["", f"{'suite':<8}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}"]
     lines += [
@@ -132,18 +143,30 @@ def summary(results: dict[str, Tally], seconds: dict[str, float]) -> str:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the named suites, or all."""
-    known = runners()
-    if unknown := [name for name in names if name not in known]:
+    """Run the named suites, or all, or the tests of real time."""
+    is_quiet = list(names) == ["quiet"]
+    known = runners(quiet=is_quiet)
+    chosen = list(known) if is_quiet or not names else list(names)
+    if unknown := [name for name in chosen if name not in known]:
         print(f"run_tests: no suite is called {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    results: dict[str, Tally] = {}
     seconds: dict[str, float] = {}
-    for name in names or list(known):
+
+    def timed(name: str) -> Tally:
         print(f"=== {name}: {' '.join(known[name].command)}", flush=True)
         started = time.monotonic()
-        results[name] = run(known[name])
+        tally = run(known[name], show=lambda line: sys.stdout.write(f"{name:<6} | {line}"))
         seconds[name] = time.monotonic() - started
+        return tally
+
+    # Each waits more than it works; tests of real time want the machine for themselves.
+    with ThreadPoolExecutor(1 if is_quiet else len(chosen)) as pool:
+        try:
+            results = dict(zip(chosen, pool.map(timed, chosen), strict=True))
+        except KeyboardInterrupt:
+            for process in list(_under_way):
+                _end_group(process)
+            raise
     print(summary(results, seconds), flush=True)
     return 1 if any(tally.failures for tally in results.values()) else 0
 

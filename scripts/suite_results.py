@@ -2,7 +2,8 @@
 
 Counts are the runners' own. A skip is never counted as a pass: a Rust test that finds it cannot run here prints
 ``skipped: <reason>`` (or, past the harness, ``SKIPPED <test>: <reason>``) and returns, because libtest has no other
-way; it is moved from passed to skipped.
+way; it is moved from passed to skipped. Tests of real time, which only a quiet machine can run, have a reason that
+begins with ``quiet: ``, and are counted apart.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _SKIPPED = re.compile(r"^skipped: (?P<reason>.+)$", re.IGNORECASE)
 _SKIPPED_BY_NAME = re.compile(r"\bSKIPPED (?P<test>\w+(?:::\w+)*): (?P<reason>.+)$")
 _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 _COLLECTION_SKIPPED = re.compile(r"Skipped: (?P<reason>.*?)['\"]?\)?$")
+_QUIET = "quiet: "
 _HASH = re.compile(r"-[0-9a-f]{16}$")
 
 
@@ -40,11 +42,19 @@ class Tally:
     passed: int = 0
     failures: list[Note] = field(default_factory=list)
     skips: list[Note] = field(default_factory=list)
+    quiet: list[Note] = field(default_factory=list)
 
     @property
     def total(self) -> int:
         """Every test that was reported in any way."""
-        return self.passed + len(self.failures) + len(self.skips)
+        return self.passed + len(self.failures) + len(self.skips) + len(self.quiet)
+
+    def skip(self, note: Note) -> None:
+        """Count a test that was not run."""
+        if note.reason.startswith(_QUIET):
+            self.quiet.append(Note(note.test, note.reason.removeprefix(_QUIET)))
+        else:
+            self.skips.append(note)
 
 
 @dataclass(slots=True)
@@ -109,7 +119,8 @@ def _finish(suite: _Suite, tally: Tally, *, passed: int, failed: int) -> None:
     names += ["(a test whose name could not be read)"] * (failed - len(names))
     skipped = [Note(f"{suite.name} {test}", reason) for test, reason in suite.skipped.items() if test not in names]
     tally.failures += [Note(f"{suite.name} {name}", "see its output above") for name in names]
-    tally.skips += suite.ignored + skipped
+    for note in suite.ignored + skipped:
+        tally.skip(note)
     tally.passed += passed - len(skipped)
     # Documentation tests print several runs under one heading.
     suite.finished, suite.ignored, suite.skipped, suite.failed, suite.section = True, [], {}, [], "tests"
@@ -144,7 +155,7 @@ def read_junit(path: Path) -> Tally:
         if bad:
             tally.failures.append(Note(name, _first_line(bad[0].get("message", "no message"))))
         elif skipped is not None:
-            tally.skips.append(Note(name, _skip_reason(skipped)))
+            tally.skip(Note(name, _skip_reason(skipped)))
         else:
             tally.passed += 1
     return tally
@@ -168,4 +179,6 @@ def closing_line(tallies: Iterable[Tally]) -> str:
     all_of_them = list(tallies)
     failed = sum(len(tally.failures) for tally in all_of_them)
     skipped = sum(len(tally.skips) for tally in all_of_them)
-    return f"{sum(tally.passed for tally in all_of_them)} passed, {failed} failed, {skipped} skipped"
+    quiet = sum(len(tally.quiet) for tally in all_of_them)
+    counts = f"{sum(tally.passed for tally in all_of_them)} passed, {failed} failed, {skipped} skipped"
+    return f"{counts}; {quiet} tests of real time need a quiet machine: make test-quiet" if quiet else counts

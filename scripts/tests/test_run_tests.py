@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def python(code: str, read: Callable[[Path], Tally] = lambda _log: Tally(passed=
     return Runner("demo", [sys.executable, "-c", code], read)
 
 
-def quiet(_text: str) -> None:
+def hide(_text: str) -> None:
     """Show nothing: these tests look at the tally."""
 
 
@@ -36,25 +37,26 @@ def test_output_is_shown_and_kept(own_logs: Path) -> None:
 
 
 def test_a_bad_exit_status_without_a_failed_test_is_a_failure() -> None:
-    failures = run(python("raise SystemExit(101)"), show=quiet).failures
+    failures = run(python("raise SystemExit(101)"), show=hide).failures
     assert [note.reason for note in failures] == ["ended with status 101, but reported no failed test"]
 
 
 def test_a_suite_without_a_test_is_a_failure() -> None:
-    failures = run(python("", read=lambda _log: Tally()), show=quiet).failures
+    failures = run(python("", read=lambda _log: Tally()), show=hide).failures
     assert [note.reason for note in failures] == ["ran no test"]
 
 
 def test_a_hanging_suite_is_ended_with_all_it_started() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
-    failures = run(python(code), limit_s=0.5, show=quiet).failures
+    failures = run(python(code), limit_s=0.5, show=hide).failures
     # The reader of its output comes back only because the grandchild, which holds the pipe too, is gone.
     assert failures[0].reason.startswith("still running after")
 
 
 def test_an_old_result_is_not_taken_for_a_new_one(own_logs: Path) -> None:
     (own_logs / "python.xml").write_text("<testsuites><testcase name='old' /></testsuites>", encoding="utf-8")
-    tally = run(python("raise SystemExit(2)", read=run_tests.runners()["python"].read), show=quiet)
+    fails = python("raise SystemExit(2)", read=run_tests.runners()["python"].read)
+    tally = run(replace(fails, result=own_logs / "python.xml"), show=hide)
     assert tally.passed == 0
     assert len(tally.failures) == 1
 
@@ -68,6 +70,31 @@ def test_summary_lists_skips_and_failures_and_closes_on_the_counts() -> None:
     assert "  rust    a: no IPv6" in lines
     assert "  python  b: assert 1 == 2" in lines
     assert lines[-1] == "4 passed, 1 failed, 1 skipped"
+
+
+def test_tests_of_real_time_are_listed_with_their_reasons_and_counted_apart() -> None:
+    results = {"rust": Tally(passed=3, quiet=[Note("a", "it measures latency")]), "python": Tally(passed=1)}
+    lines = summary(results, {"rust": 12.3, "python": 4.0}).splitlines()
+    assert "  rust    a: it measures latency" in lines
+    assert lines[-1] == "4 passed, 0 failed, 0 skipped; 1 tests of real time need a quiet machine: make test-quiet"
+
+
+def test_suites_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch, own_logs: Path) -> None:
+    meets = (
+        "import pathlib, sys, time\n"
+        "here, there = map(pathlib.Path, sys.argv[1:])\n"
+        "here.touch()\n"
+        "while not there.exists(): time.sleep(0.01)\n"
+    )
+    names = ("one", "other")
+    one, other = (str(own_logs / name) for name in names)
+    commands = {"one": (one, other), "other": (other, one)}
+    suites = {
+        name: Runner(name, [sys.executable, "-c", meets, *commands[name]], lambda _log: Tally(passed=1))
+        for name in names
+    }
+    monkeypatch.setattr(run_tests, "runners", lambda *, quiet: suites)
+    assert run_tests.main([]) == 0
 
 
 def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,20 @@ def test_output_that_ends_in_the_middle_is_a_failure() -> None:
     assert [note.test for note in read_cargo(cut).failures] == ["demo"]
 
 
+def test_a_test_that_wants_a_quiet_machine_is_no_skip(tmp_path: Path) -> None:
+    lines = [
+        "     Running tests/spin.rs (target/debug/deps/spin-0123456789abcdef)\n",
+        "running 1 test\n",
+        "test spins ... ignored, quiet: it measures latency\n",
+        "test result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n",
+    ]
+    assert read_cargo(lines) == Tally(quiet=[Note("spin (tests/spin.rs) spins", "it measures latency")])
+    path = tmp_path / "junit.xml"
+    skipped = '<skipped type="pytest.skip" message="quiet: it measures a rate">x</skipped>'
+    path.write_text(f'<testsuites><testcase classname="a" name="b">{skipped}</testcase></testsuites>', encoding="utf-8")
+    assert read_junit(path) == Tally(quiet=[Note("a::b", "it measures a rate")])
+
+
 def test_nothing_read_is_nothing_counted() -> None:
     assert read_cargo(["error: could not compile `demo`\n"]).total == 0
 
