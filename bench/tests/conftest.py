@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-LIMIT_S: Final = 100
+LIMIT_S: Final = 250
 #: Options of mpirun: more ranks than processors.
 MPIRUN_OPTIONS: Final = {
     "openmpi": ("--oversubscribe", "--allow-run-as-root"),

@@ -49,7 +49,7 @@ class Entry:
     #: Added to the environment of both.
     env: Mapping[str, str] = field(default_factory=dict)
     #: No judgement of speed: on two busy processors libfabric, which reads `/proc/kallsyms`, takes 15 s to begin.
-    limit_s: float = 60.0
+    limit_s: float = 180.0
     #: Why it does not work yet. The test then has to fail, and turns red when it no longer does.
     xfail: str | None = None
     #: Told apart from another run of the same program with the same options.

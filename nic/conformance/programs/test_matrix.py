@@ -11,7 +11,7 @@ import pytest
 from .matrix import Entry, MatrixError, read
 from .running import Outcome
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 
 
 def _parameters() -> list[object]:
@@ -22,6 +22,7 @@ def _parameters() -> list[object]:
 
 
 @pytest.mark.fabric
+@pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize("entry", _parameters())
 def test_program(entry: Entry, outcomes: Mapping[str, Future[Outcome]]) -> None:
     outcome = outcomes[entry.id].result(LIMIT_S)

@@ -10,7 +10,7 @@ from rocelab.fabric.base import FabricError
 
 from .incast import can_mark, incast
 
-pytestmark = [pytest.mark.fabric, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.fabric, pytest.mark.timeout(600)]
 
 
 def test_marks_come_back_as_notifications_and_everybody_gets_through() -> None:

@@ -17,7 +17,7 @@ SECONDS = 1.5
 #: Long runs, which `make soak` has: 16 ranks that lose much, and programs that only now and then get a processor.
 LEFT_OUT = {"loss 5 %", "tiny receive buffer", "oversubscribed 8 times"}
 
-pytestmark = [pytest.mark.fabric, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.fabric, pytest.mark.timeout(900)]
 
 
 def test_each_fault_once() -> None:
