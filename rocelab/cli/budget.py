@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rocelab.claims import claims_by_id, unreachable
 from rocelab.cli.problems import say
 from rocelab.cli.studies import duration, seconds, steps_of
 from rocelab.stats import text
@@ -47,12 +48,6 @@ def fitting(study: Study, budget_s: float) -> Study:
 
 
 def warn_unreachable(study: Study) -> None:
-    """Say it where the repetitions are too few for any verdict on the study's claims.
-
-    `rocelab.claims.unreachable` is to be asked here for each claim, once it is there.
-    """
-    if study.claims and study.repetitions < REPETITIONS_MIN:
-        say(
-            f"{study.title}: one repetition has no spread, so claims that compare come out undecided. "
-            f"Give --repetitions {REPETITIONS_MIN} or more."
-        )
+    """Say it where the repetitions are too few for any verdict on some of the study's claims."""
+    for words in unreachable(claims_by_id(study.claims), study.repetitions, study.fabric.kind):
+        say(f"{study.title}: {words}")

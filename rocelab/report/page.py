@@ -171,7 +171,7 @@ def _interval_words(repetitions: int) -> str:
             f"with {repetitions} repetitions, Welch's t interval on logarithms: wide, for so few values tell little. "
             "More repetitions narrow it."
         )
-    return "a percentile bootstrap of the ratio of the medians."
+    return "a percentile bootstrap of the ratio."
 
 
 def _evidence_table(judgement: Judgement) -> DataTable:
@@ -182,11 +182,12 @@ def _evidence_table(judgement: Judgement) -> DataTable:
             text.times_range(row.ratio),
             text.quantity_range(row.subject, row.unit),
             text.quantity_range(row.reference, row.unit),
+            row.reference_name,
         )
         for row in judgement.evidence
     )
     ratio = f"{judgement.subject_name} / {judgement.reference_name}"
-    head = ("Message size", "Counts as", ratio, judgement.subject_name, judgement.reference_name)
+    head = ("Message size", "Counts as", ratio, judgement.subject_name, judgement.reference_name, "Held against")
     return DataTable(f"Numbers behind claim {judgement.claim.id}", head, rows)
 
 

@@ -80,4 +80,4 @@ def test_one_repetition_is_said_to_be_too_few_for_claims(capsys: pytest.CaptureF
     warn_unreachable(study())
     assert capsys.readouterr().err == ""
     warn_unreachable(with_repetitions(study(), 1))
-    assert "one repetition has no spread" in capsys.readouterr().err
+    assert "will get no verdict from 1 repetition" in capsys.readouterr().err

@@ -84,5 +84,5 @@ def test_a_direct_link_is_not_shaped(can_emulate: None) -> None:
         with emulated.up([link]) as fabric:
             shown = NamespaceLauncher(fabric).start(fabric.nodes[0], ["tc", "qdisc", "show"]).wait(60)
         assert shown.exit_status == 0, shown.stderr
-        kinds[link.name] = "tbf" in shown.stdout
+        kinds[link.id] = "tbf" in shown.stdout
     assert kinds == {"direct": False, "shaped": True}
