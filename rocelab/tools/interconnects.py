@@ -76,8 +76,8 @@ def _soft_roce() -> Interconnect:
         for test in TESTS
         for operation in _OPERATIONS
     }
-    methods["cpu-use", "send-events"] = Perftest("send", "cpu-use", runner, events=True)
-    methods["latency", "send-events"] = Perftest("send", "latency", runner, events=True, cycles_per_us=rate)
+    for test in TESTS:
+        methods[test, "send-events"] = Perftest("send", test, runner, events=True, cycles_per_us=rate)
     methods["latency", "send-events-loaded"] = Loaded(
         methods["latency", "send-events"], Perftest("send", "bandwidth", runner, events=True)
     )
