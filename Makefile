@@ -79,6 +79,10 @@ bench: setup-python setup-programs build ## Hold Soft RoCE against its bars: eac
 	.venv/bin/rocelab bars
 	$(PY) scripts/limits.py
 
+.PHONY: tables
+tables: setup-python ## Make the tables of the documents again from the samples in docs/data
+	$(PY) scripts/doc_tables.py
+
 # The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
 .PHONY: floor
 floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC (a quiet machine is needed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import lzma
 import math
 import os
 import re
@@ -33,6 +34,8 @@ MESH_TEST = "mesh"
 _RUN_FILE = "run.json"
 _STUDY_FILE = "study.toml"
 _SAMPLES_FILE = "samples.ndjson"
+_PACKED_FILE = "samples.ndjson.xz"
+"""The samples of a run that is kept with the documents."""
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -320,6 +323,27 @@ class RunStore:
         self.info = dataclasses.replace(self.info, **changes)
         self._write_info()
 
+    def keep(self, path: Path) -> None:
+        """Writes what can be judged of the run into a small folder that reads as a run: no logs, samples packed.
+
+        Programs are named without the folders that they had on the machine of the run.
+        """
+        path.mkdir(parents=True, exist_ok=True)
+        (path / _STUDY_FILE).write_text(self.study_text(), encoding="utf-8")
+        provenance = dataclasses.replace(
+            self.info.provenance,
+            command=_without_folders(self.info.provenance.command),
+            tools={name: version.partition(", /")[0] for name, version in self.info.provenance.tools.items()},
+        )
+        info = dataclasses.replace(self.info, provenance=provenance)
+        text = json.dumps(_RUN_INFO.dump_python(info, mode="json"), indent=2, ensure_ascii=False)
+        (path / _RUN_FILE).write_text(text + "\n", encoding="utf-8")
+        lines = (
+            _sample_line(dataclasses.replace(sample, log=None, command=_without_folders(sample.command)))
+            for sample in self.current_samples()
+        )
+        (path / _PACKED_FILE).write_bytes(lzma.compress(b"".join(lines), preset=9 | lzma.PRESET_EXTREME))
+
     def samples(self) -> list[Sample]:
         """Every sample that was written, in order. A last line cut short by a crash is left out."""
         return list(self._read())
@@ -345,7 +369,9 @@ class RunStore:
 
     def _read(self) -> Iterator[Sample]:
         path = self.path / _SAMPLES_FILE
-        lines = path.read_bytes().split(b"\n")
+        packed = self.path / _PACKED_FILE
+        data = lzma.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
+        lines = data.split(b"\n")
         # What follows the last newline is empty, or the line a crash cut short.
         for number, line in enumerate(lines[:-1], start=1):
             try:
@@ -365,6 +391,14 @@ class RunStore:
         temporary = self.path / (_RUN_FILE + ".new")
         temporary.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         temporary.replace(self.path / _RUN_FILE)
+
+
+_FOLDERS = re.compile(r"(?<![\w./])(?:/[\w.+@-]+)+/(?=[\w.+@-])")
+"""The folders of an absolute path, where a word of a command line begins with one."""
+
+
+def _without_folders(command: str) -> str:
+    return _FOLDERS.sub("", command)
 
 
 def list_runs(root: Path) -> list[RunStore]:

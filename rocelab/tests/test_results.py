@@ -234,3 +234,20 @@ def test_a_run_is_found_by_folder_id_part_or_as_the_latest(tmp_path: Path) -> No
         find_run(tmp_path, "2026")
     with pytest.raises(ResultsError, match=r"no run 'zzz'.*aaaa"):
         find_run(tmp_path, "zzz")
+
+
+def test_a_run_that_is_kept_reads_as_it_was_without_logs_and_folders(store: RunStore, tmp_path: Path) -> None:
+    command = "A=/opt/x/y.so /srv/lab/bin/rocelab-sock client 10.80.0.2 --port 18001"
+    store.append(make_sample(command=command, log="logs/1.log"), make_sample(repetition=1, order=2))
+    store.keep(tmp_path / "kept")
+    kept = RunStore.open(tmp_path / "kept")
+    assert [dataclasses.replace(each, log=None, command="") for each in store.samples()] == [
+        dataclasses.replace(each, log=None, command="") for each in kept.samples()
+    ]
+    assert kept.samples()[0].command == "A=y.so rocelab-sock client 10.80.0.2 --port 18001"
+    assert kept.study_text() == store.study_text()
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [
+        "run.json",
+        "samples.ndjson.xz",
+        "study.toml",
+    ]

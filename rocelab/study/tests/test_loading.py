@@ -111,7 +111,7 @@ def test_the_quick_study_is_what_it_promises() -> None:
         ("direct", "direct", None),
         ("ethernet-1g", "bridge", 1000),
     ]
-    measured: dict[tuple[str, str, str], set[int]] = {}
+    measured: dict[tuple[str, ...], set[int]] = {}
     for test in study.test:
         for link in study.links_of(test):
             for name, variants in study.variants_of(test).items():
