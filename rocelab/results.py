@@ -20,6 +20,8 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import pydantic
 
+from rocelab.load import Load
+
 SCHEMA_VERSION = 1
 """Version of the sample format. It changes when a field changes its meaning, not when one is added."""
 
@@ -184,6 +186,8 @@ class RunInfo:
     schema_version: int = SCHEMA_VERSION
     budget_minutes: float | None = None
     """Wall time that the run was given; None: as long as its plan takes."""
+    load: Load | None = None
+    """What others took of the processors meanwhile; None of a run that did not look, or has not ended."""
     chosen_repetitions: int | None = None
     """Repetitions of the first pass where they are not the study's: asked for, or what fits the budget."""
 

@@ -9,6 +9,7 @@ from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
@@ -98,11 +99,10 @@ class _Watcher:
     def progressed(self, step: Step, simulated_ns: int, end_ns: int) -> None:
         """A simulation goes on. Lines are for steps."""
 
-    def replanned(self, steps: Sequence[Step], news: str) -> None:
-        """Say why, and count to the new end."""
+    def count_to(self, steps: Sequence[Step]) -> None:
+        """These steps are left, and no others."""
         self.total = self.done + len(steps)
         self.left.replanned(steps)
-        self.console.print(f"{self.study}: {news}", markup=False, highlight=False, soft_wrap=True)
 
 
 class BarWatcher(_Watcher):
@@ -153,7 +153,8 @@ class BarWatcher(_Watcher):
 
     def replanned(self, steps: Sequence[Step], news: str) -> None:
         """Say why, and give the bar its new length."""
-        super().replanned(steps, news)
+        self.count_to(steps)
+        self._progress.update(self._task, description=f"{self.study}[/]: {escape(news)}")
         self._show()
 
     def _show(self) -> None:
@@ -189,8 +190,9 @@ class LineWatcher(_Watcher):
 
     def replanned(self, steps: Sequence[Step], news: str) -> None:
         """Say why, and how far that is with the next step."""
-        super().replanned(steps, news)
+        self.count_to(steps)
         self._next_percent = 0
+        self.console.print(f"{self.study}: {news}", markup=False, highlight=False, soft_wrap=True)
 
     def doing(self, what: str) -> None:
         """Nothing: what takes long is in the log of its step."""

@@ -32,6 +32,7 @@ from rocelab.study import catalogue
 from rocelab.study.adaptive import Course
 from rocelab.study.budget import Budget, Pace, span
 from rocelab.study.execution import now
+from rocelab.study.load_meter import LoadMeter
 from rocelab.study.loading import StudyError
 from rocelab.study.plan import measurement_count
 from rocelab.study.provenance import provenance, tool_versions
@@ -236,7 +237,7 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
                 if fabric is not None:
                     course = None if budget is None else Course(steps_of(job.study), budget, Pace())
                     launcher = NamespaceLauncher(fabric)
-                    runner = Runner(store, fabric, launcher, watcher, versions, course=course)
+                    runner = Runner(store, fabric, launcher, watcher, versions, course=course, meter=LoadMeter())
                     outcome = runner.run(job.steps)
                 else:
                     simulations = [step for step in job.steps if isinstance(step, VirtualStep | SmpiStep)]

@@ -20,6 +20,7 @@ from rocelab.study.adaptive import Course
 from rocelab.study.clouds import CloudExecution, CloudExecutor
 from rocelab.study.execution import Execution, Executor, now
 from rocelab.study.jobs import JobExecution, JobExecutor
+from rocelab.study.load_meter import LoadMeter, merged, summed_up
 from rocelab.study.meshes import MeshExecution, MeshExecutor
 from rocelab.study.plan import measurement_count
 from rocelab.study.sampling import (
@@ -79,8 +80,12 @@ class Runner:
         versions: Mapping[str, str],
         *,
         course: Course | None = None,
+        meter: LoadMeter | None = None,
     ) -> None:
-        """Without a `course`, the steps are carried out as they are planned, however long that takes."""
+        """Without a `course`, the steps are carried out as they are planned, however long that takes.
+
+        Without a `meter`, nothing is noted of what else the machine does meanwhile.
+        """
         self._store = store
         self._executor = Executor(fabric, launcher)
         self._jobs = JobExecutor(fabric, launcher)
@@ -91,6 +96,7 @@ class Runner:
         self._watcher = watcher
         self._versions = versions
         self._course = course
+        self._meter = meter
         self._hangs: dict[tuple[str, ...], int] = {}
         self._pace: dict[tuple[str, ...], float] = {}
 
@@ -104,6 +110,8 @@ class Runner:
         try:
             queue = _Queue(steps, self._store.next_order(), self._pace)
             while True:
+                if self._meter is not None:
+                    self._meter.note_names()
                 cut += self._revise(queue, done)
                 if done == len(queue):
                     break
@@ -119,6 +127,7 @@ class Runner:
         finally:
             self._executor.close()
             self._clouds.close()
+            self._note_load()
             self._store.set_status(status, ended_at=now())
             self._store.close()
         return Outcome(done - failed, failed, cut)
@@ -139,6 +148,13 @@ class Runner:
             self._store.note(planned_steps=self._store.info.planned_steps + more)
         self._watcher.replanned(revision.steps, revision.news)
         return revision.cut
+
+    def _note_load(self) -> None:
+        if self._meter is None:
+            return
+        before = self._store.info.load
+        top = self._meter.top() if before is None else merged(before.top, self._meter.top())
+        self._store.note(load=summed_up(self._store.current_samples(), self._meter.cores, top))
 
     def _log(self, step: Step, order: int) -> Path:
         size = f"-{step.size_bytes}" if isinstance(step, PairStep | CloudStep) else ""
@@ -167,6 +183,8 @@ class Runner:
             log=str(log.relative_to(self._store.path)),
         )
         not_run = _GIVEN_UP if self._hangs.get(step.series, 0) >= HANGS_MAX else self._choose_control(step)
+        if self._meter is not None:
+            self._meter.begin()
         if isinstance(step, PairStep):
             samples = self._carry_out_pair(step, log, startups, circumstances, not_run=not_run)
         elif isinstance(step, JobStep):
@@ -176,6 +194,9 @@ class Runner:
         else:
             assert isinstance(step, CloudStep)
             samples = self._carry_out_cloud(step, log, circumstances, not_run=not_run)
+        load = None if self._meter is None else self._meter.end()
+        if load is not None:
+            samples = tuple(dataclasses.replace(sample, params={**sample.params, **load.params}) for sample in samples)
         if not log.exists():
             samples = tuple(dataclasses.replace(sample, log=None) for sample in samples)
         self._store.append(*samples)

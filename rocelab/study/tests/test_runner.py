@@ -16,6 +16,7 @@ from rocelab.results import RunStore
 from rocelab.study import execution
 from rocelab.study.adaptive import Course
 from rocelab.study.budget import Budget, Pace
+from rocelab.study.load_meter import LoadMeter, StepLoad
 from rocelab.study.runner import HANGS_MAX, Runner, remaining
 from rocelab.study.steps import PairStep, Step
 from rocelab.study.tests import small
@@ -316,3 +317,17 @@ def test_a_connection_that_had_another_congestion_control_does_not_count(tmp_pat
     assert [sample.error for sample in store.samples()] == [
         "the client's connection had the congestion control bbr, not cubic"
     ]
+
+
+def test_what_others_take_meanwhile_is_noted_in_samples_and_summed_up(tmp_path: Path) -> None:
+    class Busy(LoadMeter):
+        def end(self) -> StepLoad:
+            return StepLoad(others_cores=0.5, steal_cores=0.0, cores=2)
+
+    store = small.store(tmp_path)
+    Runner(store, small.fabric(), small.launcher(), small.Seen(), {}, meter=Busy(cores=(0, 1))).run(small.steps())
+    assert {sample.params["others_cores"] for sample in store.samples()} == {0.5}
+    assert all(sample.params["disturbed"] for sample in store.samples())
+    load = RunStore.open(store.path).info.load
+    assert load is not None
+    assert (load.others_cores, load.measured, load.disturbed) == (0.5, len(small.steps()), len(small.steps()))
