@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab import peers
+from rocelab import load, peers
 from rocelab.claims import FigureSeries, Judgement, SourceFigure, claims_by_id, figures_of, judge
 from rocelab.report import catalogue
 from rocelab.report.catalogue import GROUP_STEP, Mesh, SeriesStyle, Test
@@ -118,6 +118,11 @@ class RunModel:
         measured = {sample.link for sample in self.samples}
         known = [link for link in self.info.links if link.id in measured]
         return known + [LinkInfo(each, "unknown", 0) for each in sorted(measured - {link.id for link in known})]
+
+    @property
+    def load_advice(self) -> str | None:
+        """What took the processors during the run, and what to do about it; None where little did."""
+        return None if self.info.load is None else load.advice(self.info.load)
 
     @cached_property
     def failed(self) -> list[Sample]:

@@ -154,6 +154,8 @@ def _banners(model: RunModel) -> list[Banner]:
     if model.failed:
         failed = f"{text.plural(model.failed_step_count, 'measurement')} failed."
         banners.append(Banner(failed, "They are left out of everything below.", "#failed"))
+    if model.load_advice is not None:
+        banners.append(Banner("This machine was busy.", model.load_advice))
     banners += [Banner("Note.", note) for note in model.info.provenance.notes]
     return banners
 

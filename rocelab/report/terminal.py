@@ -45,6 +45,8 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
         reason = next(iter((first.error or "").splitlines()), "")
         words = escape(" ".join(_words(first.key)))
         console.print(f"[bold red]{count} failed[/], first {words}: {escape(reason)}")
+    if model.load_advice is not None:
+        console.print(f"[bold yellow]This machine was busy.[/] {escape(model.load_advice)}", highlight=False)
     if page is not None:
         # A path must come out whole, to be clicked on or copied.
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)

@@ -10,10 +10,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from rich.console import Console
 
+from rocelab.load import Load
 from rocelab.report import gallery, summary
 from rocelab.report.model import RunModel, best_at
 from rocelab.report.page import make_page
+from rocelab.report.terminal import print_summary
 from rocelab.report.tests.synthetic import make_run
 from rocelab.report.write import ReportFiles, summary_csv, write_report
 from rocelab.results import ResultsError, RunStore, Sample
@@ -288,3 +291,14 @@ def test_summary_csv_has_a_line_for_each_metric_and_size(model: RunModel) -> Non
     assert (row["repetitions"], row["statistic"], row["unit"]) == ("3", "median", "us")
     assert float(row["min"]) <= float(row["median"]) <= float(row["max"])
     assert len({tuple(each.items()) for each in rows}) == len(rows)
+
+
+def test_a_busy_machine_is_said_with_what_to_do_about_it(model: RunModel) -> None:
+    load = Load(cores=2, others_cores=0.8, steal_cores=0.0, measured=100, disturbed=60, top={"firefox": 40.0})
+    busy = RunModel(dataclasses.replace(model.info, load=load), model.samples)
+    said = io.StringIO()
+    print_summary(Console(file=said, width=200), busy)
+    for words in (said.getvalue(), page_of(busy)):
+        assert "This machine was busy." in words
+        assert "Other programs took 40 % of the 2 cores, most of it firefox" in " ".join(words.split())
+    assert model.load_advice is None
