@@ -14,11 +14,13 @@ import pytest
 
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError
+from rocelab.launch.congestion import CongestionControls
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.study.clouds import CloudExecutor
 from rocelab.study.loading import parse
 from rocelab.study.plan import plan
 from rocelab.study.steps import CloudStep
+from rocelab.study.tests.watching import connections
 from rocelab.tools.cloud import NODE_FOLDER
 
 # Starting a system takes from ten seconds to a minute, depending on what else the machine does.
@@ -32,7 +34,7 @@ repetitions = 1
 time_limit_s = 120
 
 [tcp]
-congestion_control = ["cubic"]
+congestion_control = ["reno"]
 
 [fabric]
 nodes = 4
@@ -87,8 +89,13 @@ def executor(steps: list[CloudStep], tmp_path_factory: pytest.TempPathFactory) -
     except FabricError as error:
         pytest.skip(f"no fabric: {error}")
     with fabric:
-        made = CloudExecutor(fabric, NamespaceLauncher(fabric), tmp_path_factory.mktemp("logs"))
-        yield made
+        launcher = NamespaceLauncher(fabric)
+        CongestionControls(fabric.nodes, launcher).choose("ethernet", "reno")
+        made = CloudExecutor(fabric, launcher, tmp_path_factory.mktemp("logs"))
+        with connections(launcher, fabric.nodes) as seen:
+            yield made
+            # HDFS, HBase and Spark, daemons and clients: all have what was chosen, at both ends.
+            assert seen.controls() == {node.name: {"reno"} for node in fabric.nodes}
         made.close()
 
 

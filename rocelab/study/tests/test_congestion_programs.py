@@ -1,0 +1,91 @@
+"""Every kind of program really has the congestion control of its step, at both ends, as the kernel lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rocelab.fabric import emulated
+from rocelab.fabric.base import FabricError
+from rocelab.launch.congestion import CongestionControls
+from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.study.execution import Executor
+from rocelab.study.jobs import JobExecutor
+from rocelab.study.loading import parse
+from rocelab.study.plan import plan
+from rocelab.study.steps import JobStep, PairStep, Step
+from rocelab.study.tests.watching import connections
+
+pytestmark = [pytest.mark.fabric, pytest.mark.timeout(300)]
+
+#: No machine's default, and in every kernel.
+CONTROL = "reno"
+TEXT = f"""\
+schema = 1
+id = "controls"
+title = "Every TCP under one congestion control"
+repetitions = 1
+time_limit_s = 120
+
+[tcp]
+congestion_control = ["{CONTROL}"]
+
+[[link]]
+id = "direct"
+kind = "direct"
+
+[[test]]
+test = "latency"
+sizes_bytes = [1024]
+point_ms = 500
+
+[test.variants]
+tcp = ["blocking", "busy-poll", "blocking-qperf"]
+
+[[test]]
+test = "bandwidth"
+sizes_bytes = [65536]
+point_ms = 500
+
+[test.variants]
+tcp = ["blocking", "busy-poll", "no-delay", "blocking-iperf3"]
+
+[[test]]
+level = "mpi"
+test = "latency"
+sizes_bytes = [1024]
+iterations = 20000
+
+[test.variants]
+tcp = ["openmpi-ob1", "openmpi-ucx", "mpich-ofi", "mpich-ucx"]
+"""
+STEPS = plan(parse(TEXT, "controls.toml"))
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Iterator[emulated.EmulatedFabric]:
+    try:
+        made = emulated.up([STEPS[0].link])
+    except FabricError as error:
+        pytest.skip(f"no emulated fabric on this machine: {error}")
+    with made:
+        yield made
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.test_name} {step.variant}")
+def test_both_ends_have_the_congestion_control_of_the_step(fabric: emulated.EmulatedFabric, step: Step) -> None:
+    missing = next((each for each in step.executables if each.path is None), None)
+    if missing is not None:
+        pytest.skip(f"{missing.name} is missing: {missing.advice}")
+    launcher = NamespaceLauncher(fabric)
+    CongestionControls(fabric.nodes, launcher).choose("direct", CONTROL)
+    with connections(launcher, fabric.nodes) as seen:
+        if isinstance(step, PairStep):
+            pair = Executor(fabric, launcher).execute(step, None)
+            assert pair.error is None
+        else:
+            assert isinstance(step, JobStep)
+            job = JobExecutor(fabric, launcher).execute(step, None)
+            assert job.reading.values, job.error
+        assert seen.controls() == {node.name: {CONTROL} for node in fabric.nodes}
