@@ -131,8 +131,8 @@ static int meet(int control, struct failure *failure)
     return link_read_line(control, line, sizeof line, failure);
 }
 
-int datagrams_run(int data, int control, const struct job *job, bool is_client, uint8_t *buffer,
-                  struct measurement *result, struct failure *failure)
+int datagrams_run(int data, int control, const struct job *job, bool is_client,
+                  const struct memory *memory, struct measurement *result, struct failure *failure)
 {
     bool sends = is_client || job->test == JOB_BIDIRECTIONAL;
     bool receives = !is_client || job->test == JOB_BIDIRECTIONAL;
@@ -149,8 +149,8 @@ int datagrams_run(int data, int control, const struct job *job, bool is_client, 
             .size_bytes = (size_t)job->size_bytes,
             .to_send = sends ? counts[i] : 0,
             .to_receive = receives ? counts[i] : 0,
-            .message = buffer,
-            .incoming = buffer + DATAGRAMS_BUFFER_BYTES / 2,
+            .message = memory->outgoing,
+            .incoming = memory->incoming,
         };
         uint64_t start_cpu_ns = clock_cpu_ns();
         uint64_t start_ns = clock_now_ns();

@@ -24,11 +24,11 @@ static int compare(const struct job *job, const uint8_t *message, struct failure
     return 0;
 }
 
-int pingpong_client(int data, const struct job *job, uint8_t *buffer, struct measurement *result,
-                    struct failure *failure)
+int pingpong_client(int data, const struct job *job, const struct memory *memory,
+                    struct measurement *result, struct failure *failure)
 {
-    const uint8_t *out = buffer;
-    uint8_t *in = buffer + job->size_bytes;
+    const uint8_t *out = memory->outgoing;
+    uint8_t *in = memory->incoming;
 
     for (uint64_t i = 0; i < job->warmup_messages; i++)
         if (exchange(data, job, out, in, failure) < 0)
@@ -69,20 +69,20 @@ static int echo(int data, const struct job *job, uint64_t count, uint8_t *messag
     return 0;
 }
 
-int pingpong_server(int data, const struct job *job, uint8_t *buffer, struct measurement *result,
-                    struct failure *failure)
+int pingpong_server(int data, const struct job *job, const struct memory *memory,
+                    struct measurement *result, struct failure *failure)
 {
-    if (echo(data, job, job->warmup_messages, buffer, failure) < 0)
+    if (echo(data, job, job->warmup_messages, memory->incoming, failure) < 0)
         return -1;
 
     uint64_t start_cpu_ns = clock_cpu_ns();
     uint64_t start_ns = clock_now_ns();
-    if (echo(data, job, job->messages, buffer, failure) < 0)
+    if (echo(data, job, job->messages, memory->incoming, failure) < 0)
         return -1;
     result->elapsed_ns = clock_now_ns() - start_ns;
     result->cpu_ns = clock_cpu_ns() - start_cpu_ns;
     result->sent_bytes = result->received_bytes = job->messages * job->size_bytes;
 
     /* What comes back is what arrived, not what we knew: the client then checks both directions. */
-    return echo(data, job, JOB_CHECKED_MESSAGES, buffer, failure);
+    return echo(data, job, JOB_CHECKED_MESSAGES, memory->incoming, failure);
 }

@@ -4,13 +4,14 @@
 #include "common/failure.h"
 #include "net/job.h"
 #include "net/measurement.h"
+#include "net/memory.h"
 
 /*
- * Warm-up, timed region, then JOB_CHECKED_MESSAGES whose content is compared. `buffer` holds two
- * messages. The client fills `result->round_trips_ns`, which has room for job->messages. Return 0
- * or -1.
+ * Warm-up, timed region, then JOB_CHECKED_MESSAGES whose content is compared. `memory` has room
+ * for a message each way. The client fills `result->round_trips_ns`, which has room for
+ * job->messages. Return 0 or -1.
  */
-int pingpong_client(int data, const struct job *job, uint8_t *buffer, struct measurement *result,
-                    struct failure *failure);
-int pingpong_server(int data, const struct job *job, uint8_t *buffer, struct measurement *result,
-                    struct failure *failure);
+int pingpong_client(int data, const struct job *job, const struct memory *memory,
+                    struct measurement *result, struct failure *failure);
+int pingpong_server(int data, const struct job *job, const struct memory *memory,
+                    struct measurement *result, struct failure *failure);

@@ -1,8 +1,8 @@
 #include "net/session.h"
 
-#include "common/pattern.h"
 #include "net/datagrams.h"
 #include "net/link.h"
+#include "net/memory.h"
 #include "net/pingpong.h"
 #include "net/stream.h"
 
@@ -16,39 +16,36 @@
 #include <unistd.h>
 
 #define LINE_BYTES 512
-#define PAGE_BYTES 4096
 #define REASON_LIMIT_S 3
 
 /* The control conversation, a line each: job -> , <- "ready PORT", [data], <- "result ..." or
  * "error TEXT". */
 
-static uint8_t *buffer_for(const struct job *job)
+static int memory_for(const struct job *job, struct memory *memory, struct failure *failure)
 {
-    size_t size_bytes = DATAGRAMS_BUFFER_BYTES;
-    void *buffer = NULL;
+    size_t message_bytes = (size_t)job->size_bytes;
+    size_t incoming_bytes = DATAGRAMS_INCOMING_BYTES;
 
-    if (job->protocol == JOB_TCP)
-        size_bytes =
-            job->test == JOB_LATENCY ? 2 * (size_t)job->size_bytes : stream_buffer_bytes(job);
-    else if (job->test == JOB_LATENCY)
-        size_bytes = 2 * (size_t)job->size_bytes;
-    if (posix_memalign(&buffer, PAGE_BYTES, size_bytes) != 0)
-        return NULL;
-    memset(buffer, 0, size_bytes); /* page faults belong before the timed region */
-    pattern_fill(buffer, (size_t)job->size_bytes);
-    return buffer;
+    if (job->test == JOB_LATENCY)
+        incoming_bytes = message_bytes;
+    else if (job->protocol == JOB_TCP)
+        incoming_bytes = stream_incoming_bytes(job);
+    if (memory_allocate(memory, message_bytes, incoming_bytes) < 0)
+        return failure_set(failure, "out of memory for messages of %" PRIu64 " bytes",
+                           job->size_bytes);
+    return 0;
 }
 
-static int run(int data, int control, const struct job *job, bool is_client, uint8_t *buffer,
-               struct measurement *result, struct failure *failure)
+static int run(int data, int control, const struct job *job, bool is_client,
+               const struct memory *memory, struct measurement *result, struct failure *failure)
 {
     if (job->test == JOB_LATENCY && is_client)
-        return pingpong_client(data, job, buffer, result, failure);
+        return pingpong_client(data, job, memory, result, failure);
     if (job->test == JOB_LATENCY)
-        return pingpong_server(data, job, buffer, result, failure);
+        return pingpong_server(data, job, memory, result, failure);
     if (job->protocol == JOB_TCP)
-        return stream_run(data, job, is_client, buffer, result, failure);
-    return datagrams_run(data, control, job, is_client, buffer, result, failure);
+        return stream_run(data, job, is_client, memory, result, failure);
+    return datagrams_run(data, control, job, is_client, memory, result, failure);
 }
 
 static int send_result(int control, const struct measurement *result, struct failure *failure)
@@ -115,7 +112,7 @@ static int client_on(int control, const char *host, unsigned port, const struct 
 {
     struct job sent_job = *job;
     char line[LINE_BYTES];
-    uint8_t *buffer = NULL;
+    struct memory memory = {0};
     int status = -1;
     int data = -1;
 
@@ -128,11 +125,8 @@ static int client_on(int control, const char *host, unsigned port, const struct 
     else
         link_set_no_delay(data, true);
 
-    buffer = buffer_for(job);
-    if (buffer == NULL) {
-        failure_set(failure, "out of memory for messages of %" PRIu64 " bytes", job->size_bytes);
+    if (memory_for(job, &memory, failure) < 0)
         goto out;
-    }
     job_format(&sent_job, line);
     if (link_write_line(control, line, failure) < 0 ||
         link_read_line(control, line, sizeof line, failure) < 0)
@@ -144,7 +138,7 @@ static int client_on(int control, const char *host, unsigned port, const struct 
     }
     if (job->protocol == JOB_UDP && link_udp_connect(data, control, server_port, failure) < 0)
         goto out;
-    status = run(data, control, job, true, buffer, &outcome->client, failure);
+    status = run(data, control, job, true, &memory, &outcome->client, failure);
     if (status == 0)
         status = link_settings_of(data, job, &outcome->client.link, failure);
     if (status == 0) {
@@ -154,7 +148,7 @@ static int client_on(int control, const char *host, unsigned port, const struct 
         add_server_reason(control, failure);
     }
 out:
-    free(buffer);
+    memory_free(&memory);
     close(data);
     return status;
 }
@@ -186,7 +180,7 @@ static int serve(int listener, int control, struct failure *failure)
     struct measurement result = {0};
     struct job job;
     char line[LINE_BYTES];
-    uint8_t *buffer = NULL;
+    struct memory memory = {0};
     int status = -1;
     int data = -1;
 
@@ -204,20 +198,17 @@ static int serve(int listener, int control, struct failure *failure)
     } else {
         link_set_no_delay(data, true);
     }
-    buffer = buffer_for(&job);
-    if (buffer == NULL) {
-        failure_set(failure, "out of memory for messages of %" PRIu64 " bytes", job.size_bytes);
+    if (memory_for(&job, &memory, failure) < 0)
         goto out;
-    }
     snprintf(line, sizeof line, "ready %u\n", link_local_port(data));
     if (link_write_line(control, line, failure) < 0)
         goto out;
-    if (run(data, control, &job, false, buffer, &result, failure) < 0 ||
+    if (run(data, control, &job, false, &memory, &result, failure) < 0 ||
         link_settings_of(data, &job, &result.link, failure) < 0)
         goto out;
     status = send_result(control, &result, failure);
 out:
-    free(buffer);
+    memory_free(&memory);
     close(data);
     return status;
 }

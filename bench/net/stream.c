@@ -35,11 +35,11 @@ struct phase {
     size_t incoming_bytes;
 };
 
-size_t stream_buffer_bytes(const struct job *job)
+size_t stream_incoming_bytes(const struct job *job)
 {
     size_t message_bytes = (size_t)job->size_bytes;
 
-    return message_bytes + (message_bytes > READ_BYTES_MIN ? message_bytes : READ_BYTES_MIN);
+    return message_bytes > READ_BYTES_MIN ? message_bytes : READ_BYTES_MIN;
 }
 
 static bool wants_send(const struct phase *phase)
@@ -84,10 +84,10 @@ static ssize_t send_some(struct phase *phase, int flags, struct failure *failure
     return sent;
 }
 
-static int check_content(const struct phase *phase, size_t length_bytes, struct failure *failure)
+static int check_content(const struct phase *phase, const uint8_t *came, size_t length_bytes,
+                         struct failure *failure)
 {
-    size_t wrong =
-        pattern_check(phase->incoming, length_bytes, phase->received_bytes, phase->message_bytes);
+    size_t wrong = pattern_check(came, length_bytes, phase->received_bytes, phase->message_bytes);
 
     if (wrong < length_bytes)
         return failure_set(failure, "wrong data: byte %llu of the stream",
@@ -100,8 +100,11 @@ static ssize_t receive_some(struct phase *phase, int flags, struct failure *fail
 {
     /* One more for the last byte; never more, or the next phase would lose its beginning. */
     uint64_t due_bytes = phase->to_receive_bytes - phase->received_bytes + 1;
-    size_t room = due_bytes < phase->incoming_bytes ? (size_t)due_bytes : phase->incoming_bytes;
-    ssize_t got = recv(phase->data, phase->incoming, room, flags);
+    /* Each byte of a message has one place, as in a program that puts the message together. */
+    size_t place = (size_t)(phase->received_bytes % phase->incoming_bytes);
+    size_t room = phase->incoming_bytes - place;
+    uint8_t *came = phase->incoming + place;
+    ssize_t got = recv(phase->data, came, due_bytes < room ? (size_t)due_bytes : room, flags);
 
     if (got < 0)
         return would_block() ? 0 : failure_errno(failure, "receive");
@@ -109,7 +112,7 @@ static ssize_t receive_some(struct phase *phase, int flags, struct failure *fail
         return failure_set(failure, "the other end closed the data connection");
     phase->heard = (uint64_t)got == due_bytes;
     size_t length_bytes = (size_t)got - phase->heard;
-    if (phase->check && check_content(phase, length_bytes, failure) < 0)
+    if (phase->check && check_content(phase, came, length_bytes, failure) < 0)
         return -1;
     phase->received_bytes += length_bytes;
     return got;
@@ -149,7 +152,7 @@ static int run_phase(struct phase *phase, struct failure *failure)
     return 0;
 }
 
-int stream_run(int data, const struct job *job, bool is_client, uint8_t *buffer,
+int stream_run(int data, const struct job *job, bool is_client, const struct memory *memory,
                struct measurement *result, struct failure *failure)
 {
     size_t message_bytes = (size_t)job->size_bytes;
@@ -166,9 +169,9 @@ int stream_run(int data, const struct job *job, bool is_client, uint8_t *buffer,
             .message_bytes = message_bytes,
             .to_send_bytes = sends ? counts[i] * job->size_bytes : 0,
             .to_receive_bytes = receives ? counts[i] * job->size_bytes : 0,
-            .message = buffer,
-            .incoming = buffer + message_bytes,
-            .incoming_bytes = stream_buffer_bytes(job) - message_bytes,
+            .message = memory->outgoing,
+            .incoming = memory->incoming,
+            .incoming_bytes = memory->incoming_bytes,
         };
         uint64_t start_cpu_ns = clock_cpu_ns();
         uint64_t start_ns = clock_now_ns();
