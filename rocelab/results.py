@@ -140,6 +140,8 @@ class LinkInfo:
     """Of a two-level link: how many nodes each access switch has."""
     uplink_rate_mbps: float | None = None
     """Of a two-level link: what the cable between an access switch and the spine is shaped to."""
+    gso_max_bytes: int | None = None
+    """How much TCP was allowed to hand to a cable at once; None: as the kernel has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class LinkProfile:
     switch_queue_bytes: int | None = None
     nodes_per_switch: int | None = None
     uplink_rate_mbps: float | None = None
+    gso_max_bytes: int | None = None
+    """How much TCP hands to a cable at once: above 65536 it is BIG TCP. None: as the kernel has it."""
 
 
 @dataclass(frozen=True, slots=True)

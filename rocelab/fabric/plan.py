@@ -18,6 +18,8 @@ MTU_BYTES_MIN = 68  # RFC 791
 MTU_BYTES_MAX = 65535
 RATE_MBPS_MIN = 0.1
 RATE_MBPS_MAX = 34_000  # the 32-bit bytes/s of the kernel's token bucket message
+GSO_BYTES_MIN = 65_536  # linux/netdevice.h: GSO_LEGACY_MAX_SIZE, what every kernel has
+GSO_BYTES_MAX = 524_280  # linux/netdevice.h: GSO_MAX_SIZE
 MTU6_BYTES_MIN = 1280  # RFC 8200: below it an interface has no IPv6
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -76,7 +78,11 @@ def _check_link(link: LinkProfile, node_count: int) -> None:
 
 
 def _unshaped_problem(link: LinkProfile) -> str | None:
-    """Buffers that belong to a shaping which the link does not have."""
+    """Buffers that belong to a shaping which the link does not have, and what a shaped link cannot have."""
+    if link.gso_max_bytes is not None and not GSO_BYTES_MIN <= link.gso_max_bytes <= GSO_BYTES_MAX:
+        return f"gso_max_bytes is {GSO_BYTES_MIN} to {GSO_BYTES_MAX}, not {link.gso_max_bytes}"
+    if link.gso_max_bytes is not None and (link.rate_mbps is not None or link.kind != "direct"):
+        return "gso_max_bytes belongs to a direct link without rate_mbps: a token bucket cuts all into frames"
     if link.rate_mbps is None and (link.queue_bytes is not None or link.burst_bytes is not None):
         return "queue_bytes and burst_bytes belong to a shaped link; set rate_mbps too"
     if link.rate_mbps is None and link.uplink_rate_mbps is None and link.switch_queue_bytes is not None:
@@ -211,6 +217,7 @@ def _port(at: int, link: LinkProfile, node: Node) -> dict[str, Any]:
         # Locally administered, and the same in every run, so that runs differ in nothing they need not.
         "mac": f"02:52:6f:63:{at:02x}:{node.index + 1:02x}",
         "mtu_bytes": link.mtu_bytes,
+        "gso_max_bytes": link.gso_max_bytes,
         "address": node.addresses[link.id],
         "prefix_bits": PREFIX_BITS,
         "address6": node.addresses6.get(link.id),

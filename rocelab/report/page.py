@@ -262,6 +262,8 @@ def _link_words(link: LinkInfo) -> str:
         words.append(f"queue of {text.size(link.switch_queue_bytes)} in the switch")
     if link.nodes_per_switch is not None:
         words.append(f"{text.plural(link.nodes_per_switch, 'node')} at each access switch")
+    if link.gso_max_bytes is not None:
+        words.append(f"BIG TCP, up to {link.gso_max_bytes} bytes at once where the kernel has it")
     if link.uplink_rate_mbps is not None:
         words.append(f"uplinks shaped to {text.quantity(link.uplink_rate_mbps, 'Mbps')}")
     return ", ".join(words)

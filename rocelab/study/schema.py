@@ -77,6 +77,7 @@ class LinkTable(_Table):
     switch_queue_bytes: PositiveInt | None = None
     nodes_per_switch: PositiveInt | None = None
     uplink_rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
+    gso_max_bytes: PositiveInt | None = None
 
     def profile(self) -> LinkProfile:
         """The same for the fabric."""
@@ -89,6 +90,7 @@ class LinkTable(_Table):
             switch_queue_bytes=self.switch_queue_bytes,
             nodes_per_switch=self.nodes_per_switch,
             uplink_rate_mbps=self.uplink_rate_mbps,
+            gso_max_bytes=self.gso_max_bytes,
         )
 
 

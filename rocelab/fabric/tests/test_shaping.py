@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import statistics
+import sys
 
 import pytest
 
@@ -86,3 +87,32 @@ def test_a_direct_link_is_not_shaped(can_emulate: None) -> None:
         assert shown.exit_status == 0, shown.stderr
         kinds[link.id] = "tbf" in shown.stdout
     assert kinds == {"direct": False, "shaped": True}
+
+
+READ_GSO = """
+import sys
+sys.path.extend({path!r})
+from pyroute2 import IPRoute
+from rocelab.fabric.keeper.plumbing import GsoLimits
+with IPRoute() as netlink:
+    found = netlink.get_links(netlink.link_lookup(ifname="eth0")[0])[0]
+link = GsoLimits(found.data, offset=found.offset)
+link.decode()
+for name in ("IFLA_GSO_MAX_SIZE", "IFLA_GSO_IPV4_MAX_SIZE", "IFLA_GRO_IPV4_MAX_SIZE"):
+    print(link.get_attr(name))
+"""
+
+
+@pytest.mark.parametrize("gso_max_bytes", [None, 196_608])
+def test_tcp_may_hand_as_much_to_a_direct_link_as_its_profile_says(
+    can_emulate: None, gso_max_bytes: int | None
+) -> None:
+    with emulated.up([LinkProfile("direct", "direct", gso_max_bytes=gso_max_bytes)]) as fabric:
+        code = READ_GSO.format(path=sys.path)
+        shown = NamespaceLauncher(fabric).start(fabric.nodes[0], [sys.executable, "-c", code]).wait(60)
+    assert shown.exit_status == 0, shown.stderr
+    for_ipv6, for_ipv4, taken = shown.stdout.split()
+    assert for_ipv6 == str(gso_max_bytes or 65_536)
+    if for_ipv4 == "None":
+        pytest.skip("this kernel has no BIG TCP over IPv4 (Linux 6.3)")
+    assert for_ipv4 == taken == str(gso_max_bytes or 65_536)
