@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-#: From this part of the measurements on, a person is told that they were disturbed.
+#: The part of the measurements, of the cores, and of what the busiest program took, from which on a person is told.
 _WORTH_SAYING: Final = 0.1
 
 
@@ -35,7 +35,9 @@ def advice(load: Load) -> str | None:
     of = "the core" if load.cores == 1 else f"the {load.cores} cores"
     causes, remedies = [], []
     if load.others_cores >= load.steal_cores:
-        named = f", most of it {_listing(list(load.top))}" if load.top else ""
+        most = max(load.top.values(), default=0.0)
+        names = [name for name, time_s in load.top.items() if time_s >= _WORTH_SAYING * most]
+        named = f", most of it {_listing(names)}," if names else ""
         causes.append(f"other programs took {_percent(load.others_cores, load)} of {of}{named}")
         remedies.append("close them")
     if load.steal_cores > load.others_cores or load.steal_cores >= _WORTH_SAYING * load.cores:

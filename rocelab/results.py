@@ -142,6 +142,8 @@ class LinkInfo:
     """Of a two-level link: what the cable between an access switch and the spine is shaped to."""
     gso_max_bytes: int | None = None
     """How much TCP was allowed to hand to a cable at once; None: as the kernel has it."""
+    facts: Mapping[str, ParamValue] = field(default_factory=dict)
+    """Of the first node's interface, as the kernel reports it once the link is up; empty where it was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,10 @@ class Provenance:
     """Benchmark program (or its package) to version."""
     notes: tuple[str, ...] = ()
     """What a reader should know: busy cores, missing privileges, a governor that is not 'performance'."""
+    governor: str | None = None
+    """Of the CPU frequency; several are listed. None where the machine has none, as most virtual ones."""
+    network: Mapping[str, ParamValue] = field(default_factory=dict)
+    """Settings that change what TCP and UDP reach, by the names of sysctl, and what programs on a node may do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import secrets
@@ -34,6 +35,7 @@ from rocelab.study.budget import Budget, Pace, span
 from rocelab.study.execution import now
 from rocelab.study.load_meter import LoadMeter
 from rocelab.study.loading import StudyError
+from rocelab.study.node_facts import NodeFacts, ask
 from rocelab.study.plan import measurement_count
 from rocelab.study.provenance import provenance, tool_versions
 from rocelab.study.runner import Outcome, Runner, remaining
@@ -225,18 +227,19 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
     with _interruptible():
         try:
             with contextlib.ExitStack() as stack:
-                fabric = None
+                fabric, launcher, facts = None, None, NodeFacts()
                 if isinstance(job.study, Study):
                     fabric = stack.enter_context(emulated.up(*_shape_of(job.study)))
-                store = job.store or _new_run(job, results)
+                    launcher = NamespaceLauncher(fabric)
+                    facts = ask(fabric, launcher)
+                store = job.store or _new_run(job, results, facts)
                 stack.enter_context(_sole_writer(store))
                 store.set_status("running")
                 _announce(job, store)
                 watcher = stack.enter_context(watch(job.study.id, job.steps, console))
                 versions = tool_versions(job.steps)
-                if fabric is not None:
+                if fabric is not None and launcher is not None:
                     course = None if budget is None else Course(steps_of(job.study), budget, Pace())
-                    launcher = NamespaceLauncher(fabric)
                     runner = Runner(store, fabric, launcher, watcher, versions, course=course, meter=LoadMeter())
                     outcome = runner.run(job.steps)
                 else:
@@ -300,9 +303,10 @@ def _finish(store: RunStore, results: Path, outcome: Outcome, *, report: bool) -
     return 0
 
 
-def _new_run(job: _Job, results: Path) -> RunStore:
+def _new_run(job: _Job, results: Path, facts: NodeFacts) -> RunStore:
     study = job.study
     started = datetime.now(UTC)
+    found = provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps, study.fabric.kind)
     info = RunInfo(
         id=f"{started:%Y%m%d-%H%M%S}-{study.id}-{secrets.token_hex(2)}",
         study=study.id,
@@ -312,8 +316,8 @@ def _new_run(job: _Job, results: Path) -> RunStore:
         started_at=now(),
         seed=study.seed,
         repetitions=study.repetitions,
-        links=_links_of(study),
-        provenance=provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps, study.fabric.kind),
+        links=tuple(dataclasses.replace(link, facts=facts.links.get(link.id, {})) for link in _links_of(study)),
+        provenance=dataclasses.replace(found, network={**found.network, **facts.network}),
         planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),
         budget_minutes=None if job.budget_s is None else job.budget_s / 60,

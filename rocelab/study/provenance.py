@@ -13,6 +13,7 @@ import psutil
 
 import rocelab
 from rocelab.results import Provenance
+from rocelab.study.node_facts import sysctls
 from rocelab.study.steps import JobStep, Step
 from rocelab.tools import interconnects
 from rocelab.tools.base import Executable
@@ -40,6 +41,9 @@ def provenance(command: str, steps: Iterable[Step], fabric: str) -> Provenance:
         tools=tool_versions(steps),
         # A simulation comes out the same on any machine, busy or not.
         notes=() if fabric == "virtual" else _notes(),
+        governor=_governor(),
+        # A node's own settings come later, over these.
+        network={} if fabric == "virtual" else {"address_family": "IPv4", **sysctls()},
     )
 
 
@@ -112,9 +116,12 @@ def _notes() -> tuple[str, ...]:
         notes.append(f"The machine was busy before the run: load {load:.1f} on {cores} cores.")
     if cores < 2:
         notes.append("There is one core for two nodes: programs that busy-poll wait for each other.")
-    governors = {
-        path.read_text().strip() for path in Path("/sys/devices/system/cpu").glob("cpu*/cpufreq/scaling_governor")
-    }
-    if governors - {"performance"}:
-        notes.append(f"The CPU frequency governor is {', '.join(sorted(governors))}, not performance.")
+    governor = _governor()
+    if governor not in (None, "performance"):
+        notes.append(f"The CPU frequency governor is {governor}, not performance.")
     return tuple(notes)
+
+
+def _governor() -> str | None:
+    paths = Path("/sys/devices/system/cpu").glob("cpu*/cpufreq/scaling_governor")
+    return ", ".join(sorted({path.read_text().strip() for path in paths})) or None

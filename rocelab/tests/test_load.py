@@ -11,9 +11,9 @@ def test_little_load_is_not_worth_a_word() -> None:
 
 
 def test_programs_that_took_the_cores_are_named_with_what_to_do() -> None:
-    said = advice(Load(2, 0.8, 0.01, measured=300, disturbed=120, top={"firefox": 60.0, "cargo": 9.0}))
+    said = advice(Load(2, 0.8, 0.01, measured=300, disturbed=120, top={"firefox": 60.0, "cargo": 9.0, "cron": 0.1}))
     assert said == (
-        "Other programs took 40 % of the 2 cores, most of it firefox and cargo while this was measured; "
+        "Other programs took 40 % of the 2 cores, most of it firefox and cargo, while this was measured; "
         "120 of 300 measurements were disturbed. To change that, close them, or give more time with --minutes."
     )
 

@@ -1,4 +1,4 @@
-"""Builds the links of a fabric: veth pairs, bridges, token buckets, addresses. The only user of pyroute2.
+"""Builds the links of a fabric: veth pairs, bridges, token buckets, addresses. The only one that changes them.
 
 Runs once, in a child of the switch, which may enter the network namespace of every node.
 """

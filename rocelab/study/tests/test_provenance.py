@@ -13,3 +13,10 @@ def test_a_busy_machine_is_noted_unless_all_is_simulated(monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "getloadavg", lambda: (99.0, 1.0, 1.0))
     assert any("busy" in note for note in provenance("rocelab run", [], "emulated").notes)
     assert provenance("rocelab run", [], "virtual").notes == ()
+
+
+def test_settings_of_the_network_are_noted_unless_all_is_simulated() -> None:
+    network = provenance("rocelab run", [], "emulated").network
+    assert network["address_family"] == "IPv4"
+    assert network["net.ipv4.tcp_congestion_control"]
+    assert provenance("rocelab run", [], "virtual").network == {}
