@@ -28,7 +28,7 @@ SUBJECTS: Final[Mapping[str, Mapping[Waiting, tuple[str, ...]]]] = {
 #: By level, the TCPs it is held against, by their names without congestion control. Others are measured to check
 #: these, or under a condition of their own, such as load.
 TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
-    "network": {"blocking": "blocking", "no-delay": "blocking", "busy-poll": "polling"},
+    "network": {"blocking": "blocking", "no-delay": "blocking", "zero-copy": "blocking", "busy-poll": "polling"},
     "mpi": dict.fromkeys(("openmpi-ob1", "openmpi-ucx", "mpich-ofi", "mpich-ucx"), "polling"),
 }
 
@@ -39,6 +39,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "blocking-qperf": "TCP blocking, by qperf",
     "blocking-iperf3": "TCP blocking, by iperf3",
     "no-delay": "TCP blocking, no delay",
+    "zero-copy": "TCP blocking, zero copy",
     "busy-poll": "TCP busy-polling",
     "openmpi-ob1": "TCP, Open MPI's own",
     "openmpi-ucx": "TCP, Open MPI with UCX",

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* First word and version of the line: the two ends must be the same program. */
-#define LINE_MAGIC "rocelab-sock 3"
+#define LINE_MAGIC "rocelab-sock 4"
 
 const char *const job_protocol_names[] = {"tcp", "udp", NULL};
 const char *const job_test_names[] = {"latency", "bandwidth", "bidirectional", NULL};
@@ -22,22 +22,22 @@ int job_name_index(const char *const *names, const char *name)
 size_t job_format(const struct job *job, char line[JOB_LINE_BYTES])
 {
     return (size_t)snprintf(line, JOB_LINE_BYTES,
-                            LINE_MAGIC " %s %s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %u\n",
+                            LINE_MAGIC " %s %s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %d %u\n",
                             job_protocol_names[job->protocol], job_test_names[job->test],
                             job_waiting_names[job->waiting], job->size_bytes, job->messages,
-                            job->warmup_messages, job->no_delay, job->data_port);
+                            job->warmup_messages, job->no_delay, job->zero_copy, job->data_port);
 }
 
 int job_parse(struct job *job, const char *line)
 {
     char protocol[16], test[16], waiting[16];
-    int no_delay;
+    int no_delay, zero_copy;
     int matched =
-        sscanf(line, LINE_MAGIC " %15s %15s %15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %u",
+        sscanf(line, LINE_MAGIC " %15s %15s %15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %d %u",
                protocol, test, waiting, &job->size_bytes, &job->messages, &job->warmup_messages,
-               &no_delay, &job->data_port);
+               &no_delay, &zero_copy, &job->data_port);
 
-    if (matched != 8)
+    if (matched != 9)
         return -1;
 
     int protocol_index = job_name_index(job_protocol_names, protocol);
@@ -50,6 +50,7 @@ int job_parse(struct job *job, const char *line)
     job->test = (enum job_test)test_index;
     job->waiting = (enum job_waiting)waiting_index;
     job->no_delay = no_delay != 0;
+    job->zero_copy = zero_copy != 0;
     return job_problem(job) == NULL ? 0 : -1;
 }
 
@@ -63,6 +64,8 @@ const char *job_problem(const struct job *job)
         return "--messages must be 1 to 1000000000";
     if (job->warmup_messages > JOB_MESSAGES_MAX)
         return "--warmup must be 0 to 1000000000 (messages)";
+    if (job->zero_copy && (job->protocol != JOB_TCP || job->test == JOB_LATENCY))
+        return "--zero-copy is for TCP streams: --test bandwidth or bidirectional";
     if (job->data_port > 65535)
         return "a port is at most 65535";
     return NULL;

@@ -34,6 +34,7 @@ static const char usage[] =
     "  --messages N        in the timed region, each way (1000)\n"
     "  --warmup N          messages before it (100)\n"
     "  --no-delay          TCP streams: TCP_NODELAY, so that no message waits for the next\n"
+    "  --zero-copy         TCP streams: the kernel borrows the pages of messages (vmsplice)\n"
     "\n"
     "Exit status: 0 done and the data was right; 1 it failed; 2 wrong use.\n";
 
@@ -85,6 +86,9 @@ static int parse_option(struct options *options, int option, const char *text)
     case 'd':
         options->job.no_delay = true;
         return 0;
+    case 'z':
+        options->job.zero_copy = true;
+        return 0;
     case 'w':
         if ((index = job_name_index(job_waiting_names, text)) < 0)
             return wrong_use(text, "--waiting is blocking or busy-poll");
@@ -105,15 +109,11 @@ static int parse_option(struct options *options, int option, const char *text)
 static int parse(struct options *options, int argc, char **argv)
 {
     static const struct option known[] = {
-        {"port", required_argument, NULL, 'p'},
-        {"protocol", required_argument, NULL, 'P'},
-        {"test", required_argument, NULL, 't'},
-        {"waiting", required_argument, NULL, 'w'},
-        {"size", required_argument, NULL, 's'},
-        {"messages", required_argument, NULL, 'n'},
-        {"warmup", required_argument, NULL, 'u'},
-        {"no-delay", no_argument, NULL, 'd'},
-        {NULL, 0, NULL, 0},
+        {"port", required_argument, NULL, 'p'},   {"protocol", required_argument, NULL, 'P'},
+        {"test", required_argument, NULL, 't'},   {"waiting", required_argument, NULL, 'w'},
+        {"size", required_argument, NULL, 's'},   {"messages", required_argument, NULL, 'n'},
+        {"warmup", required_argument, NULL, 'u'}, {"no-delay", no_argument, NULL, 'd'},
+        {"zero-copy", no_argument, NULL, 'z'},    {NULL, 0, NULL, 0},
     };
     int option;
 

@@ -2,9 +2,11 @@
 
 #include "common/clock.h"
 #include "common/pattern.h"
+#include "net/borrow.h"
 #include "net/link.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,6 +22,7 @@
  */
 struct phase {
     int data;
+    struct borrow *borrow; /* NULL: messages are copied */
     bool blocking;
     bool no_delay;
     bool check;
@@ -71,10 +74,15 @@ static ssize_t send_some(struct phase *phase, int flags, struct failure *failure
     size_t offset = (size_t)(phase->sent_bytes % phase->message_bytes);
     ssize_t sent;
 
-    if (messages_left)
+    if (messages_left && phase->borrow != NULL)
+        sent = borrow_send(phase->borrow, phase->data, phase->message + offset,
+                           phase->message_bytes - offset, failure);
+    else if (messages_left)
         sent = send(phase->data, phase->message + offset, phase->message_bytes - offset, flags);
     else
         sent = send(phase->data, &done, sizeof done, flags);
+    if (sent < 0 && phase->borrow != NULL && messages_left)
+        return -1;
     if (sent < 0)
         return would_block() ? 0 : failure_errno(failure, "send");
     if (messages_left)
@@ -135,7 +143,7 @@ static int run_phase(struct phase *phase, struct failure *failure)
         bool sending = wants_send(phase);
         bool receiving = wants_receive(phase);
         /* With one thing to do, a blocking end sleeps in the call itself; with two it must not. */
-        bool sleeps_in_call = phase->blocking && sending != receiving;
+        bool sleeps_in_call = phase->blocking && sending != receiving && phase->borrow == NULL;
         int flags = MSG_NOSIGNAL | (sleeps_in_call ? 0 : MSG_DONTWAIT);
         ssize_t sent = 0;
         ssize_t got = 0;
@@ -152,8 +160,8 @@ static int run_phase(struct phase *phase, struct failure *failure)
     return 0;
 }
 
-int stream_run(int data, const struct job *job, bool is_client, const struct memory *memory,
-               struct measurement *result, struct failure *failure)
+static int run_phases(int data, const struct job *job, bool is_client, const struct memory *memory,
+                      struct borrow *borrow, struct measurement *result, struct failure *failure)
 {
     size_t message_bytes = (size_t)job->size_bytes;
     const uint64_t counts[] = {job->warmup_messages, job->messages, JOB_CHECKED_MESSAGES};
@@ -163,6 +171,7 @@ int stream_run(int data, const struct job *job, bool is_client, const struct mem
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         struct phase phase = {
             .data = data,
+            .borrow = borrow,
             .blocking = job->waiting == JOB_BLOCKING,
             .no_delay = job->no_delay,
             .check = i == 2,
@@ -186,4 +195,22 @@ int stream_run(int data, const struct job *job, bool is_client, const struct mem
         result->received_bytes = phase.received_bytes;
     }
     return 0;
+}
+
+int stream_run(int data, const struct job *job, bool is_client, const struct memory *memory,
+               struct measurement *result, struct failure *failure)
+{
+    struct borrow borrow;
+
+    if (!job->zero_copy)
+        return run_phases(data, job, is_client, memory, NULL, result, failure);
+    if (borrow_open(&borrow, failure) < 0)
+        return -1;
+    /* Unlike send, splice has no flag for a single call that must not block. */
+    int status = fcntl(data, F_SETFL, O_NONBLOCK);
+    status = status < 0 ? failure_errno(failure, "fcntl")
+                        : run_phases(data, job, is_client, memory, &borrow, result, failure);
+    (void)fcntl(data, F_SETFL, 0);
+    borrow_close(&borrow);
+    return status;
 }

@@ -54,6 +54,8 @@ class Sock:
     protocol: Literal["tcp", "udp"] = "tcp"
     no_delay: bool = False
     """Of a stream: no message waits to be joined with the next (TCP_NODELAY)."""
+    zero_copy: bool = False
+    """Of a stream: the kernel borrows the pages of messages instead of copying them."""
     tool: str = "rocelab-sock"
     messages_min: int = 5
     size_max_bytes: int | None = None
@@ -80,6 +82,7 @@ class Sock:
             *("--size", str(request.size_bytes), "--messages", str(request.messages)),
             *("--warmup", str(max(1, request.messages // _WARMUP_PART))),
             *(("--no-delay",) if self.no_delay else ()),
+            *(("--zero-copy",) if self.zero_copy else ()),
         ]
 
     def read(self, request: Request, client: Output, server: Output) -> Reading:

@@ -108,6 +108,23 @@ def test_every_kind_of_job(program: str, protocol: str, test: str, waiting: str,
         assert report["bandwidth_mbps"] == pytest.approx(received * 8 / elapsed_s / 1e6, rel=1e-3)
 
 
+@pytest.mark.parametrize("test", ["bandwidth", "bidirectional"])
+@pytest.mark.parametrize("waiting", ["blocking", "busy-poll"])
+@pytest.mark.parametrize("size_bytes", [1, 5000, 3_000_000])
+def test_messages_that_are_lent_to_the_kernel_arrive_as_they_are(
+    program: str, test: str, waiting: str, size_bytes: int
+) -> None:
+    options = ("--test", test, "--waiting", waiting, "--size", str(size_bytes), "--messages", "40", "--zero-copy")
+    report = measure(program, *options)
+    assert report["server"]["received_bytes"] == 40 * size_bytes
+
+
+def test_a_ping_pong_without_copies_is_refused(program: str) -> None:
+    done = subprocess.run([program, "client", "localhost", "--zero-copy"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--zero-copy is for TCP streams" in done.stderr
+
+
 def test_a_stream_without_delay(program: str) -> None:
     report = measure(program, "--test", "bandwidth", "--size", "64", "--messages", "1000", "--no-delay")
     assert report["client"]["sent_bytes"] == 64000
