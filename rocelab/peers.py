@@ -28,7 +28,10 @@ SUBJECTS: Final[Mapping[str, Mapping[Waiting, tuple[str, ...]]]] = {
 #: By level, the TCPs it is held against, by their names without congestion control. Others are measured to check
 #: these, or under a condition of their own, such as load.
 TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
-    "network": {"blocking": "blocking", "no-delay": "blocking", "zero-copy": "blocking", "busy-poll": "polling"},
+    "network": {
+        **dict.fromkeys(("blocking", "no-delay", "zero-copy"), "blocking"),
+        **dict.fromkeys(("busy-poll", "busy-poll-zero-copy"), "polling"),
+    },
     "mpi": dict.fromkeys(("openmpi-ob1", "openmpi-ucx", "mpich-ofi", "mpich-ucx"), "polling"),
 }
 
@@ -41,6 +44,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "no-delay": "TCP blocking, no delay",
     "zero-copy": "TCP blocking, zero copy",
     "busy-poll": "TCP busy-polling",
+    "busy-poll-zero-copy": "TCP busy-polling, zero copy",
     "openmpi-ob1": "TCP, Open MPI's own",
     "openmpi-ucx": "TCP, Open MPI with UCX",
     "mpich-ofi": "TCP, MPICH with OFI",

@@ -16,7 +16,7 @@ struct borrow {
 int borrow_open(struct borrow *borrow, struct failure *failure);
 void borrow_close(struct borrow *borrow);
 
-/* Sends up to `length` bytes of `message` by reference to a socket that does not block: the message
- * must not change until the peer has it. Returns bytes sent, 0 if it would block, or -1. */
+/* Sends up to `length` bytes of `message` by reference: it must not change until the peer has it.
+ * Returns bytes sent, 0 if the socket would block, or -1. */
 ssize_t borrow_send(struct borrow *borrow, int data, const uint8_t *message, size_t length,
                     struct failure *failure);

@@ -64,8 +64,8 @@ const char *job_problem(const struct job *job)
         return "--messages must be 1 to 1000000000";
     if (job->warmup_messages > JOB_MESSAGES_MAX)
         return "--warmup must be 0 to 1000000000 (messages)";
-    if (job->zero_copy && (job->protocol != JOB_TCP || job->test == JOB_LATENCY))
-        return "--zero-copy is for TCP streams: --test bandwidth or bidirectional";
+    if (job->zero_copy && job->protocol != JOB_TCP)
+        return "--zero-copy is for TCP";
     if (job->data_port > 65535)
         return "a port is at most 65535";
     return NULL;

@@ -21,7 +21,7 @@ struct job {
     uint64_t messages; /* in each direction, in the timed region */
     uint64_t warmup_messages;
     bool no_delay;      /* TCP streams: no message waits to be joined with the next */
-    bool zero_copy;     /* TCP streams: the kernel borrows the pages of messages */
+    bool zero_copy;     /* TCP: the kernel borrows the pages of messages */
     unsigned data_port; /* UDP: the client's port, in host order; 0 for TCP */
 };
 

@@ -34,7 +34,7 @@ static const char usage[] =
     "  --messages N        in the timed region, each way (1000)\n"
     "  --warmup N          messages before it (100)\n"
     "  --no-delay          TCP streams: TCP_NODELAY, so that no message waits for the next\n"
-    "  --zero-copy         TCP streams: the kernel borrows the pages of messages (vmsplice)\n"
+    "  --zero-copy         TCP: the kernel borrows the pages of messages (vmsplice)\n"
     "\n"
     "Exit status: 0 done and the data was right; 1 it failed; 2 wrong use.\n";
 

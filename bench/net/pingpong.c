@@ -6,10 +6,27 @@
 
 #include <string.h>
 
-static int exchange(int data, const struct job *job, const uint8_t *out, uint8_t *in,
-                    struct failure *failure)
+static int send_message(int data, const struct job *job, struct borrow *borrow,
+                        const uint8_t *message, struct failure *failure)
 {
-    if (link_send(data, job, out, failure) < 0)
+    size_t left = (size_t)job->size_bytes;
+
+    if (borrow == NULL)
+        return link_send(data, job, message, failure);
+    while (left > 0) {
+        ssize_t sent = borrow_send(borrow, data, message, left, failure);
+        if (sent < 0)
+            return -1;
+        message += sent;
+        left -= (size_t)sent;
+    }
+    return 0;
+}
+
+static int exchange(int data, const struct job *job, struct borrow *borrow, const uint8_t *out,
+                    uint8_t *in, struct failure *failure)
+{
+    if (send_message(data, job, borrow, out, failure) < 0)
         return -1;
     return link_receive(data, job, in, failure);
 }
@@ -25,20 +42,20 @@ static int compare(const struct job *job, const uint8_t *message, struct failure
 }
 
 int pingpong_client(int data, const struct job *job, const struct memory *memory,
-                    struct measurement *result, struct failure *failure)
+                    struct borrow *borrow, struct measurement *result, struct failure *failure)
 {
     const uint8_t *out = memory->outgoing;
     uint8_t *in = memory->incoming;
 
     for (uint64_t i = 0; i < job->warmup_messages; i++)
-        if (exchange(data, job, out, in, failure) < 0)
+        if (exchange(data, job, borrow, out, in, failure) < 0)
             return -1;
 
     uint64_t start_cpu_ns = clock_cpu_ns();
     uint64_t start_ns = clock_now_ns();
     uint64_t before_ns = start_ns;
     for (uint64_t i = 0; i < job->messages; i++) {
-        if (exchange(data, job, out, in, failure) < 0)
+        if (exchange(data, job, borrow, out, in, failure) < 0)
             return -1;
         uint64_t now_ns = clock_now_ns();
         result->round_trips_ns[i] = now_ns - before_ns;
@@ -50,39 +67,39 @@ int pingpong_client(int data, const struct job *job, const struct memory *memory
 
     for (uint64_t i = 0; i < JOB_CHECKED_MESSAGES; i++) {
         memset(in, 0, (size_t)job->size_bytes);
-        if (exchange(data, job, out, in, failure) < 0 || compare(job, in, failure) < 0)
+        if (exchange(data, job, borrow, out, in, failure) < 0 || compare(job, in, failure) < 0)
             return -1;
     }
     return 0;
 }
 
 /* The other side of `count` exchanges. */
-static int echo(int data, const struct job *job, uint64_t count, uint8_t *message,
-                struct failure *failure)
+static int echo(int data, const struct job *job, struct borrow *borrow, uint64_t count,
+                uint8_t *message, struct failure *failure)
 {
     for (uint64_t i = 0; i < count; i++) {
         if (link_receive(data, job, message, failure) < 0)
             return -1;
-        if (link_send(data, job, message, failure) < 0)
+        if (send_message(data, job, borrow, message, failure) < 0)
             return -1;
     }
     return 0;
 }
 
 int pingpong_server(int data, const struct job *job, const struct memory *memory,
-                    struct measurement *result, struct failure *failure)
+                    struct borrow *borrow, struct measurement *result, struct failure *failure)
 {
-    if (echo(data, job, job->warmup_messages, memory->incoming, failure) < 0)
+    if (echo(data, job, borrow, job->warmup_messages, memory->incoming, failure) < 0)
         return -1;
 
     uint64_t start_cpu_ns = clock_cpu_ns();
     uint64_t start_ns = clock_now_ns();
-    if (echo(data, job, job->messages, memory->incoming, failure) < 0)
+    if (echo(data, job, borrow, job->messages, memory->incoming, failure) < 0)
         return -1;
     result->elapsed_ns = clock_now_ns() - start_ns;
     result->cpu_ns = clock_cpu_ns() - start_cpu_ns;
     result->sent_bytes = result->received_bytes = job->messages * job->size_bytes;
 
     /* What comes back is what arrived, not what we knew: the client then checks both directions. */
-    return echo(data, job, JOB_CHECKED_MESSAGES, memory->incoming, failure);
+    return echo(data, job, borrow, JOB_CHECKED_MESSAGES, memory->incoming, failure);
 }

@@ -1,11 +1,13 @@
 #include "net/session.h"
 
+#include "net/borrow.h"
 #include "net/datagrams.h"
 #include "net/link.h"
 #include "net/memory.h"
 #include "net/pingpong.h"
 #include "net/stream.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,16 +38,35 @@ static int memory_for(const struct job *job, struct memory *memory, struct failu
     return 0;
 }
 
+static int run_with(int data, int control, const struct job *job, bool is_client,
+                    const struct memory *memory, struct borrow *borrow, struct measurement *result,
+                    struct failure *failure)
+{
+    if (job->test == JOB_LATENCY && is_client)
+        return pingpong_client(data, job, memory, borrow, result, failure);
+    if (job->test == JOB_LATENCY)
+        return pingpong_server(data, job, memory, borrow, result, failure);
+    if (job->protocol == JOB_TCP)
+        return stream_run(data, job, is_client, memory, borrow, result, failure);
+    return datagrams_run(data, control, job, is_client, memory, result, failure);
+}
+
 static int run(int data, int control, const struct job *job, bool is_client,
                const struct memory *memory, struct measurement *result, struct failure *failure)
 {
-    if (job->test == JOB_LATENCY && is_client)
-        return pingpong_client(data, job, memory, result, failure);
-    if (job->test == JOB_LATENCY)
-        return pingpong_server(data, job, memory, result, failure);
-    if (job->protocol == JOB_TCP)
-        return stream_run(data, job, is_client, memory, result, failure);
-    return datagrams_run(data, control, job, is_client, memory, result, failure);
+    /* Unlike send, splice has no flag for a single call that must not block. */
+    bool blocks = job->test == JOB_LATENCY && job->waiting == JOB_BLOCKING;
+    struct borrow borrow;
+
+    if (!job->zero_copy)
+        return run_with(data, control, job, is_client, memory, NULL, result, failure);
+    if (borrow_open(&borrow, failure) < 0)
+        return -1;
+    int status = fcntl(data, F_SETFL, blocks ? 0 : O_NONBLOCK);
+    status = status < 0 ? failure_errno(failure, "fcntl")
+                        : run_with(data, control, job, is_client, memory, &borrow, result, failure);
+    borrow_close(&borrow);
+    return status;
 }
 
 static int send_result(int control, const struct measurement *result, struct failure *failure)

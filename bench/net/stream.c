@@ -6,7 +6,6 @@
 #include "net/link.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -160,8 +159,8 @@ static int run_phase(struct phase *phase, struct failure *failure)
     return 0;
 }
 
-static int run_phases(int data, const struct job *job, bool is_client, const struct memory *memory,
-                      struct borrow *borrow, struct measurement *result, struct failure *failure)
+int stream_run(int data, const struct job *job, bool is_client, const struct memory *memory,
+               struct borrow *borrow, struct measurement *result, struct failure *failure)
 {
     size_t message_bytes = (size_t)job->size_bytes;
     const uint64_t counts[] = {job->warmup_messages, job->messages, JOB_CHECKED_MESSAGES};
@@ -195,22 +194,4 @@ static int run_phases(int data, const struct job *job, bool is_client, const str
         result->received_bytes = phase.received_bytes;
     }
     return 0;
-}
-
-int stream_run(int data, const struct job *job, bool is_client, const struct memory *memory,
-               struct measurement *result, struct failure *failure)
-{
-    struct borrow borrow;
-
-    if (!job->zero_copy)
-        return run_phases(data, job, is_client, memory, NULL, result, failure);
-    if (borrow_open(&borrow, failure) < 0)
-        return -1;
-    /* Unlike send, splice has no flag for a single call that must not block. */
-    int status = fcntl(data, F_SETFL, O_NONBLOCK);
-    status = status < 0 ? failure_errno(failure, "fcntl")
-                        : run_phases(data, job, is_client, memory, &borrow, result, failure);
-    (void)fcntl(data, F_SETFL, 0);
-    borrow_close(&borrow);
-    return status;
 }

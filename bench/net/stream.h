@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/failure.h"
+#include "net/borrow.h"
 #include "net/job.h"
 #include "net/measurement.h"
 #include "net/memory.h"
@@ -18,4 +19,4 @@ size_t stream_incoming_bytes(const struct job *job);
  * byte at its receiver. Return 0 or -1.
  */
 int stream_run(int data, const struct job *job, bool is_client, const struct memory *memory,
-               struct measurement *result, struct failure *failure);
+               struct borrow *borrow, struct measurement *result, struct failure *failure);

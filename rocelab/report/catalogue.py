@@ -53,6 +53,7 @@ _SERIES = {
     ("tcp", "no-delay"): SeriesStyle(peers.title("no-delay"), "#cf4f9e", "square", (3, 3)),
     ("tcp", "zero-copy"): SeriesStyle(peers.title("zero-copy"), "#7a5c2e", "triangle-up", (4, 1)),
     ("tcp", "busy-poll"): SeriesStyle(peers.title("busy-poll"), "#b98200", "triangle-down", (2, 2)),
+    ("tcp", "busy-poll-zero-copy"): SeriesStyle(peers.title("busy-poll-zero-copy"), "#7a5c2e", "square", (2, 2)),
     ("tcp", "blocking-qperf"): SeriesStyle(peers.title("blocking-qperf"), "#7d8590", "cross", (1, 3), check=True),
     ("tcp", "blocking-iperf3"): SeriesStyle(peers.title("blocking-iperf3"), "#7d8590", "cross", (1, 3), check=True),
     ("soft-roce", "openmpi-ucx"): SeriesStyle("Soft RoCE, Open MPI", "#2383e2", "circle"),
