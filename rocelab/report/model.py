@@ -79,7 +79,10 @@ class RunModel:
 
     @cached_property
     def default_control(self) -> str | None:
-        """What the machine's default congestion control was, by the words of a program that had it."""
+        """What the machine's default congestion control was, by its own words or those of a program that had it."""
+        of_machine = self.info.provenance.network.get("net.ipv4.tcp_congestion_control")
+        if of_machine is not None:
+            return str(of_machine)
         named = (
             sample.params.get("congestion_control_client")
             for sample in self.samples

@@ -235,6 +235,8 @@ def _provenance_table(model: RunModel) -> DataTable:
         ("Memory", f"{machine.memory_bytes / (1 << 30):.1f} GiB"),
         ("Kernel", machine.kernel),
         ("Distribution", machine.distribution),
+        ("CPU frequency governor", machine.governor or "not known"),
+        *((name, str(value)) for name, value in machine.network.items()),
         ("Fabric", info.fabric),
         *((f"Link {link.id}", _link_words(link)) for link in info.links),
         ("rocelab", f"{machine.rocelab_version}, Python {machine.python_version}"),
@@ -266,6 +268,7 @@ def _link_words(link: LinkInfo) -> str:
         words.append(f"BIG TCP, up to {link.gso_max_bytes} bytes at once where the kernel has it")
     if link.uplink_rate_mbps is not None:
         words.append(f"uplinks shaped to {text.quantity(link.uplink_rate_mbps, 'Mbps')}")
+    words += [f"{name.replace('_', ' ')} {value}" for name, value in link.facts.items()]
     return ", ".join(words)
 
 

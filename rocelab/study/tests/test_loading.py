@@ -22,7 +22,12 @@ def line_with(text: str, part: str) -> int:
 @pytest.mark.parametrize(
     ("good", "bad", "key", "says"),
     [
-        ("rate_mbps = 100", "rate_mpbs = 100", "link[2].rate_mpbs", "did you mean 'rate_mbps'? Allowed: id, kind,"),
+        (
+            "rate_mbps = 100",
+            "rate_mpbs = 100",
+            "link[2].rate_mpbs",
+            "did you mean 'rate_mbps'? Allowed: gso_max_bytes, id, kind,",
+        ),
         ('title = "A', 'titel = "A', "titel", "did you mean 'title'?"),
         ("repetitions = 2", 'repetitions = "2"', "repetitions", '"2" is not allowed; it should be a valid integer'),
         ("repetitions = 2", "repetitions = 0", "repetitions", "greater than or equal to 1"),
