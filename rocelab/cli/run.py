@@ -21,14 +21,17 @@ import psutil
 import typer
 from rich.console import Console
 
+from rocelab import peers
 from rocelab.cli.budget import fitting, warn_unreachable, with_repetitions
 from rocelab.cli.problems import fail, say
 from rocelab.cli.progress import watch
 from rocelab.cli.studies import complete, duration, known_claims, load_study, parse_any, seconds, steps_of
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile
+from rocelab.launch import congestion
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, find_run
+from rocelab.stats import text
 from rocelab.study import catalogue
 from rocelab.study.adaptive import Course
 from rocelab.study.budget import Budget, Pace, span
@@ -188,6 +191,14 @@ def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
     if wrong:
         fail("run", "the study names an MPI that cannot be used:\n" + "\n".join(f"  {problem}" for problem in wrong))
     wanted = {executable.name: executable for step in steps for executable in step.executables}
+    controls = [control for step in steps if (control := peers.control_of(step.variant)) is not None]
+    if controls:
+        wanted["ip"] = Executable("ip", package="iproute2")
+    if (unlisted := congestion.unlisted(controls)) and not skip_missing:
+        say(
+            f"This kernel does not list the congestion control {text.listing(unlisted)}: unless it loads it, these "
+            "measurements fail and no others."
+        )
     missing: list[Executable] = [executable for executable in wanted.values() if executable.path is None]
     if not missing:
         return

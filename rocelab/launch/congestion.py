@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import ipaddress
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from rocelab import peers
@@ -21,6 +22,15 @@ from rocelab.fabric.base import PREFIX6_BITS, PREFIX_BITS, Launcher, LaunchError
 
 #: To change two routes takes milliseconds.
 _LIMIT_S: Final = 10.0
+
+
+def unlisted(controls: Iterable[str], root: Path = Path("/proc/sys/net/ipv4")) -> list[str]:
+    """Which of these the kernel does not list: it may still load a module for one, if root asks."""
+    try:
+        known = (root / "tcp_available_congestion_control").read_text(encoding="ascii").split()
+    except OSError:
+        return []
+    return [each for each in dict.fromkeys(controls) if each not in (*known, peers.DEFAULT)]
 
 
 class CongestionControls:

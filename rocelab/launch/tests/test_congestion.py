@@ -11,7 +11,7 @@ import pytest
 from rocelab import peers
 from rocelab.fabric import emulated
 from rocelab.fabric.base import LaunchError, LinkProfile
-from rocelab.launch.congestion import CongestionControls
+from rocelab.launch.congestion import CongestionControls, unlisted
 from rocelab.launch.fake import FakeFabric, FakeLauncher
 from rocelab.launch.namespace import NamespaceLauncher
 
@@ -86,3 +86,9 @@ def test_a_link_whose_change_failed_is_changed_again() -> None:
         controls.choose("direct", "nosuch")
     controls.choose("direct", peers.DEFAULT)
     assert launcher.controls == [("direct", peers.DEFAULT, 2)]
+
+
+def test_congestion_controls_that_the_kernel_does_not_list_are_named_once(tmp_path: Path) -> None:
+    (tmp_path / "tcp_available_congestion_control").write_text("reno cubic\n")
+    assert unlisted(["cubic", "dctcp", peers.DEFAULT, "dctcp", "bbr"], tmp_path) == ["dctcp", "bbr"]
+    assert unlisted(["dctcp"], tmp_path / "nothing") == []
