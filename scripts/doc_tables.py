@@ -3,20 +3,22 @@
 Usage: scripts/doc_tables.py [--check]
 
 A document asks for a table by a comment, and has it between that and the next: ``<!-- table bars of bars -->`` is the
-table `bars` of the run docs/data/bars, up to ``<!-- end -->``. With --check nothing is written: what differs is named,
+table `bars` of the run docs/data/bars, up to ``<!-- end -->``, and a table of rows is of the file docs/data/NAME.csv,
+whose lines that begin with # are about it. With --check nothing is written: what differs is named,
 and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocelab.report.documents import TABLES
+from rocelab.report.documents import CSV_TABLES, TABLES
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
 
@@ -29,11 +31,20 @@ def _model(run: str) -> RunModel:
     return RunModel.of(RunStore.open(ROOT / "docs" / "data" / run))
 
 
+def _rows(name: str) -> list[dict[str, str]]:
+    lines = (ROOT / "docs" / "data" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
 def _made(place: re.Match[str]) -> str:
-    if place["table"] not in TABLES:
-        raise SystemExit(f"there is no table {place['table']!r}; there are {', '.join(TABLES)}")
-    body = TABLES[place["table"]](_model(place["run"]))
-    return f"<!-- table {place['table']} of {place['run']} -->\n\n{body}\n\n<!-- end -->"
+    name = place["table"]
+    if name in CSV_TABLES:
+        body = CSV_TABLES[name](_rows(place["run"]))
+    elif name in TABLES:
+        body = TABLES[name](_model(place["run"]))
+    else:
+        raise SystemExit(f"there is no table {name!r}; there are {', '.join([*TABLES, *CSV_TABLES])}")
+    return f"<!-- table {name} of {place['run']} -->\n\n{body}\n\n<!-- end -->"
 
 
 def renewed(text: str) -> str:

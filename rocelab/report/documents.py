@@ -86,6 +86,33 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequenc
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+#: Where what was tried for TCP is shown: test, way of waiting, size.
+_TRIED_AT: Final = (
+    ("latency", "busy-poll", "64"),
+    ("latency", "busy-poll", "16384"),
+    ("latency", "busy-poll", "65536"),
+    ("bandwidth", "blocking", "1024"),
+    ("bandwidth", "blocking", "16384"),
+    ("bandwidth", "blocking", "65536"),
+    ("bandwidth", "blocking", "1048576"),
+    ("bidirectional", "blocking", "1048576"),
+)
+
+
+def tried(rows: Sequence[Mapping[str, str]]) -> str:
+    """What was tried to make TCP faster: its ratio to plain CUBIC, a column for each test and size."""
+    ratios: dict[str, dict[tuple[str, str, str], str]] = {}
+    for row in rows:
+        place = (row["test"], row["waiting"], row["size_bytes"])
+        if row["level"] == "socket" and place in _TRIED_AT:
+            words = f"{float(row['ratio_to_plain_cubic']):.2f}"
+            ratios.setdefault(row["what"], {})[place] = words
+    head = ("what", *(f"{test}, {text.size(int(size))}" for test, _, size in _TRIED_AT))
+    return _table(head, [(what, *(found.get(place, "") for place in _TRIED_AT)) for what, found in ratios.items()])
+
+
+CSV_TABLES: Final[Mapping[str, Callable[[Sequence[Mapping[str, str]]], str]]] = {"tried": tried}
+"""Tables of a file of rows, by name."""
 TABLES: Final[Mapping[str, Callable[[RunModel], str]]] = {
     "conditions": conditions,
     "bars": bars,

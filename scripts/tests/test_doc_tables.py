@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import doc_tables
 
 
 @pytest.mark.parametrize("path", doc_tables.documents(), ids=lambda path: path.name)
-def test_the_tables_of_a_document_are_those_of_its_samples(path: doc_tables.Path) -> None:
+def test_the_tables_of_a_document_are_those_of_its_samples(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert doc_tables.renewed(text) == text, "run `make tables`"
 
