@@ -59,7 +59,7 @@ pub(crate) mod staged {
         static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
     }
 
-    /// While it lives, the calling thread's time stands still but for what [`Self::pass`], looks and waits take.
+    /// While it lives, the calling thread's time stands still but for what [`pass`], looks and waits take.
     pub(crate) struct Clock(PhantomData<*const ()>);
 
     impl Clock {
@@ -72,11 +72,6 @@ pub(crate) mod staged {
         /// What others do in each wait from now on, given when the wait ends if nothing comes: they may let time pass until then.
         pub(crate) fn meanwhile(&self, others: impl FnMut(Instant) + 'static) {
             MEANWHILE.set(Some(Box::new(others)));
-        }
-
-        /// From now on nobody does anything while others wait.
-        pub(crate) fn alone(&self) {
-            MEANWHILE.set(None);
         }
     }
 

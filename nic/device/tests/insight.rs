@@ -165,7 +165,10 @@ fn wait(end: &End, other: &End) -> Completion {
     while got.is_none() {
         end.cq.poll(1, |completion| got = Some(completion));
         other.cq.poll(0, |_| ());
-        assert!(start.elapsed() < Duration::from_secs(60), "nothing in a minute");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "nothing in a minute"
+        );
     }
     got.unwrap()
 }

@@ -41,7 +41,10 @@ fn a_reply_is_seen_at_once_after_long_polling() {
             write(&to_left, &right, &left, SHORT);
             // SAFETY: a byte that is there; the device writes it.
             while unsafe { std::ptr::from_ref(&left.buffer[SHORT - 1]).read_volatile() } != turn {
-                assert!(start.elapsed() < Duration::from_secs(60), "nothing in a minute");
+                assert!(
+                    start.elapsed() < Duration::from_secs(60),
+                    "nothing in a minute"
+                );
                 std::hint::spin_loop();
             }
             start.elapsed()

@@ -221,17 +221,28 @@ fn who_stops_polling_acknowledges_in_time() {
     for owes in [0, 1] {
         let (scene, peer) = (Scene::new(LEN), 1 - owes);
         let mut thread = scene.thread(owes);
-        for messages in 20..60 {
+        for polls in 1..40 {
             let program = scene.clone();
             // The last message is the peer's.
-            clock.meanwhile(move |_| (0..messages).for_each(|_| program.send_to_and_fro(owes)));
-            thread.turn(scene.nic(owes)).unwrap();
-            clock.alone();
-            assert!(scene.is_waiting(peer), "something is owed");
-            let turns = std::iter::repeat_with(|| {
-                thread.turn(scene.nic(owes)).unwrap();
-                scene.nic(peer).run_looking();
+            clock.meanwhile(move |until| {
+                while now() < until {
+                    program.send_to_and_fro(owes);
+                    staged::pass(20_000);
+                }
             });
+            for _ in 0..polls {
+                thread.turn(scene.nic(owes)).unwrap();
+            }
+            assert!(scene.is_waiting(peer), "something is owed");
+            let others = scene.clone();
+            // The peer goes on polling.
+            clock.meanwhile(move |until| {
+                while now() < until {
+                    others.nic(peer).run_looking();
+                    staged::pass(50_000);
+                }
+            });
+            let turns = std::iter::repeat_with(|| thread.turn(scene.nic(owes)).unwrap());
             assert!(turns.take(100).any(|()| !scene.is_waiting(peer)));
         }
         let [(_, stats)] = scene.nic(peer).qp_stats()[..] else {
