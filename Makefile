@@ -78,6 +78,7 @@ bench: setup-python setup-programs build ## Hold Soft RoCE against its bars: eac
 	.venv/bin/rocelab run studies/bars.toml
 	.venv/bin/rocelab bars
 	$(PY) scripts/limits.py
+	$(PY) scripts/sharing.py
 
 .PHONY: tables
 tables: setup-python ## Make the tables of the documents again from the samples in docs/data

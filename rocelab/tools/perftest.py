@@ -46,6 +46,8 @@ class Perftest:
     """Path MTU (`-m`); None: the largest that the link takes."""
     queue_pairs: int = 1
     """How many connections share the messages (`-q`)."""
+    gid_index: int = 0
+    """Which address of the interface is used (`-x`): 0 is IPv4 on the nodes of an emulated fabric, 1 is IPv6."""
     cycles_per_us: float | None = None
     """Rate of the counter that perftest reads; None: perftest finds out once more, which takes 0.22 s a step."""
     messages_min: int = 5
@@ -106,7 +108,7 @@ class Perftest:
             options += ["-q", str(self.queue_pairs)]
         return [
             *(self.runner.name, "run", "--", self.tool),
-            *("-d", f"{self.device_prefix}{interface}", "-x", "0", "-F", "-p", str(request.port)),
+            *("-d", f"{self.device_prefix}{interface}", "-x", str(self.gid_index), "-F", "-p", str(request.port)),
             *("-s", str(request.size_bytes), "-n", str(self._messages_each(request))),
             *options,
         ]

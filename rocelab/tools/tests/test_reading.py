@@ -125,6 +125,12 @@ def test_perftest_commands_name_the_device_of_each_end() -> None:
     assert "10.80.0.2" not in method.server(request(8, 5))
 
 
+def test_perftest_commands_name_the_address_by_its_index() -> None:
+    method = Perftest("send", "latency", URXE, gid_index=1)
+    assert "-x 1" in " ".join(method.client(request(64, 5)))
+    assert "-x 1" in " ".join(method.server(request(64, 5)))
+
+
 def test_sock_latency() -> None:
     method = Sock("latency", "blocking")
     reading = method.read(request(64, 4947), recorded("sock_latency.json"), GOOD)

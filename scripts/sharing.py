@@ -1,0 +1,301 @@
+"""Measures what the studies do not: IPv6, many processes on one device, and a link that Soft RoCE shares with TCP.
+
+Usage: scripts/sharing.py [--csv FILE] [--repetitions N] [--only ipv6|processes|queue-pairs|sharing]
+
+`make bench` runs it, on a machine that does nothing else. Every row is the median of so many repetitions with the least
+and the most of them; repetitions are interleaved. What starves, hangs or fails is named, and the exit status is 1.
+docs/sharing.md says what each part is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+from rocelab.fabric.base import FabricError, LaunchError, Node
+from rocelab.fabric.emulated import up
+from rocelab.stats import text
+from rocelab.study.provenance import provenance
+from rocelab.tools.base import MAIN_METRIC, Method, Reading, Request, Test, ToolError
+from rocelab.tools.interconnects import urxe
+from rocelab.tools.perftest import Perftest
+from rocelab.tools.sock import Sock
+
+from sharing_stand import DIRECT, LIMIT_S, NODES, SWITCH, SharingError, Stand, rates_mbps, soft_roce
+
+COLUMNS: Final = ("what", "condition", "metric", "unit", "median", "low", "high", "repetitions")
+REPETITIONS: Final = 5
+CONTROL: Final = "cubic"
+#: Of the comparison of IPv4 and IPv6: test, size in bytes, messages.
+ALONE: Final[tuple[tuple[Test, int, int], ...]] = (
+    ("latency", 64, 5000),
+    ("latency", 4096, 5000),
+    ("bandwidth", 65536, 4000),
+    ("bandwidth", 1 << 20, 300),
+)
+COUNTS: Final = (1, 2, 4, 8, 16)
+WINDOW_S: Final = 0.4
+#: A stream has its pace after its first second.
+SETTLE_S: Final = 1.0
+SECONDS: Final = 3
+PROBE: Final = (sys.executable, str(Path(__file__).resolve().parent / "sharing_probe.py"))
+
+
+class Key(NamedTuple):
+    """What a value is of."""
+
+    what: str
+    condition: str
+    metric: str
+    unit: str
+
+
+Values = Mapping[Key, float]
+Step = tuple[str, Callable[[], Values]]
+
+
+def ipv6(stand: Stand) -> Iterator[Step]:
+    """One pair of programs at a time, over IPv4 and over IPv6."""
+    for test, size_bytes, messages in ALONE:
+        for version in (4, 6):
+            methods: dict[str, Method] = {
+                "Soft RoCE, SEND": Perftest("send", test, urxe(), gid_index=0 if version == 4 else 1),
+                f"TCP busy-polling, {CONTROL}": Sock(test, "busy-poll"),
+            }
+            for what, method in methods.items():
+                name = f"{what}, IPv{version}"
+                # perftest's ends find each other over IPv4; the address of the queue pairs is chosen by their index.
+                is_named = version == 6 and isinstance(method, Sock)
+                address = stand.receiver.addresses6[DIRECT.id] if is_named else None
+                request = stand.request(DIRECT, stand.nodes[0], size_bytes, messages, address)
+                yield f"{name}, {test} of {text.size(size_bytes)}", partial(_alone, stand, name, test, method, request)
+
+
+def _alone(stand: Stand, name: str, test: Test, method: Method, request: Request) -> Values:
+    stand.choose(DIRECT, CONTROL)
+    reading = stand.finished(method, replace(request, port=stand.port()))
+    metric, unit = MAIN_METRIC[test]
+    return {Key(name, text.size(request.size_bytes), test, unit): _value(reading, metric)}
+
+
+def _value(reading: Reading, metric: str) -> float:
+    """The first of that metric: of latencies, the median."""
+    return next(each.value for each in reading.values if each.metric == metric)
+
+
+def processes(stand: Stand) -> Iterator[Step]:
+    """More and more pairs of programs at once, all of a node on one core."""
+    kinds: dict[str, tuple[Method, Sequence[int]]] = {
+        "SEND, polling": (soft_roce(), (65536, 64)),
+        "SEND, by events": (soft_roce(events=True), (65536,)),
+        f"TCP blocking, {CONTROL}": (Sock("bandwidth", "blocking"), (65536, 64)),
+    }
+    for count in COUNTS:
+        for what, (method, sizes_bytes) in kinds.items():
+            for size_bytes in sizes_bytes:
+                name = f"{what}, {text.size(size_bytes)}"
+                yield f"{name}, {count} at once", partial(_pairs, stand, name, method, size_bytes, count)
+
+
+def _pairs(stand: Stand, name: str, method: Method, size_bytes: int, count: int) -> Values:
+    stand.choose(DIRECT, CONTROL)
+    sender = stand.nodes[0]
+    pairs = [(method, sender, stand.request(DIRECT, sender, size_bytes)) for _ in range(count)]
+    with ExitStack() as ends:
+        pids = stand.streams(pairs, ends)
+        rates = [rate for (rate,) in rates_mbps(stand.watch(2, WINDOW_S).result(), pids)]
+    condition = text.plural(count, "pair")
+    metrics = {"total": sum(rates), "least of a pair": min(rates), "most of a pair": max(rates)}
+    return {Key(name, condition, metric, "Mbps"): value for metric, value in metrics.items()}
+
+
+def queue_pairs(stand: Stand) -> Iterator[Step]:
+    """More and more queue pairs of one program, which has one thread: perftest has no more."""
+    for count in COUNTS:
+        yield f"WRITE on {text.plural(count, 'queue pair')}", partial(_queue_pairs, stand, count)
+
+
+def _queue_pairs(stand: Stand, count: int) -> Values:
+    size_bytes = 65536
+    method = Perftest("write", "bandwidth", urxe(), queue_pairs=count)
+    reading = stand.finished(method, stand.request(DIRECT, stand.nodes[0], size_bytes, 4000))
+    what = f"WRITE, polling, {text.size(size_bytes)}, one program"
+    return {Key(what, text.plural(count, "queue pair"), "bandwidth", "Mbps"): _value(reading, "bandwidth_mbps")}
+
+
+class Shared(NamedTuple):
+    """Streams that share a link, by how many there are of each."""
+
+    soft_roce: int
+    tcp: int
+    control: str = CONTROL
+
+    @property
+    def name(self) -> str:
+        """Such as ``1 Soft RoCE, 4 TCP (cubic)``."""
+        parts = [f"{self.soft_roce} Soft RoCE"] * bool(self.soft_roce)
+        parts += [f"{self.tcp} TCP ({self.control})"] * bool(self.tcp)
+        return ", ".join(parts) or "no stream"
+
+
+SHARED: Final = (
+    Shared(0, 0),
+    *(Shared(1, 1, control) for control in ("cubic", "bbr", "reno")),
+    Shared(1, 4),
+    Shared(2, 0),
+    Shared(0, 2),
+)
+
+
+def sharing(stand: Stand) -> Iterator[Step]:
+    """Streams from two nodes to a third through a switch, which a fourth asks for its queue."""
+    for shared in SHARED:
+        yield shared.name, partial(_shared, stand, shared)
+
+
+def _shared(stand: Stand, shared: Shared) -> Values:
+    stand.choose(SWITCH, shared.control)
+    one, _, other, third = stand.nodes
+    kinds = [soft_roce(events=True)] * shared.soft_roce + [Sock("bandwidth", "blocking")] * shared.tcp
+    # The first stream is alone on its node, so it and the others meet at the switch's port and nowhere before.
+    senders = [one, *[other] * len(kinds)]
+    pairs: list[tuple[Method, Node, Request]] = [
+        (method, sender, stand.request(SWITCH, sender, 65536)) for method, sender in zip(kinds, senders, strict=False)
+    ]
+    port = stand.port()
+    with ExitStack() as ends:
+        ends.callback(stand.start(stand.receiver, [*PROBE, "answer", str(port)]).stop)
+        pids = stand.streams(pairs, ends)
+        time.sleep(SETTLE_S)
+        address = stand.receiver.addresses[SWITCH.id]
+        probe = stand.start(third, [*PROBE, "ask", address, str(port), str(SECONDS)])
+        ends.callback(probe.stop)
+        rates = rates_mbps(stand.watch(SECONDS + 1, 1.0).result(), pids)
+        asked = probe.wait(LIMIT_S)
+        if asked.exit_status != 0:
+            raise SharingError(f"the third party failed: {asked.stderr.strip()[-200:]}")
+        round_trips_ms = json.loads(asked.stdout)
+    return {
+        Key(shared.name, condition, metric, unit): value
+        for condition, metric, unit, value in (*_shares(shared, rates), *_queue(round_trips_ms))
+    }
+
+
+Cell = tuple[str, str, str, float]
+
+
+def _shares(shared: Shared, rates: Sequence[Sequence[float]]) -> Iterator[Cell]:
+    """Of streams of which the first are Soft RoCE: how the seconds were divided."""
+    if not rates:
+        return
+    totals = [statistics.mean(each) for each in rates]
+    total = sum(totals)
+    if shared.soft_roce and shared.tcp:
+        yield "streams", "share of Soft RoCE", "%", 100 * sum(totals[: shared.soft_roce]) / total
+    yield "streams", "least share", "%", 100 * min(totals) / total
+    yield "streams", "most share", "%", 100 * max(totals) / total
+    yield "streams", "total", "Mbps", total
+    yield "streams", "least in a second", "Mbps", min(min(each) for each in rates)
+
+
+def _queue(round_trips_ms: Sequence[float | None]) -> Iterator[Cell]:
+    """What the third party's datagrams met."""
+    answered = sorted(each for each in round_trips_ms if each is not None)
+    if not answered:
+        raise SharingError("the third party starved: none of its datagrams came back")
+    yield "third party", "median", "ms", statistics.median(answered)
+    yield "third party", "99 %", "ms", answered[(len(answered) - 1) * 99 // 100]
+    yield "third party", "lost", "%", 100 * (1 - len(answered) / len(round_trips_ms))
+
+
+PARTS: Final[Mapping[str, Callable[[Stand], Iterator[Step]]]] = {
+    "ipv6": ipv6,
+    "processes": processes,
+    "queue-pairs": queue_pairs,
+    "sharing": sharing,
+}
+
+
+def measured(
+    steps: Sequence[Step], repetitions: int, tell: Callable[[str], None]
+) -> tuple[dict[Key, list[float]], list[str]]:
+    """All values by what they are of, and what failed. Repetitions are interleaved."""
+    found: dict[Key, list[float]] = {}
+    failures = []
+    for repetition in range(1, repetitions + 1):
+        for name, step in steps:
+            tell(f"repetition {repetition} of {repetitions}: {name}")
+            try:
+                values = step()
+            except (SharingError, ToolError, LaunchError) as error:
+                failures.append(f"{name}, repetition {repetition}: {error}")
+                continue
+            for key, value in values.items():
+                found.setdefault(key, []).append(value)
+    return found, failures
+
+
+def rows(found: Mapping[Key, Sequence[float]]) -> list[list[str]]:
+    """The lines of the CSV under its head."""
+    return [
+        [*key, *(f"{each:.4g}" for each in (statistics.median(values), min(values), max(values))), str(len(values))]
+        for key, values in found.items()
+    ]
+
+
+def write(file: IO[str], conditions: str, found: Mapping[Key, Sequence[float]]) -> None:
+    """A comment, the head, the rows."""
+    file.write(f"# {conditions}\n")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(rows(found))
+
+
+def conditions() -> str:
+    """When, with what and on what machine."""
+    machine = provenance("", (), "emulated")
+    commit = f"commit {(machine.git_commit or 'unknown')[:7]}{' with changes' if machine.git_dirty else ''}"
+    date = f"{datetime.now(UTC):%Y-%m-%d}"
+    return f"{date}, {commit}; {machine.cpu_model}, {text.plural(machine.cores, 'core')}; Linux {machine.kernel}"
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(description="Measure IPv6, many processes, and a link shared with TCP.")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows there, too")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, metavar="N", help="%(default)s")
+    parser.add_argument("--only", choices=PARTS, help="one part alone")
+    given = parser.parse_args()
+    if given.repetitions < 1:
+        parser.error(f"--repetitions is at least 1, not {given.repetitions}")
+    try:
+        with up((DIRECT, SWITCH), NODES) as fabric:
+            stand = Stand(fabric)
+            steps = [step for name, part in PARTS.items() if given.only in (None, name) for step in part(stand)]
+            found, failures = measured(steps, given.repetitions, partial(print, file=sys.stderr))
+    except FabricError as error:
+        print(f"scripts/sharing.py: {error}", file=sys.stderr)
+        return 1
+    where = conditions()
+    for *words, unit, median, low, high, count in rows(found):
+        print(f"{', '.join(words):<62}{median:>9} {unit:<5}({low} to {high}, {count})")
+    if given.csv is not None:
+        with given.csv.open("w", encoding="utf-8") as file:
+            write(file, where, found)
+    for failure in failures:
+        print(f"scripts/sharing.py: failed: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

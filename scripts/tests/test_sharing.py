@@ -1,0 +1,114 @@
+"""From what the programs and the kernel say to rows."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Mapping
+
+import pytest
+from rocelab.tools.base import ToolError
+
+import sharing
+import sharing_probe
+import sharing_stand
+from sharing_stand import SharingError, Snapshot
+
+# Of ss of iproute2 6.1, shortened: the data connection, and the one by which the ends talk.
+SOCKETS = """\
+ESTAB 279616 0 [::ffff:10.80.0.2]:18002 [::ffff:10.80.0.1]:50946 users:(("rocelab-sock",pid=3,fd=5)) cubic \
+bytes_sent:1 bytes_acked:1 bytes_received:1000 segs_out:341
+ESTAB 0 0 [::ffff:10.80.0.2]:18002 [::ffff:10.80.0.1]:50932 users:(("rocelab-sock",pid=3,fd=4)) cubic bytes_received:62
+ESTAB 0 0 [::ffff:10.80.0.2]:18001 [::ffff:10.80.0.1]:50930 users:(("ib_send_bw",pid=4,fd=4)) cubic bytes_received:458
+"""
+
+
+def verbs(packets: int, duplicates: int) -> str:
+    counters = {"rx_bytes": packets * 1040, "rx_packets": packets, "duplicate_request": duplicates}
+    return json.dumps({"processes": [{"pid": 4, "devices": [{"device": "urxe_eth0", "counters": counters}]}]})
+
+
+def test_a_snapshot_counts_payload_that_came_for_the_first_time() -> None:
+    (taken,) = sharing_stand.snapshots(f"@time 12.5\n{verbs(10, 2)}\n@tcp\n{SOCKETS}")
+    assert taken == Snapshot(12.5, {3: 1062, 4: 8 * 1024})
+
+
+def test_a_watch_has_a_snapshot_for_each_look_also_without_any_device() -> None:
+    said = f"@time 1.0\n\n@tcp\n{SOCKETS}@time 2.0\n\n@tcp\n"
+    assert [(each.at_s, sorted(each.bytes_by_pid)) for each in sharing_stand.snapshots(said)] == [
+        (1.0, [3, 4]),
+        (2.0, []),
+    ]
+
+
+def test_rates_are_between_each_snapshot_and_the_next() -> None:
+    taken = [Snapshot(0.0, {7: 0, 8: 0}), Snapshot(1.0, {7: 125_000, 8: 0}), Snapshot(3.0, {7: 625_000, 8: 250_000})]
+    assert sharing_stand.rates_mbps(taken, [7, 8]) == [[1.0, 2.0], [0.0, 1.0]]
+
+
+def test_a_stream_that_ended_is_no_rate_of_zero() -> None:
+    with pytest.raises(SharingError, match="1 of 2 streams had ended"):
+        sharing_stand.rates_mbps([Snapshot(0.0, {7: 0, 8: 0}), Snapshot(1.0, {7: 9})], [7, 8])
+
+
+def test_shares_are_of_what_all_streams_received() -> None:
+    cells = {
+        metric: value for _, metric, _, value in sharing._shares(sharing.Shared(1, 2), [[10, 30], [50, 10], [50, 50]])
+    }
+    assert cells == {
+        "share of Soft RoCE": 20.0,
+        "least share": 20.0,
+        "most share": 50.0,
+        "total": 100.0,
+        "least in a second": 10,
+    }
+
+
+def test_a_datagram_that_never_came_back_is_lost_and_no_round_trip() -> None:
+    cells = {metric: value for _, metric, _, value in sharing._queue([1.0, None, 3.0, 2.0])}
+    assert cells == {"median": 2.0, "99 %": 2.0, "lost": 25.0}
+    with pytest.raises(SharingError, match="starved"):
+        list(sharing._queue([None, None]))
+
+
+def test_a_step_that_fails_is_named_and_the_others_go_on() -> None:
+    key = sharing.Key("a", "b", "c", "us")
+    values = iter((3.0, 1.0))
+
+    def good() -> Mapping[sharing.Key, float]:
+        return {key: next(values)}
+
+    def bad() -> Mapping[sharing.Key, float]:
+        raise ToolError("it hung")
+
+    found, failures = sharing.measured([("bad", bad), ("good", good)], 2, lambda _: None)
+    assert found == {key: [3.0, 1.0]}
+    assert failures == ["bad, repetition 1: it hung", "bad, repetition 2: it hung"]
+
+
+def test_a_row_has_the_median_the_least_and_the_most() -> None:
+    file = io.StringIO()
+    sharing.write(file, "2026-01-01; here", {sharing.Key("SEND, IPv4", "64 B", "latency", "us"): [3.0, 1.0, 2.0]})
+    assert file.getvalue().splitlines() == [
+        "# 2026-01-01; here",
+        "what,condition,metric,unit,median,low,high,repetitions",
+        '"SEND, IPv4",64 B,latency,us,2,1,3,3',
+    ]
+
+
+def test_the_third_party_has_a_round_trip_of_each_question() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", 0))
+        answering = threading.Thread(target=_answer_all_but_the_first, args=(other,), daemon=True)
+        answering.start()
+        round_trips_ms = sharing_probe.ask("127.0.0.1", other.getsockname()[1], 0.02)
+        answering.join(60)
+    assert round_trips_ms[0] is None
+    assert all(each is not None and each > 0 for each in round_trips_ms[1:2])
+
+
+def _answer_all_but_the_first(other: socket.socket) -> None:
+    other.recvfrom(64)
+    other.sendto(*other.recvfrom(64))
