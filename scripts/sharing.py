@@ -249,9 +249,14 @@ def measured(
 def rows(found: Mapping[Key, Sequence[float]]) -> list[list[str]]:
     """The lines of the CSV under its head."""
     return [
-        [*key, *(f"{each:.4g}" for each in (statistics.median(values), min(values), max(values))), str(len(values))]
+        [*key, *map(_number, (statistics.median(values), min(values), max(values))), str(len(values))]
         for key, values in found.items()
     ]
+
+
+def _number(value: float) -> str:
+    """Four digits, which is more than is certain."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def write(file: IO[str], conditions: str, found: Mapping[Key, Sequence[float]]) -> None:

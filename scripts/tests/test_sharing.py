@@ -90,11 +90,11 @@ def test_a_step_that_fails_is_named_and_the_others_go_on() -> None:
 
 def test_a_row_has_the_median_the_least_and_the_most() -> None:
     file = io.StringIO()
-    sharing.write(file, "2026-01-01; here", {sharing.Key("SEND, IPv4", "64 B", "latency", "us"): [3.0, 1.0, 2.0]})
+    sharing.write(file, "2026-01-01; here", {sharing.Key("SEND, IPv4", "64 B", "latency", "us"): [3.0, 1.0, 12345.6]})
     assert file.getvalue().splitlines() == [
         "# 2026-01-01; here",
         "what,condition,metric,unit,median,low,high,repetitions",
-        '"SEND, IPv4",64 B,latency,us,2,1,3,3',
+        '"SEND, IPv4",64 B,latency,us,3,1,12346,3',
     ]
 
 
