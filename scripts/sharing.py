@@ -1,6 +1,6 @@
-"""Measures what the studies do not: IPv6, many processes on one device, and a link that Soft RoCE shares with TCP.
+"""Measures what the studies do not: IPv6, many processes and threads on a device, and a link shared with TCP.
 
-Usage: scripts/sharing.py [--csv FILE] [--repetitions N] [--only ipv6|processes|queue-pairs|sharing]
+Usage: scripts/sharing.py [--csv FILE] [--repetitions N] [--only ipv6|processes|one-program|sharing]
 
 `make bench` runs it, on a machine that does nothing else. Every row is the median of so many repetitions with the least
 and the most of them; repetitions are interleaved. What starves, hangs or fails is named, and the exit status is 1.
@@ -32,7 +32,8 @@ from rocelab.tools.interconnects import urxe
 from rocelab.tools.perftest import Perftest
 from rocelab.tools.sock import Sock
 
-from sharing_stand import DIRECT, LIMIT_S, NODES, SWITCH, SharingError, Stand, rates_mbps, soft_roce
+from sharing_stand import DIRECT, LIMIT_S, NODES, SWITCH, Pair, SharingError, Stand, rates_mbps, soft_roce
+from sharing_ucx import UcxThreads
 
 COLUMNS: Final = ("what", "condition", "metric", "unit", "median", "low", "high", "repetitions")
 REPETITIONS: Final = 5
@@ -79,14 +80,15 @@ def ipv6(stand: Stand) -> Iterator[Step]:
                 is_named = version == 6 and isinstance(method, Sock)
                 address = stand.receiver.addresses6[DIRECT.id] if is_named else None
                 request = stand.request(DIRECT, stand.nodes[0], size_bytes, messages, address)
-                yield f"{name}, {test} of {text.size(size_bytes)}", partial(_alone, stand, name, test, method, request)
+                size = text.size(size_bytes)
+                yield f"{name}, {test} of {size}", partial(_alone, stand, name, test, method, request, condition=size)
 
 
-def _alone(stand: Stand, name: str, test: Test, method: Method, request: Request) -> Values:
+def _alone(stand: Stand, name: str, test: Test, pair: Pair, request: Request, *, condition: str) -> Values:
     stand.choose(DIRECT, CONTROL)
-    reading = stand.finished(method, replace(request, port=stand.port()))
+    reading = stand.finished(pair, replace(request, port=stand.port()))
     metric, unit = MAIN_METRIC[test]
-    return {Key(name, text.size(request.size_bytes), test, unit): _value(reading, metric)}
+    return {Key(name, condition, test, unit): _value(reading, metric)}
 
 
 def _value(reading: Reading, metric: str) -> float:
@@ -120,18 +122,22 @@ def _pairs(stand: Stand, name: str, method: Method, size_bytes: int, count: int)
     return {Key(name, condition, metric, "Mbps"): value for metric, value in metrics.items()}
 
 
-def queue_pairs(stand: Stand) -> Iterator[Step]:
-    """More and more queue pairs of one program, which has one thread: perftest has no more."""
+def one_program(stand: Stand) -> Iterator[Step]:
+    """More and more queue pairs of a program with one thread, and more and more threads of one program."""
+    many = stand.request(DIRECT, stand.nodes[0], 65536, 4000)
+    # Sixteen threads that poll on one core take their time.
+    few = replace(many, messages=1000)
+    size = text.size(many.size_bytes)
     for count in COUNTS:
-        yield f"WRITE on {text.plural(count, 'queue pair')}", partial(_queue_pairs, stand, count)
-
-
-def _queue_pairs(stand: Stand, count: int) -> Values:
-    size_bytes = 65536
-    method = Perftest("write", "bandwidth", urxe(), queue_pairs=count)
-    reading = stand.finished(method, stand.request(DIRECT, stand.nodes[0], size_bytes, 4000))
-    what = f"WRITE, polling, {text.size(size_bytes)}, one program"
-    return {Key(what, text.plural(count, "queue pair"), "bandwidth", "Mbps"): _value(reading, "bandwidth_mbps")}
+        pairs, threads = text.plural(count, "queue pair"), text.plural(count, "thread")
+        kinds: tuple[tuple[str, str, Pair, Request], ...] = (
+            ("WRITE, polling", pairs, Perftest("write", "bandwidth", urxe(), queue_pairs=count), many),
+            ("UCX on Soft RoCE", threads, UcxThreads(count, "soft-roce"), few),
+            (f"UCX on TCP, {CONTROL}", threads, UcxThreads(count, "tcp"), few),
+        )
+        for what, condition, pair, request in kinds:
+            name = f"{what}, {size}"
+            yield f"{name}, {condition}", partial(_alone, stand, name, "bandwidth", pair, request, condition=condition)
 
 
 class Shared(NamedTuple):
@@ -170,7 +176,7 @@ def _shared(stand: Stand, shared: Shared) -> Values:
     kinds = [soft_roce(events=True)] * shared.soft_roce + [Sock("bandwidth", "blocking")] * shared.tcp
     # The first stream is alone on its node, so it and the others meet at the switch's port and nowhere before.
     senders = [one, *[other] * len(kinds)]
-    pairs: list[tuple[Method, Node, Request]] = [
+    pairs: list[tuple[Pair, Node, Request]] = [
         (method, sender, stand.request(SWITCH, sender, 65536)) for method, sender in zip(kinds, senders, strict=False)
     ]
     port = stand.port()
@@ -222,7 +228,7 @@ def _queue(round_trips_ms: Sequence[float | None]) -> Iterator[Cell]:
 PARTS: Final[Mapping[str, Callable[[Stand], Iterator[Step]]]] = {
     "ipv6": ipv6,
     "processes": processes,
-    "queue-pairs": queue_pairs,
+    "one-program": one_program,
     "sharing": sharing,
 }
 

@@ -15,12 +15,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
 from rocelab.fabric.base import LinkProfile, Node, Running
 from rocelab.fabric.emulated import EmulatedFabric
 from rocelab.launch.congestion import CongestionControls
 from rocelab.launch.namespace import NamespaceLauncher
-from rocelab.tools.base import Method, Output, Reading, Request
+from rocelab.tools.base import Output, Reading, Request
 from rocelab.tools.interconnects import urxe
 from rocelab.tools.perftest import Perftest
 
@@ -98,6 +99,23 @@ def rates_mbps(taken: Sequence[Snapshot], pids: Sequence[int]) -> list[list[floa
     ]
 
 
+class Pair(Protocol):
+    """What of a `Method` it takes to run one: also of programs that no study has."""
+
+    @property
+    def tool(self) -> str:
+        """The program's name."""
+
+    def server(self, request: Request) -> Sequence[str]:
+        """The command line of the end that listens."""
+
+    def client(self, request: Request) -> Sequence[str]:
+        """The command line of the end that connects and reports."""
+
+    def read(self, request: Request, client: Output, server: Output) -> Reading:
+        """The values, or ToolError."""
+
+
 class Stand:
     """A fabric with a core for what receives (the second node) and one for everything else."""
 
@@ -123,7 +141,7 @@ class Stand:
         core = self._cores[-1] if node is self.receiver else self._cores[0]
         return self._launcher.start(node, argv, cores=(core,))
 
-    def finished(self, method: Method, request: Request) -> Reading:
+    def finished(self, method: Pair, request: Request) -> Reading:
         """A pair from the first node to the receiver, to its end."""
         with ExitStack() as ends:
             server = self._listening(method, request, ends)
@@ -149,13 +167,13 @@ class Stand:
             port=self.port(),
         )
 
-    def _listening(self, method: Method, request: Request, ends: ExitStack) -> Running:
+    def _listening(self, method: Pair, request: Request, ends: ExitStack) -> Running:
         server = self.start(self.receiver, method.server(request))
         ends.callback(server.stop)
         self._launcher.wait_until_listening(self.receiver, server, request.port)
         return server
 
-    def streams(self, pairs: Sequence[tuple[Method, Node, Request]], ends: ExitStack) -> list[int]:
+    def streams(self, pairs: Sequence[tuple[Pair, Node, Request]], ends: ExitStack) -> list[int]:
         """Start streams that all end with `ends`. Returns the pids of their receivers, once each has received."""
         running: list[Running] = []
         pids = []

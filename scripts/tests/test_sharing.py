@@ -9,12 +9,13 @@ import threading
 from collections.abc import Mapping
 
 import pytest
-from rocelab.tools.base import ToolError
+from rocelab.tools.base import Output, Request, ToolError
 
 import sharing
 import sharing_probe
 import sharing_stand
 from sharing_stand import SharingError, Snapshot
+from sharing_ucx import UcxThreads
 
 # Of ss of iproute2 6.1, shortened: the data connection, and the one by which the ends talk.
 SOCKETS = """\
@@ -112,3 +113,27 @@ def test_the_third_party_has_a_round_trip_of_each_question() -> None:
 def _answer_all_but_the_first(other: socket.socket) -> None:
     other.recvfrom(64)
     other.sendto(*other.recvfrom(64))
+
+
+# Of ucx_perftest 1.13: one thread, and two.
+ONE = "Final:                  3000     37.447    43.378    43.378     1440.82    1440.82       23053       23053\n"
+TWO = "Final:                  3000                       259.922                 480.91                    7695\n"
+
+
+@pytest.mark.parametrize(("said", "mib_per_s"), [(ONE, 1440.82), (TWO, 480.91)])
+def test_ucx_tells_the_bandwidth_of_all_threads(said: str, mib_per_s: float) -> None:
+    request = Request(65536, 3000, "10.80.0.2", "eth0", "eth1", 18000)
+    reading = UcxThreads(2, "soft-roce").read(request, Output(said, "", 0), Output("", "", 0))
+    assert reading.values[0].value == pytest.approx(mib_per_s * (1 << 20) * 8 / 1e6)
+    with pytest.raises(ToolError, match="no final line: it waits"):
+        UcxThreads(2, "soft-roce").read(request, Output("it waits", "", 0), Output("", "", 0))
+
+
+def test_ucx_is_kept_to_one_way_and_one_device() -> None:
+    request = Request(65536, 3000, "10.80.0.2", "eth0", "eth1", 18000)
+    verbs, tcp = (" ".join(UcxThreads(4, over).client(request)) for over in ("soft-roce", "tcp"))
+    assert verbs.startswith("env UCX_TLS=rc_verbs,ud_verbs UCX_NET_DEVICES=urxe_eth0:1 ")
+    settings, program = tcp.split(" ucx_perftest ")
+    assert settings == "env UCX_TLS=tcp UCX_NET_DEVICES=eth0"
+    assert program == "-T 4 -p 18000 10.80.0.2 -t tag_bw -s 65536 -n 750 -w 10"
+    assert "UCX_NET_DEVICES=urxe_eth1:1" in UcxThreads(4, "soft-roce").server(request)
