@@ -1,24 +1,23 @@
-"""Makes the tables of the documents again from the runs in docs/data.
+"""Makes the tables of the documents again from the runs and the rows in docs/data.
 
 Usage: scripts/doc_tables.py [--check]
 
 A document asks for a table by a comment, and has it between that and the next: ``<!-- table bars of bars -->`` is the
-table `bars` of the run docs/data/bars, up to ``<!-- end -->``, and a table of rows is of the file docs/data/NAME.csv,
-whose lines that begin with # are about it. With --check nothing is written: what differs is named,
+table `bars` of the run docs/data/bars, up to ``<!-- end -->``, and ``<!-- table rows of sharing -->`` the table of the
+rows in docs/data/sharing.csv. With --check nothing is written: what differs is named,
 and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import functools
 import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocelab.report.documents import CSV_TABLES, TABLES
+from rocelab.report.documents import ROW_TABLES, TABLES
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
 
@@ -31,20 +30,15 @@ def _model(run: str) -> RunModel:
     return RunModel.of(RunStore.open(ROOT / "docs" / "data" / run))
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    lines = (ROOT / "docs" / "data" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
-    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
-
-
 def _made(place: re.Match[str]) -> str:
-    name = place["table"]
-    if name in CSV_TABLES:
-        body = CSV_TABLES[name](_rows(place["run"]))
+    name, kept = place["table"], place["run"]
+    if name in ROW_TABLES:
+        body = ROW_TABLES[name]((ROOT / "docs" / "data" / f"{kept}.csv").read_text(encoding="utf-8"))
     elif name in TABLES:
-        body = TABLES[name](_model(place["run"]))
+        body = TABLES[name](_model(kept))
     else:
-        raise SystemExit(f"there is no table {name!r}; there are {', '.join([*TABLES, *CSV_TABLES])}")
-    return f"<!-- table {name} of {place['run']} -->\n\n{body}\n\n<!-- end -->"
+        raise SystemExit(f"there is no table {name!r}; there are {', '.join((*TABLES, *ROW_TABLES))}")
+    return f"<!-- table {place['table']} of {place['run']} -->\n\n{body}\n\n<!-- end -->"
 
 
 def renewed(text: str) -> str:

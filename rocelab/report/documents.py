@@ -1,7 +1,9 @@
-"""Tables of the documents, in Markdown, made from the samples of a run that is kept with them."""
+"""Tables of the documents, in Markdown, made from the samples of a run, or from the rows, that are kept with them."""
 
 from __future__ import annotations
 
+import csv
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -81,6 +83,42 @@ def _interval(point: Point) -> str:
     return "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
 
 
+def rows(kept: str) -> str:
+    """The rows of a CSV with its first comment above: a table for each set of metrics, with a column for each of them.
+
+    The CSV has the columns what, condition, metric, unit, median, low, high and repetitions.
+    """
+    comment, _, body = kept.partition("\n")
+    by_point: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    for row in csv.DictReader(body.splitlines()):
+        by_point.setdefault((row["what"], row["condition"]), []).append(row)
+    most = max((int(row["repetitions"]) for row in itertools.chain.from_iterable(by_point.values())), default=0)
+    by_metrics: dict[tuple[str, ...], dict[tuple[str, str], Sequence[str]]] = {}
+    for point, found in by_point.items():
+        metrics = tuple(f"{row['metric']}, {row['unit']}" for row in found)
+        by_metrics.setdefault(metrics, {})[point] = [_spread(row, most) for row in found]
+    tables = (_points(metrics, cells) for metrics, cells in by_metrics.items())
+    often = f"Medians of {text.plural(most, 'repetition')}, with the least and the most."
+    return "\n\n".join((f"{comment.removeprefix('#').strip()}. {often}", *tables))
+
+
+def _points(metrics: Sequence[str], cells: Mapping[tuple[str, str], Sequence[str]]) -> str:
+    """Of what is the same, all conditions one under the other."""
+    order = list(dict.fromkeys(what for what, _ in cells))
+    points = sorted(cells, key=lambda point: order.index(point[0]))
+    return _table(("", "", *metrics), [(*point, *cells[point]) for point in points])
+
+
+def _spread(row: Mapping[str, str], most: int) -> str:
+    median, low, high = (_number(row[column]) for column in ("median", "low", "high"))
+    failed = most - int(row["repetitions"])
+    return f"{median} ({low} to {high}{f', {failed} failed' if failed else ''})"
+
+
+def _number(value: str) -> str:
+    return f"{float(value):,.0f}" if float(value) >= 100 else f"{float(value):.3g}"
+
+
 def _table(head: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -99,10 +137,10 @@ _TRIED_AT: Final = (
 )
 
 
-def tried(rows: Sequence[Mapping[str, str]]) -> str:
-    """What was tried to make TCP faster: its ratio to plain CUBIC, a column for each test and size."""
+def tried(kept: str) -> str:
+    """What was tried to make TCP faster, of the rows of a CSV: its ratio to plain CUBIC, by test and size."""
     ratios: dict[str, dict[tuple[str, str, str], str]] = {}
-    for row in rows:
+    for row in csv.DictReader(line for line in kept.splitlines() if not line.startswith("#")):
         place = (row["test"], row["waiting"], row["size_bytes"])
         if row["level"] == "socket" and place in _TRIED_AT:
             words = f"{float(row['ratio_to_plain_cubic']):.2f}"
@@ -111,12 +149,13 @@ def tried(rows: Sequence[Mapping[str, str]]) -> str:
     return _table(head, [(what, *(found.get(place, "") for place in _TRIED_AT)) for what, found in ratios.items()])
 
 
-CSV_TABLES: Final[Mapping[str, Callable[[Sequence[Mapping[str, str]]], str]]] = {"tried": tried}
-"""Tables of a file of rows, by name."""
 TABLES: Final[Mapping[str, Callable[[RunModel], str]]] = {
     "conditions": conditions,
     "bars": bars,
     "sizes": sizes,
     "balance": balance,
 }
-"""What a document may ask for, by name."""
+"""What a document may ask for of a run, by name."""
+
+ROW_TABLES: Final[Mapping[str, Callable[[str], str]]] = {"rows": rows, "tried": tried}
+"""What a document may ask for of the rows of a script."""

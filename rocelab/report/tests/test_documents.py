@@ -1,0 +1,34 @@
+"""Tables of rows that a script measured."""
+
+from __future__ import annotations
+
+from rocelab.report import documents
+
+KEPT = """\
+# 2026-01-01, commit 1234567; a machine
+what,condition,metric,unit,median,low,high,repetitions
+"SEND, IPv4",64 B,latency,us,3.234,3,10.5,5
+SEND,1 pair,total,Mbps,12346,1,20000,5
+SEND,1 pair,least of a pair,Mbps,12346,1,20000,5
+TCP,1 pair,total,Mbps,100,1,20000,5
+TCP,1 pair,least of a pair,Mbps,100,1,20000,5
+SEND,2 pairs,total,Mbps,300,200,400,4
+SEND,2 pairs,least of a pair,Mbps,100,90,110,4
+"""
+
+
+def test_rows_with_the_same_metrics_are_a_table_with_a_column_for_each() -> None:
+    alone, together = documents.rows(KEPT).split("\n\n")[1:]
+    assert alone == "|  |  | latency, us |\n| --- | --- | --- |\n| SEND, IPv4 | 64 B | 3.23 (3 to 10.5) |"
+    assert together == (
+        "|  |  | total, Mbps | least of a pair, Mbps |\n"
+        "| --- | --- | --- | --- |\n"
+        "| SEND | 1 pair | 12,346 (1 to 20,000) | 12,346 (1 to 20,000) |\n"
+        "| SEND | 2 pairs | 300 (200 to 400, 1 failed) | 100 (90 to 110, 1 failed) |\n"
+        "| TCP | 1 pair | 100 (1 to 20,000) | 100 (1 to 20,000) |"
+    )
+
+
+def test_rows_say_where_and_how_often_they_were_measured() -> None:
+    above = documents.rows(KEPT).split("\n\n")[0]
+    assert above == "2026-01-01, commit 1234567; a machine. Medians of 5 repetitions, with the least and the most."
