@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,11 +27,8 @@ pytestmark = pytest.mark.fabric
 
 DIRECT = LinkProfile("direct", "direct", mtu_bytes=9000)
 SLOW = LinkProfile("slow", "bridge", rate_mbps=200)
-#: On a busy machine a latency is easily too large and never too small, a stream too slow and never too fast: so the
-#: best of some tries counts, and there are as many as it takes, up to this.
-TRIES = 10
-#: The least tries that two latencies are compared by: one may agree by chance.
-TRIES_MIN = 4
+#: Of so many measurements of real time the median counts.
+TIMES = 5
 #: Of the rate of a link, what a stream gets at least.
 PART = 0.75
 METHODS = [
@@ -99,7 +97,11 @@ def test_every_method_works(executor: Executor, name: str, test: Test, variant: 
     assert all(value.value > 0 for value in done.reading.values)
 
 
+REAL_TIME = pytest.mark.quiet(reason="it compares latencies of two programs, which share the machine with nobody")
+
+
 @pytest.mark.slow
+@REAL_TIME
 def test_latency_agrees_with_qperf(executor: Executor) -> None:
     qperf, own = QperfLatency(), Sock("latency", "blocking")
     agree(
@@ -110,19 +112,15 @@ def test_latency_agrees_with_qperf(executor: Executor) -> None:
 
 def agree(ours: Callable[[], float], theirs: Callable[[], float | None]) -> None:
     """Both measure the same, in turns. None: nothing was measured."""
-    mine, others = [], []
-    for _ in range(TRIES):
-        other = theirs()
-        if other is None:
-            continue
-        others.append(other)
-        mine.append(ours())
-        if len(mine) >= TRIES_MIN and min(mine) == pytest.approx(min(others), rel=0.4):
-            return
-    pytest.fail(f"ours: {mine}, theirs: {others}")
+    pairs = [(ours(), theirs()) for _ in range(TIMES)]
+    others = [other for _, other in pairs if other is not None]
+    assert others, "the other program measured nothing"
+    mine = statistics.median(own for own, _ in pairs)
+    assert mine == pytest.approx(statistics.median(others), rel=0.4), pairs
 
 
 @pytest.mark.slow
+@REAL_TIME
 @pytest.mark.parametrize("waiting", ["blocking", "busy-poll"])
 def test_latency_agrees_with_sockperf(fabric: emulated.EmulatedFabric, executor: Executor, waiting: str) -> None:
     need(Executable("sockperf", package="sockperf"))
@@ -155,22 +153,35 @@ def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float
     return float(found[1])
 
 
-@pytest.mark.parametrize("test", ["bandwidth", "bidirectional-bandwidth"])
-def test_bandwidth_of_a_shaped_link_agrees_with_iperf3(executor: Executor, test: Test) -> None:
-    theirs = Iperf3("bandwidth" if test == "bandwidth" else "bidirectional-bandwidth")
-    limit_mbps = 200 * (1 if test == "bandwidth" else 2)
-    found: dict[str, float] = {}
+def bandwidths(executor: Executor, test: Test, times: int) -> tuple[dict[str, float], float]:
+    """The median of what each program finds on a slow link, and the rate of it; Mbps."""
     methods: dict[str, Method] = {
-        "iperf3": theirs,
+        "iperf3": Iperf3("bandwidth" if test == "bandwidth" else "bidirectional-bandwidth"),
         "blocking": Sock(test, "blocking"),
         "busy-poll": Sock(test, "busy-poll"),
     }
-    for name, method in methods.items():
-        for _ in range(TRIES):
-            mbps = measure(executor, method, step(method, test, 65536, 160, SLOW), "mean")
-            found[name] = max(mbps, found.get(name, 0.0))
-            if found[name] > PART * limit_mbps:
-                break
+    found = {
+        name: statistics.median(
+            measure(executor, method, step(method, test, 65536, 160, SLOW), "mean") for _ in range(times)
+        )
+        for name, method in methods.items()
+    }
+    return found, 200.0 * (1 if test == "bandwidth" else 2)
+
+
+BANDWIDTHS = pytest.mark.parametrize("test", ["bandwidth", "bidirectional-bandwidth"])
+
+
+@BANDWIDTHS
+def test_no_program_finds_more_bandwidth_than_a_shaped_link_has(executor: Executor, test: Test) -> None:
+    found, limit_mbps = bandwidths(executor, test, 1)
+    assert all(0 < value < 1.02 * limit_mbps for value in found.values()), found
+
+
+@pytest.mark.quiet(reason="other work takes a part of the rate of the link, of which three quarters are wanted")
+@BANDWIDTHS
+def test_bandwidth_of_a_shaped_link_agrees_with_iperf3(executor: Executor, test: Test) -> None:
+    found, limit_mbps = bandwidths(executor, test, TIMES)
     assert all(PART * limit_mbps < value < 1.02 * limit_mbps for value in found.values()), found
 
 
