@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 
 from rocelab.peers import SOFT_ROCE, SUBJECTS, TCP, WAITINGS, references
 from rocelab.results import Sample
-from rocelab.stats import NO_SIZE, Series, SeriesKey, SeriesTable
+from rocelab.stats import NO_SIZE, Ratio, Series, SeriesKey, SeriesTable
 from rocelab.stats import Side as RatioSide
 from rocelab.study.budget import Budget, Pace, Revision, Round, Schedule
 from rocelab.study.steps import JobStep, PairStep, Step
@@ -28,6 +28,9 @@ from rocelab.tools.base import CPU_TEST, MAIN_METRIC
 
 #: How often chance alone may show such a difference at one look before the last (Haybittle and Peto).
 INTERIM_P_VALUE: Final = 0.001
+#: A ratio that is as near to 1 as this, with its whole interval, needs no more repetitions: programs on a link that is
+#: slower than they are have the same bandwidth, however often it is measured.
+SAME_WITHIN: Final = 0.05
 #: So many looks at most: the rate of false differences above is for this number.
 LOOKS_MAX: Final = 40
 
@@ -160,8 +163,18 @@ def stand(cell: Cell, table: SeriesTable) -> Standing:
         return Standing(is_open=False, contenders=())
     best = rivals[names[found.best]]
     contenders = tuple(each for each, rival in rivals.items() if rival is best or not _differ(rival, best, size))
-    is_clear = found.ratio.side is not RatioSide.UNCLEAR and _differ(subject, best, size)
-    return Standing(not is_clear, contenders)
+    differs = found.ratio.side is not RatioSide.UNCLEAR and _differ(subject, best, size)
+    return Standing(not differs and not _is_same(found.ratio), contenders)
+
+
+def _is_same(comparison: Ratio) -> bool:
+    """Whether the whole interval is so near to 1 that a difference would not matter: equivalence, not a lack of data.
+
+    D. J. Schuirmann, "A comparison of the two one-sided tests procedure and the power approach", J. Pharmacokinetics
+    and Biopharmaceutics 15 (1987) 657-680.
+    """
+    low, high = comparison.low, comparison.high
+    return low is not None and high is not None and low >= 1 / (1 + SAME_WITHIN) and high <= 1 + SAME_WITHIN
 
 
 def _differ(one: Series, other: Series, size: int) -> bool:

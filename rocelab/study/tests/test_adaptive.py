@@ -186,6 +186,12 @@ def test_a_reference_that_is_clearly_not_the_best_is_left_out() -> None:
     assert counts["direct", 64, "tcp", "blocking@cubic"] < counts["direct", 64, "tcp", "busy-poll@cubic"]
 
 
+def test_contestants_that_are_the_same_to_within_little_are_not_measured_again() -> None:
+    machine = Machine(same, error=0.0005)
+    machine.run(steps_of(), 10_000)
+    assert set(machine.counts().values()) == {3}
+
+
 def test_a_contestant_that_has_no_values_is_not_waited_for() -> None:
     machine = Machine(same)
     machine.samples = [each for step in steps_of() for each in machine.measured(step) if each.interconnect == "tcp"]
