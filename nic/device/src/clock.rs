@@ -5,7 +5,7 @@ use std::io;
 use urxe_proto::Instant;
 use urxe_udp::{Event, Waiter};
 
-/// Now: nanoseconds of `CLOCK_MONOTONIC`; in tests perhaps those of a [`staged::Clock`].
+/// Now: nanoseconds of `CLOCK_MONOTONIC`; in tests perhaps those of a `staged::Clock`.
 pub(crate) fn now() -> Instant {
     #[cfg(test)]
     if let Some(at) = staged::now() {
@@ -14,7 +14,7 @@ pub(crate) fn now() -> Instant {
     Instant::from_nanos(monotonic_ns())
 }
 
-/// Waits at most so long for what `waiter` watches. While a [`staged::Clock`] is there nothing really waits.
+/// Waits at most so long for what `waiter` watches. While a `staged::Clock` is there nothing really waits.
 pub(crate) fn wait(waiter: &mut Waiter, timeout_ns: Option<u64>) -> io::Result<&[Event]> {
     #[cfg(test)]
     if let Some(until) = staged::wait_until(timeout_ns) {
