@@ -145,7 +145,13 @@ class Transport:
 
 #: UCX also warns of variables that only other parts of it read.
 _UCX: Final = {"UCX_WARN_UNUSED_ENV_VARS": "n"}
-_UCX_TCP: Final = {**_UCX, "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "{interface}"}
+#: Received in pieces of 1 MiB instead of 64 KiB: 1.1 to 1.3 times the bandwidth, and the same latency (docs/mpi.md).
+_UCX_TCP: Final = {
+    **_UCX,
+    "UCX_TLS": "tcp,self,sm",
+    "UCX_NET_DEVICES": "{interface}",
+    "UCX_TCP_RX_SEG_SIZE": "1m",
+}
 #: RC, which UCX connects by UD; and nothing else between nodes. A weak fence orders what goes over one queue pair,
 #: which is all there is; for a strong one UCX reads 8 bytes at address 0 with a key of nobody's (docs/mpi.md).
 _UCX_RC: Final = {**_UCX, "UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_{interface}:1", "UCX_FENCE_MODE": "weak"}
