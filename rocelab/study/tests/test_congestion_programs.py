@@ -15,7 +15,7 @@ from rocelab.study.jobs import JobExecutor
 from rocelab.study.loading import parse
 from rocelab.study.plan import plan
 from rocelab.study.steps import JobStep, PairStep, Step
-from rocelab.study.tests.watching import connections
+from rocelab.study.tests.watching import connections, controls_in
 
 pytestmark = [pytest.mark.fabric, pytest.mark.timeout(300)]
 
@@ -89,3 +89,14 @@ def test_both_ends_have_the_congestion_control_of_the_step(fabric: emulated.Emul
             job = JobExecutor(fabric, launcher).execute(step, None)
             assert job.reading.values, job.error
         assert seen.controls() == {node.name: {CONTROL} for node in fabric.nodes}
+
+
+def test_connections_within_a_node_are_not_of_its_link() -> None:
+    listing = """\
+ESTAB 0      0           127.0.0.1:43908      127.0.0.1:48977 bbr wscale:10,10 rto:204
+ESTAB 0      0           10.80.0.1:40001      10.80.0.1:9000  bbr wscale:10,10 rto:204
+ESTAB 0      0  [::ffff:10.80.0.1]:40001 [::ffff:10.80.0.1]:9000  bbr wscale:10,10 rto:204
+ESTAB 0      0  [::ffff:10.80.0.1]:40001 [::ffff:10.80.0.2]:9000  reno wscale:10,10 rto:204
+ESTAB 0      0      [fd52:6f63::1]:35971 [fd52:6f63::2]:1024  cubic wscale:10,10 rto:204
+"""
+    assert controls_in(listing) == {"reno", "cubic"}

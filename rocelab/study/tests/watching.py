@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from rocelab.fabric.base import Node, Running
 from rocelab.launch.namespace import NamespaceLauncher
 
-#: An address of a node, as rocelab.fabric.plan gives them out.
-_ADDRESS = r"\[?(?:::ffff:)?(?:10\.80\.|fd52:)\S+"
+#: An address of a node, as rocelab.fabric.plan gives them out, and what stands behind it: the port.
+_ADDRESS = r"\[?(?:::ffff:)?((?:10\.80\.|fd52:)[0-9a-f.:]*?)\]?:\d+"
 #: A connection between nodes with its congestion control, as ss(8) shows it with -i and -O.
 _CONNECTION = re.compile(rf"ESTAB\s+\d+\s+\d+\s+{_ADDRESS}\s+{_ADDRESS}\s.*?\b(cubic|bbr|reno|dctcp)\b")
 _LOOK = "while :; do ss -tinHO; sleep 0.02; done"
@@ -24,7 +24,12 @@ class Seen:
 
     def controls(self) -> dict[str, set[str]]:
         """By node, so far."""
-        return {node: set(_CONNECTION.findall(running.output()[0])) for node, running in self._running.items()}
+        return {node: controls_in(running.output()[0]) for node, running in self._running.items()}
+
+
+def controls_in(listing: str) -> set[str]:
+    """The congestion controls of connections from one node to another: those within a node do not cross its link."""
+    return {control for here, there, control in _CONNECTION.findall(listing) if here != there}
 
 
 @contextlib.contextmanager
