@@ -49,7 +49,7 @@ pub(crate) mod staged {
     /// Each look at the clock takes so long, as a round does or more: what goes on until a time has come does not go on for ever.
     const LOOK_NS: u64 = 100;
 
-    /// A wait for ever lasts so long, as if a signal had come: those who wait look around, and wait again.
+    /// A wait for ever lasts so long, as if a signal had come: the code that waits looks around, and waits again.
     const FOR_EVER_NS: u64 = 1_000_000;
 
     type Meanwhile = Box<dyn FnMut(Instant)>;

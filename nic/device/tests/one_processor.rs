@@ -44,7 +44,7 @@ fn ran(task: &str) -> Duration {
 /// The background thread of a program with much to send used to find it in the engine whenever it looked, took over, and left it half of its
 /// processor, or less.
 #[test]
-#[ignore = "quiet: the kernel's scheduler shares a processor between the program and its thread, and nobody else may want it"]
+#[ignore = "quiet: the kernel's scheduler shares a processor between the program and its thread, and no other program may want it"]
 fn a_program_that_polls_keeps_its_processor() {
     let processors = processors();
     let [first, second, ..] = processors[..] else {

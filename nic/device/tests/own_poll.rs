@@ -176,7 +176,7 @@ fn wait_for_message(end: &End, channel: &CompletionChannel) {
 
 /// Each message used to wake the background thread, and that the program.
 #[test]
-#[ignore = "quiet: looking pays only for threads that nobody keeps from their processors meanwhile"]
+#[ignore = "quiet: looking pays only for threads that no other program keeps from their processors meanwhile"]
 fn who_waits_for_events_that_come_soon_looks_for_them_before_it_sleeps() {
     const EXCHANGES: u64 = 1_000;
     let _alone = alone();

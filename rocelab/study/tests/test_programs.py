@@ -97,7 +97,7 @@ def test_every_method_works(executor: Executor, name: str, test: Test, variant: 
     assert all(value.value > 0 for value in done.reading.values)
 
 
-REAL_TIME = pytest.mark.quiet(reason="it compares latencies of two programs, which share the machine with nobody")
+REAL_TIME = pytest.mark.quiet(reason="it compares latencies of two programs, and other work on the machine delays each")
 
 
 @pytest.mark.slow

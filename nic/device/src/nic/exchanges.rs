@@ -1,4 +1,4 @@
-//! What the rounds of a program that polls send: in time that the test makes pass, where nobody else moves anything.
+//! What the rounds of a program that polls send: in time that the test makes pass, where no other thread moves anything.
 
 use urxe_proto::{SendOp, SendTarget, WcStatus};
 

@@ -75,7 +75,7 @@ impl Scene {
         }
     }
 
-    /// Messages from one end to the other and back, of which nobody wants completions, and which are polled for.
+    /// Messages from one end to the other and back, posted without completions, while the program polls.
     fn send_to_and_fro(&self, first: usize) {
         let (ends, qps) = &*self.0;
         for (from, to) in [(first, 1 - first), (1 - first, first)] {
@@ -214,7 +214,7 @@ fn a_program_that_goes_on_polling_is_looked_at_ever_less_often() {
     assert!((150..250).contains(&looks), "{looks} times in 400 ms");
 }
 
-/// It owes an acknowledgement then that nobody asked for, which its background thread has to send before the peer sends again.
+/// It owes an acknowledgement then that the peer did not ask for, which its background thread has to send before the peer sends again.
 #[test]
 fn who_stops_polling_acknowledges_in_time() {
     let clock = Clock::new();
