@@ -1,12 +1,12 @@
 //! Device memory: memory of the device that a program allocates, copies to and from, and registers. A
 //! NIC of hardware has some on its chip; ours is the process's, apart from the program's own.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
+use crate::mapping::Mapping;
 
 /// Bytes of device memory of an opened device.
 pub(crate) const MAX_BYTES: u64 = 256 << 20;
@@ -17,20 +17,14 @@ const MAX_LOG_ALIGN: u32 = 12;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool(Arc<AtomicU64>);
 
-/// A piece of device memory. Freed when dropped.
+/// A piece of device memory: a memory file of its own, so that it can be handed on by a descriptor. Freed when dropped.
 #[derive(Debug)]
 pub struct DeviceMemory {
-    start: NonNull<u8>,
-    layout: Layout,
+    file: OwnedFd,
+    bytes: Mapping,
     length: u64,
     pool: Pool,
 }
-
-// SAFETY: memory that peers and threads read and write at any time, as they do with a region: there are
-// no references into it, only copies, and what concurrent ones see is the program's affair.
-unsafe impl Send for DeviceMemory {}
-// SAFETY: as above.
-unsafe impl Sync for DeviceMemory {}
 
 impl Pool {
     pub(crate) fn allocate(&self, length: u64, log_align: u32) -> Result<DeviceMemory, Error> {
@@ -47,23 +41,36 @@ impl Pool {
         {
             return Err(Error::Exhausted("device memory"));
         }
-        let size = usize::try_from(length).unwrap_or(usize::MAX);
-        let layout = Layout::from_size_align(size, 1 << log_align.max(3));
-        // SAFETY: the size is not zero.
-        let start = layout
-            .ok()
-            .and_then(|layout| Some((NonNull::new(unsafe { alloc_zeroed(layout) })?, layout)));
-        let Some((start, layout)) = start else {
-            self.0.fetch_sub(length, Ordering::Relaxed);
-            return Err(Error::Exhausted("device memory"));
-        };
-        Ok(DeviceMemory {
-            start,
-            layout,
-            length,
-            pool: self.clone(),
-        })
+        // A mapping begins at a page, and so satisfies every alignment that may be asked for.
+        match memory_file(length)
+            .and_then(|file| Ok((Mapping::shared(&file, 0, length, true)?, file)))
+        {
+            Ok((bytes, file)) => Ok(DeviceMemory {
+                file,
+                bytes,
+                length,
+                pool: self.clone(),
+            }),
+            Err(error) => {
+                self.0.fetch_sub(length, Ordering::Relaxed);
+                log::info!("no device memory of {length} bytes: {error}");
+                Err(Error::Exhausted("device memory"))
+            }
+        }
     }
+}
+
+/// A file of `length` zeros in memory.
+fn memory_file(length: u64) -> std::io::Result<OwnedFd> {
+    // SAFETY: the name is a string.
+    let fd = unsafe { libc::memfd_create(c"urxe-device-memory".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: just opened, and nobody else knows it.
+    let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.set_len(length)?;
+    Ok(file.into())
 }
 
 impl DeviceMemory {
@@ -71,15 +78,19 @@ impl DeviceMemory {
     #[must_use]
     pub fn address(&self, offset: u64, length: u64) -> Option<u64> {
         let end = offset.checked_add(length)?;
-        (end <= self.length).then(|| self.start.as_ptr() as u64 + offset)
+        (end <= self.length).then(|| self.bytes.address() + offset)
+    }
+
+    /// The memory file that it is. Its bytes are those of the device memory, for whoever maps it.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         self.pool.0.fetch_sub(self.length, Ordering::Relaxed);
-        // SAFETY: allocated with this layout, and nothing refers to it any more.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 

@@ -59,7 +59,7 @@ fn is_mapped(start: *mut libc::c_void, bytes: usize) -> bool {
     unsafe { libc::mincore(start, bytes, resident.as_mut_ptr()) == 0 }
 }
 
-fn page_bytes() -> u64 {
+pub(crate) fn page_bytes() -> u64 {
     static PAGE: OnceLock<u64> = OnceLock::new();
     *PAGE.get_or_init(|| {
         // SAFETY: always possible.

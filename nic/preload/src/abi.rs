@@ -24,6 +24,7 @@ pub(crate) use generated::*;
 
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
+use std::sync::atomic::AtomicU32;
 
 /// The head of `struct verbs_device_ops` of rdma-core's driver interface, version 34 and later: a
 /// name, and pointers that only libibverbs calls and only for devices it made itself. Longer than
@@ -45,16 +46,30 @@ pub(crate) static DEVICE_OPS: DeviceOps = DeviceOps {
     absent: [0; 15],
 };
 
-/// The head of `struct verbs_device`: what follows (reference count, list entry, sysfs data) is
-/// private to libibverbs, and zero here.
+/// The head of `struct verbs_device`: what follows (list entry, sysfs data) is private to libibverbs, and
+/// zero here.
 #[repr(C)]
 pub(crate) struct VerbsDevice {
     /// The public part.
     pub(crate) device: ibv_device,
     /// Whose device it is.
     pub(crate) ops: *const DeviceOps,
+    /// libibverbs counts the contexts that it made for it, and would free it at zero.
+    references: AtomicU32,
     /// What only libibverbs uses.
-    pub(crate) private: [usize; 8],
+    private: [usize; 8],
+}
+
+impl VerbsDevice {
+    /// A device of ours, which stays for ever: one reference is the process's own.
+    pub(crate) const fn new(device: ibv_device) -> Self {
+        Self {
+            device,
+            ops: &raw const DEVICE_OPS,
+            references: AtomicU32::new(1),
+            private: [0; 8],
+        }
+    }
 }
 
 /// `context.abi_compat` of a context that is the end of a `verbs_context`.
@@ -88,6 +103,10 @@ pub(crate) fn verbs_context_of(context: *mut ibv_context) -> *mut verbs_context 
         .wrapping_byte_sub(offset_of!(verbs_context, context))
         .cast()
 }
+
+#[allow(non_camel_case_types, reason = "the names of the C header")]
+mod newer;
+pub(crate) use newer::*;
 
 #[cfg(test)]
 mod layout;

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use urxe_device::Nic;
 
 use crate::abi::*;
+use crate::dispatch::Dispatch;
 use crate::errno::Outcome;
 use crate::handle::{Handle, Users};
 use crate::{convert, device, events, files, operations, xrc};
@@ -20,6 +21,8 @@ pub(crate) struct ContextState {
     pub(crate) users: Users,
     /// What programs take for the kernel's device.
     _descriptor: OwnedFd,
+    /// What functions of libibverbs that we do not know call.
+    _dispatch: Option<Dispatch>,
     /// XRC domains that were opened with a file.
     pub(crate) xrc_domains: Mutex<Vec<xrc::Opened>>,
 }
@@ -52,6 +55,15 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
         ..verbs_context::default()
     };
     operations::fill(&mut vctx);
+    // SAFETY: by the caller's promise.
+    let dispatch = unsafe { Dispatch::new(device) };
+    match &dispatch {
+        Some(dispatch) => dispatch.lend(&mut vctx),
+        None => log::warn!(
+            "libibverbs here has no constructor for drivers' contexts that urxe knows; functions of it that are newer \
+             than urxe end the program"
+        ),
+    }
     vctx.context.device = device;
     vctx.context.abi_compat = ABI_IS_EXTENDED;
     let descriptor = files::open_device()?;
@@ -63,6 +75,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
         events: events::Registry::default(),
         users: Users::default(),
         _descriptor: descriptor,
+        _dispatch: dispatch,
         xrc_domains: Mutex::default(),
     };
     let vctx = Context::give(vctx, state);

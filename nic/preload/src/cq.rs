@@ -9,7 +9,7 @@ use urxe_device::{Cq, Moderation};
 use crate::abi::*;
 use crate::channel::{self, ChannelState, Unacknowledged};
 use crate::errno::{Errno, Outcome};
-use crate::handle::{Handle, Users};
+use crate::handle::{Growing, Handle, Users};
 use crate::{context, convert, cq_ex, pd};
 
 /// What stands behind a completion queue.
@@ -28,7 +28,7 @@ pub(crate) struct CqState {
     pub(crate) cursor: cq_ex::Cursor,
 }
 
-pub(crate) type CqHandle = Handle<ibv_cq_ex, CqState>;
+pub(crate) type CqHandle = Handle<Growing<ibv_cq_ex>, CqState>;
 
 /// The state of a queue of ours.
 ///
@@ -105,7 +105,7 @@ pub(crate) unsafe fn new(
         cursor: cq_ex::Cursor::default(),
     };
     owner.users.add();
-    let made = CqHandle::give(public, private);
+    let made: *mut ibv_cq_ex = CqHandle::give(cq_ex::without_readers(public), private).cast();
     if let Some(listener) = listener {
         listener.listen(cookie, made.cast());
     }

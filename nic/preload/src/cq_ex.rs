@@ -1,5 +1,6 @@
 //! The extended completion queue: start, next, end, and a reader for each field.
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
+use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
@@ -9,6 +10,7 @@ use urxe_device::Cq;
 use crate::abi::*;
 use crate::cq::new;
 use crate::errno::{Errno, Outcome};
+use crate::handle::Growing;
 use crate::unsupported::refuse;
 use crate::{convert, cq, pd};
 
@@ -93,6 +95,24 @@ pub(crate) unsafe fn create(
     Ok(made)
 }
 
+/// For fields that were not asked for at creation, and of libibverbs newer than we are.
+unsafe extern "C" fn read_nothing(_: *mut ibv_cq_ex) -> u64 {
+    0
+}
+
+unsafe extern "C" fn poll_refused(_: *mut ibv_cq_ex, _: *mut ibv_poll_cq_attr) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// A new queue's structure, without readers: only a program that creates it by `ibv_create_cq_ex` gets those.
+pub(crate) fn without_readers(mut cq: ibv_cq_ex) -> Growing<ibv_cq_ex> {
+    cq.start_poll = Some(poll_refused);
+    let refusal = read_nothing as unsafe extern "C" fn(*mut ibv_cq_ex) -> u64 as *const c_void;
+    // SAFETY: functions follow the identifier of a request. The first argument of each is the queue, and what it returns is
+    // an integer of at most this size.
+    unsafe { Growing::new(cq, offset_of!(ibv_cq_ex, start_poll), refusal) }
+}
+
 fn set_readers(cq: &mut ibv_cq_ex, fields: u64) {
     let has = |field: u32| fields & u64::from(field) != 0;
     cq.start_poll = Some(start_poll);
@@ -108,9 +128,12 @@ fn set_readers(cq: &mut ibv_cq_ex, fields: u64) {
     cq.read_slid = Some(read_slid);
     cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);
-    cq.read_completion_ts = has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP).then_some(read_completion_ts);
-    cq.read_completion_wallclock_ns =
-        has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK).then_some(read_completion_wallclock_ns);
+    if has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) {
+        cq.read_completion_ts = Some(read_completion_ts);
+    }
+    if has(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) {
+        cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+    }
 }
 
 /// Shows the next completion in the public fields, or says ENOENT.

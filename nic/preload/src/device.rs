@@ -110,11 +110,7 @@ fn c_device(info: &DeviceInfo) -> VerbsDevice {
         &mut device.ibdev_path,
         &format!("/sys/class/infiniband/{}", info.name),
     );
-    VerbsDevice {
-        device,
-        ops: &raw const DEVICE_OPS,
-        private: [0; 8],
-    }
+    VerbsDevice::new(device)
 }
 
 /// Writes `text` with its terminating zero into a field, cut to fit.

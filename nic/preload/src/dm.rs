@@ -1,5 +1,6 @@
 //! Device memory: allocated here, copied to and from, and registered.
 use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 
 use urxe_device::DeviceMemory;
@@ -7,7 +8,7 @@ use urxe_device::DeviceMemory;
 use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, Outcome};
 use crate::handle::Handle;
-use crate::memory::{self, Wanted};
+use crate::memory::{self, Backing, Wanted};
 use crate::{context, convert};
 
 type DmHandle = Handle<ibv_dm, Arc<DeviceMemory>>;
@@ -83,10 +84,25 @@ pub(crate) unsafe fn register(
         host: memory.address(offset, length as u64).ok_or(Errno::INVAL)?,
         base: 0,
         access,
-        device_memory: Some(Arc::clone(memory)),
+        backing: Some(Backing::DeviceMemory {
+            _memory: Arc::clone(memory),
+        }),
     };
     // SAFETY: by the caller's promise.
     unsafe { memory::new(pd, wanted) }
+}
+
+/// `ibv_dm_export_dmabuf_fd`: a descriptor of the memory file, which the program closes. It can be mapped, and registered
+/// by `ibv_reg_dmabuf_mr`, here and in other processes.
+///
+/// # Safety
+/// `dm` is ours and live.
+pub(crate) unsafe fn export(dm: *mut ibv_dm) -> Outcome<c_int> {
+    // SAFETY: by the caller's promise.
+    let memory = unsafe { DmHandle::state(dm) };
+    let file = memory.file().try_clone_to_owned();
+    file.map(IntoRawFd::into_raw_fd)
+        .map_err(|error| Errno::of(&error))
 }
 
 /// The bytes of `dm` that a copy concerns.

@@ -20,7 +20,8 @@ use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain, Pointer};
 use crate::next::{Next, c_name, call_next};
 use crate::{
-    ah, channel, context, cq, device, events, files, gid, memory, pd, qp, query, srq, unsupported,
+    ah, buffers, channel, context, cq, device, dm, dmabuf, events, files, gid, memory, pd, qp,
+    query, srq, unsupported,
 };
 
 /// Anything a verb takes as its first argument.
@@ -61,6 +62,15 @@ objects! {
     ibv_qp: |qp| is_our_context((*qp).context);
     ibv_ah: |ah| is_our_context((*ah).context);
     ibv_async_event: |event| events::is_ours(event);
+}
+
+impl Object for *mut ibv_buf {
+    fn is_nothing(self) -> bool {
+        self.is_null()
+    }
+    unsafe fn is_ours(self) -> bool {
+        buffers::is_ours(self)
+    }
 }
 
 /// Defines the verbs of the table: `"VERSION" Convention: verb(object: type, ...) = ours;`
@@ -107,6 +117,7 @@ verbs! {
     "IBVERBS_1.1" MinusOne: ibv_close_device(context: *mut ibv_context) = context::close;
     "IBVERBS_1.1" ErrnoCode: ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) = query::device;
     "IBVERBS_1.1" ErrnoCode: ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut _compat_ibv_port_attr) = query::port_compat;
+    "IBVERBS_1.16" ErrnoCode: ibv_query_port_speed(context: *mut ibv_context, port: u32, speed: *mut u64) = query::port_speed;
     "IBVERBS_1.1" MinusOne: ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) = gid::query;
     "IBVERBS_1.11" ErrnoCode: _ibv_query_gid_ex(context: *mut ibv_context, port: u32, index: u32, entry: *mut ibv_gid_entry, flags: u32, entry_size: usize) = gid::query_ex;
     "IBVERBS_1.11" NegativeErrno: _ibv_query_gid_table(context: *mut ibv_context, entries: *mut ibv_gid_entry, max_entries: usize, flags: u32, entry_size: usize) = gid::query_table;
@@ -125,7 +136,13 @@ verbs! {
     "IBVERBS_1.1" Pointer<ibv_mr>: ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) = memory::register;
     "IBVERBS_1.7" Pointer<ibv_mr>: ibv_reg_mr_iova(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_int) = memory::register_iova;
     "IBVERBS_1.8" Pointer<ibv_mr>: ibv_reg_mr_iova2(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_uint) = memory::register_iova2;
-    "IBVERBS_1.12" Pointer<ibv_mr>: ibv_reg_dmabuf_mr(pd: *mut ibv_pd, offset: u64, length: usize, iova: u64, fd: c_int, access: c_int) = unsupported::reg_dmabuf_mr;
+    "IBVERBS_1.12" Pointer<ibv_mr>: ibv_reg_dmabuf_mr(pd: *mut ibv_pd, offset: u64, length: usize, iova: u64, fd: c_int, access: c_int) = dmabuf::register;
+    "IBVERBS_1.15" Pointer<ibv_mr>: ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) = buffers::register_any;
+    "IBVERBS_1.16" MinusOne: ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) = dm::export;
+    "IBVERBS_1.17" Pointer<c_void>: ibv_alloc_buf(pd: *mut ibv_pd, size: usize, buf: *mut *mut ibv_buf) = buffers::alloc;
+    "IBVERBS_1.17" Plain<()>: ibv_free_buf(buf: *mut ibv_buf) = buffers::free;
+    "IBVERBS_1.18" MinusOne: ibv_export_buf_dmabuf_fd(buf: *mut ibv_buf) = buffers::export;
+    "IBVERBS_1.17" Pointer<ibv_mr>: ibv_reg_buf_mr(pd: *mut ibv_pd, buf: *mut ibv_buf, addr: *mut c_void, length: usize, access: c_int) = buffers::register;
     "IBVERBS_1.1" MinusOne: ibv_rereg_mr(mr: *mut ibv_mr, flags: c_int, pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) = memory::register_again;
     "IBVERBS_1.1" ErrnoCode: ibv_dereg_mr(mr: *mut ibv_mr) = memory::deregister;
     "IBVERBS_1.10" Pointer<ibv_pd>: ibv_import_pd(context: *mut ibv_context, handle: u32) = unsupported::import_pd;

@@ -1,6 +1,6 @@
 //! Opening files: programs read what a device shows in `/sys` themselves, through libc. For a path of
 //! ours ([`tree`]) they get a memory file with the text; every other path goes to libc untouched.
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -160,11 +160,51 @@ pub(crate) fn open_folder(path: &str) -> Outcome<c_int> {
 const DEVICE: &CStr = c"urxe-device";
 const DEVICE_LINK: &[u8] = b"/memfd:urxe-device (deleted)";
 
-/// A descriptor for a context: programs set flags of it and duplicate it; nothing can be read from it.
+/// A descriptor for a context: programs set flags of it and duplicate it; nothing can be read from it or written to it.
 pub(crate) fn open_device() -> Outcome<OwnedFd> {
-    let fd = memory_file(DEVICE, "", libc::O_CLOEXEC)?;
+    // SAFETY: the name is a string.
+    let fd =
+        unsafe { libc::memfd_create(DEVICE.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if fd < 0 {
+        return Err(Errno::of(&std::io::Error::last_os_error()));
+    }
     // SAFETY: just opened, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    // A libibverbs that is newer than we are may write a command to it, and would take a write that succeeds for an answer.
+    // SAFETY: seals of a memory file without content.
+    unsafe {
+        libc::fcntl(
+            fd,
+            libc::F_ADD_SEALS,
+            libc::F_SEAL_WRITE | libc::F_SEAL_GROW,
+        )
+    };
+    Ok(file)
+}
+
+/// `RDMA_VERBS_IOCTL` of the kernel's <rdma/rdma_user_ioctl_cmds.h>: `_IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)`.
+const RDMA_VERBS_IOCTL: c_ulong = 0xc018_1b01;
+
+/// `ioctl` of libc: functions of libibverbs that ask the kernel themselves learn from the descriptor of a context of ours
+/// that they are not supported.
+///
+/// # Safety
+/// As its manual page says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    static NEXT: Next = Next::libc(c"ioctl");
+    if request == RDMA_VERBS_IOCTL && is_device(fd) {
+        return MinusOne::raw(Err(Errno::OPNOTSUPP));
+    }
+    // Variadic in C: what it is given is one integer or pointer, where the third argument goes.
+    call_next!(
+        NEXT,
+        fn(c_int, c_ulong, *mut c_void) -> c_int,
+        fd,
+        request,
+        argument
+    )
+    .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)))
 }
 
 /// Whether a descriptor is one of [`open_device`], or a duplicate of it.

@@ -4,6 +4,7 @@
 //! allocation per object: [`Handle::give`] hands it out at creation and [`Handle::take_back`] takes it
 //! at destruction; in between only shared references to the Rust part exist, because programs call
 //! from many threads.
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::errno::{Errno, Outcome};
@@ -40,6 +41,39 @@ impl<C, S> Handle<C, S> {
     pub(crate) unsafe fn take_back(object: *mut C) -> Box<Self> {
         // SAFETY: by the caller's promise it is the box that `give` made.
         unsafe { Box::from_raw(object.cast()) }
+    }
+}
+
+/// Pointers to functions that a structure has room for behind those of the release that we were built with.
+const NEWER: usize = 16;
+
+/// A structure that ends with pointers to functions, of which later releases of libibverbs have more.
+#[repr(C)]
+pub(crate) struct Growing<C> {
+    known: C,
+    newer: [*const c_void; NEWER],
+}
+
+impl<C> Growing<C> {
+    /// Lets `refusal` stand for all functions that are not there: those that are null, and those of later releases.
+    ///
+    /// # Safety
+    /// From the byte `first` on, `known` is pointers to functions, which may be null. `refusal` is a function that takes
+    /// any arguments.
+    pub(crate) unsafe fn new(mut known: C, first: usize, refusal: *const c_void) -> Self {
+        const WORD: usize = size_of::<*const c_void>();
+        // SAFETY: by the caller's promise.
+        let functions = unsafe {
+            let start = (&raw mut known).cast::<*const c_void>().byte_add(first);
+            std::slice::from_raw_parts_mut(start, (size_of::<C>() - first) / WORD)
+        };
+        for function in functions.iter_mut().filter(|function| function.is_null()) {
+            *function = refusal;
+        }
+        Self {
+            known,
+            newer: [refusal; NEWER],
+        }
     }
 }
 
@@ -94,6 +128,16 @@ mod tests {
             drop(Handle::<[u8; 3], Noted<'_>>::take_back(object));
         }
         assert_eq!(drops.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_function_that_is_not_there_is_the_refusal() {
+        let functions: [*const c_void; 3] = [0, 0x10, 0].map(std::ptr::without_provenance);
+        let refusal = std::ptr::without_provenance(0x70);
+        // SAFETY: from the second on, pointers.
+        let grown = unsafe { Growing::new(functions, size_of::<*const c_void>(), refusal) };
+        assert_eq!(grown.known.map(|at| at.addr()), [0, 0x10, 0x70]);
+        assert_eq!(grown.newer, [refusal; NEWER]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The library is preloaded (`urxe run`). It defines libibverbs's public symbols ([`exports`]); what
 //! concerns a device of ours is answered here, everything else by the libibverbs behind us
-//! ([`next`]). Programs reach the rest through pointers in the objects they hold: [`operations`] in a
+//! ([`next`]), which refuses for ours what it alone knows ([`dispatch`]). Programs reach the rest through pointers in the objects they hold: [`operations`] in a
 //! context, [`qp_ex`] and [`cq_ex`] in the extended queue pair and completion queue.
 //!
 //! This crate translates, and does nothing else: what a device does is in `urxe-device`. A program
@@ -13,7 +13,7 @@
 //! | device | `verbs_device` | [`device`] | the process, never freed |
 //! | context | `verbs_context` | [`context`] | the program, until `ibv_close_device` |
 //! | PD, thread domain | `ibv_pd`, `ibv_td` | [`pd`] | the program |
-//! | MR, device memory | `ibv_mr`, `ibv_dm` | [`memory`], [`dm`] | the program |
+//! | MR, device memory, buffer | `ibv_mr`, `ibv_dm`, `ibv_buf` | [`memory`] (by descriptor: [`dmabuf`]), [`dm`], [`buffers`] | the program |
 //! | channel, CQ | `ibv_comp_channel`, `ibv_cq_ex` | [`channel`], [`cq`] | the program |
 //! | netlink socket | messages of <rdma/rdma_netlink.h> | [`netlink`], [`nldev`] | the program, until it closes the descriptor |
 //! | RDMA-CM | commands of <rdma/rdma_user_cm.h> | [`cm`], [`cm_files`] | the program, until it closes the descriptor |
@@ -37,6 +37,7 @@
 
 mod abi;
 mod ah;
+mod buffers;
 mod channel;
 mod cm;
 mod cm_abi;
@@ -46,8 +47,10 @@ mod convert;
 mod cq;
 mod cq_ex;
 mod device;
+mod dispatch;
 mod dl;
 mod dm;
+mod dmabuf;
 mod elf;
 mod errno;
 mod events;

@@ -3,7 +3,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use urxe_device::{Access, DeviceMemory};
+use urxe_device::{Access, DeviceMemory, Mapping};
 
 use crate::abi::*;
 use crate::convert;
@@ -19,8 +19,8 @@ struct Region {
     lkey: u32,
     base: u64,
     access: Access,
-    /// Keeps device memory allocated while it is registered.
-    device_memory: Option<Arc<DeviceMemory>>,
+    /// What is there as long as it is registered.
+    backing: Option<Backing>,
 }
 
 type MrHandle = Handle<ibv_mr, MrState>;
@@ -35,7 +35,21 @@ pub(crate) struct Wanted {
     /// What work requests and peers call the first byte.
     pub(crate) base: u64,
     pub(crate) access: c_uint,
-    pub(crate) device_memory: Option<Arc<DeviceMemory>>,
+    pub(crate) backing: Option<Backing>,
+}
+
+/// Memory that is not the program's own.
+pub(crate) enum Backing {
+    /// Device memory, which other regions may name, too.
+    DeviceMemory {
+        /// Holds it.
+        _memory: Arc<DeviceMemory>,
+    },
+    /// A part of a file, mapped for this region.
+    Mapping {
+        /// Holds it.
+        _mapping: Mapping,
+    },
 }
 
 /// Registers a region.
@@ -55,7 +69,7 @@ pub(crate) unsafe fn new(pd: *mut ibv_pd, wanted: Wanted) -> Outcome<*mut ibv_mr
         lkey: keys.lkey,
         base: wanted.base,
         access,
-        device_memory: wanted.device_memory,
+        backing: wanted.backing,
     };
     // SAFETY: by the caller's promise.
     Ok(unsafe { give(pd, wanted.addr, wanted.length, keys, region) })
@@ -143,7 +157,7 @@ pub(crate) unsafe fn register_iova2(
             iova
         },
         access,
-        device_memory: None,
+        backing: None,
     };
     // SAFETY: by the caller's promise.
     unsafe { new(pd, wanted) }
@@ -164,7 +178,7 @@ pub(crate) unsafe fn alloc_null(pd: *mut ibv_pd) -> Outcome<*mut ibv_mr> {
         lkey: keys.lkey,
         base: 0,
         access: Access::LOCAL_WRITE,
-        device_memory: None,
+        backing: None,
     };
     // SAFETY: by the caller's promise.
     Ok(unsafe { give(pd, std::ptr::null_mut(), usize::MAX, keys, region) })
@@ -245,7 +259,7 @@ pub(crate) unsafe fn register_again(
     // SAFETY: by the caller's promise.
     let (public, state) = unsafe { (&mut *mr, MrHandle::state(mr)) };
     let mut region = state.lock();
-    if region.device_memory.is_some() {
+    if region.backing.is_some() {
         return Err(Errno::INVAL);
     }
     let changes = |flag| flags & flag != 0;

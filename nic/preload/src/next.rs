@@ -6,13 +6,23 @@ use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::dl;
+use crate::{dl, elf};
 
 /// A symbol of the next library, looked up at its first use.
 pub(crate) struct Next {
     name: &'static CStr,
-    version: Option<&'static CStr>,
+    of: Library,
     address: AtomicPtr<c_void>,
+}
+
+/// Whose symbol it is.
+#[derive(Clone, Copy)]
+enum Library {
+    Libc,
+    /// libibverbs's, of this version.
+    Verbs(&'static CStr),
+    /// libibverbs's own for its drivers; its version is another in nearly every release.
+    VerbsPrivate,
 }
 
 /// Stands for "looked for, not there".
@@ -21,18 +31,23 @@ static MISSING: u8 = 0;
 impl Next {
     /// A symbol of libibverbs with its version.
     pub(crate) const fn verb(name: &'static CStr, version: &'static CStr) -> Self {
-        Self {
-            name,
-            version: Some(version),
-            address: AtomicPtr::new(std::ptr::null_mut()),
-        }
+        Self::of(name, Library::Verbs(version))
+    }
+
+    /// A symbol that libibverbs has for its drivers, of whatever version.
+    pub(crate) const fn private(name: &'static CStr) -> Self {
+        Self::of(name, Library::VerbsPrivate)
     }
 
     /// A symbol of libc.
     pub(crate) const fn libc(name: &'static CStr) -> Self {
+        Self::of(name, Library::Libc)
+    }
+
+    const fn of(name: &'static CStr, of: Library) -> Self {
         Self {
             name,
-            version: None,
+            of,
             address: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -52,24 +67,36 @@ impl Next {
     }
 
     fn find(&self) -> *mut c_void {
-        // SAFETY: name and version are C strings; RTLD_NEXT needs nothing else.
-        let found = unsafe {
-            match self.version {
-                Some(version) => {
-                    dl::real_dlvsym()(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr())
-                }
-                None => dl::real_dlsym()(libc::RTLD_NEXT, self.name.as_ptr()),
-            }
-        };
-        // Never for libc: the initialisers of libibverbs's own libraries open files, and so come back
-        // here while it is being loaded.
-        let Some(version) = self.version.filter(|_| found.is_null()) else {
+        let found = self.find_in(libc::RTLD_NEXT);
+        if !found.is_null() {
             return found;
+        }
+        let library = match self.of {
+            // Never for libc: the initialisers of libibverbs's own libraries open files, and so come back
+            // here while it is being loaded.
+            Library::Libc => None,
+            Library::Verbs(_) => libibverbs(),
+            // A Python package brings a libibverbs of its own, which only its own modules see.
+            Library::VerbsPrivate => match elf::next_definition(self.name) {
+                Some(address) => return address,
+                None => libibverbs(),
+            },
         };
-        libibverbs().map_or(found, |library| {
-            // SAFETY: a handle of dlopen that is never closed.
-            unsafe { dl::real_dlvsym()(library, self.name.as_ptr(), version.as_ptr()) }
-        })
+        library.map_or(std::ptr::null_mut(), |library| self.find_in(library))
+    }
+
+    fn find_in(&self, library: *mut c_void) -> *mut c_void {
+        // SAFETY: name and version are C strings; the handle is RTLD_NEXT or never closed.
+        unsafe {
+            match self.of {
+                Library::Verbs(version) => {
+                    dl::real_dlvsym()(library, self.name.as_ptr(), version.as_ptr())
+                }
+                Library::Libc | Library::VerbsPrivate => {
+                    dl::real_dlsym()(library, self.name.as_ptr())
+                }
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use urxe_device::{AttrMask, Capacity, Gid, Qp, QpInit, QpType, Qpn};
 use crate::abi::*;
 use crate::channel::Unacknowledged;
 use crate::errno::{Errno, Outcome};
-use crate::handle::{Handle, Users};
+use crate::handle::{Growing, Handle, Users};
 use crate::unsupported::{probe, refuse};
 use crate::{context, convert, cq, pd, qp_ex, srq, xrc};
 
@@ -84,7 +84,7 @@ impl Objects {
     }
 }
 
-type QpHandle = Handle<ibv_qp_ex, QpState>;
+type QpHandle = Handle<Growing<ibv_qp_ex>, QpState>;
 
 /// The state of a queue pair of ours.
 ///
@@ -317,13 +317,11 @@ unsafe fn give(
         extended: wanted.operations.is_some(),
         objects,
     };
-    let mut c = ibv_qp_ex {
+    let extended = ibv_qp_ex {
         qp_base: public,
         ..ibv_qp_ex::default()
     };
-    if let Some(operations) = wanted.operations {
-        qp_ex::set_operations(&mut c, operations);
-    }
+    let c = qp_ex::with_operations(extended, wanted.operations.unwrap_or(0));
     QpHandle::give(c, private).cast()
 }
 

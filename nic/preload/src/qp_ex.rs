@@ -3,6 +3,7 @@
 //! Requests are gathered between start and complete and posted by complete, in their order. As with
 //! every provider, other threads that start on the same queue pair wait until then.
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::offset_of;
 use std::ops::Range;
 
 use parking_lot::Mutex;
@@ -11,6 +12,7 @@ use urxe_device::{Immediate, QpType, SendData, SendOp, SendRequest, SendTarget, 
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
+use crate::handle::Growing;
 use crate::qp::{self, QpState};
 use crate::{convert, mw, post};
 
@@ -331,8 +333,23 @@ unsafe extern "C" fn wr_set_inline_data_list(
     }
 }
 
-/// Gives a new queue pair the functions for `operations`; the others stay null.
-pub(crate) fn set_operations(qp: &mut ibv_qp_ex, operations: u64) {
+/// For requests that were not asked for at creation, and of libibverbs newer than we are: the batch is refused.
+unsafe extern "C" fn wr_refused(qp: *mut ibv_qp_ex) {
+    // SAFETY: the program's queue pair is live, and it called start on this thread.
+    unsafe { with_batch(qp, |batch| batch.blame(Errno::OPNOTSUPP)) };
+}
+
+/// A new queue pair's structure with the functions for `operations`; all others refuse.
+pub(crate) fn with_operations(mut qp: ibv_qp_ex, operations: u64) -> Growing<ibv_qp_ex> {
+    set_operations(&mut qp, operations);
+    let refusal = wr_refused as unsafe extern "C" fn(*mut ibv_qp_ex) as *const c_void;
+    // SAFETY: functions follow the flags of a request. The first argument of each is the queue pair, and nothing else is
+    // looked at.
+    unsafe { Growing::new(qp, offset_of!(ibv_qp_ex, wr_atomic_cmp_swp), refusal) }
+}
+
+/// Gives a new queue pair the functions for `operations`; the others stay null for now.
+fn set_operations(qp: &mut ibv_qp_ex, operations: u64) {
     let has = |operation: u32| operations & u64::from(operation) != 0;
     qp.wr_start = Some(wr_start);
     qp.wr_complete = Some(wr_complete);

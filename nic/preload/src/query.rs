@@ -14,6 +14,10 @@ pub(crate) const PORT: u8 = 1;
 const PKEY: u16 = 0xffff;
 /// "No vendor" and "unknown part", as Linux's software RDMA devices say.
 const VENDOR_ID: u32 = 0x00ff_ffff;
+/// An interface without a wire (loopback, bridges, veth) carries what a processor moves: 25 Gbps at best. UCX believes the
+/// figure. At the 10 Gbps that a veth pair says of itself it would send messages from 1 KiB on by rendezvous, at 100 Gbps
+/// none that takes two packets: both cost half of the bandwidth there, or more.
+const WITHOUT_WIRE_MBPS: u32 = 25_000;
 /// 4 KB pages and every larger power of two below 4 GB.
 const PAGE_SIZES: u64 = 0xffff_f000;
 /// The device's clock counts nanoseconds.
@@ -244,6 +248,28 @@ pub(crate) unsafe fn port_compat(
     }
 }
 
+/// `ibv_query_port_speed`: in units of 100 Mbit/s. An interface without a wire has the speed that [`link`] gives it.
+///
+/// # Safety
+/// `context` is ours and open, `speed` is null or writable.
+pub(crate) unsafe fn port_speed(
+    context: *mut ibv_context,
+    port: u32,
+    speed: *mut u64,
+) -> Outcome<()> {
+    const UNIT_MBPS: u32 = 100;
+    check_port(port)?;
+    if speed.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let nic = &unsafe { context::state(context) }.nic;
+    let mbps = speed::of(&nic.info().netdev).unwrap_or(WITHOUT_WIRE_MBPS);
+    // SAFETY: by the caller's promise.
+    unsafe { *speed = (mbps / UNIT_MBPS).into() };
+    Ok(())
+}
+
 fn port_attr(nic: &Nic) -> ibv_port_attr {
     nic.follow_link();
     let info = nic.port();
@@ -290,17 +316,14 @@ pub(crate) fn link(speed_mbps: Option<u32>) -> (u8, u8) {
     const FDR10: u8 = 8;
     const EDR: u8 = 32;
     const HDR: u8 = 64;
-    match speed_mbps {
-        Some(..=2_500) => (LANES_1, SDR),
-        Some(..=10_000) => (LANES_1, FDR10),
-        Some(..=20_000) => (LANES_4, DDR),
-        // An interface without a wire (loopback, bridges, veth) carries what a processor moves: 25 Gbps at best. UCX
-        // believes the figure. At the 10 Gbps that a veth pair says of itself it would send messages from 1 KiB on by
-        // rendezvous, at 100 Gbps none that takes two packets: both cost half of the bandwidth there, or more.
-        None | Some(..=25_000) => (LANES_1, EDR),
-        Some(..=40_000) => (LANES_4, FDR10),
-        Some(..=100_000) => (LANES_4, EDR),
-        Some(_) => (LANES_4, HDR),
+    match speed_mbps.unwrap_or(WITHOUT_WIRE_MBPS) {
+        ..=2_500 => (LANES_1, SDR),
+        2_501..=10_000 => (LANES_1, FDR10),
+        10_001..=20_000 => (LANES_4, DDR),
+        20_001..=25_000 => (LANES_1, EDR),
+        25_001..=40_000 => (LANES_4, FDR10),
+        40_001..=100_000 => (LANES_4, EDR),
+        _ => (LANES_4, HDR),
     }
 }
 

@@ -21,21 +21,6 @@ pub(crate) fn probe<T>(what: &'static str) -> Outcome<T> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// `ibv_reg_dmabuf_mr`: memory of another device, which a NIC made of sockets cannot reach.
-///
-/// # Safety
-/// None needed: the arguments are not looked at.
-pub(crate) unsafe fn reg_dmabuf_mr(
-    _: *mut ibv_pd,
-    _: u64,
-    _: usize,
-    _: u64,
-    _: c_int,
-    _: c_int,
-) -> Outcome<*mut ibv_mr> {
-    probe("a DMA-BUF memory region")
-}
-
 /// Functions for the table of exported verbs: `verb(types) -> value = "what";`
 macro_rules! verbs {
     ($($name:ident($($ty:ty),*) $(-> $value:ty)? = $what:literal;)*) => {$(

@@ -72,6 +72,11 @@ fn every_kind_of_memory() {
 }
 
 #[test]
+fn verbs_newer_than_the_header() {
+    common::run("newer");
+}
+
+#[test]
 fn what_outlives_what_it_stands_on() {
     common::run("lifetimes");
 }
@@ -115,6 +120,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "files",
         "transports",
         "attributes",
+        "newer",
         "random_calls",
         #[cfg(target_arch = "x86_64")]
         "opened",

@@ -124,7 +124,10 @@ impl MemoryTable {
             host: 0,
             base: 0,
             len: u64::MAX,
-            access: Access::LOCAL_WRITE,
+            access: Access::LOCAL_WRITE
+                | Access::REMOTE_WRITE
+                | Access::REMOTE_READ
+                | Access::REMOTE_ATOMIC,
         })
     }
 
@@ -388,7 +391,11 @@ impl Memory for MemoryTable {
         range: RemoteRange,
         bytes: &[u8],
     ) -> Result<(), AccessError> {
-        let to = self.remote(via, range, RemoteAccess::Write)?;
+        let (region, to) = self.locate_remote(via, range, RemoteAccess::Write)?;
+        if region.backing == Backing::Null {
+            return Ok(());
+        }
+        region.check_present(to, range.len.into(), true)?;
         // SAFETY: the range lies in a region that the program registered for remote writing, and
         // `bytes` is as long as the range (checked by the caller's contract, and here by the slice).
         unsafe { place(to, &bytes[..range.len as usize]) }
@@ -421,7 +428,11 @@ impl Memory for MemoryTable {
         if len != range.len as usize {
             return Err(AccessError::OutOfBounds);
         }
-        let to = self.remote(via, range, RemoteAccess::Write)?;
+        let (region, to) = self.locate_remote(via, range, RemoteAccess::Write)?;
+        if region.backing == Backing::Null {
+            return Ok(());
+        }
+        region.check_present(to, range.len.into(), true)?;
         // SAFETY: the range lies in a region that the program registered for remote writing, and the pieces are as long.
         unsafe { place_pieces(to, pieces) }
     }
@@ -430,7 +441,12 @@ impl Memory for MemoryTable {
         if !va.is_multiple_of(8) {
             return Err(AccessError::Misaligned);
         }
-        let at = self.remote(via, RemoteRange { rkey, va, len: 8 }, RemoteAccess::Atomic)?;
+        let range = RemoteRange { rkey, va, len: 8 };
+        let (region, at) = self.locate_remote(via, range, RemoteAccess::Atomic)?;
+        if region.backing == Backing::Null {
+            return Ok(0);
+        }
+        region.check_present(at, 8, true)?;
         if !at.is_multiple_of(8) {
             return Err(AccessError::Misaligned);
         }
@@ -635,15 +651,28 @@ mod tests {
         let mut read = [1; 100];
         table.read_local(pd.id(), &sge, 0, &mut read).unwrap();
         assert_eq!(read, [0; 100]);
+    }
+
+    #[test]
+    fn peers_read_zeros_from_a_null_region_and_what_they_write_is_forgotten() {
+        let (mut table, pd, _) = table();
+        let rkey = table.register_null(pd).unwrap().rkey;
         let range = RemoteRange {
-            rkey: mr.rkey,
-            va: 0,
-            len: 1,
+            rkey,
+            va: u64::MAX - 200,
+            len: 100,
         };
-        assert_eq!(
-            table.check_remote(via(pd), range, RemoteAccess::Read),
-            Err(AccessError::Denied)
-        );
+        table.write_remote(via(pd), range, &[7; 100]).unwrap();
+        let halves: [&[u8]; 2] = [&[7; 60], &[7; 40]];
+        table.write_remote_pieces(via(pd), range, &halves).unwrap();
+        let add = AtomicOp::FetchAdd { add: 3 };
+        assert_eq!(table.atomic(via(pd), rkey, 8, add), Ok(0));
+        assert_eq!(table.atomic(via(pd), rkey, 8, add), Ok(0));
+        let at = table.remote(via(pd), range, RemoteAccess::Read).unwrap();
+        let mut read = [1; 100];
+        // SAFETY: the device's own zeros.
+        unsafe { take(at, &mut read).unwrap() };
+        assert_eq!(read, [0; 100]);
     }
 
     #[test]

@@ -119,11 +119,7 @@ fn structs_are_laid_out_as_the_c_compiler_lays_them_out() {
 #[test]
 fn a_device_is_followed_by_the_word_that_tells_whose_it_is() {
     assert_eq!(offset_of!(VerbsDevice, ops), size_of::<ibv_device>());
-    let mut device = VerbsDevice {
-        device: ibv_device::default(),
-        ops: &raw const DEVICE_OPS,
-        private: [0; 8],
-    };
+    let mut device = VerbsDevice::new(ibv_device::default());
     // SAFETY: laid out as it has to be.
     unsafe {
         assert!(is_our_device((&raw const device).cast()));

@@ -112,7 +112,8 @@ static void check_device_memory(struct pair *pair)
 static void check_null_region(struct pair *pair)
 {
     struct ibv_mr *mr = ibv_alloc_null_mr(pair->pd);
-    uint64_t remote = (uintptr_t)pair->right.buffer;
+    uint64_t remote = (uintptr_t)pair->right.buffer, local = (uintptr_t)pair->left.buffer;
+    uint32_t lkey = pair->left.mr->lkey;
 
     CHECK(mr);
     memset(pair->right.buffer, 'x', 64 << 10);
@@ -123,6 +124,14 @@ static void check_null_region(struct pair *pair)
                           remote, pair->right.mr->rkey));
         CHECK(pair->right.buffer[length - 1] == 0 && pair->right.buffer[length] == 'x');
     }
+    /* Also for peers. */
+    memset(pair->left.buffer, 'x', 64 << 10);
+    succeeds(transfer(pair, IBV_WR_RDMA_WRITE, (struct ibv_sge){local, 64 << 10, lkey}, 0x5000,
+                      mr->rkey));
+    succeeds(transfer(pair, IBV_WR_RDMA_READ, (struct ibv_sge){local, 64 << 10, lkey}, 0x5000,
+                      mr->rkey));
+    for (size_t i = 0; i < 64 << 10; i++)
+        CHECK_EQ(pair->left.buffer[i], 0);
     CHECK_EQ(ibv_dereg_mr(mr), 0);
 }
 
