@@ -116,13 +116,14 @@ soak: MINUTES ?= 30
 soak: setup build ## Run programs while all goes wrong that can: loss, dead links and peers, MINUTES=30
 	cd nic/conformance && ../../$(PY) -m soak --minutes $(MINUTES) --json ../../.build/soak.json
 
-# Linux rxe runs on a kernel of its own, in QEMU, on a link that a network namespace of its own has the other end of.
-# On a busy machine this takes half an hour. ARGS='-k rping' picks some.
-INTEROP := nic/conformance/rxe/interop.py nic/conformance/rxe/speed.py
+# Linux rxe runs on kernels of its own, in QEMU, on a link that a network namespace of its own has the other end of.
+# Without KVM this takes half an hour. ARGS='-k rping' picks some.
+INTEROP := $(addprefix nic/conformance/rxe/,interop.py newer.py speed.py)
+IN_A_NAMESPACE := unshare --map-root-user --net
 .PHONY: interop
-interop: setup build ## Run programs between urxe and Linux rxe, and compare their speed
-	$(PY) nic/conformance/rxe/guest.py
-	unshare --map-root-user --net .venv/bin/pytest -p no:cacheprovider $(INTEROP) $(ARGS)
+interop: setup build ## Run programs between urxe and the Linux rxe of three kernels, and compare their speed
+	cd nic/conformance && ../../$(PY) -m rxe
+	$(IN_A_NAMESPACE) .venv/bin/pytest -p no:cacheprovider $(INTEROP) $(ARGS)
 
 .PHONY: lint
 lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)

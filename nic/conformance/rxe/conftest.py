@@ -7,6 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from .guest import Guest, GuestError, booted, in_its_own_namespace, make_bridge
+from .kernels import SUITES
+
+#: What was booted, for the end of the report.
+BOOTED: list[str] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the guests were."""
+    for line in BOOTED:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +39,17 @@ def second_guest(bridge: None) -> Iterator[Guest]:
     yield from _guest(2)
 
 
-def _guest(number: int) -> Iterator[Guest]:
+@pytest.fixture(scope="module", params=SUITES[1:])
+def newer_guest(bridge: None, request: pytest.FixtureRequest) -> Iterator[Guest]:
+    """One with a newer kernel, of each release in turn."""
+    yield from _guest(3, request.param)
+
+
+def _guest(number: int, suite: str = SUITES[0]) -> Iterator[Guest]:
     try:
-        with booted(number) as running:
-            print(f"guest {number}: Linux {running.kernel} with rxe")
+        with booted(number, suite) as running:
+            processors = "with KVM" if running.emulated is None else f"emulated: {running.emulated}"
+            BOOTED.append(f"guest {number}: Linux {running.kernel} with rxe, {processors}")
             yield running
     except GuestError as error:
-        pytest.skip(f"no guest with Linux rxe: {error}")
+        pytest.skip(f"no guest with the Linux rxe of {suite}: {error}")

@@ -1,30 +1,31 @@
-"""Boots Debian's kernel in QEMU, with its software RoCE device, on a bridge of this network namespace.
+"""Boots Debian's kernels in QEMU, with their software RoCE device, on a bridge of this network namespace.
 
 A guest needs no image: it mounts the file system of the host, read-only, and runs the host's programs on its own
-kernel. That and a busybox to start with are Debian's packages, unpacked; run by itself, this file fetches them. It
-takes some 10 s until a guest answers.
+kernel. With KVM a guest answers within seconds; without, its processors are emulated.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import fcntl
 import gzip
 import json
-import lzma
-import re
+import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from .kernels import BUILT, SUITES, Kernel, busybox, kernel_of
+from .mirror import MirrorError
+
 HERE: Final = Path(__file__).resolve().parent
-ROOT: Final = HERE.parents[2]
-#: Where packages are unpacked.
-BUILT: Final = ROOT / ".build" / "rxe"
 QEMU: Final = "qemu-system-x86_64"
 #: What joins the guests and the host, and the device of urxe on it. Packets of a path MTU of 4096 fit.
 BRIDGE: Final = "br0"
@@ -37,23 +38,17 @@ GUEST_INTERFACE: Final = "eth0"
 GUEST_DEVICE: Final = "rxe0"
 GUEST_URXE: Final = f"urxe_{GUEST_INTERFACE}"
 AGENT_PORT: Final = 7000
-BOOT_S: Final = 120.0
-MODULES: Final = (
-    "virtio_pci",
-    "virtio_net",
-    "9pnet_virtio",
-    "9p",
-    "sch_prio",
-    "sch_ingress",
-    "sch_netem",
-    "cls_u32",
-    "act_mirred",
-    "ifb",
-    "crc32_generic",
-    "ib_uverbs",
-    "rdma_ucm",
-    "rdma_rxe",
-)
+#: How long a guest may take until it answers, without and with KVM.
+BOOT_S: Final = {False: 120.0, True: 30.0}
+#: What QEMU is told of a guest's processors, without and with KVM.
+PROCESSORS: Final = {
+    False: ("-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm,-pclmulqdq"),
+    True: ("-accel", "kvm", "-cpu", "host"),
+}
+KVM: Final = Path("/dev/kvm")
+CPUINFO: Final = Path("/proc/cpuinfo")
+#: Makes a virtual machine of an open KVM: <linux/kvm.h>.
+KVM_CREATE_VM: Final = 0xAE01
 
 
 class GuestError(Exception):
@@ -96,8 +91,12 @@ class Guest:
 
     #: From 1 on.
     number: int
+    #: The release that its kernel is from.
+    suite: str
     #: The version of its kernel.
     kernel: str
+    #: Why its processors are emulated; None: they are the host's, by KVM.
+    emulated: str | None = None
 
     @property
     def address(self) -> str:
@@ -131,19 +130,47 @@ def make_bridge() -> None:
 
 
 @contextlib.contextmanager
-def booted(number: int = 1) -> Iterator[Guest]:
-    """A guest that answers, on the bridge.
+def booted(number: int = 1, suite: str = SUITES[0]) -> Iterator[Guest]:
+    """A guest that answers, on the bridge, with the kernel of this release.
 
     Raises GuestError if QEMU or the packages are missing, or the guest does not answer.
     """
-    kernel, busybox = fetched()
-    guest = Guest(number, kernel.name.removeprefix("vmlinuz-"))
-    initramfs = BUILT / f"initramfs{number}.gz"
-    write_initramfs(initramfs, busybox, kernel.parents[1] / "lib" / "modules" / guest.kernel)
+    kernel, first_program = fetched(suite)
     tap = f"tap{number}"
     for words in (f"tuntap add {tap} mode tap", f"link set {tap} mtu {LINK_MTU_BYTES} master {BRIDGE} up"):
         subprocess.run(["ip", *words.split()], check=True)
-    console = BUILT / f"console{number}.log"
+    try:
+        with tempfile.TemporaryDirectory(dir=BUILT, prefix="guest-") as folder:
+            initramfs = write_initramfs(Path(folder), first_program, kernel)
+            guest = Guest(number, suite, kernel.version, why_no_kvm())
+            with contextlib.ExitStack() as running:
+                try:
+                    running.enter_context(_running(guest, kernel, initramfs))
+                except GuestError as error:
+                    if guest.emulated is not None:
+                        raise
+                    # Not every KVM that says that it can does run a kernel.
+                    guest = dataclasses.replace(guest, emulated=f"with KVM, {error}")
+                    running.enter_context(_running(guest, kernel, initramfs))
+                yield guest
+    finally:
+        subprocess.run(["ip", "link", "delete", tap], check=True)
+
+
+@contextlib.contextmanager
+def _running(guest: Guest, kernel: Kernel, initramfs: Path) -> Iterator[None]:
+    """QEMU with a guest, once that answers."""
+    console = BUILT / f"console{guest.number}.log"
+    with subprocess.Popen(_command(guest, kernel, initramfs, console), stdin=subprocess.DEVNULL) as qemu:
+        try:
+            wait_until_it_answers(guest, qemu, console)
+            yield
+        finally:
+            qemu.kill()
+
+
+def _command(guest: Guest, kernel: Kernel, initramfs: Path, console: Path) -> list[str]:
+    """What starts QEMU."""
     arguments = {
         "console": "ttyS0",
         "panic": "-1",
@@ -154,117 +181,78 @@ def booted(number: int = 1) -> Iterator[Guest]:
         "guest.agent": str(HERE / "agent.py"),
         "guest.port": str(AGENT_PORT),
     }
-    command = [QEMU, "-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max,-erms,-fsrm,-pclmulqdq"]
-    command += ["-smp", "2", "-m", "1536", "-nodefaults", "-display", "none", "-no-reboot"]
-    command += ["-kernel", str(kernel), "-initrd", str(initramfs), "-serial", f"file:{console}"]
-    command += [
-        "-append",
-        " ".join(["quiet", "no_timer_check", *(f"{name}={value}" for name, value in arguments.items())]),
-    ]
-    command += ["-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"]
-    command += ["-netdev", f"tap,id=link,ifname={tap},script=no,downscript=no"]
-    command += ["-device", f"virtio-net-pci,netdev=link,mac=52:54:00:66:00:{number + 1:02x}"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as qemu:
+    appended = " ".join(["quiet", "no_timer_check", *(f"{name}={value}" for name, value in arguments.items())])
+    words = [QEMU, *PROCESSORS[guest.emulated is None], "-machine", "q35", "-smp", "2", "-m", "1536"]
+    words += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{console}"]
+    words += ["-kernel", str(kernel.image), "-initrd", str(initramfs), "-append", appended]
+    words += ["-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"]
+    words += ["-netdev", f"tap,id=link,ifname=tap{guest.number},script=no,downscript=no"]
+    words += ["-device", f"virtio-net-pci,netdev=link,mac=52:54:00:66:00:{guest.number + 1:02x}"]
+    return words
+
+
+def why_no_kvm(device: Path = KVM, cpuinfo: Path = CPUINFO) -> str | None:
+    """Why KVM cannot run Debian's kernels here; None if nothing speaks against it."""
+    try:
+        descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
         try:
-            wait_until_it_answers(guest, qemu, console)
-            yield guest
+            os.close(fcntl.ioctl(descriptor, KVM_CREATE_VM, 0))
         finally:
-            qemu.kill()
+            os.close(descriptor)
+    except OSError as error:
+        return f"{device}: {error.strerror}"
+    # There is a KVM for processors without them, PVM, but it runs only kernels that were made for it.
+    if not {"vmx", "svm"} & set(cpuinfo.read_text(encoding="utf-8").split()):
+        return "the processors have neither VMX nor SVM"
+    return None
 
 
-def fetched() -> tuple[Path, Path]:
-    """The kernel and busybox. Where they have to be fetched, this needs the network of the host."""
+def fetched(suite: str = SUITES[0]) -> tuple[Kernel, Path]:
+    """The kernel of a release, and busybox. Where they have to be fetched, this needs the network of the host."""
     if shutil.which(QEMU) is None:
         raise GuestError(f"there is no {QEMU}; install the Debian package qemu-system-x86")
-    return unpack("linux-image-amd64", "boot/vmlinuz-*"), unpack("busybox-static", "bin/busybox")
+    try:
+        return kernel_of(suite), busybox()
+    except MirrorError as error:
+        raise GuestError(f"the kernel of Debian's {suite} cannot be fetched: {error}") from error
 
 
 def wait_until_it_answers(guest: Guest, qemu: subprocess.Popen[bytes], console: Path) -> None:
     """Wait for the agent."""
-    deadline_s = time.monotonic() + BOOT_S
+    boot_s = BOOT_S[guest.emulated is None]
+    deadline_s = time.monotonic() + boot_s
     while qemu.poll() is None and time.monotonic() < deadline_s:
         with contextlib.suppress(OSError), socket.create_connection((guest.address, AGENT_PORT), 1):
             return
         time.sleep(0.2)
-    said = console.read_text(errors="replace")[-2000:] if console.exists() else ""
-    raise GuestError(f"the guest did not answer within {BOOT_S:g} s; it said:\n{said}")
+    what = f"QEMU ended with status {qemu.returncode}" if qemu.poll() is not None else f"no answer within {boot_s:g} s"
+    said = console.read_text(errors="replace")[-2000:].strip() if console.exists() else ""
+    raise GuestError(f"the guest failed: {what}" + (f"; it said:\n{said}" if said else ""))
 
 
-def unpack(package: str, pattern: str) -> Path:
-    """A file of a Debian package, which is fetched and unpacked if that has not been done."""
-    folder = BUILT / package
-    if not any(folder.glob(pattern)):
-        if shutil.which("apt-get") is None:
-            raise GuestError(f"there is no apt-get to fetch {package} with")
-        download = BUILT / "download"
-        download.mkdir(parents=True, exist_ok=True)
-        for name in (package, *versioned(package)):
-            subprocess.run(["apt-get", "download", "--quiet", name], cwd=download, check=True)
-            for archive in download.glob(f"{name}_*.deb"):
-                subprocess.run(["dpkg-deb", "--extract", str(archive), str(folder)], check=True)
-                archive.unlink()
-    found = sorted(folder.glob(pattern))
-    if not found:
-        raise GuestError(f"{package} has no {pattern}")
-    return found[-1]
-
-
-def versioned(package: str) -> list[str]:
-    """The package of the newest kernel, for the one that only depends on it."""
-    shown = subprocess.run(["apt-cache", "depends", package], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"Depends: (linux-image-\S+)", shown)[:1]
-
-
-def write_initramfs(path: Path, busybox: Path, modules: Path) -> None:
+def write_initramfs(folder: Path, first_program: Path, kernel: Kernel) -> Path:
     """What the kernel starts with: busybox, the modules, and init."""
-    root = BUILT / "root"
-    shutil.rmtree(root, ignore_errors=True)
-    for folder in ("bin", "proc", "sys", "dev", "host", "lib"):
-        (root / folder).mkdir(parents=True)
-    shutil.copy(busybox, root / "bin")
+    root = folder / "root"
+    for name in ("bin", "proc", "sys", "dev", "host", "lib"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(first_program, root / "bin" / "busybox")
     shutil.copy(HERE / "init", root)
     (root / "init").chmod(0o755)
-    for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+    names = subprocess.run([first_program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    for name in names:
         if name != "busybox":
             (root / "bin" / name).symlink_to("busybox")
-    order: list[str] = []
-    for name, code in in_order(modules):
-        (root / "lib" / f"{name}.ko").write_bytes(code)
-        order.append(f"/lib/{name}.ko\n")
-    (root / "modules").write_text("".join(order))
-    names = "".join(f"{each.relative_to(root)}\n" for each in sorted(root.rglob("*")))
-    packing = [str(busybox), "cpio", "-o", "-H", "newc"]
-    packed = subprocess.run(packing, input=names.encode(), cwd=root, stdout=subprocess.PIPE, check=True).stdout
-    path.write_bytes(gzip.compress(packed, 1))
-
-
-def in_order(modules: Path) -> Iterator[tuple[str, bytes]]:
-    """The modules that the guest needs, each after those that it depends on. What is built in is not among them."""
-    files = {re.sub(r"\.ko.*", "", path.name).replace("-", "_"): path for path in modules.rglob("*.ko*")}
-    done: set[str] = set()
-
-    def visit(name: str) -> Iterator[tuple[str, bytes]]:
-        path = files.get(name)
-        if name in done or path is None:
-            return
-        done.add(name)
-        code = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-        depends = re.search(rb"\0depends=([^\0]*)\0", code)
-        for other in depends[1].decode().split(",") if depends else []:
-            yield from visit(other.replace("-", "_"))
-        yield name, code
-
-    for wanted in MODULES:
-        yield from visit(wanted)
+    for module in kernel.modules:
+        shutil.copy(module, root / "lib")
+    (root / "modules").write_text("".join(f"/lib/{module.name}\n" for module in kernel.modules))
+    files = "".join(f"{each.relative_to(root)}\n" for each in sorted(root.rglob("*")))
+    packing = [str(first_program), "cpio", "-o", "-H", "newc"]
+    packed = subprocess.run(packing, input=files.encode(), cwd=root, stdout=subprocess.PIPE, check=True).stdout
+    initramfs = folder / "initramfs.gz"
+    initramfs.write_bytes(gzip.compress(packed, 1))
+    return initramfs
 
 
 def in_its_own_namespace() -> bool:
     """Whether nothing but loopback is here, so that a link of our own disturbs nobody."""
     return [name for _, name in socket.if_nameindex()] == ["lo"]
-
-
-if __name__ == "__main__":
-    try:
-        fetched()
-    except GuestError as missing:
-        print(f"interop: {missing}")

@@ -20,19 +20,18 @@ from pathlib import Path
 import pytest
 
 from .guest import (
-    BUILT,
     GUEST_DEVICE,
     GUEST_INTERFACE,
     HOST_ADDRESS,
     HOST_ADDRESS6,
     HOST_DEVICE,
     LINK_MTU_BYTES,
-    ROOT,
     Guest,
 )
+from .kernels import BUILT, ROOT
 from .runs import RUNS, Run, Side, command_lines, documented, table
 
-#: Many times as long as any takes, as a guest's processors are emulated, and its host may be busy.
+#: Many times as long as any takes, as a guest's processors may be emulated, and its host may be busy.
 LIMIT_S = 120.0
 READY_S = 40.0
 #: A socket of urxe's for those who listen with RDMA-CM.
@@ -76,15 +75,13 @@ AGAIN: Counter[str] = Counter()
 @pytest.fixture(scope="module")
 def urxe() -> Side:
     """The end on the host."""
-    gid, gid6 = gid_indices(on_urxe, HOST_DEVICE, HOST_ADDRESS6)
-    return Side(HOST_DEVICE, gid, gid6, HOST_ADDRESS, HOST_ADDRESS6)
+    return side_on_urxe()
 
 
 @pytest.fixture(scope="module")
 def rxe(guest: Guest) -> Side:
     """The end in the guest."""
-    found = guest.run(gid_reader(GUEST_DEVICE)).output
-    return Side(GUEST_DEVICE, *indices(found, guest.address6), guest.address, guest.address6)
+    return side_on_rxe(guest)
 
 
 @pytest.fixture(scope="class")
@@ -114,6 +111,16 @@ def loss(guest: Guest) -> Iterator[None]:
     assert min(passed) > 0, counted
     seen = [*zip(passed, lost, strict=True), (sum(passed), sum(lost))]
     assert all(dropped > 0 for arrived, dropped in seen if arrived > LOSS_SHOWS_IN), counted
+
+
+def side_on_urxe() -> Side:
+    gid, gid6 = gid_indices(on_urxe, HOST_DEVICE, HOST_ADDRESS6)
+    return Side(HOST_DEVICE, gid, gid6, HOST_ADDRESS, HOST_ADDRESS6)
+
+
+def side_on_rxe(guest: Guest) -> Side:
+    found = guest.run(gid_reader(GUEST_DEVICE)).output
+    return Side(GUEST_DEVICE, *indices(found, guest.address6), guest.address, guest.address6)
 
 
 def gid_reader(device: str) -> list[str]:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypedDict, Unpack
 
-from .guest import HERE, ROOT
+from .guest import HERE
+from .kernels import ROOT
 
 OPERATIONS: Final = HERE / "operations.py"
 DOCUMENT: Final = ROOT / "docs" / "interop.md"
-#: Between these lines of the document the table stands.
-BEGIN: Final = "<!-- what ran, from nic/conformance/rxe -->"
-END: Final = "<!-- end of what ran -->"
-#: The columns: how the programs ran.
+#: The columns of the table of all runs: how the programs ran.
 COLUMNS: Final = {
     "server": "server on urxe",
     "client": "client on urxe",
     "server, loss": "server on urxe, 1 % loss",
     "client, loss": "client on urxe, 1 % loss",
+}
+#: Those of the table of the runs on newer kernels.
+NEWER_COLUMNS: Final = {
+    "trixie, server": "Debian 13: server on urxe",
+    "trixie, client": "Debian 13: client on urxe",
+    "sid, server": "sid: server on urxe",
+    "sid, client": "sid: client on urxe",
 }
 
 PINGPONG = "{program} -d {device} -g {gid} {options}"
@@ -52,6 +57,8 @@ class Run:
     may_be_refused: bool = False
     #: Whether it is one of the few that `make test` runs.
     is_brief: bool = False
+    #: Whether it also runs on newer kernels.
+    on_newer: bool = False
 
     @property
     def id(self) -> str:
@@ -65,6 +72,7 @@ class _Further(TypedDict, total=False):
     with_loss: bool
     ipv6: bool
     is_brief: bool
+    on_newer: bool
 
 
 def _perftest(shows: str, command: str, **further: Unpack[_Further]) -> Run:
@@ -79,13 +87,13 @@ def _rdmacm(shows: str, command: str, form: str = RDMACM, **further: Unpack[_Fur
     return Run(shows, form, command, **further)
 
 
-def _perftest_cm(shows: str, command: str, *, with_loss: bool = False) -> Run:
+def _perftest_cm(shows: str, command: str, **further: Unpack[_Further]) -> Run:
     """What perftest does with RDMA-CM.
 
     Its client makes a second connection without knowing whether the server listens again; where the server's
     processor is slow, as an emulated one is, it is refused.
     """
-    return Run(shows, PERFTEST, command, with_loss=with_loss, may_be_refused=True)
+    return Run(shows, PERFTEST, command, may_be_refused=True, **further)
 
 
 _RPING = "{program} -s -a {server} {options}|{program} -c -a {server} {options}"
@@ -99,6 +107,7 @@ RUNS: Final = (
         7471,
         with_loss=True,
         is_brief=True,
+        on_newer=True,
     ),
     Run(
         "RC: every operation, data checked",
@@ -107,43 +116,45 @@ RUNS: Final = (
         7471,
         ipv6=True,
     ),
-    _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", with_loss=True),
+    _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", with_loss=True, on_newer=True),
     _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", ipv6=True),
     _pingpong("RC SEND, with events", "ibv_rc_pingpong -c -n 200 -e", with_loss=True),
-    _pingpong("RC SEND, MTU 4096", "ibv_rc_pingpong -c -n 100 -m 4096 -s 20000", with_loss=True),
+    _pingpong("RC SEND, MTU 4096", "ibv_rc_pingpong -c -n 100 -m 4096 -s 20000", with_loss=True, on_newer=True),
     # With 16 queue pairs it ends once all together are done, while some still have messages under way: not with loss.
-    _pingpong("RC SEND, shared receive queue", "ibv_srq_pingpong -c -n 100"),
+    _pingpong("RC SEND, shared receive queue", "ibv_srq_pingpong -c -n 100", on_newer=True),
     _pingpong("RC SEND, shared receive queue", "ibv_srq_pingpong -c -n 100 -q 1", with_loss=True),
-    _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100"),
+    _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100", on_newer=True),
     _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100", ipv6=True),
-    _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000"),
+    _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000", on_newer=True),
     _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000", ipv6=True, is_brief=True),
-    _perftest("RC SEND", "ib_send_bw -n 300", with_loss=True),
+    _perftest("RC SEND", "ib_send_bw -n 300", with_loss=True, on_newer=True),
     _perftest("RC SEND, MTU 1024", "ib_send_bw -n 300 -m 1024", with_loss=True),
     _perftest("RC SEND, long messages", "ib_send_lat -n 50 -s 100000 -u 18"),
     _perftest("RC SEND, shared receive queue", "ib_send_bw --use-srq -q 4 -n 100 -s 4096"),
     _perftest("UD SEND", "ib_send_bw -c UD -n 100 -s 1024"),
-    _perftest("RC WRITE", "ib_write_bw -n 300", with_loss=True),
-    _perftest("RC WRITE", "ib_write_bw -n 300", ipv6=True),
+    _perftest("RC WRITE", "ib_write_bw -n 300", with_loss=True, on_newer=True),
+    _perftest("RC WRITE", "ib_write_bw -n 300", ipv6=True, on_newer=True),
     _perftest("RC WRITE, MTU 1024", "ib_write_bw -n 300 -m 1024", with_loss=True),
     _perftest("RC WRITE, 16 queue pairs", "ib_write_bw -q 16 -n 50 -s 8192"),
     _perftest("RC WRITE, inline", "ib_write_lat -I 64 -n 100 -s 32"),
     _perftest("UC WRITE", "ib_write_bw -c UC -n 100 -s 4096"),
-    _perftest("RC READ", "ib_read_bw -n 300", with_loss=True),
+    _perftest("RC READ", "ib_read_bw -n 300", with_loss=True, on_newer=True),
     _perftest("RC READ", "ib_read_bw -n 300", ipv6=True),
     _perftest("RC READ, MTU 1024", "ib_read_bw -n 300 -m 1024", with_loss=True),
-    _perftest("RC fetch and add", "ib_atomic_bw -A FETCH_AND_ADD -n 200", with_loss=True),
-    _perftest("RC compare and swap", "ib_atomic_lat -A CMP_AND_SWAP -n 100", with_loss=True),
+    _perftest("RC fetch and add", "ib_atomic_bw -A FETCH_AND_ADD -n 200", with_loss=True, on_newer=True),
+    _perftest("RC compare and swap", "ib_atomic_lat -A CMP_AND_SWAP -n 100", with_loss=True, on_newer=True),
     # Not `-R -c UD`, which hardly ever gets there.
-    _perftest_cm("RDMA-CM, SEND", "ib_send_bw -R -n 100", with_loss=True),
+    _perftest_cm("RDMA-CM, SEND", "ib_send_bw -R -n 100", with_loss=True, on_newer=True),
     _perftest_cm("RDMA-CM, WRITE", "ib_write_bw -R -n 100"),
     _perftest_cm("RDMA-CM, READ", "ib_read_lat -R -n 100"),
     _perftest_cm("RDMA-CM, atomics", "ib_atomic_bw -R -n 100"),
-    _rdmacm("RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, with_loss=True),
-    _rdmacm("RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, ipv6=True, is_brief=True),
-    _rdmacm("RDMA-CM, several connections", "ucmatose -c 4 -C 20 -S 5000", with_loss=True),
-    _rdmacm("RDMA-CM, UD", "udaddy -C 20"),
-    _rdmacm("rsockets: WRITE with immediate", "rstream -S 4096 -C 50", with_loss=True),
+    _rdmacm("RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, with_loss=True, on_newer=True),
+    _rdmacm(
+        "RDMA-CM, WRITE and READ, data checked", "rping -C 20 -v -V", _RPING, ipv6=True, is_brief=True, on_newer=True
+    ),
+    _rdmacm("RDMA-CM, several connections", "ucmatose -c 4 -C 20 -S 5000", with_loss=True, on_newer=True),
+    _rdmacm("RDMA-CM, UD", "udaddy -C 20", on_newer=True),
+    _rdmacm("rsockets: WRITE with immediate", "rstream -S 4096 -C 50", with_loss=True, on_newer=True),
     _rdmacm("rsockets, blocking", "rstream -T b -S 4096 -C 50"),
     _rdmacm("rsockets: remote I/O", "riostream -S 4096 -C 50", with_loss=True),
     _rdmacm("RDMA-CM, synchronous", "rdma_server|rdma_client"),
@@ -182,7 +193,14 @@ def command_lines(run: Run, here: Side, there: Side) -> tuple[list[str], list[st
     return line(server_form, server, here), line(client_form or run.form + " {server}", client or server, there)
 
 
-def table(outcomes: Mapping[tuple[str, str], bool]) -> str:
+ON_NEWER: Final = tuple(run for run in RUNS if run.on_newer)
+
+
+def table(
+    outcomes: Mapping[tuple[str, str], bool],
+    runs: Sequence[Run] = RUNS,
+    columns: Mapping[str, str] = COLUMNS,
+) -> str:
     """What ran, as it stands in the document: by the run's name and the column, whether it passed."""
 
     def cell(run: Run, column: str) -> str:
@@ -191,13 +209,14 @@ def table(outcomes: Mapping[tuple[str, str], bool]) -> str:
         passed = outcomes.get((run.id, column))
         return "not run" if passed is None else "passes" if passed else "FAILS"
 
-    rows = [["what", "program", *COLUMNS.values()], ["---"] * (2 + len(COLUMNS))]
-    for run in RUNS:
+    rows = [["what", "program", *columns.values()], ["---"] * (2 + len(columns))]
+    for run in runs:
         name = run.id.replace(str(OPERATIONS), OPERATIONS.name).replace("|", r"\|")
-        rows.append([run.shows, f"`{name}`", *(cell(run, column) for column in COLUMNS)])
+        rows.append([run.shows, f"`{name}`", *(cell(run, column) for column in columns)])
     return "".join(f"| {' | '.join(row)} |\n".replace("  ", " ") for row in rows)
 
 
-def documented() -> str:
-    """The table as the document has it."""
-    return DOCUMENT.read_text(encoding="utf-8").partition(BEGIN + "\n\n")[2].partition("\n" + END)[0]
+def documented(what: str = "what ran") -> str:
+    """A table as the document has it, between two lines that say what it is of."""
+    begin, end = f"<!-- {what}, from nic/conformance/rxe -->\n\n", f"\n<!-- end of {what} -->"
+    return DOCUMENT.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]

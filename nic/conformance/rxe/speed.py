@@ -18,7 +18,8 @@ from typing import Final
 
 import pytest
 
-from .guest import BUILT, GUEST_DEVICE, GUEST_URXE, Guest
+from .guest import GUEST_DEVICE, GUEST_URXE, Guest
+from .kernels import BUILT
 from .runs import Side
 
 PORT: Final = 18515

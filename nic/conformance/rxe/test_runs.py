@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .interop import GIVEN_UP, REFUSAL_LOST, is_its_own
-from .runs import COLUMNS, OPERATIONS, RUNS, Side, command_lines, documented, table
+from .kernels import SUITES
+from .runs import COLUMNS, NEWER_COLUMNS, ON_NEWER, OPERATIONS, RUNS, Side, command_lines, documented, table
 
 
 def test_the_documentation_has_every_run() -> None:
@@ -11,6 +12,13 @@ def test_the_documentation_has_every_run() -> None:
     assert len(everything) == len(RUNS) * len(COLUMNS), "two runs have the same name"
     names = [row.split(" | ")[:2] for row in table(everything).splitlines()]
     assert [row.split(" | ")[:2] for row in documented().splitlines()] == names
+
+
+def test_the_documentation_has_every_run_on_newer_kernels() -> None:
+    assert len(SUITES[1:]) * 2 == len(NEWER_COLUMNS)
+    assert all(column.split(", ")[0] in SUITES[1:] for column in NEWER_COLUMNS)
+    everything = {(run.id, column): True for run in ON_NEWER for column in NEWER_COLUMNS}
+    assert documented("what ran on newer kernels") == table(everything, ON_NEWER, NEWER_COLUMNS)
 
 
 def test_each_end_has_its_own_words() -> None:
