@@ -398,6 +398,103 @@ fn a_queue_pair_in_a_new_life_is_told_of_its_old_one() {
 
 /// Datagrams that are true but for a few bytes, from the peer and from elsewhere, at any time: nothing
 /// panics, and what a program lets go of is forgotten in the end.
+/// The datagrams that a manager sends now.
+fn sent(manager: &mut Manager) -> Vec<Mad> {
+    let sent = std::iter::from_fn(|| manager.poll_transmit());
+    sent.map(|transmit| Mad::parse(&transmit.mad[..]).unwrap())
+        .collect()
+}
+
+fn events(manager: &mut Manager) -> Vec<(u32, Event)> {
+    std::iter::from_fn(|| manager.poll_event()).collect()
+}
+
+/// IDs are random: of 2,000 connections about one has the ID of one before it, for which the other end still waits that
+/// nothing of it is on its way. Its request was taken for one of the old connection's, and ignored for seconds.
+#[test]
+fn a_request_with_the_id_of_an_old_connection_is_a_new_one() {
+    const ID: u32 = 77;
+    let mut server = Manager::default();
+    let ask = |qpn: u32| Mad {
+        transaction: qpn.into(),
+        message: Req {
+            local_comm_id: ID,
+            ..request(qpn)
+        }
+        .into(),
+    };
+    let from = path(0);
+    server.handle_mad(0, from, &ask(5), 1);
+    assert!(matches!(&events(&mut server)[..], [(1, Event::Request(_))]));
+    server.accept(0, 1, reply(9)).unwrap();
+    assert!(matches!(sent(&mut server)[0].message, Message::Rep(_)));
+    // The very same again is answered again.
+    assert!(server.is_repetition(&from, &ask(5).message));
+    server.handle_mad(1, from, &ask(5), 2);
+    assert!(matches!(sent(&mut server)[0].message, Message::Rep(_)));
+    assert!(server.is_free(2));
+    let over = Dreq {
+        local_comm_id: ID,
+        remote_comm_id: 1,
+        remote_qpn: Qpn::new(9),
+        private_data: [0; Dreq::PRIVATE_LEN],
+    };
+    let over = Mad {
+        transaction: 5,
+        message: over.into(),
+    };
+    for (fresh, state) in [(2, "over"), (3, "asked for"), (4, "answered")] {
+        match state {
+            "over" => server.handle_mad(2, from, &over, 0),
+            "answered" => server.accept(2, 3, reply(9)).unwrap(),
+            _ => {}
+        }
+        events(&mut server);
+        sent(&mut server);
+        let again = ask(5 + fresh);
+        assert!(!server.is_repetition(&from, &again.message), "{state}");
+        server.handle_mad(3, from, &again, fresh);
+        let events = events(&mut server);
+        let (old, new) = (&events[0], &events[1]);
+        assert_eq!(old.0, fresh - 1, "{state}: {events:?}");
+        assert!(
+            matches!(new, (id, Event::Request(req)) if *id == fresh && req.qpn == Qpn::new(5 + fresh)),
+            "{state}: {events:?}"
+        );
+        assert!(server.is_repetition(&from, &again.message));
+    }
+    // What is left of the old ones does not take the new one along.
+    while let Some(at_ns) = server.poll_timeout() {
+        server.handle_timeout(at_ns);
+    }
+    assert!(server.is_repetition(&from, &ask(9).message));
+    assert!(server.is_free(1) && server.is_free(2) && server.is_free(3) && !server.is_free(4));
+}
+
+#[test]
+fn a_resolution_with_the_id_of_an_old_one_gets_its_own_answer() {
+    let mut server = Manager::default();
+    let ask = |port| Mad {
+        transaction: 1,
+        message: SidrReq {
+            request_id: 77,
+            pkey: 0xffff,
+            service_id: ServiceId::of(PortSpace::Udp, port),
+            private_data: [0; SidrReq::PRIVATE_LEN],
+        }
+        .into(),
+    };
+    server.handle_mad(0, path(0), &ask(7), 1);
+    assert!(server.is_repetition(&path(0), &ask(7).message));
+    assert!(!server.is_repetition(&path(0), &ask(8).message));
+    server.handle_mad(0, path(0), &ask(8), 2);
+    let asked = events(&mut server);
+    assert!(matches!(
+        &asked[..],
+        [(1, Event::Resolve(_)), (2, Event::Resolve(_))]
+    ));
+}
+
 #[test]
 fn a_hostile_peer_leaves_nothing_behind() {
     for seed in 0..200 {

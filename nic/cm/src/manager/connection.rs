@@ -252,6 +252,42 @@ impl Manager {
         self.by_qp.insert((path.peer(), req.qpn), id);
     }
 
+    /// The connection that the peer at `path` asked for with this very request. It may have another one by the same ID, which
+    /// it has forgotten, and we have not yet: IDs come again.
+    pub(super) fn asked_by(&self, path: &Path, req: &Req) -> Option<u32> {
+        let id = *self.by_request.get(&(path.peer(), req.local_comm_id))?;
+        let parameters = &self.connections.get(&id)?.parameters;
+        let is_same = parameters.remote_qpn == req.qpn && parameters.sq_psn == req.starting_psn;
+        is_same.then_some(id)
+    }
+
+    /// The peer uses the ID of a connection for another one: it has forgotten this one.
+    pub(super) fn end_forgotten(&mut self, now_ns: u64, id: u32) {
+        let Some(connection) = self.connections.get(&id) else {
+            return;
+        };
+        match connection.state {
+            State::TimeWait => {
+                self.emit_event(id, Event::TimeWaitExit);
+                self.forget(id);
+            }
+            State::ReqReceived => {
+                let rej = Rej {
+                    local_comm_id: connection.remote_id,
+                    remote_comm_id: id,
+                    stage: Stage::Other,
+                    info_len: 0,
+                    reason: RejectReason::TIMEOUT,
+                    info: [0; Rej::INFO_LEN],
+                    private_data: [0; Rej::PRIVATE_LEN],
+                };
+                self.emit_event(id, Event::Rejected(Box::new(rej)));
+                self.forget(id);
+            }
+            _ => self.enter_time_wait(now_ns, id),
+        }
+    }
+
     fn in_state(&mut self, id: u32, states: &[State]) -> Result<&mut Connection, ConnectionError> {
         let connection = self
             .connections
@@ -381,9 +417,9 @@ impl Manager {
         let Some(connection) = self.connections.remove(&id) else {
             return;
         };
-        if connection.is_passive {
-            self.by_request
-                .remove(&(connection.parameters.path.peer(), connection.remote_id));
+        let by_request = (connection.parameters.path.peer(), connection.remote_id);
+        if connection.is_passive && self.by_request.get(&by_request) == Some(&id) {
+            self.by_request.remove(&by_request);
         }
         let by_qp = (
             connection.parameters.path.peer(),

@@ -172,12 +172,8 @@ impl Manager {
     #[must_use]
     pub fn is_repetition(&self, path: &Path, message: &Message) -> bool {
         match message {
-            Message::Req(req) => self
-                .by_request
-                .contains_key(&(path.peer(), req.local_comm_id)),
-            Message::SidrReq(req) => self
-                .by_resolution
-                .contains_key(&(path.peer(), req.request_id)),
+            Message::Req(req) => self.asked_by(path, req).is_some(),
+            Message::SidrReq(req) => self.resolved_for(path, req).is_some(),
             _ => false,
         }
     }

@@ -45,7 +45,7 @@ impl Manager {
     }
 
     fn handle_req(&mut self, now_ns: u64, path: Path, mad: &Mad, req: &Req, fresh: u32) {
-        if let Some(&id) = self.by_request.get(&(path.peer(), req.local_comm_id)) {
+        if let Some(id) = self.asked_by(&path, req) {
             match self.state_with(path, id, req.local_comm_id) {
                 Some(State::ReqReceived) => {
                     let wait = please_wait(id, req.local_comm_id, Stage::Request);
@@ -55,6 +55,9 @@ impl Manager {
                 _ => {}
             }
             return;
+        }
+        if let Some(&old) = self.by_request.get(&(path.peer(), req.local_comm_id)) {
+            self.end_forgotten(now_ns, old);
         }
         if let Some(&old) = self.by_qp.get(&(path.peer(), req.qpn))
             && req.qpn.get() != 0

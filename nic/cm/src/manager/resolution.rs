@@ -66,7 +66,7 @@ impl Manager {
             .resolutions
             .get_mut(&id)
             .ok_or(ConnectionError::Unknown)?;
-        let request = match (resolution.state, resolution.request.take()) {
+        let request = match (resolution.state, &resolution.request) {
             (State::ToAnswer, Some(request)) => request,
             _ => return Err(ConnectionError::State),
         };
@@ -112,9 +112,16 @@ impl Manager {
         }
     }
 
+    /// The resolution that the peer at `path` asked for with this very question. It may ask another one by the same ID.
+    pub(super) fn resolved_for(&self, path: &Path, req: &SidrReq) -> Option<u32> {
+        let id = *self.by_resolution.get(&(path.peer(), req.request_id))?;
+        let known = self.resolutions.get(&id)?.request.as_ref();
+        known.is_some_and(|known| known == req).then_some(id)
+    }
+
     pub(super) fn handle_sidr_req(&mut self, path: Path, mad: &Mad, req: &SidrReq, fresh: u32) {
         let key = (path.peer(), req.request_id);
-        if let Some(&id) = self.by_resolution.get(&key) {
+        if let Some(id) = self.resolved_for(&path, req) {
             // Nothing is sent while the program has not answered.
             self.repeat_resolution(id);
             return;
