@@ -1,4 +1,6 @@
-//! The device's threads among those of the program: which signals they take, and how soon they run.
+//! The device's threads among those of the program: how soon they run.
+
+pub use urxe_udp::with_signals_blocked;
 
 /// For the background thread: it works for a few microseconds at a time, for a peer that waits, and has to do so beside a
 /// program that may spin on the same processor: in perftest's `ib_write_lat` the target reads its memory
@@ -37,22 +39,5 @@ pub(crate) fn ask_for_prompt_scheduling() {
         if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
             return;
         }
-    }
-}
-
-/// Runs `work` with all signals but those of faults blocked in the calling thread; threads made by it inherit that.
-pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are initialised by the calls before they are read.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        // A fault while its signal is blocked ends the process, and with it what `guard.rs` does.
-        libc::sigdelset(&raw mut all, libc::SIGSEGV);
-        libc::sigdelset(&raw mut all, libc::SIGBUS);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let result = work();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        result
     }
 }

@@ -25,6 +25,7 @@ mod send;
 mod socket;
 mod sockopt;
 mod tap;
+mod threads;
 mod wait;
 mod wakeup;
 
@@ -41,5 +42,6 @@ pub use receive::{RecvBuffer, RecvMeta};
 pub use send::{Framing, Piece, Sent, Transmit};
 pub use socket::{Options, Socket};
 pub use tap::Tap;
+pub use threads::with_signals_blocked;
 pub use wait::{Event, Interest, Waiter, set_timer_slack_ns, wait_readable, wait_writable};
 pub use wakeup::Wakeup;

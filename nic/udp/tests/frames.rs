@@ -445,3 +445,55 @@ fn all_descriptors_are_there_to_wait_for() {
         assert_eq!(plain.readable_fds().count(), 1);
     });
 }
+
+/// What tells the file behind a descriptor from any other.
+fn inode(fd: i32) -> Option<u64> {
+    // SAFETY: all zeros is a valid stat, and the kernel fills it.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &raw mut status) == 0).then_some(status.st_ino)
+    }
+}
+
+#[test]
+fn a_socket_that_ended_has_no_descriptors() {
+    with_frames("a_socket_that_ended_has_no_descriptors", |ends| {
+        let options = Options {
+            frames: true,
+            ..Options::default()
+        };
+        for port in 4800..4810 {
+            let socket = ends
+                .pair
+                .left
+                .bind_with(&format!("10.9.0.1:{port}"), &options);
+            let fds: Vec<_> = socket.readable_fds().map(|fd| fd.as_raw_fd()).collect();
+            let files: Vec<_> = fds.iter().map(|fd| inode(*fd)).collect();
+            assert!(fds.len() == 3 && files.iter().all(Option::is_some));
+            drop(socket);
+            for (fd, file) in fds.iter().zip(&files) {
+                assert_ne!(inode(*fd), *file);
+            }
+        }
+    });
+}
+
+#[test]
+#[ignore = "quiet: it measures that the end of a socket waits for no grace period of the kernel, 10 ms"]
+fn the_end_of_a_socket_is_not_waited_for() {
+    with_frames("the_end_of_a_socket_is_not_waited_for", |ends| {
+        let options = Options {
+            frames: true,
+            ..Options::default()
+        };
+        let longest = (4800..4810).map(|port| {
+            let address = format!("10.9.0.1:{port}");
+            let socket = ends.pair.left.bind_with(&address, &options);
+            let start = Instant::now();
+            drop(socket);
+            start.elapsed()
+        });
+        let longest = longest.max().unwrap();
+        assert!(longest < Duration::from_millis(5), "{longest:?}");
+    });
+}

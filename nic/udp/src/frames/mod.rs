@@ -7,6 +7,7 @@
 //! knows, and through the interface's queueing discipline.
 
 mod filter;
+mod leftovers;
 mod neighbours;
 mod ring;
 mod sender;
@@ -69,9 +70,9 @@ impl Rings {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    rings: Mutex<Rings>,
-    /// The packet sockets of the rings, in their order.
+    /// The packet sockets of the rings, in their order. Closed before the rings' memory goes, which ends them: see [`leftovers`].
     receivers: [OwnedFd; 2],
+    rings: Mutex<Rings>,
     sender: Mutex<Sender>,
     /// Looks since the socket last brought something.
     looks: AtomicU32,
@@ -121,11 +122,11 @@ impl Frames {
         // Last: from here on the socket has no more of what the rings take.
         filter::attach(socket, &flow(0..=long).rejects())?;
         Ok(Some(Self {
+            receivers,
             rings: Mutex::new(Rings {
                 short: short_ring,
                 long: long_ring,
             }),
-            receivers,
             sender: Mutex::new(sender),
             looks: AtomicU32::new(0),
             reads: AtomicU32::new(0),

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::c_int;
 
 use super::filter::{self, Flow};
+use super::leftovers;
 use crate::receive::RecvMeta;
 use crate::sockopt;
 
@@ -126,6 +127,22 @@ pub(super) fn tells_segments() -> bool {
 struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
+    /// Unmaps it; taken when that is done in the background.
+    unmaps: Option<Unmaps>,
+}
+
+/// Unmaps memory when it is dropped. For the last that is left of a packet socket that takes its time.
+#[derive(Debug)]
+struct Unmaps {
+    start: usize,
+    bytes: usize,
+}
+
+impl Drop for Unmaps {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `Mapping::new`, which is used no more.
+        unsafe { libc::munmap(self.start as *mut libc::c_void, self.bytes) };
+    }
 }
 
 impl Mapping {
@@ -141,7 +158,15 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(memory.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { start, bytes })
+        let unmaps = Some(Unmaps {
+            start: start.as_ptr() as usize,
+            bytes,
+        });
+        Ok(Self {
+            start,
+            bytes,
+            unmaps,
+        })
     }
 
     /// Puts memory in which nothing arrives in its place.
@@ -157,8 +182,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        let unmaps = self.unmaps.take();
+        leftovers::in_background(move || drop(unmaps));
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_void, iovec, msghdr};
 
+use super::leftovers;
 use super::neighbours::ethernet_address;
 use super::ring::{GSO_UDP_L4, PACKET_VNET_HDR, SOL_PACKET, Shape};
 use crate::send::raw_pieces;
@@ -57,7 +58,7 @@ struct Neighbour {
 
 #[derive(Debug)]
 pub(super) struct Sender {
-    fd: OwnedFd,
+    fd: Outlet,
     /// For questions about neighbours, which a packet socket does not answer.
     questions: OwnedFd,
     interface: String,
@@ -74,6 +75,26 @@ pub(super) struct Sender {
 
 // SAFETY: the pieces are of the send that is going on.
 unsafe impl Send for Sender {}
+
+/// The packet socket to send by, which is closed in the background.
+#[derive(Debug)]
+struct Outlet(Option<OwnedFd>);
+
+impl Outlet {
+    /// Its number; -1 only while it is dropped.
+    #[inline]
+    fn number(&self) -> RawFd {
+        self.0.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        if let Some(socket) = self.0.take() {
+            leftovers::close(socket);
+        }
+    }
+}
 
 impl Sender {
     pub(super) fn open(
@@ -95,7 +116,7 @@ impl Sender {
             }
         };
         Ok(Self {
-            fd,
+            fd: Outlet(Some(fd)),
             questions,
             interface: interface.name.clone(),
             mtu_bytes: interface.mtu_bytes as usize,
@@ -204,7 +225,7 @@ impl Sender {
         let bytes = HEADERS_BYTES + whole.len();
         self.frame[..HEADERS_BYTES].copy_from_slice(headers);
         self.frame[HEADERS_BYTES..bytes].copy_from_slice(whole);
-        let fd = self.fd.as_raw_fd();
+        let fd = self.fd.number();
         // SAFETY: the frame is that long.
         unsafe { libc::send(fd, self.frame.as_ptr().cast::<c_void>(), bytes, 0) >= 0 }
     }
@@ -221,7 +242,7 @@ impl Sender {
         message.msg_iov = self.pieces.as_mut_ptr();
         message.msg_iovlen = self.pieces.len() as _;
         // SAFETY: the message points at the headers and the pieces; what those point at is the kernel's to check.
-        unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) >= 0 }
+        unsafe { libc::sendmsg(self.fd.number(), &raw const message, 0) >= 0 }
     }
 
     /// What stands before `length` bytes that are cut every `segment`.
