@@ -19,6 +19,8 @@ struct Region {
     lkey: u32,
     base: u64,
     access: Access,
+    /// Whether it is one of `ibv_alloc_null_mr`.
+    is_null: bool,
     /// What is there as long as it is registered.
     backing: Option<Backing>,
 }
@@ -69,6 +71,7 @@ pub(crate) unsafe fn new(pd: *mut ibv_pd, wanted: Wanted) -> Outcome<*mut ibv_mr
         lkey: keys.lkey,
         base: wanted.base,
         access,
+        is_null: false,
         backing: wanted.backing,
     };
     // SAFETY: by the caller's promise.
@@ -178,6 +181,7 @@ pub(crate) unsafe fn alloc_null(pd: *mut ibv_pd) -> Outcome<*mut ibv_mr> {
         lkey: keys.lkey,
         base: 0,
         access: Access::LOCAL_WRITE,
+        is_null: true,
         backing: None,
     };
     // SAFETY: by the caller's promise.
@@ -239,8 +243,36 @@ pub(crate) unsafe fn deregister(mr: *mut ibv_mr) -> Outcome<()> {
     Ok(())
 }
 
-/// `ibv_rereg_mr`: changes the region in place; its keys stay. On
-/// failure the old region is as it was (`IBV_REREG_MR_ERR_INPUT`, which is -1).
+/// What `ibv_rereg_mr` is asked for.
+struct Change {
+    flags: c_uint,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_uint,
+}
+
+impl Change {
+    const fn has(&self, flag: c_uint) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether libibverbs would pass it on: the rest is what a device says.
+    fn is_input(&self) -> bool {
+        let lacks = |flag, is_missing: bool| self.has(flag) && is_missing;
+        self.flags & !IBV_REREG_MR_FLAGS_SUPPORTED == 0
+            && !lacks(
+                IBV_REREG_MR_CHANGE_TRANSLATION,
+                self.length == 0 || self.addr.is_null(),
+            )
+            && !lacks(IBV_REREG_MR_CHANGE_PD, self.pd.is_null())
+            && (self.access == 0 || self.has(IBV_REREG_MR_CHANGE_ACCESS))
+    }
+}
+
+/// `ibv_rereg_mr`: changes the region in place; its keys stay. It fails with -1, which is
+/// `IBV_REREG_MR_ERR_INPUT`, for what libibverbs refuses itself, with `IBV_REREG_MR_ERR_CMD` for what a device refuses;
+/// either way the region is as it was.
 ///
 /// # Safety
 /// `mr` is ours and live and nobody else uses it now, `pd` is null or a live one.
@@ -252,33 +284,54 @@ pub(crate) unsafe fn register_again(
     length: usize,
     access: c_int,
 ) -> Outcome<c_int> {
-    let flags = flags.cast_unsigned();
-    if flags == 0 || flags & !IBV_REREG_MR_FLAGS_SUPPORTED != 0 {
+    let change = Change {
+        flags: flags.cast_unsigned(),
+        pd,
+        addr,
+        length,
+        access: access.cast_unsigned(),
+    };
+    // SAFETY: by the caller's promise.
+    let mut region = unsafe { MrHandle::state(mr) }.lock();
+    // libibverbs changes those of `ibv_reg_mr`, and lets a device say no for device memory.
+    let is_of_another_kind =
+        region.is_null || matches!(region.backing, Some(Backing::Mapping { .. }));
+    if is_of_another_kind || !change.is_input() {
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (public, state) = unsafe { (&mut *mr, MrHandle::state(mr)) };
-    let mut region = state.lock();
-    if region.backing.is_some() {
+    let changed = unsafe { apply(&mut *mr, &mut region, &change) };
+    Ok(changed.map_or_else(
+        |errno| {
+            errno.set();
+            IBV_REREG_MR_ERR_CMD
+        },
+        |()| 0,
+    ))
+}
+
+/// # Safety
+/// The region is ours and live, and the protection domain of `change` is null or live.
+unsafe fn apply(public: &mut ibv_mr, region: &mut Region, change: &Change) -> Outcome<()> {
+    if change.flags == 0 || region.backing.is_some() {
         return Err(Errno::INVAL);
     }
-    let changes = |flag| flags & flag != 0;
-    let new_pd = if changes(IBV_REREG_MR_CHANGE_PD) {
-        pd
+    let new_pd = if change.has(IBV_REREG_MR_CHANGE_PD) {
+        change.pd
     } else {
         public.pd
     };
-    // SAFETY: the program's protection domain is null or live, and ours if its context is.
-    if new_pd.is_null() || unsafe { (*new_pd).context } != public.context {
+    // SAFETY: the program's protection domain is live, and ours if its context is.
+    if unsafe { (*new_pd).context } != public.context {
         return Err(Errno::INVAL);
     }
-    let (addr, length, base) = if changes(IBV_REREG_MR_CHANGE_TRANSLATION) {
-        (addr, length, addr.addr() as u64)
+    let (addr, length, base) = if change.has(IBV_REREG_MR_CHANGE_TRANSLATION) {
+        (change.addr, change.length, change.addr.addr() as u64)
     } else {
         (public.addr, public.length, region.base)
     };
-    let access = if changes(IBV_REREG_MR_CHANGE_ACCESS) {
-        convert::access(access.cast_unsigned())?
+    let access = if change.has(IBV_REREG_MR_CHANGE_ACCESS) {
+        convert::access(change.access)?
     } else {
         region.access
     };
@@ -296,5 +349,5 @@ pub(crate) unsafe fn register_again(
     public.pd = new_pd;
     public.addr = addr;
     public.length = length;
-    Ok(0)
+    Ok(())
 }

@@ -77,6 +77,11 @@ fn verbs_newer_than_the_header() {
 }
 
 #[test]
+fn what_can_be_registered() {
+    common::run("regions");
+}
+
+#[test]
 fn what_outlives_what_it_stands_on() {
     common::run("lifetimes");
 }
@@ -116,6 +121,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "failures",
         "events",
         "memory",
+        "regions",
         "queues",
         "files",
         "transports",

@@ -2,6 +2,7 @@
 //! reads or writes a program's memory does it here, after a check of key, protection domain, bounds
 //! and rights.
 
+mod mapped;
 mod region;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +19,9 @@ use crate::ahead::{self, Ahead};
 use crate::error::Error;
 use crate::guard::{guarded, place, place_pieces, take};
 use crate::odp;
-use region::{Backing, Region};
+use region::Backing;
 
+pub(crate) use region::Region;
 pub use region::{Access, MemoryRegion, Pd};
 
 /// Memory windows of an opened device, at most.
@@ -81,26 +83,9 @@ impl MemoryTable {
         }
     }
 
-    pub(crate) fn register(
-        &mut self,
-        pd: Pd,
-        host: u64,
-        len: u64,
-        base: u64,
-        access: Access,
-    ) -> Result<MemoryRegion, Error> {
-        self.insert(Region::new(pd, host, len, base, access)?)
-    }
-
     /// Makes the region `lkey` another one, with the same keys.
-    pub(crate) fn register_again(
-        &mut self,
-        lkey: u32,
-        pd: Pd,
-        (host, len, base): (u64, u64, u64),
-        access: Access,
-    ) -> Result<(), Error> {
-        let new = Region::new(pd, host, len, base, access)?;
+    pub(crate) fn register_again(&mut self, lkey: u32, new: Region) -> Result<(), Error> {
+        let pd = Pd(new.pd.0);
         self.check_unbound(lkey)?;
         self.use_pd(pd)?;
         match self.regions.get_mut(&lkey) {
@@ -118,7 +103,7 @@ impl MemoryTable {
 
     /// A region at all addresses that reads as zeros and forgets what is written.
     pub(crate) fn register_null(&mut self, pd: Pd) -> Result<MemoryRegion, Error> {
-        self.insert(Region {
+        self.register(Region {
             backing: Backing::Null,
             pd: pd.id(),
             host: 0,
@@ -131,7 +116,7 @@ impl MemoryTable {
         })
     }
 
-    fn insert(&mut self, region: Region) -> Result<MemoryRegion, Error> {
+    pub(crate) fn register(&mut self, region: Region) -> Result<MemoryRegion, Error> {
         let key = self.fresh_key()?;
         self.use_pd(Pd(region.pd.0))?;
         self.regions.insert(key, region);
@@ -508,9 +493,8 @@ mod tests {
 
     fn register(table: &mut MemoryTable, pd: Pd, memory: &[u8], access: Access) -> MemoryRegion {
         let host = memory.as_ptr() as u64;
-        table
-            .register(pd, host, memory.len() as u64, host, access)
-            .unwrap()
+        let region = Region::new(pd, host, memory.len() as u64, host, access);
+        table.register(region.unwrap()).unwrap()
     }
 
     #[test]
@@ -580,22 +564,17 @@ mod tests {
 
     #[test]
     fn remote_write_needs_local_write() {
-        let (mut table, pd, memory) = table();
+        let (_, pd, memory) = table();
         let host = memory.as_ptr() as u64;
-        assert!(
-            table
-                .register(pd, host, 64, host, Access::REMOTE_WRITE)
-                .is_err()
-        );
+        assert!(Region::new(pd, host, 64, host, Access::REMOTE_WRITE).is_err());
     }
 
     #[test]
     fn addresses_count_from_the_base_that_was_asked_for() {
         let (mut table, pd, memory) = table();
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let mr = table
-            .register(pd, memory.as_ptr() as u64, 64, 0, access)
-            .unwrap();
+        let region = Region::new(pd, memory.as_ptr() as u64, 64, 0, access);
+        let mr = table.register(region.unwrap()).unwrap();
         let range = RemoteRange {
             rkey: mr.rkey,
             va: 10,
@@ -611,7 +590,8 @@ mod tests {
         let cell = Box::new(5u64);
         let at = std::ptr::from_ref(&*cell) as u64;
         let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
-        let mr = table.register(pd, at, 8, at, access).unwrap();
+        let region = Region::new(pd, at, 8, at, access);
+        let mr = table.register(region.unwrap()).unwrap();
         let add = AtomicOp::FetchAdd { add: 3 };
         assert_eq!(table.atomic(via(pd), mr.rkey, at, add), Ok(5));
         let swap = AtomicOp::CompareSwap {
@@ -679,7 +659,8 @@ mod tests {
     fn on_demand_memory_that_is_missing_is_a_fault_and_no_crash() {
         let (mut table, pd, memory) = table();
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::ON_DEMAND;
-        let everything = table.register(pd, 0, u64::MAX, 0, access).unwrap();
+        let everything = Region::new(pd, 0, u64::MAX, 0, access);
+        let everything = table.register(everything.unwrap()).unwrap();
         let rkey = everything.rkey;
         let present = RemoteRange {
             rkey,
@@ -720,7 +701,8 @@ mod tests {
     fn looking_ahead_harms_nothing_wherever_the_next_message_is_expected() {
         let (mut table, pd, memory) = table();
         let access = Access::LOCAL_WRITE | Access::ON_DEMAND;
-        let everything = table.register(pd, 0, u64::MAX, 0, access).unwrap();
+        let everything = Region::new(pd, 0, u64::MAX, 0, access);
+        let everything = table.register(everything.unwrap()).unwrap();
         let mr = register(&mut table, pd, &memory, Access::LOCAL_WRITE);
         let here = memory.as_ptr() as u64;
         for (addr, lkey) in [

@@ -2,6 +2,7 @@
 
 use urxe_proto::{AccessError, PdId};
 
+use super::mapped::{self, Use};
 use crate::error::Error;
 use crate::odp;
 
@@ -28,6 +29,21 @@ bitflags::bitflags! {
         const HUGE_PAGES = 1 << 7;
         /// Optional flags (`IBV_ACCESS_OPTIONAL_RANGE`), which a device may ignore.
         const OPTIONAL = 0x3ff0_0000;
+    }
+}
+
+impl Access {
+    /// What memory is pinned for: for writing if any of these is asked for (`ib_access_writable` of Linux).
+    const fn used_for(self) -> Use {
+        let writing = Self::LOCAL_WRITE
+            .union(Self::REMOTE_WRITE)
+            .union(Self::REMOTE_ATOMIC)
+            .union(Self::MW_BIND);
+        if self.intersects(writing) {
+            Use::Writes
+        } else {
+            Use::Reads
+        }
     }
 }
 
@@ -63,7 +79,7 @@ pub(super) enum Backing {
 
 /// A region, as the device sees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     pub(super) backing: Backing,
     pub(super) pd: PdId,
     /// Address in the process.
@@ -75,7 +91,11 @@ pub(super) struct Region {
 }
 
 impl Region {
-    pub(super) fn new(
+    /// A region of the process's memory, which has to be there unless it is on-demand. Nothing is touched or locked.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], or [`AccessError::Fault`] for memory that is not mapped with the rights that are asked for.
+    pub(crate) fn new(
         pd: Pd,
         host: u64,
         len: u64,
@@ -89,14 +109,15 @@ impl Region {
                 "remote write and remote atomic access need local write access".into(),
             ));
         }
-        if host.checked_add(len).is_none() || base.checked_add(len).is_none() {
+        let (Some(end), Some(_)) = (host.checked_add(len), base.checked_add(len)) else {
             return Err(Error::Invalid(format!(
                 "{len} bytes at {host:#x} wrap around"
             )));
-        }
+        };
         let backing = if access.contains(Access::ON_DEMAND) {
             Backing::OnDemand
         } else {
+            check_memory(host, end, access)?;
             Backing::Mapped
         };
         Ok(Self {
@@ -128,5 +149,21 @@ impl Region {
             return Err(AccessError::Fault);
         }
         Ok(())
+    }
+}
+
+/// Refuses what `ib_umem_get` of Linux refuses: memory is a number of whole pages, those that have a part of it, and all of
+/// them have to be mapped. No bytes have no page, unless they lie amid one.
+fn check_memory(host: u64, end: u64, access: Access) -> Result<(), Error> {
+    let page = odp::page_bytes();
+    if end.checked_next_multiple_of(page).is_none() || host == end && host.is_multiple_of(page) {
+        return Err(Error::Invalid(format!(
+            "there are no pages from {host:#x} to {end:#x}"
+        )));
+    }
+    if mapped::is_accessible(host..end.max(host + 1), access.used_for()) {
+        Ok(())
+    } else {
+        Err(AccessError::Fault.into())
     }
 }

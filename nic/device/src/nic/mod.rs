@@ -29,7 +29,7 @@ use crate::exit;
 use crate::guard;
 use crate::link::Link;
 use crate::list::{DeviceInfo, GidEntry};
-use crate::memory::{Access, MemoryRegion, Pd, WINDOWS_MAX};
+use crate::memory::{Access, MemoryRegion, Pd, Region, WINDOWS_MAX};
 use crate::moderation::Moderated;
 use crate::naps::Naps;
 use crate::port::Ports;
@@ -305,7 +305,8 @@ impl Nic {
     /// name from `base` on.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for rights that contradict each other or a range that wraps.
+    /// [`Error::Invalid`] for rights that contradict each other or a range that wraps, and [`Error::Access`] for memory that is
+    /// not mapped so, unless it is on-demand.
     pub fn register(
         &self,
         pd: Pd,
@@ -315,11 +316,11 @@ impl Nic {
         access: Access,
     ) -> Result<MemoryRegion, Error> {
         guard::install();
-        self.engine().memory.register(pd, host, len, base, access)
+        let region = Region::new(pd, host, len, base, access)?;
+        self.engine().memory.register(region)
     }
 
-    /// Makes the region `lkey` one of `len` bytes at `host`, named from `base` on; its keys stay. `at` is
-    /// these three.
+    /// Makes the region `lkey` one of `len` bytes at `host`, named from `base` on; its keys stay.
     ///
     /// # Errors
     /// As for [`Self::register`], and [`Error::Busy`] while windows are bound to it; it is as it was then.
@@ -327,11 +328,12 @@ impl Nic {
         &self,
         lkey: u32,
         pd: Pd,
-        at: (u64, u64, u64),
+        (host, len, base): (u64, u64, u64),
         access: Access,
     ) -> Result<(), Error> {
+        let region = Region::new(pd, host, len, base, access)?;
         let mut engine = self.engine();
-        engine.memory.register_again(lkey, pd, at, access)?;
+        engine.memory.register_again(lkey, region)?;
         engine.forget_outgoing_memory();
         Ok(())
     }

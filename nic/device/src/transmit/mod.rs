@@ -210,7 +210,7 @@ impl Outgoing {
 mod tests {
     use super::*;
     use crate::list::GidEntry;
-    use crate::memory::Access;
+    use crate::memory::{Access, Region};
     use crate::port::Ports;
     use crate::tap::{Taps, Wiring};
     use urxe_proto::{AddressVector, Payload, Sge, Via};
@@ -327,9 +327,8 @@ mod tests {
         let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
         let pd = memory.alloc_pd();
         let access = Access::REMOTE_READ;
-        let region = memory
-            .register(pd, addr, bytes.len() as u64, addr, access)
-            .unwrap();
+        let region = Region::new(pd, addr, bytes.len() as u64, addr, access);
+        let region = memory.register(region.unwrap()).unwrap();
         let sge = |len| {
             [Sge {
                 addr,
@@ -469,9 +468,8 @@ mod tests {
         let bytes = vec![7u8; LEN as usize];
         let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
         let pd = memory.alloc_pd();
-        let region = memory
-            .register(pd, addr, LEN.into(), addr, Access::empty())
-            .unwrap();
+        let region = Region::new(pd, addr, LEN.into(), addr, Access::empty());
+        let region = memory.register(region.unwrap()).unwrap();
         let sges = [Sge {
             addr,
             len: LEN,

@@ -178,10 +178,10 @@ static void check_register_again(struct pair *pair)
 
     CHECK(mr && pd);
     old_rkey = mr->rkey;
-    CHECK_EQ(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
+    CHECK_EQ(ibv_rereg_mr(mr, 0, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_CMD);
     CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
     CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE),
-             IBV_REREG_MR_ERR_INPUT);
+             IBV_REREG_MR_ERR_CMD);
     CHECK_EQ(mr->rkey, old_rkey);
     CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0), 0);
     CHECK(mr->pd == pd && mr->length == 16);
