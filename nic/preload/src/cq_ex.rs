@@ -2,32 +2,40 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
 use parking_lot::{Mutex, MutexGuard};
-use urxe_device::Cq;
 
 use crate::abi::*;
 use crate::cq::new;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Growing;
 use crate::unsupported::refuse;
+use crate::wall_clock::WallClock;
 use crate::{convert, cq, pd};
 
 /// The completion that the readers show. One is taken at a time, so that a program may mix both ways
 /// of polling a queue.
 #[derive(Default)]
-pub(crate) struct Cursor(Mutex<Shown>);
+pub(crate) struct Cursor(Mutex<Kept>);
 
 #[derive(Clone, Copy, Default)]
 struct Shown {
     wc: ibv_wc,
-    /// When it came, by the device's clock.
+    /// When it came, by the device's clock, and by the wall clock where the program wants that.
     stamp_ns: u64,
+    wall_ns: u64,
+}
+
+/// What a [`Cursor`] keeps.
+#[derive(Default)]
+struct Kept {
+    shown: Shown,
+    /// Set for a queue with timestamps by the wall clock.
+    wall_clock: Option<WallClock>,
 }
 
 impl Cursor {
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock()
     }
 }
@@ -84,6 +92,9 @@ pub(crate) unsafe fn create(
     let state = unsafe { cq::state(made.cast()) };
     if attr.wc_flags & TIMESTAMPS != 0 {
         state.cq.keep_timestamps();
+    }
+    if attr.wc_flags & u64::from(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0 {
+        state.cursor.lock().wall_clock = Some(WallClock::default());
     }
     if !parent.is_null() {
         // SAFETY: ours, as was checked.
@@ -143,14 +154,17 @@ fn set_readers(cq: &mut ibv_cq_ex, fields: u64) {
 unsafe fn show_next(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: by the caller's promise.
     let state = unsafe { cq::state(cq.cast()) };
-    let mut shown = state.cursor.lock();
+    let mut kept = state.cursor.lock();
     let Some((completion, stamp_ns)) = state.cq.poll_one() else {
         return libc::ENOENT;
     };
-    *shown = Shown {
+    let wall_clock = kept.wall_clock.as_mut();
+    let shown = Shown {
         wc: convert::work_completion(&completion),
         stamp_ns,
+        wall_ns: wall_clock.map_or(0, |clock| clock.at(stamp_ns)),
     };
+    kept.shown = shown;
     // SAFETY: by the caller's promise.
     unsafe {
         (*cq).wr_id = shown.wc.wr_id;
@@ -180,7 +194,7 @@ macro_rules! readers {
     ($($name:ident -> $ty:ty = |$wc:pat_param| $value:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $ty {
             // SAFETY: the program's queue is live.
-            let $wc = unsafe { cq::state(cq.cast()) }.cursor.lock().wc;
+            let $wc = unsafe { cq::state(cq.cast()) }.cursor.lock().shown.wc;
             $value
         }
     )*};
@@ -203,15 +217,11 @@ readers! {
 /// By the clock that `ibv_query_rt_values_ex` reads.
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: the program's queue is live.
-    unsafe { cq::state(cq.cast()) }.cursor.lock().stamp_ns
+    unsafe { cq::state(cq.cast()) }.cursor.lock().shown.stamp_ns
 }
 
 /// Nanoseconds since 1970.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: the program's queue is live.
-    let stamp_ns = unsafe { cq::state(cq.cast()) }.cursor.lock().stamp_ns;
-    let age_ns = Cq::timestamp_now_ns().saturating_sub(stamp_ns);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now_ns = now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-    now_ns.saturating_sub(age_ns)
+    unsafe { cq::state(cq.cast()) }.cursor.lock().shown.wall_ns
 }

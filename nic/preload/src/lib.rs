@@ -77,4 +77,5 @@ mod srq;
 mod sysfs;
 mod tree;
 mod unsupported;
+mod wall_clock;
 mod xrc;
