@@ -6,10 +6,10 @@ use urxe_device::{AddressVector, GRH_BYTES, Gid};
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::gid;
-use crate::handle::Handle;
+use crate::handle::{Handle, Number};
 use crate::{convert, pd};
 
-type AhHandle = Handle<ibv_ah, AddressVector>;
+type AhHandle = Handle<ibv_ah, (AddressVector, Number)>;
 
 /// The address behind a handle of ours.
 ///
@@ -17,7 +17,7 @@ type AhHandle = Handle<ibv_ah, AddressVector>;
 /// `ah` is ours and live.
 pub(crate) unsafe fn address(ah: *mut ibv_ah) -> AddressVector {
     // SAFETY: by the caller's promise.
-    *unsafe { AhHandle::state(ah) }
+    unsafe { AhHandle::state(ah) }.0
 }
 
 /// `ibv_create_ah`.
@@ -29,7 +29,7 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> Outcome<
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (state, attr) = unsafe { (pd::state(pd), &*attr) };
+    let (state, attr) = unsafe { (pd::known(pd)?, &*attr) };
     let address = convert::address_vector(attr, &state.nic)?;
     state.nic.check_address(&address).map_err(|error| {
         log::debug!("an address handle: {error}");
@@ -38,12 +38,13 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> Outcome<
     state.users.add();
     // SAFETY: by the caller's promise.
     let context = unsafe { (*pd).context };
+    let number = Number::fresh();
     let ah = ibv_ah {
         context,
         pd,
-        handle: 0,
+        handle: number.get(),
     };
-    Ok(AhHandle::give(ah, address))
+    Ok(AhHandle::give(ah, (address, number)))
 }
 
 /// `ibv_destroy_ah`.
@@ -53,6 +54,7 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> Outcome<
 pub(crate) unsafe fn destroy(ah: *mut ibv_ah) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
+        AhHandle::state(ah).1.ends((*ah).handle)?;
         pd::state((*ah).pd).users.remove();
         drop(AhHandle::take_back(ah));
     }

@@ -1,51 +1,17 @@
-//! Completion channels, and the counting that lets a queue be destroyed only when the program has
-//! acknowledged every event it got.
+//! Completion channels.
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use urxe_device::CompletionChannel;
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
+use crate::reported::HasEvents;
 use crate::{context, convert, cq};
-
-/// Events that a program got of an object, less those it acknowledged.
-#[derive(Default)]
-pub(crate) struct Unacknowledged {
-    count: Mutex<u32>,
-    changed: Condvar,
-}
-
-impl Unacknowledged {
-    fn lock(&self) -> MutexGuard<'_, u32> {
-        self.count.lock()
-    }
-
-    /// The program got one.
-    pub(crate) fn add(&self) {
-        *self.lock() += 1;
-    }
-
-    /// The program acknowledged `count`. More than there are is a mistake of the program without
-    /// consequence.
-    pub(crate) fn acknowledge(&self, count: u32) {
-        let mut left = self.lock();
-        *left = left.saturating_sub(count);
-        self.changed.notify_all();
-    }
-
-    /// Waits until all are acknowledged.
-    pub(crate) fn wait_for_none(&self) {
-        let mut left = self.lock();
-        while *left > 0 {
-            self.changed.wait(&mut left);
-        }
-    }
-}
 
 /// A queue that may have events, by the cookie in them. Not by its address: an event may be in the
 /// channel when its queue is destroyed, and the address in use again.
@@ -83,17 +49,47 @@ impl ChannelState {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
+}
 
-    /// From now on events with this cookie are events of `cq`.
-    pub(crate) fn listen(&self, cookie: u64, cq: *mut ibv_cq) {
-        self.queues().insert(cookie, Listening(cq));
-        self.users.add();
+/// From now on events of `channel` with this cookie are events of `cq`.
+///
+/// # Safety
+/// Both are ours and live.
+pub(crate) unsafe fn listen(channel: *mut ibv_comp_channel, cookie: u64, cq: *mut ibv_cq) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let state = state(channel);
+        state.queues().insert(cookie, Listening(cq));
+        state.users.add();
+        count_queue(channel, 1);
     }
+}
 
-    /// From now on events with this cookie are dropped.
-    pub(crate) fn forget(&self, cookie: u64) {
-        self.queues().remove(&cookie);
-        self.users.remove();
+/// From now on events with this cookie are dropped.
+///
+/// # Safety
+/// `channel` is ours and live.
+pub(crate) unsafe fn forget(channel: *mut ibv_comp_channel, cookie: u64) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let state = state(channel);
+        state.queues().remove(&cookie);
+        state.users.remove();
+        count_queue(channel, -1);
+    }
+}
+
+/// Counts the queues of a channel where libibverbs does: in the public member, under the mutex of the context.
+///
+/// # Safety
+/// `channel` is ours and live.
+unsafe fn count_queue(channel: *mut ibv_comp_channel, change: c_int) {
+    // SAFETY: by the caller's promise; a mutex of zeros is one with default attributes.
+    unsafe {
+        let mutex = (&raw mut (*(*channel).context).mutex).cast();
+        libc::pthread_mutex_lock(mutex);
+        (*channel).refcnt += change;
+        libc::pthread_mutex_unlock(mutex);
     }
 }
 
@@ -173,31 +169,6 @@ pub(crate) unsafe fn get_event(
 /// `cq` is ours and live.
 pub(crate) unsafe fn acknowledge(cq: *mut ibv_cq, count: c_uint) -> Outcome<()> {
     // SAFETY: by the caller's promise.
-    unsafe { cq::state(cq) }.events.acknowledge(count);
+    unsafe { HasEvents::lock(cq).acknowledge(&raw mut (*cq).comp_events_completed, count) };
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn waits_for_the_last_acknowledgement() {
-        let events = Arc::new(Unacknowledged::default());
-        events.add();
-        events.add();
-        let waiter = {
-            let events = Arc::clone(&events);
-            std::thread::spawn(move || events.wait_for_none())
-        };
-        events.acknowledge(1);
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(!waiter.is_finished(), "one is not acknowledged");
-        events.acknowledge(1);
-        waiter.join().unwrap();
-        events.acknowledge(5);
-        events.wait_for_none();
-    }
 }

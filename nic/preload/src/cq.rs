@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use urxe_device::{Cq, Moderation};
 
 use crate::abi::*;
-use crate::channel::{self, ChannelState, Unacknowledged};
+use crate::channel::{self, ChannelState};
 use crate::errno::{Errno, Outcome};
-use crate::handle::{Growing, Handle, Users};
+use crate::handle::{Growing, Handle, Number, Users};
+use crate::reported::{HasEvents, Reported};
 use crate::{context, convert, cq_ex, pd};
 
 /// What stands behind a completion queue.
 pub(crate) struct CqState {
     pub(crate) cq: Arc<Cq>,
-    /// Events the program got and did not acknowledge: of the channel, and asynchronous ones.
-    pub(crate) events: Unacknowledged,
-    pub(crate) async_events: Unacknowledged,
+    /// Events that the program got: of the channel, and asynchronous ones.
+    pub(crate) events: Reported,
+    pub(crate) async_events: Reported,
     /// Queue pairs that complete here.
     pub(crate) users: Users,
     /// Names the queue in events.
@@ -37,6 +38,22 @@ pub(crate) type CqHandle = Handle<Growing<ibv_cq_ex>, CqState>;
 pub(crate) unsafe fn state<'a>(cq: *mut ibv_cq) -> &'a CqState {
     // SAFETY: by the caller's promise; every queue of ours is an extended one.
     unsafe { CqHandle::state(cq.cast()) }
+}
+
+/// The state of a queue that a verb uses: EINVAL for a handle that is not its.
+///
+/// # Safety
+/// As for [`state`].
+pub(crate) unsafe fn known<'a>(cq: *mut ibv_cq) -> Outcome<&'a CqState> {
+    // SAFETY: by the caller's promise.
+    let (state, handle) = unsafe { (state(cq), (*cq).handle) };
+    state.number().is_of(handle).map(|()| state)
+}
+
+impl CqState {
+    fn number(&self) -> Number {
+        Number::of(self.cookie as u32)
+    }
 }
 
 /// `ibv_create_cq`.
@@ -97,8 +114,8 @@ pub(crate) unsafe fn new(
     };
     let private = CqState {
         cq,
-        events: Unacknowledged::default(),
-        async_events: Unacknowledged::default(),
+        events: Reported::default(),
+        async_events: Reported::default(),
         users: Users::default(),
         cookie,
         parent: AtomicPtr::default(),
@@ -106,8 +123,11 @@ pub(crate) unsafe fn new(
     };
     owner.users.add();
     let made: *mut ibv_cq_ex = CqHandle::give(cq_ex::without_readers(public), private).cast();
-    if let Some(listener) = listener {
-        listener.listen(cookie, made.cast());
+    // SAFETY: just made, and not yet given to the program.
+    unsafe { HasEvents::lock(made.cast::<ibv_cq>()).initialise() };
+    if !channel.is_null() {
+        // SAFETY: by the caller's promise, and just made.
+        unsafe { channel::listen(channel, cookie, made.cast()) };
     }
     owner.events.add_cq(cookie, made.cast());
     Ok(made)
@@ -120,7 +140,7 @@ pub(crate) unsafe fn new(
 pub(crate) unsafe fn resize(cq: *mut ibv_cq, cqe: c_int) -> Outcome<()> {
     let cqe = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
     // SAFETY: by the caller's promise.
-    let state = unsafe { state(cq) };
+    let state = unsafe { known(cq) }?;
     state
         .cq
         .resize(cqe as usize)
@@ -139,7 +159,7 @@ pub(crate) unsafe fn modify(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> O
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (state, attr) = unsafe { (state(cq), &*attr) };
+    let (state, attr) = unsafe { (known(cq)?, &*attr) };
     if attr.attr_mask & !IBV_CQ_ATTR_MODERATE != 0 {
         return Err(Errno::INVAL);
     }
@@ -159,15 +179,17 @@ pub(crate) unsafe fn modify(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> O
 pub(crate) unsafe fn destroy(cq: *mut ibv_cq) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
-        let (public, state) = (&*cq, state(cq));
+        let state = state(cq);
+        state.number().ends((*cq).handle)?;
         state.users.none_left()?;
-        let owner = context::state(public.context);
-        if !public.channel.is_null() {
-            channel::state(public.channel).forget(state.cookie);
+        let (owner, channel) = (context::state((*cq).context), (*cq).channel);
+        if !channel.is_null() {
+            channel::forget(channel, state.cookie);
         }
         owner.events.forget_cq(state.cookie);
-        state.events.wait_for_none();
-        state.async_events.wait_for_none();
+        let lock = HasEvents::lock(cq);
+        lock.wait_for(&state.events, &raw const (*cq).comp_events_completed);
+        lock.wait_for(&state.async_events, &raw const (*cq).async_events_completed);
         let parent = state.parent.load(Ordering::Relaxed);
         if !parent.is_null() {
             pd::state(parent).users.remove();

@@ -7,11 +7,18 @@ use urxe_device::DeviceMemory;
 
 use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, Outcome};
-use crate::handle::Handle;
+use crate::handle::{Handle, Number};
 use crate::memory::{self, Backing, Wanted};
 use crate::{context, convert};
 
-type DmHandle = Handle<ibv_dm, Arc<DeviceMemory>>;
+type DmHandle = Handle<ibv_dm, DmState>;
+
+/// What stands behind device memory.
+struct DmState {
+    /// Each region of it holds it, too.
+    memory: Arc<DeviceMemory>,
+    number: Number,
+}
 
 /// Copies to and from device memory begin and end at multiples of this.
 const ALIGN: usize = 4;
@@ -35,14 +42,16 @@ pub(crate) unsafe fn alloc(
         .alloc_dm(attr.length as u64, attr.log_align_req)
         .map_err(|error| convert::errno(&error))?;
     state.users.add();
+    let number = Number::fresh();
     let dm = ibv_dm {
         context,
         memcpy_to_dm: Some(copy_to),
         memcpy_from_dm: Some(copy_from),
         comp_mask: 0,
-        handle: 0,
+        handle: number.get(),
     };
-    Ok(DmHandle::give(dm, Arc::new(memory)))
+    let memory = Arc::new(memory);
+    Ok(DmHandle::give(dm, DmState { memory, number }))
 }
 
 /// `ibv_free_dm`.
@@ -52,8 +61,9 @@ pub(crate) unsafe fn alloc(
 pub(crate) unsafe fn free(dm: *mut ibv_dm) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
-        // Each region of it holds it, too.
-        if Arc::strong_count(DmHandle::state(dm)) > 1 {
+        let state = DmHandle::state(dm);
+        state.number.ends((*dm).handle)?;
+        if Arc::strong_count(&state.memory) > 1 {
             return Err(Errno::BUSY);
         }
         context::state((*dm).context).users.remove();
@@ -74,7 +84,10 @@ pub(crate) unsafe fn register(
     access: c_uint,
 ) -> Outcome<*mut ibv_mr> {
     // SAFETY: by the caller's promise.
-    let (same_context, memory) = unsafe { ((*dm).context == (*pd).context, DmHandle::state(dm)) };
+    let (same_context, state) = unsafe { ((*dm).context == (*pd).context, DmHandle::state(dm)) };
+    // SAFETY: by the caller's promise.
+    state.number.is_of(unsafe { (*dm).handle })?;
+    let memory = &state.memory;
     if !same_context || access & IBV_ACCESS_ZERO_BASED == 0 {
         return Err(Errno::INVAL);
     }
@@ -99,7 +112,7 @@ pub(crate) unsafe fn register(
 /// `dm` is ours and live.
 pub(crate) unsafe fn export(dm: *mut ibv_dm) -> Outcome<c_int> {
     // SAFETY: by the caller's promise.
-    let memory = unsafe { DmHandle::state(dm) };
+    let memory = &unsafe { DmHandle::state(dm) }.memory;
     let file = memory.file().try_clone_to_owned();
     file.map(IntoRawFd::into_raw_fd)
         .map_err(|error| Errno::of(&error))
@@ -115,7 +128,9 @@ unsafe fn range(dm: *mut ibv_dm, offset: u64, length: usize) -> Outcome<*mut u8>
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let at = unsafe { DmHandle::state(dm) }.address(offset, length as u64);
+    let at = unsafe { DmHandle::state(dm) }
+        .memory
+        .address(offset, length as u64);
     at.map(|at| std::ptr::with_exposed_provenance_mut(at as usize))
         .ok_or(Errno(libc::EFAULT))
 }

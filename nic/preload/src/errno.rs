@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 pub(crate) struct Errno(pub(crate) c_int);
 
 impl Errno {
+    pub(crate) const NOENT: Self = Self(libc::ENOENT);
     pub(crate) const INVAL: Self = Self(libc::EINVAL);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const NOSYS: Self = Self(libc::ENOSYS);

@@ -7,6 +7,7 @@ use urxe_device::{AsyncEvent, AsyncEventKind, SrqEvent};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
+use crate::reported::HasEvents;
 use crate::{context, convert, cq, qp, query, srq};
 
 /// The objects that events name, by what the device knows them by.
@@ -188,9 +189,15 @@ pub(crate) unsafe fn acknowledge(event: *mut ibv_async_event) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
         match Element::of(event) {
-            Element::Queue(cq) if !cq.is_null() => cq::state(cq).async_events.acknowledge(1),
-            Element::Pair(qp) if !qp.is_null() => qp::state(qp).events.acknowledge(1),
-            Element::Srq(srq) if !srq.is_null() => srq::state(srq).events.acknowledge(1),
+            Element::Queue(cq) if !cq.is_null() => {
+                HasEvents::lock(cq).acknowledge(&raw mut (*cq).async_events_completed, 1);
+            }
+            Element::Pair(qp) if !qp.is_null() => {
+                HasEvents::lock(qp).acknowledge(&raw mut (*qp).events_completed, 1);
+            }
+            Element::Srq(srq) if !srq.is_null() => {
+                HasEvents::lock(srq).acknowledge(&raw mut (*srq).events_completed, 1);
+            }
             _ => {}
         }
     }

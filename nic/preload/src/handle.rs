@@ -77,6 +77,42 @@ impl<C> Growing<C> {
     }
 }
 
+/// What an object is known by, as the kernel knows it by the handle in the C struct. A program may have written another number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number(u32);
+
+impl Number {
+    /// The handle that a new object gets.
+    pub(crate) const fn of(handle: u32) -> Self {
+        Self(handle)
+    }
+
+    /// A number of no object of this process before, for those that have none by themselves.
+    pub(crate) fn fresh() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// For the C struct.
+    pub(crate) const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// EINVAL for another handle, as the kernel says of one that it does not have.
+    pub(crate) fn is_of(self, handle: u32) -> Outcome<()> {
+        if handle == self.0 {
+            Ok(())
+        } else {
+            Err(Errno::INVAL)
+        }
+    }
+
+    /// The same when the object is to be destroyed: the kernel says ENOENT then.
+    pub(crate) fn ends(self, handle: u32) -> Outcome<()> {
+        self.is_of(handle).map_err(|_| Errno::NOENT)
+    }
+}
+
 /// Counts the objects that refer to an object, which cannot be destroyed before them.
 #[derive(Default)]
 pub(crate) struct Users(AtomicU32);

@@ -72,6 +72,7 @@ mod qp;
 mod qp_ex;
 mod query;
 mod report;
+mod reported;
 mod speed;
 mod srq;
 mod sysfs;

@@ -8,7 +8,7 @@ use urxe_device::{Access, DeviceMemory, Mapping};
 use crate::abi::*;
 use crate::convert;
 use crate::errno::{Errno, Outcome};
-use crate::handle::Handle;
+use crate::handle::{Handle, Number};
 use crate::pd;
 
 /// What stands behind a memory region. It changes when the region is registered again.
@@ -61,7 +61,7 @@ pub(crate) enum Backing {
 pub(crate) unsafe fn new(pd: *mut ibv_pd, wanted: Wanted) -> Outcome<*mut ibv_mr> {
     let access = convert::access(wanted.access)?;
     // SAFETY: by the caller's promise.
-    let state = unsafe { pd::state(pd) };
+    let state = unsafe { pd::known(pd) }?;
     let length = wanted.length as u64;
     let keys = state
         .nic
@@ -172,7 +172,7 @@ pub(crate) unsafe fn register_iova2(
 /// `pd` is ours and live.
 pub(crate) unsafe fn alloc_null(pd: *mut ibv_pd) -> Outcome<*mut ibv_mr> {
     // SAFETY: by the caller's promise.
-    let state = unsafe { pd::state(pd) };
+    let state = unsafe { pd::known(pd) }?;
     let keys = state
         .nic
         .register_null(state.pd)
@@ -234,6 +234,7 @@ pub(crate) unsafe fn deregister(mr: *mut ibv_mr) -> Outcome<()> {
     unsafe {
         let pd = pd::state((*mr).pd);
         let lkey = MrHandle::state(mr).lock().lkey;
+        Number::of(lkey).ends((*mr).handle)?;
         pd.nic
             .deregister(lkey)
             .map_err(|error| convert::errno(&error))?;
@@ -313,6 +314,7 @@ pub(crate) unsafe fn register_again(
 /// # Safety
 /// The region is ours and live, and the protection domain of `change` is null or live.
 unsafe fn apply(public: &mut ibv_mr, region: &mut Region, change: &Change) -> Outcome<()> {
+    Number::of(region.lkey).is_of(public.handle)?;
     if change.flags == 0 || region.backing.is_some() {
         return Err(Errno::INVAL);
     }
@@ -336,7 +338,7 @@ unsafe fn apply(public: &mut ibv_mr, region: &mut Region, change: &Change) -> Ou
         region.access
     };
     // SAFETY: both are ours and live.
-    let (old_pd, new_pd_state) = unsafe { (pd::state(public.pd), pd::state(new_pd)) };
+    let (old_pd, new_pd_state) = unsafe { (pd::state(public.pd), pd::known(new_pd)?) };
     let at = (addr.addr() as u64, length as u64, base);
     new_pd_state
         .nic

@@ -5,10 +5,10 @@ use urxe_device::{
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
-use crate::handle::Handle;
+use crate::handle::{Handle, Number};
 use crate::{convert, pd, qp};
 
-type MwHandle = Handle<ibv_mw, ()>;
+type MwHandle = Handle<ibv_mw, Number>;
 
 /// `ibv_alloc_mw`.
 ///
@@ -21,20 +21,21 @@ pub(crate) unsafe fn alloc(pd: *mut ibv_pd, kind: ibv_mw_type) -> Outcome<*mut i
         _ => return Err(Errno::INVAL),
     };
     // SAFETY: by the caller's promise.
-    let (state, context) = unsafe { (pd::state(pd), (*pd).context) };
+    let (state, context) = unsafe { (pd::known(pd)?, (*pd).context) };
     let rkey = state
         .nic
         .alloc_window(state.pd, window)
         .map_err(|error| convert::errno(&error))?;
     state.users.add();
+    let number = Number::of(rkey >> KEY_BITS);
     let mw = ibv_mw {
         context,
         pd,
         rkey,
-        handle: rkey >> KEY_BITS,
+        handle: number.get(),
         type_: kind,
     };
-    Ok(MwHandle::give(mw, ()))
+    Ok(MwHandle::give(mw, number))
 }
 
 /// `ibv_dealloc_mw`.
@@ -45,6 +46,7 @@ pub(crate) unsafe fn dealloc(mw: *mut ibv_mw) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
         let state = pd::state((*mw).pd);
+        MwHandle::state(mw).ends((*mw).handle)?;
         state
             .nic
             .dealloc_window((*mw).handle << KEY_BITS)

@@ -5,13 +5,14 @@ use urxe_device::{Nic, Pd};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
-use crate::handle::{Handle, Users};
+use crate::handle::{Handle, Number, Users};
 use crate::{context, convert};
 
 /// What stands behind a protection domain.
 pub(crate) struct PdState {
     pub(crate) nic: Arc<Nic>,
     pub(crate) pd: Pd,
+    number: Number,
     /// Objects in it.
     pub(crate) users: Users,
     /// Set for a parent domain: another name for a protection domain.
@@ -40,6 +41,16 @@ pub(crate) unsafe fn state<'a>(pd: *mut ibv_pd) -> &'a PdState {
     unsafe { PdHandle::state(pd) }
 }
 
+/// The state of a protection domain that a verb uses: EINVAL for a handle that is not its.
+///
+/// # Safety
+/// As for [`state`].
+pub(crate) unsafe fn known<'a>(pd: *mut ibv_pd) -> Outcome<&'a PdState> {
+    // SAFETY: by the caller's promise.
+    let (state, handle) = unsafe { (state(pd), (*pd).handle) };
+    state.number.is_of(handle).map(|()| state)
+}
+
 /// Whether a protection domain of ours is a parent domain.
 ///
 /// # Safety
@@ -59,11 +70,14 @@ pub(crate) unsafe fn alloc(context: *mut ibv_context) -> Outcome<*mut ibv_pd> {
     let nic = Arc::clone(&state.nic);
     let pd = nic.alloc_pd();
     state.users.add();
+    let number = Number::fresh();
+    let handle = number.get();
     Ok(PdHandle::give(
-        ibv_pd { context, handle: 0 },
+        ibv_pd { context, handle },
         PdState {
             nic,
             pd,
+            number,
             users: Users::default(),
             parent: None,
         },
@@ -78,6 +92,7 @@ pub(crate) unsafe fn dealloc(pd: *mut ibv_pd) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
         let this = state(pd);
+        this.number.ends((*pd).handle)?;
         this.users.none_left()?;
         if let Some(parent) = &this.parent {
             state(parent.pd).users.remove();
@@ -132,11 +147,14 @@ pub(crate) unsafe fn alloc_parent(
         state(attr.pd)
     };
     original.users.add();
+    let number = Number::fresh();
+    let handle = number.get();
     Ok(PdHandle::give(
-        ibv_pd { context, handle: 0 },
+        ibv_pd { context, handle },
         PdState {
             nic: Arc::clone(&original.nic),
             pd: original.pd,
+            number,
             users: Users::default(),
             parent: Some(Parent {
                 pd: attr.pd,

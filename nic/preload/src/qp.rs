@@ -7,9 +7,9 @@ use std::sync::Arc;
 use urxe_device::{AttrMask, Capacity, Gid, Qp, QpInit, QpType, Qpn};
 
 use crate::abi::*;
-use crate::channel::Unacknowledged;
 use crate::errno::{Errno, Outcome};
-use crate::handle::{Growing, Handle, Users};
+use crate::handle::{Growing, Handle, Number, Users};
+use crate::reported::{HasEvents, Reported};
 use crate::unsupported::{probe, refuse};
 use crate::{context, convert, cq, pd, qp_ex, srq, xrc};
 
@@ -21,8 +21,8 @@ pub(crate) struct QpState {
     pub(crate) kind: QpType,
     /// Requests posted with the extended interface.
     pub(crate) builder: qp_ex::Builder,
-    /// Asynchronous events the program got and did not acknowledge.
-    pub(crate) events: Unacknowledged,
+    /// Asynchronous events that the program got.
+    pub(crate) events: Reported,
     /// Every send completes visibly, signaled or not.
     pub(crate) signal_all: bool,
     /// Whether the program may use `ibv_qp_ex`.
@@ -65,6 +65,28 @@ impl Objects {
         }
     }
 
+    /// EINVAL for a handle that is not an object's.
+    ///
+    /// # Safety
+    /// The objects are ours and live.
+    unsafe fn check(&self) -> Outcome<()> {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if !self.pd.is_null() {
+                pd::known(self.pd)?;
+            }
+            for cq in [self.send_cq, self.recv_cq] {
+                if !cq.is_null() {
+                    cq::known(cq)?;
+                }
+            }
+            if !self.srq.is_null() {
+                srq::known(self.srq)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether all are of `context`.
     ///
     /// # Safety
@@ -93,6 +115,22 @@ type QpHandle = Handle<Growing<ibv_qp_ex>, QpState>;
 pub(crate) unsafe fn state<'a>(qp: *mut ibv_qp) -> &'a QpState {
     // SAFETY: by the caller's promise; every queue pair of ours is an extended one.
     unsafe { QpHandle::state(qp.cast()) }
+}
+
+/// The state of a queue pair that a verb uses: EINVAL for a handle that is not its.
+///
+/// # Safety
+/// As for [`state`].
+unsafe fn known<'a>(qp: *mut ibv_qp) -> Outcome<&'a QpState> {
+    // SAFETY: by the caller's promise.
+    let (state, handle) = unsafe { (state(qp), (*qp).handle) };
+    state.number().is_of(handle).map(|()| state)
+}
+
+impl QpState {
+    fn number(&self) -> Number {
+        Number::of(self.qp.number().get())
+    }
 }
 
 /// What only `ibv_create_qp_ex` can ask for.
@@ -219,6 +257,8 @@ unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_
     if !unsafe { objects.are_of(wanted.context) } {
         return Err(Errno::INVAL);
     }
+    // SAFETY: by the caller's promise; they are ours since their context is.
+    unsafe { objects.check() }?;
     if let Some(operations) = wanted.operations
         && !qp_ex::supports(kind, operations)
     {
@@ -312,7 +352,7 @@ unsafe fn give(
         qp,
         kind,
         builder: qp_ex::Builder::default(),
-        events: Unacknowledged::default(),
+        events: Reported::default(),
         signal_all,
         extended: wanted.operations.is_some(),
         objects,
@@ -322,7 +362,10 @@ unsafe fn give(
         ..ibv_qp_ex::default()
     };
     let c = qp_ex::with_operations(extended, wanted.operations.unwrap_or(0));
-    QpHandle::give(c, private).cast()
+    let made: *mut ibv_qp = QpHandle::give(c, private).cast();
+    // SAFETY: just made, and not yet given to the program.
+    unsafe { HasEvents::lock(made).initialise() };
+    made
 }
 
 /// `ibv_open_qp`: another handle of an XRC target.
@@ -406,7 +449,7 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (state, attr) = unsafe { (state(qp), &*attr) };
+    let (state, attr) = unsafe { (known(qp)?, &*attr) };
     let mask = convert::attribute_mask(mask)?;
     // SAFETY: by the caller's promise.
     let nic = &unsafe { context::state((*qp).context) }.nic;
@@ -439,7 +482,7 @@ pub(crate) unsafe fn query(
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (state, public) = unsafe { (state(qp), &mut *qp) };
+    let (state, public) = unsafe { (known(qp)?, &mut *qp) };
     let attributes = state.qp.query().map_err(|error| convert::errno(&error))?;
     let cap = convert::c_capacity(&state.qp.init().capacity);
     let found = convert::c_attributes(&attributes, cap);
@@ -475,15 +518,16 @@ pub(crate) unsafe fn data_in_order(_: *mut ibv_qp, _: ibv_wr_opcode, _: u32) -> 
 pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
-        let (public, state) = (&*qp, state(qp));
-        context::state(public.context)
+        let state = state(qp);
+        state.number().ends((*qp).handle)?;
+        context::state((*qp).context)
             .events
             .forget_qp(state.qp.number().get(), qp);
         // An XRC target lives until the last handle of it is destroyed.
         if Arc::strong_count(&state.qp) == 1 {
             state.qp.destroy();
         }
-        state.events.wait_for_none();
+        HasEvents::lock(qp).wait_for(&state.events, &raw const (*qp).events_completed);
         state.objects.for_each(Users::remove);
         drop(QpHandle::take_back(qp.cast()));
     }
@@ -500,7 +544,7 @@ pub(crate) unsafe fn attach_multicast(
     _lid: u16,
 ) -> Outcome<()> {
     // SAFETY: by the caller's promise.
-    unsafe { state(qp).qp.attach_multicast(group(gid)?) }.map_err(|error| convert::errno(&error))
+    unsafe { known(qp)?.qp.attach_multicast(group(gid)?) }.map_err(|error| convert::errno(&error))
 }
 
 /// `ibv_detach_mcast`.
@@ -513,7 +557,7 @@ pub(crate) unsafe fn detach_multicast(
     _lid: u16,
 ) -> Outcome<()> {
     // SAFETY: by the caller's promise.
-    unsafe { state(qp).qp.detach_multicast(group(gid)?) }.map_err(|error| convert::errno(&error))
+    unsafe { known(qp)?.qp.detach_multicast(group(gid)?) }.map_err(|error| convert::errno(&error))
 }
 
 /// # Safety

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use urxe_device::{Nic, RecvRequest, Srq, SrqInit, XrcSrqInit};
 
 use crate::abi::*;
-use crate::channel::Unacknowledged;
 use crate::errno::{Errno, Outcome};
-use crate::handle::{Handle, Users};
+use crate::handle::{Handle, Number, Users};
+use crate::reported::{HasEvents, Reported};
 use crate::unsupported::refuse;
 use crate::{context, convert, cq, pd, post, xrc};
 
 /// What stands behind a shared receive queue.
 pub(crate) struct SrqState {
     pub(crate) srq: Arc<Srq>,
-    /// Asynchronous events the program got and did not acknowledge.
-    pub(crate) events: Unacknowledged,
+    /// Asynchronous events that the program got.
+    pub(crate) events: Reported,
     /// Queue pairs that receive from it.
     pub(crate) users: Users,
     /// Set for one of XRC.
@@ -38,6 +38,22 @@ type SrqHandle = Handle<ibv_srq, SrqState>;
 pub(crate) unsafe fn state<'a>(srq: *mut ibv_srq) -> &'a SrqState {
     // SAFETY: by the caller's promise.
     unsafe { SrqHandle::state(srq) }
+}
+
+/// The state of a queue that a verb uses: EINVAL for a handle that is not its.
+///
+/// # Safety
+/// As for [`state`].
+pub(crate) unsafe fn known<'a>(srq: *mut ibv_srq) -> Outcome<&'a SrqState> {
+    // SAFETY: by the caller's promise.
+    let (state, handle) = unsafe { (state(srq), (*srq).handle) };
+    state.number().is_of(handle).map(|()| state)
+}
+
+impl SrqState {
+    fn number(&self) -> Number {
+        Number::of(self.srq.number().get())
+    }
 }
 
 /// `ibv_create_srq`.
@@ -115,20 +131,23 @@ unsafe fn new(
     xrc: Option<Xrc>,
 ) -> Outcome<*mut ibv_srq> {
     // SAFETY: by the caller's promise.
-    let (domain, context) = unsafe { (pd::state(pd), (*pd).context) };
+    let (domain, context) = unsafe { (pd::known(pd)?, (*pd).context) };
     let init = SrqInit {
         pd: domain.pd,
         max_requests: attr.max_wr,
         max_sges: attr.max_sge,
         // It is armed by ibv_modify_srq; here it is ignored, as the manual page says.
         limit: 0,
-        // SAFETY: by the caller's promise.
-        xrc: xrc.map(|xrc| unsafe {
-            XrcSrqInit {
-                xrcd: xrc::state(xrc.domain).xrcd,
-                cq: Arc::clone(&cq::state(xrc.cq).cq),
-            }
-        }),
+        xrc: xrc
+            .map(|xrc| {
+                // SAFETY: by the caller's promise.
+                let (domain, cq) = unsafe { (xrc::state(xrc.domain), cq::known(xrc.cq)?) };
+                Outcome::Ok(XrcSrqInit {
+                    xrcd: domain.xrcd,
+                    cq: Arc::clone(&cq.cq),
+                })
+            })
+            .transpose()?,
     };
     let srq = create_on(&domain.nic, &init)?;
     let granted = srq.query().map_err(|error| convert::errno(&error))?;
@@ -152,11 +171,13 @@ unsafe fn new(
     };
     let private = SrqState {
         srq,
-        events: Unacknowledged::default(),
+        events: Reported::default(),
         users: Users::default(),
         xrc,
     };
     let made = SrqHandle::give(public, private);
+    // SAFETY: just made, and not yet given to the program.
+    unsafe { HasEvents::lock(made).initialise() };
     // SAFETY: by the caller's promise.
     unsafe { context::state(context) }
         .events
@@ -185,7 +206,7 @@ pub(crate) unsafe fn modify(
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (state, attr) = unsafe { (state(srq), &*attr) };
+    let (state, attr) = unsafe { (known(srq)?, &*attr) };
     let wanted = |bit, value| (mask & bit != 0).then_some(value);
     state
         .srq
@@ -205,7 +226,7 @@ pub(crate) unsafe fn query(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> Outcom
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let found = unsafe { state(srq) }
+    let found = unsafe { known(srq) }?
         .srq
         .query()
         .map_err(|error| convert::errno(&error))?;
@@ -242,17 +263,18 @@ pub(crate) unsafe fn number(srq: *mut ibv_srq, number: *mut u32) -> Outcome<()> 
 pub(crate) unsafe fn destroy(srq: *mut ibv_srq) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
-        let (public, state) = (&*srq, state(srq));
+        let state = state(srq);
+        state.number().ends((*srq).handle)?;
         state.users.none_left()?;
         state
             .srq
             .destroy()
             .map_err(|error| convert::errno(&error))?;
-        context::state(public.context)
+        context::state((*srq).context)
             .events
             .forget_srq(state.srq.number().get());
-        state.events.wait_for_none();
-        pd::state(public.pd).users.remove();
+        HasEvents::lock(srq).wait_for(&state.events, &raw const (*srq).events_completed);
+        pd::state((*srq).pd).users.remove();
         if let Some(xrc) = state.xrc {
             xrc::state(xrc.domain).users.remove();
             cq::state(xrc.cq).users.remove();

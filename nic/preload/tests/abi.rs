@@ -82,6 +82,11 @@ fn what_can_be_registered() {
 }
 
 #[test]
+fn handles_that_are_not_right() {
+    common::run("handles");
+}
+
+#[test]
 fn what_outlives_what_it_stands_on() {
     common::run("lifetimes");
 }
@@ -122,6 +127,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "events",
         "memory",
         "regions",
+        "handles",
         "queues",
         "files",
         "transports",

@@ -45,7 +45,9 @@ static void check_blocking(struct pair *pair)
     take_event(&pair->right);
     CHECK_EQ(ibv_poll_cq(pair->right.cq, 1, &wc), 1);
     CHECK_EQ(wc.opcode, IBV_WC_RECV);
+    CHECK_EQ(pair->right.cq->comp_events_completed, 0);
     ibv_ack_cq_events(pair->right.cq, 1);
+    CHECK_EQ(pair->right.cq->comp_events_completed, 1);
     next_completion(pair->left.cq, pair->right.cq);
 }
 
@@ -103,6 +105,30 @@ static void *acknowledge_late(void *cq)
     return NULL;
 }
 
+/* Waits for an acknowledgement of another thread by the public members, as programs do with
+ * libibverbs. */
+static void check_public_counters(struct pair *pair)
+{
+    struct ibv_cq *cq = pair->right.cq;
+    uint32_t before = cq->comp_events_completed;
+    pthread_t thread;
+
+    CHECK_EQ(pair->right.channel->refcnt, 1);
+    CHECK_EQ(ibv_req_notify_cq(cq, 0), 0);
+    post_receive(&pair->right, 1, 0, 64);
+    send(pair, IBV_SEND_SIGNALED);
+    take_event(&pair->right);
+    CHECK_EQ(pthread_create(&thread, NULL, acknowledge_late, cq), 0);
+    pthread_mutex_lock(&cq->mutex);
+    while (cq->comp_events_completed == before)
+        CHECK_EQ(pthread_cond_wait(&cq->cond, &cq->mutex), 0);
+    CHECK_EQ(cq->comp_events_completed, before + 1);
+    pthread_mutex_unlock(&cq->mutex);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    next_completion(cq, pair->left.cq);
+    next_completion(pair->left.cq, cq);
+}
+
 /* Destroying a queue waits for the acknowledgement, and drops events nobody took. */
 static void check_destruction(struct pair *pair)
 {
@@ -119,7 +145,9 @@ static void check_destruction(struct pair *pair)
     CHECK_EQ(ibv_destroy_comp_channel(channel), EBUSY);
     start = seconds();
     CHECK_EQ(pthread_create(&thread, NULL, acknowledge_late, pair->right.cq), 0);
+    CHECK_EQ(channel->refcnt, 1);
     CHECK_EQ(ibv_destroy_cq(pair->right.cq), 0);
+    CHECK_EQ(channel->refcnt, 0);
     CHECK(seconds() - start > 0.04);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(ibv_destroy_comp_channel(channel), 0);
@@ -140,6 +168,7 @@ int main(void)
     check_blocking(&pair);
     check_descriptor(&pair);
     check_solicited(&pair);
+    check_public_counters(&pair);
     check_destruction(&pair);
     return 0;
 }

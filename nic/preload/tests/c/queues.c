@@ -197,11 +197,15 @@ static void check_overrun(void)
     next_event(pair.context, &event);
     CHECK_EQ(event.event_type, IBV_EVENT_CQ_ERR);
     CHECK(event.element.cq == pair.left.cq);
+    CHECK_EQ(pair.left.cq->async_events_completed, 0);
     ibv_ack_async_event(&event);
+    CHECK_EQ(pair.left.cq->async_events_completed, 1);
     next_event(pair.context, &event);
     CHECK_EQ(event.event_type, IBV_EVENT_QP_FATAL);
     CHECK(event.element.qp == pair.left.qp);
+    CHECK_EQ(pair.left.qp->events_completed, 0);
     ibv_ack_async_event(&event);
+    CHECK_EQ(pair.left.qp->events_completed, 1);
     CHECK_EQ(ibv_query_qp(pair.left.qp, &attr, IBV_QP_STATE, &init), 0);
     CHECK_EQ(attr.qp_state, IBV_QPS_ERR);
     while (got < pair.left.cq->cqe && seconds() - start < 60) {

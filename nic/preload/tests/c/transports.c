@@ -179,6 +179,8 @@ static void expect_event(struct ibv_context *context, enum ibv_event_type type, 
         ibv_ack_async_event(&event);
     } while (event.event_type == IBV_EVENT_COMM_EST);
     CHECK_EQ(event.event_type, type);
+    if (type == IBV_EVENT_SRQ_LIMIT_REACHED)
+        CHECK(event.element.srq->events_completed > 0);
     CHECK(event.element.srq == object); /* all objects are at the same place */
 }
 
