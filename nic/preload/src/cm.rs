@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use urxe_device::{
-    CmAddress, CmEvent, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
+    CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
     ConnectionParam, Gid, PortSpace, QpState,
 };
 
@@ -117,6 +117,8 @@ impl Call<'_> {
                 RDMA_USER_CM_CMD_JOIN_MCAST => self.join_mcast(),
                 RDMA_USER_CM_CMD_LEAVE_MCAST => self.leave_mcast(),
                 RDMA_USER_CM_CMD_MIGRATE_ID => self.migrate_id(),
+                RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE => self.resolve_service(),
+                RDMA_USER_CM_CMD_WRITE_CM_EVENT => self.write_event(),
                 // GET_OPTION has no implementation in Linux either.
                 RDMA_USER_CM_CMD_GET_OPTION => Err(Errno::NOSYS),
                 _ => Err(Errno::INVAL),
@@ -244,6 +246,11 @@ impl Call<'_> {
         self.file.resolve_route(cmd.id).map_err(failed)
     }
 
+    fn resolve_service(&self) -> Outcome<()> {
+        let cmd: ResolveService = self.structure();
+        self.file.resolve_service(cmd.id).map_err(failed)
+    }
+
     unsafe fn query_route(&self) -> Outcome<()> {
         let cmd: rdma_ucm_query = self.structure();
         let info = self.file.query(cmd.id).map_err(failed)?;
@@ -307,6 +314,11 @@ impl Call<'_> {
                     let least = std::mem::offset_of!(PathAnswer, path);
                     self.answer(cmd.response, &path_answer(&info), least)
                 }
+                // There is none: nothing can be resolved.
+                RDMA_USER_CM_QUERY_IB_SERVICE if self.room < SERVICE_ANSWER_BYTES => {
+                    Err(Errno(libc::ENOSPC))
+                }
+                RDMA_USER_CM_QUERY_IB_SERVICE => Err(Errno::NODATA),
                 _ => Err(Errno::NOSYS),
             }
         }
@@ -389,6 +401,21 @@ impl Call<'_> {
         unsafe { self.answer(cmd.response, &event_answer(&event), least) }
     }
 
+    fn write_event(&self) -> Outcome<()> {
+        const USER: u32 = CmEventKind::User as u32;
+        const INTERNAL: u32 = CmEventKind::Internal as u32;
+        let cmd: WriteEvent = self.structure();
+        let kind = match cmd.event {
+            USER => CmEventKind::User,
+            INTERNAL => CmEventKind::Internal,
+            _ => return Err(Errno::INVAL),
+        };
+        let status = cmd.status.cast_signed();
+        self.file
+            .write_event(cmd.id, kind, status, cmd.argument)
+            .map_err(failed)
+    }
+
     unsafe fn join_ip_mcast(&self) -> Outcome<()> {
         let cmd: rdma_ucm_join_ip_mcast = self.structure();
         let group = address_in(&cmd.addr)?.ok_or(Errno::INVAL)?;
@@ -437,8 +464,8 @@ fn qp_type(number: u32) -> Outcome<CmQpType> {
 
 /// The bytes of an address in a structure.
 fn bytes_mut<T>(address: &mut T) -> &mut [u8] {
-    // SAFETY: only called with the generated address structures, which are plain bytes whatever they
-    // are made of.
+    // SAFETY: only called with generated structures of addresses and parameters, which are plain bytes whatever
+    // they are made of.
     unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(address).cast(), size_of::<T>()) }
 }
 
@@ -589,6 +616,9 @@ fn event_answer(event: &CmEvent) -> rdma_ucm_event_resp {
             };
             ud.private_data_len = put_private(&mut ud.private_data, &from.private_data);
             answer.param.ud = ud;
+        }
+        CmParam::Argument(argument) => {
+            bytes_mut(&mut answer.param)[..8].copy_from_slice(&argument.to_ne_bytes());
         }
     }
     answer

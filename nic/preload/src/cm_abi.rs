@@ -53,7 +53,7 @@ plain! {
     rdma_ucm_set_option rdma_ucm_notify
     rdma_ucm_join_ip_mcast rdma_ucm_join_mcast
     rdma_ucm_migrate_id rdma_ucm_migrate_resp
-    NativeAddress PathAnswer
+    NativeAddress PathAnswer ResolveService WriteEvent
     u8 u32
 }
 
@@ -79,6 +79,38 @@ pub(crate) struct PathAnswer {
     pub(crate) reserved: u32,
     pub(crate) path: ib_path_rec_data,
 }
+
+// What the headers of Linux 6.1 do not have, written down once (Linux 6.18, <rdma/rdma_user_cm.h>). Where the system's headers
+// have it, these come before what bindgen read there.
+
+/// Asks the subnet administrator for a service.
+pub(crate) const RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE: u32 = 23;
+/// Writes an event.
+pub(crate) const RDMA_USER_CM_CMD_WRITE_CM_EVENT: u32 = 24;
+/// The services that were found, of [`RDMA_USER_CM_CMD_QUERY`].
+pub(crate) const RDMA_USER_CM_QUERY_IB_SERVICE: u32 = 3;
+
+/// The start of `struct rdma_ucm_resolve_ib_service`, whose service follows.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ResolveService {
+    pub(crate) id: u32,
+    pub(crate) reserved: u32,
+}
+
+/// `struct rdma_ucm_write_cm_event`, with the member of its union that is used; the others are longer.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct WriteEvent {
+    pub(crate) id: u32,
+    pub(crate) reserved: u32,
+    pub(crate) event: u32,
+    pub(crate) status: u32,
+    pub(crate) argument: u64,
+}
+
+/// Bytes of `struct rdma_ucm_query_ib_service_resp` before its records.
+pub(crate) const SERVICE_ANSWER_BYTES: usize = 8;
 
 /// Reads a structure from the start of `bytes`; what is not there (an older program's structure is
 /// shorter) is zero.
@@ -162,6 +194,19 @@ mod tests {
         assert_eq!(socket_address(&raw[..8]), Err(Errno::INVAL));
         raw[0] = 1;
         assert_eq!(socket_address(&raw), Err(Errno(libc::EAFNOSUPPORT)));
+    }
+
+    /// Against the numbers of Linux 6.18; programs that use them are in `tests/rdmacm.rs`.
+    #[test]
+    fn structures_of_later_headers_are_where_the_kernel_has_them() {
+        assert_eq!(size_of::<WriteEvent>(), 24);
+        assert_eq!(std::mem::offset_of!(WriteEvent, argument), 16);
+        assert_eq!(size_of::<ResolveService>(), 8);
+        assert_eq!(
+            RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE,
+            RDMA_USER_CM_CMD_JOIN_MCAST + 1
+        );
+        assert_eq!(RDMA_USER_CM_QUERY_IB_SERVICE, RDMA_USER_CM_QUERY_GID + 1);
     }
 
     #[test]

@@ -318,3 +318,11 @@ fn the_kernels_interface_can_be_left_alone() {
         assert!(text.contains("No such file or directory"), "{text}");
     }
 }
+
+/// Commands that librdmacm of rdma-core 58 and later writes.
+#[test]
+fn commands_that_are_newer_than_the_headers() {
+    let program = common::compile("cm_commands", "cm_commands", &[]);
+    let text = format!("preloaded {} 192.0.2.1", program.display());
+    script("newer commands", &[], true, &text);
+}

@@ -50,6 +50,10 @@ pub enum CmEventKind {
     MulticastJoin = 12,
     AddrChange = 14,
     TimeWaitExit = 15,
+    /// Written by the program itself, for another thread of it.
+    User = 18,
+    /// Written by librdmacm for itself.
+    Internal = 19,
 }
 
 /// What one end of a connection tells the other, with the names of `struct rdma_conn_param`.
@@ -96,6 +100,8 @@ pub enum CmParam {
     Connection(Box<ConnectionParam>),
     /// Of datagrams.
     Datagram(Box<DatagramParam>),
+    /// What the program wrote ([`CmEventKind::User`]).
+    Argument(u64),
 }
 
 /// An event.

@@ -267,6 +267,39 @@ impl CmFile {
         })
     }
 
+    /// Asks the subnet administrator for a service. Ethernet has none.
+    ///
+    /// # Errors
+    /// EINVAL if it is not bound to a device, EOPNOTSUPP else.
+    pub fn resolve_service(&self, id: u32) -> io::Result<()> {
+        self.of(id, |inner| {
+            let is_bound = inner.in_state(id, &[State::Bound])?.device.is_some();
+            let code = if is_bound {
+                libc::EOPNOTSUPP
+            } else {
+                libc::EINVAL
+            };
+            Err(errno(code))
+        })
+    }
+
+    /// Writes an event of the identifier, behind those that wait, with a status and an argument of the program's.
+    ///
+    /// # Errors
+    /// As [`Self::destroy_id`].
+    pub fn write_event(
+        &self,
+        id: u32,
+        kind: CmEventKind,
+        status: i32,
+        argument: u64,
+    ) -> io::Result<()> {
+        self.of(id, |inner| {
+            inner.push(id, kind, status, CmParam::Argument(argument));
+            Ok(())
+        })
+    }
+
     // ---- connections -------------------------------------------------------------------------
 
     /// Connects to the resolved peer, or asks for its datagram queue pair.
