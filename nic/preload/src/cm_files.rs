@@ -46,15 +46,21 @@ pub(crate) fn file(fd: RawFd) -> Option<CmFile> {
         return Some(file);
     }
     // The program closed it, and the number means something else now, or nothing.
+    forget(fd, file);
+    None
+}
+
+/// `fd` does not stand for `file` any more.
+fn forget(fd: RawFd, file: CmFile) {
     let mut files = FILES.write();
-    let files = files.as_mut()?;
-    if files.get(&fd) == Some(&file) {
+    if let Some(files) = files.as_mut()
+        && files.get(&fd) == Some(&file)
+    {
         files.remove(&fd);
         if let Some((word, bit)) = place(fd) {
             word.fetch_and(!bit, Ordering::Relaxed);
         }
     }
-    None
 }
 
 /// Opens the file if it is what `path` names, and ours to answer.
@@ -90,15 +96,39 @@ fn open_ours(flags: c_int) -> Outcome<c_int> {
 
 static NEXT_WRITE: Next = Next::libc(c"write");
 
-/// Finds libc's `write` before the program runs: a program may write in a signal handler, where looking
-/// it up is not safe.
+static NEXT_CLOSE: Next = Next::libc(c"close");
+
+/// Finds libc's functions before the program runs: a program may call them in a signal handler, where looking
+/// them up is not safe.
 #[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
-static FIND_WRITE: extern "C" fn() = {
+static FIND_NEXT: extern "C" fn() = {
     extern "C" fn find() {
         NEXT_WRITE.address();
+        NEXT_CLOSE.address();
     }
     find
 };
+
+/// `close` of libc. With the last descriptor of a file of ours all ends that belongs to the file: it is free when this returns.
+///
+/// # Safety
+/// As its manual page says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let ours = file(fd);
+    if let Some(file) = ours {
+        // First: the number may be another file's once it is closed.
+        forget(fd, file);
+    }
+    let closed = call_next!(NEXT_CLOSE, fn(c_int) -> c_int, fd).unwrap_or_else(|| {
+        Errno::NOSYS.set();
+        -1
+    });
+    if let Some(file) = ours {
+        file.end_if_closed();
+    }
+    closed
+}
 
 /// `write` of libc.
 ///

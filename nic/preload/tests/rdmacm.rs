@@ -326,3 +326,11 @@ fn commands_that_are_newer_than_the_headers() {
     let text = format!("preloaded {} 192.0.2.1", program.display());
     script("newer commands", &[], true, &text);
 }
+
+#[test]
+fn what_is_destroyed_is_free_at_once() {
+    let options = &["-Wl,--no-as-needed", "-lrdmacm"];
+    let program = common::compile("cm_descriptors", "cm_descriptors", options);
+    let text = format!("preloaded {} 192.0.2.1", program.display());
+    script("descriptors", &[], true, &text);
+}

@@ -51,6 +51,7 @@ const LIBC: &[&str] = &[
     "access",
     "bind",
     "canonicalize_file_name",
+    "close",
     "closedir",
     "dirfd",
     #[cfg(target_arch = "x86_64")]

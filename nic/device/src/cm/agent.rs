@@ -566,16 +566,21 @@ impl Inner {
             .map(|(key, _)| *key)
             .collect();
         for key in closed {
-            self.files.remove(&key);
-            let ids: Vec<u32> = self
-                .ids
-                .iter()
-                .filter(|(_, id)| id.file == key)
-                .map(|(number, _)| *number)
-                .collect();
-            for id in ids {
-                self.remove_id(id);
-            }
+            self.drop_file(key);
+        }
+    }
+
+    /// Ends an event file and what belongs to it.
+    pub(super) fn drop_file(&mut self, key: u64) {
+        self.files.remove(&key);
+        let ids: Vec<u32> = self
+            .ids
+            .iter()
+            .filter(|(_, id)| id.file == key)
+            .map(|(number, _)| *number)
+            .collect();
+        for id in ids {
+            self.remove_id(id);
         }
     }
 

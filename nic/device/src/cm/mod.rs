@@ -82,6 +82,18 @@ impl CmFile {
         EventFile::identity(self.fd) == Some(self.identity)
     }
 
+    /// Ends it with all that belongs to it if its descriptor was closed and no other one is left of it, so that all is free at once.
+    /// The agent's thread, which finds out by itself, does so a little later.
+    pub fn end_if_closed(&self) {
+        let _ = self.with(|inner| {
+            let file = inner.files.get(&self.key);
+            if file.is_some_and(EventFile::is_closed) {
+                inner.drop_file(self.key);
+            }
+            Ok(())
+        });
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> io::Result<T>) -> io::Result<T> {
         let agent = Agent::existing().ok_or_else(|| errno(libc::EBADF))?;
         agent.with(work)
