@@ -89,7 +89,9 @@ pub use nic::{DeviceStats, Limits, Nic, PortInfo};
 pub use ping::{PingAnswer, PingQuestion};
 pub use qp::{Qp, QpInit, SendPoster};
 pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
-pub use stat::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, peer};
+pub use stat::{
+    Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, counters_of, peer,
+};
 pub use tap::{FRAMES_VARIABLE, IMPAIR_VARIABLE, PCAP_VARIABLE, RECEIVE_BUFFER_VARIABLE, Wiring};
 pub use threads::with_signals_blocked;
 

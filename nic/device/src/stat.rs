@@ -220,6 +220,21 @@ impl Nic {
     }
 }
 
+/// The counters of a device, of all of this process's contexts of it that are open, added up: those of
+/// [`DeviceStat`]. Empty if there are none.
+#[must_use]
+pub fn counters_of(device: &str) -> Counters {
+    let mut sum = Counters::new();
+    for nic in exit::opened() {
+        if nic.info().name == device {
+            for (name, value) in nic.stat().counters {
+                *sum.entry(name).or_default() += value;
+            }
+        }
+    }
+    sum
+}
+
 fn qp_stat(engine: &Engine, slot: &Slot) -> QpStat {
     let qp = &slot.qp;
     let attributes = qp.query();

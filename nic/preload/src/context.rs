@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::dispatch::Dispatch;
 use crate::errno::Outcome;
 use crate::handle::{Handle, Users};
-use crate::{convert, device, events, files, operations, xrc};
+use crate::{convert, descriptors, device, events, operations, xrc};
 
 /// What stands behind a context.
 pub(crate) struct ContextState {
@@ -66,7 +66,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
     }
     vctx.context.device = device;
     vctx.context.abi_compat = ABI_IS_EXTENDED;
-    let descriptor = files::open_device()?;
+    let descriptor = descriptors::open_device()?;
     vctx.context.cmd_fd = descriptor.as_raw_fd();
     vctx.context.async_fd = nic.event_fd();
     vctx.context.num_comp_vectors = 1;

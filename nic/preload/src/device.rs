@@ -99,7 +99,7 @@ fn c_device(info: &DeviceInfo) -> VerbsDevice {
         transport_type: IBV_TRANSPORT_IB,
         ..ibv_device::default()
     };
-    let uverbs = sysfs::uverbs_name(&info.name);
+    let uverbs = sysfs::uverbs_name(info);
     put(&mut device.name, &info.name);
     put(&mut device.dev_name, &uverbs);
     put(
@@ -129,16 +129,6 @@ pub(crate) unsafe fn info(device: *mut ibv_device) -> DeviceInfo {
     // SAFETY: by the caller's promise; ours are never freed.
     let state: &DeviceState = unsafe { Device::state(device.cast()) };
     state.lock().clone()
-}
-
-/// What our device of this name is, if there is one.
-pub(crate) fn named(name: &str) -> Option<DeviceInfo> {
-    current().into_iter().find(|info| info.name == name)
-}
-
-/// The names of our devices.
-pub(crate) fn names() -> Vec<String> {
-    current().into_iter().map(|info| info.name).collect()
 }
 
 /// `ibv_get_device_name`.

@@ -73,6 +73,20 @@ impl Convention for MinusOne {
     }
 }
 
+/// As [`MinusOne`], for a length.
+pub(crate) struct Length;
+
+impl Convention for Length {
+    type Value = isize;
+    type Raw = isize;
+    fn raw(outcome: Outcome<isize>) -> isize {
+        outcome.unwrap_or_else(|errno| {
+            errno.set();
+            -1
+        })
+    }
+}
+
 /// A pointer, or NULL with `errno` set.
 pub(crate) struct Pointer<T>(PhantomData<T>);
 

@@ -20,7 +20,7 @@ use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain, Pointer};
 use crate::next::{Next, c_name, call_next};
 use crate::{
-    ah, buffers, channel, context, cq, device, dm, dmabuf, events, files, gid, memory, pd, qp,
+    ah, buffers, channel, context, cq, descriptors, device, dm, dmabuf, events, gid, memory, pd, qp,
     query, srq, unsupported,
 };
 
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ibv_import_device(fd: c_int) -> *mut ibv_context {
     static NEXT: Next = Next::verb(c"ibv_import_device", c"IBVERBS_1.10");
-    if files::is_device(fd) {
+    if descriptors::is_device(fd) {
         return Pointer::raw(unsupported::refuse("importing a device"));
     }
     call_next!(NEXT, fn(c_int) -> *mut ibv_context, fd)

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::{DIR, dirent};
 use parking_lot::Mutex;
 
+use crate::descriptors;
 use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
-use crate::files::{self, text, text_at};
 use crate::next::{Next, c_name, call_next};
 use crate::paths::inode;
 use crate::sysfs::Node;
-use crate::tree::{self, Place};
+use crate::tree::{self, Listed};
 
 /// An open folder. Programs know it by its address.
 struct Folder {
@@ -42,66 +42,105 @@ unsafe fn ours<'a>(folder: *mut DIR) -> Option<&'a mut Folder> {
     is_ours(folder).then(|| unsafe { &mut *folder.cast::<Folder>() })
 }
 
-/// The entries of the folder at `path`, if it is ours or shared.
-fn entries(path: &str) -> Option<Outcome<Vec<dirent>>> {
-    let is_shared = match tree::lookup(path, true)? {
-        Ok(Place::Shared) => true,
-        Ok(Place::Sysfs(Node::Folder)) => false,
-        Ok(_) => return Some(Err(Errno(libc::ENOTDIR))),
-        Err(errno) => return Some(Err(errno)),
+/// The entries of a folder that is ours or shared, at a path without links.
+fn entries(path: &str) -> Vec<dirent> {
+    let mut entries = if tree::at(path) == Some(Node::Shared) {
+        real_entries(path)
+    } else {
+        Vec::new()
     };
-    let mut names: BTreeSet<String> = [".".to_owned(), "..".to_owned()].into();
-    names.extend(tree::list(path));
-    if is_shared {
-        names.extend(real_names(path));
+    let mut known: BTreeSet<String> = entries.iter().map(name_of).collect();
+    let up = path.rsplit_once('/').map_or("/", |(up, _)| up);
+    let dots = [
+        (".".to_owned(), path.to_owned()),
+        ("..".to_owned(), up.to_owned()),
+    ];
+    let ours = tree::list(path).into_iter();
+    let ours = ours.map(|name| {
+        let inside = format!("{path}/{name}");
+        (name, inside)
+    });
+    for (name, path) in dots.into_iter().chain(ours) {
+        if known.insert(name.clone()) {
+            entries.push(entry(&path, &name));
+        }
     }
-    let entries = names
-        .iter()
-        .map(|name| entry(path, name))
-        .collect::<Vec<_>>();
-    Some(Ok(entries))
+    entries.sort_by_key(name_of);
+    entries
 }
 
-fn entry(folder: &str, name: &str) -> dirent {
-    let path = format!("{folder}/{name}");
+fn name_of(entry: &dirent) -> String {
+    // SAFETY: an entry's name is a string.
+    let name = unsafe { CStr::from_ptr((&raw const entry.d_name).cast()) };
+    name.to_string_lossy().into_owned()
+}
+
+fn entry(path: &str, name: &str) -> dirent {
     // SAFETY: all zeros is a valid dirent.
     let mut entry: dirent = unsafe { std::mem::zeroed() };
-    entry.d_ino = inode(&tree::canonical(&path));
+    entry.d_ino = inode(path);
     entry.d_reclen = size_of::<dirent>().try_into().unwrap_or(u16::MAX);
-    entry.d_type = match tree::lookup(&path, false) {
-        Some(Ok(Place::Shared | Place::Sysfs(Node::Folder))) => libc::DT_DIR,
-        Some(Ok(Place::Sysfs(Node::Link(_)) | Place::Class(_))) => libc::DT_LNK,
-        Some(Ok(Place::Sysfs(Node::File(_)) | Place::AbiVersion)) => libc::DT_REG,
-        Some(Ok(Place::Character(_))) => libc::DT_CHR,
-        _ if matches!(name, "." | "..") => libc::DT_DIR,
-        _ => libc::DT_UNKNOWN,
+    entry.d_type = match tree::at(path) {
+        Some(Node::Link(_)) => libc::DT_LNK,
+        Some(Node::File(_) | Node::Mute(_)) => libc::DT_REG,
+        Some(Node::Character(_)) => libc::DT_CHR,
+        Some(Node::Folder | Node::Shared) | None => libc::DT_DIR,
     };
     crate::device::put(&mut entry.d_name, name);
     entry
 }
 
-/// The names that the real folder has.
-fn real_names(path: &str) -> Vec<String> {
-    static OPEN: Next = Next::libc(c"opendir");
+static NEXT_OPEN: Next = Next::libc(c"opendir");
+static NEXT_CLOSE: Next = Next::libc(c"closedir");
+
+/// What the real folder has.
+fn real_entries(path: &str) -> Vec<dirent> {
     static READ: Next = Next::libc(c"readdir");
-    static CLOSE: Next = Next::libc(c"closedir");
-    let mut names = Vec::new();
+    let mut entries = Vec::new();
     let Ok(path) = CString::new(path) else {
-        return names;
+        return entries;
     };
-    let folder = call_next!(OPEN, fn(*const c_char) -> *mut DIR, path.as_ptr());
+    let folder = call_next!(NEXT_OPEN, fn(*const c_char) -> *mut DIR, path.as_ptr());
     let Some(folder) = folder.filter(|folder| !folder.is_null()) else {
-        return names;
+        return entries;
     };
     while let Some(entry) = call_next!(READ, fn(*mut DIR) -> *mut dirent, folder)
         && !entry.is_null()
     {
-        // SAFETY: libc's entry is valid until the next call, and its name is a string.
-        let name = unsafe { CStr::from_ptr((&raw const (*entry).d_name).cast()) };
-        names.push(name.to_string_lossy().into_owned());
+        // SAFETY: libc's entry is valid until the next call, as long as it says, and its name is a string.
+        let copy = unsafe {
+            let mut copy: dirent = std::mem::zeroed();
+            let length = usize::from((*entry).d_reclen).min(size_of::<dirent>());
+            std::ptr::copy_nonoverlapping(
+                entry.cast_const().cast::<u8>(),
+                (&raw mut copy).cast(),
+                length,
+            );
+            copy
+        };
+        entries.push(copy);
     }
-    call_next!(CLOSE, fn(*mut DIR) -> c_int, folder);
-    names
+    call_next!(NEXT_CLOSE, fn(*mut DIR) -> c_int, folder);
+    entries
+}
+
+/// A descriptor for a folder that is ours or shared, at a path without links: the kernel's own where it has the folder.
+fn descriptor(path: &str) -> Outcome<c_int> {
+    static NEXT: Next = Next::libc(c"open");
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    if tree::at(path) == Some(Node::Shared) {
+        let real = CString::new(path).map_err(|_| Errno::INVAL)?;
+        let opened = call_next!(
+            NEXT,
+            fn(*const c_char, c_int) -> c_int,
+            real.as_ptr(),
+            flags
+        );
+        if let Some(fd @ 0..) = opened {
+            return Ok(fd);
+        }
+    }
+    descriptors::open_folder(path, flags)
 }
 
 /// Hands an open folder to C.
@@ -198,20 +237,18 @@ fn close(folder: &mut Folder) -> c_int {
 /// As its manual page says.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
-    static NEXT: Next = Next::libc(c"opendir");
     // SAFETY: by the caller's promise.
-    let opened = unsafe { text(path) }.and_then(|path| {
-        let entries = entries(path)?;
-        Some(entries.and_then(|entries| {
-            let fd = files::open_folder(path)?;
-            Ok(give(entries, fd))
-        }))
-    });
-    match opened {
-        Some(opened) => Pointer::raw(opened),
-        None => call_next!(NEXT, fn(*const c_char) -> *mut DIR, path)
-            .unwrap_or_else(|| Pointer::raw(Err(Errno::NOSYS))),
-    }
+    let listed = unsafe { tree::route_to_list(libc::AT_FDCWD, path) };
+    let path = match &listed {
+        Some(Listed::Ours(path)) => {
+            return Pointer::raw(descriptor(path).map(|fd| give(entries(path), fd)));
+        }
+        Some(Listed::Failed(errno)) => return Pointer::raw(Err(*errno)),
+        Some(Listed::Instead(other)) => other.as_ptr(),
+        None => path,
+    };
+    call_next!(NEXT_OPEN, fn(*const c_char) -> *mut DIR, path)
+        .unwrap_or_else(|| Pointer::raw(Err(Errno::NOSYS)))
 }
 
 /// `fdopendir` of libc: the folder owns the descriptor from then on.
@@ -221,8 +258,13 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut DIR {
     static NEXT: Next = Next::libc(c"fdopendir");
-    match files::folder_path(fd).and_then(|path| entries(&path)) {
-        Some(entries) => Pointer::raw(entries.map(|entries| give(entries, fd))),
+    let shared = || {
+        let path = descriptors::link_of(fd)?;
+        (tree::may_be_ours(path.as_bytes()) && tree::at(&path) == Some(Node::Shared))
+            .then_some(path)
+    };
+    match descriptors::folder(fd).or_else(shared) {
+        Some(path) => give(entries(&path), fd),
         None => call_next!(NEXT, fn(c_int) -> *mut DIR, fd)
             .unwrap_or_else(|| Pointer::raw(Err(Errno::NOSYS))),
     }
@@ -234,51 +276,45 @@ type Order = Option<unsafe extern "C" fn(*mut *const dirent, *mut *const dirent)
 
 /// Interposes the forms of scandir.
 macro_rules! scans {
-    ($($name:ident [$($at:ident: $at_ty:ty)?] path = $text:expr;)*) => {$(
+    ($($name:ident [$($at:ident)?];)*) => {$(
         #[doc = concat!("`", stringify!($name), "` of libc.")]
         ///
         /// # Safety
         /// As its manual page says.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name(
-            $($at: $at_ty,)? path: *const c_char, list: *mut *mut *mut dirent, choose: Choose, order: Order,
+            $($at: c_int,)? path: *const c_char, list: *mut *mut *mut dirent, choose: Choose, order: Order,
         ) -> c_int {
             static NEXT: Next = Next::libc(c_name!(stringify!($name)));
             // SAFETY: by the caller's promise.
-            let path_text: Option<String> = unsafe { $text($($at,)? path) };
-            match path_text.and_then(|path| entries(&path)) {
-                // SAFETY: by the caller's promise.
-                Some(entries) => MinusOne::raw(entries.and_then(|entries| unsafe { scan(&entries, list, choose, order) })),
-                None => call_next!(
-                    NEXT,
-                    fn($($at_ty,)? *const c_char, *mut *mut *mut dirent, Choose, Order) -> c_int,
-                    $($at,)? path, list, choose, order
-                )
-                .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS))),
-            }
+            let listed = unsafe { tree::route_to_list(scans!(@at [$($at)?]), path) };
+            let path = match &listed {
+                Some(Listed::Ours(path)) => {
+                    // SAFETY: by the caller's promise.
+                    return MinusOne::raw(unsafe { scan(&entries(path), list, choose, order) });
+                }
+                Some(Listed::Failed(errno)) => return MinusOne::raw(Err(*errno)),
+                Some(Listed::Instead(other)) => other.as_ptr(),
+                None => path,
+            };
+            call_next!(
+                NEXT,
+                fn($(scans!(@int $at),)? *const c_char, *mut *mut *mut dirent, Choose, Order) -> c_int,
+                $($at,)? path, list, choose, order
+            )
+            .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)))
         }
     )*};
-}
-
-/// # Safety
-/// The path is null or a string.
-unsafe fn plain(path: *const c_char) -> Option<String> {
-    // SAFETY: by the caller's promise.
-    unsafe { text(path) }.map(str::to_owned)
-}
-
-/// # Safety
-/// The path is null or a string.
-unsafe fn from_folder(at: c_int, path: *const c_char) -> Option<String> {
-    // SAFETY: by the caller's promise.
-    unsafe { text_at(at, path) }
+    (@at []) => { libc::AT_FDCWD };
+    (@at [$at:ident]) => { $at };
+    (@int $at:ident) => { c_int };
 }
 
 scans! {
-    scandir [] path = plain;
-    scandir64 [] path = plain;
-    scandirat [at: c_int] path = from_folder;
-    scandirat64 [at: c_int] path = from_folder;
+    scandir [];
+    scandir64 [];
+    scandirat [at];
+    scandirat64 [at];
 }
 
 /// The chosen entries in order, in memory that the program frees: each, and the list.

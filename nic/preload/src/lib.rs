@@ -46,6 +46,8 @@ mod context;
 mod convert;
 mod cq;
 mod cq_ex;
+mod cwd;
+mod descriptors;
 mod device;
 mod dispatch;
 mod dl;

@@ -1,67 +1,70 @@
-//! What a path is, without opening it: stat, access, readlink and realpath of libc, each in all the forms
-//! that programs call.
-use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+//! What a path is, without opening it: stat, access, readlink and realpath of libc, and their relatives, each in all the
+//! forms that programs call.
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
 
-use libc::{stat as Stat, statx as Statx};
+use libc::{stat as Stat, statfs as Statfs, statx as Statx};
 
-use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
-use crate::files::{self, folder_path, text, text_at};
+use crate::descriptors;
+use crate::errno::{Convention, Errno, Length, MinusOne, Outcome, Pointer};
 use crate::next::{Next, c_name, call_next};
-use crate::sysfs::{self, Node};
-use crate::tree::{self, Place};
+use crate::sysfs::{Node, UVERBS_MAJOR};
+use crate::tree::{self, Route};
 
-/// What stat(2) tells of `path`, if it is ours. A folder that is really there is left to the kernel.
-fn stat_ours(path: &str, follows: bool) -> Option<Outcome<Stat>> {
-    let place = match tree::lookup(path, follows)? {
-        Ok(place) => place,
-        Err(errno) => return Some(Err(errno)),
+/// sysfs(5) gives every file the size of a page.
+const PAGE_BYTES: i64 = 4096;
+
+/// What stat(2) tells of something of ours, its path without links.
+fn status(path: &str, node: &Node) -> Stat {
+    let (mode, size) = match node {
+        Node::Folder | Node::Shared => (libc::S_IFDIR | 0o755, 0),
+        Node::File(_) | Node::Mute(_) => (libc::S_IFREG | 0o444, PAGE_BYTES),
+        Node::Link(target) => (
+            libc::S_IFLNK | 0o777,
+            target.len().try_into().unwrap_or(PAGE_BYTES),
+        ),
+        Node::Character(_) => (libc::S_IFCHR | 0o666, 0),
     };
-    let (mode, size) = match &place {
-        Place::Shared => {
-            if is_really_there(path) {
-                return None;
-            }
-            (libc::S_IFDIR | 0o755, 0)
-        }
-        Place::AbiVersion if files::has_real_abi_version() => return None,
-        Place::Sysfs(Node::Folder) => (libc::S_IFDIR | 0o755, 0),
-        // sysfs(5) gives every file the size of a page.
-        Place::Sysfs(Node::File(_)) | Place::AbiVersion => (libc::S_IFREG | 0o444, 4096),
-        Place::Sysfs(Node::Link(target)) => (libc::S_IFLNK | 0o777, target.len()),
-        Place::Class(target) => (libc::S_IFLNK | 0o777, target.len()),
-        Place::Character(_) => (libc::S_IFCHR | 0o666, 0),
-    };
+    let (of, when_s) = file_system();
     // SAFETY: all zeros is a valid stat.
     let mut answer: Stat = unsafe { std::mem::zeroed() };
+    answer.st_dev = of;
     answer.st_mode = mode;
     answer.st_nlink = 1;
-    answer.st_size = size.try_into().unwrap_or(0);
-    answer.st_blksize = 4096;
-    answer.st_ino = inode(&tree::canonical(path));
-    if let Place::Character(minor) = place {
-        answer.st_rdev = libc::makedev(sysfs::UVERBS_MAJOR, minor);
+    answer.st_size = size;
+    answer.st_blksize = PAGE_BYTES;
+    answer.st_ino = inode(path);
+    (answer.st_atime, answer.st_mtime, answer.st_ctime) = (when_s, when_s, when_s);
+    if let Node::Character(minor) = node {
+        answer.st_rdev = libc::makedev(UVERBS_MAJOR, *minor);
     }
-    Some(Ok(answer))
+    answer
 }
 
-/// A number for a path, as good as any: FNV-1a.
-pub(crate) fn inode(path: &str) -> u64 {
-    path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+/// The device number of sysfs, and when what is in it was made, in seconds: when it was first asked for.
+fn file_system() -> (libc::dev_t, i64) {
+    static FOUND: OnceLock<(libc::dev_t, i64)> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // Not by our own stat, which comes back here.
+        static NEXT: Next = Next::libc(c"stat");
+        // SAFETY: all zeros is a valid stat.
+        let mut found: Stat = unsafe { std::mem::zeroed() };
+        let path = c"/sys".as_ptr();
+        call_next!(
+            NEXT,
+            fn(*const c_char, *mut Stat) -> c_int,
+            path,
+            &raw mut found
+        );
+        // SAFETY: null stands for no second copy of the answer.
+        (found.st_dev, unsafe { libc::time(std::ptr::null_mut()) })
     })
 }
 
-/// Whether the real file system has something at `path`.
-fn is_really_there(path: &str) -> bool {
-    static NEXT: Next = Next::libc(c"access");
-    CString::new(path).is_ok_and(|path| {
-        let found = call_next!(
-            NEXT,
-            fn(*const c_char, c_int) -> c_int,
-            path.as_ptr(),
-            libc::F_OK
-        );
-        found == Some(0)
+/// A number for a path without links, as good as any: FNV-1a.
+pub(crate) fn inode(path: &str) -> u64 {
+    path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
@@ -69,21 +72,46 @@ fn is_really_there(path: &str) -> bool {
 ///
 /// # Safety
 /// `to` is null or writable.
-unsafe fn give(answer: Outcome<Stat>, to: *mut Stat) -> c_int {
-    MinusOne::raw(answer.and_then(|answer| {
-        if to.is_null() {
-            return Err(Errno(libc::EFAULT));
-        }
-        // SAFETY: by the caller's promise.
-        unsafe { *to = answer };
-        Ok(0)
-    }))
+unsafe fn give<T>(answer: T, to: *mut T) -> Outcome<c_int> {
+    if to.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { *to = answer };
+    Ok(0)
 }
 
-/// Interposes functions of libc: `name(arguments) = what is ours, or None;`. On 64-bit Linux the plain
-/// and the "64" forms take the same structs.
+/// Interposes functions of libc that take a path: `name(arguments) -> type, convention, [folder, path, whether a link at
+/// its end is followed] |path, node| answer;`. On 64-bit Linux the plain and the "64" forms take the same structs.
 macro_rules! interpose {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $convention:ty = $ours:expr;)*) => {$(
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $convention:ty, [$at:expr, $path:ident, $follows:expr]
+        |$ours:pat_param, $node:pat_param| $answer:expr;)*) => {$(
+        #[doc = concat!("`", stringify!($name), "` of libc.")]
+        ///
+        /// # Safety
+        /// As its manual page says.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[allow(unused_unsafe, reason = "not every answer writes where the program says")]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            static NEXT: Next = Next::libc(c_name!(stringify!($name)));
+            // SAFETY: by the caller's promise.
+            let route = unsafe { tree::route($at, $path, $follows) };
+            let $path = match &route {
+                // SAFETY: by the caller's promise.
+                Route::Ours($ours, $node) => return <$convention>::raw(unsafe { $answer }),
+                Route::Failed(errno) => return <$convention>::raw(Err(*errno)),
+                Route::Instead(other) => other.as_ptr(),
+                Route::Kernel => $path,
+            };
+            call_next!(NEXT, fn($($ty),*) -> $ret, $($arg),*)
+                .unwrap_or_else(|| <$convention>::raw(Err(Errno::NOSYS)))
+        }
+    )*};
+}
+
+/// The same for functions that take a descriptor.
+macro_rules! interpose_descriptors {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $convention:ty = $answer:expr;)*) => {$(
         #[doc = concat!("`", stringify!($name), "` of libc.")]
         ///
         /// # Safety
@@ -92,8 +120,8 @@ macro_rules! interpose {
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
             static NEXT: Next = Next::libc(c_name!(stringify!($name)));
             // SAFETY: by the caller's promise.
-            let ours: Option<$ret> = unsafe { $ours };
-            ours.unwrap_or_else(|| {
+            let answer: Option<Outcome<$ret>> = unsafe { $answer };
+            answer.map(<$convention>::raw).unwrap_or_else(|| {
                 call_next!(NEXT, fn($($ty),*) -> $ret, $($arg),*)
                     .unwrap_or_else(|| <$convention>::raw(Err(Errno::NOSYS)))
             })
@@ -101,172 +129,251 @@ macro_rules! interpose {
     )*};
 }
 
-/// # Safety
-/// `path` is null or a string, `to` is null or writable.
-unsafe fn stat_path(path: *const c_char, follows: bool, to: *mut Stat) -> Option<c_int> {
-    // SAFETY: by the caller's promise.
-    unsafe { Some(give(stat_ours(text(path)?, follows)?, to)) }
+/// What fstat(2) tells of a descriptor of ours.
+fn status_of(fd: c_int) -> Option<Stat> {
+    crate::cm_files::status(fd).or_else(|| {
+        let path = descriptors::path(fd)?;
+        let node = tree::at(&path)?;
+        Some(status(&path, &node))
+    })
 }
 
 /// # Safety
-/// `path` is null or a string, `to` is null or writable.
-unsafe fn stat_at(at: c_int, path: *const c_char, flags: c_int, to: *mut Stat) -> Option<c_int> {
+/// `to` is null or writable.
+unsafe fn stat_fd(fd: c_int, to: *mut Stat) -> Option<Outcome<c_int>> {
     // SAFETY: by the caller's promise.
-    unsafe { Some(give(stat_at_ours(at, path, flags)?, to)) }
+    Some(unsafe { give(status_of(fd)?, to) })
+}
+
+const HERE: c_int = libc::AT_FDCWD;
+
+/// Whether a function with these flags follows a link at the end of a path.
+const fn follows(flags: c_int) -> bool {
+    flags & libc::AT_SYMLINK_NOFOLLOW == 0
+}
+
+interpose! {
+    stat(path: *const c_char, to: *mut Stat) -> c_int, MinusOne, [HERE, path, true] |path, node| give(status(path, node), to);
+    stat64(path: *const c_char, to: *mut Stat) -> c_int, MinusOne, [HERE, path, true] |path, node| give(status(path, node), to);
+    lstat(path: *const c_char, to: *mut Stat) -> c_int, MinusOne, [HERE, path, false] |path, node| give(status(path, node), to);
+    lstat64(path: *const c_char, to: *mut Stat) -> c_int, MinusOne, [HERE, path, false] |path, node| give(status(path, node), to);
+    // What programs call that were built against glibc before 2.33.
+    __xstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int, MinusOne, [HERE, path, true] |path, node| give(status(path, node), to);
+    __xstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int, MinusOne, [HERE, path, true] |path, node| give(status(path, node), to);
+    __lxstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int, MinusOne, [HERE, path, false] |path, node| give(status(path, node), to);
+    __lxstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int, MinusOne, [HERE, path, false] |path, node| give(status(path, node), to);
+    access(path: *const c_char, mode: c_int) -> c_int, MinusOne, [HERE, path, true] |_, node| permits(node, mode);
+    eaccess(path: *const c_char, mode: c_int) -> c_int, MinusOne, [HERE, path, true] |_, node| permits(node, mode);
+    euidaccess(path: *const c_char, mode: c_int) -> c_int, MinusOne, [HERE, path, true] |_, node| permits(node, mode);
+    faccessat(at: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, MinusOne, [at, path, follows(flags)] |_, node| permits(node, mode);
+    readlink(path: *const c_char, to: *mut c_char, size: usize) -> isize, Length, [HERE, path, false] |_, node| target(node, to, size);
+    readlinkat(at: c_int, path: *const c_char, to: *mut c_char, size: usize) -> isize, Length, [at, path, false] |_, node| target(node, to, size);
+    __readlink_chk(path: *const c_char, to: *mut c_char, size: usize, room: usize) -> isize, Length, [HERE, path, false] |_, node| target(node, to, size);
+    __readlinkat_chk(at: c_int, path: *const c_char, to: *mut c_char, size: usize, room: usize) -> isize, Length, [at, path, false] |_, node| target(node, to, size);
+    realpath(path: *const c_char, to: *mut c_char) -> *mut c_char, Pointer<c_char>, [HERE, path, true] |path, _| copy(path, to);
+    __realpath_chk(path: *const c_char, to: *mut c_char, room: usize) -> *mut c_char, Pointer<c_char>, [HERE, path, true] |path, _| copy(path, to);
+    canonicalize_file_name(path: *const c_char) -> *mut c_char, Pointer<c_char>, [HERE, path, true] |path, _| copy(path, std::ptr::null_mut());
+    statfs(path: *const c_char, to: *mut Statfs) -> c_int, MinusOne, [HERE, path, true] |_, _| give(sysfs(), to);
+    statfs64(path: *const c_char, to: *mut Statfs) -> c_int, MinusOne, [HERE, path, true] |_, _| give(sysfs(), to);
+    // `ls -l` asks for these.
+    getxattr(path: *const c_char, name: *const c_char, to: *mut c_void, size: usize) -> isize, Length, [HERE, path, true] |_, _| Err(Errno::OPNOTSUPP);
+    lgetxattr(path: *const c_char, name: *const c_char, to: *mut c_void, size: usize) -> isize, Length, [HERE, path, false] |_, _| Err(Errno::OPNOTSUPP);
+    listxattr(path: *const c_char, to: *mut c_char, size: usize) -> isize, Length, [HERE, path, true] |_, _| Ok(0);
+    llistxattr(path: *const c_char, to: *mut c_char, size: usize) -> isize, Length, [HERE, path, false] |_, _| Ok(0);
+}
+
+interpose_descriptors! {
+    fstat(fd: c_int, to: *mut Stat) -> c_int, MinusOne = stat_fd(fd, to);
+    fstat64(fd: c_int, to: *mut Stat) -> c_int, MinusOne = stat_fd(fd, to);
+    __fxstat(version: c_int, fd: c_int, to: *mut Stat) -> c_int, MinusOne = stat_fd(fd, to);
+    __fxstat64(version: c_int, fd: c_int, to: *mut Stat) -> c_int, MinusOne = stat_fd(fd, to);
+    fstatfs(fd: c_int, to: *mut Statfs) -> c_int, MinusOne = statfs_fd(fd, to);
+    fstatfs64(fd: c_int, to: *mut Statfs) -> c_int, MinusOne = statfs_fd(fd, to);
+}
+
+/// Interposes the functions that take a path and, where that is empty, a descriptor.
+macro_rules! stats_at {
+    ($($name:ident [$($version:ident)?];)*) => {$(
+        #[doc = concat!("`", stringify!($name), "` of libc.")]
+        ///
+        /// # Safety
+        /// As its manual page says.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name(
+            $($version: c_int,)? at: c_int, path: *const c_char, to: *mut Stat, flags: c_int,
+        ) -> c_int {
+            static NEXT: Next = Next::libc(c_name!(stringify!($name)));
+            // SAFETY: by the caller's promise.
+            let found = unsafe { status_at(at, path, flags) };
+            let path = match &found {
+                // SAFETY: by the caller's promise.
+                At::Ours(status) => return MinusOne::raw(unsafe { give(*status, to) }),
+                At::Failed(errno) => return MinusOne::raw(Err(*errno)),
+                At::Instead(other) => other.as_ptr(),
+                At::Kernel => path,
+            };
+            call_next!(
+                NEXT,
+                fn($(stats_at!(@int $version),)? c_int, *const c_char, *mut Stat, c_int) -> c_int,
+                $($version,)? at, path, to, flags
+            )
+            .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)))
+        }
+    )*};
+    (@int $version:ident) => { c_int };
+}
+
+stats_at! {
+    fstatat [];
+    fstatat64 [];
+    __fxstatat [version];
+    __fxstatat64 [version];
+}
+
+/// What there is to say of a path as seen from a folder.
+enum At {
+    Kernel,
+    Instead(CString),
+    Ours(Stat),
+    Failed(Errno),
 }
 
 /// # Safety
 /// `path` is null or a string.
-unsafe fn stat_at_ours(at: c_int, path: *const c_char, flags: c_int) -> Option<Outcome<Stat>> {
+unsafe fn status_at(at: c_int, path: *const c_char, flags: c_int) -> At {
     // SAFETY: by the caller's promise.
-    let path = unsafe { text_at(at, path) }?;
-    stat_ours(&path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)
+    let is_empty = path.is_null() || unsafe { *path } == 0;
+    if is_empty && flags & libc::AT_EMPTY_PATH != 0 {
+        return status_of(at).map_or(At::Kernel, At::Ours);
+    }
+    // SAFETY: by the caller's promise.
+    match unsafe { tree::route(at, path, follows(flags)) } {
+        Route::Kernel => At::Kernel,
+        Route::Instead(path) => At::Instead(path),
+        Route::Failed(errno) => At::Failed(errno),
+        Route::Ours(path, node) => At::Ours(status(&path, &node)),
+    }
 }
 
-/// What a descriptor of a folder of ours is.
+/// `statx` of libc.
 ///
 /// # Safety
-/// `to` is null or writable.
-unsafe fn stat_fd(fd: c_int, to: *mut Stat) -> Option<c_int> {
-    if let Some(status) = crate::cm_files::status(fd) {
-        // SAFETY: by the caller's promise.
-        return Some(unsafe { give(Ok(status), to) });
-    }
-    let path = folder_path(fd)?;
-    let mut answer = stat_ours(&path, true)?;
-    if let Ok(answer) = &mut answer {
-        answer.st_mode = libc::S_IFDIR | 0o755;
-    }
+/// As its manual page says.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn statx(
+    at: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    to: *mut Statx,
+) -> c_int {
+    static NEXT: Next = Next::libc(c"statx");
     // SAFETY: by the caller's promise.
-    Some(unsafe { give(answer, to) })
+    let found = unsafe { status_at(at, path, flags) };
+    let path = match &found {
+        // SAFETY: by the caller's promise.
+        At::Ours(status) => return MinusOne::raw(unsafe { give(wide(status), to) }),
+        At::Failed(errno) => return MinusOne::raw(Err(*errno)),
+        At::Instead(other) => other.as_ptr(),
+        At::Kernel => path,
+    };
+    call_next!(
+        NEXT,
+        fn(c_int, *const c_char, c_int, c_uint, *mut Statx) -> c_int,
+        at,
+        path,
+        flags,
+        mask,
+        to
+    )
+    .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)))
 }
 
-interpose! {
-    stat(path: *const c_char, to: *mut Stat) -> c_int, MinusOne = stat_path(path, true, to);
-    stat64(path: *const c_char, to: *mut Stat) -> c_int, MinusOne = stat_path(path, true, to);
-    lstat(path: *const c_char, to: *mut Stat) -> c_int, MinusOne = stat_path(path, false, to);
-    lstat64(path: *const c_char, to: *mut Stat) -> c_int, MinusOne = stat_path(path, false, to);
-    fstat(fd: c_int, to: *mut Stat) -> c_int, MinusOne = stat_fd(fd, to);
-    fstat64(fd: c_int, to: *mut Stat) -> c_int, MinusOne = stat_fd(fd, to);
-    fstatat(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int, MinusOne = stat_at(at, path, flags, to);
-    fstatat64(at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int, MinusOne = stat_at(at, path, flags, to);
-    // What programs call that were built against glibc before 2.33.
-    __xstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int, MinusOne = stat_path(path, true, to);
-    __xstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int, MinusOne = stat_path(path, true, to);
-    __lxstat(version: c_int, path: *const c_char, to: *mut Stat) -> c_int, MinusOne = stat_path(path, false, to);
-    __lxstat64(version: c_int, path: *const c_char, to: *mut Stat) -> c_int, MinusOne = stat_path(path, false, to);
-    __fxstat(version: c_int, fd: c_int, to: *mut Stat) -> c_int, MinusOne = stat_fd(fd, to);
-    __fxstat64(version: c_int, fd: c_int, to: *mut Stat) -> c_int, MinusOne = stat_fd(fd, to);
-    __fxstatat(version: c_int, at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int, MinusOne = stat_at(at, path, flags, to);
-    __fxstatat64(version: c_int, at: c_int, path: *const c_char, to: *mut Stat, flags: c_int) -> c_int, MinusOne = stat_at(at, path, flags, to);
-    statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut Statx) -> c_int, MinusOne = statx_at(at, path, flags, to);
-    access(path: *const c_char, mode: c_int) -> c_int, MinusOne = access_ours(text(path), mode);
-    eaccess(path: *const c_char, mode: c_int) -> c_int, MinusOne = access_ours(text(path), mode);
-    euidaccess(path: *const c_char, mode: c_int) -> c_int, MinusOne = access_ours(text(path), mode);
-    faccessat(at: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int, MinusOne = access_ours(text_at(at, path), mode);
-    readlink(path: *const c_char, to: *mut c_char, size: usize) -> isize, Length = link_ours(text(path), to, size);
-    readlinkat(at: c_int, path: *const c_char, to: *mut c_char, size: usize) -> isize, Length = link_ours(text_at(at, path), to, size);
-    __readlink_chk(path: *const c_char, to: *mut c_char, size: usize, room: usize) -> isize, Length = link_ours(text(path), to, size);
-    __readlinkat_chk(at: c_int, path: *const c_char, to: *mut c_char, size: usize, room: usize) -> isize, Length = link_ours(text_at(at, path), to, size);
-    realpath(path: *const c_char, to: *mut c_char) -> *mut c_char, Pointer<c_char> = resolve_ours(text(path), to);
-    __realpath_chk(path: *const c_char, to: *mut c_char, room: usize) -> *mut c_char, Pointer<c_char> = resolve_ours(text(path), to);
-    canonicalize_file_name(path: *const c_char) -> *mut c_char, Pointer<c_char> = resolve_ours(text(path), std::ptr::null_mut());
+/// The same as statx(2) has it.
+fn wide(status: &Stat) -> Statx {
+    // SAFETY: all zeros is a valid statx.
+    let mut wide: Statx = unsafe { std::mem::zeroed() };
+    wide.stx_mask = libc::STATX_BASIC_STATS;
+    wide.stx_mode = u16::try_from(status.st_mode).unwrap_or(0);
+    wide.stx_nlink = 1;
+    wide.stx_size = status.st_size.cast_unsigned();
+    wide.stx_blksize = 4096;
+    wide.stx_ino = status.st_ino;
+    wide.stx_dev_major = libc::major(status.st_dev);
+    wide.stx_dev_minor = libc::minor(status.st_dev);
+    wide.stx_rdev_major = libc::major(status.st_rdev);
+    wide.stx_rdev_minor = libc::minor(status.st_rdev);
+    wide.stx_atime.tv_sec = status.st_atime;
+    wide.stx_mtime.tv_sec = status.st_mtime;
+    wide.stx_ctime.tv_sec = status.st_ctime;
+    wide
 }
 
-/// As [`MinusOne`], for a length.
-struct Length;
-
-impl Convention for Length {
-    type Value = isize;
-    type Raw = isize;
-    fn raw(outcome: Outcome<isize>) -> isize {
-        outcome.unwrap_or_else(|errno| {
-            errno.set();
-            -1
-        })
-    }
+/// What statfs(2) tells of sysfs.
+fn sysfs() -> Statfs {
+    /// `SYSFS_MAGIC` of linux/magic.h.
+    const MAGIC: i64 = 0x6265_6572;
+    // SAFETY: all zeros is a valid statfs.
+    let mut answer: Statfs = unsafe { std::mem::zeroed() };
+    answer.f_type = MAGIC;
+    answer.f_bsize = PAGE_BYTES;
+    answer.f_namelen = 255;
+    answer
 }
 
 /// # Safety
-/// `path` is null or a string, `to` is null or writable.
-unsafe fn statx_at(at: c_int, path: *const c_char, flags: c_int, to: *mut Statx) -> Option<c_int> {
+/// `to` is null or writable.
+unsafe fn statfs_fd(fd: c_int, to: *mut Statfs) -> Option<Outcome<c_int>> {
+    descriptors::path(fd)?;
     // SAFETY: by the caller's promise.
-    let answer = unsafe { stat_at_ours(at, path, flags) }?;
-    Some(MinusOne::raw(answer.and_then(|answer| {
-        if to.is_null() {
-            return Err(Errno(libc::EFAULT));
-        }
-        // SAFETY: all zeros is a valid statx.
-        let mut wide: Statx = unsafe { std::mem::zeroed() };
-        wide.stx_mask = libc::STATX_BASIC_STATS;
-        wide.stx_mode = u16::try_from(answer.st_mode).unwrap_or(0);
-        wide.stx_nlink = 1;
-        wide.stx_size = answer.st_size.cast_unsigned();
-        wide.stx_blksize = 4096;
-        wide.stx_ino = answer.st_ino;
-        wide.stx_rdev_major = libc::major(answer.st_rdev);
-        wide.stx_rdev_minor = libc::minor(answer.st_rdev);
-        // SAFETY: by the caller's promise.
-        unsafe { *to = wide };
-        Ok(0)
-    })))
+    Some(unsafe { give(sysfs(), to) })
 }
 
-fn access_ours(path: Option<impl AsRef<str>>, mode: c_int) -> Option<c_int> {
-    let answer = stat_ours(path?.as_ref(), true)?.and_then(|answer| {
-        let may_write = answer.st_mode & libc::S_IFMT == libc::S_IFCHR;
-        let may_search = answer.st_mode & libc::S_IFMT == libc::S_IFDIR;
-        if mode & libc::W_OK != 0 && !may_write || mode & libc::X_OK != 0 && !may_search {
-            return Err(Errno(libc::EACCES));
-        }
-        Ok(0)
-    });
-    Some(MinusOne::raw(answer))
+/// What access(2) says: files cannot be written, not even by root, and folders not either.
+fn permits(node: &Node, mode: c_int) -> Outcome<c_int> {
+    let may_write = matches!(node, Node::Character(_));
+    let may_search = matches!(node, Node::Folder | Node::Shared);
+    if mode & libc::W_OK != 0 && !may_write || mode & libc::X_OK != 0 && !may_search {
+        return Err(Errno(libc::EACCES));
+    }
+    Ok(0)
 }
 
 /// # Safety
 /// `to` has `size` writable bytes.
-unsafe fn link_ours(path: Option<impl AsRef<str>>, to: *mut c_char, size: usize) -> Option<isize> {
-    let path = path?;
-    let path = path.as_ref();
-    let place = match tree::lookup(path, false)? {
-        Ok(Place::Shared) if is_really_there(path) => return None,
-        place => place,
+unsafe fn target(node: &Node, to: *mut c_char, size: usize) -> Outcome<isize> {
+    let Node::Link(target) = node else {
+        return Err(Errno::INVAL);
     };
-    Some(Length::raw(place.and_then(|place| {
-        let target = match &place {
-            Place::Sysfs(Node::Link(target)) => target,
-            Place::Class(target) => target.as_str(),
-            _ => return Err(Errno::INVAL),
-        };
-        let length = target.len().min(size);
-        // SAFETY: by the caller's promise. No zero byte ends it, as with readlink(2).
-        unsafe { std::ptr::copy_nonoverlapping(target.as_ptr().cast(), to, length) };
-        Ok(length.cast_signed())
-    })))
+    if size == 0 {
+        return Err(Errno::INVAL);
+    }
+    let length = target.len().min(size);
+    // SAFETY: by the caller's promise. No zero byte ends it, as with readlink(2).
+    unsafe { std::ptr::copy_nonoverlapping(target.as_ptr().cast(), to, length) };
+    Ok(length.cast_signed())
 }
 
+/// A path for C.
+///
 /// # Safety
-/// `to` is null or has `PATH_MAX` writable bytes.
-unsafe fn resolve_ours(path: Option<&str>, to: *mut c_char) -> Option<*mut c_char> {
-    let path = path?;
-    if matches!(tree::lookup(path, true)?, Ok(Place::Shared)) && is_really_there(path) {
-        return None;
+/// `to` is null, for memory that the program frees, or has `PATH_MAX` writable bytes.
+unsafe fn copy(path: &str, to: *mut c_char) -> Outcome<*mut c_char> {
+    let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+    let length = path.as_bytes_with_nul().len();
+    if length > libc::PATH_MAX as usize {
+        return Err(Errno(libc::ENAMETOOLONG));
     }
-    if let Err(errno) = tree::lookup(path, true)? {
-        return Some(Pointer::raw(Err(errno)));
-    }
-    let resolved = CString::new(tree::canonical(path)).ok()?;
-    let length = resolved.as_bytes_with_nul().len();
     let room = if to.is_null() {
-        // SAFETY: malloc may be called at any time; a program frees what realpath returns.
+        // SAFETY: malloc may be called at any time.
         unsafe { libc::malloc(length) }.cast()
     } else {
         to
     };
-    if !room.is_null() && length <= libc::PATH_MAX as usize {
-        // SAFETY: by the caller's promise, or just allocated.
-        unsafe { std::ptr::copy_nonoverlapping(CStr::as_ptr(&resolved), room, length) };
+    if room.is_null() {
+        return Err(Errno(libc::ENOMEM));
     }
-    Some(room)
+    // SAFETY: by the caller's promise, or just allocated.
+    unsafe { std::ptr::copy_nonoverlapping(CStr::as_ptr(&path), room, length) };
+    Ok(room)
 }

@@ -1,65 +1,44 @@
-//! The part of the file system that a kernel with our devices would have, beside what the real one has:
-//!
-//! | path | what |
-//! |---|---|
-//! | `/sys/class/infiniband/<device>` | a link to the next |
-//! | `/sys/devices/virtual/infiniband/<device>` | what the device is ([`sysfs`]) |
-//! | `/sys/class/infiniband_verbs/uverbs_<device>` | a link to the next |
-//! | `/sys/devices/virtual/infiniband_verbs/uverbs_<device>` | its character device |
-//! | `/dev/infiniband/uverbs_<device>` | the character device, which cannot be opened |
-//!
-//! The folders that hold these are shared with real devices.
+//! Which of the paths that programs name lead to something of ours ([`sysfs`]), as the kernel would walk them: a link
+//! is followed before what comes after it, `..` included.
 use std::cell::Cell;
-
-use urxe_device::DeviceInfo;
+use std::ffi::{CStr, CString, c_char, c_int};
 
 use crate::device;
-use crate::errno::{Errno, Outcome};
-use crate::sysfs::{self, Node, device_names, device_node, uverbs_name, verbs_node};
+use crate::errno::Errno;
+use crate::next::{Next, call_next};
+use crate::sysfs::{self, Node};
+use crate::{cwd, descriptors};
 
-/// What a path of ours names.
+/// What a path leads to.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
-    /// One of the folders shared with real devices.
-    Shared,
-    /// Something in a device's folder.
-    Sysfs(Node),
-    /// A link to a device's folder.
-    Class(String),
-    /// A character device, by its minor number.
-    Character(u32),
-    /// The version of the verbs interface to the kernel, where there is no real one.
-    AbiVersion,
+pub(crate) enum Found {
+    /// Nothing of ours, but perhaps something of the kernel's: at this path, if not at the same.
+    Elsewhere(Option<String>),
+    /// This, and its path without links.
+    Ours(String, Node),
+    /// Nothing.
+    Missing(Errno),
 }
 
-/// A folder that real devices have entries in, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shared {
-    ClassInfiniband,
-    ClassVerbs,
-    VirtualInfiniband,
-    VirtualVerbs,
-    Dev,
+/// What to do with a path that a program names.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// The kernel has to do with it.
+    Kernel,
+    /// The kernel has to do with this one instead.
+    Instead(CString),
+    /// We have: the path without links, and what there is.
+    Ours(String, Node),
+    /// There is no such thing.
+    Failed(Errno),
 }
 
-/// Every path of ours starts with one of these. Compared for every file that a program names.
-const ROOTS: [&[u8]; 3] = [
-    b"/sys/class/infiniband",
-    b"/sys/devices/virtual/infiniband",
-    b"/dev/infiniband",
-];
-
-/// Whether a path may be one of ours: cheap, for it runs on every file that a program names.
-pub(crate) fn may_be_ours(path: &[u8]) -> bool {
-    path.first() == Some(&b'/')
-        && ROOTS.iter().any(|root| path.starts_with(root))
-        && !PASSES_THROUGH.get()
-}
-
-/// The same for a path that begins at the root without saying so.
-pub(crate) fn may_be_ours_from_root(path: &[u8]) -> bool {
-    ROOTS.iter().any(|root| path.starts_with(&root[1..])) && !PASSES_THROUGH.get()
-}
+/// Everything of ours has one of these in its path, shared folders apart.
+const MARKS: [&[u8]; 3] = [b"infiniband", b"urxe_", sysfs::MARK.as_bytes()];
+/// Everything of ours is in one of these.
+const ROOTS: [&[u8]; 2] = [b"sys", b"dev"];
+/// As many links as the kernel follows (`MAXSYMLINKS`).
+const MOST_LINKS: usize = 40;
 
 thread_local! {
     static PASSES_THROUGH: Cell<bool> = const { Cell::new(false) };
@@ -79,158 +58,277 @@ pub(crate) fn without_ours<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-impl Shared {
-    const ALL: [(Self, &'static [&'static str]); 5] = [
-        (Self::ClassInfiniband, &["sys", "class", "infiniband"]),
-        (Self::ClassVerbs, &["sys", "class", "infiniband_verbs"]),
-        (
-            Self::VirtualInfiniband,
-            &["sys", "devices", "virtual", "infiniband"],
-        ),
-        (
-            Self::VirtualVerbs,
-            &["sys", "devices", "virtual", "infiniband_verbs"],
-        ),
-        (Self::Dev, &["dev", "infiniband"]),
-    ];
-
-    fn is_verbs(self) -> bool {
-        !matches!(self, Self::ClassInfiniband | Self::VirtualInfiniband)
-    }
-
-    /// The names that our devices have in it.
-    fn names(self) -> Vec<String> {
-        let devices = device::names().into_iter();
-        let mut names: Vec<String> = if self.is_verbs() {
-            devices.map(|name| uverbs_name(&name)).collect()
-        } else {
-            devices.collect()
-        };
-        if self == Self::ClassVerbs {
-            names.push("abi_version".to_owned());
-        }
-        names
-    }
-
-    /// What the name in it stands for, and the device, if it is one of ours.
-    fn device(self, name: &str) -> Option<DeviceInfo> {
-        let name = if self.is_verbs() {
-            name.strip_prefix("uverbs_")?
-        } else {
-            name
-        };
-        name.starts_with("urxe_").then(|| device::named(name))?
-    }
+fn has_mark(path: &[u8]) -> bool {
+    MARKS
+        .iter()
+        .any(|mark| path.windows(mark.len()).any(|part| part == *mark))
 }
 
-/// The names on the way to `path`, without `.`, `..` and empty ones.
+/// Whether an absolute path may be one of ours: cheap, for it runs on every file that a program names.
+pub(crate) fn may_be_ours(path: &[u8]) -> bool {
+    let begin = path.iter().take_while(|byte| **byte == b'/').count();
+    let inside = &path[begin..];
+    let is_below = |root: &&[u8]| {
+        inside
+            .strip_prefix(*root)
+            .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    };
+    begin > 0
+        && ROOTS.iter().any(is_below)
+        && !PASSES_THROUGH.get()
+        && (has_mark(inside) || is_shared(path))
+}
+
+/// Whether a path names a shared folder.
+fn is_shared(path: &[u8]) -> bool {
+    // A slash or two too many.
+    const ROOM: usize = 4;
+    path.len() <= sysfs::LONGEST_SHARED + ROOM
+        && str::from_utf8(path).is_ok_and(|path| sysfs::is_shared(&names_of(path)))
+}
+
+/// The names in a path without links, without empty ones.
 fn names_of(path: &str) -> Vec<&str> {
-    let mut names = Vec::new();
-    for name in path.split('/') {
-        match name {
-            "" | "." => {}
+    path.split('/').filter(|name| !name.is_empty()).collect()
+}
+
+/// What there is at an absolute path. A link at its end is followed if so asked.
+pub(crate) fn lookup(path: &str, follows: bool) -> Found {
+    if may_be_ours(path.as_bytes()) {
+        walk(path, follows, false)
+    } else {
+        Found::Elsewhere(None)
+    }
+}
+
+/// The same for any path. `is_made` says that the program named another one, which the kernel cannot follow.
+fn walk(path: &str, follows: bool, mut is_made: bool) -> Found {
+    let devices = device::current();
+    let node = |at: &[String]| {
+        let names: Vec<&str> = at.iter().map(String::as_str).collect();
+        sysfs::node(&devices, &names)
+    };
+    let mut at: Vec<String> = Vec::new();
+    // What is still to walk, the next name last.
+    let mut rest: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        match name.as_str() {
+            "" | "." => continue,
             ".." => {
-                names.pop();
+                at.pop();
+                continue;
             }
-            name => names.push(name),
+            _ => at.push(name),
+        }
+        match node(&at) {
+            Some(Node::Link(target)) if follows || !rest.is_empty() => {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Found::Missing(Errno(libc::ELOOP));
+                }
+                at.pop();
+                rest.extend(target.split('/').rev().map(str::to_owned));
+                is_made = true;
+            }
+            Some(Node::Folder) => is_made = true,
+            Some(Node::Shared) => {}
+            Some(found) if rest.is_empty() => return Found::Ours(joined(&at), found),
+            Some(_) => return Found::Missing(Errno(libc::ENOTDIR)),
+            None if node(&at[..at.len() - 1]) == Some(Node::Folder) => {
+                return Found::Missing(Errno(libc::ENOENT));
+            }
+            // The kernel's, from here on: unless a `..` leads back.
+            None => {
+                let leads_back = rest.iter().any(|name| name == "..");
+                let resolved = leads_back.then(|| resolve(&joined(&at))).flatten();
+                let Some(resolved) = resolved else {
+                    rest.push(joined(&at));
+                    let path = rest.iter().rev().map(String::as_str);
+                    return Found::Elsewhere(is_made.then(|| path.collect::<Vec<_>>().join("/")));
+                };
+                at = names_of(&resolved).into_iter().map(str::to_owned).collect();
+                is_made = true;
+            }
         }
     }
-    names
+    let path = joined(&at);
+    match node(&at) {
+        Some(found) => Found::Ours(path, found),
+        None => Found::Elsewhere(is_made.then_some(path)),
+    }
 }
 
-/// The shared folder that `names` leads into, and the names after it.
-fn split<'a, 'b>(names: &'a [&'b str]) -> Option<(Shared, &'a [&'b str])> {
-    Shared::ALL
-        .into_iter()
-        .find_map(|(shared, root)| Some((shared, names.strip_prefix(root)?)))
+fn joined(names: &[String]) -> String {
+    format!("/{}", names.join("/"))
 }
 
-/// What there is at an absolute path: `None` is not ours. A link at its end is followed if so asked.
-pub(crate) fn lookup(path: &str, follows: bool) -> Option<Outcome<Place>> {
-    if !may_be_ours(path.as_bytes()) {
+/// The path of something of the kernel's, without links.
+fn resolve(path: &str) -> Option<String> {
+    static NEXT: Next = Next::libc(c"realpath");
+    let path = CString::new(path).ok()?;
+    let mut room = vec![0u8; libc::PATH_MAX as usize];
+    let found = call_next!(
+        NEXT,
+        fn(*const c_char, *mut c_char) -> *mut c_char,
+        path.as_ptr(),
+        room.as_mut_ptr().cast()
+    )?;
+    if found.is_null() {
         return None;
     }
-    let names = names_of(path);
-    let (shared, inside) = split(&names)?;
-    let Some((name, rest)) = inside.split_first() else {
-        return Some(Ok(Place::Shared));
-    };
-    if shared == Shared::ClassVerbs && inside == ["abi_version"] {
-        return Some(Ok(Place::AbiVersion));
-    }
-    let is_class = matches!(shared, Shared::ClassInfiniband | Shared::ClassVerbs);
-    let Some(info) = shared.device(name) else {
-        // A name that could only be ours is not there; another one may be a real device's.
-        let bare = name.strip_prefix("uverbs_").unwrap_or(name);
-        return bare
-            .starts_with("urxe_")
-            .then_some(Err(Errno(libc::ENOENT)));
-    };
-    // "device/" is the folder, also without `follows`: what a slash ends is not a link.
-    if is_class && rest.is_empty() && !follows && !path.ends_with('/') {
-        let kind = if shared.is_verbs() {
-            "infiniband_verbs"
-        } else {
-            "infiniband"
-        };
-        let target = format!("../../devices/virtual/{kind}/{name}");
-        return Some(Ok(Place::Class(target)));
-    }
-    let found = match shared {
-        Shared::Dev => rest
-            .is_empty()
-            .then(|| Place::Character(sysfs::minor(&info))),
-        Shared::ClassVerbs | Shared::VirtualVerbs => verbs_node(&info, rest).map(Place::Sysfs),
-        _ => device_node(&info, rest).map(Place::Sysfs),
-    };
-    let found = found.ok_or(Errno(libc::ENOENT));
-    Some(match found {
-        // The only links inside are those to the class.
-        Ok(Place::Sysfs(Node::Link(_))) if follows => Ok(Place::Shared),
-        found => found,
+    let path = CStr::from_bytes_until_nul(&room).ok()?;
+    path.to_str().ok().map(str::to_owned)
+}
+
+/// Whether the real file system has something at `path`.
+pub(crate) fn is_really_there(path: &str) -> bool {
+    static NEXT: Next = Next::libc(c"access");
+    CString::new(path).is_ok_and(|path| {
+        let found = call_next!(
+            NEXT,
+            fn(*const c_char, c_int) -> c_int,
+            path.as_ptr(),
+            libc::F_OK
+        );
+        found == Some(0)
     })
 }
 
-/// The path without links, as realpath(3) gives it. `path` is there.
-pub(crate) fn canonical(path: &str) -> String {
-    let names = names_of(path);
-    match split(&names) {
-        Some((_, [_, .., "subsystem"])) if names.contains(&"infiniband_verbs") => {
-            "/sys/class/infiniband_verbs".to_owned()
+/// Our names in the folder at `path`, which has no links in it.
+pub(crate) fn list(path: &str) -> Vec<String> {
+    sysfs::names(&device::current(), &names_of(path))
+}
+
+/// What is at a path without links.
+pub(crate) fn at(path: &str) -> Option<Node> {
+    sysfs::node(&device::current(), &names_of(path))
+}
+
+/// An absolute path, and whether it is not what the program named.
+type Absolute = (String, bool);
+
+/// The absolute path of what a program names from the open folder `at`, if it may be ours.
+///
+/// # Safety
+/// `path` is null or a string.
+unsafe fn absolute(at: c_int, path: *const c_char) -> Option<Absolute> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: by the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) };
+    let bytes = path.to_bytes();
+    if bytes.first() == Some(&b'/') {
+        return may_be_ours(bytes).then(|| Some((path.to_str().ok()?.to_owned(), false)))?;
+    }
+    if bytes.is_empty() || PASSES_THROUGH.get() {
+        return None;
+    }
+    let (base, is_ours) = base(at, has_mark(bytes))?;
+    let path = format!("{base}/{}", path.to_str().ok()?);
+    (is_ours || may_be_ours(path.as_bytes())).then_some((path, is_ours))
+}
+
+/// The folder that relative paths begin in, and whether it is ours. Where the kernel knows it, it is only asked if so
+/// wanted.
+fn base(at: c_int, asks_the_kernel: bool) -> Option<Absolute> {
+    let ours = if at == libc::AT_FDCWD {
+        cwd::ours()
+    } else {
+        descriptors::folder(at)
+    };
+    if let Some(ours) = ours {
+        return Some((ours, true));
+    }
+    let real = || {
+        if at == libc::AT_FDCWD {
+            cwd::real()
+        } else {
+            descriptors::link_of(at)
         }
-        Some((_, [_, .., "subsystem"])) => "/sys/class/infiniband".to_owned(),
-        Some((Shared::ClassInfiniband, inside @ [_, ..])) => {
-            format!("/sys/devices/virtual/infiniband/{}", inside.join("/"))
-        }
-        Some((Shared::ClassVerbs, inside @ [name, ..])) if *name != "abi_version" => {
-            format!("/sys/devices/virtual/infiniband_verbs/{}", inside.join("/"))
-        }
-        _ => format!("/{}", names.join("/")),
+    };
+    Some((asks_the_kernel.then(real)??, false))
+}
+
+/// What to do with a path that a program names from the open folder `at`.
+///
+/// # Safety
+/// `path` is null or a string.
+pub(crate) unsafe fn route(at: c_int, path: *const c_char, follows: bool) -> Route {
+    // SAFETY: by the caller's promise.
+    let Some((path, is_made)) = (unsafe { absolute(at, path) }) else {
+        return Route::Kernel;
+    };
+    let instead = |path: String| CString::new(path).map_or(Route::Kernel, Route::Instead);
+    match walk(&path, follows, is_made) {
+        Found::Elsewhere(None) => Route::Kernel,
+        Found::Elsewhere(Some(path)) => instead(path),
+        Found::Ours(path, Node::Shared) if is_really_there(&path) => instead(path),
+        Found::Ours(path, node) => Route::Ours(path, node),
+        Found::Missing(errno) => Route::Failed(errno),
     }
 }
 
-/// Our names in the folder at `path`, which is there.
-pub(crate) fn list(path: &str) -> Vec<String> {
-    let names = names_of(path);
-    let Some((shared, inside)) = split(&names) else {
-        return Vec::new();
-    };
-    let Some((name, rest)) = inside.split_first() else {
-        return shared.names();
-    };
-    match shared.device(name) {
-        None => Vec::new(),
-        Some(_) if shared.is_verbs() => {
-            let names = sysfs::VERBS_NAMES.iter();
-            names.map(|name| (*name).to_owned()).collect()
+/// A folder to list.
+#[derive(Debug)]
+pub(crate) enum Listed {
+    /// It is ours, or shared: its path without links.
+    Ours(String),
+    /// It is the kernel's, at another path than the program named.
+    Instead(CString),
+    /// There is none.
+    Failed(Errno),
+}
+
+/// The folder that a program wants to list, unless it is the kernel's and has nothing of ours.
+///
+/// # Safety
+/// `path` is null or a string.
+pub(crate) unsafe fn route_to_list(at: c_int, path: *const c_char) -> Option<Listed> {
+    // SAFETY: by the caller's promise.
+    let (path, is_made) = match unsafe { absolute(at, path) } {
+        Some(found) => found,
+        None => {
+            // SAFETY: by the caller's promise.
+            let text = unsafe { (!path.is_null()).then(|| CStr::from_ptr(path)) }?
+                .to_str()
+                .ok()?;
+            if text.is_empty() || text.starts_with('/') || PASSES_THROUGH.get() {
+                return None;
+            }
+            // A relative name of a shared folder has no mark.
+            let path = format!("{}/{text}", base(at, true)?.0);
+            (may_be_ours(path.as_bytes())).then_some((path, false))?
         }
-        Some(info) => device_names(&info, rest),
-    }
+    };
+    Some(match walk(&path, true, is_made) {
+        Found::Elsewhere(None) => return None,
+        Found::Elsewhere(Some(path)) => Listed::Instead(CString::new(path).ok()?),
+        Found::Ours(path, Node::Folder | Node::Shared) => Listed::Ours(path),
+        Found::Ours(..) => Listed::Failed(Errno(libc::ENOTDIR)),
+        Found::Missing(errno) => Listed::Failed(errno),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn elsewhere(path: &str) -> bool {
+        matches!(lookup(path, true), Found::Elsewhere(None))
+    }
+
+    /// Where the loopback interface's device is, or None if there is none.
+    fn loopback() -> Option<String> {
+        match lookup("/sys/class/infiniband/urxe_lo", true) {
+            Found::Ours(path, Node::Folder) => Some(path),
+            _ => {
+                eprintln!("skipped: the loopback interface has no address");
+                None
+            }
+        }
+    }
 
     #[test]
     fn other_paths_are_left_alone() {
@@ -239,62 +337,95 @@ mod tests {
             "relative",
             "/sys/class/infiniband/mlx5_0/node_type",
             "/sys/class/infiniband_mad/umad0",
-            "/sys/class/infiniband/../net/eth0",
+            "/sys/class/net/eth0/mtu",
+            "/system/infiniband",
             "/dev/infiniband/uverbs0",
             "/dev/infiniband/rdma_cm",
             "/etc/passwd",
         ] {
-            assert!(lookup(path, true).is_none(), "{path}");
+            assert!(elsewhere(path), "{path}");
         }
     }
 
     #[test]
-    fn names_are_walked_like_the_kernel_does() {
-        let path = "/sys//class/./x/../infiniband/";
-        assert_eq!(names_of(path), ["sys", "class", "infiniband"]);
-        assert_eq!(
-            canonical("/sys/class/infiniband/urxe_x/ports/1"),
-            "/sys/devices/virtual/infiniband/urxe_x/ports/1"
+    fn paths_are_walked_as_the_kernel_walks_them() {
+        let Some(device) = loopback() else { return };
+        let function = device.rsplitn(3, '/').last().unwrap();
+        let leads_to = |path: &str, to: &str| match lookup(path, true) {
+            Found::Ours(found, _) | Found::Elsewhere(Some(found)) => {
+                assert_eq!(found, to, "{path}")
+            }
+            other => panic!("{path}: {other:?}"),
+        };
+        let class = "/sys/class/infiniband/urxe_lo";
+        leads_to("/sys//class/./infiniband/", "/sys/class/infiniband");
+        leads_to("/sys/class/../class/infiniband", "/sys/class/infiniband");
+        leads_to(
+            &format!("{class}/ports/../ports/1"),
+            &format!("{device}/ports/1"),
         );
-        assert_eq!(
-            canonical("/sys/class/infiniband_verbs/uverbs_urxe_x/subsystem"),
-            "/sys/class/infiniband_verbs"
+        // Not /sys/class: `..` is what the link leads to.
+        leads_to(&format!("{class}/../.."), function);
+        leads_to(&format!("{class}/device"), function);
+        leads_to(
+            &format!("{class}/device/net/../infiniband/urxe_lo/subsystem"),
+            "/sys/class/infiniband",
         );
-        let shared = lookup("/sys/class/infiniband", true).unwrap().unwrap();
-        assert!(matches!(shared, Place::Shared));
+        leads_to(
+            &format!("{class}/subsystem/../net/lo/mtu"),
+            "/sys/class/net/lo/mtu",
+        );
+        assert!(matches!(
+            lookup(class, false),
+            Found::Ours(_, Node::Link(_))
+        ));
+        assert!(matches!(
+            lookup(&format!("{class}/"), false),
+            Found::Ours(_, Node::Folder)
+        ));
+        let missing = |path: &str| match lookup(&format!("{class}/{path}"), true) {
+            Found::Missing(errno) => errno.0,
+            other => panic!("{path}: {other:?}"),
+        };
+        assert_eq!(missing("nonsense"), libc::ENOENT);
+        assert_eq!(missing("nonsense/../node_guid"), libc::ENOENT);
+        assert_eq!(missing("node_guid/x"), libc::ENOTDIR);
+        assert_eq!(missing("node_guid/"), libc::ENOTDIR);
     }
 
     #[test]
     fn every_listed_name_is_there_and_folders_list_something() {
         fn walk(path: &str) -> usize {
-            let found = lookup(path, false).unwrap().unwrap();
-            match found {
-                Place::Shared | Place::Sysfs(Node::Folder) => {
-                    let names = list(path);
-                    assert!(!names.is_empty(), "{path}");
-                    names
-                        .iter()
-                        .map(|name| walk(&format!("{path}/{name}")))
-                        .sum()
+            let names = list(path);
+            assert!(!names.is_empty(), "{path}");
+            let each = |name: &String| {
+                let path = format!("{path}/{name}");
+                match at(&path) {
+                    Some(Node::Folder | Node::Shared) => walk(&path),
+                    Some(Node::Link(_)) => {
+                        let found = lookup(&path, true);
+                        let is_folder =
+                            matches!(found, Found::Ours(_, Node::Folder | Node::Shared));
+                        let is_real = matches!(found, Found::Elsewhere(Some(_)));
+                        assert!(is_folder || is_real, "{path}: {found:?}");
+                        1
+                    }
+                    Some(_) => 1,
+                    None => panic!("{path} is listed and not there"),
                 }
-                _ => 1,
-            }
+            };
+            names.iter().map(each).sum()
         }
-        // Loopback at least has an address, or there are no devices.
-        if device::names().is_empty() {
-            eprintln!("skipped: no network interface has an address");
+        if loopback().is_none() {
             return;
         }
-        let count: usize = Shared::ALL
-            .iter()
-            .map(|(_, names)| walk(&format!("/{}", names.join("/"))))
-            .sum();
-        assert!(count > 50, "{count}");
+        let count = walk("/sys") + walk("/dev");
+        assert!(count > 250, "{count}");
     }
 
     #[test]
     fn nothing_is_ours_while_the_next_library_looks() {
-        without_ours(|| assert!(lookup("/sys/class/infiniband", true).is_none()));
-        assert!(lookup("/sys/class/infiniband", true).is_some());
+        without_ours(|| assert!(elsewhere("/sys/class/infiniband")));
+        assert!(!elsewhere("/sys/class/infiniband"));
     }
 }

@@ -1,0 +1,156 @@
+//! What a device and its port show: what the kernel shows for a RoCE device.
+use urxe_device::{DeviceInfo, GidEntry};
+
+use super::{Content, Make, Node, counters, folder, function};
+use crate::errno::Errno;
+use crate::query::link;
+use crate::speed;
+
+/// What a folder of the device holds, the names on the way to it.
+pub(super) fn content(inside: &[&str]) -> Option<Content> {
+    let gids = usize::from(crate::gid::TABLE_LENGTH);
+    Some(match inside {
+        [] => Content::Names(DEVICE),
+        ["ports"] => Content::Names(&[("1", folder)]),
+        ["ports", "1"] => Content::Names(PORT),
+        ["ports", "1", "counters"] => Content::Counters(counters::STANDARD),
+        ["ports", "1", "hw_counters"] => Content::Counters(counters::HARDWARE),
+        ["ports", "1", "gids"] => Content::Numbers(gids, gid),
+        ["ports", "1", "gid_attrs"] => Content::Names(&[("ndevs", folder), ("types", folder)]),
+        ["ports", "1", "gid_attrs", "ndevs"] => Content::Numbers(gids, |info, index| {
+            attribute(info, index, |_| info.netdev.clone())
+        }),
+        ["ports", "1", "gid_attrs", "types"] => Content::Numbers(gids, |info, index| {
+            attribute(info, index, |_| "RoCE v2".to_owned())
+        }),
+        ["ports", "1", "pkeys"] => Content::Numbers(1, |_, _| Node::text("0xffff")),
+        _ => return None,
+    })
+}
+
+const DEVICE: &[(&str, Make)] = &[
+    ("device", |info| {
+        Node::Link(format!("../../../{}", function::of(info).address()))
+    }),
+    ("fw_ver", |_| Node::text(env!("CARGO_PKG_VERSION"))),
+    ("node_desc", |info| {
+        Node::line(format!("urxe on {}", info.netdev))
+    }),
+    ("node_guid", |info| Node::line(groups(&info.guid))),
+    ("node_type", |_| Node::text("1: CA")),
+    ("parent", |info| Node::line(info.netdev.clone())),
+    ("ports", folder),
+    ("subsystem", |_| {
+        Node::link("../../../../../class/infiniband")
+    }),
+    ("sys_image_guid", |info| Node::line(groups(&info.guid))),
+    ("uevent", |info| Node::line(format!("NAME={}", info.name))),
+];
+
+const PORT: &[(&str, Make)] = &[
+    ("cap_mask", |_| Node::text("0x04010000")),
+    ("counters", folder),
+    ("gid_attrs", folder),
+    ("gids", folder),
+    ("hw_counters", folder),
+    ("lid", |info| {
+        Node::line(format!("{:#x}", urxe_device::lid(&info.gids)))
+    }),
+    ("lid_mask_count", |_| Node::text("0")),
+    ("link_layer", |_| Node::text("Ethernet")),
+    ("phys_state", |info| {
+        Node::text(if info.is_up {
+            "5: LinkUp"
+        } else {
+            "3: Disabled"
+        })
+    }),
+    ("pkeys", folder),
+    ("rate", |info| Node::line(rate(&info.netdev))),
+    ("sm_lid", |_| Node::text("0x0")),
+    ("sm_sl", |_| Node::text("0")),
+    ("state", |info| {
+        Node::text(if info.is_up { "4: ACTIVE" } else { "1: DOWN" })
+    }),
+];
+
+/// Bytes as sysfs writes GUIDs and GIDs.
+fn groups(bytes: &[u8]) -> String {
+    let groups = bytes
+        .chunks(2)
+        .map(|pair| format!("{:02x}{:02x}", pair[0], pair[1]));
+    groups.collect::<Vec<_>>().join(":")
+}
+
+fn entry(info: &DeviceInfo, index: usize) -> Option<&GidEntry> {
+    info.gids.get(index).filter(|entry| entry.is_used())
+}
+
+fn gid(info: &DeviceInfo, index: usize) -> Node {
+    Node::line(groups(
+        &entry(info, index).map_or([0; 16], |entry| entry.gid.0),
+    ))
+}
+
+/// An attribute of an entry of the GID table. The kernel has none for an unused entry.
+fn attribute(info: &DeviceInfo, index: usize, text: impl Fn(&GidEntry) -> String) -> Node {
+    entry(info, index).map_or(Node::Mute(Errno::INVAL), |entry| Node::line(text(entry)))
+}
+
+/// The port's rate, as the kernel words it, by the codes that `ibv_query_port` gives.
+fn rate(netdev: &str) -> String {
+    let (width, speed) = link(speed::of(netdev));
+    let lanes = if width == 1 { 1 } else { 4 };
+    let lane_mbps = match speed {
+        1 => 2_500,
+        2 => 5_000,
+        8 => 10_000,
+        32 => 25_000,
+        _ => 50_000,
+    };
+    let mbps = lanes * lane_mbps;
+    let tenths = mbps % 1000 / 100;
+    let fraction = if tenths == 0 {
+        String::new()
+    } else {
+        format!(".{tenths}")
+    };
+    let name = match speed {
+        1 => " SDR",
+        2 => " DDR",
+        8 => " FDR10",
+        32 => " EDR",
+        _ => " HDR",
+    };
+    format!("{}{fraction} Gb/sec ({lanes}X{name})", mbps / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_without_a_wire_has_the_rate_that_ibv_query_port_says() {
+        assert_eq!(rate("lo"), "25 Gb/sec (1X EDR)");
+    }
+
+    #[test]
+    fn unused_entries_of_the_gid_table_are_zero_and_have_no_attributes() {
+        let info = DeviceInfo {
+            name: "urxe_x".into(),
+            netdev: "x".into(),
+            ifindex: 1,
+            netdev_mtu_bytes: 1500,
+            is_up: true,
+            mac: None,
+            guid: [0; 8],
+            gids: vec![],
+        };
+        let types = content(&["ports", "1", "gid_attrs", "types"]).unwrap();
+        assert_eq!(types.node(&info, "3"), Some(Node::Mute(Errno::INVAL)));
+        assert_eq!(types.node(&info, "03"), None);
+        assert_eq!(types.node(&info, "64"), None);
+        let zero = "0000:0000:0000:0000:0000:0000:0000:0000";
+        assert_eq!(gid(&info, 3), Node::text(zero));
+    }
+}
