@@ -42,6 +42,11 @@ fn files_in_sysfs() {
 }
 
 #[test]
+fn walks_through_sysfs() {
+    common::run("walks");
+}
+
+#[test]
 #[cfg_attr(
     not(target_arch = "x86_64"),
     ignore = "dlsym is libc's on this architecture"
@@ -130,6 +135,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "handles",
         "queues",
         "files",
+        "walks",
         "transports",
         "attributes",
         "newer",
@@ -153,7 +159,15 @@ fn nothing_is_used_that_was_not_set() {
 
 #[test]
 fn nothing_is_used_that_was_not_set_in_the_others() {
-    for name in ["devices", "rc", "failures", "events", "files", "attributes"] {
+    for name in [
+        "devices",
+        "rc",
+        "failures",
+        "events",
+        "files",
+        "walks",
+        "attributes",
+    ] {
         common::run_in_valgrind(name);
     }
 }
