@@ -82,9 +82,10 @@ def prepare(folder: Path, device: str) -> None:
         interface = Path(f"/sys/class/infiniband/{dev}/parent").read_text(encoding="ascii").strip()
         self.args.append([dev, port, index, *self.get_ip_mac_address(interface)])
 
-    # They look for the network interface in a PCI device's folder, which no software device has; those of RDMA-CM would
-    # be skipped for it. Linux and urxe name the interface in `parent`.
-    base.RDMATestCase._get_ip_mac = add_addresses  # noqa: SLF001
+    # They look for the network interface in a PCI device's folder, which Linux rxe has not; those of RDMA-CM would be
+    # skipped for it. rxe names the interface in `parent`.
+    if not Path(f"/sys/class/infiniband/{device}/device/net").is_dir():
+        base.RDMATestCase._get_ip_mac = add_addresses  # noqa: SLF001
 
 
 def cases(folder: Path, modules: list[str]) -> Iterator[unittest.TestCase]:

@@ -135,6 +135,29 @@ fn pingpong_over_every_transport() {
 const LATENCY: [&str; 3] = ["ib_send_lat", "ib_write_lat", "ib_read_lat"];
 const BANDWIDTH: [&str; 3] = ["ib_send_bw", "ib_write_bw", "ib_read_bw"];
 
+/// perftest opens counters once, and reads them before and after.
+#[test]
+fn perftest_reports_counters() {
+    let counters = "hw_counters/out_of_buffer,hw_counters/sent_pkts,counters/port_xmit_data";
+    let script = Script {
+        name: "counters of perftest",
+        needs: &["ib_send_bw"],
+        two_namespaces: true,
+        text: format!("pair 18515 ib_send_bw -d $device -x 0 -F -n 100 -s 4096 -W {counters}\n"),
+    };
+    let Some(output) = script.run() else { return };
+    let text = stdout(&output);
+    let value = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        line.trim_start_matches('=').parse().unwrap()
+    };
+    assert_eq!(value("hw_counters/out_of_buffer"), 0);
+    // The path MTU is 1024.
+    assert!(value("hw_counters/sent_pkts") >= 400, "{text}");
+    assert!(value("counters/port_xmit_data") >= 100 * 4096 / 4, "{text}");
+}
+
 /// Each of the programs with each of the options; each run prints a table.
 fn perftest(
     name: &'static str,
