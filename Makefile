@@ -23,7 +23,7 @@ PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha2
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 LINTS := lint-fmt lint-clippy lint-crates docs lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
-SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_cloud scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust
+SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_cloud scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust nic/conformance/userland/enter
 
 ##@ The two commands
 
@@ -45,7 +45,7 @@ help: ## Show this list
 	    $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
-setup: setup-packages setup-python setup-rust setup-programs setup-cloud ## Install what is missing: Debian packages, Python, Rust, jars
+setup: setup-packages setup-python setup-rust setup-programs setup-cloud setup-distros ## Install what is missing: Debian packages, Python, Rust, jars
 
 .PHONY: build
 build: setup-rust ## Build urxe, liburxe.so and the C benchmarks
@@ -63,6 +63,16 @@ test-python: setup build ## Run the Python tests alone
 .PHONY: test-quiet
 test-quiet: setup build ## Run the tests of real time, which need a quiet machine
 	$(PY) scripts/run_tests.py quiet
+
+# `make test` runs a few programs of each distribution; here it is the whole matrix.
+DISTROS := trixie sid
+.PHONY: test-distros
+test-distros: setup build ## Run the programs of newer Debians on urxe; ARGS='-k rping' picks some
+	status=0; \
+	for each in $(DISTROS); do \
+	    .venv/bin/pytest -p no:cacheprovider --distro $$each nic/conformance/programs/test_matrix.py::test_program $(ARGS) || status=1; \
+	done; \
+	exit $$status
 
 # The simulator's tests are the same in every build; optimised, they get through many more seeds.
 .PHONY: sim
@@ -162,9 +172,9 @@ clean: ## Remove what was built; .venv and results stay
 	find rocelab scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of set-up. Only those who test or lint get the packages that no benchmark needs (a browser).
-PURPOSE := $(if $(filter setup test% lint% fuzz interop setup-cloud,$(MAKECMDGOALS)),test,run)
+PURPOSE := $(if $(filter setup test% lint% fuzz interop setup-cloud setup-distros,$(MAKECMDGOALS)),test,run)
 
-.PHONY: setup-packages setup-python setup-rust setup-programs setup-cloud
+.PHONY: setup-packages setup-python setup-rust setup-programs setup-cloud setup-distros
 setup-packages:
 	@scripts/setup_packages $(PURPOSE)
 
@@ -184,6 +194,10 @@ setup-programs: setup-packages
 # HDFS, HBase and Spark, which studies of the level cloud run. A change in cloud/ builds them anew.
 setup-cloud: setup-packages ## Install HDFS, HBase and Spark with what measures them (Maven Central)
 	@scripts/setup_cloud .build/programs/cloud .build/maven
+
+# Where they cannot be made, what needs them is skipped with the reason; those who ask for them are told by a failure.
+setup-distros: setup-packages ## Unpack userlands of newer Debians, for tests
+	@python3 nic/conformance/userland/roots.py $(if $(filter setup-distros test-distros,$(MAKECMDGOALS)),--must)
 
 .PHONY: $(filter lint-%,$(LINTS))
 lint-fmt: setup-rust
@@ -207,6 +221,7 @@ lint-mypy: setup-python
 	.venv/bin/mypy --strict nic/conformance/programs
 	.venv/bin/mypy --strict nic/conformance/rxe
 	.venv/bin/mypy --strict nic/conformance/soak
+	.venv/bin/mypy --strict nic/conformance/userland
 	.venv/bin/mypy --strict bench/tests
 
 lint-imports: setup-python

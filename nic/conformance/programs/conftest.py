@@ -13,13 +13,18 @@ from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile
 
 from .matrix import Entry
-from .running import LINK, LINK_MTU_BYTES, Outcome, run, worker_count
+from .running import LINK, LINK_MTU_BYTES, Job, Outcome, run, worker_count
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the matrix run in another userland. Only those who name this folder have the option."""
+    parser.addoption("--distro", help="run the matrix in the userland of this distribution: trixie or sid")
 
 
 @pytest.fixture(scope="session")
-def outcomes(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Future[Outcome]]]:
-    """The outcome of each selected entry, by its id; waits for none."""
-    entries = [entry for item in request.session.items if (entry := _entry_of(item)) is not None]
+def outcomes(request: pytest.FixtureRequest) -> Iterator[Mapping[Job, Future[Outcome]]]:
+    """The outcome of each selected entry, by its userland and id; waits for none."""
+    entries = [job for item in request.session.items if (job := _job_of(item)) is not None]
     with contextlib.ExitStack() as stack:
         fabrics: queue.SimpleQueue[emulated.EmulatedFabric] = queue.SimpleQueue()
         for _ in range(min(worker_count(), len(entries))):
@@ -31,18 +36,32 @@ def outcomes(request: pytest.FixtureRequest) -> Iterator[Mapping[str, Future[Out
         pool = stack.enter_context(ThreadPoolExecutor(worker_count()))
         stack.callback(pool.shutdown, cancel_futures=True)
 
-        def on_a_free_fabric(entry: Entry) -> Outcome:
+        def on_a_free_fabric(distro: str | None, entry: Entry) -> Outcome:
             fabric = fabrics.get()
             try:
-                return run(entry, fabric)
+                return run(entry, fabric, distro)
             finally:
                 fabrics.put(fabric)
 
-        yield {entry.id: pool.submit(on_a_free_fabric, entry) for entry in entries}
+        yield {(distro, entry.id): pool.submit(on_a_free_fabric, distro, entry) for distro, entry in entries}
 
 
-def _entry_of(item: pytest.Item) -> Entry | None:
+@pytest.fixture
+def distro(request: pytest.FixtureRequest) -> str | None:
+    """The userland that was asked for."""
+    return _asked_for(request.config)
+
+
+def _asked_for(config: pytest.Config) -> str | None:
+    """The userland that was asked for; None for this machine's."""
+    name: str | None = config.getoption("--distro", None)
+    return name
+
+
+def _job_of(item: pytest.Item) -> tuple[str | None, Entry] | None:
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return None
-    entry = item.callspec.params.get("entry")
-    return entry if isinstance(entry, Entry) else None
+    entry, distro = item.callspec.params.get("entry"), item.callspec.params.get("distro")
+    if not isinstance(entry, Entry):
+        return None
+    return (distro if isinstance(distro, str) else _asked_for(item.config)), entry

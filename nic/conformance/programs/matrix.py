@@ -4,8 +4,9 @@ A file holds one suite of programs. Its `[[group]]` tables say what its runs hav
 `runs` is one program with its options: strings in TOML, where the first word is the program, or tables where a run
 differs from its group. `{server}` and `{client}` stand for the addresses of the two nodes, `{server6}` and `{client6}`
 for their IPv6 addresses, `{device}` for the RDMA device, `{interface}` for its network interface, `{program}` and
-`{options}` for the two parts of a run, `{here}` for the folder of this file, `{root}` for the repository, and
-`{scratch}` for an empty folder.
+`{options}` for the two parts of a run, `{here}` for the folder of this file, `{root}` for the repository, `{pyverbs}`
+for where pyverbs is installed, `{rdmacore}` for the folder of rdma-core's tests, `{libraries}` for that of shared
+libraries, and `{scratch}` for an empty folder.
 """
 
 from __future__ import annotations

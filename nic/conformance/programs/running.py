@@ -1,4 +1,7 @@
-"""Runs entries of the matrix on emulated fabrics, several at once: each worker has a fabric to itself."""
+"""Runs entries of the matrix on emulated fabrics, several at once: each worker has a fabric to itself.
+
+The programs are this machine's, or those of another distribution's userland, on the urxe that is built here.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,15 @@ from rocelab.fabric.base import Finished, LaunchError, Node, Running
 from rocelab.fabric.emulated import EmulatedFabric
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.tools.interconnects import urxe
+from userland.roots import RDMA_CORE, Root, RootError, find
 
 from .matrix import HERE, ROOT, Entry
 
 #: The one link of each fabric, with room for the largest RDMA packets.
 LINK: Final = "eth"
 LINK_MTU_BYTES: Final = 4200
+#: One run of an entry: the userland it runs in (None: this machine's), and its id.
+Job = tuple[str | None, str]
 #: How the names of the sockets start that urxe has for those who listen with RDMA-CM.
 LISTENER: Final = "@urxe-cm/listen/"
 #: How long a server may take after its client has ended.
@@ -43,14 +49,61 @@ class Outcome:
     wall_s: float = 0.0
 
 
-def run(entry: Entry, fabric: EmulatedFabric) -> Outcome:
-    """Run one entry on the first two nodes of a fabric, and judge it."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the programs of an entry are, and what they may write to."""
+
+    #: An empty folder.
+    scratch: Path
+    #: The userland they run in; None for this machine's.
+    root: Root | None = None
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What stands for folders in the matrix."""
+        programs = ROOT / ".build" / "programs"
+        return {
+            "here": str(HERE),
+            "root": str(ROOT),
+            "scratch": str(self.scratch),
+            "pyverbs": "/usr" if self.root else str(programs / "pyverbs" / "usr"),
+            "rdmacore": f"/{RDMA_CORE}" if self.root else str(programs / "rdma-core"),
+            "libraries": self._libraries(),
+        }
+
+    def _libraries(self) -> str:
+        """Where libraries are: the folder has the name of the architecture."""
+        base = self.root.path if self.root else Path("/")
+        found = next(iter(base.glob("usr/lib/*/libibverbs.so.1")), None)
+        return f"/{found.parent.relative_to(base)}" if found else "/usr/lib"
+
+    def has(self, name: str) -> bool:
+        """Whether a program is there, or a file or folder with an absolute name."""
+        if self.root:
+            return self.root.which(name) is not None
+        return shutil.which(name) is not None or (name.startswith("/") and Path(name).exists())
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """What runs a command here, on urxe."""
+        name = urxe().name
+        if self.root is None:
+            return [name, "run", "--", *argv]
+        program = Path(shutil.which(name) or name)
+        return self.root.inside([str(program), "run", "--", *argv], [program.parent])
+
+
+def run(entry: Entry, fabric: EmulatedFabric, distro: str | None = None) -> Outcome:
+    """Run one entry on the first two nodes of a fabric, and judge it.
+
+    `distro` names the userland whose programs run.
+    """
     outcome = Outcome()
     started_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rocelab-programs-") as scratch:
         try:
-            _run(entry, fabric, Path(scratch), outcome)
-        except MissingError as missing:
+            place = Place(Path(scratch), find(distro) if distro else None)
+            _run(entry, fabric, place, outcome)
+        except (MissingError, RootError) as missing:
             outcome.skipped = str(missing)
         except Exception as error:  # noqa: BLE001  one entry's trouble is its own test's failure
             outcome.problems.append(f"{type(error).__name__}: {error}")
@@ -58,7 +111,7 @@ def run(entry: Entry, fabric: EmulatedFabric) -> Outcome:
     return outcome
 
 
-def command(line: str, entry: Entry, fabric: EmulatedFabric, scratch: Path) -> list[str]:
+def command(line: str, entry: Entry, fabric: EmulatedFabric, place: Place) -> list[str]:
     """A command line of the matrix with everything in its place, on urxe."""
     server, client = fabric.nodes[:2]
     words = {
@@ -70,32 +123,27 @@ def command(line: str, entry: Entry, fabric: EmulatedFabric, scratch: Path) -> l
         "client6": client.addresses6.get(LINK, ""),
         "interface": server.interfaces[LINK],
         "device": f"urxe_{server.interfaces[LINK]}",
-        "here": str(HERE),
-        "root": str(ROOT),
-        "scratch": str(scratch),
+        **place.words,
     }
     # Options may name an address or a device as well.
-    return [urxe().name, "run", "--", *shlex.split(_filled(_filled(line, words), words))]
+    return place.command(shlex.split(_filled(_filled(line, words), words)))
 
 
 def _filled(text: str, words: dict[str, Any]) -> str:
     return re.sub(r"\{([a-z0-9]+)\}", lambda match: str(words[match[1]]), text)
 
 
-def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) -> None:
-    if shutil.which(entry.program) is None:
-        raise MissingError(f"there is no {entry.program}; install the Debian package {entry.package}")
+def _run(entry: Entry, fabric: EmulatedFabric, place: Place, outcome: Outcome) -> None:
+    _check_that_all_is_there(entry, place)
     launcher = NamespaceLauncher(fabric)
-    if entry.needs is not None and not Path(_filled(entry.needs, {"root": ROOT})).exists():
-        raise MissingError(f"there is no {entry.package}; `make setup-programs` fetches it")
-    env = {name: _filled(value, {"scratch": scratch, "here": HERE, "root": ROOT}) for name, value in entry.env.items()}
+    env = {name: _filled(value, place.words) for name, value in entry.env.items()}
     on_server, on_client = fabric.nodes[:2]
-    client = command(entry.client, entry, fabric, scratch)
+    client = command(entry.client, entry, fabric, place)
     if entry.server is None:
         finished = launcher.start(on_client, client, env=env).wait(entry.limit_s)
         _judge("client", client, finished, entry.proves, outcome, excuses=entry.excuses)
         return
-    server = command(entry.server, entry, fabric, scratch)
+    server = command(entry.server, entry, fabric, place)
     serving = launcher.start(on_server, server, env=env)
     try:
         _wait_until_ready(entry, launcher, on_server, serving)
@@ -104,6 +152,18 @@ def _run(entry: Entry, fabric: EmulatedFabric, scratch: Path, outcome: Outcome) 
     finally:
         served = serving.stop() if entry.server_stays else serving.wait(SERVER_ENDS_S if not outcome.problems else 0.5)
     _judge("server", server, served, entry.server_proves, outcome, excuses=entry.excuses, stopped=entry.server_stays)
+
+
+def _check_that_all_is_there(entry: Entry, place: Place) -> None:
+    if not place.has(entry.program):
+        where = f"the userland of Debian {place.root.name} has no {entry.program}" if place.root else ""
+        raise MissingError(where or f"there is no {entry.program}; install the Debian package {entry.package}")
+    if entry.needs is not None and not place.has(_filled(entry.needs, place.words)):
+        needed = _filled(entry.needs, place.words)
+        where = f"the userland of Debian {place.root.name} has no {needed}" if place.root else ""
+        raise MissingError(
+            where or f"there is no {needed}; `make setup-packages setup-programs` installs {entry.package}"
+        )
 
 
 def _wait_until_ready(entry: Entry, launcher: NamespaceLauncher, node: Node, serving: Running) -> None:

@@ -8,10 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from userland.roots import ROOTS
+
 from .matrix import Entry, MatrixError, read
-from .running import Outcome
+from .running import Job, Outcome
 
 LIMIT_S = 300.0
+#: Run in each other userland by `make test`; `make test-distros` runs all.
+SMOKE = (
+    "ibv_devinfo -d {device}",
+    "ibv_rc_pingpong -c",
+    "ib_send_bw -n 500",
+    "ib_write_lat -n 200",
+    "rping",
+    "fi_pingpong -p verbs -e msg -I 100",
+    "ucx_perftest -t tag_lat -n 500",
+)
 
 
 def _parameters() -> list[object]:
@@ -24,8 +36,23 @@ def _parameters() -> list[object]:
 @pytest.mark.fabric
 @pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize("entry", _parameters())
-def test_program(entry: Entry, outcomes: Mapping[str, Future[Outcome]]) -> None:
-    outcome = outcomes[entry.id].result(LIMIT_S)
+def test_program(entry: Entry, distro: str | None, outcomes: Mapping[Job, Future[Outcome]]) -> None:
+    _judge(outcomes[distro, entry.id].result(LIMIT_S))
+
+
+@pytest.mark.fabric
+@pytest.mark.timeout(2 * LIMIT_S)
+@pytest.mark.parametrize("distro", [root.name for root in ROOTS])
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.id) for entry in read() if entry.id in SMOKE])
+def test_program_of_another_distribution(distro: str, entry: Entry, outcomes: Mapping[Job, Future[Outcome]]) -> None:
+    _judge(outcomes[distro, entry.id].result(LIMIT_S))
+
+
+def test_those_that_run_in_each_userland_are_in_the_matrix() -> None:
+    assert {entry.id for entry in read()} >= set(SMOKE)
+
+
+def _judge(outcome: Outcome) -> None:
     if outcome.skipped:
         pytest.skip(outcome.skipped)
     print(outcome.transcript)

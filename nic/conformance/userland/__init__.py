@@ -1,0 +1,1 @@
+"""Programs, headers and libraries of other distributions, with the urxe that is built here."""
