@@ -1,0 +1,714 @@
+/* What a program that calls every function needs: a live object of every kind, made anew each time,
+ * and a record of what became of each call. generate.py writes the calls.
+ *
+ * One line on stdout tells of each function: its name, what it returned, and errno. A call that
+ * crashes or hangs has a line that says so, and the next one follows.
+ */
+#ifndef URXE_OBJECTS_H
+#define URXE_OBJECTS_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The device of the loopback interface, and the address that RDMA-CM finds it by. */
+#define DEVICE "urxe_lo"
+#define ADDRESS "127.0.0.1"
+/* A call that takes so long hangs, on a busy machine, too. */
+#define LIMIT_S 20
+/* What hangs may hold a lock: then the next calls hang as well. */
+#define HUNG_MAX 3
+#define DEPTH 16
+#define EVERY_ACCESS                                                                               \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
+     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND)
+
+static unsigned char buffer[65536] __attribute__((aligned(4096)));
+
+/* The call that is being made or prepared. */
+static const char *current;
+static int is_called;
+static sigjmp_buf next_call;
+static int hung;
+
+static void on_signal(int number)
+{
+    const char *how = number == SIGALRM ? "hung" : strsignal(number);
+
+    dprintf(STDOUT_FILENO, "%s %s %s\n", current, is_called ? "crashed" : "unmade", how);
+    if (number == SIGALRM && ++hung == HUNG_MAX)
+        _exit(1);
+    siglongjmp(next_call, 1);
+}
+
+/* What was to be made for a call cannot be made. */
+#define MADE(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            dprintf(STDOUT_FILENO, "%s unmade line %d: %s: %s\n", current, __LINE__, #condition,   \
+                    strerror(errno));                                                              \
+            siglongjmp(next_call, 1);                                                              \
+        }                                                                                          \
+    } while (0)
+
+/* From here on it is the function's doing. */
+static void call_begins(void)
+{
+    is_called = 1;
+    errno = 0;
+}
+
+static void returned_nothing(void)
+{
+    dprintf(STDOUT_FILENO, "%s void %d\n", current, errno);
+}
+
+static void returned_pointer(const volatile void *result)
+{
+    dprintf(STDOUT_FILENO, "%s %s %d\n", current, result ? "pointer" : "NULL", errno);
+}
+
+static void returned_number(long long result)
+{
+    dprintf(STDOUT_FILENO, "%s %lld %d\n", current, result, errno);
+}
+
+static void try_call(const char *name, void (*call)(void))
+{
+    current = name;
+    is_called = 0;
+    if (sigsetjmp(next_call, 1) == 0) {
+        alarm(LIMIT_S);
+        call();
+    }
+    alarm(0);
+}
+
+static void catch_signals(void)
+{
+    static char stack[65536];
+    const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+    const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+
+    sigaltstack(&other, NULL);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &action, NULL);
+}
+
+/* Memory for a structure, all zero. */
+static void *zeroed(size_t size)
+{
+    void *memory = calloc(1, size);
+
+    MADE(memory);
+    return memory;
+}
+
+static void never_block(int descriptor)
+{
+    MADE(fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK) == 0);
+}
+
+/* --- verbs ------------------------------------------------------------------------------------ */
+
+static struct ibv_device **device_list(void)
+{
+    struct ibv_device **list = ibv_get_device_list(NULL);
+
+    MADE(list);
+    return list;
+}
+
+static struct ibv_device *device(void)
+{
+    struct ibv_device **list = device_list();
+
+    for (int i = 0; list[i]; i++)
+        if (!strcmp(ibv_get_device_name(list[i]), DEVICE))
+            return list[i];
+    MADE(!"there is no device " DEVICE);
+    return NULL;
+}
+
+static struct ibv_context *new_context(void)
+{
+    struct ibv_context *context = ibv_open_device(device());
+
+    MADE(context);
+    never_block(context->async_fd);
+    return context;
+}
+
+/* All objects but contexts themselves belong to one context. */
+static struct ibv_context *context(void)
+{
+    static struct ibv_context *opened;
+
+    return opened ? opened : (opened = new_context());
+}
+
+/* An object that no verb gives: its first member is the context, all else is zero. */
+static void *fake(size_t size)
+{
+    struct ibv_context **memory = zeroed(size < 4096 ? 4096 : size);
+
+    *memory = context();
+    return memory;
+}
+
+static struct ibv_flow *fake_flow(void)
+{
+    struct ibv_flow *flow = zeroed(sizeof *flow);
+
+    flow->context = context();
+    return flow;
+}
+
+static struct ibv_pd *pd(void)
+{
+    static struct ibv_pd *made;
+
+    MADE(made || (made = ibv_alloc_pd(context())));
+    return made;
+}
+
+static struct ibv_pd *new_pd(void)
+{
+    struct ibv_pd *made = ibv_alloc_pd(context());
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_mr *mr_in(struct ibv_pd *domain)
+{
+    struct ibv_mr *made = ibv_reg_mr(domain, buffer, sizeof buffer, EVERY_ACCESS);
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_mr *mr(void)
+{
+    return mr_in(pd());
+}
+
+static struct ibv_mw *mw(enum ibv_mw_type type)
+{
+    struct ibv_mw *made = ibv_alloc_mw(pd(), type);
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_dm *dm(void)
+{
+    struct ibv_alloc_dm_attr attributes = {.length = 4096};
+    struct ibv_dm *made = ibv_alloc_dm(context(), &attributes);
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_td *td(void)
+{
+    struct ibv_td_init_attr attributes = {0};
+    struct ibv_td *made = ibv_alloc_td(context(), &attributes);
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_xrcd *xrcd(void)
+{
+    struct ibv_xrcd_init_attr attributes = {
+        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+        .fd = -1,
+        .oflags = O_CREAT,
+    };
+    struct ibv_xrcd *made = ibv_open_xrcd(context(), &attributes);
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_comp_channel *channel(void)
+{
+    struct ibv_comp_channel *made = ibv_create_comp_channel(context());
+
+    MADE(made);
+    never_block(made->fd);
+    return made;
+}
+
+static struct ibv_cq *cq(void)
+{
+    struct ibv_cq *made = ibv_create_cq(context(), DEPTH, NULL, NULL, 0);
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_cq_ex *cq_ex(void)
+{
+    struct ibv_cq_init_attr_ex attributes = {
+        .cqe = DEPTH,
+        .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+    };
+    struct ibv_cq_ex *made = ibv_create_cq_ex(context(), &attributes);
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_srq *srq(void)
+{
+    struct ibv_srq_init_attr attributes = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
+    struct ibv_srq *made = ibv_create_srq(pd(), &attributes);
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_srq *xrc_srq(void)
+{
+    struct ibv_srq_init_attr_ex attributes = {
+        .attr = {.max_wr = DEPTH, .max_sge = 1},
+        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+                     IBV_SRQ_INIT_ATTR_CQ,
+        .srq_type = IBV_SRQT_XRC,
+        .pd = pd(),
+        .xrcd = xrcd(),
+        .cq = cq(),
+    };
+    struct ibv_srq *made = ibv_create_srq_ex(context(), &attributes);
+
+    MADE(made);
+    return made;
+}
+
+static union ibv_gid gid(void)
+{
+    union ibv_gid found;
+
+    MADE(ibv_query_gid(context(), 1, 0, &found) == 0);
+    return found;
+}
+
+/* To the device itself. */
+static struct ibv_ah_attr *ah_attributes(void)
+{
+    struct ibv_ah_attr *attributes = zeroed(sizeof *attributes);
+
+    attributes->grh.dgid = gid();
+    attributes->grh.hop_limit = 64;
+    attributes->is_global = 1;
+    attributes->port_num = 1;
+    return attributes;
+}
+
+static struct ibv_ah *ah_in(struct ibv_pd *domain)
+{
+    struct ibv_ah *made = ibv_create_ah(domain, ah_attributes());
+
+    MADE(made);
+    return made;
+}
+
+static struct ibv_ah *ah(void)
+{
+    return ah_in(pd());
+}
+
+/* The header of a datagram that the device has sent to itself, over IPv6. */
+static struct ibv_grh *own_grh(void)
+{
+    struct ibv_grh *made = zeroed(sizeof *made);
+
+    made->version_tclass_flow = htonl(6 << 28);
+    made->hop_limit = 64;
+    made->sgid = made->dgid = gid();
+    return made;
+}
+
+/* An event that concerns no object. */
+static struct ibv_async_event *port_event(void)
+{
+    struct ibv_async_event *made = zeroed(sizeof *made);
+
+    made->element.port_num = 1;
+    made->event_type = IBV_EVENT_PORT_ACTIVE;
+    return made;
+}
+
+#ifdef HAVE_ibv_alloc_buf
+/* The memory of the last buffer. */
+static void *buf_memory;
+
+static struct ibv_buf *buf(void)
+{
+    struct ibv_buf *made = NULL;
+
+    MADE(buf_memory = ibv_alloc_buf(pd(), 4096, &made));
+    return made;
+}
+#endif
+
+/* --- queue pairs ------------------------------------------------------------------------------ */
+
+static struct ibv_qp_init_attr *qp_init(enum ibv_qp_type type, struct ibv_cq *completions)
+{
+    struct ibv_qp_init_attr *attributes = zeroed(sizeof *attributes);
+
+    attributes->send_cq = attributes->recv_cq = completions;
+    attributes->cap.max_send_wr = attributes->cap.max_recv_wr = DEPTH;
+    attributes->cap.max_send_sge = attributes->cap.max_recv_sge = 2;
+    attributes->cap.max_inline_data = 64;
+    attributes->qp_type = type;
+    return attributes;
+}
+
+/* For the interface of ibv_wr_*, with all operations that the specification has for such queue
+ * pairs, but for FLUSH and ATOMIC WRITE. */
+static struct ibv_qp_init_attr_ex *qp_init_ex(enum ibv_qp_type type)
+{
+    const struct ibv_qp_init_attr *simple = qp_init(type, cq());
+    struct ibv_qp_init_attr_ex *attributes = zeroed(sizeof *attributes);
+
+    attributes->send_cq = simple->send_cq;
+    attributes->recv_cq = simple->recv_cq;
+    attributes->cap = simple->cap;
+    attributes->qp_type = type;
+    attributes->comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    attributes->pd = pd();
+    attributes->send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    if (type != IBV_QPT_UD)
+        attributes->send_ops_flags |=
+            IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+            IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
+            IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+    if (type == IBV_QPT_XRC_SEND)
+        attributes->cap.max_recv_wr = attributes->cap.max_recv_sge = 0;
+    return attributes;
+}
+
+static struct ibv_qp *fresh_qp(enum ibv_qp_type type)
+{
+    struct ibv_qp *made = ibv_create_qp(pd(), qp_init(type, cq()));
+
+    MADE(made);
+    return made;
+}
+
+/* From RESET to RTS; one that has a connection is connected to itself. */
+static void bring_up(struct ibv_qp *qp)
+{
+    const int is_ud = qp->qp_type == IBV_QPT_UD;
+    struct ibv_qp_attr attributes = {
+        .qp_state = IBV_QPS_INIT,
+        .port_num = 1,
+        .qkey = 1,
+        .qp_access_flags = EVERY_ACCESS & ~(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND),
+        .path_mtu = IBV_MTU_1024,
+        .dest_qp_num = qp->qp_num,
+        .max_dest_rd_atomic = 1,
+        .max_rd_atomic = 1,
+        .min_rnr_timer = 12,
+        .timeout = 14,
+        .retry_cnt = 7,
+        .rnr_retry = 7,
+        .ah_attr = *ah_attributes(),
+    };
+
+    MADE(ibv_modify_qp(qp, &attributes,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                           (is_ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)) == 0);
+    attributes.qp_state = IBV_QPS_RTR;
+    MADE(ibv_modify_qp(qp, &attributes,
+                       is_ud ? IBV_QP_STATE
+                             : IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                   IBV_QP_MIN_RNR_TIMER) == 0);
+    attributes.qp_state = IBV_QPS_RTS;
+    MADE(ibv_modify_qp(qp, &attributes,
+                       is_ud ? IBV_QP_STATE | IBV_QP_SQ_PSN
+                             : IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                   IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+}
+
+static struct ibv_qp *qp(enum ibv_qp_type type)
+{
+    struct ibv_qp *made = fresh_qp(type);
+
+    bring_up(made);
+    return made;
+}
+
+static const union ibv_gid *group_gid(void)
+{
+    union ibv_gid *made = zeroed(sizeof *made);
+
+    inet_pton(AF_INET6, "::ffff:239.1.2.3", made);
+    return made;
+}
+
+/* One that is in a multicast group. */
+static struct ibv_qp *attached(void)
+{
+    struct ibv_qp *made = qp(IBV_QPT_UD);
+
+    MADE(ibv_attach_mcast(made, group_gid(), 0) == 0);
+    return made;
+}
+
+static struct ibv_qp_ex *extended(enum ibv_qp_type type)
+{
+    struct ibv_qp *made = ibv_create_qp_ex(context(), qp_init_ex(type));
+    struct ibv_qp_ex *same;
+
+    MADE(made);
+    bring_up(made);
+    same = ibv_qp_to_qp_ex(made);
+    MADE(same);
+    return same;
+}
+
+/* One that work requests can be added to: of which ibv_wr_start was called. */
+static struct ibv_qp_ex *started(enum ibv_qp_type type)
+{
+    struct ibv_qp_ex *made = extended(type);
+
+    ibv_wr_start(made);
+    return made;
+}
+
+/* One with a work request to which its data, or where it goes, can be added. */
+static struct ibv_qp_ex *sending(enum ibv_qp_type type)
+{
+    struct ibv_qp_ex *made = started(type);
+
+    made->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_send(made);
+    return made;
+}
+
+/* A completion queue whose first completion is being looked at: of a WRITE of no bytes. */
+static struct ibv_cq_ex *polled_cq_ex(void)
+{
+    struct ibv_cq_ex *made = cq_ex();
+    struct ibv_qp *sender = ibv_create_qp(pd(), qp_init(IBV_QPT_RC, ibv_cq_ex_to_cq(made)));
+    struct ibv_send_wr request = {.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+    struct ibv_send_wr *bad;
+    struct ibv_poll_cq_attr poll = {0};
+
+    MADE(sender);
+    bring_up(sender);
+    MADE(ibv_post_send(sender, &request, &bad) == 0);
+    while (ibv_start_poll(made, &poll))
+        sched_yield();
+    return made;
+}
+
+/* --- RDMA-CM ---------------------------------------------------------------------------------- */
+
+static struct sockaddr *address(int port)
+{
+    struct sockaddr_in *made = zeroed(sizeof *made);
+
+    made->sin_family = AF_INET;
+    made->sin_port = htons(port);
+    inet_pton(AF_INET, ADDRESS, &made->sin_addr);
+    return (struct sockaddr *)made;
+}
+
+static struct sockaddr *group(void)
+{
+    struct sockaddr_in *made = (struct sockaddr_in *)address(0);
+
+    inet_pton(AF_INET, "239.1.2.3", &made->sin_addr);
+    return (struct sockaddr *)made;
+}
+
+static struct rdma_addrinfo *found_address(void)
+{
+    struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP};
+    struct rdma_addrinfo *found;
+
+    MADE(rdma_getaddrinfo(ADDRESS, "7471", &hints, &found) == 0);
+    return found;
+}
+
+static struct rdma_event_channel *event_channel(void)
+{
+    struct rdma_event_channel *made = rdma_create_event_channel();
+
+    MADE(made);
+    never_block(made->fd);
+    return made;
+}
+
+static struct rdma_cm_id *new_id(enum rdma_port_space space)
+{
+    struct rdma_cm_id *made;
+
+    MADE(rdma_create_id(event_channel(), &made, NULL, space) == 0);
+    return made;
+}
+
+/* The next event of an identifier's channel, which has to be of that kind. */
+static struct rdma_cm_event *event(struct rdma_event_channel *from, enum rdma_cm_event_type type)
+{
+    struct pollfd readable = {.fd = from->fd, .events = POLLIN};
+    struct rdma_cm_event *got;
+
+    MADE(poll(&readable, 1, -1) == 1);
+    MADE(rdma_get_cm_event(from, &got) == 0);
+    MADE(got->event == type);
+    return got;
+}
+
+static void wait_for(struct rdma_cm_id *id, enum rdma_cm_event_type type)
+{
+    MADE(rdma_ack_cm_event(event(id->channel, type)) == 0);
+}
+
+static struct rdma_cm_event *some_event(void)
+{
+    struct rdma_cm_id *id = new_id(RDMA_PS_TCP);
+
+    MADE(rdma_resolve_addr(id, NULL, address(7471), 2000) == 0);
+    return event(id->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+}
+
+static void add_qp(struct rdma_cm_id *id, enum ibv_qp_type type)
+{
+    MADE(rdma_create_qp(id, NULL, qp_init(type, NULL)) == 0);
+}
+
+/* One that knows its device. */
+static struct rdma_cm_id *addressed(void)
+{
+    struct rdma_cm_id *id = new_id(RDMA_PS_TCP);
+
+    MADE(rdma_resolve_addr(id, NULL, address(7471), 2000) == 0);
+    wait_for(id, RDMA_CM_EVENT_ADDR_RESOLVED);
+    return id;
+}
+
+/* One that knows its device and its way to the port, and has no queue pair. */
+static struct rdma_cm_id *resolved(enum rdma_port_space space, int port)
+{
+    struct rdma_cm_id *id = new_id(space);
+
+    MADE(rdma_resolve_addr(id, NULL, address(port), 2000) == 0);
+    wait_for(id, RDMA_CM_EVENT_ADDR_RESOLVED);
+    MADE(rdma_resolve_route(id, 2000) == 0);
+    wait_for(id, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    return id;
+}
+
+/* The same with a queue pair. */
+static struct rdma_cm_id *ready_id(enum rdma_port_space space)
+{
+    struct rdma_cm_id *id = resolved(space, 7471);
+
+    add_qp(id, space == RDMA_PS_TCP ? IBV_QPT_RC : IBV_QPT_UD);
+    return id;
+}
+
+static struct rdma_cm_id *bound(void)
+{
+    struct rdma_cm_id *id = new_id(RDMA_PS_TCP);
+
+    MADE(rdma_bind_addr(id, address(0)) == 0);
+    return id;
+}
+
+static struct rdma_cm_id *listener(void)
+{
+    struct rdma_cm_id *id = bound();
+
+    MADE(rdma_listen(id, 4) == 0);
+    return id;
+}
+
+/* Both ends of a connection. */
+struct ends {
+    struct rdma_cm_id *client, *server;
+};
+
+static struct ends asking(void)
+{
+    struct rdma_conn_param parameters = {.retry_count = 7, .rnr_retry_count = 7};
+    struct rdma_cm_id *listening = listener();
+    struct ends ends = {.client = resolved(RDMA_PS_TCP, ntohs(rdma_get_src_port(listening)))};
+    struct rdma_cm_event *request;
+
+    add_qp(ends.client, IBV_QPT_RC);
+    MADE(rdma_connect(ends.client, &parameters) == 0);
+    request = event(listening->channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    ends.server = request->id;
+    MADE(rdma_ack_cm_event(request) == 0);
+    add_qp(ends.server, IBV_QPT_RC);
+    return ends;
+}
+
+static struct ends established(void)
+{
+    struct rdma_conn_param parameters = {.rnr_retry_count = 7};
+    struct ends ends = asking();
+
+    MADE(rdma_accept(ends.server, &parameters) == 0);
+    wait_for(ends.client, RDMA_CM_EVENT_ESTABLISHED);
+    wait_for(ends.server, RDMA_CM_EVENT_ESTABLISHED);
+    return ends;
+}
+
+/* The server's end, to which a client asks to be connected. */
+static struct rdma_cm_id *asked(void)
+{
+    return asking().server;
+}
+
+static struct rdma_cm_id *connected(void)
+{
+    return established().client;
+}
+
+/* One with a completion to come in each of its queues. */
+static struct rdma_cm_id *completing(void)
+{
+    const struct ends ends = established();
+
+    struct ibv_mr *at_client = mr_in(ends.client->pd), *at_server = mr_in(ends.server->pd);
+
+    MADE(rdma_post_recv(ends.client, NULL, buffer, 0, at_client) == 0);
+    MADE(rdma_post_recv(ends.server, NULL, buffer, 0, at_server) == 0);
+    MADE(rdma_post_send(ends.server, NULL, buffer, 0, at_server, IBV_SEND_SIGNALED) == 0);
+    MADE(rdma_post_send(ends.client, NULL, buffer, 0, at_client, IBV_SEND_SIGNALED) == 0);
+    return ends.client;
+}
+
+static struct rdma_cm_id *joined(void)
+{
+    struct rdma_cm_id *id = ready_id(RDMA_PS_UDP);
+
+    MADE(rdma_join_multicast(id, group(), NULL) == 0);
+    return id;
+}
+
+#endif
