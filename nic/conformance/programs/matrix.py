@@ -40,6 +40,8 @@ class Entry:
     proves: tuple[str, ...] = ()
     #: The same for the output of the server, which is stopped if it does not end by itself.
     server_proves: tuple[str, ...] = ()
+    #: At least so many bytes of packets, sent and received, have to be in urxe's captures of the client.
+    carries_bytes: int = 0
     #: Of which a line in the output excuses an exit status that is not 0: trouble that is the program's own.
     excuses: str | None = None
     #: When the client may start: `tcp:PORT` or `udp:PORT` of the server is open, then after `pause_s`.

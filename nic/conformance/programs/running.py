@@ -22,6 +22,7 @@ from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.tools.interconnects import urxe
 from userland.roots import RDMA_CORE, Root, RootError, find
 
+from .captured import packet_bytes
 from .matrix import HERE, ROOT, Entry
 
 #: The one link of each fabric, with room for the largest RDMA packets.
@@ -139,16 +140,19 @@ def _run(entry: Entry, fabric: EmulatedFabric, place: Place, outcome: Outcome) -
     env = {name: _filled(value, place.words) for name, value in entry.env.items()}
     on_server, on_client = fabric.nodes[:2]
     client = command(entry.client, entry, fabric, place)
+    captures = {"URXE_PCAP": str(place.scratch / "%p.pcapng")} if entry.carries_bytes else {}
     if entry.server is None:
-        finished = launcher.start(on_client, client, env=env).wait(entry.limit_s)
+        finished = launcher.start(on_client, client, env={**env, **captures}).wait(entry.limit_s)
         _judge("client", client, finished, entry.proves, outcome, excuses=entry.excuses)
+        _judge_captures(entry, place.scratch, outcome)
         return
     server = command(entry.server, entry, fabric, place)
     serving = launcher.start(on_server, server, env=env)
     try:
         _wait_until_ready(entry, launcher, on_server, serving)
-        finished = launcher.start(on_client, client, env=env).wait(entry.limit_s)
+        finished = launcher.start(on_client, client, env={**env, **captures}).wait(entry.limit_s)
         _judge("client", client, finished, entry.proves, outcome, excuses=entry.excuses)
+        _judge_captures(entry, place.scratch, outcome)
     finally:
         served = serving.stop() if entry.server_stays else serving.wait(SERVER_ENDS_S if not outcome.problems else 0.5)
     _judge("server", server, served, entry.server_proves, outcome, excuses=entry.excuses, stopped=entry.server_stays)
@@ -208,6 +212,11 @@ def _judge(
     outcome.problems += [
         f"the {who} did not print {pattern!r}" for pattern in proves if not re.search(pattern, said, re.MULTILINE)
     ]
+
+
+def _judge_captures(entry: Entry, folder: Path, outcome: Outcome) -> None:
+    if (carried_bytes := packet_bytes(folder)) < entry.carries_bytes:
+        outcome.problems.append(f"urxe carried {carried_bytes} bytes for the client, not {entry.carries_bytes}")
 
 
 def worker_count() -> int:
