@@ -18,7 +18,8 @@ def test_rxe_shows_what_is_listed(guest: Guest) -> None:
     ran = guest.run(["/usr/bin/python3", str(HERE / "tree.py"), GUEST_DEVICE])
     assert ran.status == 0, ran.output
     if os.environ.get("URXE_WRITE_LIST"):
-        LIST.write_text(f"# Linux {guest.kernel}, by nic/conformance/rxe/tree.py\n{ran.output.strip()}\n", encoding="utf-8")
+        head = f"# Linux {guest.kernel}, by nic/conformance/rxe/tree.py"
+        LIST.write_text(f"{head}\n{ran.output.strip()}\n", encoding="utf-8")
     assert things(ran.output) == things(LIST.read_text(encoding="utf-8"))
 
 
