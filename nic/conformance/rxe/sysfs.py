@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 
-from .guest import GUEST_DEVICE, HERE, ROOT, Guest
+from .guest import GUEST_DEVICE, HERE, Guest
+from .kernels import ROOT
 
 LIST = ROOT / "nic" / "preload" / "tests" / "data" / "rxe_sysfs.txt"
 
