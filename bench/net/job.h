@@ -9,14 +9,20 @@
 enum job_protocol { JOB_TCP, JOB_UDP };
 enum job_test { JOB_LATENCY, JOB_BANDWIDTH, JOB_BIDIRECTIONAL };
 
-/* How a program waits for the network: asleep in the kernel, or asking again and again without
- * sleeping. */
-enum job_waiting { JOB_BLOCKING, JOB_BUSY_POLL };
+/* How a program waits for the network: asleep in the kernel, asking again and again without
+ * sleeping, or asking for LINK_LOOK_NS and asleep only then (a receiver; a sender sleeps at once).
+ */
+enum job_waiting { JOB_BLOCKING, JOB_BUSY_POLL, JOB_SPIN };
+
+/* Whether calls on the data connection that find nothing make the kernel poll the interface:
+ * SO_BUSY_POLL, and with SO_PREFER_BUSY_POLL instead of its interrupts, too (socket(7)). */
+enum job_kernel_poll { JOB_KERNEL_POLL_NONE, JOB_KERNEL_POLL, JOB_KERNEL_POLL_PREFERRED };
 
 struct job {
     enum job_protocol protocol;
     enum job_test test;
     enum job_waiting waiting;
+    enum job_kernel_poll kernel_poll;
     uint64_t size_bytes;
     uint64_t messages; /* in each direction, in the timed region */
     uint64_t warmup_messages;
@@ -36,6 +42,7 @@ struct job {
 extern const char *const job_protocol_names[];
 extern const char *const job_test_names[];
 extern const char *const job_waiting_names[];
+extern const char *const job_kernel_poll_names[];
 
 /* Index of `name` in a list of names that ends with NULL, or -1. */
 int job_name_index(const char *const *names, const char *name);

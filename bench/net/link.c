@@ -17,6 +17,8 @@
 /* A spinning end looks at the clock only now and then: it costs about as much as the call that
  * found nothing. */
 #define SPINS_BETWEEN_CLOCK_READS 1024u
+/* The same where 100 us count. */
+#define LOOKS_BETWEEN_CLOCK_READS 16u
 
 int link_listen(unsigned port, struct failure *failure)
 {
@@ -127,6 +129,39 @@ int link_set_no_delay(int socket, bool no_delay)
     return setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &(int){no_delay}, sizeof(int));
 }
 
+static int set_kernel_poll(int data, int option, const char *name, int value,
+                           struct failure *failure)
+{
+    if (setsockopt(data, SOL_SOCKET, option, &value, sizeof value) == 0)
+        return 0;
+    return failure_set(failure, "%s cannot be set to %d: %s%s", name, value, strerror(errno),
+                       errno == EPERM ? "; it needs CAP_NET_ADMIN outside of any user namespace"
+                                      : "");
+}
+
+int link_set_kernel_poll(int data, const struct job *job, struct failure *failure)
+{
+    if (job->kernel_poll == JOB_KERNEL_POLL_NONE)
+        return 0;
+    if (set_kernel_poll(data, SO_BUSY_POLL, "SO_BUSY_POLL", LINK_BUSY_POLL_US, failure) < 0)
+        return -1;
+    if (job->kernel_poll == JOB_KERNEL_POLL)
+        return 0;
+    if (set_kernel_poll(data, SO_PREFER_BUSY_POLL, "SO_PREFER_BUSY_POLL", 1, failure) < 0)
+        return -1;
+    return set_kernel_poll(data, SO_BUSY_POLL_BUDGET, "SO_BUSY_POLL_BUDGET", LINK_BUSY_POLL_BUDGET,
+                           failure);
+}
+
+/* 0 where the kernel has no such option. */
+static int number_of(int data, int option)
+{
+    int value = 0;
+    socklen_t length = sizeof value;
+
+    return getsockopt(data, SOL_SOCKET, option, &value, &length) < 0 ? 0 : value;
+}
+
 int link_settings_of(int data, const struct job *job, struct link_settings *settings,
                      struct failure *failure)
 {
@@ -140,6 +175,9 @@ int link_settings_of(int data, const struct job *job, struct link_settings *sett
         return failure_errno(failure, "SO_RCVBUF");
     if (job->protocol == JOB_UDP)
         return 0;
+    settings->busy_poll_us = number_of(data, SO_BUSY_POLL);
+    settings->prefer_busy_poll = number_of(data, SO_PREFER_BUSY_POLL) != 0;
+    settings->napi_id = number_of(data, SO_INCOMING_NAPI_ID);
     if (getsockopt(data, IPPROTO_TCP, TCP_MAXSEG, &settings->mss_bytes, &int_length) < 0)
         return failure_errno(failure, "TCP_MAXSEG");
     if (getsockopt(data, IPPROTO_TCP, TCP_CONGESTION, settings->congestion_control, &name_length) <
@@ -221,21 +259,36 @@ static bool is_lost(const struct job *job, unsigned *spins, uint64_t *since_ns)
     return clock_now_ns() - *since_ns > UDP_LOST_AFTER_S * NS_PER_S;
 }
 
+bool link_looks_again(struct link_look *look)
+{
+    if (look->until_ns == 0)
+        look->until_ns = clock_now_ns() + LINK_LOOK_NS;
+    return ++look->count % LOOKS_BETWEEN_CLOCK_READS != 0 || clock_now_ns() < look->until_ns;
+}
+
 int link_receive(int data, const struct job *job, uint8_t *message, struct failure *failure)
 {
     size_t left = (size_t)job->size_bytes;
     unsigned spins = 0;
     uint64_t since_ns = 0;
+    struct link_look look = {0};
+    bool sleeps = job->waiting == JOB_BLOCKING;
 
     while (left > 0) {
-        ssize_t got = recv(data, message, left, flags_of(job));
+        ssize_t got = recv(data, message, left, sleeps ? 0 : MSG_DONTWAIT);
         if (got > 0) {
             message += got;
             left -= (size_t)got;
+            if (job->waiting == JOB_SPIN) {
+                look = (struct link_look){0};
+                sleeps = false;
+            }
         } else if (got == 0) {
             return failure_set(failure, "the other end closed the data connection");
         } else if (!is_retry(errno)) {
             return failure_errno(failure, "receive");
+        } else if (job->waiting == JOB_SPIN) {
+            sleeps = sleeps || !link_looks_again(&look);
         } else if (is_lost(job, &spins, &since_ns)) {
             return failure_set(failure, "a datagram did not come within %d s: it was lost",
                                UDP_LOST_AFTER_S);

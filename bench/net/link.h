@@ -29,6 +29,30 @@ unsigned link_local_port(int socket);
  * use. */
 int link_set_no_delay(int socket, bool no_delay);
 
+/* How long a receiver that waits by JOB_SPIN asks before it sleeps, in nanoseconds, from the last
+ * that came on: as long as a thread of urxe looks (SPIN_NS in nic/device/src/spin.rs). */
+#define LINK_LOOK_NS 100000ull
+
+/* What such a receiver remembers; zero after each time that something came. */
+struct link_look {
+    uint64_t until_ns;
+    unsigned count;
+};
+
+/* After asking in vain: whether to ask again instead of sleeping. */
+bool link_looks_again(struct link_look *look);
+
+/* How long a call that finds nothing lets the kernel poll the interface (SO_BUSY_POLL), in
+ * microseconds: as long as LINK_LOOK_NS. */
+#define LINK_BUSY_POLL_US 100
+/* Packets that the kernel takes in one round of such a poll (SO_BUSY_POLL_BUDGET): as in a round
+ * after an interrupt (NAPI_POLL_WEIGHT of <linux/netdevice.h>) instead of 8. */
+#define LINK_BUSY_POLL_BUDGET 64
+
+/* Gives a data connection what `job->kernel_poll` says. Returns 0, or -1 where the kernel refuses.
+ */
+int link_set_kernel_poll(int data, const struct job *job, struct failure *failure);
+
 /* `congestion_control` of a socket that has none: UDP. */
 #define LINK_NO_CONGESTION_CONTROL "none"
 #define LINK_NAME_BYTES 16 /* with the final 0; TCP_CA_NAME_MAX of <linux/tcp.h> */
@@ -39,6 +63,9 @@ struct link_settings {
     int mss_bytes;         /* 0: UDP */
     int send_buffer_bytes; /* with the kernel's own overhead, and as autotuning has left it */
     int receive_buffer_bytes;
+    int busy_poll_us;     /* SO_BUSY_POLL; 0: UDP */
+    int prefer_busy_poll; /* SO_PREFER_BUSY_POLL, 0 or 1 */
+    int napi_id;          /* of the queue that packets came by; 0: they did not come by NAPI */
 };
 
 /* Return 0 or -1. */

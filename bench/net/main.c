@@ -29,12 +29,15 @@ static const char usage[] =
     "  --protocol NAME     tcp, udp (tcp)\n"
     "  --test NAME         latency: half a round trip; bandwidth: client to server;\n"
     "                      bidirectional: both ways at once, the sum (latency)\n"
-    "  --waiting NAME      blocking, busy-poll; at both ends (blocking)\n"
+    "  --waiting NAME      blocking, busy-poll, or spin: a receiver asks for 100 us, then\n"
+    "                      sleeps; at both ends (blocking)\n"
     "  --size BYTES        of a message (1); UDP: at most 65507\n"
     "  --messages N        in the timed region, each way (1000)\n"
     "  --warmup N          messages before it (100)\n"
     "  --no-delay          TCP streams: TCP_NODELAY, so that no message waits for the next\n"
     "  --zero-copy         TCP: the kernel borrows the pages of messages (vmsplice)\n"
+    "  --kernel-poll NAME  TCP: none; poll: SO_BUSY_POLL; prefer: SO_PREFER_BUSY_POLL and\n"
+    "                      SO_BUSY_POLL_BUDGET, too, which need CAP_NET_ADMIN (none)\n"
     "\n"
     "Exit status: 0 done and the data was right; 1 it failed; 2 wrong use.\n";
 
@@ -91,8 +94,13 @@ static int parse_option(struct options *options, int option, const char *text)
         return 0;
     case 'w':
         if ((index = job_name_index(job_waiting_names, text)) < 0)
-            return wrong_use(text, "--waiting is blocking or busy-poll");
+            return wrong_use(text, "--waiting is blocking, busy-poll or spin");
         options->job.waiting = (enum job_waiting)index;
+        return 0;
+    case 'k':
+        if ((index = job_name_index(job_kernel_poll_names, text)) < 0)
+            return wrong_use(text, "--kernel-poll is none, poll or prefer");
+        options->job.kernel_poll = (enum job_kernel_poll)index;
         return 0;
     }
     if (!parse_number(text, &number))
@@ -109,11 +117,17 @@ static int parse_option(struct options *options, int option, const char *text)
 static int parse(struct options *options, int argc, char **argv)
 {
     static const struct option known[] = {
-        {"port", required_argument, NULL, 'p'},   {"protocol", required_argument, NULL, 'P'},
-        {"test", required_argument, NULL, 't'},   {"waiting", required_argument, NULL, 'w'},
-        {"size", required_argument, NULL, 's'},   {"messages", required_argument, NULL, 'n'},
-        {"warmup", required_argument, NULL, 'u'}, {"no-delay", no_argument, NULL, 'd'},
-        {"zero-copy", no_argument, NULL, 'z'},    {NULL, 0, NULL, 0},
+        {"port", required_argument, NULL, 'p'},
+        {"protocol", required_argument, NULL, 'P'},
+        {"test", required_argument, NULL, 't'},
+        {"waiting", required_argument, NULL, 'w'},
+        {"size", required_argument, NULL, 's'},
+        {"messages", required_argument, NULL, 'n'},
+        {"warmup", required_argument, NULL, 'u'},
+        {"no-delay", no_argument, NULL, 'd'},
+        {"zero-copy", no_argument, NULL, 'z'},
+        {"kernel-poll", required_argument, NULL, 'k'},
+        {NULL, 0, NULL, 0},
     };
     int option;
 

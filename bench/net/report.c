@@ -50,7 +50,7 @@ static void write_bandwidth(FILE *out, const struct job *job, const struct outco
             (sent_bytes - received_bytes) / job->size_bytes);
 }
 
-/* What UDP does not have is null. */
+/* What UDP does not have is null, and the number of a NAPI where packets do not come by one. */
 static void write_link(FILE *out, const struct link_settings *link)
 {
     if (strcmp(link->congestion_control, LINK_NO_CONGESTION_CONTROL) == 0)
@@ -60,6 +60,12 @@ static void write_link(FILE *out, const struct link_settings *link)
                 link->mss_bytes);
     fprintf(out, ", \"send_buffer_bytes\": %d, \"receive_buffer_bytes\": %d",
             link->send_buffer_bytes, link->receive_buffer_bytes);
+    if (link->napi_id != 0)
+        fprintf(out, ", \"napi_id\": %d", link->napi_id);
+    else
+        fprintf(out, ", \"napi_id\": null");
+    fprintf(out, ", \"busy_poll_us\": %d, \"prefer_busy_poll\": %s", link->busy_poll_us,
+            link->prefer_busy_poll ? "true" : "false");
 }
 
 static void write_end(FILE *out, const char *name, const struct measurement *end, const char *after)

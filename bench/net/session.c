@@ -55,7 +55,7 @@ static int run(int data, int control, const struct job *job, bool is_client,
                const struct memory *memory, struct measurement *result, struct failure *failure)
 {
     /* Unlike send, splice has no flag for a single call that must not block. */
-    bool blocks = job->test == JOB_LATENCY && job->waiting == JOB_BLOCKING;
+    bool blocks = job->test == JOB_LATENCY && job->waiting != JOB_BUSY_POLL;
     struct borrow borrow;
 
     if (!job->zero_copy)
@@ -75,10 +75,10 @@ static int send_result(int control, const struct measurement *result, struct fai
     char line[LINE_BYTES];
 
     snprintf(line, sizeof line,
-             "result %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s %d %d %d\n",
+             "result %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s %d %d %d %d %d %d\n",
              result->elapsed_ns, result->cpu_ns, result->sent_bytes, result->received_bytes,
              link->congestion_control, link->mss_bytes, link->send_buffer_bytes,
-             link->receive_buffer_bytes);
+             link->receive_buffer_bytes, link->busy_poll_us, link->prefer_busy_poll, link->napi_id);
     return link_write_line(control, line, failure);
 }
 
@@ -92,10 +92,12 @@ static int receive_result(int control, struct measurement *result, struct failur
     if (strncmp(line, "error ", 6) == 0)
         return failure_set(failure, "server: %.200s", line + 6);
     /* 15: a name of LINK_NAME_BYTES without its end */
-    if (sscanf(line, "result %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %15s %d %d %d",
+    if (sscanf(line,
+               "result %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %15s %d %d %d %d %d %d",
                &result->elapsed_ns, &result->cpu_ns, &result->sent_bytes, &result->received_bytes,
                link->congestion_control, &link->mss_bytes, &link->send_buffer_bytes,
-               &link->receive_buffer_bytes) != 8)
+               &link->receive_buffer_bytes, &link->busy_poll_us, &link->prefer_busy_poll,
+               &link->napi_id) != 11)
         return failure_set(failure, "the server does not speak our protocol");
     return 0;
 }
@@ -146,7 +148,7 @@ static int client_on(int control, const char *host, unsigned port, const struct 
     else
         link_set_no_delay(data, true);
 
-    if (memory_for(job, &memory, failure) < 0)
+    if (link_set_kernel_poll(data, job, failure) < 0 || memory_for(job, &memory, failure) < 0)
         goto out;
     job_format(&sent_job, line);
     if (link_write_line(control, line, failure) < 0 ||
@@ -219,7 +221,7 @@ static int serve(int listener, int control, struct failure *failure)
     } else {
         link_set_no_delay(data, true);
     }
-    if (memory_for(&job, &memory, failure) < 0)
+    if (link_set_kernel_poll(data, &job, failure) < 0 || memory_for(&job, &memory, failure) < 0)
         goto out;
     snprintf(line, sizeof line, "ready %u\n", link_local_port(data));
     if (link_write_line(control, line, failure) < 0)

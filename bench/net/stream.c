@@ -22,7 +22,8 @@
 struct phase {
     int data;
     struct borrow *borrow; /* NULL: messages are copied */
-    bool blocking;
+    bool blocking;         /* sleeps when there is nothing to do */
+    bool looks;            /* and a receiver asks for LINK_LOOK_NS before */
     bool no_delay;
     bool check;
     size_t message_bytes;
@@ -135,14 +136,19 @@ static void sleep_until_ready(const struct phase *phase)
 
 static int run_phase(struct phase *phase, struct failure *failure)
 {
+    struct link_look look = {0};
+    bool has_looked = false;
+
     /* Nagle's algorithm joins small messages, as a stream should unless it is told otherwise; but
      * the end of the stream must not wait. */
     link_set_no_delay(phase->data, phase->no_delay);
     while (!phase->told || !phase->heard) {
         bool sending = wants_send(phase);
         bool receiving = wants_receive(phase);
+        bool looking = phase->looks && receiving && !has_looked;
         /* With one thing to do, a blocking end sleeps in the call itself; with two it must not. */
-        bool sleeps_in_call = phase->blocking && sending != receiving && phase->borrow == NULL;
+        bool sleeps_in_call =
+            phase->blocking && sending != receiving && phase->borrow == NULL && !looking;
         int flags = MSG_NOSIGNAL | (sleeps_in_call ? 0 : MSG_DONTWAIT);
         ssize_t sent = 0;
         ssize_t got = 0;
@@ -153,8 +159,14 @@ static int run_phase(struct phase *phase, struct failure *failure)
             link_set_no_delay(phase->data, true);
         if (receiving && (got = receive_some(phase, flags, failure)) < 0)
             return -1;
-        if (phase->blocking && sent == 0 && got == 0)
+        if (sent > 0 || got > 0) {
+            look = (struct link_look){0};
+            has_looked = false;
+        } else if (looking) {
+            has_looked = !link_looks_again(&look);
+        } else if (phase->blocking) {
             sleep_until_ready(phase);
+        }
     }
     return 0;
 }
@@ -171,7 +183,8 @@ int stream_run(int data, const struct job *job, bool is_client, const struct mem
         struct phase phase = {
             .data = data,
             .borrow = borrow,
-            .blocking = job->waiting == JOB_BLOCKING,
+            .blocking = job->waiting != JOB_BUSY_POLL,
+            .looks = job->waiting == JOB_SPIN,
             .no_delay = job->no_delay,
             .check = i == 2,
             .message_bytes = message_bytes,

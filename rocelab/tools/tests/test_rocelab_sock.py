@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import socket
 import subprocess
 import threading
@@ -48,12 +49,7 @@ def free_port() -> int:
 def server(program: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     port = free_port()
     process = subprocess.Popen([program, "server", "--port", str(port)], stderr=subprocess.PIPE, text=True)
-    deadline_s = time.monotonic() + 60
-    # The port shows in /proc/net/tcp6 without a connection, which would be taken for the client's.
-    while f":{port:04X} 00000000000000000000000000000000:0000 0A" not in Path("/proc/net/tcp6").read_text():
-        assert process.poll() is None
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+    until(lambda: is_listening(port), process)
     try:
         yield process, port
     finally:
@@ -79,9 +75,12 @@ def measure(program: str, *options: str) -> dict[str, Any]:
 JOBS = [
     (protocol, test, waiting, size)
     for protocol, test, waiting, size in itertools.product(
-        ("tcp", "udp"), ("latency", "bandwidth", "bidirectional"), ("blocking", "busy-poll"), (1, 1000, 65507, 1 << 20)
+        ("tcp", "udp"),
+        ("latency", "bandwidth", "bidirectional"),
+        ("blocking", "busy-poll", "spin"),
+        (1, 1000, 65507, 1 << 20),
     )
-    if protocol == "tcp" or size <= 65507
+    if protocol == "tcp" or (size <= 65507 and waiting != "spin")
 ]
 
 
@@ -109,7 +108,7 @@ def test_every_kind_of_job(program: str, protocol: str, test: str, waiting: str,
 
 
 @pytest.mark.parametrize("test", ["latency", "bandwidth", "bidirectional"])
-@pytest.mark.parametrize("waiting", ["blocking", "busy-poll"])
+@pytest.mark.parametrize("waiting", ["blocking", "busy-poll", "spin"])
 @pytest.mark.parametrize("size_bytes", [1, 5000, 3_000_000])
 def test_messages_that_are_lent_to_the_kernel_arrive_as_they_are(
     program: str, test: str, waiting: str, size_bytes: int
@@ -119,15 +118,113 @@ def test_messages_that_are_lent_to_the_kernel_arrive_as_they_are(
     assert report["server"]["received_bytes"] == 40 * size_bytes
 
 
-def test_datagrams_are_not_lent_to_the_kernel(program: str) -> None:
+@pytest.mark.parametrize("option", ["--zero-copy", "--waiting spin", "--kernel-poll poll"])
+def test_what_datagrams_do_not_have(program: str, option: str) -> None:
     done = subprocess.run(
-        [program, "client", "localhost", "--protocol", "udp", "--zero-copy"],
+        [program, "client", "localhost", "--protocol", "udp", *option.split()],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 2
-    assert "--zero-copy is for TCP" in done.stderr
+    assert f"{' '.join(option.split()[:2] if 'spin' in option else option.split()[:1])} is for TCP" in done.stderr
+
+
+#: What a client says first for one message of one byte: the job, of which the test and the way of waiting are open.
+JOB = "rocelab-sock 5 tcp {} {} none 1 1 0 0 0 0\n"
+
+
+@pytest.mark.parametrize("test", ["latency", "bandwidth"])
+def test_an_end_that_looks_first_asks_again_and_again_and_then_sleeps(program: str, test: str, tmp_path: Path) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is missing: apt-get install strace")
+    port, trace = free_port(), tmp_path / "trace"
+    argv = [strace, "-f", "-e", "trace=recvfrom", "-o", str(trace), program, "server", "--port", str(port)]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: is_listening(port), process)
+        with closing(socket.create_connection(("127.0.0.1", port))) as control:
+            control.sendall(JOB.format(test, "spin").encode())
+            with closing(socket.create_connection(("127.0.0.1", port))):
+                until(lambda: sleeping_call(trace) is not None, process)
+    finally:
+        process.kill()
+        process.communicate()
+    before, _, _ = trace.read_text().rpartition(sleeping_call(trace) or "")
+    vain = [line for line in before.splitlines() if "MSG_DONTWAIT" in line and "EAGAIN" in line]
+    # It looks at the clock only at every sixteenth time.
+    assert len(vain) >= 16
+
+
+def sleeping_call(trace: Path) -> str | None:
+    """The last call, if it has not returned, may sleep and is not about the control conversation."""
+    last = trace.read_text().rpartition("\n")[2]
+    return last if "recvfrom(" in last and "MSG" not in last and ") = " not in last else None
+
+
+def is_listening(port: int) -> bool:
+    # The port shows in /proc/net/tcp6 without a connection, which would be taken for the client's.
+    return f":{port:04X} 00000000000000000000000000000000:0000 0A" in Path("/proc/net/tcp6").read_text()
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("test", ["latency", "bandwidth", "bidirectional"])
+@pytest.mark.parametrize("waiting", ["blocking", "busy-poll"])
+def test_both_ends_report_what_the_kernel_polls(program: str, test: str, waiting: str) -> None:
+    options = ("--test", test, "--waiting", waiting, "--size", "100", "--messages", "10")
+    plain, polled = measure(program, *options), measure(program, *options, "--kernel-poll", "poll")
+    for end in ("client", "server"):
+        assert (plain[end]["busy_poll_us"], plain[end]["prefer_busy_poll"]) == (usual_busy_poll_us(), False)
+        assert (polled[end]["busy_poll_us"], polled[end]["prefer_busy_poll"]) == (100, False)
+        # Over loopback nothing comes by NAPI.
+        assert polled[end]["napi_id"] is None
+
+
+#: linux/socket.h
+SO_PREFER_BUSY_POLL = 69
+
+
+def usual_busy_poll_us() -> int:
+    return int(Path("/proc/sys/net/core/busy_read").read_text())
+
+
+def test_polling_in_place_of_interrupts_is_set_or_fails_the_run(program: str) -> None:
+    options = ("--messages", "10", "--kernel-poll", "prefer")
+    with closing(socket.socket()) as probe:
+        try:
+            probe.setsockopt(socket.SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)
+            may = True
+        except PermissionError:
+            may = False
+    if may:
+        report = measure(program, *options)
+        assert all(report[end]["prefer_busy_poll"] is True for end in ("client", "server"))
+        return
+    with server(program) as (_, port):
+        done = client(program, port, *options)
+    assert done.returncode == 1
+    assert "SO_PREFER_BUSY_POLL cannot be set to 1: Operation not permitted; it needs CAP_NET_ADMIN" in done.stderr
+    assert done.stdout == ""
+
+
+def test_polling_in_place_of_interrupts_is_refused_to_an_ordinary_user(program: str) -> None:
+    with server(program) as (_, port):
+        argv = [program, "client", "127.0.0.1", "--port", str(port), "--kernel-poll", "prefer"]
+        # As root of a user namespace, which is an ordinary user to the kernel.
+        made = subprocess.run(["unshare", "--user", "true"], capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            pytest.skip(f"no user namespaces here: {made.stderr.strip()}")
+        done = subprocess.run(["unshare", "--user", *argv], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "SO_PREFER_BUSY_POLL cannot be set to 1: Operation not permitted; it needs CAP_NET_ADMIN" in done.stderr
 
 
 def test_a_stream_without_delay(program: str) -> None:
@@ -215,7 +312,8 @@ def test_wrong_data_fails_the_run(program: str, test: str) -> None:
         (["client", "h", "--size", "99999999999999999999"], "a whole number is needed"),
         (["client", "h", "--protocol", "udp", "--size", "65508"], "1 to 65507"),
         (["client", "h", "--messages", "0"], "--messages must be"),
-        (["client", "h", "--waiting", "sleepy"], "blocking or busy-poll"),
+        (["client", "h", "--waiting", "sleepy"], "blocking, busy-poll or spin"),
+        (["client", "h", "--kernel-poll", "always"], "none, poll or prefer"),
         (["client", "h", "--port", "65536"], "a port is 1 to 65535"),
         (["client", "h", "i"], "not expected here"),
         (["server", "--colour", "red"], "unrecognized option"),
@@ -240,9 +338,11 @@ def test_nobody_there(program: str) -> None:
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\n",
-        b"rocelab-sock 3 tcp latency blocking 0 1 1 0 0\n",
-        b"rocelab-sock 3 tcp latency blocking 99999999999999 1 1 0 0\n",
-        b"rocelab-sock 3 tcp juggling blocking 1 1 1 0 0\n",
+        b"rocelab-sock 4 tcp latency blocking 1 1 1 0 0 0\n",
+        b"rocelab-sock 5 tcp latency blocking none 0 1 1 0 0 0\n",
+        b"rocelab-sock 5 tcp latency blocking none 99999999999999 1 1 0 0 0\n",
+        b"rocelab-sock 5 tcp juggling blocking none 1 1 1 0 0 0\n",
+        b"rocelab-sock 5 tcp latency blocking always 1 1 1 0 0 0\n",
         b"x" * 5000,
         b"",
     ],
