@@ -21,7 +21,7 @@ import psutil
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LaunchError, LinkProfile
 from rocelab.fabric.keeper import kernel
-from rocelab.launch import mpi
+from rocelab.launch import mpi, reception
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.tools import rocelab_mpi
 from rocelab.tools.base import Executable, package_version, printed_version
@@ -96,6 +96,10 @@ def _machine() -> Iterable[Check]:
     advice = "A run needs room for its samples and logs: make some, or use --results." if short else ""
     yield Check("machine", "disk", "note" if short else "ok", f"{free_bytes // 2**20} MiB free here", advice)
     yield _offloads()
+    refused = reception.unavailable("napi-deferred")
+    advice = "Studies leave out the TCPs for which the kernel polls in place of interrupts; run as root for them."
+    found = refused or "in place of interrupts (SO_PREFER_BUSY_POLL)"
+    yield Check("machine", "kernel polling", "ok" if refused is None else "note", found, "" if not refused else advice)
 
 
 def _busy(cores: list[int]) -> Check:

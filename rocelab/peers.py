@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
-#: How a program waits for the network: asleep in the kernel, or asking again and again.
+#: How a program waits for the network: in the end asleep in the kernel, though it, or the kernel for it, may look
+#: before, as Soft RoCE by events does; or asking again and again.
 Waiting = Literal["blocking", "polling"]
 WAITINGS: Final[tuple[Waiting, ...]] = ("blocking", "polling")
 
 TCP: Final = "tcp"
 SOFT_ROCE: Final = "soft-roce"
+#: How the ends of a link hand what arrives to TCP: as the fabric made them; by NAPI; by NAPI whose interrupts wait
+#: at the server while programs poll (`rocelab.launch.reception`).
+Reception = Literal["usual", "napi", "napi-deferred"]
+USUAL: Final = "usual"
+
 #: The congestion control that a machine gives to connections whose program names none.
 DEFAULT: Final = "default"
 SEPARATOR: Final = "@"
@@ -29,12 +35,21 @@ SUBJECTS: Final[Mapping[str, Mapping[Waiting, tuple[str, ...]]]] = {
 #: these, or under a condition of their own, such as load.
 TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
     "network": {
-        **dict.fromkeys(("blocking", "no-delay", "zero-copy"), "blocking"),
-        **dict.fromkeys(("busy-poll", "busy-poll-zero-copy"), "polling"),
+        **dict.fromkeys(
+            ("blocking", "no-delay", "zero-copy", "spin", "kernel-poll", "kernel-prefer"),
+            "blocking",
+        ),
+        **dict.fromkeys(("busy-poll", "busy-poll-zero-copy", "busy-poll-kernel-prefer"), "polling"),
     },
     "mpi": dict.fromkeys(("openmpi-ob1", "openmpi-ucx", "mpich-ofi", "mpich-ucx"), "polling"),
 }
 
+#: What the link has to be for TCPs whose sockets have the kernel poll; all others take it as it is.
+_RECEPTIONS: Final[Mapping[str, Reception]] = {
+    "kernel-poll": "napi",
+    "kernel-prefer": "napi-deferred",
+    "busy-poll-kernel-prefer": "napi-deferred",
+}
 
 _WORDS: Final[Mapping[str, str]] = {
     "blocking": "TCP blocking",
@@ -45,6 +60,11 @@ _WORDS: Final[Mapping[str, str]] = {
     "zero-copy": "TCP blocking, zero copy",
     "busy-poll": "TCP busy-polling",
     "busy-poll-zero-copy": "TCP busy-polling, zero copy",
+    "spin": "TCP looking, then blocking",
+    "spin-loaded": "TCP looking, then blocking, under load",
+    "kernel-poll": "TCP blocking, kernel polls",
+    "kernel-prefer": "TCP blocking, kernel prefers to poll",
+    "busy-poll-kernel-prefer": "TCP busy-polling, kernel prefers to poll",
     "openmpi-ob1": "TCP, Open MPI's own",
     "openmpi-ucx": "TCP, Open MPI with UCX",
     "mpich-ofi": "TCP, MPICH with OFI",
@@ -84,6 +104,11 @@ def name_of(variant: str) -> str:
 def control_of(variant: str) -> str | None:
     """The congestion control of a variant; None where the run does not say, or where there is none."""
     return variant.partition(SEPARATOR)[2] or None
+
+
+def reception_of(variant: str) -> Reception:
+    """How the link has to receive for a variant."""
+    return _RECEPTIONS.get(name_of(variant), USUAL)
 
 
 def references(level: str, variants: Iterable[str], waiting: Waiting | None = None) -> list[str]:

@@ -34,6 +34,7 @@ from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, find_run
 from rocelab.stats import text
 from rocelab.study import catalogue
 from rocelab.study.adaptive import Course
+from rocelab.study.availability import measurable
 from rocelab.study.budget import Budget, Pace, span
 from rocelab.study.execution import now
 from rocelab.study.load_meter import LoadMeter
@@ -71,6 +72,8 @@ class _Job:
     """Wall time for it; None: as long as its steps take."""
     chosen_repetitions: int | None = None
     """Repetitions that are not the study's own."""
+    left_out: tuple[str, ...] = ()
+    """What of the study this machine cannot measure, and why."""
 
 
 def run(  # noqa: PLR0917, typer makes an option of each
@@ -150,6 +153,7 @@ def _new_job(name: str, minutes: float | None, repetitions: int | None) -> _Job:
         if (minutes, repetitions) != (None, None):
             fail("run", f"{study.id} is simulated, which comes out the same each time: no --minutes, no --repetitions")
         return _Job(study, source, steps_of(study), None)
+    study, left_out = _measurable(study)
     own_repetitions = study.repetitions
     if repetitions is not None:
         study = with_repetitions(study, repetitions)
@@ -158,7 +162,7 @@ def _new_job(name: str, minutes: float | None, repetitions: int | None) -> _Job:
         study = fitting(study, budget_s)
     warn_unreachable(study)
     chosen = None if study.repetitions == own_repetitions else study.repetitions
-    return _Job(study, source, steps_of(study), None, budget_s, chosen)
+    return _Job(study, source, steps_of(study), None, budget_s, chosen, left_out)
 
 
 def _resumed_job(resume: str, results: Path, minutes: float | None) -> _Job:
@@ -169,13 +173,24 @@ def _resumed_job(resume: str, results: Path, minutes: float | None) -> _Job:
         if minutes is not None:
             fail("run", f"{study.id} is simulated, which comes out the same each time: no --minutes")
         return _Job(study, source, remaining(steps_of(study), store), store)
+    study, left_out = _measurable(study)
     chosen = store.info.chosen_repetitions
     if chosen is not None:
         study = with_repetitions(study, chosen)
     steps = remaining(steps_of(study), store)
     # A run that is complete has had its time: more must be asked for.
     budget_s = _budget_s(study, minutes) if steps or minutes is not None else None
-    return _Job(study, source, steps, store, budget_s, chosen)
+    return _Job(study, source, steps, store, budget_s, chosen, left_out)
+
+
+def _measurable(study: Study) -> tuple[Study, tuple[str, ...]]:
+    """What of the study this machine can measure; says what it cannot."""
+    reduced, left_out = measurable(study)
+    for words in left_out:
+        say(words)
+    if not reduced.test:
+        fail("run", f"nothing of {study.id} can be measured here")
+    return reduced, left_out
 
 
 def _budget_s(study: Study, minutes: float | None) -> float | None:
@@ -328,7 +343,9 @@ def _new_run(job: _Job, results: Path, facts: NodeFacts) -> RunStore:
         seed=study.seed,
         repetitions=study.repetitions,
         links=tuple(dataclasses.replace(link, facts=facts.links.get(link.id, {})) for link in _links_of(study)),
-        provenance=dataclasses.replace(found, network={**found.network, **facts.network}),
+        provenance=dataclasses.replace(
+            found, network={**found.network, **facts.network}, notes=(*found.notes, *job.left_out)
+        ),
         planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),
         budget_minutes=None if job.budget_s is None else job.budget_s / 60,

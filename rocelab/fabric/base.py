@@ -209,6 +209,15 @@ class Launcher(Protocol):
         `rocelab.peers.DEFAULT` is what the machine gives them. Raises LaunchError where that cannot be.
         """
 
+    def change_interfaces(
+        self, nodes: Sequence[Node], link: str, wanted: Sequence[Mapping[str, int]]
+    ) -> list[Mapping[str, int]]:
+        """Change how the nodes' interfaces of a link send and receive: for each node features and attributes by name.
+
+        `rocelab.launch.interface` has the names. Returns what everything was before. Raises LaunchError where that
+        cannot be; some of the nodes may have changed then.
+        """
+
     def remote_shell(
         self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None
     ) -> AbstractContextManager[RemoteShell]:

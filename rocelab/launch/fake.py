@@ -153,6 +153,10 @@ class FakeLauncher:
     controls: list[tuple[str, str, int]] = field(default_factory=list)
     """Every congestion control that was chosen: link, name, on how many nodes."""
     refused_control: str = ""
+    interfaces: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    """What was changed of an interface, by link and node."""
+    refused_interface: str = ""
+    """A name that no interface lets change."""
     counters: Iterator[int] = field(default_factory=lambda: itertools.count(0, 10**15))
 
     def start(
@@ -197,6 +201,19 @@ class FakeLauncher:
         if control == self.refused_control:
             raise LaunchError(f"{nodes[0].name}: TCP over {link} could not be given the congestion control {control!r}")
         self.controls.append((link, control, len(nodes)))
+
+    def change_interfaces(
+        self, nodes: Sequence[Node], link: str, wanted: Sequence[Mapping[str, int]]
+    ) -> list[Mapping[str, int]]:
+        """Note it, or LaunchError at the last node if something of it is refused."""
+        before: list[Mapping[str, int]] = []
+        for node, changes in zip(nodes, wanted, strict=True):
+            if node is nodes[-1] and self.refused_interface in changes:
+                raise LaunchError(f"{node.name}: how {link} receives cannot be changed: {self.refused_interface}")
+            held = self.interfaces.setdefault((link, node.name), {"tx-tcp*": 1, "rx-gro": 0})
+            before.append(dict(held))
+            held.update(changes)
+        return before
 
     def remote_shell(
         self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None

@@ -27,7 +27,7 @@ from typing import IO, Final, Literal
 
 from rocelab.fabric.base import Entrance, Finished, LaunchError, Node, RemoteShell, Running
 from rocelab.fabric.keeper import channel
-from rocelab.launch import congestion, counters, doors, listening
+from rocelab.launch import congestion, counters, doors, listening, reception
 from rocelab.launch.starting import Started, start_on, start_request
 
 #: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
@@ -106,6 +106,12 @@ class NamespaceLauncher:
     def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
         """See `rocelab.fabric.base.Launcher.choose_congestion_control`."""
         congestion.change_routes(self, nodes, link, control)
+
+    def change_interfaces(
+        self, nodes: Sequence[Node], link: str, wanted: Sequence[Mapping[str, int]]
+    ) -> list[Mapping[str, int]]:
+        """See `rocelab.fabric.base.Launcher.change_interfaces`."""
+        return reception.change_interfaces(self, nodes, link, wanted)
 
     def remote_shell(
         self, env: Mapping[str, str], cores: Mapping[str, Collection[int]] | None = None

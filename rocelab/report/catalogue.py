@@ -54,6 +54,13 @@ _SERIES = {
     ("tcp", "zero-copy"): SeriesStyle(peers.title("zero-copy"), "#7a5c2e", "triangle-up", (4, 1)),
     ("tcp", "busy-poll"): SeriesStyle(peers.title("busy-poll"), "#b98200", "triangle-down", (2, 2)),
     ("tcp", "busy-poll-zero-copy"): SeriesStyle(peers.title("busy-poll-zero-copy"), "#7a5c2e", "square", (2, 2)),
+    ("tcp", "spin"): SeriesStyle(peers.title("spin"), "#5b8c2a", "diamond", (1, 2)),
+    ("tcp", "spin-loaded"): SeriesStyle(peers.title("spin-loaded"), "#5b8c2a", "cross", (1, 3), check=True),
+    ("tcp", "kernel-poll"): SeriesStyle(peers.title("kernel-poll"), "#4f81bd", "triangle-left", (4, 2)),
+    ("tcp", "kernel-prefer"): SeriesStyle(peers.title("kernel-prefer"), "#c0504d", "square", (5, 1)),
+    ("tcp", "busy-poll-kernel-prefer"): SeriesStyle(
+        peers.title("busy-poll-kernel-prefer"), "#c0504d", "triangle-down", (2, 2)
+    ),
     ("tcp", "blocking-qperf"): SeriesStyle(peers.title("blocking-qperf"), "#7d8590", "cross", (1, 3), check=True),
     ("tcp", "blocking-iperf3"): SeriesStyle(peers.title("blocking-iperf3"), "#7d8590", "cross", (1, 3), check=True),
     ("soft-roce", "openmpi-ucx"): SeriesStyle("Soft RoCE, Open MPI", "#2383e2", "circle"),

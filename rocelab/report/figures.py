@@ -37,7 +37,9 @@ RATIO_STYLES = {
     BEST_WAITING["polling"]: SeriesStyle(
         "against the best TCP that polls, as send does", "#b98200", "triangle-down", (2, 2)
     ),
-    BEST_WAITING["blocking"]: SeriesStyle("by events, against the best TCP that sleeps", "#dd5a26", "diamond", (6, 3)),
+    BEST_WAITING["blocking"]: SeriesStyle(
+        "by events, against the best TCP that sleeps (both may look first)", "#dd5a26", "diamond", (6, 3)
+    ),
     BEST_TCP: SeriesStyle("against the best TCP", "#c2479a", "circle"),
 }
 BETTER_COLOUR, WORSE_COLOUR, UNCLEAR_COLOUR = "#2383e2", "#dd5a26", "#8b949e"

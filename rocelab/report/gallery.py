@@ -128,7 +128,7 @@ def _section(model: RunModel, name: str, title: str, words: str, by_link: list[t
 def _cpu_words(model: RunModel) -> str:
     words = (
         "What moving data one way costs the nodes, both ends together: lower is better. A busy-polling program uses a "
-        "whole core whether or not data moves; Soft RoCE by events sleeps as blocking TCP does."
+        "whole core whether or not data moves; Soft RoCE by events sleeps, but looks for 100 us before."
     )
     medians = [
         summary.typical

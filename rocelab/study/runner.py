@@ -6,6 +6,7 @@ programs under way and leaves the samples so far; the same run can be continued 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from typing import Protocol
 from rocelab import peers
 from rocelab.fabric.base import Fabric, Launcher, LaunchError
 from rocelab.launch.congestion import CongestionControls
-from rocelab.results import RunStatus, RunStore, Sample
+from rocelab.launch.reception import Receptions
+from rocelab.results import ParamValue, RunStatus, RunStore, Sample
 from rocelab.study.adaptive import Course
 from rocelab.study.clouds import CloudExecution, CloudExecutor
 from rocelab.study.execution import Execution, Executor, now
@@ -92,6 +94,7 @@ class Runner:
         self._meshes = MeshExecutor(fabric, launcher)
         self._clouds = CloudExecutor(fabric, launcher, store.logs)
         self._controls = CongestionControls(fabric.nodes, launcher)
+        self._receptions = Receptions(fabric.nodes, launcher)
         self._links = fabric.links
         self._watcher = watcher
         self._versions = versions
@@ -182,35 +185,48 @@ class Runner:
             tool_version=self._versions.get(step.tool, "unknown"),
             log=str(log.relative_to(self._store.path)),
         )
-        not_run = _GIVEN_UP if self._hangs.get(step.series, 0) >= HANGS_MAX else self._choose_control(step)
-        if self._meter is not None:
-            self._meter.begin()
-        if isinstance(step, PairStep):
-            samples = self._carry_out_pair(step, log, startups, circumstances, not_run=not_run)
-        elif isinstance(step, JobStep):
-            samples = self._carry_out_job(step, log, circumstances, not_run=not_run)
-        elif isinstance(step, MeshStep):
-            samples = self._carry_out_mesh(step, log, circumstances, not_run=not_run)
-        else:
-            assert isinstance(step, CloudStep)
-            samples = self._carry_out_cloud(step, log, circumstances, not_run=not_run)
-        load = None if self._meter is None else self._meter.end()
-        if load is not None:
-            samples = tuple(dataclasses.replace(sample, params={**sample.params, **load.params}) for sample in samples)
+        params: Mapping[str, ParamValue] = {}
+        not_run: str | None = _GIVEN_UP
+        try:
+            if self._hangs.get(step.series, 0) < HANGS_MAX:
+                params, not_run = self._set_link(step)
+            if self._meter is not None:
+                self._meter.begin()
+            samples = self._measure(step, log, startups, circumstances, not_run=not_run)
+            load = None if self._meter is None else self._meter.end()
+        finally:
+            # Where that fails, the next step tries again, and is not run unless it succeeds.
+            with contextlib.suppress(LaunchError):
+                self._receptions.choose(step.link.id, peers.USUAL)
+        params = {**params, **({} if load is None else load.params)}
+        if params:
+            samples = tuple(dataclasses.replace(sample, params={**sample.params, **params}) for sample in samples)
         if not log.exists():
             samples = tuple(dataclasses.replace(sample, log=None) for sample in samples)
         self._store.append(*samples)
         return next((sample.error for sample in samples if not sample.ok), None)
 
-    def _choose_control(self, step: Step) -> str | None:
-        """Give the step's link its congestion control. Says why, if that cannot be."""
+    def _measure(
+        self, step: Step, log: Path, startups: StartupCosts, circumstances: Circumstances, *, not_run: str | None
+    ) -> tuple[Sample, ...]:
+        if isinstance(step, PairStep):
+            return self._carry_out_pair(step, log, startups, circumstances, not_run=not_run)
+        if isinstance(step, JobStep):
+            return self._carry_out_job(step, log, circumstances, not_run=not_run)
+        if isinstance(step, MeshStep):
+            return self._carry_out_mesh(step, log, circumstances, not_run=not_run)
+        assert isinstance(step, CloudStep)
+        return self._carry_out_cloud(step, log, circumstances, not_run=not_run)
+
+    def _set_link(self, step: Step) -> tuple[Mapping[str, ParamValue], str | None]:
+        """Give the step's link its congestion control and its reception. Returns what was set, and why not all."""
         control = peers.control_of(step.variant)
         try:
             if control is not None:
                 self._controls.choose(step.link.id, control)
+            return dict(self._receptions.choose(step.link.id, peers.reception_of(step.variant))), None
         except LaunchError as failure:
-            return f"not run: {failure}"
-        return None
+            return {}, f"not run: {failure}"
 
     def _carry_out_pair(
         self, step: PairStep, log: Path, startups: StartupCosts, circumstances: Circumstances, *, not_run: str | None

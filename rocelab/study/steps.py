@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch.mpi import Mpi, RankOrder, Transport
 from rocelab.results import MESH_TEST, StepKey
@@ -23,6 +24,9 @@ from rocelab.tools.mesh import MeshMethod
 _MESSAGES_MAX = 50_000
 #: How many pairs of a mesh start and end at the same time, for planning only.
 _CORES_ASSUMED = 2
+
+#: To change how a link receives, and to change it back: two small programs on each node, twice. For planning only.
+_RECEPTION_S = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,8 @@ class PairStep(Step):
     @property
     def expected_s(self) -> float:
         """See Step."""
-        return self.method.overhead_s + self.messages * self.message_s
+        changing_s = 0.0 if peers.reception_of(self.variant) == peers.USUAL else _RECEPTION_S
+        return changing_s + self.method.overhead_s + self.messages * self.message_s
 
     def paced(self, factor: float) -> PairStep:
         """The same with a fitting number of messages, if a message takes `factor` times as long as was planned."""

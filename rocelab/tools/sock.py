@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -47,15 +47,17 @@ def program() -> Executable:
 
 @dataclass(frozen=True)
 class Sock:
-    """Plain TCP or UDP sockets, either waiting in the kernel or asking again and again."""
+    """Plain TCP or UDP sockets: asleep in the kernel, asking again and again, or asking for 100 us and then asleep."""
 
     test: Test
-    waiting: Literal["blocking", "busy-poll"]
+    waiting: Literal["blocking", "busy-poll", "spin"]
     protocol: Literal["tcp", "udp"] = "tcp"
     no_delay: bool = False
     """Of a stream: no message waits to be joined with the next (TCP_NODELAY)."""
     zero_copy: bool = False
     """Of a stream: the kernel borrows the pages of messages instead of copying them."""
+    kernel_poll: Literal["none", "poll", "prefer"] = "none"
+    """Whether a call that finds nothing has the kernel poll the interface, and in place of its interrupts."""
     tool: str = "rocelab-sock"
     messages_min: int = 5
     size_max_bytes: int | None = None
@@ -83,6 +85,7 @@ class Sock:
             *("--warmup", str(max(1, request.messages // _WARMUP_PART))),
             *(("--no-delay",) if self.no_delay else ()),
             *(("--zero-copy",) if self.zero_copy else ()),
+            *(("--kernel-poll", self.kernel_poll) if self.kernel_poll != "none" else ()),
         ]
 
     def read(self, request: Request, client: Output, server: Output) -> Reading:
@@ -99,11 +102,29 @@ class Sock:
         except (ValueError, KeyError, TypeError) as error:
             raise ToolError(f"rocelab-sock printed something else than its report: {error!r}") from error
         ways = 1 if _NAMES[self.test] == "bandwidth" else 2
-        params: dict[str, str | int] = {"lost_messages": int(report.get("lost_messages", 0))}
+        params: dict[str, str | int | bool] = {"lost_messages": int(report.get("lost_messages", 0))}
         for end, param in CONTROL_PARAMS.items():
             if (control := report[end].get("congestion_control")) is not None:
                 params[param] = str(control)
+            params |= self._polls(end, report[end])
         return Reading(values, request.size_bytes * messages * ways, active_s, cpu, params)
+
+    def _polls(self, end: str, said: Mapping[str, Any]) -> dict[str, str | int | bool]:
+        """What the kernel polls for the connection of an end. ToolError where that is not what was asked for."""
+        if self.protocol == "udp":
+            return {}
+        found = bool(said.get("busy_poll_us")), bool(said.get("prefer_busy_poll"))
+        wanted = self.kernel_poll != "none", self.kernel_poll == "prefer"
+        if wanted[0] and found != wanted:
+            raise ToolError(f"the {end}'s connection has SO_BUSY_POLL, SO_PREFER_BUSY_POLL {found}, not {wanted}")
+        has_napi = said.get("napi_id") is not None
+        if wanted[0] and not has_napi:
+            raise ToolError(f"the {end}'s packets did not come by NAPI: the kernel had nothing to poll")
+        return {
+            f"busy_poll_us_{end}": int(said.get("busy_poll_us", 0)),
+            f"prefer_busy_poll_{end}": found[1],
+            f"napi_{end}": has_napi,
+        }
 
     def _values(self, report: dict[str, Any]) -> tuple[Value, ...]:
         if self.test == "latency":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 from collections import Counter
@@ -317,6 +318,65 @@ def test_a_connection_that_had_another_congestion_control_does_not_count(tmp_pat
     assert [sample.error for sample in store.samples()] == [
         "the client's connection had the congestion control bbr, not cubic"
     ]
+
+
+def reception_steps() -> list[PairStep]:
+    """Of three TCPs in turn, the second is one for which the link has to receive by NAPI."""
+    text = small.TEXT.replace('["blocking", "busy-poll"]', '["blocking", "kernel-prefer", "busy-poll"]')
+    found = {step.variant: step for step in small.steps(text) if step.link.id == "direct" and step.test == "latency"}
+    return [found[f"{name}@cubic"] for name in ("blocking", "kernel-prefer", "busy-poll")]
+
+
+def polled(start: Start) -> Outcome:
+    said = '"busy_poll_us": 100, "prefer_busy_poll": true, "napi_id": 8200, "cpu_s"'
+    outcome = small.good(start)
+    if "--kernel-poll" not in start.argv:
+        return outcome
+    return dataclasses.replace(outcome, stdout=outcome.stdout.replace('"cpu_s"', said))
+
+
+USUAL = {"tx-tcp*": 1, "rx-gro": 0}
+
+
+def test_a_link_receives_by_napi_only_while_what_needs_it_is_measured(tmp_path: Path) -> None:
+    seen: list[tuple[str, dict[str, dict[str, int]]]] = []
+
+    def answer(start: Start) -> Outcome:
+        seen.append((start.node.name, {node: dict(held) for (_, node), held in launcher.interfaces.items()}))
+        return polled(start)
+
+    store, launcher = small.store(tmp_path), small.launcher(answer)
+    assert run(store, launcher, reception_steps()) == 0
+    napi = {"tx-tcp*": 0, "rx-gro": 1}
+    deferred = {**napi, "gro_flush_timeout": 200_000, "napi_defer_hard_irqs": 100}
+    assert [held for _, held in seen[:2]] == [{}, {}]
+    assert [held for _, held in seen[2:4]] == [{"node0": napi, "node1": deferred}] * 2
+    assert [{name: each[name] for name in USUAL} for _, held in seen[4:] for each in held.values()] == [USUAL] * 4
+    params = [sample.params for sample in store.samples() if sample.metric == "latency_us"]
+    assert [each.get("server_gro_flush_timeout") for each in params[::4]] == [None, 200_000, None]
+    assert params[4]["napi_server"] is True
+
+
+@pytest.mark.parametrize("failure", [LaunchError("gone"), KeyboardInterrupt()])
+def test_a_link_receives_as_before_after_a_failure_too(tmp_path: Path, failure: BaseException) -> None:
+    def answer(start: Start) -> Outcome:
+        if "--kernel-poll" in start.argv:
+            raise failure
+        return small.good(start)
+
+    launcher = small.launcher(answer)
+    with contextlib.suppress(KeyboardInterrupt):
+        run(small.store(tmp_path), launcher, reception_steps()[:2])
+    assert [{name: held[name] for name in USUAL} for held in launcher.interfaces.values()] == [USUAL, USUAL]
+
+
+def test_where_a_link_cannot_be_changed_only_what_needs_it_is_not_run(tmp_path: Path) -> None:
+    store, launcher = small.store(tmp_path), small.launcher(polled)
+    launcher.refused_interface = "gro_flush_timeout"
+    assert run(store, launcher, reception_steps()) == 1
+    errors = {sample.variant: sample.error for sample in store.samples() if not sample.ok}
+    assert errors == {"kernel-prefer@cubic": "not run: node1: how direct receives cannot be changed: gro_flush_timeout"}
+    assert [{name: held[name] for name in USUAL} for held in launcher.interfaces.values()] == [USUAL, USUAL]
 
 
 def test_what_others_take_meanwhile_is_noted_in_samples_and_summed_up(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rocelab import peers
 from rocelab.tools import interconnects, sock
 from rocelab.tools.base import TESTS, Executable
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
@@ -26,6 +27,20 @@ def test_methods_state_the_test_they_are_listed_under() -> None:
     for name in INTERCONNECTS:
         for (test, _), method in interconnect(name).methods.items():
             assert getattr(method, "test", "latency") == test
+
+
+def test_tcps_for_which_the_kernel_polls_have_a_link_that_it_can_poll() -> None:
+    wanted = {"none": "usual", "poll": "napi", "prefer": "napi-deferred"}
+    for (_, variant), method in interconnect("tcp").methods.items():
+        kernel_poll = method.kernel_poll if isinstance(method, sock.Sock) else "none"
+        assert peers.reception_of(variant) == wanted[kernel_poll]
+
+
+def test_every_tcp_that_soft_roce_is_held_against_can_be_measured_and_has_a_name() -> None:
+    for name in peers.TCPS["network"]:
+        assert ("bandwidth", name) in interconnect("tcp").methods
+        # One that has no words of its own is called by its name, dashes and all.
+        assert "-" not in peers.title(name).replace("busy-polling", "")
 
 
 def test_the_environment_names_urxe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -151,6 +152,35 @@ def test_sock_bandwidth_both_ways() -> None:
 def test_sock_output_that_is_no_report(text: str) -> None:
     with pytest.raises(ToolError, match="rocelab-sock"):
         Sock("latency", "blocking").read(request(64, 4947), Output(text, "", 0), GOOD)
+
+
+POLLED = '"busy_poll_us": 100, "prefer_busy_poll": true, "napi_id": 8200, '
+
+
+@pytest.mark.parametrize(
+    ("kernel_poll", "said", "reason"),
+    [
+        ("none", "", None),
+        ("prefer", POLLED, None),
+        ("prefer", POLLED.replace("true", "false"), "the client's connection has SO_BUSY_POLL"),
+        ("prefer", "", "the client's connection has SO_BUSY_POLL"),
+        ("prefer", POLLED.replace("8200", "null"), "the client's packets did not come by NAPI"),
+        ("poll", POLLED.replace("true", "false"), None),
+        ("poll", POLLED.replace("100", "0"), "the client's connection has SO_BUSY_POLL"),
+    ],
+)
+def test_sock_counts_only_with_what_the_kernel_was_to_poll(
+    kernel_poll: Literal["none", "poll", "prefer"], said: str, reason: str | None
+) -> None:
+    method = Sock("latency", "blocking", kernel_poll=kernel_poll)
+    output = recorded("sock_latency.json")
+    output = dataclasses.replace(output, stdout=output.stdout.replace('"elapsed_s"', f'{said}"elapsed_s"'))
+    if reason is not None:
+        with pytest.raises(ToolError, match=reason):
+            method.read(request(64, 4947), output, GOOD)
+        return
+    params = method.read(request(64, 4947), output, GOOD).params
+    assert params["napi_server"] is (kernel_poll != "none")
 
 
 def test_sock_report_of_something_else() -> None:
