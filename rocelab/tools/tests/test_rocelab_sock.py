@@ -147,20 +147,24 @@ def test_an_end_that_looks_first_asks_again_and_again_and_then_sleeps(program: s
         with closing(socket.create_connection(("127.0.0.1", port))) as control:
             control.sendall(JOB.format(test, "spin").encode())
             with closing(socket.create_connection(("127.0.0.1", port))):
-                until(lambda: sleeping_call(trace) is not None, process)
+                until(lambda: is_asleep(trace), process)
+                calls = trace.read_text().splitlines()
     finally:
         process.kill()
         process.communicate()
-    before, _, _ = trace.read_text().rpartition(sleeping_call(trace) or "")
-    vain = [line for line in before.splitlines() if "MSG_DONTWAIT" in line and "EAGAIN" in line]
+    vain = [line for line in calls if "MSG_DONTWAIT" in line and "EAGAIN" in line]
     # It looks at the clock only at every sixteenth time.
     assert len(vain) >= 16
 
 
-def sleeping_call(trace: Path) -> str | None:
-    """The last call, if it has not returned, may sleep and is not about the control conversation."""
-    last = trace.read_text().rpartition("\n")[2]
-    return last if "recvfrom(" in last and "MSG" not in last and ") = " not in last else None
+def is_asleep(trace: Path) -> bool:
+    """Whether the last call has not returned, and is one that may sleep, but not of the control conversation."""
+    process, _, call = trace.read_text().rpartition("\n")[2].partition(" ")
+    if not call.startswith("recvfrom(") or ") = " in call:
+        return False
+    # strace tells the flags only when the call returns.
+    words = Path("/proc", process, "syscall").read_text().split()
+    return len(words) > 4 and int(words[4], 16) & (socket.MSG_DONTWAIT | socket.MSG_WAITALL) == 0
 
 
 def is_listening(port: int) -> bool:
