@@ -36,7 +36,7 @@ SUBJECTS: Final[Mapping[str, Mapping[Waiting, tuple[str, ...]]]] = {
 TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
     "network": {
         **dict.fromkeys(
-            ("blocking", "no-delay", "zero-copy", "spin", "kernel-poll", "kernel-prefer"),
+            ("blocking", "no-delay", "zero-copy", "spin", "kernel-poll", "kernel-prefer", "kernel-prefer-zero-copy"),
             "blocking",
         ),
         **dict.fromkeys(("busy-poll", "busy-poll-zero-copy", "busy-poll-kernel-prefer"), "polling"),
@@ -48,6 +48,7 @@ TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
 _RECEPTIONS: Final[Mapping[str, Reception]] = {
     "kernel-poll": "napi",
     "kernel-prefer": "napi-deferred",
+    "kernel-prefer-zero-copy": "napi-deferred",
     "busy-poll-kernel-prefer": "napi-deferred",
 }
 
@@ -64,6 +65,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "spin-loaded": "TCP looking, then blocking, under load",
     "kernel-poll": "TCP blocking, kernel polls",
     "kernel-prefer": "TCP blocking, kernel prefers to poll",
+    "kernel-prefer-zero-copy": "TCP blocking, zero copy, kernel prefers to poll",
     "busy-poll-kernel-prefer": "TCP busy-polling, kernel prefers to poll",
     "openmpi-ob1": "TCP, Open MPI's own",
     "openmpi-ucx": "TCP, Open MPI with UCX",

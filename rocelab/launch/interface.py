@@ -53,7 +53,7 @@ class Interface:
         return found | {name: int((self._attributes / name).read_text()) for name in ATTRIBUTES}
 
     def change(self, wanted: Mapping[str, int]) -> None:
-        """Set all of it and look whether it is so. Raises ValueError or OSError; then some may be changed."""
+        """Set all of it. Raises OSError; then some may be changed."""
         valid, requested = 0, 0
         for name, value in wanted.items():
             if name in ATTRIBUTES:
@@ -65,6 +65,9 @@ class Interface:
         if valid:
             blocks = (word >> 32 * at & 0xFFFFFFFF for at in range(self._blocks()) for word in (valid, requested))
             self._ask(struct.pack(f"=II{2 * self._blocks()}I", _SFEATURES, self._blocks(), *blocks))
+
+    def check(self, wanted: Mapping[str, int]) -> None:
+        """Look whether all of it is so. The kernel may leave a feature as it is without a word. Raises ValueError."""
         now = self.values(active=True)
         if refused := [name for name, value in wanted.items() if now[name] != value]:
             raise ValueError(f"{', '.join(refused)} of {self._name} cannot be changed")
@@ -102,9 +105,12 @@ def main() -> None:
     try:
         interface = Interface(name)
         before = interface.values(active=False)
-        changes = dict(expanded(wanted, before))
+        # What is so already may be something that this user cannot set, as the attributes are in a user namespace.
+        every = dict(expanded(wanted, before))
+        changes = {each: value for each, value in every.items() if value != before[each]}
         try:
             interface.change(changes)
+            interface.check(every)
         except (OSError, ValueError):
             interface.change({each: before[each] for each in changes})
             raise

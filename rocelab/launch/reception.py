@@ -28,7 +28,8 @@ from rocelab.fabric.base import Launcher, LaunchError, Node
 #: To change an interface takes milliseconds.
 _LIMIT_S: Final = 10.0
 
-#: linux/socket.h, not in Python's own module.
+#: asm-generic/socket.h; Python's own module does not have them.
+_SO_BUSY_POLL: Final = 46
 _SO_PREFER_BUSY_POLL: Final = 69
 
 _NAPI: Final[Mapping[str, int]] = {"tx-tcp*": 0, "rx-gro": 1}
@@ -46,7 +47,7 @@ def unavailable(reception: peers.Reception) -> str | None:
     """Why TCPs that need this reception cannot be measured from here, for a person; None if they can."""
     wanted = {
         "usual": (),
-        "napi": (("SO_BUSY_POLL", socket.SO_BUSY_POLL if hasattr(socket, "SO_BUSY_POLL") else 46, 100),),
+        "napi": (("SO_BUSY_POLL", _SO_BUSY_POLL, 100),),
         "napi-deferred": (("SO_PREFER_BUSY_POLL", _SO_PREFER_BUSY_POLL, 1),),
     }[reception]
     with socket.socket() as probe:

@@ -58,6 +58,9 @@ _SERIES = {
     ("tcp", "spin-loaded"): SeriesStyle(peers.title("spin-loaded"), "#5b8c2a", "cross", (1, 3), check=True),
     ("tcp", "kernel-poll"): SeriesStyle(peers.title("kernel-poll"), "#4f81bd", "triangle-left", (4, 2)),
     ("tcp", "kernel-prefer"): SeriesStyle(peers.title("kernel-prefer"), "#c0504d", "square", (5, 1)),
+    ("tcp", "kernel-prefer-zero-copy"): SeriesStyle(
+        peers.title("kernel-prefer-zero-copy"), "#c0504d", "triangle-up", (4, 1)
+    ),
     ("tcp", "busy-poll-kernel-prefer"): SeriesStyle(
         peers.title("busy-poll-kernel-prefer"), "#c0504d", "triangle-down", (2, 2)
     ),

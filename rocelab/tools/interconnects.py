@@ -53,6 +53,10 @@ def _tcp() -> Interconnect:
             **{(test, "kernel-poll"): Sock(test, "blocking", kernel_poll="poll") for test in TESTS},
             **{(test, "kernel-prefer"): Sock(test, "blocking", kernel_poll="prefer") for test in TESTS},
             **{(test, "busy-poll-kernel-prefer"): Sock(test, "busy-poll", kernel_poll="prefer") for test in TESTS},
+            **{
+                (test, "kernel-prefer-zero-copy"): Sock(test, "blocking", zero_copy=True, kernel_poll="prefer")
+                for test in TESTS
+            },
             ("latency", "blocking-qperf"): QperfLatency(),
             ("latency", "blocking-loaded"): Loaded(Sock("latency", "blocking"), Sock("bandwidth", "blocking")),
             ("latency", "spin-loaded"): Loaded(Sock("latency", "spin"), Sock("bandwidth", "blocking")),

@@ -29,6 +29,7 @@ import os, sys
 from rocelab.fabric import emulated
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.launch.reception import Receptions, unavailable
 assert os.getuid() == {NOBODY}, os.getuid()
 links = [LinkProfile("direct", "direct"), LinkProfile("lan", "bridge", rate_mbps=100)]
 with emulated.up(links, name=sys.argv[1]) as fabric:
@@ -40,6 +41,10 @@ with emulated.up(links, name=sys.argv[1]) as fabric:
     server = launcher.start(fabric.nodes[1], [sys.executable, "-m", "http.server", "8000"])
     launcher.wait_until_listening(fabric.nodes[1], server, 8000)
     assert server.stop().cpu_s > 0
+    receptions = Receptions(fabric.nodes, launcher)
+    assert receptions.choose("direct", "napi")["server_rx-gro"] == 1
+    receptions.choose("direct", "usual")
+    assert "needs CAP_NET_ADMIN" in unavailable("napi-deferred")
     look = ["sh", "-c", "uname -n; id -u; ls /sys/class/net; cat /etc/hostname"]
     print(launcher.start(fabric.nodes[0], look).wait(9).stdout)
 """
