@@ -129,10 +129,10 @@ static void check_registered_again(void)
     destroy_pair(&pair);
 }
 
-/* The threads of this process. */
-static int count_threads(void)
+/* The threads of this process (/proc/self/task), or its descriptors (/proc/self/fd). */
+static int count_in(const char *path)
 {
-    DIR *folder = opendir("/proc/self/task");
+    DIR *folder = opendir(path);
     int count = 0;
 
     CHECK(folder);
@@ -142,12 +142,19 @@ static int count_threads(void)
     return count;
 }
 
-/* A device that is closed has no thread any more, whatever the program left in it. */
+static int count_threads(void)
+{
+    return count_in("/proc/self/task");
+}
+
+/* A device that is closed has no thread any more, whatever the program left in it, and if it left
+ * nothing no descriptor. */
 static void check_closed(void)
 {
     int before = count_threads();
 
     for (int clean = 0; clean < 2; clean++) {
+        int descriptors = count_in("/proc/self/fd");
         struct pair pair = make_pair((struct pair_options){.with_channel = true});
         struct ibv_sge local = {(uintptr_t)pair.left.buffer, 8, pair.left.mr->lkey};
 
@@ -163,6 +170,8 @@ static void check_closed(void)
         else
             CHECK_EQ(ibv_close_device(pair.context), 0);
         CHECK_EQ(count_threads(), before);
+        if (clean)
+            CHECK_EQ(count_in("/proc/self/fd"), descriptors);
     }
 }
 
