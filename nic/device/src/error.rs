@@ -40,11 +40,9 @@ impl Error {
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::Post(_) => libc::EINVAL,
             Self::Access(AccessError::UnknownKey) => libc::ENOENT,
-            Self::Access(AccessError::WrongPd) => libc::EPERM,
+            Self::Access(AccessError::WrongPd | AccessError::Denied) => libc::EPERM,
             Self::Access(AccessError::OutOfBounds | AccessError::Fault) => libc::EFAULT,
-            Self::Access(
-                AccessError::Denied | AccessError::Misaligned | AccessError::WindowState,
-            ) => libc::EINVAL,
+            Self::Access(AccessError::Misaligned | AccessError::WindowState) => libc::EINVAL,
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }
     }

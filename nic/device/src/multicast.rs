@@ -79,6 +79,11 @@ impl Nic {
 }
 
 impl Engine {
+    /// Whether a queue pair is attached to a group.
+    pub(crate) fn is_in_group(&self, qp: Qpn) -> bool {
+        self.groups.iter().any(|group| group.members.contains(&qp))
+    }
+
     /// Detaches a queue pair that is destroyed from all groups.
     pub(crate) fn detach_from_all(&mut self, qp: Qpn) {
         for group in &mut self.groups {

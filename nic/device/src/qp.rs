@@ -39,6 +39,16 @@ pub struct QpInit {
 }
 
 impl QpInit {
+    /// The same, with room for no receives where they come from elsewhere, whatever was asked for.
+    fn with_own_receives(&self) -> Self {
+        let mut init = self.clone();
+        if self.srq.is_some() || !self.qp_type.receives() {
+            init.capacity.recv_requests = 0;
+            init.capacity.recv_sges = 0;
+        }
+        init
+    }
+
     fn receives(&self) -> Receives {
         match (&self.srq, self.xrcd) {
             (Some(srq), _) => Receives::Shared(srq.number()),
@@ -65,6 +75,7 @@ impl Nic {
     /// [`Error::Exhausted`] when all numbers or ports are taken.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp, Error> {
         check_objects(init)?;
+        let init = &init.with_own_receives();
         self.check_capacity(&init.capacity)?;
         self.start()?;
         let mut engine = self.engine();
@@ -387,6 +398,12 @@ impl Qp {
         self.nic.detach(self.number, gid)
     }
 
+    /// Whether it is attached to a multicast group.
+    #[must_use]
+    pub fn is_in_group(&self) -> bool {
+        self.init.qp_type == QpType::Ud && self.nic.engine().is_in_group(self.number)
+    }
+
     fn check_datagrams(&self) -> Result<(), Error> {
         if self.init.qp_type == QpType::Ud {
             Ok(())
@@ -492,6 +509,19 @@ pub struct SendPoster<'a> {
 }
 
 impl SendPoster<'_> {
+    /// Whether a send request would be taken behind `ahead` others that are posted before it.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub fn check(&mut self, request: &SendRequest<'_>, ahead: usize) -> Result<(), PostError> {
+        let checked = match self.qp.slot(&mut self.engine) {
+            Ok(slot) => slot.qp.check_send(request, ahead).map(|_| ()),
+            Err(_) => Err(PostError::State(QpState::Reset)),
+        };
+        self.found_full |= checked == Err(PostError::Full);
+        checked
+    }
+
     /// Queues a send request.
     ///
     /// # Errors

@@ -232,7 +232,9 @@ pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask, nic: &Nic) -> Outco
     to.timeout = attr.timeout;
     to.retry_count = attr.retry_cnt;
     to.rnr_retry = attr.rnr_retry;
-    to.sqd_notify = attr.en_sqd_async_notify != 0;
+    if mask.contains(AttrMask::SQD_NOTIFY) {
+        to.sqd_notify = attr.en_sqd_async_notify != 0;
+    }
     Ok(to)
 }
 
@@ -300,6 +302,7 @@ pub(crate) fn c_attributes(from: &Attributes, cap: ibv_qp_cap) -> ibv_qp_attr {
         ah_attr: c_address(from),
         pkey_index: from.pkey_index,
         en_sqd_async_notify: from.sqd_notify.into(),
+        sq_draining: from.is_draining.into(),
         max_rd_atomic: from.max_rd_atomic,
         max_dest_rd_atomic: from.max_dest_rd_atomic,
         min_rnr_timer: from.min_rnr_timer,

@@ -275,7 +275,7 @@ unsafe fn new(wanted: &Wanted, attr: &mut ibv_qp_init_attr) -> Outcome<*mut ibv_
         log::debug!("creating a queue pair: {error}");
         convert::errno(&error)
     })?;
-    attr.cap = convert::c_capacity(&init.capacity);
+    attr.cap = convert::c_capacity(&qp.init().capacity);
     let number = qp.number().get();
     // SAFETY: as above.
     let made = unsafe {
@@ -511,7 +511,8 @@ pub(crate) unsafe fn data_in_order(_: *mut ibv_qp, _: ibv_wr_opcode, _: u32) -> 
     Ok(0)
 }
 
-/// `ibv_destroy_qp`: waits for the program to acknowledge the events it got.
+/// `ibv_destroy_qp`: waits for the program to acknowledge the events it got. EBUSY while the queue pair is attached to a
+/// multicast group.
 ///
 /// # Safety
 /// `qp` is ours and live; nobody uses it any more, but for acknowledging.
@@ -520,6 +521,9 @@ pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> Outcome<()> {
     unsafe {
         let state = state(qp);
         state.number().ends((*qp).handle)?;
+        if state.qp.is_in_group() {
+            return Err(Errno::BUSY);
+        }
         context::state((*qp).context)
             .events
             .forget_qp(state.qp.number().get(), qp);

@@ -129,28 +129,42 @@ impl Batch {
         self.set_data(PendingData::Inline(start..self.inline.len()));
     }
 
-    /// Posts everything, up to the first request that the device refuses.
+    /// Posts everything, or nothing if the device refuses one of the requests (`man ibv_wr_post`).
     fn post(&self, state: &QpState) -> Outcome<()> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
         }
         let mut poster = state.qp.poster();
+        // One request alone is refused, or it is not.
+        if self.requests.len() > 1 {
+            for (ahead, pending) in self.requests.iter().enumerate() {
+                poster
+                    .check(&self.request(state, pending), ahead)
+                    .map_err(convert::post_errno)?;
+            }
+        }
         self.requests.iter().try_for_each(|pending| {
-            let data = match &pending.data {
-                PendingData::Sges(range) => SendData::Sges(&self.sges[range.clone()]),
-                PendingData::Inline(range) => SendData::Inline(&self.inline[range.clone()]),
-            };
-            let request = SendRequest {
-                wr_id: pending.wr_id,
-                op: pending.op,
-                data,
-                signaled: state.signal_all || pending.flags & IBV_SEND_SIGNALED != 0,
-                solicited: pending.flags & IBV_SEND_SOLICITED != 0,
-                fence: pending.flags & IBV_SEND_FENCE != 0,
-                target: pending.target,
-            };
-            poster.post(&request).map_err(convert::post_errno)
+            poster
+                .post(&self.request(state, pending))
+                .map_err(convert::post_errno)
         })
+    }
+
+    /// A request as the device takes it.
+    fn request(&self, state: &QpState, pending: &Pending) -> SendRequest<'_> {
+        let data = match &pending.data {
+            PendingData::Sges(range) => SendData::Sges(&self.sges[range.clone()]),
+            PendingData::Inline(range) => SendData::Inline(&self.inline[range.clone()]),
+        };
+        SendRequest {
+            wr_id: pending.wr_id,
+            op: pending.op,
+            data,
+            signaled: state.signal_all || pending.flags & IBV_SEND_SIGNALED != 0,
+            solicited: pending.flags & IBV_SEND_SOLICITED != 0,
+            fence: pending.flags & IBV_SEND_FENCE != 0,
+            target: pending.target,
+        }
     }
 }
 

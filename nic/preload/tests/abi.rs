@@ -121,6 +121,27 @@ fn completion_queues() {
     common::run("queues");
 }
 
+/// What the manual pages promise.
+#[test]
+fn promises_of_states() {
+    common::run("promises_states");
+}
+
+#[test]
+fn promises_of_posting() {
+    common::run("promises_posting");
+}
+
+#[test]
+fn promises_of_memory() {
+    common::run("promises_memory");
+}
+
+#[test]
+fn promises_of_events_and_shared_queues() {
+    common::run("promises_events");
+}
+
 #[test]
 fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
     for name in [
@@ -139,6 +160,10 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "transports",
         "attributes",
         "newer",
+        "promises_states",
+        "promises_posting",
+        "promises_memory",
+        "promises_events",
         "random_calls",
         #[cfg(target_arch = "x86_64")]
         "opened",

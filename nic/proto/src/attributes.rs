@@ -112,6 +112,8 @@ pub struct Attributes {
     pub rnr_retry: u8,
     /// Whether to raise an event when the send queue has drained.
     pub sqd_notify: bool,
+    /// Whether the send queue, in the state `SendQueueDrain`, has requests that it has not finished. Only queried.
+    pub is_draining: bool,
 }
 
 impl Attributes {
@@ -145,6 +147,7 @@ impl Attributes {
             retry_count: 0,
             rnr_retry: 0,
             sqd_notify: false,
+            is_draining: false,
         }
     }
 

@@ -134,7 +134,7 @@ impl MemoryTable {
         sge: &Sge,
         writes: bool,
         is_wanted_now: bool,
-    ) -> Result<(), AccessError> {
+    ) -> Result<(), Error> {
         let (region, at) = self.locate_local(
             pd.id(),
             sge,
@@ -148,11 +148,13 @@ impl MemoryTable {
         )?;
         match region.backing {
             // Only on-demand regions may be prefetched (`man ibv_advise_mr`).
-            Backing::Mapped | Backing::Null => Err(AccessError::Denied),
+            Backing::Mapped | Backing::Null => Err(Error::Invalid(
+                "only on-demand regions may be prefetched".into(),
+            )),
             Backing::OnDemand if !is_wanted_now || odp::fault_in(at, sge.len.into(), writes) => {
                 Ok(())
             }
-            Backing::OnDemand => Err(AccessError::Fault),
+            Backing::OnDemand => Err(AccessError::Fault.into()),
         }
     }
 
@@ -690,11 +692,9 @@ mod tests {
             table.read_local(pd.id(), &sge, 0, &mut [0; 8]),
             Err(AccessError::Fault)
         );
-        assert_eq!(
-            table.prefetch(pd, &sge, false, true),
-            Err(AccessError::Fault)
-        );
-        assert_eq!(table.prefetch(pd, &sge, false, false), Ok(()));
+        let missing = table.prefetch(pd, &sge, false, true).unwrap_err();
+        assert_eq!(missing.errno(), libc::EFAULT);
+        table.prefetch(pd, &sge, false, false).unwrap();
     }
 
     #[test]

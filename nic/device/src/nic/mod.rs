@@ -351,7 +351,7 @@ impl Nic {
     /// returns.
     ///
     /// # Errors
-    /// [`Error::Access`]: why it cannot be accessed so.
+    /// [`Error::Access`]: why it cannot be accessed so. [`Error::Invalid`] for a region that is not on demand.
     pub fn prefetch(
         &self,
         pd: Pd,
@@ -360,7 +360,7 @@ impl Nic {
         is_wanted_now: bool,
     ) -> Result<(), Error> {
         let engine = self.engine();
-        Ok(engine.memory.prefetch(pd, sge, writes, is_wanted_now)?)
+        engine.memory.prefetch(pd, sge, writes, is_wanted_now)
     }
 
     /// Allocates `length` bytes of device memory, all zero, aligned to 2^`log_align` bytes.

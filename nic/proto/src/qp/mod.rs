@@ -122,6 +122,7 @@ impl QueuePair {
             current_state: self.state(),
             sq_psn: self.sender.next_psn(),
             rq_psn: self.responder.expected_psn(),
+            is_draining: self.state() == QpState::SendQueueDrain && self.sender.has_started(),
             ..self.attributes.clone()
         }
     }
@@ -226,9 +227,6 @@ impl QueuePair {
         if !missing.is_empty() {
             return Err(ModifyError::Missing(missing));
         }
-        if matches!(to, QpState::Reset | QpState::Error) {
-            return Ok(());
-        }
         let allowed = required | optional | AttrMask::STATE | AttrMask::CURRENT_STATE;
         let extra = mask.difference(allowed);
         if !extra.is_empty() {
@@ -266,6 +264,24 @@ impl QueuePair {
     /// # Errors
     /// Why it was not taken. In the error state it is taken and flushed.
     pub fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        let length = self.check_send(request, 0)?;
+        self.sender.post(request, length);
+        if self.flushes_sends() {
+            self.sender.flush(self.config.number, &mut self.out);
+        }
+        Ok(())
+    }
+
+    /// Whether what is posted is flushed at once.
+    fn flushes_sends(&self) -> bool {
+        matches!(self.state(), QpState::Error | QpState::SendQueueError)
+    }
+
+    /// Whether a send request would be taken once `ahead` others are queued; its length in bytes.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub fn check_send(&self, request: &SendRequest<'_>, ahead: usize) -> Result<u32, PostError> {
         let state = self.state();
         if matches!(
             state,
@@ -273,17 +289,13 @@ impl QueuePair {
         ) {
             return Err(PostError::State(state));
         }
-        let length = self.check_send(request)?;
-        self.sender.post(request, length);
-        if matches!(state, QpState::Error | QpState::SendQueueError) {
-            self.sender.flush(self.config.number, &mut self.out);
-        }
-        Ok(())
-    }
-
-    fn check_send(&self, request: &SendRequest<'_>) -> Result<u32, PostError> {
         let capacity = &self.config.capacity;
-        if self.sender.queued() >= capacity.send_requests as usize {
+        let queued = if self.flushes_sends() {
+            0
+        } else {
+            self.sender.queued() + ahead
+        };
+        if queued >= capacity.send_requests as usize {
             return Err(PostError::Full);
         }
         if !has_operation(self.config.qp_type, &request.op, &request.target) {
