@@ -284,7 +284,7 @@ fn ports_belong_to_who_binds_first_unless_both_share() {
     let other_host = SocketAddr::from(([203, 0, 113, 1], 1));
     assert_eq!(
         errno(file.file.bind(nowhere, other_host)),
-        Some(libc::ENODEV)
+        Some(libc::EADDRNOTAVAIL)
     );
     let ephemeral = file.id(PortSpace::Tcp);
     file.file

@@ -307,6 +307,19 @@ fn listeners_and_connections_follow_the_interfaces() {
     script("following", &["sysctl"], false, &text);
 }
 
+/// What the manual pages of librdmacm promise.
+#[test]
+fn promises_of_the_manual_pages() {
+    let options = ["-Wl,--no-as-needed", "-lrdmacm"];
+    let program = common::compile("promises_cm", "promises_cm", &options);
+    let text = format!(
+        "ip address add 192.0.2.1/32 dev lo
+         preloaded {}",
+        program.display()
+    );
+    script("promises", &[], false, &text);
+}
+
 #[test]
 fn the_kernels_interface_can_be_left_alone() {
     if std::path::Path::new("/dev/infiniband/rdma_cm").exists() {

@@ -27,7 +27,7 @@ impl Inner {
         } else {
             Some(
                 self.device_with(address)
-                    .ok_or_else(|| errno(libc::ENODEV))?,
+                    .ok_or_else(|| errno(without_device(address)))?,
             )
         };
         let (port, reservation) = self.reserve(id, address)?;
@@ -269,6 +269,14 @@ fn random_port() -> io::Result<u16> {
     let range = u32::from(EPHEMERAL.end - EPHEMERAL.start);
     let offset = random_u32().map_err(|_| errno(libc::EAGAIN))? % range;
     Ok(EPHEMERAL.start + u16::try_from(offset).unwrap_or(0))
+}
+
+/// Why no device has an address, as Linux says it: it is another host's, or of an interface without a device.
+fn without_device(address: SocketAddr) -> i32 {
+    match UdpSocket::bind(with_port(address, 0)) {
+        Ok(_) => libc::ENODEV,
+        Err(_) => libc::EADDRNOTAVAIL,
+    }
 }
 
 pub(super) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {

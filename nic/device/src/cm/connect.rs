@@ -245,13 +245,17 @@ impl Inner {
 
     /// Data came on the queue pair of a connection that waits for its peer to be ready.
     pub(super) fn notify_established(&mut self, id: u32) -> io::Result<()> {
-        let comm = self
-            .in_state(id, &[State::Connecting, State::Connected])?
-            .comm;
-        let comm = comm.ok_or_else(|| errno(libc::EINVAL))?;
-        // Established already is no error: the two raced.
-        let _ = self.manager.notify_established(comm);
-        Ok(())
+        let entry = self.in_state(id, &[State::Connecting, State::Connected])?;
+        // The peer's word for it may come first, which programs may ignore (`man rdma_notify`).
+        let reason = if entry.state == State::Connected {
+            libc::EISCONN
+        } else {
+            libc::EINVAL
+        };
+        let comm = entry.comm.ok_or_else(|| errno(libc::EINVAL))?;
+        self.manager
+            .notify_established(comm)
+            .map_err(|_| errno(reason))
     }
 
     /// What a queue pair that goes to `state` has to be set to.

@@ -181,7 +181,8 @@ impl CmFile {
     /// Binds to an address and port; 0 is any port, the unspecified address all addresses.
     ///
     /// # Errors
-    /// EADDRINUSE, ENODEV if no device has the address, EINVAL if it is bound.
+    /// EADDRINUSE, EADDRNOTAVAIL for another host's address, ENODEV for one of an interface without a device, EINVAL if it
+    /// is bound.
     pub fn bind(&self, id: u32, address: SocketAddr) -> io::Result<()> {
         self.of(id, |inner| inner.bind(id, canonical(address)))
     }
@@ -363,7 +364,7 @@ impl CmFile {
     /// Data came before the peer said that it is ready.
     ///
     /// # Errors
-    /// EINVAL in the wrong state.
+    /// EISCONN if that is known already, EINVAL in another state.
     pub fn notify_established(&self, id: u32) -> io::Result<()> {
         self.of(id, |inner| inner.notify_established(id))
     }
