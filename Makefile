@@ -91,8 +91,9 @@ bench: setup-python setup-programs build ## Hold Soft RoCE against its bars: eac
 	$(PY) scripts/sharing.py
 
 .PHONY: tables
-tables: setup-python ## Make the tables of the documents again from the samples in docs/data
+tables: setup-python ## Make the tables of the documents again, from the samples in docs/data and from nic/conformance/promises
 	$(PY) scripts/doc_tables.py
+	$(PY) scripts/promises.py
 
 # The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
 .PHONY: floor

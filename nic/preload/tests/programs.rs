@@ -267,6 +267,18 @@ fn perftest_over_ipv6_and_for_a_duration() {
 }
 
 #[test]
+fn no_device_is_an_empty_list() {
+    let program = common::build("no_devices");
+    let script = Script {
+        name: "no devices",
+        needs: &[],
+        two_namespaces: false,
+        text: format!("ip link set lo down\npreloaded {}", program.display()),
+    };
+    script.run();
+}
+
+#[test]
 fn programs_without_verbs_run_as_ever_and_load_nothing() {
     // Programs that open files by libc's functions of every kind, and do not link libibverbs.
     for arguments in [
