@@ -330,6 +330,8 @@ fn ucx_over_rc_and_ud() {
         "Transport: rc_verbs",
         "Transport: ud_verbs",
         "Device: urxe_eth0:1",
+        // The PCI function that the device belongs to.
+        "System device: urxe_eth0 ",
     ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
