@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::descriptors;
 use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
 use crate::next::{Next, c_name, call_next};
-use crate::paths::inode;
+use crate::paths::{self, inode};
 use crate::sysfs::Node;
 use crate::tree::{self, Listed};
 
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
 pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut DIR {
     static NEXT: Next = Next::libc(c"fdopendir");
     let shared = || {
-        let path = descriptors::link_of(fd)?;
+        let path = paths::may_be_shared(fd).then(|| descriptors::link_of(fd))??;
         (tree::may_be_ours(path.as_bytes()) && tree::at(&path) == Some(Node::Shared))
             .then_some(path)
     };

@@ -45,20 +45,43 @@ fn status(path: &str, node: &Node) -> Stat {
 fn file_system() -> (libc::dev_t, i64) {
     static FOUND: OnceLock<(libc::dev_t, i64)> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        // Not by our own stat, which comes back here.
-        static NEXT: Next = Next::libc(c"stat");
-        // SAFETY: all zeros is a valid stat.
-        let mut found: Stat = unsafe { std::mem::zeroed() };
-        let path = c"/sys".as_ptr();
-        call_next!(
-            NEXT,
-            fn(*const c_char, *mut Stat) -> c_int,
-            path,
-            &raw mut found
-        );
         // SAFETY: null stands for no second copy of the answer.
-        (found.st_dev, unsafe { libc::time(std::ptr::null_mut()) })
+        (device_of(c"/sys"), unsafe {
+            libc::time(std::ptr::null_mut())
+        })
     })
+}
+
+/// Whether a descriptor is of a file system that shared folders are in: quicker than to ask where it is.
+pub(crate) fn may_be_shared(fd: c_int) -> bool {
+    static NEXT: Next = Next::libc(c"fstat");
+    static DEVICES: OnceLock<libc::dev_t> = OnceLock::new();
+    // SAFETY: all zeros is a valid stat.
+    let mut found: Stat = unsafe { std::mem::zeroed() };
+    match call_next!(NEXT, fn(c_int, *mut Stat) -> c_int, fd, &raw mut found) {
+        Some(0) => {
+            let devices = *DEVICES.get_or_init(|| device_of(c"/dev"));
+            found.st_dev == devices || found.st_dev == file_system().0
+        }
+        Some(_) => false,
+        // glibc before 2.33 has no such function.
+        None => true,
+    }
+}
+
+/// The device number of the file system that a path of the kernel's is in. Not by our own stat, which comes back here.
+fn device_of(path: &CStr) -> libc::dev_t {
+    static NEXT: Next = Next::libc(c"stat");
+    // SAFETY: all zeros is a valid stat.
+    let mut found: Stat = unsafe { std::mem::zeroed() };
+    let path = path.as_ptr();
+    call_next!(
+        NEXT,
+        fn(*const c_char, *mut Stat) -> c_int,
+        path,
+        &raw mut found
+    );
+    found.st_dev
 }
 
 /// A number for a path without links, as good as any: FNV-1a.

@@ -59,9 +59,19 @@ pub(crate) fn without_ours<T>(f: impl FnOnce() -> T) -> T {
 }
 
 fn has_mark(path: &[u8]) -> bool {
-    MARKS
-        .iter()
-        .any(|mark| path.windows(mark.len()).any(|part| part == *mark))
+    let has = |mark: &&[u8]| {
+        // SAFETY: both are readable for their length. It is libc's, for every relative path comes by here.
+        let found = unsafe {
+            libc::memmem(
+                path.as_ptr().cast(),
+                path.len(),
+                mark.as_ptr().cast(),
+                mark.len(),
+            )
+        };
+        !found.is_null()
+    };
+    MARKS.iter().any(has)
 }
 
 /// Whether an absolute path may be one of ours: cheap, for it runs on every file that a program names.
