@@ -64,14 +64,15 @@ test-python: setup build ## Run the Python tests alone
 test-quiet: setup build ## Run the tests of real time, which need a quiet machine
 	$(PY) scripts/run_tests.py quiet
 
-# `make test` runs a few programs of each distribution; here it is the whole matrix.
+# `make test` runs a few programs of each distribution; here it is the whole matrix, and a libibverbs with verbs that nobody has.
 DISTROS := trixie sid
 .PHONY: test-distros
-test-distros: setup build ## Run the programs of newer Debians on urxe; ARGS='-k rping' picks some
+test-distros: setup build ## Run the programs and verbs of newer Debians on urxe; ARGS='-k rping' picks some
 	status=0; \
 	for each in $(DISTROS); do \
 	    .venv/bin/pytest -p no:cacheprovider --distro $$each nic/conformance/programs/test_matrix.py::test_program $(ARGS) || status=1; \
 	done; \
+	.venv/bin/pytest -p no:cacheprovider nic/conformance/userland nic/conformance/userland/new_verb.py $(ARGS) || status=1; \
 	exit $$status
 
 # The simulator's tests are the same in every build; optimised, they get through many more seeds.
