@@ -65,14 +65,15 @@ test-quiet: setup build ## Run the tests of real time, which need a quiet machin
 	$(PY) scripts/run_tests.py quiet
 
 # `make test` runs a few programs of each distribution; here it is the whole matrix, and a libibverbs with verbs that nobody has.
+# pytest ends with 5 where ARGS picks none.
 DISTROS := trixie sid
 .PHONY: test-distros
 test-distros: setup build ## Run the programs and verbs of newer Debians on urxe; ARGS='-k rping' picks some
 	status=0; \
 	for each in $(DISTROS); do \
-	    .venv/bin/pytest -p no:cacheprovider --distro $$each nic/conformance/programs/test_matrix.py::test_program $(ARGS) || status=1; \
+	    .venv/bin/pytest -p no:cacheprovider --distro $$each nic/conformance/programs/test_matrix.py::test_program $(ARGS) || [ $$? -eq 5 ] || status=1; \
 	done; \
-	.venv/bin/pytest -p no:cacheprovider nic/conformance/userland nic/conformance/userland/new_verb.py $(ARGS) || status=1; \
+	.venv/bin/pytest -p no:cacheprovider nic/conformance/userland nic/conformance/userland/new_verb.py $(ARGS) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
 
 # The simulator's tests are the same in every build; optimised, they get through many more seeds.

@@ -13,12 +13,20 @@ from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile
 
 from .matrix import Entry
-from .running import LINK, LINK_MTU_BYTES, Job, Outcome, run, worker_count
+from .running import LINK, LINK_MTU_BYTES, Job, Outcome, rdma_core_release, run, worker_count
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the matrix run in another userland. Only those who name this folder have the option."""
     parser.addoption("--distro", help="run the matrix in the userland of this distribution: trixie or sid")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is meant for another release of rdma-core."""
+    other = [item for item in items if (job := _job_of(item)) and not job[1].is_for(rdma_core_release(job[0]))]
+    if other:
+        config.hook.pytest_deselected(items=other)
+        items[:] = [item for item in items if item not in other]
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,9 @@ class Entry:
     env: Mapping[str, str] = field(default_factory=dict)
     #: No judgement of speed: on two busy processors libfabric, which reads `/proc/kallsyms`, takes 15 s to begin.
     limit_s: float = 180.0
+    #: The first release of rdma-core that it is for, and the first that it is not for any more: command lines change.
+    since: int | None = None
+    before: int | None = None
     #: Why it does not work yet. The test then has to fail, and turns red when it no longer does.
     xfail: str | None = None
     #: Told apart from another run of the same program with the same options.
@@ -62,6 +65,12 @@ class Entry:
     def id(self) -> str:
         """The name of the test."""
         return " ".join(part for part in (self.program, self.options, self.note) if part)
+
+    def is_for(self, release: int | None) -> bool:
+        """Whether it is meant for a release of rdma-core; None is one that is not known."""
+        if release is None:
+            return True
+        return (self.since is None or release >= self.since) and (self.before is None or release < self.before)
 
 
 class MatrixError(Exception):

@@ -93,6 +93,17 @@ class Place:
         return self.root.inside([str(program), "run", "--", *argv], [program.parent])
 
 
+def rdma_core_release(distro: str | None) -> int | None:
+    """The release of rdma-core in a userland (None: this machine's), as its library's name has it; None without one."""
+    try:
+        base = find(distro).path if distro else Path("/")
+    except RootError:
+        return None
+    library = next(iter(base.glob("usr/lib/*/libibverbs.so.1")), None)
+    match = re.search(r"\.so\.1\.\d+\.(\d+)\.", library.readlink().name) if library else None
+    return int(match[1]) if match else None
+
+
 def run(entry: Entry, fabric: EmulatedFabric, distro: str | None = None) -> Outcome:
     """Run one entry on the first two nodes of a fabric, and judge it.
 

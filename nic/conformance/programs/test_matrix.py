@@ -59,6 +59,15 @@ def _judge(outcome: Outcome) -> None:
     assert not outcome.problems, f"{'; '.join(outcome.problems)}\n{outcome.transcript}"
 
 
+def test_an_entry_can_be_for_some_releases_of_rdma_core(tmp_path: Path) -> None:
+    runs = '["true", { run = "true", note = "old", before = 60 }, { run = "true", note = "new", since = 60 }]'
+    (tmp_path / "x.toml").write_text(f'[[group]]\nclient = "{{program}}"\nruns = {runs}\n')
+    entries = read(tmp_path)
+    assert [entry.note for entry in entries if entry.is_for(59)] == ["", "old"]
+    assert [entry.note for entry in entries if entry.is_for(60)] == ["", "new"]
+    assert [entry.note for entry in entries if entry.is_for(None)] == ["", "old", "new"]
+
+
 def test_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text('[[group]]\nclient = "{program}"\nproofs = "1"\nruns = ["true"]\n')
     with pytest.raises(MatrixError, match=r"x\.toml: true : no such setting: proofs"):

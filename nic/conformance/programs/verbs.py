@@ -6,8 +6,9 @@ Usage: verbs.py DEVICE
 from __future__ import annotations
 
 import sys
+from enum import EnumType
+from types import SimpleNamespace
 
-from pyverbs import enums
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ, WC
 from pyverbs.device import Context
@@ -15,6 +16,16 @@ from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
+
+try:
+    from pyverbs import enums
+except ImportError:
+    # rdma-core 65 has each in the enumeration that it has in C.
+    from pyverbs import libibverbs_enums
+
+    kinds = [kind for kind in vars(libibverbs_enums).values() if isinstance(kind, EnumType)]
+    members: dict[str, object] = {name: kind[name] for kind in kinds for name in kind.__members__}
+    enums = SimpleNamespace(**members)
 
 BYTES = 4096
 ACCESS = enums.IBV_ACCESS_LOCAL_WRITE | enums.IBV_ACCESS_REMOTE_WRITE | enums.IBV_ACCESS_REMOTE_READ
