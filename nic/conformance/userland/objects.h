@@ -609,6 +609,18 @@ static struct rdma_cm_id *addressed(void)
     return id;
 }
 
+#ifdef HAVE_rdma_resolve_addrinfo
+/* One that knows what a name stands for. */
+static struct rdma_cm_id *with_info(void)
+{
+    struct rdma_cm_id *id = new_id(RDMA_PS_TCP);
+
+    MADE(rdma_resolve_addrinfo(id, ADDRESS, "7471", NULL) == 0);
+    wait_for(id, RDMA_CM_EVENT_ADDRINFO_RESOLVED);
+    return id;
+}
+#endif
+
 /* One that knows its device and its way to the port, and has no queue pair. */
 static struct rdma_cm_id *resolved(enum rdma_port_space space, int port)
 {
