@@ -22,6 +22,7 @@ import pytest
 from .guest import (
     GUEST_DEVICE,
     GUEST_INTERFACE,
+    HERE,
     HOST_ADDRESS,
     HOST_ADDRESS6,
     HOST_DEVICE,
@@ -33,11 +34,12 @@ from .runs import RUNS, Run, Side, command_lines, documented, table
 
 #: Many times as long as any takes, as a guest's processors may be emulated, and its host may be busy.
 LIMIT_S = 120.0
-READY_S = 40.0
+READY_S = 120.0
 #: A socket of urxe's for those who listen with RDMA-CM.
 URXE_LISTENS = "@urxe-cm/listen/"
 PYVERBS = ROOT / ".build" / "programs" / "pyverbs" / "usr" / "lib" / "python3" / "dist-packages"
-ENV = {"PYTHONPATH": str(PYVERBS)}
+#: Where programs find pyverbs, and those of this package each other.
+ENV = {"PYTHONPATH": f"{PYVERBS}:{HERE.parent}"}
 RDMA_CORE = ROOT / ".build" / "programs" / "rdma-core"
 RDMA_CORE_TESTS = ROOT / "nic" / "conformance" / "programs" / "rdma_core.py"
 #: What is lost in the guest, of UDP datagrams in each direction.

@@ -8,9 +8,11 @@ looks afterwards at what it did. They go by a TCP connection, a line for each st
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyverbs import enums
@@ -40,22 +42,25 @@ def pattern(name: str) -> bytes:
 class End:
     """A queue pair, its memory, and the line to the other end."""
 
+    #: What the other end may do with the memory, and what may be done with it here.
+    remote = REMOTE
+    access = ACCESS
+
     def __init__(self, device: str, gid_index: int, line: socket.socket) -> None:
         """Connect the queue pair to that of the other end."""
         self.hears, self.says = line.makefile("r"), line.makefile("w")
         self.context = Context(name=device)
         self.pd = PD(self.context)
         self.cq = CQ(self.context, 16)
-        self.mr = MR(self.pd, REGION_BYTES, ACCESS)
+        self.mr = MR(self.pd, REGION_BYTES, self.access)
         initial = QPAttr(port_num=1)
-        initial.qp_access_flags = REMOTE
-        cap = QPCap(max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1)
-        self.qp = QP(self.pd, QPInitAttr(qp_type=enums.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap), initial)
+        initial.qp_access_flags = self.remote
+        self.qp = self.new_qp(QPCap(max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1), initial)
         gid = self.context.query_gid(port_num=1, index=gid_index)
         self.say(qpn=self.qp.qp_num, gid=str(gid), address=self.mr.buf, rkey=self.mr.rkey)
         self.peer = self.hear()
         attributes = QPAttr(port_num=1)
-        attributes.qp_access_flags = REMOTE
+        attributes.qp_access_flags = self.remote
         attributes.dest_qp_num = self.peer["qpn"]
         attributes.path_mtu = enums.IBV_MTU_1024
         attributes.max_dest_rd_atomic = attributes.max_rd_atomic = 1
@@ -65,6 +70,10 @@ class End:
         self.qp.to_rts(attributes)
         self.say()
         self.hear()
+
+    def new_qp(self, cap: QPCap, initial: QPAttr) -> Any:
+        """A queue pair with these attributes."""
+        return QP(self.pd, QPInitAttr(qp_type=enums.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap), initial)
 
     def say(self, **words: Any) -> None:
         """Tell the other end."""
@@ -201,16 +210,23 @@ def look(end: End, name: str, key: int) -> None:
     expect(name != "COMPARE AND SWAP" or end.word(0) == 99, f"{end.word(0)} after it was swapped")
 
 
-def main() -> None:
-    """Be one of both ends."""
-    device, gid_index, port, *server = sys.argv[1:]
-    if server:
-        with socket.create_connection((server[0], int(port)), 30) as line:
-            ask(End(device, int(gid_index), line))
+@contextlib.contextmanager
+def line_to_the_other(port: int, server: str | None) -> Iterator[socket.socket]:
+    """A connection to the server, or that of a client."""
+    if server is not None:
+        with socket.create_connection((server, port), 30) as line:
+            yield line
     else:
-        with socket.create_server(("", int(port))) as listener:
-            serve(End(device, int(gid_index), listener.accept()[0]))
+        with socket.create_server(("", port)) as listener, listener.accept()[0] as line:
+            yield line
+
+
+def main(kind: type[End], ask: Callable[[Any], None], serve: Callable[[Any], None]) -> None:
+    """Be one of both ends."""
+    device, gid_index, port, server = [*sys.argv[1:], None][:4]
+    with line_to_the_other(int(port or 0), server) as line:
+        (serve if server is None else ask)(kind(str(device), int(gid_index or 0), line))
 
 
 if __name__ == "__main__":
-    main()
+    main(End, ask, serve)

@@ -193,6 +193,13 @@ def command_lines(run: Run, here: Side, there: Side) -> tuple[list[str], list[st
     return line(server_form, server, here), line(client_form or run.form + " {server}", client or server, there)
 
 
+#: What only newer kernels have.
+NEWER_OPERATIONS: Final = Run(
+    "ATOMIC WRITE and FLUSH, data checked",
+    "/usr/bin/python3 -m {program} {device} {gid} 7472 {options}",
+    "rxe.newer_operations",
+    7472,
+)
 ON_NEWER: Final = tuple(run for run in RUNS if run.on_newer)
 
 

@@ -166,8 +166,13 @@ def _unpack(root: Root, partial: Path) -> None:
 
 def _complete(root: Root, partial: Path) -> None:
     """Add what no package has: places for what is mounted, the tests of rdma-core as files, and the stamp."""
-    for folder in (*(path for path in SHARED if Path(path).is_dir()), str(ROOT)):
-        (partial / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for shared in (*map(Path, SHARED), ROOT):
+        place = partial / shared.relative_to("/")
+        if shared.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        elif shared.exists() and not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
     tests = partial / "usr/share/doc/rdma-core/tests"
     for path in tests.rglob("*") if tests.exists() else ():
         if path.is_file():
