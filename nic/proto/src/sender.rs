@@ -7,6 +7,7 @@ use crate::memory::Memory;
 use crate::qp::{Outbox, QpStats};
 use crate::rc::requester::{Planned, Requester, RequesterLimits};
 use crate::run::Run;
+use crate::send_queue::Position;
 use crate::time::Instant;
 use crate::unreliable::UnreliableSender;
 use crate::verbs::{SendRequest, WcStatus};
@@ -90,6 +91,20 @@ impl Sender {
             Self::Reliable(requester) => requester.has_unsent(),
             Self::Unreliable(sender) => sender.queued() > 0,
         }
+    }
+
+    /// The position of the next request to be posted.
+    #[inline]
+    pub(crate) fn end_position(&self) -> Position {
+        match self {
+            Self::Reliable(requester) => requester.end_position(),
+            Self::Unreliable(_) => 0,
+        }
+    }
+
+    /// Whether the next packet would be of a request at `position` or behind it.
+    pub(crate) fn is_about_to_send(&self, position: Position) -> bool {
+        matches!(self, Self::Reliable(requester) if requester.is_about_to_send(position))
     }
 
     pub(crate) fn has_started(&self) -> bool {

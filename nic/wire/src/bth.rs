@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::{Opcode, ParseError, Pkey, Psn, Qpn, bytes};
+use crate::{Opcode, ParseError, PartialPsn, Pkey, Psn, Qpn, bytes};
 
 const OPCODE: usize = 0;
 const FLAGS: usize = 1;
@@ -20,6 +20,10 @@ const VERSION_MASK: u8 = 0x0f;
 const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const ACK_REQUESTED: u8 = 0x80;
+/// The next bits of the same byte are reserved by the specification: the first says that the others, and the P_Key behind them, are
+/// [`Bth::acknowledges`].
+const ACKNOWLEDGES: u8 = 0x40;
+const ACKNOWLEDGED_HIGH: u8 = 0x3f;
 
 /// Base transport header (IBTA vol 1, 9.2).
 ///
@@ -43,6 +47,10 @@ pub struct Bth {
     pub dest_qp: Qpn,
     /// Whether the responder shall acknowledge this packet at once.
     pub ack_request: bool,
+    /// Between two urxe, in the last packet of a request: all requests up to this one are done. It stands for an acknowledgement, which
+    /// would be a packet before this one, and takes the place of the P_Key, which is the default one then. Other devices neither send
+    /// nor understand it.
+    pub acknowledges: Option<PartialPsn>,
     /// Its sequence number.
     pub psn: Psn,
 }
@@ -63,6 +71,7 @@ impl Bth {
             becn: false,
             dest_qp,
             ack_request: false,
+            acknowledges: None,
             psn,
         }
     }
@@ -84,15 +93,23 @@ impl Bth {
         if version != 0 {
             return Err(ParseError::TransportVersion { version });
         }
+        let mut pkey = bytes::get(raw, PKEY) as u16;
+        let mut acknowledges = None;
+        if raw[ACK_REQUEST] & ACKNOWLEDGES != 0 {
+            let high = u32::from(raw[ACK_REQUEST] & ACKNOWLEDGED_HIGH);
+            acknowledges = Some(PartialPsn::new(high << 16 | u32::from(pkey)));
+            pkey = Pkey::DEFAULT.0;
+        }
         let bth = Self {
             opcode: Opcode::try_from(raw[OPCODE])?,
             solicited: flags & SOLICITED != 0,
             migrated: flags & MIGRATED != 0,
-            pkey: Pkey(bytes::get(raw, PKEY) as u16),
+            pkey: Pkey(pkey),
             fecn: raw[CONGESTION] & FECN != 0,
             becn: raw[CONGESTION] & BECN != 0,
             dest_qp: Qpn::new(bytes::get(raw, DEST_QP) as u32),
             ack_request: raw[ACK_REQUEST] & ACK_REQUESTED != 0,
+            acknowledges,
             psn: Psn::new(bytes::get(raw, PSN) as u32),
         };
         Ok((bth, usize::from(flags >> PAD_SHIFT & 3)))
@@ -111,7 +128,7 @@ impl Bth {
         bytes::put(raw, PSN, u64::from(psn.get()));
     }
 
-    /// The bytes on the wire, with a pad count of 0 to 3. Reserved bits are zero.
+    /// The bytes on the wire, with a pad count of 0 to 3. Other reserved bits are zero.
     #[inline]
     pub fn emit(&self, pad: usize) -> [u8; Self::LEN] {
         let mut raw = [0; Self::LEN];
@@ -119,10 +136,15 @@ impl Bth {
         raw[FLAGS] = bit(self.solicited, SOLICITED)
             | bit(self.migrated, MIGRATED)
             | (pad as u8 & 3) << PAD_SHIFT;
-        bytes::put(&mut raw, PKEY, u64::from(self.pkey.0));
         raw[CONGESTION] = bit(self.fecn, FECN) | bit(self.becn, BECN);
         bytes::put(&mut raw, DEST_QP, u64::from(self.dest_qp.get()));
         raw[ACK_REQUEST] = bit(self.ack_request, ACK_REQUESTED);
+        let mut pkey = u32::from(self.pkey.0);
+        if let Some(acknowledged) = self.acknowledges {
+            pkey = acknowledged.get();
+            raw[ACK_REQUEST] |= ACKNOWLEDGES | (pkey >> 16) as u8;
+        }
+        bytes::put(&mut raw, PKEY, u64::from(pkey as u16));
         bytes::put(&mut raw, PSN, u64::from(self.psn.get()));
         raw
     }

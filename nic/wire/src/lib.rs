@@ -50,7 +50,7 @@ pub use opcode::{Opcode, Transport};
 pub use operation::Operation;
 pub use packet::{HELD_LEN, Packet};
 pub use pkey::Pkey;
-pub use psn::Psn;
+pub use psn::{PartialPsn, Psn};
 pub use qpn::Qpn;
 pub use reth::Reth;
 pub use timer::{ack_timeout_ns, rnr_timer_code, rnr_timer_us};

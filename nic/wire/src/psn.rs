@@ -66,6 +66,39 @@ impl Psn {
     }
 }
 
+/// The low 22 bits of a PSN: where both ends know what it is near.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PartialPsn(u32);
+
+impl PartialPsn {
+    const MASK: u32 = 0x003f_ffff;
+
+    /// The low bits of `psn`.
+    #[inline]
+    pub const fn of(psn: Psn) -> Self {
+        Self::new(psn.0)
+    }
+
+    /// Takes the low 22 bits of `value`.
+    #[inline]
+    pub const fn new(value: u32) -> Self {
+        Self(value & Self::MASK)
+    }
+
+    /// The number, below 2^22.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The PSN that it is a part of, if that is at most 2^21 from `other`.
+    #[inline]
+    pub const fn near(self, other: Psn) -> Psn {
+        let distance = (self.0.wrapping_sub(other.0) << 10).cast_signed() >> 10;
+        other.add(distance.cast_unsigned())
+    }
+}
+
 impl core::fmt::Debug for Psn {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Psn({:#08x})", self.0)
@@ -88,6 +121,19 @@ mod tests {
         assert_eq!(Psn::new(0x00ff_ffff).next(), Psn::new(0));
         assert_eq!(Psn::new(0).sub(1), Psn::new(0x00ff_ffff));
         assert_eq!(Psn::new(0x00ff_fffe).add(5), Psn::new(3));
+    }
+
+    #[test]
+    fn a_part_is_enough_for_what_is_near() {
+        for base in [0, 5, 0x3f_fffe, 0x40_0000, 0x80_0000, 0xff_ffff] {
+            let base = Psn::new(base);
+            for distance in [0, 1, 70, 0x1f_ffff] {
+                for psn in [base.add(distance), base.sub(distance)] {
+                    assert_eq!(PartialPsn::of(psn).near(base), psn);
+                }
+            }
+        }
+        assert_eq!(PartialPsn::new(0xffc0_0001).get(), 1);
     }
 
     #[test]

@@ -18,9 +18,12 @@ prop_compose! {
     fn bths()(
         opcode in opcodes(),
         (solicited, migrated, fecn, becn, ack_request) in any::<(bool, bool, bool, bool, bool)>(),
+        acknowledges in any::<Option<u32>>(),
         (pkey, qpn, psn) in any::<(u16, u32, u32)>(),
     ) -> Bth {
-        Bth { opcode, solicited, migrated, pkey: Pkey(pkey), fecn, becn, dest_qp: Qpn::new(qpn), ack_request, psn: Psn::new(psn) }
+        let acknowledges = acknowledges.map(PartialPsn::new);
+        let pkey = if acknowledges.is_some() { Pkey::DEFAULT } else { Pkey(pkey) };
+        Bth { opcode, solicited, migrated, pkey, fecn, becn, dest_qp: Qpn::new(qpn), ack_request, acknowledges, psn: Psn::new(psn) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the rounds of a program that polls send: in time that the test makes pass, where no other thread moves anything.
 
-use urxe_proto::{SendOp, SendTarget, WcStatus};
+use urxe_proto::{CompletionKind, SendOp, SendTarget, WcStatus};
 
 use super::alone::{connected, write};
 use crate::clock::staged::Clock;
@@ -37,6 +37,39 @@ fn the_first_poll_in_vain_sends_what_is_owed() {
         assert_eq!(poll(&ends[1]), 1, "loopback delivers at once");
         assert_eq!(poll(&ends[1]), 0);
         assert_eq!(poll(&ends[0]), 1, "the acknowledgement has come");
+    }
+}
+
+/// Programs are state machines that completions advance.
+#[test]
+fn a_reply_has_the_acknowledgement_of_what_it_replies_to_in_its_only_packet() {
+    let _clock = Clock::new();
+    let (ends, qps) = connected(LEN);
+    // They hear of each other.
+    for from in [0, 1] {
+        send(&ends, &qps, from);
+        (0..2).for_each(|_| ends.iter().for_each(|end| _ = poll(end)));
+    }
+    let mut from = 0;
+    send(&ends, &qps, from);
+    for _ in 0..100 {
+        let to = 1 - from;
+        let mut seen = Vec::new();
+        ends[to]
+            .cq
+            .poll(16, |completion| seen.push(completion.kind));
+        assert_eq!(seen.pop(), Some(CompletionKind::Recv));
+        assert!(seen.len() <= 1, "{seen:?} before");
+        let before = ends[to].nic.stats();
+        send(&ends, &qps, to);
+        let after = ends[to].nic.stats();
+        assert_eq!(after.tx_packets - before.tx_packets, 1);
+        let mut seen = Vec::new();
+        ends[from]
+            .cq
+            .poll(1, |completion| seen.push(completion.kind));
+        assert_eq!(seen, [CompletionKind::Send], "its message is done");
+        from = to;
     }
 }
 

@@ -121,7 +121,7 @@ impl QueuePair {
         if may_send
             && may_request
             && !(sends_data && self.turns.was_of_requests())
-            && let Some(planned) =
+            && let Some(mut planned) =
                 self.sender
                     .plan(now, &self.connection, may_start, 1, memory, &mut self.out)
         {
@@ -129,6 +129,9 @@ impl QueuePair {
             self.stats.tx_packets += 1;
             self.turns.note_requests(1);
             self.responder.note_request();
+            if planned.ends && self.connection.keeps_early {
+                self.acknowledge_in(&mut planned);
+            }
             return Some(self.sender.packets(&planned));
         }
         if sends_data {

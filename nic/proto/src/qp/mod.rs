@@ -12,7 +12,7 @@ use urxe_wire::{Qpn, Srqn, ack_timeout_ns};
 use self::congestion::Congestion;
 pub use self::data::{Capacity, PostError, QpConfig, QpEvent, QpStats};
 pub(crate) use self::data::{Failure, Outbox};
-use self::turns::Turns;
+use self::turns::{Reply, Turns};
 pub use crate::rc::acknowledge::AckMode;
 
 use crate::attributes::{AttrMask, Attributes, ModifyError};
@@ -51,6 +51,8 @@ pub struct QueuePair {
     message_srqn: Option<Srqn>,
     stats: QpStats,
     turns: Turns,
+    /// What must not leave before something that is owed.
+    reply: Option<Reply>,
     /// What slows it down; `None` without congestion.
     reaction: Option<Box<ReactionPoint>>,
     congestion: Option<Box<Congestion>>,
@@ -78,6 +80,7 @@ impl QueuePair {
             message_srqn: None,
             stats: QpStats::default(),
             turns: Turns::default(),
+            reply: None,
             reaction: None,
             congestion: None,
         }
@@ -265,6 +268,16 @@ impl QueuePair {
     /// Why it was not taken. In the error state it is taken and flushed.
     pub fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let length = self.check_send(request, 0)?;
+        if self.responder.is_ordered() {
+            let position = match self.reply {
+                Some(reply) => reply.position,
+                None => self.sender.end_position(),
+            };
+            self.reply = Some(Reply {
+                position,
+                answers_to: self.responder.expected_psn(),
+            });
+        }
         self.sender.post(request, length);
         if self.flushes_sends() {
             self.sender.flush(self.config.number, &mut self.out);

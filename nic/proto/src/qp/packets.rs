@@ -1,9 +1,10 @@
 //! What a queue pair takes in and hands out: packets, timeouts, completions, events.
 
-use urxe_wire::{Bth, Opcode, Operation, Packet, Psn, Qpn, Transport};
+use urxe_wire::{Bth, Opcode, Operation, Packet, PartialPsn, Psn, Qpn, Transport};
 
 use super::{AckMode, Failure, QpEvent, QueuePair};
 use crate::memory::Memory;
+use crate::rc::requester::Planned;
 use crate::receive_queue::SharedReceiveQueue;
 use crate::run::Run;
 use crate::sender::Sender;
@@ -53,6 +54,11 @@ impl QueuePair {
                 );
             }
         } else if self.config.qp_type == QpType::Rc {
+            if let Some(acknowledged) = bth.acknowledges
+                && self.responder.expects_about(bth.psn)
+            {
+                self.handle_acknowledged(now, acknowledged);
+            }
             self.responder.handle_request(
                 now,
                 &self.connection,
@@ -66,6 +72,17 @@ impl QueuePair {
             self.handle_request_of_another_type(now, packet, operation, shared, memory);
         }
         self.settle();
+    }
+
+    /// A request has an acknowledgement in its header.
+    #[inline]
+    fn handle_acknowledged(&mut self, now: Instant, acknowledged: PartialPsn) {
+        if self.may_handle(true)
+            && let Sender::Reliable(requester) = &mut self.sender
+        {
+            let (connection, out) = (&self.connection, &mut self.out);
+            requester.handle_acknowledged(now, connection, acknowledged, out, &mut self.stats);
+        }
     }
 
     /// Packets that have come together, in the middle of a message, or WRITEs one behind the other: `packet` is the first, the others
@@ -106,7 +123,7 @@ impl QueuePair {
         let count = match (&mut self.sender, operation) {
             (_, Operation::SendMiddle | Operation::WriteMiddle | Operation::WriteOnly) => {
                 let responder = &mut self.responder;
-                responder.execute_run(connection, packet, payloads, memory)
+                responder.execute_run(now, connection, packet, payloads, memory)
             }
             (Sender::Reliable(requester), Operation::ReadResponseMiddle) => {
                 requester.handle_data_run(now, connection, bth.psn, payloads, memory, out)
@@ -299,8 +316,9 @@ impl QueuePair {
 
     // ---- outputs -----------------------------------------------------------------------------
 
-    /// The next packet to send, if any may go now. Requests go first, then what is owed to the peer, so
-    /// that an acknowledgement can leave with the request that answers; but after many of them what may not wait has its turn.
+    /// The next packet to send, if any may go now. What is owed to the peer goes before what the program posted since it could know
+    /// of it: else the peer's program would have the reply before it has the completion of what that replies to. Requests that were
+    /// posted before go first, so that a burst of them leaves together; but after many of them what may not wait has its turn.
     pub fn poll_transmit<M: Memory>(
         &mut self,
         now: Instant,
@@ -340,6 +358,11 @@ impl QueuePair {
         most: u32,
         memory: &mut M,
     ) -> Option<Run<'_>> {
+        if self.reply.is_some()
+            && let Some(run) = self.poll_before_reply(now, most, memory)
+        {
+            return Some(run);
+        }
         if self.turns.is_of_owed()
             && let Some(run) = self.poll_owed(now, most, memory)
         {
@@ -352,7 +375,7 @@ impl QueuePair {
         let may_request = may_start || self.state() == QpState::SendQueueDrain;
         if may_request
             && self.sender.has_unsent()
-            && let Some(planned) = self.sender.plan(
+            && let Some(mut planned) = self.sender.plan(
                 now,
                 &self.connection,
                 may_start,
@@ -364,10 +387,49 @@ impl QueuePair {
             self.stats.tx_packets += 1 + u64::from(planned.more);
             self.turns.note_requests(1 + planned.more);
             self.responder.note_request();
+            if planned.ends && self.connection.keeps_early {
+                self.acknowledge_in(&mut planned);
+            }
             return Some(self.sender.packets(&planned));
         }
         self.turns.restart();
         self.poll_response(now, mode, most, memory)
+    }
+
+    /// The last packet of a request, to a peer of our kind, has in its header what is owed: a reply completes no earlier at its peer than
+    /// what it replies to, and costs no more for it.
+    #[inline]
+    pub(super) fn acknowledge_in(&mut self, planned: &mut Planned) {
+        if let Some(acknowledged) = self.responder.ride_along(planned.is_again) {
+            planned.header.bth.acknowledges = Some(PartialPsn::of(acknowledged));
+            self.reply = None;
+        }
+    }
+
+    /// What is owed to the peer, if the next request is one that comes behind it. Data that congestion control holds back does not hold
+    /// requests back.
+    #[cold]
+    fn poll_before_reply<M: Memory>(
+        &mut self,
+        now: Instant,
+        most: u32,
+        memory: &mut M,
+    ) -> Option<Run<'static>> {
+        let reply = self.reply?;
+        if self.connection.keeps_early && self.responder.may_ride_along() {
+            return None;
+        }
+        let is_next =
+            self.state() == QpState::ReadyToSend && self.sender.is_about_to_send(reply.position);
+        if !is_next || self.reaction.is_some() && self.responder.is_about_to_send_data() {
+            return None;
+        }
+        self.responder.go_ahead(now);
+        let run = self.poll_response(now, AckMode::Hold, most, memory);
+        if run.is_none() {
+            self.reply = None;
+        }
+        run
     }
 
     /// What is owed to the peer and may not wait, after as many requests as may go before it.
@@ -413,8 +475,11 @@ impl QueuePair {
         let response =
             self.responder
                 .poll_run(now, mode, most, &self.connection, memory, &mut self.out);
-        let sent = response.as_ref().map_or(0, |run| 1 + run.more);
-        self.stats.tx_packets += u64::from(sent);
+        if let Some(run) = &response {
+            self.stats.tx_packets += u64::from(1 + run.more);
+            let bth = &run.first.header.bth;
+            self.reply = self.reply.filter(|reply| !reply.may_follow(bth));
+        }
         self.settle();
         response
     }

@@ -1,4 +1,8 @@
-//! Whose turn it is to send: requests go first, but not for ever.
+//! Whose turn it is to send: requests go first, but not for ever, and not if they may be replies.
+
+use urxe_wire::{Bth, Operation, Psn};
+
+use crate::send_queue::Position;
 
 /// Packets of requests in a row, while something is owed that may not wait, and then of answers. An end that always has requests to send,
 /// to a peer that acknowledges them before the window is full, would else answer no READ: the peer would retry until it gives up. Less than a
@@ -48,5 +52,29 @@ impl Turns {
     #[inline]
     pub(super) fn restart(&mut self) {
         *self = Self::default();
+    }
+}
+
+/// Requests that the program posted while something was owed that it could know of: the peer's program must not have them before it has
+/// the completions of what is acknowledged so. (The specification promises no order between the two queues; hardware has it, as its
+/// acknowledgement leaves long before a program can reply, and programs count on it.)
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    /// The first of them.
+    pub(super) position: Position,
+    /// One past the last request of the peer that the program could know of when it posted the last of them.
+    pub(super) answers_to: Psn,
+}
+
+impl Reply {
+    /// Whether they may go once the response with this header has: one that acknowledges what they may reply to.
+    pub(super) fn may_follow(self, bth: &Bth) -> bool {
+        let is_whole = !matches!(
+            bth.opcode.operation(),
+            Some(Operation::ReadResponseFirst | Operation::ReadResponseMiddle)
+        );
+        // A response acknowledges all requests before its own (IBTA 9.7.5).
+        let acknowledged = if is_whole { bth.psn.next() } else { bth.psn };
+        !acknowledged.is_before(self.answers_to)
     }
 }

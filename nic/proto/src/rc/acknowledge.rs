@@ -3,7 +3,8 @@
 //!
 //! Responses leave in PSN order: READ and atomic responses first, then one NAK or one ACK, which
 //! stands for all requests before it. An ACK may wait a little, so that it can travel with the
-//! program's own reply and so that a burst of messages needs only one. One that a peer of our kind did not ask for waits as long
+//! program's own reply and so that a burst of messages needs only one. Between two urxe it travels in the reply's header, else
+//! before the reply. One that a peer of our kind did not ask for waits as long
 //! as an ACK may: who plays ping-pong without completions of what it sends gets one in several messages.
 
 use alloc::collections::VecDeque;
@@ -118,6 +119,9 @@ pub(crate) struct Acknowledger {
     /// Whether the peer waits for it.
     is_awaited: bool,
     urgent: bool,
+    /// The last request that the program here can have seen and whose own program may wait for its completion, or the packet that is
+    /// missing: what the program posts from now on must not overtake what is owed for that.
+    ordered: Option<Psn>,
     patience: Patience,
 }
 
@@ -150,8 +154,60 @@ impl Acknowledger {
         self.urgent = true;
     }
 
+    /// What the program posts from now on comes behind what is owed for requests up to `psn`, whether the peer asked for that or not.
+    #[inline]
+    pub(crate) fn keep_order(&mut self, psn: Psn) {
+        self.ordered = Some(psn);
+    }
+
+    /// Whether what the program posts comes behind what is owed.
+    #[inline]
+    pub(crate) const fn is_ordered(&self) -> bool {
+        self.ordered.is_some()
+    }
+
+    /// Whether an ACK can travel in the header of a request: nothing has to go before it. What a response is missing for must not seem to
+    /// be acknowledged.
+    #[inline]
+    pub(crate) fn may_ride_along(&self) -> bool {
+        self.replies.is_empty() && self.nak.is_none()
+    }
+
+    /// The last packet of a request leaves, to a peer of our kind, `again` perhaps: whether an ACK travels in its header. It counts as sent
+    /// then. What was sent before, and lost, may have had one.
+    #[inline]
+    pub(crate) fn ride_along(&mut self, again: bool) -> bool {
+        if !(self.is_ordered() || again) || !self.may_ride_along() {
+            return false;
+        }
+        self.note_sent();
+        true
+    }
+
+    /// An acknowledgement leaves.
+    fn note_sent(&mut self) {
+        if core::mem::take(&mut self.is_awaited) {
+            self.patience.note_sent(self.owed_packets >= HOLD_PACKETS);
+        }
+        self.owed_since = None;
+        self.owed_packets = 0;
+        self.urgent = false;
+        self.ordered = None;
+    }
+
+    /// What the program posted behind what is owed is about to go: that has waited long enough.
+    #[cold]
+    pub(crate) fn go_ahead(&mut self, now: Instant) {
+        if self.is_ordered() {
+            self.owe_quietly(now);
+            self.urgent = true;
+            self.note_request();
+        }
+    }
+
     pub(crate) fn set_nak(&mut self, psn: Psn, syndrome: Syndrome) {
         self.nak = Some((psn, syndrome));
+        self.keep_order(psn);
     }
 
     /// A request goes to the peer.
@@ -293,6 +349,8 @@ impl Acknowledger {
                     }
                     let run = read_responses(job, connection, most);
                     if job.sent == job.until {
+                        let last = job.first.add(job.until).sub(1);
+                        self.ordered = self.ordered.filter(|ordered| *ordered != last);
                         self.replies.pop_front();
                     }
                     Polled::Data(run)
@@ -305,7 +363,9 @@ impl Acknowledger {
                     header.atomic_ack = Some(AtomicAckEth {
                         original: *original,
                     });
+                    let of = *psn;
                     self.replies.pop_front();
+                    self.ordered = self.ordered.filter(|ordered| *ordered != of);
                     Polled::Packet(Transmit {
                         address: None,
                         header,
@@ -324,12 +384,7 @@ impl Acknowledger {
             ),
             None => return Polled::Nothing,
         };
-        if core::mem::take(&mut self.is_awaited) {
-            self.patience.note_sent(self.owed_packets >= HOLD_PACKETS);
-        }
-        self.owed_since = None;
-        self.owed_packets = 0;
-        self.urgent = false;
+        self.note_sent();
         let mut header = connection.header(Operation::Acknowledge, psn);
         header.aeth = Some(Aeth { syndrome, msn });
         Polled::Packet(Transmit {

@@ -141,6 +141,8 @@ impl UnreliableSender {
             offset: wqe.bytes_before(self.handed, connection.mtu_bytes),
             len: wqe.packet_len(self.handed, connection.mtu_bytes),
             more: 0,
+            ends: is_last,
+            is_again: false,
         };
         self.handed += 1;
         Some(planned)

@@ -11,7 +11,7 @@ use super::scenario::PD;
 pub const REQUESTS: usize = 2048;
 const MTU: Mtu = Mtu::B1024;
 
-/// Ready to send to `peer` and to be written and read by it, with up to 16 READs at a time and with packet sequence numbers from `psn` on both ways.
+/// Ready to send to `peer` and to let it do what it likes, with up to 16 READs at a time and with packet sequence numbers from `psn` on both ways.
 pub fn queue_pair(number: Qpn, peer: Qpn, qp_type: QpType, psn: Psn, qkey: u32) -> QueuePair {
     let mut qp = QueuePair::new(QpConfig {
         number,
@@ -37,6 +37,7 @@ pub fn queue_pair(number: Qpn, peer: Qpn, qp_type: QpType, psn: Psn, qkey: u32) 
         max_dest_rd_atomic: 16,
         allow_remote_write: true,
         allow_remote_read: true,
+        allow_remote_atomic: true,
         timeout: 14,
         retry_count: 7,
         rnr_retry: 7,

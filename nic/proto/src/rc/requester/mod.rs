@@ -193,6 +193,12 @@ impl Requester {
         self.queue.len()
     }
 
+    /// The position of the next request to be posted.
+    #[inline]
+    pub(crate) fn end_position(&self) -> Position {
+        self.queue.front_position() + self.queue.len() as Position
+    }
+
     #[inline]
     pub(crate) fn post(&mut self, request: &SendRequest<'_>, length: u32) {
         self.queue.push(Wqe::new(request, length), request.target);

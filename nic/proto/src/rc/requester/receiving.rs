@@ -1,6 +1,6 @@
 //! What a requester takes in: acknowledgements, NAKs, READ data and atomic results.
 
-use urxe_wire::{Aeth, NakCode, Operation, Packet, Psn, Syndrome, rnr_timer_us};
+use urxe_wire::{Aeth, NakCode, Operation, Packet, PartialPsn, Psn, Syndrome, rnr_timer_us};
 
 use super::super::early::Held;
 use super::{Doubt, Requester, distance};
@@ -43,6 +43,44 @@ impl Requester {
         }
     }
 
+    /// An acknowledgement in the header of a request.
+    pub(crate) fn handle_acknowledged(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        acknowledged: PartialPsn,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        let psn = acknowledged.near(self.unacked);
+        if psn.is_before(self.unacked) {
+            return;
+        }
+        if psn.is_before(self.sent_end) {
+            self.handle_done(now, connection, psn, out, stats);
+        } else {
+            stats.ignored_responses += 1;
+        }
+    }
+
+    /// The request with the packet `psn`, and all before it, are done.
+    fn handle_done(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        psn: Psn,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        self.acknowledge(now, psn.next(), connection, out);
+        if self.placed.is_some() {
+            self.advance_over_placed(now, connection, out);
+        }
+        if psn.next().is_after(self.unacked) {
+            self.handle_later_answer(now, connection, psn.next(), stats);
+        }
+    }
+
     fn handle_acknowledge(
         &mut self,
         now: Instant,
@@ -56,13 +94,7 @@ impl Requester {
                 if !psn.next().is_after(self.unacked) {
                     self.handle_answer_again(now, connection);
                 }
-                self.acknowledge(now, psn.next(), connection, out);
-                if self.placed.is_some() {
-                    self.advance_over_placed(now, connection, out);
-                }
-                if psn.next().is_after(self.unacked) {
-                    self.handle_later_answer(now, connection, psn.next(), stats);
-                }
+                self.handle_done(now, connection, psn, out, stats);
             }
             Syndrome::RnrNak { timer } => {
                 self.acknowledge(now, psn, connection, out);

@@ -189,6 +189,8 @@ impl Requester {
             offset: 0,
             len: 0,
             more: 0,
+            ends: true,
+            is_again: true,
         })
     }
 

@@ -40,6 +40,10 @@ pub(crate) struct Planned {
     pub(crate) len: u32,
     /// Packets like it that follow ([`Run`]).
     pub(crate) more: u32,
+    /// The request is complete with it.
+    pub(crate) ends: bool,
+    /// It was sent before.
+    pub(crate) is_again: bool,
 }
 
 impl Requester {
@@ -101,6 +105,18 @@ impl Requester {
             }
             self.cursor_wqe += 1;
         }
+    }
+
+    /// Whether the next packet would be of a request at `least` or behind it.
+    pub(crate) fn is_about_to_send(&self, least: Position) -> bool {
+        let mut position = self.cursor_wqe;
+        while let Some(wqe) = self.queue.get(position) {
+            if !wqe.is_started() || self.cursor.is_before(wqe.end()) {
+                return position >= least;
+            }
+            position += 1;
+        }
+        false
     }
 
     /// The packets that were planned, with their payload.
@@ -236,7 +252,8 @@ impl Requester {
         }
         let len = wqe.packet_len(offset, connection.mtu_bytes);
         let bytes_before = wqe.bytes_before(offset, connection.mtu_bytes);
-        let is_again = self.pass.is_some() && self.cursor.is_before(self.sent_end);
+        let is_repeated = self.cursor.is_before(self.sent_end);
+        let is_again = self.pass.is_some() && is_repeated;
         let is_quiet = self.may_be_quiet(now, connection, wqe, offset);
         header.bth.ack_request = self.wants_ack(position, is_last, is_quiet) || is_again;
         self.note_sent(now, 1, is_quiet);
@@ -249,6 +266,8 @@ impl Requester {
             offset: bytes_before,
             len,
             more: 0,
+            ends: is_last,
+            is_again: is_repeated,
         })
     }
 
@@ -341,6 +360,8 @@ impl Requester {
             offset: 0,
             len: 0,
             more: 0,
+            ends: true,
+            is_again,
         })
     }
 

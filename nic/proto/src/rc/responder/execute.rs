@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::memory::{AccessError, AtomicOp, Memory, RemoteAccess, RemoteRange, scatter};
 use crate::qp::Outbox;
 use crate::receive_queue::{Inbound, ReceiveQueue};
+use crate::time::Instant;
 use crate::verbs::{Completion, CompletionKind, WcStatus};
 
 /// Results of atomics kept for repetition, at least. The specification asks for as many as
@@ -54,6 +55,7 @@ impl Responder {
     /// first. Returns how many: as many as are expected next and are simple, or none.
     pub(crate) fn execute_run<M: Memory>(
         &mut self,
+        now: Instant,
         connection: &Connection,
         packet: &Packet<'_>,
         payloads: &[&[u8]],
@@ -116,6 +118,7 @@ impl Responder {
                     return 0;
                 }
                 self.msn = later_msn(self.msn, u32::try_from(count).unwrap_or(0));
+                self.owe_acknowledgement(now, connection, packet);
                 count
             }
             _ => return 0,

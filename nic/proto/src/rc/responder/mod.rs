@@ -10,7 +10,7 @@ use urxe_wire::{NakCode, Operation, Packet, Psn, Syndrome};
 
 use self::execute::read_job;
 use super::acknowledge::{AckMode, Acknowledger, Polled, Reply, SEQUENCE_ERROR};
-use super::early::Early;
+use super::early::{EARLY_MAX, Early};
 use crate::connection::Connection;
 use crate::memory::Memory;
 use crate::qp::{Failure, Outbox, QpEvent, QpStats};
@@ -101,6 +101,12 @@ impl Responder {
         self.expected
     }
 
+    /// Whether a packet of the peer may have this PSN now, or again: one that was forged had to guess it.
+    #[inline]
+    pub(crate) fn expects_about(&self, psn: Psn) -> bool {
+        psn.distance_from(self.expected).unsigned_abs() <= EARLY_MAX
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.acknowledger.deadline()
     }
@@ -165,6 +171,29 @@ impl Responder {
         }
     }
 
+    /// See [`Acknowledger::is_ordered`].
+    #[inline]
+    pub(crate) const fn is_ordered(&self) -> bool {
+        self.acknowledger.is_ordered()
+    }
+
+    /// See [`Acknowledger::ride_along`].
+    #[inline]
+    pub(crate) fn ride_along(&mut self, again: bool) -> Option<Psn> {
+        let acknowledged = self.expected.sub(1);
+        self.acknowledger.ride_along(again).then_some(acknowledged)
+    }
+
+    /// See [`Acknowledger::may_ride_along`].
+    pub(crate) fn may_ride_along(&self) -> bool {
+        self.acknowledger.may_ride_along()
+    }
+
+    /// See [`Acknowledger::go_ahead`].
+    pub(crate) fn go_ahead(&mut self, now: Instant) {
+        self.acknowledger.go_ahead(now);
+    }
+
     /// A request goes to the peer: what is owed to it can go along.
     #[inline]
     pub(crate) fn note_request(&mut self) {
@@ -226,15 +255,19 @@ impl Responder {
     /// A READ or an atomic is acknowledged by its response. An ACK besides would tell Linux rxe that it is done, though the
     /// response may be lost; another urxe, that the request arrived, which helps when it is.
     fn owe_acknowledgement(&mut self, now: Instant, connection: &Connection, packet: &Packet<'_>) {
-        let operation = packet.header.bth.opcode.operation();
-        let has_response = matches!(
-            operation,
-            Some(Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd)
-        );
-        if packet.header.bth.ack_request && !has_response {
+        let bth = &packet.header.bth;
+        let operation = bth.opcode.operation();
+        let is_read = operation == Some(Operation::ReadRequest);
+        let has_response = is_read || operation.is_some_and(Operation::is_atomic);
+        let ends = operation.is_some_and(Operation::ends_message);
+        if bth.ack_request && !has_response {
             self.acknowledger.owe(now);
-        } else if connection.keeps_early && operation.is_some_and(Operation::ends_message) {
+        } else if connection.keeps_early && ends {
             self.acknowledger.owe_quietly(now);
+        }
+        // A READ is the only request that the program here cannot see.
+        if ends && !is_read {
+            self.acknowledger.keep_order(bth.psn);
         }
     }
 
@@ -285,7 +318,7 @@ impl Responder {
             self.gap = Gap::Reported;
             self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
         } else {
-            self.acknowledger.owe_urgently(now);
+            self.owe_urgently(now);
         }
     }
 
@@ -334,8 +367,14 @@ impl Responder {
                     );
                 }
             }
-            _ => self.acknowledger.owe_urgently(now),
+            _ => self.owe_urgently(now),
         }
+    }
+
+    /// The peer is sending again what was executed.
+    fn owe_urgently(&mut self, now: Instant) {
+        self.acknowledger.owe_urgently(now);
+        self.acknowledger.keep_order(self.expected.sub(1));
     }
 
     /// Answers anew from `psn` on. A peer that asks for more at once than it may is not heard.
