@@ -3,7 +3,7 @@ use std::ffi::c_int;
 
 use urxe_device::{
     Access, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid,
-    Mtu, Nic, PostError, Psn, QpEvent, QpState, Qpn, Sge, WcStatus,
+    Mtu, Nic, PostError, Psn, QpEvent, QpState, Qpn, QueueSide, Sge, WcStatus,
 };
 
 use crate::abi::*;
@@ -120,12 +120,16 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         wc.__bindgen_anon_1.invalidated_rkey = rkey;
         wc.wc_flags |= IBV_WC_WITH_INV;
     }
+    // Every RoCEv2 packet has a header that routes it, and Linux rxe and mlx5 say so of every message, not only of datagrams, before which
+    // it is placed.
+    if completion.side() == QueueSide::Recv && completion.status == WcStatus::Success {
+        wc.wc_flags |= IBV_WC_GRH;
+    }
     if let Some(source) = completion.source_qp {
         wc.src_qp = source.get();
         // There is no service level in RoCE. Hardware tells here which header came before the datagram, and
         // UCX goes by it.
         wc.sl = if completion.is_ipv4 { SL_IPV4 } else { SL_IPV6 };
-        wc.wc_flags |= IBV_WC_GRH;
     }
     wc
 }
@@ -329,5 +333,39 @@ fn c_address(from: &Attributes) -> ibv_ah_attr {
         is_global: (!from.dest_gid.is_zero()).into(),
         port_num: from.port,
         ..ibv_ah_attr::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_was_received_had_a_route_header_whatever_the_transport() {
+        use CompletionKind as Kind;
+        let flags = |kind, status, immediate| {
+            let completion = Completion {
+                wr_id: 1,
+                status,
+                kind,
+                byte_len: 0,
+                qp: Qpn::new(5),
+                immediate,
+                invalidated_rkey: None,
+                solicited: false,
+                source_qp: None,
+                is_ipv4: false,
+            };
+            work_completion(&completion).wc_flags
+        };
+        let immediate = Some(urxe_device::Immediate([0; 4]));
+        let ok = WcStatus::Success;
+        assert_eq!(flags(Kind::Recv, ok, None), IBV_WC_GRH);
+        assert_eq!(
+            flags(Kind::RecvWriteImm, ok, immediate),
+            IBV_WC_GRH | IBV_WC_WITH_IMM
+        );
+        assert_eq!(flags(Kind::Recv, WcStatus::WrFlush, None), 0);
+        assert_eq!(flags(Kind::Send, ok, None), 0);
     }
 }

@@ -184,7 +184,7 @@ static void check_extended_queue(struct pair *pair)
                 CHECK_EQ(cq->wr_id, 6);
                 CHECK_EQ(ibv_wc_read_opcode(cq), IBV_WC_RECV);
                 CHECK_EQ(ibv_wc_read_byte_len(cq), 16);
-                CHECK_EQ(ibv_wc_read_wc_flags(cq), IBV_WC_WITH_IMM);
+                CHECK_EQ(ibv_wc_read_wc_flags(cq), IBV_WC_GRH | IBV_WC_WITH_IMM);
                 CHECK_EQ(ibv_wc_read_imm_data(cq), 0x1234);
                 seen |= 2;
             }

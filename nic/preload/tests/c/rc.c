@@ -41,7 +41,7 @@ static void check_send(struct pair *pair)
         post(&pair->left, &wr);
         wc = succeed(&pair->right, &pair->left, 200 + i, IBV_WC_RECV);
         CHECK_EQ(wc.byte_len, lengths[i]);
-        CHECK_EQ(wc.wc_flags, 0);
+        CHECK_EQ(wc.wc_flags, IBV_WC_GRH);
         CHECK(!memcmp(pair->left.buffer, pair->right.buffer, lengths[i]));
         CHECK_EQ(pair->right.buffer[lengths[i]], 0);
         succeed(&pair->left, &pair->right, 100 + i, IBV_WC_SEND);
@@ -62,7 +62,7 @@ static void check_immediate_and_inline(struct pair *pair)
     post_receive(&pair->right, 2, 0, 64);
     post(&pair->left, &wr);
     wc = succeed(&pair->right, &pair->left, 2, IBV_WC_RECV);
-    CHECK_EQ(wc.wc_flags, IBV_WC_WITH_IMM);
+    CHECK_EQ(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
     CHECK_EQ(wc.imm_data, 0x12345678);
     CHECK(!memcmp(pair->right.buffer, "inline data", 11));
     succeed(&pair->left, &pair->right, 1, IBV_WC_SEND);
