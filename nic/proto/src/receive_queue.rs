@@ -13,6 +13,8 @@ use crate::verbs::{Completion, CompletionKind, RecvRequest, Sge, WcStatus};
 #[derive(Clone, Debug)]
 pub(crate) struct RecvWqe {
     pub(crate) wr_id: u64,
+    /// Whose regions the elements are in: of a shared queue the queue's own, whatever the queue pair's is (IBTA 10.2.9.1).
+    pub(crate) pd: PdId,
     pub(crate) sges: SmallVec<[Sge; 2]>,
     /// Bytes that it takes.
     pub(crate) capacity: u64,
@@ -20,9 +22,10 @@ pub(crate) struct RecvWqe {
 
 impl RecvWqe {
     #[inline]
-    fn new(request: &RecvRequest<'_>) -> Self {
+    fn new(request: &RecvRequest<'_>, pd: PdId) -> Self {
         Self {
             wr_id: request.wr_id,
+            pd,
             sges: SmallVec::from_slice(request.sges),
             capacity: request.sges.iter().map(|sge| u64::from(sge.len)).sum(),
         }
@@ -45,8 +48,9 @@ impl RecvWqe {
 }
 
 /// Receive work requests in the order of posting.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReceiveQueue {
+    pd: PdId,
     wqes: VecDeque<RecvWqe>,
     /// Having fewer requests than this is an event, once; 0 asks for none.
     limit: u32,
@@ -54,6 +58,20 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
+    /// An empty queue, of requests with memory of this protection domain.
+    pub(crate) const fn new(pd: PdId) -> Self {
+        Self {
+            pd,
+            wqes: VecDeque::new(),
+            limit: 0,
+            limit_reached: false,
+        }
+    }
+
+    pub(crate) const fn pd(&self) -> PdId {
+        self.pd
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.wqes.len()
     }
@@ -78,7 +96,7 @@ impl ReceiveQueue {
         if request.sges.len() > max_sges as usize {
             return Err(PostError::TooManySges);
         }
-        self.wqes.push_back(RecvWqe::new(request));
+        self.wqes.push_back(RecvWqe::new(request, self.pd));
         Ok(())
     }
 
@@ -113,7 +131,6 @@ pub enum SrqEvent {
 /// [`QueuePair::handle_packet`](crate::QueuePair::handle_packet) with the packets of those queue pairs.
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue {
-    pd: PdId,
     capacity: u32,
     max_sges: u32,
     pub(crate) queue: ReceiveQueue,
@@ -124,17 +141,16 @@ impl SharedReceiveQueue {
     #[must_use]
     pub fn new(pd: PdId, capacity: u32, max_sges: u32) -> Self {
         Self {
-            pd,
             capacity,
             max_sges,
-            queue: ReceiveQueue::default(),
+            queue: ReceiveQueue::new(pd),
         }
     }
 
     /// Its protection domain.
     #[must_use]
     pub const fn pd(&self) -> PdId {
-        self.pd
+        self.queue.pd()
     }
 
     /// Most requests that it holds.

@@ -73,7 +73,7 @@ impl QueuePair {
             responder: Responder::new(attributes.rq_psn, responder_limits(&attributes)),
             connection,
             attributes,
-            receives: ReceiveQueue::default(),
+            receives: ReceiveQueue::new(config.pd),
             out: Outbox::default(),
             drain_reported: false,
             last_wqe_reported: false,

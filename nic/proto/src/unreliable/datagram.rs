@@ -51,8 +51,8 @@ pub(crate) fn receive<M: Memory>(
         return;
     };
     let header_len = u32::try_from(GRH_BYTES).unwrap_or(u32::MAX);
-    let placed = scatter(memory, connection.pd, &wqe.sges, 0, *grh)
-        .and_then(|()| scatter(memory, connection.pd, &wqe.sges, header_len, packet.payload));
+    let placed = scatter(memory, wqe.pd, &wqe.sges, 0, *grh)
+        .and_then(|()| scatter(memory, wqe.pd, &wqe.sges, header_len, packet.payload));
     if placed.is_err() {
         out.completions
             .push_back(wqe.completion(connection.qp, WcStatus::LocalProtection));

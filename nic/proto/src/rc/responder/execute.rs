@@ -77,7 +77,7 @@ impl Responder {
                     return 0;
                 };
                 let pieces = &payloads[..count];
-                let placed = memory.write_local_pieces(connection.pd, sge, *received, pieces);
+                let placed = memory.write_local_pieces(wqe.pd, sge, *received, pieces);
                 if placed.is_err() {
                     return 0;
                 }
@@ -159,7 +159,7 @@ impl Responder {
         if end > wqe.capacity {
             return Err(Refusal::TooLong);
         }
-        scatter(memory, connection.pd, &wqe.sges, *received, packet.payload)
+        scatter(memory, wqe.pd, &wqe.sges, *received, packet.payload)
             .map_err(|_| Refusal::OwnMemory)?;
         *received = u32::try_from(end).map_err(|_| Refusal::TooLong)?;
         if let Some(ieth) = packet.header.ieth {
@@ -184,8 +184,10 @@ impl Responder {
     ) {
         self.msn = later_msn(self.msn, 1);
         if let Inbound::Send { wqe, received } = core::mem::take(&mut self.inbound) {
-            if let Some(sge) = receives.front().and_then(|next| next.sges.first()) {
-                memory.expect_message(connection.pd, sge, received);
+            if let Some(next) = receives.front()
+                && let Some(sge) = next.sges.first()
+            {
+                memory.expect_message(next.pd, sge, received);
             }
             out.completions.push_back(Completion {
                 byte_len: received,
