@@ -62,11 +62,16 @@ const KEY_BITS: u32 = 8;
 
 /// The next key of a window: what `ibv_inc_rkey` of verbs.h makes of it.
 const fn next_key(rkey: u32) -> u32 {
-    const OWN: u32 = (1 << KEY_BITS) - 1;
-    rkey & !OWN | rkey.wrapping_add(1) & OWN
+    with_own_bits(rkey >> KEY_BITS, rkey.wrapping_add(1))
 }
 
-/// How to bind `mw` under the new key `rkey`.
+/// The key of the window that `handle` names, with the program's bits of `rkey`.
+const fn with_own_bits(handle: u32, rkey: u32) -> u32 {
+    const OWN: u32 = (1 << KEY_BITS) - 1;
+    handle << KEY_BITS | rkey & OWN
+}
+
+/// How to bind `mw` under the new key that it gets by the low 8 bits of `rkey`. The others are not looked at, as by mlx5 and Linux rxe.
 ///
 /// # Safety
 /// `mw` is ours and live, and the region in `info` is null or live.
@@ -76,11 +81,10 @@ pub(crate) unsafe fn binding(
     info: &ibv_mw_bind_info,
 ) -> Outcome<WindowBind> {
     // SAFETY: by the caller's promise.
-    let lkey = unsafe {
-        if mw.is_null() || rkey >> KEY_BITS != (*mw).handle {
-            return Err(Errno::INVAL);
-        }
-        info.mr.as_ref().map_or(0, |mr| mr.lkey)
+    let (lkey, rkey) = unsafe {
+        let mw = mw.as_ref().ok_or(Errno::INVAL)?;
+        let lkey = info.mr.as_ref().map_or(0, |mr| mr.lkey);
+        (lkey, with_own_bits(mw.handle, rkey))
     };
     // Local access is the region's affair; programs ask for it all the same.
     let flags = info.mw_access_flags & !IBV_ACCESS_LOCAL_WRITE;

@@ -369,6 +369,36 @@ static enum ibv_wc_status write_byte(struct pair *pair, uint64_t remote, uint32_
     return next_completion(pair->left.cq, pair->right.cq).status;
 }
 
+/* Closes a window of the side. */
+static void invalidate(struct side *side, uint32_t rkey)
+{
+    struct ibv_send_wr wr = {.wr_id = 11,
+                             .opcode = IBV_WR_LOCAL_INV,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .invalidate_rkey = rkey},
+                       *bad;
+
+    CHECK_EQ(ibv_post_send(side->qp, &wr, &bad), 0);
+    CHECK_EQ(take(side->cq, 11).opcode, IBV_WC_LOCAL_INV);
+}
+
+/* A bound window of the right side gets its next key, of which only the low 8 bits are the program's. */
+static void check_key_bits(struct pair *pair, struct ibv_mw *mw, struct ibv_mw_bind_info *info,
+                           uint64_t remote)
+{
+    uint32_t bound = ibv_inc_rkey(mw->rkey), next = ibv_inc_rkey(bound);
+    struct ibv_send_wr wr = {.wr_id = 12,
+                             .opcode = IBV_WR_BIND_MW,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .bind_mw = {.mw = mw, .rkey = next ^ 0xabcdef00, .bind_info = *info}},
+                       *bad;
+
+    invalidate(&pair->right, bound);
+    CHECK_EQ(ibv_post_send(pair->right.qp, &wr, &bad), 0);
+    CHECK_EQ(take(pair->right.cq, 12).opcode, IBV_WC_BIND_MW);
+    CHECK_EQ(write_byte(pair, remote, next), IBV_WC_SUCCESS);
+}
+
 /* A window of type 1 is bound by a verb, one of type 2 by a work request. */
 static void check_windows(void)
 {
@@ -404,13 +434,9 @@ static void check_windows(void)
     wr.bind_mw.mw = one;
     CHECK_EQ(ibv_post_send(right->qp, &wr, &bad), EINVAL);
     CHECK_EQ(ibv_dereg_mr(mr), EBUSY); /* windows are bound to it */
-    rkey = wr.bind_mw.rkey;
-    wr = (struct ibv_send_wr){.wr_id = 11,
-                              .opcode = IBV_WR_LOCAL_INV,
-                              .send_flags = IBV_SEND_SIGNALED,
-                              .invalidate_rkey = rkey};
-    CHECK_EQ(ibv_post_send(right->qp, &wr, &bad), 0);
-    CHECK_EQ(take(right->cq, 11).opcode, IBV_WC_LOCAL_INV);
+    check_key_bits(&pair, two, &bind.bind_info, remote);
+    rkey = ibv_inc_rkey(wr.bind_mw.rkey);
+    invalidate(right, rkey);
     CHECK_EQ(write_byte(&pair, remote, rkey), IBV_WC_REM_ACCESS_ERR);
     CHECK_EQ(ibv_dealloc_mw(one), 0);
     CHECK_EQ(ibv_dealloc_mw(two), 0);
