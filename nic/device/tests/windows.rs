@@ -134,8 +134,12 @@ fn the_peer_may_not_invalidate_a_region() {
     post_recv(&pair.qp_b, 4, &[pair.b.sge(0, 64)]);
     let op = SendOp::SendInvalidate { rkey: pair.b.key };
     post(&pair.qp_a, 5, op, &[pair.a.sge(0, 8)], PEER);
-    assert_eq!(pair.a.wait(&[&pair.b], 1)[0].status, WcStatus::RemoteAccess);
-    assert_eq!(pair.b.wait(&[&pair.a], 1)[0].status, WcStatus::WrFlush);
+    let refused = pair.b.wait(&[&pair.a], 1)[0].status;
+    assert_eq!(refused, WcStatus::RemoteInvalidRequest);
+    assert_eq!(pair.qp_b.query().unwrap().state, QpState::Error);
+    // It is not told to the peer, which finds nobody there.
+    let unanswered = pair.a.wait(&[&pair.b], 1)[0].status;
+    assert_eq!(unanswered, WcStatus::RetryExceeded);
 }
 
 #[test]

@@ -465,6 +465,35 @@ fn receive_memory_that_is_gone_fails_at_both_ends() {
     );
 }
 
+/// Class J of the specification's faults.
+#[test]
+fn a_key_that_cannot_be_made_invalid_stops_its_own_end_and_is_not_told_to_the_peer() {
+    for len in [0, 50, 3_000] {
+        let mut bench = Bench::new(6, options());
+        (7..10).for_each(|wr_id| bench.post_recv(wr_id, 4_000));
+        bench.post_send(1, SendOp::Send, 0, 50);
+        // No window, but a region.
+        let rkey = bench.target;
+        bench.post_send(2, SendOp::SendInvalidate { rkey }, 0, len);
+        for (wr_id, status) in [(1, WcStatus::Success), (2, WcStatus::RetryExceeded)] {
+            let completion = bench.wait_send();
+            assert_eq!((completion.wr_id, completion.status), (wr_id, status));
+        }
+        for (wr_id, status) in [
+            (7, WcStatus::Success),
+            (8, WcStatus::RemoteInvalidRequest),
+            (9, WcStatus::WrFlush),
+        ] {
+            let completion = bench.recv_completion().unwrap();
+            assert_eq!((completion.wr_id, completion.status), (wr_id, status));
+        }
+        assert_eq!(bench.world.qp(bench.b).state(), QpState::Error);
+        let (a, b) = (bench.a.host, bench.b.host);
+        let answers = bench.world.link_mut(b, a).stats.packets;
+        assert_eq!(answers, 1, "the acknowledgement of the first message");
+    }
+}
+
 #[test]
 fn a_region_deregistered_during_a_transfer_stops_it() {
     for op in [Operation::WriteMiddle, Operation::ReadResponseMiddle] {

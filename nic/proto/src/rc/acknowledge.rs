@@ -29,6 +29,9 @@ const ANSWER_PACKETS: u32 = 16;
 const HOLD_PACKETS: u32 = 4;
 /// Credits are not used: "unlimited" (the AETH encoding 0x1f).
 const CREDITS_UNLIMITED: u8 = 0x1f;
+const ACK: Syndrome = Syndrome::Ack {
+    credits: CREDITS_UNLIMITED,
+};
 
 /// How eager to send acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,6 +262,15 @@ impl Acknowledger {
         };
     }
 
+    /// The queue pair ends before `expected`. What is owed for requests before that leaves all the same, and no more.
+    pub(crate) fn end_with_acknowledgement(&mut self, expected: Psn) {
+        if self.owed_since.is_some() && self.nak.is_none() {
+            let last = expected.sub(1);
+            self.set_nak(last, ACK);
+        }
+        self.clear_all_but_nak();
+    }
+
     /// Whether the next response is data of a READ.
     pub(crate) fn is_about_to_send_data(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(_)))
@@ -376,12 +388,7 @@ impl Acknowledger {
         }
         let (psn, syndrome) = match self.nak.take() {
             Some(nak) => nak,
-            None if self.ack_may_go(now, mode) => (
-                expected.sub(1),
-                Syndrome::Ack {
-                    credits: CREDITS_UNLIMITED,
-                },
-            ),
+            None if self.ack_may_go(now, mode) => (expected.sub(1), ACK),
             None => return Polled::Nothing,
         };
         self.note_sent();
@@ -439,12 +446,7 @@ fn read_responses(job: &mut ReadJob, connection: &Connection, most: u32) -> Run<
 }
 
 const fn aeth_ack(msn: u32) -> Aeth {
-    Aeth {
-        syndrome: Syndrome::Ack {
-            credits: CREDITS_UNLIMITED,
-        },
-        msn,
-    }
+    Aeth { syndrome: ACK, msn }
 }
 
 /// The NAK for a packet that arrived too early.

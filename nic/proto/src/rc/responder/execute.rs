@@ -165,7 +165,7 @@ impl Responder {
         if let Some(ieth) = packet.header.ieth {
             memory
                 .invalidate(connection.via(), ieth.rkey)
-                .map_err(|_| Refusal::Access)?;
+                .map_err(|_| Refusal::Invalidation)?;
         }
         self.expected = self.expected.next();
         if operation.ends_message() {

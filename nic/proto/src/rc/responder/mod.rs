@@ -45,6 +45,8 @@ pub(crate) enum Refusal {
     TooLong,
     /// The receive request's own memory cannot be used.
     OwnMemory,
+    /// The message names a key that cannot be made invalid.
+    Invalidation,
 }
 
 /// What the peer was told about `expected`.
@@ -309,6 +311,7 @@ impl Responder {
             let packet = kept.packet();
             let psn = self.expected;
             if let Err(refusal) = self.execute(connection, &packet, receives, memory, out) {
+                self.acknowledger.owe_quietly(now);
                 self.handle_refusal(psn, refusal, connection, receives, out, stats);
                 return;
             }
@@ -390,6 +393,8 @@ impl Responder {
         }
     }
 
+    /// Tells the peer, and the program, why a request was not executed. The peer is not told that a key cannot be made invalid: its message
+    /// has arrived, and it is this end that stops (the specification's fault behaviour of class J, as in Linux rxe).
     fn handle_refusal(
         &mut self,
         psn: Psn,
@@ -419,6 +424,13 @@ impl Responder {
             Refusal::OwnMemory => {
                 self.fail_receive(connection, WcStatus::LocalProtection, receives, out);
                 (NakCode::RemoteOperationalError, None)
+            }
+            Refusal::Invalidation => {
+                let status = WcStatus::RemoteInvalidRequest;
+                self.fail_receive(connection, status, receives, out);
+                self.acknowledger.end_with_acknowledgement(self.expected);
+                out.failure = Failure::QueuePair;
+                return;
             }
         };
         self.refuse(psn, code, event, out);
