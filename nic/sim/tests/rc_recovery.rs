@@ -311,3 +311,31 @@ fn a_round_trip_that_is_longer_than_the_first_probe_is_learnt() {
         }
     }
 }
+
+/// UCX's tests of peer failure ask for 100 us and 4 retries.
+#[test]
+fn a_peer_that_waits_for_its_processor_is_not_lost_however_short_the_timeout() {
+    const SILENT_NS: u64 = 12_000_000;
+    let options = ConnectOptions {
+        timeout: 5,
+        retry_count: 4,
+        ..ConnectOptions::default()
+    };
+    for keeps_early in [false, true] {
+        let mut bench = Bench::new(
+            9,
+            ConnectOptions {
+                keeps_early,
+                ..options
+            },
+        );
+        bench.write(0, 100);
+        let (a, b) = (bench.a.host, bench.b.host);
+        let now = bench.world.now();
+        let silence = Rule::always(Match::All, Fault::Drop).between(now, now.after(SILENT_NS));
+        bench.world.link_mut(a, b).rules = vec![silence];
+        bench.write(0, 10_000);
+        bench.read(0, 10_000);
+        assert!(bench.world.now().since(now) >= SILENT_NS);
+    }
+}

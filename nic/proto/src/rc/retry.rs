@@ -2,7 +2,7 @@
 //!
 //! Two clocks run while packets are unacknowledged. The *transport timeout* is the one the program
 //! set (`timeout`, `retry_cnt`): each time it passes without progress one retry is used up (IBTA
-//! 9.7.6.1.3). The *probe* is ours: after a few measured round trips of silence the oldest
+//! 9.7.6.1.3); once they are used up, it goes on at least until [`GIVE_UP_MIN_NS`] have passed. The *probe* is ours: after a few measured round trips of silence the oldest
 //! packets are sent again, at no cost in retries, because the usual timeout of 67 ms is a thousand
 //! round trips of a local network. It backs off by doubling (RFC 6298, sections 2
 //! and 5.5).
@@ -23,6 +23,10 @@ const PROBE_INITIAL_NS: u64 = 20_000_000;
 const PROBE_MAX_NS: u64 = 2_000_000_000;
 /// Probes for a peer that said that it is gone, in case the word is old or not its own.
 const PROBES_OF_GONE: u8 = 1;
+/// An end that hears nothing gives up after this time at the earliest, nanoseconds, however short the timeout and few the retries. Programs
+/// for hardware ask for as little as 100 us and 4 retries (UCX's tests of peer failure). But where the peer's NIC is a thread, that may wait for
+/// a processor as long as a few other threads compute: four of Linux's time slices of up to 4 ms (the base slice of EEVDF, scaled by the processors).
+const GIVE_UP_MIN_NS: u64 = 16_000_000;
 /// RNR retry count that means "for ever".
 const RNR_RETRY_INFINITE: u8 = 7;
 
@@ -48,6 +52,8 @@ pub(crate) struct Retry {
     /// When the silence began; `None` when nothing is in flight.
     silent_since: Option<Instant>,
     timeout_from: Instant,
+    /// Since when no retry would have been used up, had the peer answered.
+    unanswered_from: Instant,
     backoff: u32,
     /// The peer said that it is gone: probes before that is believed.
     probes_left: Option<u8>,
@@ -65,6 +71,7 @@ impl Retry {
             rnr_left: rnr_retry,
             silent_since: None,
             timeout_from: Instant::default(),
+            unanswered_from: Instant::default(),
             backoff: 0,
             probes_left: None,
             smoothed_ns: None,
@@ -81,11 +88,16 @@ impl Retry {
         self.rnr_left = rnr_retry;
     }
 
+    fn restart_timeout(&mut self, now: Instant) {
+        self.timeout_from = now;
+        self.unanswered_from = now;
+    }
+
     /// A packet that expects an answer was sent.
     pub(crate) fn handle_sent(&mut self, now: Instant) {
         if self.silent_since.is_none() {
             self.silent_since = Some(now);
-            self.timeout_from = now;
+            self.restart_timeout(now);
         }
     }
 
@@ -98,7 +110,7 @@ impl Retry {
         }
         self.probes_left = None;
         self.silent_since = in_flight.then_some(now);
-        self.timeout_from = now;
+        self.restart_timeout(now);
     }
 
     /// The peer answered without progress (a NAK): the silence is broken, the retries are not reset.
@@ -113,7 +125,7 @@ impl Retry {
     /// retry is used up.
     pub(crate) fn handle_later_answer(&mut self, now: Instant) {
         self.handle_answer(now);
-        self.timeout_from = now;
+        self.restart_timeout(now);
     }
 
     /// The peer is not ready until `until`. False when the RNR retries are used up.
@@ -128,7 +140,7 @@ impl Retry {
         self.backoff = 0;
         self.probes_left = None;
         self.silent_since = Some(until);
-        self.timeout_from = until;
+        self.restart_timeout(until);
         true
     }
 
@@ -196,8 +208,17 @@ impl Retry {
 
     fn timeout_at(&self) -> Option<Instant> {
         self.silent_since?;
-        self.timeout_ns
-            .map(|timeout| self.timeout_from.after(timeout))
+        let at = self.timeout_from.after(self.timeout_ns?);
+        if self.retries_left > 0 {
+            return Some(at);
+        }
+        let patient = self.timeout_from.after(PROBE_MIN_NS);
+        Some(at.max(patient.min(self.give_up_from())))
+    }
+
+    /// The earliest time to give up.
+    fn give_up_from(&self) -> Instant {
+        self.unanswered_from.after(GIVE_UP_MIN_NS)
     }
 
     /// When [`Self::expire`] wants to be called.
@@ -211,6 +232,9 @@ impl Retry {
             self.timeout_from = now;
             self.silent_since = Some(now);
             if self.retries_left == 0 {
+                if now < self.give_up_from() {
+                    return Some(Expired::Probe);
+                }
                 return Some(Expired::GiveUp);
             }
             self.retries_left -= 1;
@@ -277,6 +301,34 @@ mod tests {
         }
         assert_eq!(seen[1], 2);
         assert_eq!(now, at(30), "timeout * (retry_cnt + 1)");
+    }
+
+    #[test]
+    fn however_short_the_timeout_a_peer_has_time_to_get_its_processor() {
+        let mut retry = Retry::new(Some(MS / 2), 4, 7);
+        for start in [at(0), at(15)] {
+            retry.handle_sent(start);
+            for each in 1..=4 {
+                let now = retry.deadline().unwrap();
+                assert_eq!(now, start.after(each * MS / 2), "as early as asked for");
+                assert_eq!(retry.expire(now), Some(Expired::Timeout));
+            }
+            // An answer in time.
+            if start == at(0) {
+                while retry.deadline().unwrap() < at(15) {
+                    let now = retry.deadline().unwrap();
+                    assert_eq!(retry.expire(now), Some(Expired::Probe));
+                }
+                retry.handle_progress(at(15), true);
+            }
+        }
+        let end = loop {
+            let now = retry.deadline().unwrap();
+            if retry.expire(now) == Some(Expired::GiveUp) {
+                break now;
+            }
+        };
+        assert_eq!(end, at(15 + 16));
     }
 
     #[test]
