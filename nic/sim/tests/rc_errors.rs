@@ -326,6 +326,40 @@ fn local_memory_that_may_not_be_used_is_a_local_protection_error() {
     assert_eq!(fail_first(&mut bench, op, 10), WcStatus::LocalProtection);
 }
 
+/// The peer has carried out what was asked of it by then; what it refuses, it says first.
+#[test]
+fn local_memory_that_an_answer_may_not_be_placed_in_is_found_out_when_it_comes() {
+    for rkey_off in [0, 1] {
+        let expected = if rkey_off == 0 {
+            WcStatus::LocalProtection
+        } else {
+            WcStatus::RemoteAccess
+        };
+        for (is_read, lkey_off, len) in [(false, 1, 8), (true, 1, 10), (true, 0, REGION_BYTES + 1)]
+        {
+            let mut bench = Bench::new(6, options());
+            bench.fetched += lkey_off;
+            let rkey = bench.target + rkey_off;
+            let op = if is_read {
+                let va = bench.target_va(0);
+                SendOp::Read { va, rkey }
+            } else {
+                let va = bench.counter_va();
+                SendOp::FetchAdd { va, rkey, add: 5 }
+            };
+            // A READ of more than there is at home is one of more than there is at the peer's, too.
+            let expected = if len > REGION_BYTES {
+                WcStatus::RemoteAccess
+            } else {
+                expected
+            };
+            assert_eq!(fail_first(&mut bench, op, len), expected, "{op:?} of {len}");
+            let added = u64::from(!is_read && rkey_off == 0) * 5;
+            assert_eq!(bench.counter(), added, "{op:?}");
+        }
+    }
+}
+
 #[test]
 fn requests_before_one_that_fails_locally_still_succeed() {
     let mut bench = Bench::new(6, options());

@@ -5,7 +5,7 @@ use urxe_wire::{Aeth, NakCode, Operation, Packet, PartialPsn, Psn, Syndrome, rnr
 use super::super::early::Held;
 use super::{Doubt, Requester, distance};
 use crate::connection::Connection;
-use crate::memory::{AccessError, Memory, scatter};
+use crate::memory::{Memory, scatter};
 use crate::qp::{Outbox, QpStats};
 use crate::time::Instant;
 use crate::verbs::{SendOp, WcStatus};
@@ -202,7 +202,6 @@ impl Requester {
                     self.advance_over_placed(now, connection, out);
                 }
             }
-            Err(AccessError::OutOfBounds) => self.fail(connection.qp, WcStatus::LocalLength, out),
             Err(_) => self.fail(connection.qp, WcStatus::LocalProtection, out),
         }
     }

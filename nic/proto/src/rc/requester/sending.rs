@@ -164,16 +164,14 @@ impl Requester {
         if wqe.op.is_local() {
             return self.carry_out(position, connection, memory, out);
         }
-        let access = if wqe.op.is_fetch() {
-            LocalAccess::Write
-        } else {
-            LocalAccess::Read
+        // Where the answer to a READ or an atomic goes is found out when it comes, as by hardware and Linux rxe: the peer has carried the
+        // request out by then, or refused it.
+        let is_usable = |sge| {
+            memory
+                .check_local(connection.pd, sge, LocalAccess::Read)
+                .is_ok()
         };
-        let usable = wqe
-            .sges()
-            .iter()
-            .try_for_each(|sge| memory.check_local(connection.pd, sge, access));
-        if usable.is_err() {
+        if !wqe.op.is_fetch() && !wqe.sges().iter().all(is_usable) {
             if is_front {
                 self.fail(connection.qp, WcStatus::LocalProtection, out);
             }
