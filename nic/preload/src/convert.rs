@@ -85,6 +85,9 @@ pub(crate) fn status(status: WcStatus) -> ibv_wc_status {
     }
 }
 
+/// `IBV_WC_FLUSH`, which libibverbs 44 does not have.
+const WC_FLUSH: ibv_wc_opcode = 8;
+
 fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
     match kind {
         CompletionKind::Send => IBV_WC_SEND,
@@ -92,6 +95,8 @@ fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
         CompletionKind::Read => IBV_WC_RDMA_READ,
         CompletionKind::CompareSwap => IBV_WC_COMP_SWAP,
         CompletionKind::FetchAdd => IBV_WC_FETCH_ADD,
+        CompletionKind::AtomicWrite => IBV_WC_ATOMIC_WRITE,
+        CompletionKind::Flush => WC_FLUSH,
         CompletionKind::LocalInvalidate => IBV_WC_LOCAL_INV,
         CompletionKind::BindWindow => IBV_WC_BIND_MW,
         CompletionKind::Recv => IBV_WC_RECV,

@@ -4,6 +4,7 @@ use core::fmt;
 
 use urxe_wire::{Gid, Mtu, Pkey, Psn, Qpn};
 
+use crate::memory::Placement;
 use crate::state::QpState;
 
 bitflags::bitflags! {
@@ -70,6 +71,8 @@ pub struct Attributes {
     pub allow_remote_read: bool,
     /// Whether the peer may use atomics.
     pub allow_remote_atomic: bool,
+    /// Which guarantees the peer may ask for with FLUSH.
+    pub allow_flush: Placement,
     /// Partition key index; RoCE has one partition, index 0.
     pub pkey_index: u16,
     /// Partition key in the packets.
@@ -126,6 +129,7 @@ impl Attributes {
             allow_remote_write: false,
             allow_remote_read: false,
             allow_remote_atomic: false,
+            allow_flush: Placement::empty(),
             pkey_index: 0,
             pkey: Pkey::DEFAULT,
             port: 1,
@@ -157,6 +161,7 @@ impl Attributes {
             self.allow_remote_write = other.allow_remote_write;
             self.allow_remote_read = other.allow_remote_read;
             self.allow_remote_atomic = other.allow_remote_atomic;
+            self.allow_flush = other.allow_flush;
         }
         if mask.contains(AttrMask::PKEY_INDEX) {
             self.pkey_index = other.pkey_index;

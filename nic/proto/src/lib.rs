@@ -45,8 +45,8 @@ pub use attributes::{AttrMask, Attributes, ModifyError};
 pub use dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
 pub use habit::Habit;
 pub use memory::{
-    AccessError, AtomicOp, LocalAccess, Memory, PdId, RemoteAccess, RemoteRange, Via, WindowAccess,
-    WindowBind, gather, scatter,
+    AccessError, AtomicOp, LocalAccess, Memory, PdId, Placement, RemoteAccess, RemoteRange, Via,
+    WindowAccess, WindowBind, gather, scatter,
 };
 pub use memory_window::{BindTarget, MemoryWindow, WindowType};
 pub use qp::{AckMode, Capacity, PostError, QpConfig, QpEvent, QpStats, QueuePair};

@@ -64,6 +64,17 @@ bitflags::bitflags! {
     }
 }
 
+bitflags::bitflags! {
+    /// What a FLUSH guarantees of data that was written before. Bit values are those of the wire and of `enum ibv_placement_type`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Placement: u8 {
+        /// It is visible to all of the host.
+        const GLOBAL = 1 << 0;
+        /// It survives a loss of power.
+        const PERSISTENT = 1 << 1;
+    }
+}
+
 /// How a memory window is to be bound (IBTA 10.6.7.2). A window of type 1 and length 0 is unbound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBind {
@@ -220,6 +231,39 @@ pub trait Memory {
     /// # Errors
     /// Why nothing was done.
     fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError>;
+
+    /// Stores 8 bytes at `va` for the peer at once, so that nobody sees a part of them (ATOMIC WRITE).
+    ///
+    /// # Errors
+    /// Why nothing was done.
+    fn write_atomic(
+        &mut self,
+        via: Via,
+        rkey: u32,
+        va: u64,
+        value: [u8; 8],
+    ) -> Result<(), AccessError> {
+        if !va.is_multiple_of(8) {
+            return Err(AccessError::Misaligned);
+        }
+        self.write_remote(via, RemoteRange { rkey, va, len: 8 }, &value)
+    }
+
+    /// Sees to it that what the peer wrote to `range` before is where `placement` says; without a range, all of what the key opens.
+    /// Memory that does not know of it grants it to nobody.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    #[expect(unused_variables, reason = "nobody may")]
+    fn flush(
+        &mut self,
+        via: Via,
+        rkey: u32,
+        range: Option<(u64, u32)>,
+        placement: Placement,
+    ) -> Result<(), AccessError> {
+        Err(AccessError::Denied)
+    }
 
     /// Binds a memory window, for a work request of the queue pair `via`.
     ///

@@ -182,10 +182,18 @@ impl Wqe {
 
     /// Bytes carried by the response at `offset` packets.
     pub(crate) fn response_len(&self, offset: u32, mtu_bytes: u32) -> u32 {
-        if self.op.is_atomic() {
-            8
-        } else {
-            self.packet_len(offset, mtu_bytes)
+        match self.op {
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => 8,
+            SendOp::AtomicWrite { .. } | SendOp::Flush { .. } => 0,
+            _ => self.packet_len(offset, mtu_bytes),
+        }
+    }
+
+    /// Bytes that a request with a response carries.
+    pub(crate) fn request_len(&self) -> u32 {
+        match self.op {
+            SendOp::AtomicWrite { .. } => self.length,
+            _ => 0,
         }
     }
 

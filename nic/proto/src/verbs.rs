@@ -3,7 +3,7 @@
 
 use urxe_wire::{Gid, Header, Immediate, Qpn, Srqn, Transport};
 
-use crate::memory::{Via, WindowBind};
+use crate::memory::{Placement, Via, WindowBind};
 
 /// The type of a queue pair, as `ibv_qp_type` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,6 +147,24 @@ pub enum SendOp {
         /// Value to add.
         add: u64,
     },
+    /// ATOMIC WRITE of 8 bytes: nobody sees a part of them (IBTA 1.5; Linux rxe since 6.2).
+    AtomicWrite {
+        /// Remote virtual address, a multiple of 8.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+    },
+    /// FLUSH: completes once what was written before is where `placement` says (IBTA 1.5; Linux rxe since 6.2).
+    Flush {
+        /// Remote virtual address of the range, unless all of the region is meant.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+        /// Bytes of the range; none stands for all that the key opens.
+        len: Option<u32>,
+        /// What is guaranteed.
+        placement: Placement,
+    },
     /// Makes a remote key of this host invalid. Nothing is sent.
     LocalInvalidate {
         /// Key of a memory window of type 2.
@@ -164,6 +182,12 @@ impl SendOp {
             self,
             Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. }
         )
+    }
+
+    /// Whether the peer answers it with a response of its own, not just an acknowledgement: READ, atomics, ATOMIC WRITE and FLUSH.
+    #[must_use]
+    pub const fn has_response(&self) -> bool {
+        self.is_fetch() || matches!(self, Self::AtomicWrite { .. } | Self::Flush { .. })
     }
 
     /// Whether it is carried out on this host, without a packet.
@@ -187,6 +211,8 @@ impl SendOp {
             Self::Read { .. } => CompletionKind::Read,
             Self::CompareSwap { .. } => CompletionKind::CompareSwap,
             Self::FetchAdd { .. } => CompletionKind::FetchAdd,
+            Self::AtomicWrite { .. } => CompletionKind::AtomicWrite,
+            Self::Flush { .. } => CompletionKind::Flush,
             Self::LocalInvalidate { .. } => CompletionKind::LocalInvalidate,
             Self::BindWindow(_) => CompletionKind::BindWindow,
         }
@@ -274,6 +300,10 @@ pub enum CompletionKind {
     CompareSwap,
     /// A fetch and add request.
     FetchAdd,
+    /// An ATOMIC WRITE request.
+    AtomicWrite,
+    /// A FLUSH request.
+    Flush,
     /// A local invalidation.
     LocalInvalidate,
     /// The binding of a memory window.

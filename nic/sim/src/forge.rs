@@ -67,6 +67,9 @@ fn with_operation(bth: Bth, random: &mut Random) -> Header {
     let wanted = Extensions::of(header.bth.opcode);
     let (va, number) = (random.bits(), random.bits());
     let rkey = small_or_any(random);
+    if wanted.contains(Extensions::FETH) {
+        header.feth = Some(urxe_wire::Feth::parse(&rkey.to_be_bytes()));
+    }
     if wanted.contains(Extensions::RETH) {
         header.reth = Some(Reth {
             va,

@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use urxe_proto::{
-    AccessError, AtomicOp, BindTarget, LocalAccess, Memory, MemoryWindow, PdId, RemoteAccess,
-    RemoteRange, Sge, Via, WindowBind, WindowType,
+    AccessError, AtomicOp, BindTarget, LocalAccess, Memory, MemoryWindow, PdId, Placement,
+    RemoteAccess, RemoteRange, Sge, Via, WindowBind, WindowType,
 };
 
 /// What may be done with a region.
@@ -21,6 +21,7 @@ pub struct Rights {
     pub remote_write: bool,
     pub remote_atomic: bool,
     pub bind_windows: bool,
+    pub flush: Placement,
 }
 
 impl Rights {
@@ -31,6 +32,7 @@ impl Rights {
         remote_write: true,
         remote_atomic: true,
         bind_windows: true,
+        flush: Placement::all(),
     };
 }
 
@@ -63,13 +65,23 @@ pub struct VecMemory {
     next_va: u64,
     next_key: u32,
     expected: Option<(Sge, u32)>,
+    flushed: Vec<Flushed>,
 }
+
+/// What was flushed: the key, the address and length if not all, and what was guaranteed.
+type Flushed = (u32, Option<(u64, u32)>, Placement);
 
 impl VecMemory {
     /// What the last [`Memory::expect_message`] said: where, and how many bytes.
     #[must_use]
     pub const fn expected(&self) -> Option<(Sge, u32)> {
         self.expected
+    }
+
+    /// What was flushed, in this order.
+    #[must_use]
+    pub fn flushed(&self) -> &[Flushed] {
+        &self.flushed
     }
 
     /// Registers `bytes` and returns the key. Addresses of regions do not touch.
@@ -289,6 +301,23 @@ impl Memory for VecMemory {
         };
         slot.copy_from_slice(&new.to_ne_bytes());
         Ok(old)
+    }
+
+    fn flush(
+        &mut self,
+        via: Via,
+        rkey: u32,
+        range: Option<(u64, u32)>,
+        placement: Placement,
+    ) -> Result<(), AccessError> {
+        let region = self.regions.get(&rkey).ok_or(AccessError::UnknownKey)?;
+        let (va, len) = range.unwrap_or((region.va, 0));
+        let (region, _) = self.lookup(via.pd, rkey, va, len as usize)?;
+        if !region.rights.flush.contains(placement) {
+            return Err(AccessError::Denied);
+        }
+        self.flushed.push((rkey, range, placement));
+        Ok(())
     }
 
     fn bind_window(&mut self, via: Via, bind: &WindowBind) -> Result<(), AccessError> {

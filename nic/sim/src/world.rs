@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, DcqcnParameters, Instant, ModifyError, PdId, PostError,
-    QpConfig, QpState, QpType, QueuePair, RecvRequest, SendRequest, required_attributes,
+    AttrMask, Attributes, Capacity, DcqcnParameters, Instant, ModifyError, PdId, Placement,
+    PostError, QpConfig, QpState, QpType, QueuePair, RecvRequest, SendRequest, required_attributes,
 };
 use urxe_wire::{Gid, Mtu, Psn, Qpn, Srqn};
 
@@ -549,6 +549,7 @@ fn attributes(options: &ConnectOptions) -> Attributes {
         allow_remote_write: true,
         allow_remote_read: true,
         allow_remote_atomic: true,
+        allow_flush: Placement::all(),
         ..Attributes::new()
     }
 }

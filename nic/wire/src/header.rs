@@ -1,7 +1,7 @@
 //! All the headers of a packet together, in the order of the wire.
 
 use crate::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, EmitError, Ieth, Immediate, Opcode, Operation,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, EmitError, Feth, Ieth, Immediate, Opcode, Operation,
     ParseError, Part, Reth, Transport, XrcEth,
 };
 
@@ -16,25 +16,27 @@ pub const fn pad_len(payload_len: usize) -> usize {
 
 /// A set of extension headers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Extensions(u8);
+pub struct Extensions(u16);
 
 impl Extensions {
     /// Datagram extended header.
     pub const DETH: Self = Self(1 << 0);
     /// XRC extended header.
     pub const XRCETH: Self = Self(1 << 1);
+    /// FLUSH extended header.
+    pub const FETH: Self = Self(1 << 2);
     /// RDMA extended header.
-    pub const RETH: Self = Self(1 << 2);
+    pub const RETH: Self = Self(1 << 3);
     /// Atomic extended header.
-    pub const ATOMIC: Self = Self(1 << 3);
+    pub const ATOMIC: Self = Self(1 << 4);
     /// Acknowledge extended header.
-    pub const AETH: Self = Self(1 << 4);
+    pub const AETH: Self = Self(1 << 5);
     /// Atomic acknowledge extended header.
-    pub const ATOMIC_ACK: Self = Self(1 << 5);
+    pub const ATOMIC_ACK: Self = Self(1 << 6);
     /// Immediate data.
-    pub const IMMEDIATE: Self = Self(1 << 6);
+    pub const IMMEDIATE: Self = Self(1 << 7);
     /// Invalidate extended header.
-    pub const IETH: Self = Self(1 << 7);
+    pub const IETH: Self = Self(1 << 8);
 
     /// The extension headers that packets with this opcode have (IBTA vol 1, table 38).
     #[inline]
@@ -57,8 +59,8 @@ impl Extensions {
     /// Their length on the wire, bytes.
     #[inline]
     pub const fn len_bytes(self) -> usize {
-        let [low, high] = &LEN_BY_NIBBLE;
-        (low[(self.0 & 15) as usize] + high[(self.0 >> 4) as usize]) as usize
+        let [low, high] = &LEN_BY_HALF;
+        (low[(self.0 & 31) as usize] + high[(self.0 >> 5 & 31) as usize]) as usize
     }
 
     #[inline]
@@ -68,7 +70,7 @@ impl Extensions {
 }
 
 /// The extension headers of every opcode byte, so that the hot path looks them up.
-static BY_OPCODE: [u8; 256] = {
+static BY_OPCODE: [u16; 256] = {
     let mut table = [0; 256];
     let mut row = 0;
     while row < Transport::ALL.len() * Operation::ALL.len() {
@@ -88,6 +90,9 @@ const fn extensions(transport: Transport, operation: Operation) -> Extensions {
     };
     Extensions(
         service.0
+            | Extensions::FETH
+                .only_if(matches!(operation, Operation::Flush))
+                .0
             | Extensions::RETH.only_if(operation.has_reth()).0
             | Extensions::ATOMIC.only_if(operation.is_atomic()).0
             | Extensions::AETH.only_if(operation.has_aeth()).0
@@ -100,9 +105,10 @@ const fn extensions(transport: Transport, operation: Operation) -> Extensions {
 }
 
 /// Lengths in the order of the bits of [`Extensions`], which is the order on the wire.
-const LENGTHS: [usize; 8] = [
+const LENGTHS: [usize; 9] = [
     Deth::LEN,
     XrcEth::LEN,
+    Feth::LEN,
     Reth::LEN,
     AtomicEth::LEN,
     Aeth::LEN,
@@ -111,14 +117,14 @@ const LENGTHS: [usize; 8] = [
     Ieth::LEN,
 ];
 
-/// The summed lengths of every subset of the first four, and of the last four, extension headers.
-static LEN_BY_NIBBLE: [[u8; 16]; 2] = {
-    let mut table = [[0; 16]; 2];
+/// The summed lengths of every subset of the first five, and of the others, extension headers.
+static LEN_BY_HALF: [[u8; 32]; 2] = {
+    let mut table = [[0; 32]; 2];
     let mut at = 0;
-    while at < 2 * 16 * 4 {
-        let (half, subset, bit) = (at / 64, at / 4 % 16, at % 4);
-        if subset >> bit & 1 != 0 {
-            table[half][subset] += LENGTHS[4 * half + bit] as u8;
+    while at < 32 * LENGTHS.len() {
+        let (subset, bit) = (at / LENGTHS.len(), at % LENGTHS.len());
+        if subset >> (bit % 5) & 1 != 0 {
+            table[bit / 5][subset] += LENGTHS[bit] as u8;
         }
         at += 1;
     }
@@ -132,6 +138,7 @@ pub struct Header {
     pub bth: Bth,
     pub deth: Option<Deth>,
     pub xrceth: Option<XrcEth>,
+    pub feth: Option<Feth>,
     pub reth: Option<Reth>,
     pub atomic: Option<AtomicEth>,
     pub aeth: Option<Aeth>,
@@ -148,6 +155,7 @@ impl Header {
             bth,
             deth: None,
             xrceth: None,
+            feth: None,
             reth: None,
             atomic: None,
             aeth: None,
@@ -163,6 +171,7 @@ impl Header {
         Extensions(
             Extensions::DETH.only_if(self.deth.is_some()).0
                 | Extensions::XRCETH.only_if(self.xrceth.is_some()).0
+                | Extensions::FETH.only_if(self.feth.is_some()).0
                 | Extensions::RETH.only_if(self.reth.is_some()).0
                 | Extensions::ATOMIC.only_if(self.atomic.is_some()).0
                 | Extensions::AETH.only_if(self.aeth.is_some()).0
@@ -221,6 +230,9 @@ impl Header {
         if let Some(xrceth) = &self.xrceth {
             put(&mut rest, &xrceth.emit());
         }
+        if let Some(feth) = &self.feth {
+            put(&mut rest, &feth.emit());
+        }
         if let Some(reth) = &self.reth {
             put(&mut rest, &reth.emit());
         }
@@ -263,6 +275,9 @@ impl Header {
         }
         if extensions.contains(Extensions::XRCETH) {
             header.xrceth = Some(XrcEth::parse(input.take(Part::XrcEth)?));
+        }
+        if extensions.contains(Extensions::FETH) {
+            header.feth = Some(Feth::parse(input.take(Part::Feth)?));
         }
         if extensions.contains(Extensions::RETH) {
             header.reth = Some(Reth::parse(input.take(Part::Reth)?));

@@ -6,7 +6,7 @@
 //! checks the four bytes that follow it.
 //!
 //! The layouts are those of the InfiniBand Architecture Specification, volume 1, release 1.4 ("IBTA" below), chapter 9,
-//! and its annexes A17 (RoCEv2), A14 (XRC).
+//! and its annexes A17 (RoCEv2), A14 (XRC); FLUSH and ATOMIC WRITE are those of release 1.5.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod bytes;
 mod constants;
 mod deth;
 mod error;
+mod feth;
 mod gid;
 mod header;
 pub mod icrc;
@@ -41,6 +42,7 @@ pub use bth::Bth;
 pub use constants::*;
 pub use deth::Deth;
 pub use error::{EmitError, OpcodeError, ParseError, Part};
+pub use feth::Feth;
 pub use gid::Gid;
 pub use header::{Extensions, Header, MAX_HEADER_LEN, pad_len};
 pub use ieth::Ieth;

@@ -24,9 +24,11 @@ impl Transport {
     /// Whether the specification defines `operation` for this service (IBTA vol 1, table 38 and annex A14).
     #[inline]
     pub const fn defines(self, operation: Operation) -> bool {
-        use Operation::{SendOnly, SendOnlyImm};
+        use Operation::{AtomicWrite, Flush, SendOnly, SendOnlyImm};
         match self {
-            Self::Rc | Self::Xrc => true,
+            Self::Rc => true,
+            // Linux has the two newest for reliable connections alone.
+            Self::Xrc => !matches!(operation, Flush | AtomicWrite),
             Self::Uc => {
                 (operation.is_send() || operation.is_write()) && !operation.has_invalidate()
             }

@@ -31,13 +31,15 @@ pub enum Operation {
     FetchAdd = 0x14,
     SendLastInvalidate = 0x16,
     SendOnlyInvalidate = 0x17,
+    Flush = 0x1c,
+    AtomicWrite = 0x1d,
 }
 
 use Operation::*;
 
 impl Operation {
     /// Every operation, in the order of its code.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         SendFirst,
         SendMiddle,
         SendLast,
@@ -61,15 +63,19 @@ impl Operation {
         FetchAdd,
         SendLastInvalidate,
         SendOnlyInvalidate,
+        Flush,
+        AtomicWrite,
     ];
 
-    /// The operation with this five-bit code; `None` for the reserved ones (0x15 and 0x18 up).
+    /// The operation with this five-bit code; `None` for the reserved ones (0x15, 0x18 to 0x1b, 0x1e and 0x1f).
     #[inline]
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             0x00..=0x14 => Self::ALL[code as usize],
             0x16 => SendLastInvalidate,
             0x17 => SendOnlyInvalidate,
+            0x1c => Flush,
+            0x1d => AtomicWrite,
             _ => return None,
         })
     }
@@ -164,6 +170,16 @@ impl Operation {
         matches!(self, CompareSwap | FetchAdd)
     }
 
+    /// Whether it is a request whose response acknowledges it: that of a READ, an atomic, a FLUSH or an ATOMIC WRITE. Those of the last two
+    /// are READ responses without data.
+    #[inline]
+    pub const fn has_response(self) -> bool {
+        matches!(
+            self,
+            ReadRequest | CompareSwap | FetchAdd | Flush | AtomicWrite
+        )
+    }
+
     /// Whether it carries immediate data.
     #[inline]
     pub const fn has_immediate(self) -> bool {
@@ -176,7 +192,10 @@ impl Operation {
     /// Whether it carries an RDMA extended header.
     #[inline]
     pub const fn has_reth(self) -> bool {
-        matches!(self, WriteFirst | WriteOnly | WriteOnlyImm | ReadRequest)
+        matches!(
+            self,
+            WriteFirst | WriteOnly | WriteOnlyImm | ReadRequest | Flush | AtomicWrite
+        )
     }
 
     /// Whether it carries an acknowledge extended header: all responses but the middle of a read.
@@ -198,10 +217,11 @@ impl Operation {
         matches!(self, SendLastInvalidate | SendOnlyInvalidate)
     }
 
-    /// Whether data may follow its headers. Requests for a read or an atomic and acknowledgements carry none.
+    /// Whether data may follow its headers. Requests for a read, an atomic or a flush and
+    /// acknowledgements carry none.
     #[inline]
     pub const fn carries_payload(self) -> bool {
-        self.is_send() || self.is_write() || self.is_read_response()
+        self.is_send() || self.is_write() || self.is_read_response() || matches!(self, AtomicWrite)
     }
 
     /// Whether a new message, read response or acknowledgement begins with it.

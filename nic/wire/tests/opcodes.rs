@@ -36,6 +36,7 @@ fn describe(opcode: Opcode) -> String {
     let headers = [
         (Extensions::DETH, "+deth"),
         (Extensions::XRCETH, "+xrceth"),
+        (Extensions::FETH, "+feth"),
         (Extensions::RETH, "+reth"),
         (Extensions::ATOMIC, "+atomic"),
         (Extensions::AETH, "+aeth"),
@@ -63,8 +64,8 @@ fn bytes_and_opcodes_map_to_each_other() {
             defined += 1;
         }
     }
-    // RC and XRC 23 each, UC 12, UD 2, and the CNP.
-    assert_eq!(defined, 23 + 23 + 12 + 2 + 1);
+    // RC 25, XRC 23, UC 12, UD 2, and the CNP.
+    assert_eq!(defined, 25 + 23 + 12 + 2 + 1);
     assert_eq!(Opcode::try_from(0x81), Ok(Opcode::CNP));
 }
 

@@ -40,6 +40,7 @@ prop_compose! {
             bth,
             deth: has(Extensions::DETH).then_some(Deth { qkey, src_qp: Qpn::new(number) }),
             xrceth: has(Extensions::XRCETH).then_some(XrcEth { srqn: Srqn::new(number) }),
+            feth: has(Extensions::FETH).then_some(Feth { placement: (number & 15) as u8, selectivity: (number >> 4 & 3) as u8 }),
             reth: has(Extensions::RETH).then_some(Reth { va, rkey, len }),
             atomic: has(Extensions::ATOMIC).then_some(AtomicEth { va, rkey, swap_or_add, compare }),
             aeth: has(Extensions::AETH).then_some(Aeth { syndrome, msn: number >> 8 }),

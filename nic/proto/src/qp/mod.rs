@@ -338,7 +338,14 @@ impl QueuePair {
         if length > max {
             return Err(PostError::TooLong);
         }
-        if request.op.is_atomic() && length != 8 || request.op.is_local() && length != 0 {
+        let fits = match request.op {
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. } => {
+                length == 8
+            }
+            SendOp::Flush { .. } => length == 0,
+            op => !op.is_local() || length == 0,
+        };
+        if !fits {
             return Err(PostError::Unsupported);
         }
         u32::try_from(length).map_err(|_| PostError::TooLong)
@@ -372,8 +379,9 @@ fn has_operation(qp_type: QpType, op: &SendOp, target: &SendTarget) -> bool {
     use SendOp as O;
     let is_plain = matches!(op, O::Send | O::SendImm(_));
     match (qp_type, target) {
-        (QpType::Rc, SendTarget::Connection) | (QpType::XrcInitiator, SendTarget::XrcSrq(_)) => {
-            true
+        (QpType::Rc, SendTarget::Connection) => true,
+        (QpType::XrcInitiator, SendTarget::XrcSrq(_)) => {
+            !matches!(op, O::AtomicWrite { .. } | O::Flush { .. })
         }
         (QpType::XrcInitiator, _) => op.is_local(),
         (QpType::Uc, SendTarget::Connection) => {
@@ -413,6 +421,7 @@ fn responder_limits(attributes: &Attributes) -> ResponderLimits {
         allow_write: attributes.allow_remote_write,
         allow_read: attributes.allow_remote_read,
         allow_atomic: attributes.allow_remote_atomic,
+        allow_flush: attributes.allow_flush,
     }
 }
 

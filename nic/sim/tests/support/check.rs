@@ -206,6 +206,7 @@ fn kind(action: &Action) -> CompletionKind {
         Action::Read { .. } => CompletionKind::Read,
         Action::CompareSwap { .. } => CompletionKind::CompareSwap,
         Action::FetchAdd { .. } => CompletionKind::FetchAdd,
+        Action::AtomicWrite { .. } => CompletionKind::AtomicWrite,
         Action::Bind { .. } => CompletionKind::BindWindow,
         Action::Invalidate { .. } => CompletionKind::LocalInvalidate,
     }

@@ -374,6 +374,10 @@ impl Driver {
                 compare,
                 swap,
             },
+            Action::AtomicWrite { counter } => SendOp::AtomicWrite {
+                va: counter_va(counter),
+                rkey: self.counters_key,
+            },
             Action::Bind { key } => SendOp::BindWindow(WindowBind {
                 rkey: self.window_key | u32::from(key),
                 lkey: self.fetched_key,

@@ -42,6 +42,10 @@ pub enum Action {
         counter: usize,
         add: u64,
     },
+    /// Of a counter.
+    AtomicWrite {
+        counter: usize,
+    },
     /// Binds the requester's own window with this key; nothing else notices.
     Bind {
         key: u8,
@@ -109,6 +113,8 @@ pub struct Mix {
     pub ops: u64,
     pub mtu_bytes: usize,
     pub inline_bytes: usize,
+    /// Whether the transport has ATOMIC WRITE.
+    pub has_atomic_write: bool,
 }
 
 /// How many of a million requests have completions, in a program that waits for most of them, and in one that does as MPI does
@@ -201,7 +207,7 @@ impl Generator<'_> {
         let counter = self.random.index(COUNTERS);
         let window = self.random.index(2 * WINDOWS);
         let window = Some(window).filter(|at| self.peer_windows.get(*at) == Some(&true));
-        match self.random.below(19) {
+        match self.random.below(20) {
             0..=2 => Action::Send { immediate: None },
             3..=4 => Action::Send {
                 immediate: Some(immediate),
@@ -246,6 +252,7 @@ impl Generator<'_> {
                 Some(window) => Action::SendInvalidate { window },
                 None => Action::Send { immediate: None },
             },
+            17 if self.mix.has_atomic_write => Action::AtomicWrite { counter },
             // Binding needs a free window and a key that it has not had just before.
             _ => match self.window.take() {
                 Some(key) => Action::Invalidate { key },
@@ -260,7 +267,11 @@ impl Generator<'_> {
 
     /// Lengths around what matters: nothing, a few bytes, around multiples of the MTU, and long.
     fn len_of(&mut self, action: &Action) -> usize {
-        if matches!(action, Action::CompareSwap { .. } | Action::FetchAdd { .. }) {
+        let is_of_counter = matches!(
+            action,
+            Action::CompareSwap { .. } | Action::FetchAdd { .. } | Action::AtomicWrite { .. }
+        );
+        if is_of_counter {
             return 8;
         }
         if action.is_local() {
@@ -290,6 +301,12 @@ impl Generator<'_> {
             }
             Action::Write { at, .. } => {
                 self.target[at..at + len].copy_from_slice(&carried);
+                carried
+            }
+            Action::AtomicWrite { counter } => {
+                let mut value = [0; 8];
+                value.copy_from_slice(&carried);
+                self.counters[counter] = u64::from_ne_bytes(value);
                 carried
             }
             Action::Read {

@@ -312,6 +312,7 @@ fn both_directions(
             ops: random.between(1, 40),
             mtu_bytes: options.mtu.bytes(),
             inline_bytes: options.capacity.inline_bytes as usize,
+            has_atomic_write: world.qp(forth.0).config().qp_type == QpType::Rc,
         };
         let program = generate(random, mix, own, peer);
         let (pace, seed) = (any_pace(random), random.bits());

@@ -184,7 +184,7 @@ impl Requester {
             self.handle_later_answer(now, connection, psn.next(), stats);
             return;
         }
-        if !wqe.is_started() || !wqe.op.is_fetch() {
+        if !wqe.is_started() || !wqe.op.has_response() {
             stats.ignored_responses += 1;
             return;
         }
@@ -291,7 +291,7 @@ impl Requester {
             if !wqe.is_started() || !end.is_after(reached) {
                 break;
             }
-            if wqe.op.is_fetch() && wqe.end().is_after(reached) {
+            if wqe.op.has_response() && wqe.end().is_after(reached) {
                 break;
             }
             reached = if wqe.end().is_after(end) {

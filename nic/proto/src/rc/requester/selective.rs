@@ -114,7 +114,7 @@ impl Requester {
             return true;
         }
         let wqe = self.queue.get(position);
-        let is_fetch = wqe.is_some_and(|wqe| wqe.op.is_fetch());
+        let is_fetch = wqe.is_some_and(|wqe| wqe.op.has_response());
         let is_held = match &pass.missing {
             Missing::Requests(held) => held.contains(cursor),
             // Other requests were executed before what was answered.
@@ -181,13 +181,14 @@ impl Requester {
         let next_end = self.read_ends.iter().find(|end| end.is_after(cursor));
         let count = next_end.map_or(count, |end| count.min(distance(*end, cursor)));
         let header = fetch_header(connection, wqe, cursor, offset, count);
+        let len = wqe.request_len();
         self.handle_sent(now, count);
         self.note_asked();
         Some(Planned {
             position,
             header,
             offset: 0,
-            len: 0,
+            len,
             more: 0,
             ends: true,
             is_again: true,
@@ -219,7 +220,7 @@ impl Requester {
             .iter()
             .take_while(|wqe| wqe.is_started())
             .find(|wqe| psn.is_before(wqe.end()));
-        if let Some(wqe) = wqe.filter(|wqe| wqe.op.is_fetch()) {
+        if let Some(wqe) = wqe.filter(|wqe| wqe.op.has_response()) {
             let offset = distance(psn, wqe.first);
             let at = offset * connection.mtu_bytes;
             let expected = wqe.response_len(offset, connection.mtu_bytes);

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use urxe_wire::{AtomicEth, Header, Ieth, Operation, Psn, Reth, Transport, XrcEth};
+use urxe_wire::{AtomicEth, Feth, Header, Ieth, Operation, Psn, Reth, Transport, XrcEth};
 
 use super::{QUIET_PACKETS, Requester, STREAM_PACKETS, distance};
 use crate::connection::Connection;
@@ -90,7 +90,7 @@ impl Requester {
                 if self.faulty == Some(position) {
                     return None;
                 }
-                let (fetch, may_run) = (wqe.op.is_fetch(), wqe.may_begin_run(offset));
+                let (fetch, may_run) = (wqe.op.has_response(), wqe.may_begin_run(offset));
                 return if let Some(missing) = self.missing_responses() {
                     self.plan_again(now, connection, (position, offset), missing)
                 } else if fetch {
@@ -139,13 +139,13 @@ impl Requester {
         }
     }
 
-    /// Whether a READ or atomic before `position` is not completed.
+    /// Whether a READ, an atomic or the like before `position` is not completed.
     fn fetch_before(&self, position: Position) -> bool {
         let count = position - self.queue.front_position();
         self.queue
             .iter()
             .take(usize::try_from(count).unwrap_or(usize::MAX))
-            .any(|w| w.op.is_fetch())
+            .any(|w| w.op.has_response())
     }
 
     /// Gives the request at `position` its PSNs, or fails it, once all before it are completed, when
@@ -307,7 +307,7 @@ impl Requester {
         more
     }
 
-    /// A READ request for as many of the missing bytes as fit the window, or an atomic.
+    /// A READ request for as many of the missing bytes as fit the window, or an atomic or the like.
     fn plan_fetch(
         &mut self,
         now: Instant,
@@ -344,6 +344,7 @@ impl Requester {
             return None;
         }
         let mut header = fetch_header(connection, wqe, first, offset, count);
+        let len = wqe.request_len();
         if connection.transport == Transport::Xrc {
             let srqn = self.queue.srqn(position);
             header.xrceth = Some(XrcEth { srqn });
@@ -356,7 +357,7 @@ impl Requester {
             position,
             header,
             offset: 0,
-            len: 0,
+            len,
             more: 0,
             ends: true,
             is_again,
@@ -520,6 +521,8 @@ pub(super) fn fetch_header(
     let operation = match wqe.op {
         SendOp::CompareSwap { .. } => Operation::CompareSwap,
         SendOp::FetchAdd { .. } => Operation::FetchAdd,
+        SendOp::AtomicWrite { .. } => Operation::AtomicWrite,
+        SendOp::Flush { .. } => Operation::Flush,
         _ => Operation::ReadRequest,
     };
     let mut header = connection.header(operation, psn);
@@ -545,6 +548,27 @@ pub(super) fn fetch_header(
                 swap_or_add: add,
                 compare: 0,
             });
+        }
+        SendOp::AtomicWrite { va, rkey } => {
+            let len = wqe.length;
+            header.reth = Some(Reth { va, rkey, len });
+        }
+        SendOp::Flush {
+            va,
+            rkey,
+            len,
+            placement,
+        } => {
+            header.feth = Some(Feth {
+                placement: placement.bits(),
+                selectivity: if len.is_some() {
+                    Feth::RANGE
+                } else {
+                    Feth::REGION
+                },
+            });
+            let len = len.unwrap_or(0);
+            header.reth = Some(Reth { va, rkey, len });
         }
         SendOp::Read { va, rkey } => {
             let at = offset * connection.mtu_bytes;

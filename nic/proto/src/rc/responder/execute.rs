@@ -1,12 +1,12 @@
 //! How a responder executes a request, each kind in its turn.
 
-use urxe_wire::{Operation, Packet, Psn, Reth};
+use urxe_wire::{Feth, Operation, Packet, Psn, Reth};
 
 use super::super::acknowledge::{ReadJob, Reply};
 use super::super::early::EARLY_MAX;
 use super::{Gap, Handled, Refusal, Responder};
 use crate::connection::Connection;
-use crate::memory::{AccessError, AtomicOp, Memory, RemoteAccess, RemoteRange, scatter};
+use crate::memory::{AccessError, AtomicOp, Memory, Placement, RemoteAccess, RemoteRange, scatter};
 use crate::qp::Outbox;
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::time::Instant;
@@ -44,10 +44,13 @@ impl Responder {
             self.handle_send(connection, operation, packet, receives, memory, out)
         } else if operation.is_write() {
             self.handle_write(connection, operation, packet, receives, memory, out)
-        } else if operation == Operation::ReadRequest {
-            self.handle_read(connection, packet, memory)
         } else {
-            self.handle_atomic(connection, operation, packet, memory)
+            match operation {
+                Operation::ReadRequest => self.handle_read(connection, packet, memory),
+                Operation::AtomicWrite => self.handle_atomic_write(connection, packet, memory),
+                Operation::Flush => self.handle_flush(connection, packet, memory),
+                _ => self.handle_atomic(connection, operation, packet, memory),
+            }
         }
     }
 
@@ -298,7 +301,7 @@ impl Responder {
         }
     }
 
-    // ---- RDMA READ and atomics ---------------------------------------------------------------
+    // ---- RDMA READ ---------------------------------------------------------------------------
 
     fn handle_read<M: Memory>(
         &mut self,
@@ -343,6 +346,64 @@ impl Responder {
         self.acknowledger.pending_first_replies() < limit as usize
     }
 
+    // ---- ATOMIC WRITE and FLUSH --------------------------------------------------------------
+
+    /// The right to write is what it takes, as for Linux rxe.
+    fn handle_atomic_write<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        memory: &mut M,
+    ) -> Handled {
+        let reth = packet.header.reth.ok_or(Refusal::Invalid)?;
+        let value = packet.payload.try_into().map_err(|_| Refusal::Invalid)?;
+        let is_valid = reth.len == 8 && self.limits.allow_write;
+        if !is_valid || !self.has_room_for_reply(connection) {
+            return Err(Refusal::Invalid);
+        }
+        memory
+            .write_atomic(connection.via(), reth.rkey, reth.va, value)
+            .map_err(refusal_of_atomic)?;
+        self.answer_without_data(connection);
+        Ok(())
+    }
+
+    fn handle_flush<M: Memory>(
+        &mut self,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        memory: &mut M,
+    ) -> Handled {
+        let (Some(reth), Some(feth)) = (packet.header.reth, packet.header.feth) else {
+            return Err(Refusal::Invalid);
+        };
+        let placement = Placement::from_bits(feth.placement).ok_or(Refusal::Invalid)?;
+        let range = match feth.selectivity {
+            Feth::RANGE => Some((reth.va, reth.len)),
+            Feth::REGION => None,
+            _ => return Err(Refusal::Invalid),
+        };
+        let is_valid = !placement.is_empty() && self.limits.allow_flush.contains(placement);
+        if !is_valid || !self.has_room_for_reply(connection) {
+            return Err(Refusal::Invalid);
+        }
+        memory
+            .flush(connection.via(), reth.rkey, range, placement)
+            .map_err(|_| Refusal::Access)?;
+        self.answer_without_data(connection);
+        Ok(())
+    }
+
+    /// A request of one packet was executed whose answer says just that: a READ response without data (as Linux rxe answers).
+    fn answer_without_data(&mut self, connection: &Connection) {
+        self.msn = later_msn(self.msn, 1);
+        let job = empty_job(self.expected, self.msn, connection, false);
+        self.expected = self.expected.next();
+        self.acknowledger.push_reply(Reply::Read(job));
+    }
+
+    // ---- atomics -----------------------------------------------------------------------------
+
     fn handle_atomic<M: Memory>(
         &mut self,
         connection: &Connection,
@@ -366,14 +427,7 @@ impl Responder {
         };
         let original = memory
             .atomic(connection.via(), request.rkey, request.va, op)
-            .map_err(|error| {
-                // An address that is not a multiple of 8 breaks a rule (IBTA 9.4).
-                if error == AccessError::Misaligned {
-                    Refusal::Invalid
-                } else {
-                    Refusal::Access
-                }
-            })?;
+            .map_err(refusal_of_atomic)?;
         self.msn = later_msn(self.msn, 1);
         let psn = self.expected;
         self.expected = psn.next();
@@ -390,6 +444,25 @@ impl Responder {
         });
         Ok(())
     }
+}
+
+/// An address that is not a multiple of 8 breaks a rule (IBTA 9.4).
+fn refusal_of_atomic(error: AccessError) -> Refusal {
+    if error == AccessError::Misaligned {
+        Refusal::Invalid
+    } else {
+        Refusal::Access
+    }
+}
+
+/// The answer to a request that fetches nothing.
+pub(super) fn empty_job(first: Psn, msn: u32, connection: &Connection, repeated: bool) -> ReadJob {
+    let nothing = Reth {
+        va: 0,
+        rkey: 0,
+        len: 0,
+    };
+    read_job(nothing, first, msn, connection, repeated)
 }
 
 fn range_of(reth: Reth) -> RemoteRange {

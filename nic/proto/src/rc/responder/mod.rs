@@ -8,11 +8,11 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{NakCode, Operation, Packet, Psn, Syndrome};
 
-use self::execute::read_job;
+use self::execute::{empty_job, read_job};
 use super::acknowledge::{AckMode, Acknowledger, Polled, Reply, SEQUENCE_ERROR};
 use super::early::{EARLY_MAX, Early};
 use crate::connection::Connection;
-use crate::memory::Memory;
+use crate::memory::{Memory, Placement};
 use crate::qp::{Failure, Outbox, QpEvent, QpStats};
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::run::Run;
@@ -30,6 +30,7 @@ pub(crate) struct ResponderLimits {
     pub(crate) allow_write: bool,
     pub(crate) allow_read: bool,
     pub(crate) allow_atomic: bool,
+    pub(crate) allow_flush: Placement,
 }
 
 /// Why a request cannot be executed, and what the peer is told.
@@ -259,16 +260,16 @@ impl Responder {
     fn owe_acknowledgement(&mut self, now: Instant, connection: &Connection, packet: &Packet<'_>) {
         let bth = &packet.header.bth;
         let operation = bth.opcode.operation();
-        let is_read = operation == Some(Operation::ReadRequest);
-        let has_response = is_read || operation.is_some_and(Operation::is_atomic);
+        let is_unseen = matches!(operation, Some(Operation::ReadRequest | Operation::Flush));
+        let has_response = operation.is_some_and(Operation::has_response);
         let ends = operation.is_some_and(Operation::ends_message);
         if bth.ack_request && !has_response {
             self.acknowledger.owe(now);
         } else if connection.keeps_early && ends {
             self.acknowledger.owe_quietly(now);
         }
-        // A READ is the only request that the program here cannot see.
-        if ends && !is_read {
+        // What a READ or a FLUSH does the program here cannot see.
+        if ends && !is_unseen {
             self.acknowledger.keep_order(bth.psn);
         }
     }
@@ -328,7 +329,7 @@ impl Responder {
     // ---- duplicates and refusals -------------------------------------------------------------
 
     /// A request that was executed before: SEND and WRITE are only acknowledged, READ is answered
-    /// anew, an atomic from the log (IBTA 9.7.5).
+    /// anew, an atomic from the log (IBTA 9.7.5), and of a FLUSH or an ATOMIC WRITE it is said again that it was done.
     fn handle_duplicate<M: Memory>(
         &mut self,
         now: Instant,
@@ -348,6 +349,10 @@ impl Responder {
                     let end = psn.add(job.packets);
                     self.repeat(connection, psn, end, Reply::Read(job));
                 }
+            }
+            Some(Operation::Flush | Operation::AtomicWrite) => {
+                let job = empty_job(psn, self.msn, connection, true);
+                self.repeat(connection, psn, psn.next(), Reply::Read(job));
             }
             Some(Operation::CompareSwap | Operation::FetchAdd) => {
                 let logged = self
