@@ -32,7 +32,6 @@ EXPECTED_SKIPS = {
     r"test_flow\.|test_rss_traffic\.|_raw_qp_(ex_)?(no|with)_attr|test_query_raw_qp": "raw Ethernet packets",
     r"test_raw_qp_rate_limit": "raw Ethernet packets",
     r"test_tag_matching\.": "tag matching, an extension of one vendor",
-    r"qp_ex_rc_(atomic_write|flush)": "an operation newer than the peers that urxe is checked against",
     r"odp_rc_huge_|test_huge_page_traffic": "huge pages, which the machine need not have",
 }
 #: Which of them run where the machine has what they need.

@@ -98,9 +98,9 @@ pub use threads::with_signals_blocked;
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
-    DcqcnParameters, FirstRate, GRH_BYTES, ModifyError, PostError, QpEvent, QpState, QpStats,
-    QpType, QueueSide, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent,
-    WcStatus, WindowAccess, WindowBind, WindowType,
+    DcqcnParameters, FirstRate, GRH_BYTES, ModifyError, Placement, PostError, QpEvent, QpState,
+    QpStats, QpType, QueueSide, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge,
+    SrqEvent, WcStatus, WindowAccess, WindowBind, WindowType,
 };
 pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

@@ -3,7 +3,7 @@ use std::ffi::c_int;
 
 use urxe_device::{
     Access, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid,
-    Mtu, Nic, PostError, Psn, QpEvent, QpState, Qpn, QueueSide, Sge, WcStatus,
+    Mtu, Nic, Placement, PostError, Psn, QpEvent, QpState, Qpn, QueueSide, Sge, WcStatus,
 };
 
 use crate::abi::*;
@@ -222,6 +222,11 @@ pub(crate) fn attributes(attr: &ibv_qp_attr, mask: AttrMask, nic: &Nic) -> Outco
         to.allow_remote_write = grants(IBV_ACCESS_REMOTE_WRITE);
         to.allow_remote_read = grants(IBV_ACCESS_REMOTE_READ);
         to.allow_remote_atomic = grants(IBV_ACCESS_REMOTE_ATOMIC);
+        to.allow_flush = if grants(IBV_ACCESS_FLUSH_GLOBAL) {
+            Placement::GLOBAL
+        } else {
+            Placement::empty()
+        };
     }
     if mask.contains(AttrMask::PATH_MTU) {
         to.path_mtu = mtu_from_c(attr.path_mtu)?;
@@ -292,6 +297,10 @@ pub(crate) fn c_attributes(from: &Attributes, cap: ibv_qp_cap) -> ibv_qp_attr {
         (from.allow_remote_write, IBV_ACCESS_REMOTE_WRITE),
         (from.allow_remote_read, IBV_ACCESS_REMOTE_READ),
         (from.allow_remote_atomic, IBV_ACCESS_REMOTE_ATOMIC),
+        (
+            from.allow_flush.contains(Placement::GLOBAL),
+            IBV_ACCESS_FLUSH_GLOBAL,
+        ),
     ];
     ibv_qp_attr {
         qp_state: c_state(from.state),

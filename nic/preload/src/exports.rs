@@ -20,8 +20,8 @@ use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain, Pointer};
 use crate::next::{Next, c_name, call_next};
 use crate::{
-    ah, buffers, channel, context, cq, descriptors, device, dm, dmabuf, events, gid, memory, pd, qp,
-    query, srq, unsupported,
+    ah, buffers, channel, context, cq, descriptors, device, dm, dmabuf, events, gid, memory, pd,
+    qp, query, srq, unsupported,
 };
 
 /// Anything a verb takes as its first argument.

@@ -75,6 +75,12 @@ impl<C> Growing<C> {
             newer: [refusal; NEWER],
         }
     }
+
+    /// The same with a function of a later release in its place, the first being behind all known ones.
+    pub(crate) fn with_newer(mut self, place: usize, function: *const c_void) -> Self {
+        self.newer[place] = function;
+        self
+    }
 }
 
 /// What an object is known by, as the kernel knows it by the handle in the C struct. A program may have written another number there.

@@ -194,7 +194,10 @@ unsafe fn operation(wr: &ibv_send_wr) -> Outcome<SendOp> {
             mw::binding(bind.mw, bind.rkey, &bind.bind_info)?
         }),
         IBV_WR_TSO => return refuse("TCP segmentation (TSO)"),
-        IBV_WR_ATOMIC_WRITE => return refuse("an atomic write"),
+        IBV_WR_ATOMIC_WRITE => SendOp::AtomicWrite {
+            va: rdma.remote_addr,
+            rkey: rdma.rkey,
+        },
         _ => return Err(Errno::INVAL),
     })
 }

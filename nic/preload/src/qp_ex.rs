@@ -8,7 +8,9 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use parking_lot::lock_api::GuardNoSend;
-use urxe_device::{Immediate, QpType, SendData, SendOp, SendRequest, SendTarget, Sge, Srqn};
+use urxe_device::{
+    Immediate, Placement, QpType, SendData, SendOp, SendRequest, SendTarget, Sge, Srqn,
+};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -26,7 +28,12 @@ const OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
     | IBV_QP_EX_WITH_SEND_WITH_INV
     | IBV_QP_EX_WITH_LOCAL_INV
-    | IBV_QP_EX_WITH_BIND_MW) as u64;
+    | IBV_QP_EX_WITH_BIND_MW
+    | IBV_QP_EX_WITH_ATOMIC_WRITE
+    | IBV_QP_EX_WITH_FLUSH) as u64;
+
+/// What only a reliable connection can do (IBTA 1.5 has no opcodes of these for other transports).
+const CONNECTION_OPERATIONS: u64 = (IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_FLUSH) as u64;
 
 /// What a datagram may do.
 const DATAGRAM_OPERATIONS: u64 = (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM) as u64;
@@ -39,8 +46,9 @@ const RELIABLE_OPERATIONS: u64 = (IBV_QP_EX_WITH_RDMA_READ
 /// Whether a queue pair of type `kind` can do all of `operations`.
 pub(crate) fn supports(kind: QpType, operations: u64) -> bool {
     let all = match kind {
-        QpType::Rc | QpType::XrcInitiator => OPERATIONS,
-        QpType::Uc => OPERATIONS & !RELIABLE_OPERATIONS,
+        QpType::Rc => OPERATIONS,
+        QpType::XrcInitiator => OPERATIONS & !CONNECTION_OPERATIONS,
+        QpType::Uc => OPERATIONS & !RELIABLE_OPERATIONS & !CONNECTION_OPERATIONS,
         QpType::Ud => DATAGRAM_OPERATIONS,
         QpType::XrcTarget => 0,
     };
@@ -252,6 +260,48 @@ requests! {
     wr_atomic_fetch_add(rkey: u32, va: u64, add: u64) = SendOp::FetchAdd { va, rkey, add };
 }
 
+/// The 8 bytes are taken at once, as inline data is.
+unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, value: *const c_void) {
+    // SAFETY: the program's 8 bytes are readable, its queue pair is live, and it called start on this thread.
+    unsafe {
+        add(qp, SendOp::AtomicWrite { va, rkey });
+        with_batch(qp, |batch| batch.set_inline([piece(value, 8)]));
+    }
+}
+
+unsafe extern "C" fn wr_flush(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    va: u64,
+    length: usize,
+    placement: u8,
+    level: u8,
+) {
+    let len = match level {
+        IBV_FLUSH_RANGE => u32::try_from(length).map(Some).map_err(|_| Errno::INVAL),
+        IBV_FLUSH_MR => Ok(None),
+        _ => Err(Errno::INVAL),
+    };
+    let placement = Placement::from_bits(placement)
+        .filter(|placement| !placement.is_empty())
+        .ok_or(Errno::INVAL);
+    // SAFETY: the program's queue pair is live, and it called start on this thread.
+    unsafe {
+        match (len, placement) {
+            (Ok(len), Ok(placement)) => add(
+                qp,
+                SendOp::Flush {
+                    va,
+                    rkey,
+                    len,
+                    placement,
+                },
+            ),
+            (Err(errno), _) | (_, Err(errno)) => with_batch(qp, |batch| batch.blame(errno)),
+        }
+    }
+}
+
 unsafe extern "C" fn wr_bind_mw(
     qp: *mut ibv_qp_ex,
     mw: *mut ibv_mw,
@@ -359,7 +409,12 @@ pub(crate) fn with_operations(mut qp: ibv_qp_ex, operations: u64) -> Growing<ibv
     let refusal = wr_refused as unsafe extern "C" fn(*mut ibv_qp_ex) as *const c_void;
     // SAFETY: functions follow the flags of a request. The first argument of each is the queue pair, and nothing else is
     // looked at.
-    unsafe { Growing::new(qp, offset_of!(ibv_qp_ex, wr_atomic_cmp_swp), refusal) }
+    let grown = unsafe { Growing::new(qp, offset_of!(ibv_qp_ex, wr_atomic_cmp_swp), refusal) };
+    if operations & u64::from(IBV_QP_EX_WITH_FLUSH) == 0 {
+        return grown;
+    }
+    type Flush = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8);
+    grown.with_newer(WR_FLUSH_PLACE, wr_flush as Flush as *const c_void)
 }
 
 /// Gives a new queue pair the functions for `operations`; the others stay null for now.
@@ -383,6 +438,7 @@ fn set_operations(qp: &mut ibv_qp_ex, operations: u64) {
     qp.wr_rdma_write_imm = has(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM).then_some(wr_rdma_write_imm);
     qp.wr_rdma_read = has(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read);
     qp.wr_atomic_cmp_swp = has(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp);
+    qp.wr_atomic_write = has(IBV_QP_EX_WITH_ATOMIC_WRITE).then_some(wr_atomic_write);
     qp.wr_atomic_fetch_add =
         has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add);
 }

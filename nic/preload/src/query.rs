@@ -144,7 +144,8 @@ pub(crate) unsafe fn device_ex(
     answer.max_dm_size = limits.max_dm_bytes;
     put_paging(&mut answer);
     put_queues(&mut answer);
-    answer.device_cap_flags_ex = answer.orig_attr.device_cap_flags.into();
+    answer.device_cap_flags_ex =
+        u64::from(answer.orig_attr.device_cap_flags) | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
     // SAFETY: by the caller's promise.
     unsafe { copy_out(&answer, attr.cast(), size) };
     Ok(())

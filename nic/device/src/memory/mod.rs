@@ -5,12 +5,12 @@
 mod mapped;
 mod region;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustc_hash::FxHashMap;
 use urxe_proto::{
-    AccessError, AtomicOp, BindTarget, LocalAccess, Memory, MemoryWindow, PdId, RemoteAccess,
-    RemoteRange, Sge, Via, WindowBind, WindowType,
+    AccessError, AtomicOp, BindTarget, LocalAccess, Memory, MemoryWindow, PdId, Placement,
+    RemoteAccess, RemoteRange, Sge, Via, WindowBind, WindowType,
 };
 
 use urxe_wire::Qpn;
@@ -474,9 +474,30 @@ impl Memory for MemoryTable {
         }
         // SAFETY: eight aligned bytes in a region registered for remote writing.
         let cell = unsafe { AtomicU64::from_ptr(at as *mut u64) };
-        let run = || cell.store(u64::from_ne_bytes(value), Ordering::Release);
         // SAFETY: one instruction, and nothing to drop.
-        unsafe { guarded(run) }
+        unsafe { guarded(|| cell.store(u64::from_ne_bytes(value), Ordering::Release)) }
+    }
+
+    fn flush(
+        &mut self,
+        via: Via,
+        rkey: u32,
+        range: Option<(u64, u32)>,
+        placement: Placement,
+    ) -> Result<(), AccessError> {
+        let region = self.region(via.pd, rkey)?;
+        if placement.contains(Placement::PERSISTENT)
+            || !region.access.contains(Access::FLUSH_GLOBAL)
+        {
+            return Err(AccessError::Denied);
+        }
+        if let Some((va, len)) = range {
+            region.translate(va, len.into())?;
+        }
+        // Bytes of earlier packets were written by whichever thread took them in, which then released the lock of this table:
+        // threads of the host that see that this was answered see them, too.
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 
     fn bind_window(&mut self, via: Via, bind: &WindowBind) -> Result<(), AccessError> {
@@ -503,273 +524,4 @@ impl Memory for MemoryTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn table() -> (MemoryTable, Pd, Vec<u8>) {
-        let mut table = MemoryTable::default();
-        let pd = table.alloc_pd();
-        (table, pd, vec![0; 64])
-    }
-
-    fn via(pd: Pd) -> Via {
-        Via {
-            pd: pd.id(),
-            qp: Qpn::new(7),
-        }
-    }
-
-    fn register(table: &mut MemoryTable, pd: Pd, memory: &[u8], access: Access) -> MemoryRegion {
-        let host = memory.as_ptr() as u64;
-        let region = Region::new(pd, host, memory.len() as u64, host, access);
-        table.register(region.unwrap()).unwrap()
-    }
-
-    #[test]
-    fn a_write_outside_the_region_touches_nothing() {
-        let (mut table, pd, memory) = table();
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let mr = register(&mut table, pd, &memory[..32], access);
-        let va = memory.as_ptr() as u64 + 24;
-        let range = RemoteRange {
-            rkey: mr.rkey,
-            va,
-            len: 9,
-        };
-        assert_eq!(
-            table.write_remote(via(pd), range, &[1; 9]),
-            Err(AccessError::OutOfBounds)
-        );
-        let wrapped = RemoteRange {
-            rkey: mr.rkey,
-            va: u64::MAX - 3,
-            len: 8,
-        };
-        assert_eq!(
-            table.write_remote(via(pd), wrapped, &[1; 8]),
-            Err(AccessError::OutOfBounds)
-        );
-        assert!(memory.iter().all(|byte| *byte == 0));
-    }
-
-    #[test]
-    fn key_protection_domain_and_rights_are_checked() {
-        let (mut table, pd, memory) = table();
-        let other = table.alloc_pd();
-        let mr = register(&mut table, pd, &memory, Access::LOCAL_WRITE);
-        let range = RemoteRange {
-            rkey: mr.rkey,
-            va: memory.as_ptr() as u64,
-            len: 1,
-        };
-        assert_eq!(
-            table.write_remote(via(pd), range, &[1]),
-            Err(AccessError::Denied)
-        );
-        assert_eq!(
-            table.write_remote(via(other), range, &[1]),
-            Err(AccessError::WrongPd)
-        );
-        let guessed = RemoteRange {
-            rkey: mr.rkey ^ 1,
-            ..range
-        };
-        assert_eq!(
-            table.write_remote(via(pd), guessed, &[1]),
-            Err(AccessError::UnknownKey)
-        );
-        table.deregister(mr.lkey).unwrap();
-        let sge = Sge {
-            addr: memory.as_ptr() as u64,
-            len: 1,
-            lkey: mr.lkey,
-        };
-        assert_eq!(
-            table.write_local(pd.id(), &sge, 0, &[1]),
-            Err(AccessError::UnknownKey)
-        );
-    }
-
-    #[test]
-    fn remote_write_needs_local_write() {
-        let (_, pd, memory) = table();
-        let host = memory.as_ptr() as u64;
-        assert!(Region::new(pd, host, 64, host, Access::REMOTE_WRITE).is_err());
-    }
-
-    #[test]
-    fn addresses_count_from_the_base_that_was_asked_for() {
-        let (mut table, pd, memory) = table();
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let region = Region::new(pd, memory.as_ptr() as u64, 64, 0, access);
-        let mr = table.register(region.unwrap()).unwrap();
-        let range = RemoteRange {
-            rkey: mr.rkey,
-            va: 10,
-            len: 3,
-        };
-        table.write_remote(via(pd), range, b"abc").unwrap();
-        assert_eq!(&memory[10..13], b"abc");
-    }
-
-    #[test]
-    fn atomics_return_the_old_value_and_want_alignment() {
-        let (mut table, pd, _) = table();
-        let cell = Box::new(5u64);
-        let at = std::ptr::from_ref(&*cell) as u64;
-        let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
-        let region = Region::new(pd, at, 8, at, access);
-        let mr = table.register(region.unwrap()).unwrap();
-        let add = AtomicOp::FetchAdd { add: 3 };
-        assert_eq!(table.atomic(via(pd), mr.rkey, at, add), Ok(5));
-        let swap = AtomicOp::CompareSwap {
-            compare: 8,
-            swap: 1,
-        };
-        assert_eq!(table.atomic(via(pd), mr.rkey, at, swap), Ok(8));
-        assert_eq!(
-            table.atomic(via(pd), mr.rkey, at + 4, add),
-            Err(AccessError::Misaligned)
-        );
-    }
-
-    #[test]
-    fn an_atomic_write_stores_eight_bytes_and_wants_alignment() {
-        let (mut table, pd, _) = table();
-        let mut cells = vec![5u64; 2];
-        let at = cells.as_mut_ptr() as u64;
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let region = Region::new(pd, at, 16, at, access);
-        let mr = table.register(region.unwrap()).unwrap();
-        let mut write = |va| table.write_atomic(via(pd), mr.rkey, va, 7u64.to_ne_bytes());
-        assert_eq!(write(at), Ok(()));
-        assert_eq!(write(at + 4), Err(AccessError::Misaligned));
-        assert_eq!(write(at + 16), Err(AccessError::OutOfBounds));
-        assert_eq!(cells, [7, 5]);
-    }
-
-    #[test]
-    fn keys_are_not_predictable() {
-        let (mut table, pd, memory) = table();
-        let keys: Vec<u32> = (0..64)
-            .map(|_| register(&mut table, pd, &memory, Access::LOCAL_WRITE).rkey)
-            .collect();
-        let steps: std::collections::HashSet<u32> = keys
-            .windows(2)
-            .map(|pair| pair[1].wrapping_sub(pair[0]))
-            .collect();
-        assert!(steps.len() > 60, "keys follow a pattern: {keys:x?}");
-    }
-
-    #[test]
-    fn a_null_region_reads_as_zeros_and_forgets() {
-        let (mut table, pd, _) = table();
-        let mr = table.register_null(pd).unwrap();
-        let sge = Sge {
-            addr: 0xdead_beef,
-            len: 100,
-            lkey: mr.lkey,
-        };
-        table.write_local(pd.id(), &sge, 0, &[7; 100]).unwrap();
-        let mut read = [1; 100];
-        table.read_local(pd.id(), &sge, 0, &mut read).unwrap();
-        assert_eq!(read, [0; 100]);
-    }
-
-    #[test]
-    fn peers_read_zeros_from_a_null_region_and_what_they_write_is_forgotten() {
-        let (mut table, pd, _) = table();
-        let rkey = table.register_null(pd).unwrap().rkey;
-        let range = RemoteRange {
-            rkey,
-            va: u64::MAX - 200,
-            len: 100,
-        };
-        table.write_remote(via(pd), range, &[7; 100]).unwrap();
-        let halves: [&[u8]; 2] = [&[7; 60], &[7; 40]];
-        table.write_remote_pieces(via(pd), range, &halves).unwrap();
-        let add = AtomicOp::FetchAdd { add: 3 };
-        assert_eq!(table.atomic(via(pd), rkey, 8, add), Ok(0));
-        assert_eq!(table.atomic(via(pd), rkey, 8, add), Ok(0));
-        let at = table.remote(via(pd), range, RemoteAccess::Read).unwrap();
-        let mut read = [1; 100];
-        // SAFETY: the device's own zeros.
-        unsafe { take(at, &mut read).unwrap() };
-        assert_eq!(read, [0; 100]);
-    }
-
-    #[test]
-    fn on_demand_memory_that_is_missing_is_a_fault_and_no_crash() {
-        let (mut table, pd, memory) = table();
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::ON_DEMAND;
-        let everything = Region::new(pd, 0, u64::MAX, 0, access);
-        let everything = table.register(everything.unwrap()).unwrap();
-        let rkey = everything.rkey;
-        let present = RemoteRange {
-            rkey,
-            va: memory.as_ptr() as u64,
-            len: 3,
-        };
-        table.write_remote(via(pd), present, b"abc").unwrap();
-        assert_eq!(&memory[..3], b"abc");
-        // The first page is never mapped; a constant cannot be written.
-        for va in [64, b"constant".as_ptr() as u64] {
-            let missing = RemoteRange { rkey, va, len: 3 };
-            assert_eq!(
-                table.check_remote(via(pd), missing, RemoteAccess::Write),
-                Ok(())
-            );
-            assert_eq!(
-                table.write_remote(via(pd), missing, b"abc"),
-                Err(AccessError::Fault)
-            );
-        }
-        let sge = Sge {
-            addr: 64,
-            len: 8,
-            lkey: everything.lkey,
-        };
-        assert_eq!(
-            table.read_local(pd.id(), &sge, 0, &mut [0; 8]),
-            Err(AccessError::Fault)
-        );
-        let missing = table.prefetch(pd, &sge, false, true).unwrap_err();
-        assert_eq!(missing.errno(), libc::EFAULT);
-        table.prefetch(pd, &sge, false, false).unwrap();
-    }
-
-    #[test]
-    fn looking_ahead_harms_nothing_wherever_the_next_message_is_expected() {
-        let (mut table, pd, memory) = table();
-        let access = Access::LOCAL_WRITE | Access::ON_DEMAND;
-        let everything = Region::new(pd, 0, u64::MAX, 0, access);
-        let everything = table.register(everything.unwrap()).unwrap();
-        let mr = register(&mut table, pd, &memory, Access::LOCAL_WRITE);
-        let here = memory.as_ptr() as u64;
-        for (addr, lkey) in [
-            (here, mr.lkey),
-            (here + 1, mr.lkey),
-            (here, 0),
-            (0, everything.lkey),
-            (u64::MAX - 64, everything.lkey),
-        ] {
-            let sge = Sge {
-                addr,
-                len: 64,
-                lkey,
-            };
-            table.expect_message(pd.id(), &sge, 1 << 20);
-            table.look_ahead();
-            assert!(table.ahead.is_none(), "once is enough");
-        }
-    }
-
-    #[test]
-    fn a_protection_domain_in_use_stays() {
-        let (mut table, pd, memory) = table();
-        let mr = register(&mut table, pd, &memory, Access::empty());
-        assert!(matches!(table.dealloc_pd(pd), Err(Error::Busy(_))));
-        table.deregister(mr.lkey).unwrap();
-        table.dealloc_pd(pd).unwrap();
-    }
-}
+mod tests;

@@ -27,6 +27,9 @@ bitflags::bitflags! {
         const ON_DEMAND = 1 << 6;
         /// A hint for the bus; without meaning here.
         const HUGE_PAGES = 1 << 7;
+        /// Peers may FLUSH what they wrote, so that all of the host sees it. That it survives a loss of power
+        /// (`IBV_ACCESS_FLUSH_PERSISTENT`) no memory of a process promises.
+        const FLUSH_GLOBAL = 1 << 8;
         /// Optional flags (`IBV_ACCESS_OPTIONAL_RANGE`), which a device may ignore.
         const OPTIONAL = 0x3ff0_0000;
     }

@@ -10,6 +10,20 @@ pub(crate) const IBV_REG_MR_MASK_FD_OFFSET: u64 = 1 << 3;
 /// Release 64.
 pub(crate) const IBV_REG_MR_MASK_BUF: u64 = 1 << 5;
 
+/// A request of an extended queue pair (release 46).
+pub(crate) const IBV_QP_EX_WITH_FLUSH: u32 = 1 << 11;
+/// What a queue pair or a region lets a peer flush (release 46).
+pub(crate) const IBV_ACCESS_FLUSH_GLOBAL: u32 = 1 << 8;
+/// Where `wr_flush` stands behind the functions of `ibv_qp_ex` that the header has.
+pub(crate) const WR_FLUSH_PLACE: usize = 0;
+/// Of what a peer flushes (`enum ibv_selectivity_level`): a range, or all of the region.
+pub(crate) const IBV_FLUSH_RANGE: u8 = 0;
+pub(crate) const IBV_FLUSH_MR: u8 = 1;
+/// Of `device_cap_flags_ex`: `IB_UVERBS_DEVICE_FLUSH_GLOBAL` and `IB_UVERBS_DEVICE_ATOMIC_WRITE` of the kernel's
+/// <rdma/ib_user_verbs.h>.
+pub(crate) const DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
+pub(crate) const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
+
 /// What `ibv_reg_mr_ex` registers (release 60).
 #[repr(C)]
 pub(crate) struct ibv_mr_init_attr {

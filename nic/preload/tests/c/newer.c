@@ -194,6 +194,86 @@ static void check_speed(struct ibv_context *context)
     CHECK_EQ(query_port_speed(context, 1, NULL), EINVAL);
 }
 
+enum {
+    WITH_FLUSH = 1 << 11, /* IBV_QP_EX_WITH_FLUSH */
+    ACCESS_FLUSH_GLOBAL = 1 << 8,
+    ACCESS_FLUSH_PERSISTENT = 1 << 9,
+    GLOBAL = 1,     /* IBV_FLUSH_GLOBAL */
+    PERSISTENT = 2, /* IBV_FLUSH_PERSISTENT */
+    RANGE = 0,      /* IBV_FLUSH_RANGE */
+    ALL = 1,        /* IBV_FLUSH_MR */
+    WC_FLUSH = 8,   /* IBV_WC_FLUSH */
+    CAN_FLUSH = 38, /* bits of device_cap_flags_ex */
+    CAN_WRITE_ATOMICALLY = 40,
+};
+
+/* `wr_flush` is the first function behind those of this header. */
+static void flush(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote, size_t length, uint8_t type,
+                  uint8_t level)
+{
+    typedef void wr_flush(struct ibv_qp_ex *, uint32_t, uint64_t, size_t, uint8_t, uint8_t);
+
+    (*(wr_flush **)(qp + 1))(qp, rkey, remote, length, type, level);
+}
+
+static void check_atomic_writes_and_flushes(void)
+{
+    enum { OPS = IBV_QP_EX_WITH_ATOMIC_WRITE | WITH_FLUSH };
+    struct pair pair = make_pair(
+        (struct pair_options){.send_ops = OPS, .qp_access = ALL_REMOTE | ACCESS_FLUSH_GLOBAL});
+    struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(pair.left.qp);
+    static uint64_t memory[8];
+    struct ibv_mr *mr = ibv_reg_mr(pair.pd, memory, sizeof(memory), ACCESS | ACCESS_FLUSH_GLOBAL);
+    struct ibv_send_wr wr, *bad;
+    struct ibv_device_attr_ex device;
+    uint64_t value = 0x1122334455667788;
+    struct ibv_sge sge;
+    struct ibv_wc wc;
+
+    CHECK(qp && mr);
+    CHECK_EQ(ibv_query_device_ex(pair.context, NULL, &device), 0);
+    CHECK(device.device_cap_flags_ex >> CAN_FLUSH & 1);
+    CHECK(device.device_cap_flags_ex >> CAN_WRITE_ATOMICALLY & 1);
+    qp->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_start(qp);
+    qp->wr_id = 1;
+    ibv_wr_atomic_write(qp, mr->rkey, (uintptr_t)&memory[2], &value);
+    qp->wr_id = 2;
+    flush(qp, mr->rkey, (uintptr_t)memory, sizeof(memory), GLOBAL, RANGE);
+    qp->wr_id = 3;
+    flush(qp, mr->rkey, 0, 0, GLOBAL, ALL);
+    CHECK_EQ(ibv_wr_complete(qp), 0);
+    for (uint64_t id = 1; id <= 3; id++) {
+        wc = next_completion(pair.left.cq, pair.right.cq);
+        CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+        CHECK_EQ(wc.wr_id, id);
+        CHECK_EQ(wc.opcode, id == 1 ? IBV_WC_ATOMIC_WRITE : WC_FLUSH);
+    }
+    CHECK_EQ(memory[2], value);
+    /* The older way of posting has the first, too. */
+    memcpy(pair.left.buffer, &value, sizeof(value));
+    wr = request(&pair.left, &sge, 4, IBV_WR_ATOMIC_WRITE, 8);
+    wr.wr.rdma.remote_addr = (uintptr_t)&memory[5];
+    wr.wr.rdma.rkey = mr->rkey;
+    CHECK_EQ(ibv_post_send(pair.left.qp, &wr, &bad), 0);
+    CHECK_EQ(next_completion(pair.left.cq, pair.right.cq).status, IBV_WC_SUCCESS);
+    CHECK_EQ(memory[5], value);
+    ibv_wr_start(qp);
+    flush(qp, mr->rkey, 0, 8, 0, RANGE);
+    CHECK_EQ(ibv_wr_complete(qp), EINVAL);
+    ibv_wr_start(qp);
+    flush(qp, mr->rkey, 0, 8, GLOBAL, 7);
+    CHECK_EQ(ibv_wr_complete(qp), EINVAL);
+    /* No memory of a process survives a loss of power. */
+    CHECK_REFUSED(ibv_reg_mr(pair.pd, memory, 64, ACCESS | ACCESS_FLUSH_PERSISTENT), EINVAL);
+    ibv_wr_start(qp);
+    flush(qp, mr->rkey, (uintptr_t)memory, 8, GLOBAL | PERSISTENT, RANGE);
+    CHECK_EQ(ibv_wr_complete(qp), 0);
+    CHECK_EQ(next_completion(pair.left.cq, pair.right.cq).status, IBV_WC_REM_INV_REQ_ERR);
+    CHECK_EQ(ibv_dereg_mr(mr), 0);
+    destroy_pair(&pair);
+}
+
 /* Requests and fields that were not asked for, and of structures longer than ours, are refused. */
 static void check_unknown_functions(struct pair *pair)
 {
@@ -247,5 +327,6 @@ int main(void)
     check_speed(pair.context);
     check_unknown_functions(&pair);
     destroy_pair(&pair);
+    check_atomic_writes_and_flushes();
     return 0;
 }
