@@ -15,6 +15,7 @@
 //! | PD, thread domain | `ibv_pd`, `ibv_td` | [`pd`] | the program |
 //! | MR, device memory, buffer | `ibv_mr`, `ibv_dm`, `ibv_buf` | [`memory`] (by descriptor: [`dmabuf`]), [`dm`], [`buffers`] | the program |
 //! | channel, CQ | `ibv_comp_channel`, `ibv_cq_ex` | [`channel`], [`cq`] | the program |
+//! | file, folder in `/sys` | none: libc's functions | [`tree`], [`sysfs`], [`descriptors`] | the program, until it closes the descriptor |
 //! | netlink socket | messages of <rdma/rdma_netlink.h> | [`netlink`], [`nldev`] | the program, until it closes the descriptor |
 //! | RDMA-CM | commands of <rdma/rdma_user_cm.h> | [`cm`], [`cm_files`] | the program, until it closes the descriptor |
 //! | QP | `ibv_qp_ex` | [`qp`] | the program |
