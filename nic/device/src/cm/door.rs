@@ -18,7 +18,7 @@ use super::id::Bound;
 use super::{gsi, relay};
 use crate::error::Error;
 use crate::exit;
-use crate::list::{DeviceInfo, GidEntry, socket_address};
+use crate::list::{DeviceInfo, GidEntry, current, socket_address};
 use crate::nic::Nic;
 
 /// See the module.
@@ -147,7 +147,12 @@ impl Door {
         if self.is_holder() {
             return;
         }
-        let (gids, taps) = (self.nic.gids(), self.nic.taps());
+        // Not the device's addresses: it may be about to learn of the change that brought us here, and nothing would bring us here
+        // again.
+        let Ok(Some(DeviceInfo { gids, .. })) = current(self.link()) else {
+            return;
+        };
+        let taps = self.nic.taps();
         if let Ok(Some(ports)) =
             crate::port::bind_all(&gids, self.link(), taps, ROCE_UDP_PORT, false)
         {
