@@ -382,7 +382,7 @@ static struct ibv_qp_init_attr *qp_init(enum ibv_qp_type type, struct ibv_cq *co
 }
 
 /* For the interface of ibv_wr_*, with all operations that the specification has for such queue
- * pairs, but for FLUSH and ATOMIC WRITE. */
+ * pairs. */
 static struct ibv_qp_init_attr_ex *qp_init_ex(enum ibv_qp_type type)
 {
     const struct ibv_qp_init_attr *simple = qp_init(type, cq());
@@ -401,6 +401,12 @@ static struct ibv_qp_init_attr_ex *qp_init_ex(enum ibv_qp_type type)
             IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
             IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+    if (type == IBV_QPT_RC)
+        attributes->send_ops_flags |= IBV_QP_EX_WITH_ATOMIC_WRITE;
+#ifdef HAVE_ibv_wr_flush
+    if (type == IBV_QPT_RC)
+        attributes->send_ops_flags |= IBV_QP_EX_WITH_FLUSH;
+#endif
     if (type == IBV_QPT_XRC_SEND)
         attributes->cap.max_recv_wr = attributes->cap.max_recv_sge = 0;
     return attributes;
@@ -720,6 +726,7 @@ static struct rdma_cm_id *joined(void)
     struct rdma_cm_id *id = ready_id(RDMA_PS_UDP);
 
     MADE(rdma_join_multicast(id, group(), NULL) == 0);
+    wait_for(id, RDMA_CM_EVENT_MULTICAST_JOIN);
     return id;
 }
 
