@@ -23,7 +23,7 @@ PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha2
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 LINTS := lint-fmt lint-clippy lint-crates docs lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
-SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_cloud scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust nic/conformance/userland/enter
+SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_cloud scripts/setup_more_programs scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust nic/conformance/userland/enter
 
 ##@ The two commands
 
@@ -75,6 +75,12 @@ test-distros: setup build ## Run the programs and verbs of newer Debians on urxe
 	done; \
 	.venv/bin/pytest -p no:cacheprovider nic/conformance/userland nic/conformance/userland/new_verb.py $(ARGS) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
+
+# Examples of crates, which take minutes to build.
+.PHONY: test-programs
+test-programs: setup build ## Run programs that take long to build (Rust's crates for RDMA) on urxe; ARGS='-k sideway' picks some
+	@scripts/setup_more_programs .build/programs
+	.venv/bin/pytest -p no:cacheprovider nic/conformance/programs/more.py $(ARGS)
 
 # The simulator's tests are the same in every build; optimised, they get through many more seeds.
 .PHONY: sim

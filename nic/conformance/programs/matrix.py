@@ -34,8 +34,9 @@ class Entry:
     server: str | None = None
     #: The Debian package that has the program.
     package: str | None = None
-    #: A file that has to be there as well.
+    #: A file that has to be there as well, and what installs it.
     needs: str | None = None
+    remedy: str = "`make setup-packages setup-programs`"
     #: What the output of the client has to contain, as regular expressions (multi-line): all of them.
     proves: tuple[str, ...] = ()
     #: The same for the output of the server, which is stopped if it does not end by itself.

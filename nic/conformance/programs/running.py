@@ -170,15 +170,20 @@ def _run(entry: Entry, fabric: EmulatedFabric, place: Place, outcome: Outcome) -
 
 
 def _check_that_all_is_there(entry: Entry, place: Place) -> None:
-    if not place.has(entry.program):
-        where = f"the userland of Debian {place.root.name} has no {entry.program}" if place.root else ""
-        raise MissingError(where or f"there is no {entry.program}; install the Debian package {entry.package}")
     if entry.needs is not None and not place.has(_filled(entry.needs, place.words)):
         needed = _filled(entry.needs, place.words)
         where = f"the userland of Debian {place.root.name} has no {needed}" if place.root else ""
-        raise MissingError(
-            where or f"there is no {needed}; `make setup-packages setup-programs` installs {entry.package}"
-        )
+        raise MissingError(where or f"there is no {needed}; {entry.remedy} installs {entry.package}")
+    program = _executable(entry, place)
+    if not place.has(program):
+        where = f"the userland of Debian {place.root.name} has no {program}" if place.root else ""
+        raise MissingError(where or f"there is no {program}; install the Debian package {entry.package}")
+
+
+def _executable(entry: Entry, place: Place) -> str:
+    """The program by its name, or the file where the command line has it."""
+    first, *_ = entry.client.split()
+    return _filled(first, {**place.words, "program": entry.program}) if first.endswith("/{program}") else entry.program
 
 
 def _wait_until_ready(entry: Entry, launcher: NamespaceLauncher, node: Node, serving: Running) -> None:

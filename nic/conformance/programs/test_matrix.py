@@ -37,7 +37,7 @@ def _parameters() -> list[object]:
 @pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize("entry", _parameters())
 def test_program(entry: Entry, distro: str | None, outcomes: Mapping[Job, Future[Outcome]]) -> None:
-    _judge(outcomes[distro, entry.id].result(LIMIT_S))
+    judge(outcomes[distro, entry.id].result(LIMIT_S))
 
 
 @pytest.mark.fabric
@@ -45,14 +45,15 @@ def test_program(entry: Entry, distro: str | None, outcomes: Mapping[Job, Future
 @pytest.mark.parametrize("distro", [root.name for root in ROOTS])
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.id) for entry in read() if entry.id in SMOKE])
 def test_program_of_another_distribution(distro: str, entry: Entry, outcomes: Mapping[Job, Future[Outcome]]) -> None:
-    _judge(outcomes[distro, entry.id].result(LIMIT_S))
+    judge(outcomes[distro, entry.id].result(LIMIT_S))
 
 
 def test_those_that_run_in_each_userland_are_in_the_matrix() -> None:
     assert {entry.id for entry in read()} >= set(SMOKE)
 
 
-def _judge(outcome: Outcome) -> None:
+def judge(outcome: Outcome) -> None:
+    """Skip or fail as the outcome says."""
     if outcome.skipped:
         pytest.skip(outcome.skipped)
     print(outcome.transcript)
