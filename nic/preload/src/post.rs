@@ -30,9 +30,10 @@ pub(crate) unsafe fn sge_list(list: *const ibv_sge, count: usize) -> Outcome<Sge
     if count > MAX_SGE || list.is_null() {
         return Err(Errno::INVAL);
     }
+    // A program in C may have its list where a structure of Rust could not be (libiscsi: in a packed one).
     // SAFETY: by the caller's promise.
-    let elements = unsafe { std::slice::from_raw_parts(list, count) };
-    Ok(elements.iter().map(convert::sge).collect())
+    let elements = (0..count).map(|index| unsafe { list.add(index).read_unaligned() });
+    Ok(elements.map(|element| convert::sge(&element)).collect())
 }
 
 /// The elements of a work request.

@@ -222,6 +222,22 @@ static void check_query(struct pair *pair)
     CHECK(init.send_cq == pair->left.cq && init.qp_type == IBV_QPT_RC);
 }
 
+/* A list need not be where a structure of its kind would be: programs have it in packed ones. */
+static void check_unaligned_list(struct pair *pair)
+{
+    char bytes[sizeof(struct ibv_sge) + 1];
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = request(&pair->left, &sge, 77, IBV_WR_RDMA_WRITE, 8), *bad;
+
+    memcpy(bytes + 1, &sge, sizeof(sge));
+    wr.sg_list = (void *)(bytes + 1);
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = (uintptr_t)pair->right.buffer;
+    wr.wr.rdma.rkey = pair->right.mr->rkey;
+    CHECK_EQ(ibv_post_send(pair->left.qp, &wr, &bad), 0);
+    CHECK_EQ(next_completion(pair->left.cq, pair->right.cq).status, IBV_WC_SUCCESS);
+}
+
 int main(void)
 {
     struct pair pair = make_pair((struct pair_options){0});
@@ -232,6 +248,7 @@ int main(void)
     check_write_and_read(&pair);
     check_atomics(&pair);
     check_lists(&pair);
+    check_unaligned_list(&pair);
     check_register_again(&pair);
     destroy_pair(&pair);
     return 0;
