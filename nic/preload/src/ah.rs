@@ -122,9 +122,25 @@ pub(crate) unsafe fn init_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> Outcome<c_int> {
-    // SAFETY: by the caller's promise. Without a route header there is no address in RoCE.
-    let has_route = !wc.is_null() && unsafe { (*wc).wc_flags } & IBV_WC_GRH != 0;
-    if !has_route || grh.is_null() || attr.is_null() {
+    if wc.is_null() || attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let wc = unsafe { &*wc };
+    if wc.wc_flags & IBV_WC_GRH == 0 {
+        // As libibverbs has it: an address that is a LID.
+        let answer = ibv_ah_attr {
+            dlid: wc.slid,
+            sl: wc.sl,
+            src_path_bits: wc.dlid_path_bits,
+            port_num: port,
+            ..ibv_ah_attr::default()
+        };
+        // SAFETY: by the caller's promise.
+        unsafe { *attr = answer };
+        return Ok(0);
+    }
+    if grh.is_null() {
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise; the header is as long as the struct.

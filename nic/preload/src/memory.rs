@@ -63,10 +63,19 @@ pub(crate) unsafe fn new(pd: *mut ibv_pd, wanted: Wanted) -> Outcome<*mut ibv_mr
     // SAFETY: by the caller's promise.
     let state = unsafe { pd::known(pd) }?;
     let length = wanted.length as u64;
-    let keys = state
-        .nic
-        .register(state.pd, wanted.host, length, wanted.base, access)
-        .map_err(|error| convert::errno(&error))?;
+    let register = match &wanted.backing {
+        Some(_) => urxe_device::Nic::register_own,
+        None => urxe_device::Nic::register,
+    };
+    let keys = register(
+        &state.nic,
+        state.pd,
+        wanted.host,
+        length,
+        wanted.base,
+        access,
+    )
+    .map_err(|error| convert::errno(&error))?;
     let region = Region {
         lkey: keys.lkey,
         base: wanted.base,

@@ -156,7 +156,8 @@ fn put_paging(attr: &mut ibv_device_attr_ex) {
     let datagrams = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
     let all = datagrams | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
     attr.odp_caps.general_caps = u64::from(IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
-    attr.odp_caps.per_transport_caps.rc_odp_caps = all;
+    attr.odp_caps.per_transport_caps.rc_odp_caps =
+        all | IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE;
     attr.odp_caps.per_transport_caps.uc_odp_caps = datagrams | IBV_ODP_SUPPORT_WRITE;
     attr.odp_caps.per_transport_caps.ud_odp_caps = datagrams;
     attr.xrc_odp_caps = all;

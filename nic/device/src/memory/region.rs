@@ -105,6 +105,21 @@ impl Region {
         base: u64,
         access: Access,
     ) -> Result<Self, Error> {
+        let region = Self::of_device(pd, host, len, base, access)?;
+        if region.backing == Backing::Mapped {
+            check_memory(host, host + len, access)?;
+        }
+        Ok(region)
+    }
+
+    /// The same for memory that the device itself has mapped: it is there, and may be no bytes of it.
+    pub(crate) fn of_device(
+        pd: Pd,
+        host: u64,
+        len: u64,
+        base: u64,
+        access: Access,
+    ) -> Result<Self, Error> {
         if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
             && !access.contains(Access::LOCAL_WRITE)
         {
@@ -112,15 +127,14 @@ impl Region {
                 "remote write and remote atomic access need local write access".into(),
             ));
         }
-        let (Some(end), Some(_)) = (host.checked_add(len), base.checked_add(len)) else {
+        if host.checked_add(len).is_none() || base.checked_add(len).is_none() {
             return Err(Error::Invalid(format!(
                 "{len} bytes at {host:#x} wrap around"
             )));
-        };
+        }
         let backing = if access.contains(Access::ON_DEMAND) {
             Backing::OnDemand
         } else {
-            check_memory(host, end, access)?;
             Backing::Mapped
         };
         Ok(Self {

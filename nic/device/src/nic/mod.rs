@@ -320,6 +320,24 @@ impl Nic {
         self.engine().memory.register(region)
     }
 
+    /// The same for memory that the device has mapped itself, [`DeviceMemory`] or a [`crate::Mapping`], which is not looked
+    /// at and may be no bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for rights that contradict each other.
+    pub fn register_own(
+        &self,
+        pd: Pd,
+        host: u64,
+        len: u64,
+        base: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, Error> {
+        guard::install();
+        let region = Region::of_device(pd, host, len, base, access)?;
+        self.engine().memory.register(region)
+    }
+
     /// Makes the region `lkey` one of `len` bytes at `host`, named from `base` on; its keys stay.
     ///
     /// # Errors

@@ -24,6 +24,10 @@ pub(crate) const IBV_FLUSH_MR: u8 = 1;
 pub(crate) const DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
 pub(crate) const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
 
+/// Of `rc_odp_caps`.
+pub(crate) const IBV_ODP_SUPPORT_FLUSH: u32 = 1 << 6;
+pub(crate) const IBV_ODP_SUPPORT_ATOMIC_WRITE: u32 = 1 << 7;
+
 /// What `ibv_reg_mr_ex` registers (release 60).
 #[repr(C)]
 pub(crate) struct ibv_mr_init_attr {

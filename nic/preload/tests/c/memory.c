@@ -93,6 +93,8 @@ static void check_device_memory(struct pair *pair)
     CHECK((dm = ibv_alloc_dm(pair->context, &attr)) != NULL);
     CHECK(!ibv_reg_dm_mr(pair->pd, dm, 0, 100, ALL_REMOTE) && errno == EINVAL);
     CHECK(!ibv_reg_dm_mr(pair->pd, dm, 990, 100, ACCESS) && errno == EINVAL);
+    CHECK((mr = ibv_reg_dm_mr(pair->pd, dm, 0, 0, ACCESS)) != NULL); /* as mlx5 does */
+    CHECK_EQ(ibv_dereg_mr(mr), 0);
     CHECK((mr = ibv_reg_dm_mr(pair->pd, dm, 200, 100, ACCESS)) != NULL);
     CHECK(mr->length == 100 && mr->pd == pair->pd);
     use_remotely(pair, mr, 12, NULL);

@@ -269,7 +269,7 @@ static void check_atomic_writes_and_flushes(void)
     ibv_wr_start(qp);
     flush(qp, mr->rkey, (uintptr_t)memory, 8, GLOBAL | PERSISTENT, RANGE);
     CHECK_EQ(ibv_wr_complete(qp), 0);
-    CHECK_EQ(next_completion(pair.left.cq, pair.right.cq).status, IBV_WC_REM_INV_REQ_ERR);
+    CHECK_EQ(next_completion(pair.left.cq, pair.right.cq).status, IBV_WC_REM_ACCESS_ERR);
     CHECK_EQ(ibv_dereg_mr(mr), 0);
     destroy_pair(&pair);
 }

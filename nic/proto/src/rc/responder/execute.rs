@@ -383,7 +383,8 @@ impl Responder {
             Feth::REGION => None,
             _ => return Err(Refusal::Invalid),
         };
-        let is_valid = !placement.is_empty() && self.limits.allow_flush.contains(placement);
+        // Which kinds are granted is the region's affair, as with Linux rxe: the queue pair grants FLUSH or none.
+        let is_valid = !placement.is_empty() && !self.limits.allow_flush.is_empty();
         if !is_valid || !self.has_room_for_reply(connection) {
             return Err(Refusal::Invalid);
         }
