@@ -28,9 +28,13 @@ fn a_small_message_takes_the_sum_of_its_stages() {
 
 #[test]
 fn a_store_and_forward_switch_sends_a_packet_twice_and_a_cut_through_one_does_not() {
+    // Long enough for the acknowledgement of a message to leave before the reply.
+    const REPLY_NS: u64 = 100;
     let wire_ns = send_bytes(1_024) * 8.0 / GBPS;
     let travel_ns = 2.0 * PROPAGATION_NS as f64;
     let mut storing = scenario(Topology::OneSwitch { hosts: 2 }, ping_pong(1_024));
+    storing.host.stack.send_ns = REPLY_NS;
+    let own_ns = (REPLY_NS + 500) as f64;
     let mut cutting = storing.clone();
     for (each, cut_through) in [(&mut storing, false), (&mut cutting, true)] {
         let switch = each.switch.as_mut().expect("there is one");
@@ -39,13 +43,13 @@ fn a_store_and_forward_switch_sends_a_packet_twice_and_a_cut_through_one_does_no
     }
     assert_near(
         latency_ns(storing),
-        2.0 * wire_ns + travel_ns + 500.0,
+        2.0 * wire_ns + travel_ns + own_ns,
         0.001,
     );
     let head_ns = 64.0 * 8.0 / GBPS;
     assert_near(
         latency_ns(cutting),
-        wire_ns + head_ns + travel_ns + 500.0,
+        wire_ns + head_ns + travel_ns + own_ns,
         0.001,
     );
 }
