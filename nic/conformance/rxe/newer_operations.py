@@ -71,7 +71,7 @@ def ask(end: NewerEnd) -> None:
     def looked_at(name: str) -> None:
         end.say(look=name)
         end.hear()
-        print(name)
+        print(name, flush=True)
 
     end.post("wr_atomic_write", WRITE_AT + 16, WORD)
     looked_at("ATOMIC WRITE")
