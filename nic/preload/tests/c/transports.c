@@ -382,7 +382,8 @@ static void invalidate(struct side *side, uint32_t rkey)
     CHECK_EQ(take(side->cq, 11).opcode, IBV_WC_LOCAL_INV);
 }
 
-/* A bound window of the right side gets its next key, of which only the low 8 bits are the program's. */
+/* A bound window of the right side gets its next key, of which only the low 8 bits are the
+ * program's. */
 static void check_key_bits(struct pair *pair, struct ibv_mw *mw, struct ibv_mw_bind_info *info,
                            uint64_t remote)
 {
