@@ -6,7 +6,7 @@ differs from its group. `{server}` and `{client}` stand for the addresses of the
 for their IPv6 addresses, `{device}` for the RDMA device, `{interface}` for its network interface, `{program}` and
 `{options}` for the two parts of a run, `{here}` for the folder of this file, `{root}` for the repository, `{pyverbs}`
 for where pyverbs is installed, `{rdmacore}` for the folder of rdma-core's tests, `{libraries}` for that of shared
-libraries, and `{scratch}` for an empty folder.
+libraries, `{alone}` for what `ucx_perftest` needs to run without mpirun, and `{scratch}` for an empty folder.
 """
 
 from __future__ import annotations

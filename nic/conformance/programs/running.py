@@ -70,6 +70,8 @@ class Place:
             "pyverbs": "/usr" if self.root else str(programs / "pyverbs" / "usr"),
             "rdmacore": f"/{RDMA_CORE}" if self.root else str(programs / "rdma-core"),
             "libraries": self._libraries(),
+            # Debian builds ucx_perftest with MPI since 13.
+            "alone": "-P 0" if self.root else "",
         }
 
     def _libraries(self) -> str:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from rocelab import peers
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.launch.reception import Receptions, unavailable
 from rocelab.study.execution import Executor
 from rocelab.study.startup import StartupCosts
 from rocelab.study.steps import PairStep
@@ -53,6 +55,14 @@ def executor(fabric: emulated.EmulatedFabric) -> Iterator[Executor]:
     made.close()
 
 
+@pytest.fixture
+def receptions(fabric: emulated.EmulatedFabric) -> Iterator[Receptions]:
+    """What the link receives by, which is as it was afterwards."""
+    made = Receptions(fabric.nodes, NamespaceLauncher(fabric))
+    yield made
+    made.choose(DIRECT.id, peers.USUAL)
+
+
 def need(*executables: Executable) -> None:
     for executable in executables:
         if executable.path is None:
@@ -84,9 +94,14 @@ def measure(executor: Executor, method: Method, of: PairStep, statistic: str) ->
 
 @pytest.mark.parametrize(("name", "test", "variant"), METHODS)
 @pytest.mark.parametrize("size_bytes", [1, 4096, 1 << 20])
-def test_every_method_works(executor: Executor, name: str, test: Test, variant: str, size_bytes: int) -> None:
+def test_every_method_works(  # noqa: PLR0917  each is a fixture or a parameter
+    executor: Executor, receptions: Receptions, name: str, test: Test, variant: str, size_bytes: int
+) -> None:
     method = interconnect(name).methods[test, variant]
     need(*method.executables)
+    if reason := unavailable(peers.reception_of(variant)):
+        pytest.skip(reason)
+    receptions.choose(DIRECT.id, peers.reception_of(variant))
     size_bytes = min(size_bytes, method.size_max_bytes or size_bytes)
     # iperf3 ends both directions with the first, which with a few bytes is before the other has begun.
     messages = max(50, method.messages_min, 200_000 // size_bytes if method.tool == "iperf3" else 0)
