@@ -43,10 +43,6 @@ macro_rules! opens {
             $($before: $before_ty,)? path: *const c_char, flags: c_int $(, $after: $after_ty)?
         ) -> c_int {
             static NEXT: Next = Next::libc(c_name!(stringify!($name)));
-            // SAFETY: by the caller's promise.
-            if unsafe { is_hidden(path, flags & libc::O_ACCMODE == libc::O_RDONLY) } {
-                return MinusOne::raw(Err(Errno(libc::ENOENT)));
-            }
             let at = opens!(@at [$($before)?]);
             // SAFETY: by the caller's promise.
             let route = unsafe { tree::route(at, path, follows(flags)) };
@@ -70,22 +66,6 @@ macro_rules! opens {
     )*};
     (@at []) => { libc::AT_FDCWD };
     (@at [$folder:ident]) => { $folder };
-}
-
-/// How the names of files begin in which MPICH's process manager (Hydra) hands its ranks the machine's topology, as hwloc saw
-/// it without our devices. MPICH ends where that lacks the PCI function of a NIC; ranks that find no such file look themselves.
-const TOPOLOGY_OF_MPICH: &CStr = c"/tmp/hydra_hwloc_xmlfile_";
-
-/// Whether a file that is opened is not to be found.
-///
-/// # Safety
-/// `path` is null or a string.
-unsafe fn is_hidden(path: *const c_char, is_read: bool) -> bool {
-    let begin = TOPOLOGY_OF_MPICH;
-    // SAFETY: by the caller's promise, two strings.
-    is_read
-        && !path.is_null()
-        && unsafe { libc::strncmp(path, begin.as_ptr(), begin.count_bytes()) } == 0
 }
 
 /// Whether a link at the end of a path is followed when it is opened.
@@ -115,10 +95,6 @@ macro_rules! fopens {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
             static NEXT: Next = Next::libc(c_name!(stringify!($name)));
-            // SAFETY: by the caller's promise.
-            if unsafe { is_hidden(path, !mode.is_null() && *mode == b'r'.cast_signed()) } {
-                return Pointer::raw(Err(Errno(libc::ENOENT)));
-            }
             // SAFETY: by the caller's promise.
             let route = unsafe { tree::route(libc::AT_FDCWD, path, true) };
             let path = match &route {

@@ -1,7 +1,10 @@
 //! What a device and its port show: what the kernel shows for a RoCE device.
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use urxe_device::{DeviceInfo, GidEntry};
 
 use super::{Content, Make, Node, counters, folder, function};
+use crate::elf;
 use crate::errno::Errno;
 use crate::query::link;
 use crate::speed;
@@ -10,6 +13,7 @@ use crate::speed;
 pub(super) fn content(inside: &[&str]) -> Option<Content> {
     let gids = usize::from(crate::gid::TABLE_LENGTH);
     Some(match inside {
+        [] if is_of_mpich() => Content::Names(&DEVICE[1..]),
         [] => Content::Names(DEVICE),
         ["ports"] => Content::Names(&[("1", folder)]),
         ["ports", "1"] => Content::Names(PORT),
@@ -28,6 +32,19 @@ pub(super) fn content(inside: &[&str]) -> Option<Content> {
     })
 }
 
+/// Whether the process is one of MPICH, which looks up the PCI function of a libfabric device in hwloc and ends where hwloc
+/// has it not. PyPI's MPICH brings an hwloc that finds no PCI functions at all, so that it ends with every adapter that has one.
+/// Without the link to it a device is to libfabric what Linux rxe's is, on no bus.
+fn is_of_mpich() -> bool {
+    static IS: AtomicBool = AtomicBool::new(false);
+    // It may be loaded at any time.
+    if !IS.load(Ordering::Relaxed) && elf::next_definition(c"MPIR_Err_create_code").is_some() {
+        IS.store(true, Ordering::Relaxed);
+    }
+    IS.load(Ordering::Relaxed)
+}
+
+/// The first is the link to the PCI function, see [`is_of_mpich`].
 const DEVICE: &[(&str, Make)] = &[
     ("device", |info| {
         Node::Link(format!("../../../{}", function::of(info).address()))
