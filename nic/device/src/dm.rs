@@ -62,14 +62,21 @@ impl Pool {
 
 /// A file of `length` zeros in memory.
 fn memory_file(length: u64) -> std::io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a string.
-    let fd = unsafe { libc::memfd_create(c"urxe-device-memory".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(c"urxe-device-memory".as_ptr(), flags) };
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
     // SAFETY: just opened, and nobody else knows it.
     let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(length)?;
+    // A process that was handed the descriptor could else cut the file, and every copy from it would end this one.
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: an open descriptor and plain integers.
+    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
     Ok(file.into())
 }
 
@@ -81,7 +88,7 @@ impl DeviceMemory {
         (end <= self.length).then(|| self.bytes.address() + offset)
     }
 
-    /// The memory file that it is. Its bytes are those of the device memory, for whoever maps it.
+    /// The memory file that it is, of a fixed length: a process that maps it has the bytes of the device memory.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -97,6 +104,16 @@ impl Drop for DeviceMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_file_cannot_be_cut_by_a_process_that_was_handed_it() {
+        let memory = Pool::default().allocate(5000, 0).unwrap();
+        let file = std::fs::File::from(memory.file().try_clone_to_owned().unwrap());
+        for length in [0, 4096, 9000] {
+            let refused = file.set_len(length).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{length}");
+        }
+    }
 
     #[test]
     fn memory_is_aligned_bounded_and_given_back() {

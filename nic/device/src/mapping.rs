@@ -61,7 +61,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped so, and whoever had its address has given it up.
+        // SAFETY: mapped so, and the region that had its address is gone.
         unsafe {
             libc::munmap(
                 std::ptr::with_exposed_provenance_mut(self.start),

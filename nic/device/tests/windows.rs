@@ -137,7 +137,7 @@ fn the_peer_may_not_invalidate_a_region() {
     let refused = pair.b.wait(&[&pair.a], 1)[0].status;
     assert_eq!(refused, WcStatus::RemoteInvalidRequest);
     assert_eq!(pair.qp_b.query().unwrap().state, QpState::Error);
-    // It is not told to the peer, which finds nobody there.
+    // The peer is not told, and finds a queue pair that does not answer.
     let unanswered = pair.a.wait(&[&pair.b], 1)[0].status;
     assert_eq!(unanswered, WcStatus::RetryExceeded);
 }

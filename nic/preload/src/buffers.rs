@@ -53,7 +53,7 @@ pub(crate) unsafe fn alloc(
         return Err(Errno(libc::ENOMEM));
     }
     let buffer = Buffer {
-        pd: pd.addr(),
+        pd: pd.expose_provenance(),
         start: start.addr(),
         length: size,
     };

@@ -30,7 +30,7 @@ pub(crate) struct Dispatch {
     context: usize,
 }
 
-// SAFETY: nobody writes to it after it was made, and libibverbs's functions in it may be called from any thread.
+// SAFETY: what it points to is written before it is made and never after, and libibverbs's functions there may be called from any thread.
 unsafe impl Send for Dispatch {}
 // SAFETY: as above.
 unsafe impl Sync for Dispatch {}
