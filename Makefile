@@ -34,7 +34,7 @@ eval: setup-python build ## Set up, compare Soft RoCE with TCP on this machine, 
 
 .PHONY: test
 test: setup build ## Set up, then run every test; closes on one line over all of them
-	$(PY) scripts/run_tests.py
+	$(PY) scripts/run_tests.py $(if $(MUTANTS),--mutants $(MUTANTS))
 
 ##@ Develop
 
@@ -88,8 +88,8 @@ sim: setup-rust ## Run the simulator's tests, optimised; SEEDS=100000 for that m
 	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim
 
 .PHONY: mutants
-mutants: setup-rust setup-python ## Break the transport in known ways and see that the simulator notices each
-	$(PY) scripts/mutants.py
+mutants: setup-rust setup-python ## Break the NIC in known ways and see that its tests notice; DRAW=5 for some, drawn by the commit
+	$(PY) scripts/mutants.py $(if $(DRAW),--draw $(DRAW))
 
 .PHONY: bench
 bench: setup-python setup-programs build ## Hold Soft RoCE against its bars: each ratio to TCP, with its spread (a quiet machine is needed)

@@ -1,303 +1,191 @@
-"""Breaks the transport on purpose, one way at a time, and sees that a test of the simulator or of hostile bytes fails.
+"""Breaks the NIC on purpose, one way at a time, and sees that the tests of the file that was broken fail.
 
-Usage: scripts/mutants.py [NAME...]   (all of them when none is named)
+Usage: scripts/mutants.py [NAME...]               (all of them when none is named)
+       scripts/mutants.py --draw COUNT [--seed N] (so many, drawn by a seed; without one, by the commit)
 
-A test that cannot fail proves nothing. Each mutant is one edit of nic/proto or nic/wire as it is now; an edit that does
-not fit any more is a failure, so that the list stays true. The crates are copied first: the tree is not touched.
+A test that cannot fail proves nothing. Each mutant is one edit of a crate as it is now; an edit that does not fit any
+more is a failure, so that the list stays true. nic/mutants has a file for each crate: its mutants, and which tests
+(arguments of `cargo test`) have to notice those of a file or folder. The crates are copied first: the tree is not
+touched. What the tests of a mutant do not end in time is counted apart: nobody would call that noticed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-NIC = Path(__file__).resolve().parent.parent / "nic"
-CRATES = ("wire", "proto", "sim", "cm", "inputs")
-LIMIT_S = 300
+ROOT = Path(__file__).resolve().parent.parent
+NIC = ROOT / "nic"
+LISTS = NIC / "mutants"
+#: How long the tests of one mutant may take, once they are built.
+LIMIT_S = 120
+#: Random programs in each of the simulator's tests.
 SEEDS = 400
-
-REQUESTER = "proto/src/rc/requester"
-RESPONDER = "proto/src/rc/responder"
+#: Not copied: no part of the workspace, or made by builds.
+LEFT_OUT = ("target", "fuzz", "mutants", "conformance", "node_modules")
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One edit: in which file what is replaced by what, exactly once."""
+    """One edit: in which file what is replaced by what, exactly once, and which tests have to notice."""
 
     name: str
+    #: Below nic/.
     path: str
     old: str
     new: str
+    #: Arguments of one `cargo test` each.
+    tests: tuple[str, ...]
 
 
-MUTANTS = (
-    Mutant(
-        "executes-duplicates",
-        f"{RESPONDER}/mod.rs",
-        "if psn.is_before(self.expected) {",
-        "if psn.is_before(self.expected) && packet.payload.is_empty() {",
-    ),
-    Mutant(
-        "executes-repeated-atomics",
-        f"{RESPONDER}/mod.rs",
-        "if psn.is_before(self.expected) {",
-        "if psn.is_before(self.expected) && packet.header.atomic.is_none() {",
-    ),
-    Mutant(
-        "repeats-another-atomic",
-        f"{RESPONDER}/mod.rs",
-        ".find(|(logged, _)| *logged == psn)",
-        ".find(|(logged, _)| logged.is_before(psn) || *logged == psn)",
-    ),
-    Mutant(
-        "executes-across-a-gap",
-        f"{RESPONDER}/mod.rs",
-        "if psn.is_after(self.expected) {",
-        "if psn.is_after(self.expected.next()) {",
-    ),
-    Mutant(
-        "acknowledges-one-too-many",
-        "proto/src/rc/acknowledge.rs",
-        "expected.sub(1),",
-        "expected,",
-    ),
-    Mutant(
-        "never-sends-a-nak",
-        f"{RESPONDER}/mod.rs",
-        "if is_news || self.early.is_some() && packet.header.bth.ack_request {",
-        "if false {",
-    ),
-    Mutant(
-        "forgets-to-ask-for-receives",
-        f"{RESPONDER}/execute.rs",
-        "if operation.has_immediate() && receives.is_empty() {",
-        "if false {",
-    ),
-    Mutant(
-        "never-invalidates",
-        f"{RESPONDER}/execute.rs",
-        "if let Some(ieth) = packet.header.ieth {",
-        "if let Some(ieth) = packet.header.ieth.filter(|_| false) {",
-    ),
-    Mutant(
-        "skips-the-target-check",
-        f"{RESPONDER}/execute.rs",
-        """            .check_remote(connection.via(), range_of(reth), RemoteAccess::Write)
-            .map_err(|_| Refusal::Access)""",
-        """            .check_remote(connection.via(), range_of(reth), RemoteAccess::Write)
-            .or(Ok(()))""",
-    ),
-    Mutant(
-        "takes-any-length",
-        f"{RESPONDER}/execute.rs",
-        "if len > left || operation.ends_message() != (len == left) {",
-        "if len > left {",
-    ),
-    Mutant(
-        "ignores-fences",
-        f"{REQUESTER}/sending.rs",
-        "(wqe.fence && self.fetch_before(position))",
-        "(wqe.fence && false)",
-    ),
-    Mutant(
-        "keeps-the-wrong-packets",
-        "proto/src/rc/early.rs",
-        "self.packets.remove(&psn.get())",
-        "{ let _ = psn; self.packets.pop_first().map(|(_, kept)| kept) }",
-    ),
-    Mutant(
-        "steps-over-what-is-missing",
-        f"{REQUESTER}/selective.rs",
-        "Missing::Requests(held) => held.contains(cursor),",
-        "Missing::Requests(held) => held.contains(cursor) || held.contains(cursor.next()),",
-    ),
-    Mutant(
-        "takes-early-responses-for-missing-ones",
-        f"{REQUESTER}/selective.rs",
-        "            while placed.contains(to) {",
-        "            while placed.contains(to) || placed.contains(to.next()) {",
-    ),
-    Mutant(
-        "completes-what-was-sent",
-        f"{REQUESTER}/receiving.rs",
-        "if !front.is_started() || front.end().is_after(self.unacked) {",
-        "if !front.is_started() || front.end().is_after(self.cursor) {",
-    ),
-    Mutant(
-        "goes-back-one-too-few",
-        f"{REQUESTER}/receiving.rs",
-        "self.cursor = self.unacked;",
-        "self.cursor = if self.in_flight() > 1 { self.unacked.next() } else { self.unacked };",
-    ),
-    Mutant(
-        "takes-answers-out-of-order",
-        f"{REQUESTER}/receiving.rs",
-        "        if psn != self.unacked {",
-        "        if psn != self.unacked && !connection.keeps_early {",
-    ),
-    Mutant(
-        "never-gives-up",
-        "proto/src/rc/retry.rs",
-        "                return Some(Expired::GiveUp);\n            }\n            self.retries_left -= 1;",
-        "                return Some(Expired::Timeout);\n            }\n            self.retries_left -= 1;",
-    ),
-    Mutant(
-        "does-not-wait-for-receivers",
-        f"{REQUESTER}/sending.rs",
-        "if self.rnr_until.is_some_and(|until| until > now) {",
-        "if false {",
-    ),
-    Mutant(
-        "never-probes",
-        "proto/src/rc/retry.rs",
-        "if self.probe_at().is_some_and(|at| at <= now) {",
-        "if false {",
-    ),
-    Mutant(
-        "flushes-nothing",
-        f"{REQUESTER}/mod.rs",
-        "                .push_back(wqe.completion(qp, WcStatus::WrFlush));",
-        "                .extend(None::<crate::verbs::Completion>.or_else(|| { let _ = wqe; None }));",
-    ),
-    Mutant(
-        "delivers-cut-messages",
-        "proto/src/unreliable/connected.rs",
-        "} else if psn != self.expected || matches!(self.inbound, Inbound::Idle) {",
-        "} else if matches!(self.inbound, Inbound::Idle) {",
-    ),
-    Mutant(
-        "takes-any-qkey",
-        "proto/src/unreliable/datagram.rs",
-        "if deth.qkey != connection.qkey {",
-        "if false {",
-    ),
-    Mutant(
-        "leaves-windows-open",
-        "proto/src/memory_window.rs",
-        "        self.bound_for(via, rkey)?;\n        self.bound = None;",
-        "        self.bound_for(via, rkey)?;",
-    ),
-    Mutant(
-        "compares-psns-as-numbers",
-        "wire/src/psn.rs",
-        "(self.0.wrapping_sub(other.0) << 8).cast_signed() >> 8",
-        "self.0.wrapping_sub(other.0).cast_signed()",
-    ),
-    Mutant(
-        "cuts-what-is-asked-for-again",
-        f"{REQUESTER}/sending.rs",
-        "Some(end) if is_again && !connection.keeps_early => {",
-        "Some(end) if is_again && connection.transport == Transport::Ud => {",
-    ),
-    Mutant(
-        "takes-later-answers-for-silence",
-        f"{REQUESTER}/receiving.rs",
-        "self.retry.handle_later_answer(now);",
-        "",
-    ),
-    Mutant(
-        "runs-over-the-end",
-        f"{REQUESTER}/sending.rs",
-        "let behind = wqe.packets - 2 - offset;",
-        "let behind = wqe.packets - 1 - offset;",
-    ),
-    Mutant(
-        "answers-over-the-end",
-        "proto/src/rc/acknowledge.rs",
-        "job.until.min(job.packets - 1).saturating_sub(job.sent);",
-        "job.until.saturating_sub(job.sent);",
-    ),
-    Mutant(
-        "executes-runs-across-a-gap",
-        f"{RESPONDER}/execute.rs",
-        "if packet.header.bth.psn != self.expected || self.gap != Gap::None {",
-        "if packet.header.bth.psn != self.expected {",
-    ),
-    Mutant(
-        "lets-a-write-go-on",
-        f"{RESPONDER}/execute.rs",
-        ".min(fitting(u64::from(left.saturating_sub(1))));",
-        ".min(fitting(u64::from(*left)));",
-    ),
-    Mutant(
-        "divides-writes-that-may-be-refused",
-        f"{REQUESTER}/sending.rs",
-        "&& self.targets.covers(rkey, va, wqe.length)",
-        "",
-    ),
-)
+def read(folder: Path = LISTS) -> tuple[Mutant, ...]:
+    """All mutants, crate by crate."""
+    found: list[Mutant] = []
+    for file in sorted(folder.glob("*.toml")):
+        listed = tomllib.loads(file.read_text(encoding="utf-8"))
+        found += [
+            Mutant(each["name"], f"{file.stem}/{each['path']}", each["old"], each["new"],
+                   tests_of(each["path"], listed["tests"]))
+            for each in listed["mutant"]
+        ]  # fmt: skip
+    return tuple(found)
 
 
-def main(names: list[str]) -> int:
-    """Test the mutants of these names, or all; the exit status is whether each was caught."""
-    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
-    unknown = set(names) - {mutant.name for mutant in MUTANTS}
-    if unknown:
-        print(f"no such mutant: {', '.join(sorted(unknown))}; there are {', '.join(each.name for each in MUTANTS)}")
+def tests_of(path: str, tests: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The tests named for the longest part of the path."""
+    longest = max((part for part in tests if path.startswith(part)), key=len, default=None)
+    if longest is None:
+        sys.exit(f"no tests are named for {path}; there are tests for {', '.join(tests)}")
+    return tuple(tests[longest])
+
+
+def main(argv: Sequence[str]) -> int:
+    """Test the mutants that were asked for; the exit status is whether each was caught."""
+    parser = argparse.ArgumentParser(description="Break the NIC in known ways, and see that its tests notice.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of mutants; all when none is named")
+    parser.add_argument("--draw", type=int, metavar="COUNT", help="test so many, drawn at random")
+    parser.add_argument("--seed", metavar="TEXT", help="what the draw follows from; default: the commit")
+    asked = parser.parse_args(argv)
+    mutants = read()
+    if unknown := sorted(set(asked.names) - {mutant.name for mutant in mutants}):
+        known = ", ".join(mutant.name for mutant in mutants)
+        print(f"no such mutant: {', '.join(unknown)}; there are {known}", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        work = Path(folder)
-        copy_crates(work)
-        if not passes(work):
-            print("the tests fail without any mutant: mend that first")
-            return 1
-        survivors = [mutant.name for mutant in chosen if survives(work, mutant)]
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants caught")
-    if survivors:
-        print(f"not caught: {', '.join(survivors)}")
-    return 1 if survivors else 0
+    chosen = [mutant for mutant in mutants if not asked.names or mutant.name in asked.names]
+    if asked.draw is not None:
+        seed = asked.seed or commit()
+        chosen = drawn(chosen, asked.draw, seed)
+        print(f"{len(chosen)} of {len(mutants)} mutants, drawn with --seed {seed}", flush=True)
+    return report(chosen, test_all(chosen))
+
+
+def commit() -> str:
+    """The commit that is checked out."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def drawn(mutants: Sequence[Mutant], count: int, seed: str) -> list[Mutant]:
+    """So many of them, the same for a seed, and in the order of the list, so that neighbours share a build."""
+    picked = random.Random(seed).sample(range(len(mutants)), min(count, len(mutants)))
+    return [mutants[at] for at in sorted(picked)]
+
+
+def test_all(chosen: Sequence[Mutant]) -> dict[str, str]:
+    """What came of each: `caught`, `NOT CAUGHT` or `TIMED OUT`."""
+    work = target() / "work"
+    copy_crates(work)
+    sound: set[str] = set()
+    outcomes = {}
+    for mutant in chosen:
+        for tests in mutant.tests:
+            if tests not in sound and (outcome := run(work, tests)) != "pass":
+                sys.exit(f"without any mutant, cargo test {tests}: {outcome}; mend that first")
+            sound.add(tests)
+        started = time.monotonic()
+        outcomes[mutant.name] = outcome_of(work, mutant)
+        took_s = time.monotonic() - started
+        print(f"{outcomes[mutant.name]:10}  {mutant.name}  ({mutant.path}, {took_s:.0f} s)", flush=True)
+    return outcomes
+
+
+def report(chosen: Sequence[Mutant], outcomes: Mapping[str, str]) -> int:
+    """The closing lines, and the exit status: zero only if each mutant was caught."""
+    named = {
+        what: [each.name for each in chosen if outcomes[each.name] == what] for what in ("NOT CAUGHT", "TIMED OUT")
+    }
+    caught = len(chosen) - sum(map(len, named.values()))
+    print(f"{caught} of {len(chosen)} mutants caught")
+    for what, names in named.items():
+        if names:
+            print(f"{what.lower()}: {', '.join(names)}")
+    return 0 if caught == len(chosen) else 1
+
+
+def target() -> Path:
+    """Where copies are built: beside the other builds, so that the next time little is left to build."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", NIC / "target")).resolve() / "mutants"
 
 
 def copy_crates(work: Path) -> None:
-    """A workspace of these crates alone."""
-    for crate in CRATES:
-        shutil.copytree(NIC / crate, work / crate)
-    shutil.copy(NIC / "Cargo.lock", work)
-    lines = (NIC / "Cargo.toml").read_text(encoding="utf-8").splitlines()
-    members = ", ".join(f'"{crate}"' for crate in CRATES)
-    lines = [f"members = [{members}]" if line.startswith("members") else line for line in lines]
-    others = [f"urxe-{path.name}" for path in NIC.iterdir() if path.is_dir() and path.name not in CRATES]
-    kept = [line for line in lines if not line.startswith(tuple(f"{other} =" for other in others))]
-    kept = [line for line in kept if not line.startswith("[profile.dev.package.urxe-")]
-    (work / "Cargo.toml").write_text("\n".join(without_orphans(kept)) + "\n", encoding="utf-8")
+    """The workspace as it is now. Files that did not change keep their times, and cargo what it built of them."""
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(NIC, work, ignore=shutil.ignore_patterns(*LEFT_OUT))
 
 
-def without_orphans(lines: list[str]) -> list[str]:
-    """Without the profiles, and with one that optimises: thousands of seeds run."""
-    end = next(at for at, line in enumerate(lines) if line.startswith("[profile."))
-    return [*lines[:end], "[profile.dev]", "opt-level = 1", "debug = false"]
-
-
-def passes(work: Path) -> bool:
-    """Whether the tests pass with the sources as they are."""
-    environment = os.environ | {"URXE_SIM_SEEDS": str(SEEDS), "RUST_BACKTRACE": "0"}
-    environment["CARGO_TARGET_DIR"] = str(work / "target")
-    command = ["cargo", "test", "--quiet", "--offline", "-p", "urxe-sim", "-p", "urxe-inputs", "--lib", "--tests"]
-    try:
-        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, timeout=LIMIT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return False
-    if b"could not compile" in done.stderr:
-        sys.exit(f"does not compile:\n{done.stderr.decode()}")
-    return done.returncode == 0
-
-
-def survives(work: Path, mutant: Mutant) -> bool:
-    """Whether the tests pass in spite of the mutant."""
+def outcome_of(work: Path, mutant: Mutant) -> str:
+    """Whether the tests notice the mutant."""
     path = work / mutant.path
     source = path.read_text(encoding="utf-8")
-    if source.count(mutant.old) != 1:
-        sys.exit(f"{mutant.name}: {mutant.path} has {source.count(mutant.old)} times, not once:\n{mutant.old}")
+    times = source.count(mutant.old)
+    if times != 1:
+        sys.exit(f"{mutant.name}: nic/{mutant.path} has {times} times, not once:\n{mutant.old}")
     path.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
-    survived = passes(work)
-    path.write_text(source, encoding="utf-8")
-    print(f"{'NOT CAUGHT' if survived else 'caught':10}  {mutant.name}", flush=True)
-    return survived
+    try:
+        for tests in mutant.tests:
+            outcome = run(work, tests)
+            if outcome != "pass":
+                return {"fail": "caught", "time-out": "TIMED OUT"}[outcome]
+        return "NOT CAUGHT"
+    finally:
+        path.write_text(source, encoding="utf-8")
+
+
+def run(work: Path, tests: str) -> str:
+    """`pass`, `fail` or `time-out` of the tests with the sources as they are."""
+    environment = os.environ | {
+        "URXE_SIM_SEEDS": str(SEEDS),
+        "RUST_BACKTRACE": "0",
+        "CARGO_TARGET_DIR": str(target()),
+        "CARGO_PROFILE_DEV_DEBUG": "0",
+        # Debugging information and warnings of a mutant are of no use.
+        "RUSTFLAGS": "-Awarnings",
+    }
+    command = ["cargo", "test", "--quiet", "--locked", "--offline", *tests.split()]
+    built = subprocess.run([*command, "--no-run"], cwd=work, env=environment, capture_output=True, check=False)
+    if built.returncode != 0:
+        sys.exit(f"does not compile: cargo test {tests}\n{built.stderr.decode(errors='replace')}")
+    # A session of its own: what hangs is ended with everything that it started.
+    process = subprocess.Popen(
+        command, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        return "pass" if process.wait(timeout=LIMIT_S) == 0 else "fail"
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return "time-out"
 
 
 if __name__ == "__main__":

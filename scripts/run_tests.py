@@ -2,6 +2,7 @@
 
 Usage: scripts/run_tests.py [rust] [python]   (all of them when none is named)
        scripts/run_tests.py quiet             (one after the other, the tests of real time of all of them)
+       scripts/run_tests.py --mutants COUNT   (all, then so many mutants, drawn by the commit)
 
 The full output of each is kept in .build/tests/. A runner that crashes, hangs, or runs no test at all counts as a
 failure: nothing that did not happen is called a pass.
@@ -16,12 +17,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite_results import Note, Tally, closing_line, read_cargo, read_junit, without_captured_output
+from suite_results import (
+    Note,
+    Tally,
+    closing_line,
+    read_cargo,
+    read_junit,
+    read_mutants,
+    without_captured_output,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".build" / "tests"
@@ -42,27 +51,36 @@ class Runner:
     #: What it writes beside its log, so that an old one is not taken for a new one.
     result: Path | None = None
     hides_output_of_passed: bool = False
+    #: The suite that has to have ended before.
+    after: str | None = None
 
 
-def _read_cargo_log(log: Path) -> Tally:
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        return read_cargo(lines)
+def _read_lines(read: Callable[[Iterable[str]], Tally]) -> Callable[[Path], Tally]:
+    def read_log(log: Path) -> Tally:
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            return read(lines)
+
+    return read_log
 
 
 def _read_pytest(_log: Path) -> Tally:
     return read_junit(JUNIT) if JUNIT.exists() else Tally()
 
 
-def runners(*, quiet: bool = False) -> dict[str, Runner]:
-    """The suites by name: their tests of real time, which are all that Rust's ignore, or all others."""
+def runners(*, quiet: bool = False, mutants: int = 0) -> dict[str, Runner]:
+    """The suites by name: their tests of real time, which are all that Rust's ignore, or all others; and mutants."""
     rust = ["cargo", "test", "--manifest-path", "nic/Cargo.toml", "--workspace", "--locked", "--no-fail-fast"]
     rust += ["--color=never", "--", "--show-output", *(["--ignored", "--test-threads=1"] if quiet else [])]
     python = [".venv/bin/python", "-m", "pytest", "--junitxml", str(JUNIT), "--durations=25"]
     python += ["-m", "quiet"] if quiet else []
-    return {
-        "rust": Runner("rust", rust, _read_cargo_log, hides_output_of_passed=True),
-        "python": Runner("python", python, _read_pytest, result=JUNIT),
-    }
+    suites = [
+        Runner("rust", rust, _read_lines(read_cargo), hides_output_of_passed=True),
+        Runner("python", python, _read_pytest, result=JUNIT),
+    ]
+    if mutants:
+        command = [sys.executable, "scripts/mutants.py", "--draw", str(mutants)]
+        suites.append(Runner("mutants", command, _read_lines(read_mutants), after="rust"))
+    return {suite.name: suite for suite in suites}
 
 
 def run(runner: Runner, *, limit_s: float = LIMIT_S, show: Callable[[str], object] = sys.stdout.write) -> Tally:
@@ -145,15 +163,27 @@ def summary(results: dict[str, Tally], seconds: dict[str, float]) -> str:
 
 def main(names: Sequence[str]) -> int:
     """Run the named suites, or all, or the tests of real time."""
+    mutants = 0
+    if len(names) == 2 and names[0] == "--mutants" and names[1].isdecimal():
+        names, mutants = [], int(names[1])
     is_quiet = list(names) == ["quiet"]
-    known = runners(quiet=is_quiet)
+    known = runners(quiet=is_quiet, mutants=mutants)
     chosen = list(known) if is_quiet or not names else list(names)
     if unknown := [name for name in chosen if name not in known]:
         print(f"run_tests: no suite is called {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
     seconds: dict[str, float] = {}
+    ended = {name: threading.Event() for name in chosen}
 
     def timed(name: str) -> Tally:
+        if (before := known[name].after) in ended:
+            ended[before].wait()
+        try:
+            return run_timed(name)
+        finally:
+            ended[name].set()
+
+    def run_timed(name: str) -> Tally:
         print(f"=== {name}: {' '.join(known[name].command)}", flush=True)
         started = time.monotonic()
         tally = run(known[name], show=lambda line: sys.stdout.write(f"{name:<6} | {line}"))

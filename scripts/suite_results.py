@@ -23,6 +23,7 @@ _SKIPPED = re.compile(r"^skipped: (?P<reason>.+)$", re.IGNORECASE)
 _SKIPPED_BY_NAME = re.compile(r"\bSKIPPED (?P<test>\w+(?:::\w+)*): (?P<reason>.+)$")
 _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 _COLLECTION_SKIPPED = re.compile(r"Skipped: (?P<reason>.*?)['\"]?\)?$")
+_MUTANT = re.compile(r"^(?P<outcome>caught|NOT CAUGHT|TIMED OUT) +(?P<name>[a-z0-9-]+)  \((?P<path>[^,]+), \d+ s\)$")
 _QUIET = "quiet: "
 _HASH = re.compile(r"-[0-9a-f]{16}$")
 
@@ -182,3 +183,14 @@ def closing_line(tallies: Iterable[Tally]) -> str:
     quiet = sum(len(tally.quiet) for tally in all_of_them)
     counts = f"{sum(tally.passed for tally in all_of_them)} passed, {failed} failed, {skipped} skipped"
     return f"{counts}; {quiet} tests of real time need a quiet machine: make test-quiet" if quiet else counts
+
+
+def read_mutants(lines: Iterable[str]) -> Tally:
+    """Read what scripts/mutants.py printed."""
+    tally = Tally()
+    for match in filter(None, (_MUTANT.match(line.rstrip("\n")) for line in lines)):
+        if match["outcome"] == "caught":
+            tally.passed += 1
+        else:
+            tally.failures.append(Note(f"{match['name']} ({match['path']})", match["outcome"].lower()))
+    return tally

@@ -93,8 +93,27 @@ def test_suites_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch, own_logs: 
         name: Runner(name, [sys.executable, "-c", meets, *commands[name]], lambda _log: Tally(passed=1))
         for name in names
     }
-    monkeypatch.setattr(run_tests, "runners", lambda *, quiet: suites)
+    monkeypatch.setattr(run_tests, "runners", lambda *, quiet, mutants: suites)
     assert run_tests.main([]) == 0
+
+
+def test_a_suite_waits_for_the_one_that_it_comes_after(monkeypatch: pytest.MonkeyPatch, own_logs: Path) -> None:
+    mark = own_logs / "mark"
+    first = [sys.executable, "-c", f"import pathlib, time; time.sleep(0.5); pathlib.Path({str(mark)!r}).touch()"]
+    second = [sys.executable, "-c", f"import pathlib, sys; sys.exit(not pathlib.Path({str(mark)!r}).exists())"]
+    suites = {
+        "first": Runner("first", first, lambda _log: Tally(passed=1)),
+        "second": Runner("second", second, lambda _log: Tally(passed=1), after="first"),
+    }
+    monkeypatch.setattr(run_tests, "runners", lambda *, quiet, mutants: suites)
+    assert run_tests.main([]) == 0
+
+
+def test_mutants_are_a_suite_when_they_are_asked_for() -> None:
+    assert list(run_tests.runners()) == ["rust", "python"]
+    drawn = run_tests.runners(mutants=5)["mutants"]
+    assert list(drawn.command)[1:] == ["scripts/mutants.py", "--draw", "5"]
+    assert drawn.after == "rust"
 
 
 def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

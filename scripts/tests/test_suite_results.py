@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suite_results import Note, Tally, closing_line, read_cargo, read_junit, without_captured_output
+from suite_results import Note, Tally, closing_line, read_cargo, read_junit, read_mutants, without_captured_output
 
 # cargo 1.95 on a crate with a pass, a failure, ignored tests, one that skips itself, a crash, and documentation tests.
 CARGO = (Path(__file__).parent / "cargo_test_output.txt").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -75,6 +75,25 @@ def test_a_test_that_wants_a_quiet_machine_is_no_skip(tmp_path: Path) -> None:
     skipped = '<skipped type="pytest.skip" message="quiet: it measures a rate">x</skipped>'
     path.write_text(f'<testsuites><testcase classname="a" name="b">{skipped}</testcase></testsuites>', encoding="utf-8")
     assert read_junit(path) == Tally(quiet=[Note("a::b", "it measures a rate")])
+
+
+def test_a_mutant_that_is_not_caught_is_a_failure() -> None:
+    tally = read_mutants(
+        [
+            "3 of 80 mutants, drawn with --seed abc\n",
+            "caught      executes-duplicates  (proto/src/rc/responder/mod.rs, 21 s)\n",
+            "NOT CAUGHT  takes-fragments  (udp/src/frames/filter.rs, 9 s)\n",
+            "TIMED OUT   never-probes  (proto/src/rc/retry.rs, 121 s)\n",
+            "1 of 3 mutants caught\n",
+        ]
+    )
+    assert tally == Tally(
+        passed=1,
+        failures=[
+            Note("takes-fragments (udp/src/frames/filter.rs)", "not caught"),
+            Note("never-probes (proto/src/rc/retry.rs)", "timed out"),
+        ],
+    )
 
 
 def test_nothing_read_is_nothing_counted() -> None:

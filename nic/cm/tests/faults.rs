@@ -396,8 +396,6 @@ fn a_queue_pair_in_a_new_life_is_told_of_its_old_one() {
     assert_eq!(world.events[1][&500], ["accept", "disconnected", "exit"]);
 }
 
-/// Datagrams that are true but for a few bytes, from the peer and from elsewhere, at any time: nothing
-/// panics, and what a program lets go of is forgotten in the end.
 /// The datagrams that a manager sends now.
 fn sent(manager: &mut Manager) -> Vec<Mad> {
     let sent = std::iter::from_fn(|| manager.poll_transmit());
@@ -495,6 +493,54 @@ fn a_resolution_with_the_id_of_an_old_one_gets_its_own_answer() {
     ));
 }
 
+/// Its address is the peer's, as any user of that host has it.
+#[test]
+fn who_does_not_know_the_ids_of_a_connection_cannot_end_it() {
+    const ID: u32 = 77;
+    let mut server = Manager::default();
+    let from = path(0);
+    let mad = |message| Mad {
+        transaction: 5,
+        message,
+    };
+    let req = Req {
+        local_comm_id: ID,
+        ..request(5)
+    };
+    server.handle_mad(0, from, &mad(req.into()), 1);
+    server.accept(0, 1, reply(9)).unwrap();
+    let rtu = Rtu {
+        local_comm_id: ID,
+        remote_comm_id: 1,
+        private_data: [0; Rtu::PRIVATE_LEN],
+    };
+    server.handle_mad(0, from, &mad(rtu.into()), 2);
+    assert!(matches!(
+        &events(&mut server)[..],
+        [(1, Event::Request(_)), (1, Event::Ready(_))]
+    ));
+    let dreq = |local_comm_id| Dreq {
+        local_comm_id,
+        remote_comm_id: 1,
+        remote_qpn: Qpn::new(9),
+        private_data: [0; Dreq::PRIVATE_LEN],
+    };
+    server.handle_mad(1, from, &mad(dreq(ID ^ 1).into()), 3);
+    assert_eq!(events(&mut server), []);
+    // Nor does an answer to what was never asked.
+    let drep = Drep {
+        local_comm_id: ID,
+        remote_comm_id: 1,
+        private_data: [0; Drep::PRIVATE_LEN],
+    };
+    server.handle_mad(2, from, &mad(drep.into()), 4);
+    assert_eq!(events(&mut server), []);
+    server.handle_mad(3, from, &mad(dreq(ID).into()), 5);
+    assert!(!events(&mut server).is_empty());
+}
+
+/// Datagrams that are true but for a few bytes, from the peer and from elsewhere, at any time: nothing
+/// panics, and what a program lets go of is forgotten in the end.
 #[test]
 fn a_hostile_peer_leaves_nothing_behind() {
     for seed in 0..200 {

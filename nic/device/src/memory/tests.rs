@@ -85,6 +85,58 @@ fn key_protection_domain_and_rights_are_checked() {
 }
 
 #[test]
+fn the_programs_own_requests_keep_to_their_rights_and_elements() {
+    let (mut table, pd, memory) = table();
+    let sge = |mr: MemoryRegion| Sge {
+        addr: memory.as_ptr() as u64,
+        len: 10,
+        lkey: mr.lkey,
+    };
+    let for_reading = sge(register(&mut table, pd, &memory, Access::empty()));
+    assert_eq!(
+        table.write_local(pd.id(), &for_reading, 0, &[1]),
+        Err(AccessError::Denied)
+    );
+    let for_writing = sge(register(&mut table, pd, &memory, Access::LOCAL_WRITE));
+    // The region goes on behind the element.
+    assert_eq!(
+        table.write_local(pd.id(), &for_writing, 8, &[1; 3]),
+        Err(AccessError::OutOfBounds)
+    );
+    let mut read = [0; 3];
+    assert_eq!(
+        table.read_local(pd.id(), &for_reading, 8, &mut read),
+        Err(AccessError::OutOfBounds)
+    );
+    assert_eq!(memory, [0; 64]);
+    table
+        .write_local(pd.id(), &for_writing, 8, &[1; 2])
+        .unwrap();
+    assert_eq!(memory[8..10], [1; 2]);
+}
+
+#[test]
+fn memory_that_is_not_there_or_wraps_around_is_no_region() {
+    let (_, pd, memory) = table();
+    let new = |host, len, base| Region::new(pd, host, len, base, Access::LOCAL_WRITE);
+    // The first page is never mapped.
+    assert!(matches!(
+        new(64, 8, 64),
+        Err(Error::Access(AccessError::Fault))
+    ));
+    let host = memory.as_ptr() as u64;
+    assert!(matches!(
+        new(u64::MAX - 7, 16, host),
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(
+        new(host, 16, u64::MAX - 7),
+        Err(Error::Invalid(_))
+    ));
+    assert!(new(host, 16, host).is_ok());
+}
+
+#[test]
 fn remote_write_needs_local_write() {
     let (_, pd, memory) = table();
     let host = memory.as_ptr() as u64;
