@@ -27,16 +27,26 @@ const EXACTLY: u8 = 2;
 /// Code of a packet's life time on Ethernet, as Linux has it.
 const PACKET_LIFE_TIME: u8 = 16;
 
-/// Executes what a program wrote: a header, and the command's structure behind it.
+/// Executes what a program wrote: a header, and the command's structure behind it. What is behind that is not looked at.
 ///
 /// # Safety
-/// The answer goes to where the command says, which has as much room as the header says.
-pub(crate) unsafe fn command(file: CmFile, written: &[u8]) -> Outcome<()> {
-    let (header, payload) = written
-        .split_at_checked(size_of::<rdma_ucm_cmd_hdr>())
-        .ok_or(Errno::INVAL)?;
-    let header: rdma_ucm_cmd_hdr = read(header);
-    let payload = payload.get(..header.in_.into()).ok_or(Errno::INVAL)?;
+/// There are `count` bytes, or as many as the header says. The answer goes to where the command says, which has as much room
+/// as the header says.
+pub(crate) unsafe fn command(file: CmFile, bytes: *const u8, count: usize) -> Outcome<()> {
+    const HEADER_BYTES: usize = size_of::<rdma_ucm_cmd_hdr>();
+    // As write(2) has it for more than it can tell of.
+    let is_possible = (HEADER_BYTES..=isize::MAX.cast_unsigned()).contains(&count);
+    if bytes.is_null() || !is_possible {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let header: rdma_ucm_cmd_hdr = read(unsafe { std::slice::from_raw_parts(bytes, HEADER_BYTES) });
+    let length = usize::from(header.in_);
+    if length > count - HEADER_BYTES {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let payload = unsafe { std::slice::from_raw_parts(bytes.add(HEADER_BYTES), length) };
     let call = Call {
         file,
         payload,

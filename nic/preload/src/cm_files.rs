@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use urxe_device::CmFile;
 
 use crate::cm;
-use crate::errno::{Errno, Outcome};
+use crate::errno::{Convention, Errno, Length, Outcome};
 use crate::next::{Next, call_next};
 
 const PATH: &CStr = c"/dev/infiniband/rdma_cm";
@@ -139,15 +139,9 @@ pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, count: usize) ->
     if may_be_ours(fd)
         && let Some(file) = file(fd)
     {
-        let bytes = std::ptr::slice_from_raw_parts(bytes.cast::<u8>(), count);
         // SAFETY: by the caller's promise.
-        return match unsafe { cm::command(file, &*bytes) } {
-            Ok(()) => count.cast_signed(),
-            Err(errno) => {
-                errno.set();
-                -1
-            }
-        };
+        let done = unsafe { cm::command(file, bytes.cast(), count) };
+        return Length::raw(done.map(|()| count.cast_signed()));
     }
     call_next!(
         NEXT_WRITE,

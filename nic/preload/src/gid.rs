@@ -112,10 +112,10 @@ fn c_entry(index: usize, entry: &GidEntry, ifindex: u32) -> ibv_gid_entry {
 }
 
 /// What both extended queries refuse: flags (there are none), a struct shorter than the first
-/// version of it.
+/// version of it, or one that no attribute of the kernel's interface holds, whose length has 16 bits.
 fn check_extended(flags: u32, entry_size: usize) -> Outcome<()> {
     const FIRST_VERSION: usize = offset_of!(ibv_gid_entry, ndev_ifindex) + size_of::<u32>();
-    if flags == 0 && entry_size >= FIRST_VERSION {
+    if flags == 0 && (FIRST_VERSION..=u16::MAX.into()).contains(&entry_size) {
         Ok(())
     } else {
         Err(Errno::INVAL)

@@ -197,6 +197,9 @@ pub(crate) unsafe fn alloc_null(pd: *mut ibv_pd) -> Outcome<*mut ibv_mr> {
     Ok(unsafe { give(pd, std::ptr::null_mut(), usize::MAX, keys, region) })
 }
 
+/// Elements that advice may be about at most: what fits into an attribute of the kernel's interface, whose length has 16 bits.
+const ADVISED_MAX: u32 = (u16::MAX as usize / size_of::<ibv_sge>()) as u32;
+
 /// `ibv_advise_mr`: brings on-demand memory in ahead of its use. Without the flag FLUSH that may happen
 /// later or never, so it is only checked.
 ///
@@ -214,7 +217,11 @@ pub(crate) unsafe fn advise(
         IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => true,
         _ => return Err(Errno::OPNOTSUPP),
     };
-    if flags & !IB_UVERBS_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 || list.is_null() {
+    if flags & !IB_UVERBS_ADVISE_MR_FLAG_FLUSH != 0
+        || count == 0
+        || count > ADVISED_MAX
+        || list.is_null()
+    {
         return Err(Errno::INVAL);
     }
     let is_wanted_now = flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH != 0

@@ -79,6 +79,10 @@ pub(crate) unsafe extern "C" fn post_send(
 /// # Safety
 /// The lists and, for inline data, the memory that `wr` names are readable; its objects are live.
 unsafe fn send_one(poster: &mut SendPoster<'_>, state: &QpState, wr: &ibv_send_wr) -> Outcome<()> {
+    let capacity = &state.qp.init().capacity;
+    if i64::from(wr.num_sge) > i64::from(capacity.send_sges) {
+        return Err(Errno::INVAL);
+    }
     // SAFETY: by the caller's promise.
     let list = unsafe { request_list(wr.sg_list, wr.num_sge) }?;
     // SAFETY: by the caller's promise.
@@ -100,6 +104,10 @@ unsafe fn send_one(poster: &mut SendPoster<'_>, state: &QpState, wr: &ibv_send_w
     if wr.send_flags & IBV_SEND_INLINE == 0 {
         return post(SendData::Sges(list.as_slice()));
     }
+    let lengths = list.iter().map(|sge| sge.len as usize);
+    if !is_inline(lengths, capacity.inline_bytes) {
+        return Err(Errno::INVAL);
+    }
     match list.as_slice() {
         // SAFETY: by the caller's promise the memory is readable.
         [only] => post(SendData::Inline(unsafe { convert::bytes(only) })),
@@ -110,6 +118,15 @@ unsafe fn send_one(poster: &mut SendPoster<'_>, state: &QpState, wr: &ibv_send_w
             post(SendData::Inline(&joined))
         }
     }
+}
+
+/// Whether pieces of these lengths are at most `max` bytes altogether. To be asked before any of them is touched: inline data
+/// has no key, and a program may be wrong about its length.
+pub(crate) fn is_inline(lengths: impl IntoIterator<Item = usize>, max: u32) -> bool {
+    let left = lengths
+        .into_iter()
+        .try_fold(max as usize, |left, length| left.checked_sub(length));
+    left.is_some()
 }
 
 /// Where a request goes, on a queue pair of type `kind`.

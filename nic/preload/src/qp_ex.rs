@@ -129,10 +129,16 @@ impl Batch {
         self.set_data(PendingData::Sges(start..self.sges.len()));
     }
 
-    fn set_inline<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>) {
+    /// # Safety
+    /// Each piece is null, or readable, unless all together are more than `max` bytes.
+    unsafe fn set_inline(&mut self, pieces: &[ibv_data_buf], max: u32) {
+        if !post::is_inline(pieces.iter().map(|piece| piece.length), max) {
+            return self.blame(Errno::INVAL);
+        }
         let start = self.inline.len();
         for piece in pieces {
-            self.inline.extend_from_slice(piece);
+            // SAFETY: by the caller's promise.
+            self.inline.extend_from_slice(unsafe { bytes(piece) });
         }
         self.set_data(PendingData::Inline(start..self.inline.len()));
     }
@@ -265,7 +271,11 @@ unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, val
     // SAFETY: the program's 8 bytes are readable, its queue pair is live, and it called start on this thread.
     unsafe {
         add(qp, SendOp::AtomicWrite { va, rkey });
-        with_batch(qp, |batch| batch.set_inline([piece(value, 8)]));
+        let value = ibv_data_buf {
+            addr: value.cast_mut(),
+            length: 8,
+        };
+        with_batch(qp, |batch| batch.set_inline(&[value], 8));
     }
 }
 
@@ -363,20 +373,35 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
 /// The bytes of a piece of inline data; a null pointer is no bytes.
 ///
 /// # Safety
-/// `addr` is null or has `length` readable bytes.
-unsafe fn piece<'a>(addr: *const c_void, length: usize) -> &'a [u8] {
-    if addr.is_null() || length == 0 {
+/// The piece is null or readable.
+unsafe fn bytes(piece: &ibv_data_buf) -> &[u8] {
+    if piece.addr.is_null() || piece.length == 0 {
         return &[];
     }
     // SAFETY: by the caller's promise.
-    unsafe { std::slice::from_raw_parts(addr.cast(), length) }
+    unsafe { std::slice::from_raw_parts(piece.addr.cast_const().cast(), piece.length) }
+}
+
+/// Gives the request that was begun last inline data.
+///
+/// # Safety
+/// As for [`with_batch`]; the pieces are null or readable, unless they are more than the queue pair takes.
+unsafe fn set_inline(qp: *mut ibv_qp_ex, pieces: &[ibv_data_buf]) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let max = qp::state(qp.cast()).qp.init().capacity.inline_bytes;
+        with_batch(qp, |batch| batch.set_inline(pieces, max));
+    }
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     // SAFETY: the program's data is readable, its queue pair is live, and it called start on this
     // thread.
-    unsafe { with_batch(qp, |batch| batch.set_inline([piece(addr, length)])) };
+    unsafe { set_inline(qp, &[ibv_data_buf { addr, length }]) };
 }
+
+/// Pieces of inline data that a request may have at most: as many as bytes, on the queue pair that takes most.
+const PIECES_MAX: usize = 1024;
 
 unsafe extern "C" fn wr_set_inline_data_list(
     qp: *mut ibv_qp_ex,
@@ -385,16 +410,16 @@ unsafe extern "C" fn wr_set_inline_data_list(
 ) {
     let list = if list.is_null() || count == 0 {
         &[]
+    } else if count > PIECES_MAX {
+        // SAFETY: the program's queue pair is live, and it called start on this thread.
+        return unsafe { with_batch(qp, |batch| batch.blame(Errno::INVAL)) };
     } else {
         // SAFETY: the program's list has that many elements.
         unsafe { std::slice::from_raw_parts(list, count) }
     };
     // SAFETY: the program's data is readable, its queue pair is live, and it called start on this
     // thread.
-    unsafe {
-        let pieces = list.iter().map(|buffer| piece(buffer.addr, buffer.length));
-        with_batch(qp, |batch| batch.set_inline(pieces));
-    }
+    unsafe { set_inline(qp, list) };
 }
 
 /// For requests that were not asked for at creation, and of libibverbs newer than we are: the batch is refused.

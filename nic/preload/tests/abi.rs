@@ -117,6 +117,11 @@ fn calls_at_random() {
 }
 
 #[test]
+fn lengths_are_checked_before_memory_is_touched() {
+    common::run("lengths");
+}
+
+#[test]
 fn completion_queues() {
     common::run("queues");
 }
@@ -160,6 +165,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "transports",
         "attributes",
         "newer",
+        "lengths",
         "promises_states",
         "promises_posting",
         "promises_memory",
