@@ -1,8 +1,7 @@
 //! Completion channels: a descriptor that is readable when a completion queue has news.
 
-use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -11,71 +10,8 @@ use urxe_udp::{Interest, Waiter};
 
 use crate::clock::now;
 use crate::nic::Nic;
+use crate::signalled::{EventFd, Signalled};
 use crate::spin::{Looked, Spin};
-
-/// An eventfd that counts (`EFD_SEMAPHORE`): one read, one event. Blocking until the program says
-/// otherwise with `fcntl`, as the verbs interface allows.
-#[derive(Debug)]
-pub(crate) struct EventFd(OwnedFd);
-
-impl EventFd {
-    pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: plain integers; a descriptor that is not negative is ours.
-        unsafe {
-            match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) {
-                -1 => Err(io::Error::last_os_error()),
-                fd => Ok(Self(OwnedFd::from_raw_fd(fd))),
-            }
-        }
-    }
-
-    /// Makes one more event readable.
-    pub(crate) fn signal(&self) {
-        let one: u64 = 1;
-        // SAFETY: eight bytes at a u64. It fails only at 2^64 - 2 events, more than memory holds.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
-    }
-
-    /// Takes one event: blocks, or fails with EAGAIN, as the descriptor is set.
-    pub(crate) fn take(&self) -> io::Result<()> {
-        let mut count: u64 = 0;
-        // SAFETY: eight bytes at a u64.
-        let got = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
-        if got == 8 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    }
-
-    fn is_nonblocking(&self) -> bool {
-        // SAFETY: plain integers.
-        let flags = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_GETFL) };
-        flags >= 0 && flags & libc::O_NONBLOCK != 0
-    }
-
-    fn is_readable(&self) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.0.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one pollfd.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
-    }
-}
-
-impl AsRawFd for EventFd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-impl AsFd for EventFd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
 
 /// A program that has found an event each time so often waits for the descriptor by itself.
 const READY_WAITS: u32 = 4;
@@ -96,8 +32,7 @@ struct Watcher {
 #[derive(Debug)]
 pub struct CompletionChannel {
     nic: Weak<Nic>,
-    fd: EventFd,
-    cookies: Mutex<VecDeque<u64>>,
+    cookies: Signalled<u64>,
     /// Calls of [`Self::wait`] in a row in which there was an event already.
     ready_waits: AtomicU32,
     /// When the program armed a queue last, to wait for the descriptor by itself, nanoseconds; 0 once an event has come.
@@ -112,8 +47,7 @@ impl CompletionChannel {
     pub(crate) fn new(nic: &Arc<Nic>) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             nic: Arc::downgrade(nic),
-            fd: EventFd::new()?,
-            cookies: Mutex::default(),
+            cookies: Signalled::new()?,
             ready_waits: AtomicU32::new(READY_WAITS),
             armed_ns: AtomicU64::new(0),
             spin: Mutex::new(Spin::heedless()),
@@ -124,7 +58,7 @@ impl CompletionChannel {
     /// The descriptor: readable while events wait. It may be polled and made non-blocking, not read.
     #[must_use]
     pub fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.cookies.fd().as_raw_fd()
     }
 
     pub(crate) fn push(&self, cookie: u64) {
@@ -134,24 +68,12 @@ impl CompletionChannel {
         {
             spin.note_sleep(now().since(Instant::from_nanos(armed_ns)));
         }
-        self.cookies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push_back(cookie);
-        self.fd.signal();
+        self.cookies.push(cookie);
     }
 
     /// Forgets the events of a completion queue that is destroyed.
-    pub fn forget(&self, cookie: u64) {
-        let mut cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = cookies.len();
-        cookies.retain(|c| *c != cookie);
-        for _ in cookies.len()..before {
-            // One count of the descriptor belonged to each. Not blocking: it is readable.
-            if self.fd.is_readable() {
-                let _ = self.fd.take();
-            }
-        }
+    pub(crate) fn forget(&self, cookie: u64) {
+        self.cookies.forget(|of| *of == cookie);
     }
 
     /// Whether the program blocks in [`Self::wait`], so that nobody else has to watch the sockets. Who waits for the descriptor in a
@@ -190,36 +112,32 @@ impl CompletionChannel {
     /// # Errors
     /// EAGAIN if the descriptor is non-blocking and there is none; EINTR when a signal came.
     pub fn wait(&self) -> io::Result<u64> {
-        if !self.fd.is_nonblocking()
-            && let Some(nic) = self.nic.upgrade()
-        {
-            let ready_waits = if self.has_cookie() {
-                (self.ready_waits.load(Ordering::Relaxed) + 1).min(READY_WAITS)
-            } else {
-                0
-            };
-            self.ready_waits.store(ready_waits, Ordering::Relaxed);
-            self.run_engine_until_readable(&nic)?;
-        }
+        let had_some = self.has_cookie();
         loop {
-            self.fd.take()?;
-            let cookie = self
-                .cookies
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front();
-            if let Some(cookie) = cookie {
+            if let Some(cookie) = self.cookies.pop_or_refuse()? {
+                self.note_wait(had_some);
                 return Ok(cookie);
+            }
+            self.note_wait(false);
+            match self.nic.upgrade() {
+                Some(nic) => self.run_engine_until_readable(&nic)?,
+                None => self.cookies.wait()?,
             }
         }
     }
 
+    /// The program asked for an event, and had to wait for it, or not.
+    fn note_wait(&self, had_some: bool) {
+        let ready_waits = if had_some {
+            (self.ready_waits.load(Ordering::Relaxed) + 1).min(READY_WAITS)
+        } else {
+            0
+        };
+        self.ready_waits.store(ready_waits, Ordering::Relaxed);
+    }
+
     fn has_cookie(&self) -> bool {
-        !self
-            .cookies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.cookies.has_some()
     }
 
     fn run_engine_until_readable(&self, nic: &Arc<Nic>) -> io::Result<()> {
@@ -248,7 +166,7 @@ impl CompletionChannel {
 
     fn new_watcher(&self, nic: &Nic) -> io::Result<Watcher> {
         let waiter = Waiter::new()?;
-        waiter.add(&self.fd, u64::MAX, Interest::READ)?;
+        waiter.add(self.cookies.fd(), u64::MAX, Interest::READ)?;
         let watched = nic.watch(&waiter)?;
         Ok(Watcher {
             waiter,

@@ -331,6 +331,21 @@ impl Cq {
         }
     }
 
+    /// Raises no event any more, and takes back those that the program has not read: it is about to be destroyed. No queue pair may
+    /// complete here.
+    pub fn retire(&self) {
+        {
+            let mut ring = self.ring();
+            ring.armed = Armed::No;
+            // The event that it lets wait would come later.
+            ring.moderator = None;
+        }
+        if let Some(channel) = &self.channel {
+            channel.forget(self.cookie);
+        }
+        self.nic.events().forget_cq(self.cookie);
+    }
+
     /// Drops the completions of a queue pair that is destroyed or reset.
     pub(crate) fn forget_qp(&self, number: urxe_wire::Qpn) {
         let mut ring = self.ring();
@@ -366,6 +381,12 @@ impl Cq {
     #[must_use]
     pub const fn channel(&self) -> Option<&Arc<CompletionChannel>> {
         self.channel.as_ref()
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        self.retire();
     }
 }
 

@@ -1,14 +1,12 @@
 //! Asynchronous events of a device.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Mutex;
 
 use urxe_proto::{QpEvent, SrqEvent};
 use urxe_wire::{Qpn, Srqn};
 
-use crate::channel::EventFd;
+use crate::signalled::Signalled;
 
 /// An asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,38 +36,24 @@ pub enum AsyncEventKind {
 
 /// The events that a program has not read.
 #[derive(Debug)]
-pub(crate) struct EventQueue {
-    queue: Mutex<VecDeque<AsyncEvent>>,
-    fd: EventFd,
-}
+pub(crate) struct EventQueue(Signalled<AsyncEvent>);
 
 impl EventQueue {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            queue: Mutex::default(),
-            fd: EventFd::new()?,
-        })
+        Ok(Self(Signalled::new()?))
     }
 
     pub(crate) fn push(&self, kind: AsyncEventKind) {
-        self.queue
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .push_back(AsyncEvent { kind });
-        self.fd.signal();
+        self.0.push(AsyncEvent { kind });
     }
 
     /// Takes the next event; waits for it unless the descriptor is non-blocking.
     pub(crate) fn next(&self) -> io::Result<AsyncEvent> {
         loop {
-            self.fd.take()?;
-            let mut queue = self
-                .queue
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(event) = queue.pop_front() {
+            if let Some(event) = self.0.pop_or_refuse()? {
                 return Ok(event);
             }
+            self.0.wait()?;
         }
     }
 
@@ -83,15 +67,16 @@ impl EventQueue {
         self.forget(|kind| matches!(kind, AsyncEventKind::Srq(srq, _) if *srq == number));
     }
 
+    /// Forgets the events of a completion queue that is destroyed.
+    pub(crate) fn forget_cq(&self, cookie: u64) {
+        self.forget(|kind| *kind == AsyncEventKind::CqOverrun(cookie));
+    }
+
     fn forget(&self, is_of_it: impl Fn(&AsyncEventKind) -> bool) {
-        let mut queue = self
-            .queue
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        queue.retain(|event| !is_of_it(&event.kind));
+        self.0.forget(|event| is_of_it(&event.kind));
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.0.fd().as_raw_fd()
     }
 }

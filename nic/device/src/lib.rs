@@ -57,6 +57,7 @@ mod port;
 mod progress;
 mod qp;
 mod receive;
+mod signalled;
 mod spin;
 mod srq;
 mod stat;

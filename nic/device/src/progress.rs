@@ -12,11 +12,11 @@ use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
 use crate::activity::Activity;
 use crate::chance::{CHANCE_NS, Chance};
-use crate::channel::EventFd;
 use crate::clock::{self, now};
 use crate::idle::Background;
 use crate::nic::{Nic, Round};
 use crate::parting::Parting;
+use crate::signalled::EventFd;
 use crate::spin::{Looked, Spin};
 use crate::threads::{ask_for_prompt_scheduling, with_signals_blocked};
 

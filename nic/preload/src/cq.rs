@@ -183,6 +183,7 @@ pub(crate) unsafe fn destroy(cq: *mut ibv_cq) -> Outcome<()> {
         state.number().ends((*cq).handle)?;
         state.users.none_left()?;
         let (owner, channel) = (context::state((*cq).context), (*cq).channel);
+        state.cq.retire();
         if !channel.is_null() {
             channel::forget(channel, state.cookie);
         }

@@ -17,7 +17,8 @@ pub(crate) struct Registry(Mutex<Objects>);
 #[derive(Default)]
 struct Objects {
     queues: HashMap<u64, *mut ibv_cq>,
-    pairs: HashMap<u32, *mut ibv_qp>,
+    /// Of an XRC target all handles, the first of which its events name.
+    pairs: HashMap<u32, Vec<*mut ibv_qp>>,
     shared: HashMap<u32, *mut ibv_srq>,
 }
 
@@ -38,14 +39,16 @@ impl Registry {
     }
 
     pub(crate) fn add_qp(&self, number: u32, qp: *mut ibv_qp) {
-        self.lock().pairs.insert(number, qp);
+        self.lock().pairs.entry(number).or_default().push(qp);
     }
 
-    /// Forgets `qp`, unless the number is now another's.
     pub(crate) fn forget_qp(&self, number: u32, qp: *mut ibv_qp) {
         let mut objects = self.lock();
-        if objects.pairs.get(&number) == Some(&qp) {
-            objects.pairs.remove(&number);
+        if let Some(handles) = objects.pairs.get_mut(&number) {
+            handles.retain(|handle| *handle != qp);
+            if handles.is_empty() {
+                objects.pairs.remove(&number);
+            }
         }
     }
 
@@ -60,7 +63,7 @@ impl Registry {
     /// What `f` makes of the queue pair with this number, if there is one.
     pub(crate) fn with_qp<T>(&self, number: u32, f: impl FnOnce(*mut ibv_qp) -> T) -> Option<T> {
         let objects = self.lock();
-        objects.pairs.get(&number).map(|qp| f(*qp))
+        objects.pairs.get(&number)?.first().map(|qp| f(*qp))
     }
 }
 
@@ -146,7 +149,7 @@ impl Registry {
         let mut event = ibv_async_event::default();
         match kind {
             AsyncEventKind::Qp(number, what) => {
-                let qp = *objects.pairs.get(&number.get())?;
+                let qp = *objects.pairs.get(&number.get())?.first()?;
                 // SAFETY: registered, and so live while the map is locked.
                 unsafe { qp::state(qp) }.events.add();
                 event.element.qp = qp;

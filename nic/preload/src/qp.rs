@@ -424,7 +424,12 @@ pub(crate) unsafe fn open(
     let has_context = attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0;
     let qp_context = only_if(has_context, attr.qp_context);
     // SAFETY: by the caller's promise.
-    Ok(unsafe { give(qp, QpType::XrcTarget, objects, qp_context, &wanted, false) })
+    let made = unsafe { give(qp, QpType::XrcTarget, objects, qp_context, &wanted, false) };
+    // SAFETY: by the caller's promise.
+    unsafe { context::state(context) }
+        .events
+        .add_qp(attr.qp_num, made);
+    Ok(made)
 }
 
 /// `ibv_qp_to_qp_ex`: null unless the queue pair was created with send operations.

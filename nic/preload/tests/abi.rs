@@ -117,6 +117,11 @@ fn calls_at_random() {
 }
 
 #[test]
+fn unread_events_go_with_their_object() {
+    common::run("unread");
+}
+
+#[test]
 fn lengths_are_checked_before_memory_is_touched() {
     common::run("lengths");
 }
@@ -166,6 +171,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "attributes",
         "newer",
         "lengths",
+        "unread",
         "promises_states",
         "promises_posting",
         "promises_memory",

@@ -17,7 +17,7 @@ use urxe_proto::{QpStats, Sge, WindowType};
 use urxe_udp::{Event, Interest, Socket, Waiter};
 use urxe_wire::Mtu;
 
-use crate::channel::{CompletionChannel, EventFd};
+use crate::channel::CompletionChannel;
 use crate::clock::now;
 use crate::cm;
 use crate::cq::Cq;
@@ -34,6 +34,7 @@ use crate::moderation::Moderated;
 use crate::naps::Naps;
 use crate::port::Ports;
 use crate::progress::Progress;
+use crate::signalled::EventFd;
 use crate::srq::SrqTable;
 use crate::stat;
 use crate::table::QpTable;
