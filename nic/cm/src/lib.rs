@@ -25,8 +25,8 @@ pub use error::MadError;
 pub use ip::IpHeader;
 pub use mad::{Attribute, MAD_LEN, Mad, Message};
 pub use manager::{
-    ACK_DELAY, ConnectionError, Event, MAX_RETRIES, Manager, Parameters, Path, RESPONSE_TIMEOUT,
-    Transmit, ack_timeout_code,
+    ACK_DELAY, ConnectionError, Event, MAX_RETRIES, Manager, Parameters, Path, PortOf,
+    RESPONSE_TIMEOUT, Transmit, ack_timeout_code,
 };
 pub use message::{
     Apr, Drep, Dreq, Lap, Mra, Rej, Rep, Req, Rtu, Service, SidrRep, SidrReq, Stage, padded,

@@ -91,6 +91,7 @@ fn path(local: &str, remote: &str) -> Path {
         local: Gid::from(local.parse::<IpAddr>().unwrap()),
         remote: Gid::from(remote.parse::<IpAddr>().unwrap()),
         port: 4791,
+        from: None,
     }
 }
 

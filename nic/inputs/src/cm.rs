@@ -21,6 +21,7 @@ fn path() -> Path {
         local: Gid::from(Ipv4Addr::new(10, 0, 0, 1)),
         remote: Gid::from(Ipv4Addr::new(10, 0, 0, 2)),
         port: 4791,
+        from: None,
     }
 }
 

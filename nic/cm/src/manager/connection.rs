@@ -31,6 +31,8 @@ pub(super) struct Connection {
     pub(super) is_owned: bool,
     pub(super) transaction: u64,
     pub(super) parameters: Parameters,
+    /// The peer was heard from the port that its queue pair's number tells ([`Manager::with_ports`]).
+    pub(super) has_known_port: bool,
     /// What is repeated when time runs out, or when the peer repeats itself.
     pub(super) sent: Option<Message>,
     pub(super) attempts: u8,
@@ -73,6 +75,7 @@ impl Connection {
             is_owned: true,
             transaction,
             parameters,
+            has_known_port: false,
             sent: None,
             attempts: 0,
             max_retries: req.max_retries,
@@ -246,10 +249,25 @@ impl Manager {
 
     /// Begins a connection that a peer asked for.
     pub(super) fn insert_passive(&mut self, id: u32, path: Path, transaction: u64, req: &Req) {
-        let connection = Connection::new(State::ReqReceived, transaction, path, req);
+        let mut connection = Connection::new(State::ReqReceived, transaction, path, req);
+        connection.has_known_port = self.is_from_port_of(&path, req.qpn);
         self.connections.insert(id, connection);
         self.by_request.insert((path.peer(), req.local_comm_id), id);
         self.by_qp.insert((path.peer(), req.qpn), id);
+    }
+
+    /// Whether a datagram came from the port that the number of a queue pair tells.
+    pub(super) fn is_from_port_of(&self, path: &Path, qpn: Qpn) -> bool {
+        let port = self.port_of.map(|port_of| port_of(qpn));
+        port.is_some() && port == path.from
+    }
+
+    /// Whether a datagram about our connection `id` did not come from its peer, whose port is known.
+    pub(super) fn is_foreign(&self, path: &Path, id: u32) -> bool {
+        self.connections.get(&id).is_some_and(|connection| {
+            connection.has_known_port
+                && !self.is_from_port_of(path, connection.parameters.remote_qpn)
+        })
     }
 
     /// The connection that the peer at `path` asked for with this very request. It may have another one by the same ID, which

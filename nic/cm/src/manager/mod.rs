@@ -46,6 +46,9 @@ pub struct Path {
     pub remote: Gid,
     /// The UDP port to which the peer wants its datagrams.
     pub port: u16,
+    /// Of a datagram that came: the UDP port that it was sent from, if the operating system says so. `None` of one that
+    /// another process of this host passed on, which any user's may be.
+    pub from: Option<u16>,
 }
 
 impl Path {
@@ -137,9 +140,13 @@ pub struct Parameters {
     pub traffic_class: u8,
 }
 
+/// Tells the UDP port that the queue pair with a number sends from, if its device is one that has no choice.
+pub type PortOf = fn(Qpn) -> u16;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Manager {
+    port_of: Option<PortOf>,
     connections: BTreeMap<u32, Connection>,
     resolutions: BTreeMap<u32, Resolution>,
     /// Connections that a peer asked for, by its address and communication ID: a repeated REQ.
@@ -154,6 +161,16 @@ pub struct Manager {
 }
 
 impl Manager {
+    /// A manager that knows from which port devices of one kind send. A connection whose peer did so is ended by nothing that comes
+    /// from elsewhere: another user of the peer's host has its address, but not its port.
+    #[must_use]
+    pub fn with_ports(port_of: PortOf) -> Self {
+        Self {
+            port_of: Some(port_of),
+            ..Self::default()
+        }
+    }
+
     // ---- what there is -----------------------------------------------------------------------
 
     /// Whether no exchange has this ID.

@@ -13,8 +13,12 @@ impl Manager {
     /// Takes in a datagram that came over `path`. If it is a request that is not known yet, `fresh`,
     /// which must be free, becomes the ID of the exchange.
     ///
-    /// A datagram that belongs to an exchange but does not come from its peer's address is dropped.
+    /// A datagram that belongs to an exchange but does not come from its peer's address is dropped, and one that does not come from its
+    /// port, if that is known ([`Self::with_ports`]).
     pub fn handle_mad(&mut self, now_ns: u64, path: Path, mad: &Mad, fresh: u32) {
+        if self.is_foreign(&path, mad.message.answered_id()) {
+            return;
+        }
         match &mad.message {
             Message::Req(req) => self.handle_req(now_ns, path, mad, req, fresh),
             Message::Mra(mra) => self.handle_mra(now_ns, path, mra),
@@ -34,14 +38,25 @@ impl Manager {
     /// The state of our connection `id`, if it is one with the peer at `path`, which calls it
     /// `remote_id`.
     fn state_with(&mut self, path: Path, id: u32, remote_id: u32) -> Option<State> {
-        let connection = self.connections.get_mut(&id)?;
+        let connection = self.connections.get(&id)?;
         let is_theirs = connection.parameters.path.peer() == path.peer()
             && (connection.state == State::ReqSent || connection.remote_id == remote_id);
         if !is_theirs {
             return None;
         }
-        connection.parameters.path.port = path.port;
-        Some(connection.state)
+        let state = connection.state;
+        let is_at_port = state != State::ReqSent && {
+            let qpn = connection.parameters.remote_qpn;
+            self.is_from_port_of(&path, qpn)
+        };
+        let is_foreign = self.is_foreign(&path, id);
+        let connection = self.connections.get_mut(&id)?;
+        connection.has_known_port |= is_at_port;
+        // A request that is repeated may come by another way.
+        if !is_foreign {
+            connection.parameters.path.port = path.port;
+        }
+        Some(state)
     }
 
     fn handle_req(&mut self, now_ns: u64, path: Path, mad: &Mad, req: &Req, fresh: u32) {
@@ -56,11 +71,23 @@ impl Manager {
             }
             return;
         }
-        if let Some(&old) = self.by_request.get(&(path.peer(), req.local_comm_id)) {
+        let same_id = self.by_request.get(&(path.peer(), req.local_comm_id));
+        let same_qp = self.by_qp.get(&(path.peer(), req.qpn));
+        let (same_id, same_qp) = (
+            same_id.copied(),
+            same_qp.copied().filter(|_| req.qpn.get() != 0),
+        );
+        let mut olds = same_id.into_iter().chain(same_qp);
+        if olds.any(|old| self.is_foreign(&path, old)) {
+            // Who names what is in use and is not its owner ends nothing, and is not heard by the program.
+            self.refuse_stale(path, mad, req);
+            return;
+        }
+        if let Some(old) = same_id {
             self.end_forgotten(now_ns, old);
         }
-        if let Some(&old) = self.by_qp.get(&(path.peer(), req.qpn))
-            && req.qpn.get() != 0
+        if let Some(old) = self.by_qp.get(&(path.peer(), req.qpn)).copied()
+            && same_qp.is_some()
         {
             // The peer does not know the old connection any more, else its queue pair were busy
             // (IBTA vol 1, 12.9.8.3.1).
@@ -126,8 +153,10 @@ impl Manager {
         let id = rep.remote_comm_id;
         match self.state_with(path, id, rep.local_comm_id) {
             Some(State::ReqSent) => {
+                let has_known_port = self.is_from_port_of(&path, rep.qpn);
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.state = State::RepReceived;
+                    connection.has_known_port = has_known_port;
                     connection.remote_id = rep.local_comm_id;
                     connection.sent = None;
                     let parameters = &mut connection.parameters;

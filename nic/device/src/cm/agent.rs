@@ -27,6 +27,7 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::forward;
 use crate::list::DeviceInfo;
+use crate::port::udp_port;
 use crate::receive::{BATCHES_PER_TURN, Origin};
 use crate::threads::with_signals_blocked;
 
@@ -238,7 +239,7 @@ impl Inner {
     fn new(watch: Arc<Watch>, changes: Changes) -> Self {
         Self {
             watch,
-            manager: Manager::default(),
+            manager: Manager::with_ports(udp_port),
             doors: Vec::new(),
             ids: BTreeMap::new(),
             listeners: BTreeSet::new(),
@@ -409,7 +410,7 @@ impl Inner {
             Message::Req(req) => self.request(path, &mad, req.service_id, port),
             Message::SidrReq(req) => self.request(path, &mad, req.service_id, port),
             message => {
-                let slot = u16::try_from(answered_id(message) >> SLOT_SHIFT).unwrap_or(0);
+                let slot = u16::try_from(message.answered_id() >> SLOT_SHIFT).unwrap_or(0);
                 if port != Some(ROCE_UDP_PORT) || !self.pass_on_answer(path, &mad, slot) {
                     self.manager.handle_mad(self.now_ns, path, &mad, 0);
                 }
@@ -623,23 +624,7 @@ fn path(link: u32, local: SocketAddr, source: SocketAddr) -> Path {
         local: Gid::from(local.ip()),
         remote: Gid::from(source.ip()),
         port: reply_port(source),
-    }
-}
-
-/// What the receiver of an answer calls the exchange.
-fn answered_id(message: &Message) -> u32 {
-    match message {
-        Message::Req(_) => 0,
-        Message::SidrReq(_) => 0,
-        Message::Mra(m) => m.remote_comm_id,
-        Message::Rej(m) => m.remote_comm_id,
-        Message::Rep(m) => m.remote_comm_id,
-        Message::Rtu(m) => m.remote_comm_id,
-        Message::Dreq(m) => m.remote_comm_id,
-        Message::Drep(m) => m.remote_comm_id,
-        Message::SidrRep(m) => m.request_id,
-        Message::Lap(m) => m.remote_comm_id,
-        Message::Apr(m) => m.remote_comm_id,
+        from: Some(source.port()),
     }
 }
 

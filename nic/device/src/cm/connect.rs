@@ -46,6 +46,7 @@ impl Inner {
             local: Gid::from(source.ip()),
             remote: Gid::from(destination.ip()),
             port: ROCE_UDP_PORT,
+            from: None,
         };
         if entry.is_datagram() {
             let request = SidrReq {

@@ -51,6 +51,7 @@ impl Relayed {
                 local: gid(4),
                 remote: gid(20),
                 port: u16::from_ne_bytes([raw[36], raw[37]]),
+                from: None,
             },
             mad,
         }
@@ -196,6 +197,7 @@ mod tests {
                 local: Gid::from(IpAddr::from([127, 0, 0, 1])),
                 remote: Gid::from(IpAddr::from([192, 0, 2, 1])),
                 port: 4799,
+                from: None,
             },
             mad: [7; MAD_LEN],
         }
