@@ -4,9 +4,9 @@
 //! minute in MPI libraries, for ever with a timeout of 0. A process that is about to end meets that often where
 //! processors are shared: its peers were done a few milliseconds before, and what it sends last is never
 //! acknowledged. So a queue pair of ours that ends says so to a peer of our own kind, and whoever sends to it
-//! afterwards is told again. The peer believes it when a probe stays unanswered, too
+//! afterwards is told again. The peer believes it when it hears nothing for the transport timeout besides, or half a second
 //! ([`urxe_proto::QueuePair::handle_peer_gone`]), and its requests fail as after the last retry. A word that is
-//! old, or forged, costs no more than that probe.
+//! old, or forged, costs no more than a few probes. Only from the port that the number of the gone queue pair tells can it come.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -161,6 +161,7 @@ impl Engine {
         if let Some(slot) = self.qps.get_mut(index)
             && let Some(path) = &slot.path
             && path.is_from_peer(origin.port, origin.source)
+            && path.is_from_derived_port(origin)
         {
             slot.qp.handle_peer_gone(now, gone, psn);
             self.mark_ready(index);

@@ -1,4 +1,9 @@
 //! Where a queue pair sends to and hears from.
+//!
+//! Anybody who has a socket on the peer's host sends with the peer's address. What tells the peer from them is its UDP port,
+//! if it is urxe: it sends from the port that its queue pair's number tells, and nobody else of its host can, for it is bound
+//! exclusively. Linux rxe and hardware choose their source ports freely, and everything that comes from the address
+//! is for the protocol to judge.
 
 use std::net::SocketAddr;
 
@@ -22,6 +27,19 @@ pub(crate) enum Verified {
     Good,
     /// It is right, but it is not known that the peer's packets come from there, and to here: see [`Path::believe`].
     News,
+    /// The peer is urxe, and did not send it: it came from another port, or was passed on.
+    Foreign,
+}
+
+/// What is known of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    /// It was not heard yet.
+    Unheard,
+    /// Another device, or so it seems: it sent from any port.
+    Stranger,
+    /// It is urxe.
+    OurKind,
 }
 
 /// See the module.
@@ -39,8 +57,7 @@ pub(crate) struct Path {
     inbound: Option<(SocketAddr, Flow)>,
     /// The UDP port that the peer's number tells, if it is of our own kind.
     derived: u16,
-    /// The peer was heard, so that its UDP port is known.
-    is_settled: bool,
+    peer: Peer,
 }
 
 impl Path {
@@ -89,7 +106,7 @@ impl Path {
             tos: with_ecn(address.traffic_class, sockets.ecn),
             inbound: None,
             derived: udp_port,
-            is_settled: udp_port == ROCE_UDP_PORT,
+            peer: Peer::Unheard,
         })
     }
 
@@ -99,17 +116,22 @@ impl Path {
         self
     }
 
-    /// Whether a packet that came to `port` from `source` comes from the queue pair's peer. The UDP
-    /// source port does not count: Linux rxe and hardware choose it freely.
+    /// Whether a packet that came to `port` from `source` comes from the host of the queue pair's peer. The UDP
+    /// source port is looked at by [`Self::verify`].
     pub(crate) fn is_from_peer(&self, port: usize, source: SocketAddr) -> bool {
         self.port == port && self.destination.address().ip() == source.ip()
     }
 
-    /// Whether the peer was heard, and is urxe: it then sends from the port that its number tells.
+    /// Whether the peer was heard, and is urxe.
     pub(crate) fn is_to_our_kind(&self) -> bool {
-        self.inbound
-            .as_ref()
-            .is_some_and(|(source, _)| source.port() == self.derived)
+        self.peer == Peer::OurKind
+    }
+
+    /// Whether a packet of the peer's host comes from where only the peer can send, if it is urxe: from the port that its number tells, to this
+    /// socket. What was passed on came to another one, and where it came from at first says who passed it on: any user
+    /// of this host, if nobody else has port 4791.
+    pub(crate) fn is_from_derived_port(&self, origin: &Origin) -> bool {
+        origin.source.port() == self.derived && origin.local.port() == self.local.port()
     }
 
     /// Whether the ICRC of a datagram is right.
@@ -120,13 +142,16 @@ impl Path {
             {
                 Verified::Good
             }
-            _ => Self::verify_anew(origin, datagram),
+            _ => self.verify_anew(origin, datagram),
         }
     }
 
     /// The same for what does not come the usual way: from another port, or to another, as what is passed on does.
     #[cold]
-    fn verify_anew(origin: &Origin, datagram: &[u8]) -> Verified {
+    fn verify_anew(&self, origin: &Origin, datagram: &[u8]) -> Verified {
+        if self.peer == Peer::OurKind && !self.is_from_derived_port(origin) {
+            return Verified::Foreign;
+        }
         let flow = Flow::new(origin.source, origin.local);
         if flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
             Verified::News
@@ -137,26 +162,29 @@ impl Path {
 
     /// Takes a source address for the peer's: what came from there could only come from the peer. That its IP address and
     /// its queue pair's number are right does not say so, as anybody may forge the one and guess the other.
+    ///
+    /// That the peer is urxe, which the port says, replaces any other belief, and is final: what made it seem another device was forged.
     #[cold]
     pub(crate) fn believe(&mut self, origin: &Origin) {
         self.inbound = Flow::new(origin.source, origin.local).map(|flow| (origin.source, flow));
-        if !self.is_settled {
-            self.is_settled = true;
-            // Our own kind sends from the port on which it listens, the others from a port of their choice.
-            let is_own_kind = origin.source.port() == self.derived;
-            let udp_port = if is_own_kind {
-                self.derived
+        if self.is_from_derived_port(origin) {
+            self.peer = Peer::OurKind;
+            self.set_udp_port(self.derived);
+        } else if self.peer == Peer::Unheard {
+            if origin.source.port() == self.derived {
+                // Passed on, by who says that the peer is urxe: until it is heard itself, that is where to answer.
+                self.set_udp_port(self.derived);
             } else {
-                ROCE_UDP_PORT
-            };
-            self.set_udp_port(udp_port);
+                self.peer = Peer::Stranger;
+                self.set_udp_port(ROCE_UDP_PORT);
+            }
         }
     }
 
     /// The peer is silent. If it was never heard, its number may not tell the port: hardware and Linux rxe
     /// choose their numbers freely and listen on 4791. Tries that and the derived port in turns.
     pub(crate) fn handle_silence(&mut self) {
-        if self.is_settled {
+        if self.peer != Peer::Unheard {
             return;
         }
         let other = if self.destination.address().port() == self.derived {

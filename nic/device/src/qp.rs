@@ -301,6 +301,8 @@ impl Qp {
             }
         }
         if is_reset || path.is_some() {
+            // What the peer is, at another address perhaps, is to be found out.
+            slot.qp.set_keeps_early(false);
             self.set_path(&mut engine, path)?;
         }
         self.settle(&mut engine);

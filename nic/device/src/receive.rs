@@ -11,7 +11,7 @@ use crate::clock;
 use crate::congestion::is_marked;
 use crate::engine::Engine;
 use crate::forward;
-use crate::path::Verified;
+use crate::path::{Path, Verified};
 use crate::port::Ports;
 use crate::table::Receives;
 
@@ -220,13 +220,27 @@ impl Engine {
         }
     }
 
+    /// A datagram that the holder of port 4791 passed on, who says where it came from. Another urxe sends to the port that the queue
+    /// pair's number tells, and management datagrams are passed on by another way.
+    #[cold]
+    fn handle_passed_on(&mut self, now: Instant, was: &Origin, datagram: &[u8]) -> Option<u16> {
+        let dest_qp = Packet::parse(datagram).ok()?.header.bth.dest_qp;
+        let slot = self.qps.find(dest_qp).and_then(|index| self.qps.get(index));
+        let path = slot.and_then(|slot| slot.path.as_ref());
+        if dest_qp == Qpn::GSI || path.is_some_and(Path::is_to_our_kind) {
+            self.stats.rx_wrong_source += 1;
+            return None;
+        }
+        self.handle_datagram(now, was, datagram)
+    }
+
     /// Returns the queue pair that handled the packet, for [`Self::finish_handling`].
     fn handle_datagram(&mut self, now: Instant, origin: &Origin, datagram: &[u8]) -> Option<u16> {
         // By reference: headers are large, and moved otherwise.
         let parsed = Packet::parse(datagram);
         let Ok(packet) = &parsed else {
             if let Some((was, datagram)) = forward::unwrap(origin, datagram) {
-                return self.handle_datagram(now, &was, datagram);
+                return self.handle_passed_on(now, &was, datagram);
             }
             self.stats.rx_malformed += 1;
             return None;
@@ -259,6 +273,10 @@ impl Engine {
                     path.believe(origin);
                     slot.qp.set_keeps_early(path.is_to_our_kind());
                 }
+            }
+            Verified::Foreign => {
+                self.stats.rx_wrong_source += 1;
+                return None;
             }
             Verified::Bad => {
                 self.stats.rx_icrc_errors += 1;

@@ -7,6 +7,8 @@
     reason = "each test program uses a part"
 )]
 
+pub mod duel;
+
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

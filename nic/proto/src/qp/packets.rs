@@ -54,7 +54,9 @@ impl QueuePair {
                 );
             }
         } else if self.config.qp_type == QpType::Rc {
+            // The bits are reserved for all but our own kind.
             if let Some(acknowledged) = bth.acknowledges
+                && self.connection.keeps_early
                 && self.responder.expects_about(bth.psn)
             {
                 self.handle_acknowledged(now, acknowledged);
@@ -218,8 +220,8 @@ impl QueuePair {
     }
 
     /// Whether a packet is one that only the peer should be able to send: the request that comes next, or an answer to one
-    /// that is in flight. Who does not see the packets of a connection would have to guess its PSN (24 bits). Unreliable
-    /// connections take any PSN for the next one (IBTA 9.8.2.2), so that theirs say nothing.
+    /// that is in flight. Who does not see the packets of a connection would have to guess its PSN (24 bits). Of an unreliable
+    /// connection, which takes any PSN for the next one (IBTA 9.8.2.2), the second of two forged packets seems to be credible.
     #[must_use]
     pub fn is_credible(&self, packet: &Packet<'_>) -> bool {
         let bth = &packet.header.bth;
@@ -231,8 +233,8 @@ impl QueuePair {
         }
         match (&self.sender, is_response) {
             (Sender::Reliable(requester), true) => requester.is_in_flight_at(bth.psn),
-            (Sender::Reliable(_), false) => bth.psn == self.responder.expected_psn(),
-            (Sender::Unreliable(_), _) => true,
+            (_, false) => bth.psn == self.responder.expected_psn(),
+            (Sender::Unreliable(_), true) => false,
         }
     }
 
@@ -268,8 +270,8 @@ impl QueuePair {
     }
 
     /// The queue pair `peer` said that it does not exist any more, and expected `psn` next. If it is the
-    /// peer, and does not answer a probe either, what is in flight ends as after the last retry. The caller
-    /// checked that the peer's host said so.
+    /// peer, and does not answer probes for the transport timeout, or half a second if that is longer or none, what is in
+    /// flight ends as after the last retry. The caller checked that the word comes from the peer's address and port.
     pub fn handle_peer_gone(&mut self, now: Instant, peer: Qpn, psn: Psn) {
         if peer == self.attributes.dest_qp && self.may_handle(true) {
             self.sender.handle_peer_gone(now, psn);

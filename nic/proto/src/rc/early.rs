@@ -86,6 +86,16 @@ impl Held {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// Those before `end`, if there are any.
+    pub(crate) fn before(mut self, end: Psn) -> Option<Self> {
+        let count = u32::try_from(end.distance_from(self.base)).unwrap_or(0);
+        for (first, word) in (0..).step_by(64).zip(&mut self.words) {
+            let bits = count.saturating_sub(first).min(64);
+            *word &= u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+        }
+        (self.count() > 0).then_some(self)
+    }
+
     /// One past the last of them.
     pub(crate) fn end(&self) -> Psn {
         let words = (0..).step_by(64).zip(self.words);
@@ -130,16 +140,18 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// Keeps a packet that follows the missing `expected`, unless it is too far away.
+    /// Keeps a packet that follows the missing `expected`, unless it is too far away. It takes the place of an earlier copy: the caller
+    /// knows that the peer sent it, and of what came before it may not have known.
     pub(crate) fn keep(&mut self, expected: Psn, packet: &Packet<'_>) {
         let psn = packet.header.bth.psn;
         if Held::none(expected).place(psn).is_none() {
             return;
         }
-        self.packets.entry(psn.get()).or_insert_with(|| Kept {
+        let kept = Kept {
             header: packet.header,
             payload: packet.payload.to_vec(),
-        });
+        };
+        self.packets.insert(psn.get(), kept);
     }
 
     /// The packet `psn`, which is not missing any more.
@@ -203,6 +215,20 @@ mod tests {
                 assert_eq!(moved.contains(psn), before.contains(psn), "{at} by {by}");
             }
         }
+    }
+
+    #[test]
+    fn what_lies_behind_an_end_is_cut_off() {
+        let all = held(&[0, 1, 63, 64, 100, 191]);
+        for end in [0, 1, 2, 63, 64, 65, 101, 191, 192, 300] {
+            let before: Vec<_> = [0, 1, 63, 64, 100, 191]
+                .into_iter()
+                .filter(|at| *at < end)
+                .collect();
+            let expected = (!before.is_empty()).then(|| held(&before));
+            assert_eq!(all.before(BASE.add(end)), expected, "{end}");
+        }
+        assert_eq!(all.before(BASE.sub(1)), None);
     }
 
     #[test]

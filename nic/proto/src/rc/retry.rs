@@ -21,8 +21,9 @@ const PROBE_MIN_NS: u64 = 2_000_000;
 const PROBE_INITIAL_NS: u64 = 20_000_000;
 /// Longest probe interval.
 const PROBE_MAX_NS: u64 = 2_000_000_000;
-/// Probes for a peer that said that it is gone, in case the word is old or not its own.
-const PROBES_OF_GONE: u8 = 1;
+/// A peer that is said to be gone is believed to be after so much silence at most, nanoseconds, and whatever the timeout: the word may be
+/// old or forged, and the peer kept from its processor or stopped for a while.
+const GONE_MAX_NS: u64 = 500_000_000;
 /// An end that hears nothing gives up after this time at the earliest, nanoseconds, however short the timeout and few the retries. Programs
 /// for hardware ask for as little as 100 us and 4 retries (UCX's tests of peer failure). But where the peer's NIC is a thread, that may wait for
 /// a processor as long as a few other threads compute: four of Linux's time slices of up to 4 ms (the base slice of EEVDF, scaled by the processors).
@@ -41,6 +42,15 @@ pub(crate) enum Expired {
     GiveUp,
 }
 
+/// Word that the peer is gone.
+#[derive(Clone, Copy, Debug)]
+struct Gone {
+    /// When it is believed, if a probe stays unanswered as well.
+    believed_at: Instant,
+    /// Whether there was a probe since.
+    is_probed: bool,
+}
+
 /// The clocks and counters of one requester.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry {
@@ -55,8 +65,8 @@ pub(crate) struct Retry {
     /// Since when no retry would have been used up, had the peer answered.
     unanswered_from: Instant,
     backoff: u32,
-    /// The peer said that it is gone: probes before that is believed.
-    probes_left: Option<u8>,
+    /// The peer is said to be gone.
+    gone: Option<Gone>,
     smoothed_ns: Option<u64>,
     variation_ns: u64,
 }
@@ -73,7 +83,7 @@ impl Retry {
             timeout_from: Instant::default(),
             unanswered_from: Instant::default(),
             backoff: 0,
-            probes_left: None,
+            gone: None,
             smoothed_ns: None,
             variation_ns: 0,
         }
@@ -108,14 +118,14 @@ impl Retry {
         if self.smoothed_ns.is_some() {
             self.backoff = 0;
         }
-        self.probes_left = None;
+        self.gone = None;
         self.silent_since = in_flight.then_some(now);
         self.restart_timeout(now);
     }
 
     /// The peer answered without progress (a NAK): the silence is broken, the retries are not reset.
     pub(crate) fn handle_answer(&mut self, now: Instant) {
-        self.probes_left = None;
+        self.gone = None;
         if self.silent_since.is_some() {
             self.silent_since = Some(now);
         }
@@ -138,17 +148,21 @@ impl Retry {
         }
         self.retries_left = self.retry_count;
         self.backoff = 0;
-        self.probes_left = None;
+        self.gone = None;
         self.silent_since = Some(until);
         self.restart_timeout(until);
         true
     }
 
-    /// The peer said that it is gone. It is believed when it does not answer a probe: from then on there is
+    /// The peer is said to be gone. That is believed when it answers nothing for the transport timeout: from then on there is
     /// no point in using up the retries.
     pub(crate) fn handle_gone(&mut self, now: Instant) {
-        if self.probes_left.is_none() {
-            self.probes_left = Some(PROBES_OF_GONE);
+        if self.gone.is_none() {
+            let timeout_ns = self.timeout_ns.unwrap_or(GONE_MAX_NS);
+            self.gone = Some(Gone {
+                believed_at: now.after(timeout_ns.clamp(GIVE_UP_MIN_NS, GONE_MAX_NS)),
+                is_probed: false,
+            });
             self.backoff = 0;
             self.silent_since = self.silent_since.map(|_| now);
         }
@@ -202,8 +216,15 @@ impl Retry {
     }
 
     fn probe_at(&self) -> Option<Instant> {
-        self.silent_since
-            .map(|since| since.after(self.probe_interval_ns()))
+        let since = self.silent_since?;
+        let at = since.after(self.probe_interval_ns());
+        match self.gone {
+            // There is no point in waiting longer for the answer to the last probe than for the first.
+            Some(gone) if gone.is_probed => {
+                Some(at.min(gone.believed_at.max(since.after(self.patience_ns()))))
+            }
+            _ => Some(at),
+        }
     }
 
     fn timeout_at(&self) -> Option<Instant> {
@@ -243,11 +264,11 @@ impl Retry {
         if self.probe_at().is_some_and(|at| at <= now) {
             self.backoff += 1;
             self.silent_since = Some(now);
-            if let Some(left) = self.probes_left {
-                let Some(left) = left.checked_sub(1) else {
+            if let Some(gone) = &mut self.gone {
+                if gone.is_probed && gone.believed_at <= now {
                     return Some(Expired::GiveUp);
-                };
-                self.probes_left = Some(left);
+                }
+                gone.is_probed = true;
             }
             return Some(Expired::Probe);
         }
@@ -271,6 +292,8 @@ impl Retry {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -341,16 +364,48 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_peer_that_is_gone_is_probed_once_and_given_up() {
-        let mut retry = Retry::new(None, 7, 7);
+    /// When a peer that is said to be gone from 5 ms on is given up, and how many probes it gets.
+    fn given_up_at(timeout_ns: Option<u64>, round_trip_ns: Option<u64>) -> (Instant, u32) {
+        let mut retry = Retry::new(timeout_ns, 7, 7);
+        round_trip_ns
+            .into_iter()
+            .for_each(|nanos| retry.handle_round_trip(nanos));
         retry.handle_sent(at(0));
         retry.handle_gone(at(5));
         retry.handle_gone(at(6));
-        let probe = retry.deadline().unwrap();
-        assert_eq!(retry.expire(probe), Some(Expired::Probe));
-        let end = retry.deadline().unwrap();
-        assert_eq!(retry.expire(end), Some(Expired::GiveUp));
+        let mut probes = 0;
+        loop {
+            let now = retry.deadline().unwrap();
+            match retry.expire(now) {
+                Some(Expired::GiveUp) => return (now, probes),
+                Some(Expired::Probe) => probes += 1,
+                Some(Expired::Timeout) => {}
+                None => panic!("a deadline that does nothing"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_said_to_be_gone_is_believed_after_the_timeout_and_half_a_second_at_most() {
+        for round_trip_ns in [None, Some(20_000), Some(MS)] {
+            for (timeout_ns, silence_ms) in [
+                (None, 500),
+                (Some(2000 * MS), 500),
+                (Some(268 * MS), 268),
+                (Some(67 * MS), 67),
+            ] {
+                let (end, probes) = given_up_at(timeout_ns, round_trip_ns);
+                // What was sent last has time to be answered.
+                let silence_ns = end.since(at(5));
+                let range = silence_ms * MS..=silence_ms * MS + PROBE_INITIAL_NS;
+                let told = format!("{timeout_ns:?} {round_trip_ns:?}: {silence_ns}");
+                assert!(range.contains(&silence_ns), "{told}");
+                assert!(probes > 0, "{told}");
+            }
+        }
+        // However short the timeout, it has time to get its processor.
+        let (end, _) = given_up_at(Some(3 * MS), Some(20_000));
+        assert!((at(5 + 16)..at(24)).contains(&end), "{end:?}");
     }
 
     #[test]

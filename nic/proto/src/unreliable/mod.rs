@@ -5,6 +5,7 @@ mod connected;
 mod datagram;
 mod sending;
 
+pub(crate) use connected::Recent;
 pub use datagram::GRH_BYTES;
 pub(crate) use datagram::{Arrival, receive};
 pub(crate) use sending::UnreliableSender;

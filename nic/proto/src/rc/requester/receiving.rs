@@ -2,6 +2,7 @@
 
 use urxe_wire::{Aeth, NakCode, Operation, Packet, PartialPsn, Psn, Syndrome, rnr_timer_us};
 
+use super::super::acknowledge::SEQUENCE_ERROR;
 use super::super::early::Held;
 use super::{Doubt, Requester, distance};
 use crate::connection::Connection;
@@ -24,7 +25,7 @@ impl Requester {
         let psn = packet.header.bth.psn;
         let operation = packet.header.bth.opcode.operation();
         if !psn.is_before(self.sent_end) {
-            stats.ignored_responses += 1;
+            self.handle_beyond(now, connection, packet, out, stats);
             return;
         }
         match (operation, packet.header.aeth, packet.header.atomic_ack) {
@@ -40,6 +41,29 @@ impl Requester {
                 self.handle_fetched(now, connection, psn, packet.payload, memory, out, stats);
             }
             _ => stats.ignored_responses += 1,
+        }
+    }
+
+    /// An answer about what was never sent says nothing, except that the packet is missing which comes next: all before it has arrived then.
+    /// A peer says so that keeps packets which somebody forged.
+    #[cold]
+    fn handle_beyond(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        out: &mut Outbox,
+        stats: &mut QpStats,
+    ) {
+        let psn = packet.header.bth.psn;
+        let says_missing = packet
+            .header
+            .aeth
+            .is_some_and(|aeth| aeth.syndrome == SEQUENCE_ERROR);
+        if psn == self.sent_end && says_missing {
+            self.handle_done(now, connection, psn.sub(1), out, stats);
+        } else {
+            stats.ignored_responses += 1;
         }
     }
 
@@ -133,7 +157,7 @@ impl Requester {
             NakCode::PsnSequenceError => {
                 stats.packet_seq_err += 1;
                 if let Some(held) = held {
-                    self.handle_selective_nak(now, psn, held);
+                    self.handle_selective_nak(now, psn, held, stats);
                     return;
                 }
                 if !progress && !self.retry.use_retry() {

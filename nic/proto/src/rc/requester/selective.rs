@@ -40,11 +40,19 @@ pub(super) struct Pass {
 }
 
 impl Requester {
-    /// A NAK for `psn`, which may lie behind READ responses that are to come.
-    pub(super) fn handle_selective_nak(&mut self, now: Instant, psn: Psn, held: Held) {
-        if held.end().is_after(self.sent_end) {
+    /// A NAK for `psn`, which may lie behind READ responses that are to come. What the peer says it has and was never sent, somebody
+    /// forged, the NAK or a packet for the peer: that part says nothing, nor does a NAK without another one.
+    pub(super) fn handle_selective_nak(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        held: Held,
+        stats: &mut QpStats,
+    ) {
+        let Some(held) = held.before(self.sent_end) else {
+            stats.ignored_responses += 1;
             return;
-        }
+        };
         if let Some((end, sent)) = self.timed
             && !end.is_after(held.end())
         {

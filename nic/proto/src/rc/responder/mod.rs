@@ -17,6 +17,7 @@ use crate::qp::{Failure, Outbox, QpEvent, QpStats};
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::run::Run;
 use crate::time::Instant;
+use crate::unreliable::Recent;
 use crate::verbs::{Payload, Transmit, WcStatus};
 
 /// Repeated READs and atomics that wait to be answered, beyond `max_dest_rd_atomic`, at most.
@@ -76,6 +77,8 @@ pub(crate) struct Responder {
     has_kept: bool,
     atomic_log: VecDeque<(Psn, u64)>,
     pub(crate) established: bool,
+    /// Of an unreliable connection.
+    pub(crate) recent: Recent,
 }
 
 pub(crate) type Handled = Result<(), Refusal>;
@@ -93,6 +96,7 @@ impl Responder {
             has_kept: false,
             atomic_log: VecDeque::new(),
             established: false,
+            recent: Recent::default(),
         }
     }
 

@@ -1,0 +1,439 @@
+//! What packets do that somebody forges who does not see the connection, and guesses its numbers.
+
+mod support;
+
+use support::queue_pair::queue_pair;
+use support::scenario::PD;
+use urxe_proto::{
+    AckMode, CompletionKind, Instant, QpState, QpType, QueuePair, RecvRequest, SendData, SendOp,
+    SendRequest, SendTarget, Sge, WcStatus,
+};
+use urxe_sim::{Rights, VecMemory};
+use urxe_wire::{
+    Aeth, Bth, Header, NakCode, Opcode, Operation, Packet, PartialPsn, Psn, Qpn, Syndrome,
+    Transport,
+};
+
+const NOW: Instant = Instant::from_nanos(1);
+const LEFT: Qpn = Qpn::new(0x11);
+const RIGHT: Qpn = Qpn::new(0x12);
+/// The first packets of both ends.
+const FIRST: Psn = Psn::new(0x00ff_fff0);
+const MTU: usize = 1024;
+const RECEIVE_BYTES: usize = 8 * MTU;
+
+/// Two queue pairs, and a network of which a test is all there is.
+struct Pair {
+    left: QueuePair,
+    right: QueuePair,
+    memory: VecMemory,
+    /// Where the left one's messages are, and the right one's receives.
+    source: Sge,
+    target: Sge,
+}
+
+impl Pair {
+    fn new(qp_type: QpType) -> Self {
+        let mut memory = VecMemory::default();
+        let mut register = |byte, len: usize| {
+            let key = memory.register(PD, Rights::ALL, vec![byte; len]);
+            Sge {
+                addr: memory.va(key, 0),
+                len: u32::try_from(len).unwrap(),
+                lkey: key,
+            }
+        };
+        let (source, target) = (register(1, RECEIVE_BYTES), register(0, RECEIVE_BYTES));
+        let of = |number, peer| queue_pair(number, peer, qp_type, FIRST, 0);
+        Self {
+            left: of(LEFT, RIGHT),
+            right: of(RIGHT, LEFT),
+            memory,
+            source,
+            target,
+        }
+    }
+
+    /// Both know that the other is urxe.
+    fn of_our_kind() -> Self {
+        let mut pair = Self::new(QpType::Rc);
+        pair.left.set_keeps_early(true);
+        pair.right.set_keeps_early(true);
+        pair
+    }
+
+    /// The left one posts a message.
+    fn send(&mut self, len: usize) {
+        let sge = Sge {
+            len: u32::try_from(len).unwrap(),
+            ..self.source
+        };
+        let request = SendRequest {
+            wr_id: 0,
+            op: SendOp::Send,
+            data: SendData::Sges(&[sge]),
+            signaled: true,
+            solicited: false,
+            fence: false,
+            target: SendTarget::Connection,
+        };
+        self.left.post_send(&request).unwrap();
+    }
+
+    fn receive(&mut self) {
+        let request = RecvRequest {
+            wr_id: 0,
+            sges: &[self.target],
+        };
+        self.right.post_recv(&request).unwrap();
+    }
+
+    /// The next packets of the left one, whose payload is all ones.
+    fn sent(&mut self, now: Instant) -> Vec<(Header, Vec<u8>)> {
+        let mut sent = Vec::new();
+        while let Some(transmit) = self
+            .left
+            .poll_transmit(now, AckMode::Flush, &mut self.memory)
+        {
+            let payload = vec![1; transmit.payload.len() as usize];
+            sent.push((transmit.header, payload));
+        }
+        sent
+    }
+
+    fn bring_right(&mut self, now: Instant, header: Header, payload: &[u8]) {
+        let packet = Packet { header, payload };
+        self.right
+            .handle_packet(now, &packet, None, &mut self.memory);
+    }
+
+    fn bring_left(&mut self, now: Instant, header: Header) {
+        let packet = Packet {
+            header,
+            payload: &[],
+        };
+        self.left
+            .handle_packet(now, &packet, None, &mut self.memory);
+    }
+
+    /// Takes what the right one has for the left one there. How many packets that was.
+    fn answer(&mut self, now: Instant) -> usize {
+        let mut count = 0;
+        while let Some(transmit) = self
+            .right
+            .poll_transmit(now, AckMode::Flush, &mut self.memory)
+        {
+            let payload: Vec<u8> = match transmit.payload {
+                urxe_proto::Payload::Words(words) => {
+                    words.into_iter().flat_map(u64::to_be_bytes).collect()
+                }
+                _ => Vec::new(),
+            };
+            let packet = Packet {
+                header: transmit.header,
+                payload: &payload,
+            };
+            self.left
+                .handle_packet(now, &packet, None, &mut self.memory);
+            count += 1;
+        }
+        count
+    }
+
+    /// How many messages the right one's program got.
+    fn received(&mut self) -> usize {
+        let next = || self.right.poll_completion();
+        let all = std::iter::from_fn(next);
+        all.filter(|completion| {
+            assert_eq!(completion.status, WcStatus::Success);
+            completion.kind == CompletionKind::Recv
+        })
+        .count()
+    }
+
+    /// A message of one packet, from end to end.
+    fn exchange(&mut self) {
+        self.receive();
+        self.send(8);
+        for (header, payload) in self.sent(NOW) {
+            self.bring_right(NOW, header, &payload);
+        }
+        self.answer(NOW);
+    }
+
+    fn target(&self) -> &[u8] {
+        self.memory.bytes(self.target.lkey)
+    }
+}
+
+fn request(transport: Transport, operation: Operation, psn: Psn) -> Header {
+    Header::new(Bth::new(Opcode::new(transport, operation), RIGHT, psn))
+}
+
+fn answer_of(psn: Psn, syndrome: Syndrome) -> Header {
+    let opcode = Opcode::new(Transport::Rc, Operation::Acknowledge);
+    let mut header = Header::new(Bth::new(opcode, LEFT, psn));
+    header.aeth = Some(Aeth { syndrome, msn: 0 });
+    header
+}
+
+// ---- unreliable connections ------------------------------------------------------------------
+
+/// The messages that do not arrive of a hundred behind a forged one whose PSN is so far ahead.
+fn lost_behind(ahead: u32) -> usize {
+    let mut pair = Pair::new(QpType::Uc);
+    for _ in 0..10 {
+        pair.exchange();
+    }
+    assert_eq!(pair.received(), 10);
+    pair.receive();
+    let psn = pair.right.query().rq_psn.add(ahead);
+    let forged = request(Transport::Uc, Operation::SendOnly, psn);
+    pair.bring_right(NOW, forged, &[9; 8]);
+    pair.received();
+    for _ in 0..100 {
+        pair.exchange();
+    }
+    100 - pair.received()
+}
+
+#[test]
+fn a_forged_message_silences_no_unreliable_connection() {
+    // The specification has a connection take any PSN for the next one, so that the forged message itself arrives.
+    for ahead in [
+        1024,
+        5000,
+        1 << 20,
+        0x70_0000,
+        0x7f_ffff,
+        0x80_0000,
+        0xc0_0000,
+    ] {
+        assert_eq!(lost_behind(ahead), 0, "{ahead:#x} ahead");
+    }
+    for ahead in [1, 30, 99] {
+        assert_eq!(lost_behind(ahead), ahead as usize + 1, "{ahead} ahead");
+    }
+}
+
+#[test]
+fn a_forged_packet_of_the_middle_changes_nothing_of_an_unreliable_connection() {
+    for operation in [
+        Operation::SendMiddle,
+        Operation::SendLast,
+        Operation::WriteLast,
+    ] {
+        for ahead in [1, 2, 100, 0x70_0000, 0x90_0000, 0x00ff_fffe] {
+            let mut pair = Pair::new(QpType::Uc);
+            pair.receive();
+            pair.send(4 * MTU);
+            for (number, (header, payload)) in pair.sent(NOW).into_iter().enumerate() {
+                let psn = header.bth.psn.add(1).add(ahead);
+                pair.bring_right(NOW, header, &payload);
+                if number < 3 {
+                    let forged = request(Transport::Uc, operation, psn);
+                    pair.bring_right(NOW, forged, &[9; MTU]);
+                }
+            }
+            assert_eq!(pair.received(), 1, "{operation:?}, {ahead:#x} ahead");
+            assert!(pair.target()[..4 * MTU].iter().all(|byte| *byte == 1));
+        }
+    }
+}
+
+#[test]
+fn copies_of_messages_are_not_executed_however_many_were_lost_before() {
+    for missing in [0, 1, 100, 1000, 1024, 2000] {
+        let mut pair = Pair::new(QpType::Uc);
+        let mut sent = Vec::new();
+        for number in 0..20 {
+            // What the sender hands out here is lost.
+            for _ in 0..if number == 10 { missing } else { 0 } {
+                pair.send(8);
+                pair.sent(NOW);
+            }
+            pair.receive();
+            pair.send(8);
+            for (header, payload) in pair.sent(NOW) {
+                pair.bring_right(NOW, header, &payload);
+                sent.push((header, payload));
+            }
+        }
+        assert_eq!(pair.received(), 20);
+        pair.receive();
+        // Behind so many that are missing the sender may be one that a forged packet made this end lose.
+        let later = if missing < 1024 { 0 } else { 10 };
+        for (header, payload) in &sent[later..] {
+            pair.bring_right(NOW, *header, payload);
+        }
+        assert_eq!(pair.received(), 0, "{missing} lost");
+    }
+}
+
+// ---- reliable connections --------------------------------------------------------------------
+
+#[test]
+fn what_is_kept_gives_way_to_what_comes_later() {
+    let mut pair = Pair::of_our_kind();
+    pair.receive();
+    pair.receive();
+    pair.send(8);
+    pair.send(8);
+    let sent = pair.sent(NOW);
+    let [(first, _), (second, payload)] = &sent[..] else {
+        panic!("{} packets", sent.len());
+    };
+    let forged = request(Transport::Rc, Operation::SendOnly, second.bth.psn);
+    pair.bring_right(NOW, forged, &[9; 16]);
+    pair.bring_right(NOW, *second, payload);
+    pair.bring_right(NOW, *first, payload);
+    assert_eq!(pair.received(), 2);
+    assert!(pair.target()[..8].iter().all(|byte| *byte == 1));
+    assert!(pair.target()[8..].iter().all(|byte| *byte == 0));
+}
+
+/// A forged packet that is kept makes the responder say that it has what was never sent, and that all before it is missing.
+#[test]
+fn who_is_told_of_packets_that_it_never_sent_goes_on() {
+    let mut pair = Pair::of_our_kind();
+    let mut now = NOW;
+    pair.exchange();
+    assert!(pair.left.poll_completion().is_some());
+    for turn in 0..15 {
+        pair.receive();
+        pair.send(8);
+        let sent = pair.sent(now);
+        // They come while the genuine packet is on its way, and ask for an answer.
+        for ahead in [20, 150] {
+            let psn = pair.right.query().rq_psn.add(ahead);
+            let mut forged = request(Transport::Rc, Operation::WriteOnly, psn);
+            forged.bth.ack_request = true;
+            pair.bring_right(now, forged, &[]);
+            assert_eq!(pair.answer(now), 1, "turn {turn}: what is missing");
+        }
+        assert_eq!(pair.left.state(), QpState::ReadyToSend, "turn {turn}");
+        for (header, payload) in sent {
+            pair.bring_right(now, header, &payload);
+        }
+        now = now.after(100_000);
+        pair.answer(now);
+        let status = pair.left.poll_completion().map(|c| c.status);
+        assert_eq!(status, Some(WcStatus::Success), "turn {turn}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_sent_again_though_forged_packets_are_kept_beyond_it() {
+    let mut pair = Pair::of_our_kind();
+    pair.exchange();
+    for _ in 0..3 {
+        pair.receive();
+        pair.send(8);
+    }
+    let sent = pair.sent(NOW);
+    let beyond = sent[2].0.bth.psn.add(100);
+    let mut forged = request(Transport::Rc, Operation::SendOnly, beyond);
+    forged.bth.ack_request = true;
+    pair.bring_right(NOW, forged, &[9; 8]);
+    // The first of the three is lost.
+    for (header, payload) in &sent[1..] {
+        pair.bring_right(NOW, *header, payload);
+    }
+    assert!(pair.answer(NOW) > 0);
+    let again = pair.sent(NOW);
+    let psns: Vec<_> = again.iter().map(|(header, _)| header.bth.psn).collect();
+    assert_eq!(psns, [sent[0].0.bth.psn], "at once, and no more");
+}
+
+/// Answers about packets that were never sent: of all kinds, by the thousand.
+#[test]
+fn an_answer_to_what_was_never_sent_ends_nothing() {
+    let mut pair = Pair::of_our_kind();
+    pair.exchange();
+    pair.receive();
+    pair.send(8);
+    let sent = pair.sent(NOW);
+    // The word that the next one is missing says that the first has arrived, as an acknowledgement does.
+    let next = sent[0].0.bth.psn.add(2);
+    let syndromes = [
+        Syndrome::Ack { credits: 31 },
+        Syndrome::RnrNak { timer: 1 },
+        Syndrome::Nak(NakCode::PsnSequenceError),
+        Syndrome::Nak(NakCode::InvalidRequest),
+        Syndrome::Nak(NakCode::RemoteAccessError),
+    ];
+    for step in 0..0x0f_ffff / 97 {
+        for syndrome in syndromes {
+            pair.bring_left(NOW, answer_of(next.add(97 * step), syndrome));
+        }
+    }
+    let statuses = |pair: &mut Pair| -> Vec<_> {
+        let next = || pair.left.poll_completion();
+        std::iter::from_fn(next).map(|c| c.status).collect()
+    };
+    assert_eq!(
+        statuses(&mut pair),
+        [WcStatus::Success],
+        "the first message"
+    );
+    for (header, payload) in sent {
+        pair.bring_right(NOW, header, &payload);
+    }
+    pair.answer(NOW);
+    assert_eq!(statuses(&mut pair), [WcStatus::Success]);
+    assert_eq!(pair.left.state(), QpState::ReadyToSend);
+}
+
+/// A request that has an acknowledgement in its header: whether it completes what the left one has in flight.
+fn acknowledges(pair: &mut Pair, psn: Psn, acknowledged: Psn) -> bool {
+    let opcode = Opcode::new(Transport::Rc, Operation::WriteOnly);
+    let mut header = Header::new(Bth {
+        acknowledges: Some(PartialPsn::of(acknowledged)),
+        ..Bth::new(opcode, LEFT, psn)
+    });
+    header.reth = Some(urxe_wire::Reth {
+        va: 0,
+        rkey: 0,
+        len: 0,
+    });
+    pair.bring_left(NOW, header);
+    pair.left.poll_completion().is_some()
+}
+
+#[test]
+fn an_acknowledgement_in_a_header_is_believed_of_few_requests_and_about_what_is_in_flight() {
+    let begin = |of_our_kind: bool| {
+        let mut pair = Pair::of_our_kind();
+        pair.left.set_keeps_early(of_our_kind);
+        pair.send(8);
+        let [(header, _)] = &pair.sent(NOW)[..] else {
+            panic!("one packet");
+        };
+        (header.bth.psn, pair)
+    };
+    // Those about the next request: 192 before it and 192 behind it, ...
+    for distance in [0, 1, 192] {
+        for psn in [FIRST.add(distance), FIRST.sub(distance)] {
+            let (sent, mut pair) = begin(true);
+            assert!(acknowledges(&mut pair, psn, sent), "{psn:?}");
+        }
+    }
+    for distance in [193, 1000, 1 << 20, 0x7f_ffff] {
+        for psn in [FIRST.add(distance), FIRST.sub(distance)] {
+            let (sent, mut pair) = begin(true);
+            assert!(!acknowledges(&mut pair, psn, sent), "{psn:?}");
+        }
+    }
+    // ... and of what is acknowledged, nothing but what is in flight, of 22 bits.
+    let (sent, mut pair) = begin(true);
+    for wrong in (1..1 << 22).step_by(991) {
+        assert!(
+            !acknowledges(&mut pair, FIRST, sent.add(wrong)),
+            "{wrong:#x}"
+        );
+    }
+    assert_eq!(pair.left.state(), QpState::ReadyToSend);
+    // To any other device those bits mean nothing.
+    let (sent, mut pair) = begin(false);
+    assert!(!acknowledges(&mut pair, FIRST, sent));
+}
