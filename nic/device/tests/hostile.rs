@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use support::duel::{ACK, BUFFER_BYTES, DATA, Duel, PEER, QUIET, UNTOUCHED};
-use support::{End, post, post_recv};
-use urxe_device::{Access, Gid, Psn, QpType, SendOp, SendTarget, WcStatus};
+use support::{End, device, post, post_recv};
+use urxe_device::{Access, Gid, Nic, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus, Wiring};
 use urxe_wire::{
     Bth, Deth, Header, NakCode, Opcode, Operation, ROCE_UDP_PORT, Syndrome, Transport,
 };
@@ -361,6 +361,38 @@ fn a_datagram_with_a_wrong_qkey_takes_no_receive() {
     });
     duel.send(&header, &DATA);
     assert_eq!(duel.end.wait(&[], 1)[0].byte_len, 56);
+}
+
+/// Of a group anybody may send. What was damaged on the way is nobody's.
+#[test]
+fn a_damaged_datagram_reaches_no_member_of_a_group() {
+    let duel = Duel::new(18);
+    let qp = duel.end.datagrams(77);
+    let gid = Gid::from(Ipv4Addr::new(239, 77, 1, 8));
+    qp.attach_multicast(gid).unwrap();
+    post_recv(&qp, 1, &[duel.end.sge(0, 200)]);
+    let damaged = Wiring {
+        impairment: "corrupt=100%".parse().unwrap(),
+        ..Wiring::default()
+    };
+    let send = |end: &End| {
+        let from = end.datagrams(77);
+        let target = SendTarget::Datagram {
+            address: end.address_of(gid, 0),
+            qp: Qpn::MULTICAST,
+            qkey: 77,
+        };
+        post(&from, 2, SendOp::Send, &[end.sge(0, 8)], target);
+        assert_eq!(end.wait(&[], 1)[0].status, WcStatus::Success);
+    };
+    send(&End::of(
+        Nic::open_wired(&device("lo"), &damaged).unwrap(),
+        4096,
+    ));
+    duel.end.wait_for_nothing();
+    assert!(duel.is_untouched());
+    send(&End::new(4096));
+    assert_eq!(duel.end.wait(&[], 1)[0].byte_len, 48);
 }
 
 /// Whoever can guess keys and numbers needs no more to write into memory (ReDMArk, USENIX Security '21).

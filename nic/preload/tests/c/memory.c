@@ -48,10 +48,12 @@ static void check_addressing(struct pair *pair)
 {
     enum { ACCESS = IBV_ACCESS_LOCAL_WRITE | ALL_REMOTE };
     static char memory[BYTES], other[BYTES];
-    struct ibv_pd *pd = ibv_alloc_pd(pair->context);
+    struct ibv_context *elsewhere = open_loopback();
+    struct ibv_pd *pd = ibv_alloc_pd(pair->context), *foreign = ibv_alloc_pd(elsewhere);
     struct ibv_mr *mr;
     uint32_t key;
 
+    CHECK(pd && foreign);
     CHECK((mr = ibv_reg_mr(pair->pd, memory, BYTES, ACCESS | IBV_ACCESS_ZERO_BASED)) != NULL);
     use_remotely(pair, mr, 0, memory);
     CHECK_EQ(ibv_dereg_mr(mr), 0);
@@ -70,12 +72,16 @@ static void check_addressing(struct pair *pair)
     CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 30),
              IBV_REREG_MR_ERR_CMD);
     CHECK_EQ(mr->lkey, key); /* as it was */
+    CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, foreign, NULL, 0, 0), IBV_REREG_MR_ERR_CMD);
+    CHECK_EQ(errno, EINVAL);
     CHECK_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0), 0);
     CHECK(mr->pd == pd);
     CHECK_EQ(ibv_dealloc_pd(pd), EBUSY);
     CHECK_EQ(ibv_dereg_mr(mr), 0);
     CHECK_EQ(ibv_dealloc_pd(pd), 0);
     CHECK(!ibv_reg_mr(pair->pd, memory, SIZE_MAX, ACCESS) && errno == EINVAL);
+    CHECK_EQ(ibv_dealloc_pd(foreign), 0);
+    CHECK_EQ(ibv_close_device(elsewhere), 0);
 }
 
 static void check_device_memory(struct pair *pair)
@@ -91,7 +97,7 @@ static void check_device_memory(struct pair *pair)
     CHECK(limits.max_dm_size >= attr.length);
     CHECK(!ibv_alloc_dm(pair->context, &huge) && errno == ENOMEM);
     CHECK((dm = ibv_alloc_dm(pair->context, &attr)) != NULL);
-    CHECK(!ibv_reg_dm_mr(pair->pd, dm, 0, 100, ALL_REMOTE) && errno == EINVAL);
+    CHECK(!ibv_reg_dm_mr(pair->pd, dm, 0, 100, ACCESS & ~IBV_ACCESS_ZERO_BASED) && errno == EINVAL);
     CHECK(!ibv_reg_dm_mr(pair->pd, dm, 990, 100, ACCESS) && errno == EINVAL);
     CHECK((mr = ibv_reg_dm_mr(pair->pd, dm, 0, 0, ACCESS)) != NULL); /* as mlx5 does */
     CHECK_EQ(ibv_dereg_mr(mr), 0);

@@ -249,6 +249,7 @@ static void check_shared_queue(struct ibv_context *context, struct ibv_pd *pd)
     attr.max_wr = device.max_srq_wr + 1;
     CHECK_EQ(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EINVAL);
     CHECK_EQ(ibv_modify_srq(srq, &attr, 0), 0);
+    CHECK_EQ(ibv_modify_srq(srq, &attr, 1 << 2), EINVAL);
     receive[0].next = &receive[1];
     receive[1].num_sge = 1000;
     CHECK_EQ(ibv_post_srq_recv(srq, receive, &bad), EINVAL);
