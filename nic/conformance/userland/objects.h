@@ -401,8 +401,10 @@ static struct ibv_qp_init_attr_ex *qp_init_ex(enum ibv_qp_type type)
             IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
             IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+#ifdef HAVE_ibv_wr_atomic_write
     if (type == IBV_QPT_RC)
         attributes->send_ops_flags |= IBV_QP_EX_WITH_ATOMIC_WRITE;
+#endif
 #ifdef HAVE_ibv_wr_flush
     if (type == IBV_QPT_RC)
         attributes->send_ops_flags |= IBV_QP_EX_WITH_FLUSH;
