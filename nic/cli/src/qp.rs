@@ -119,6 +119,7 @@ mod tests {
         let process = ProcessStat {
             pid: 12,
             comm: "prog".into(),
+            uid: None,
             devices: vec![DeviceStat {
                 device: "urxe_eth0".into(),
                 qps: vec![

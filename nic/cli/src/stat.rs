@@ -139,8 +139,11 @@ impl Lines {
         let port = device
             .udp_port
             .map_or(String::new(), |port| format!(", UDP port {port}"));
+        let own_user = rustix::process::geteuid().as_raw();
+        let user = process.uid.filter(|user| *user != own_user);
+        let user = user.map_or(String::new(), |user| format!(" of user {user}"));
         self.line(&format!(
-            "{} (process {}): {}{port}",
+            "{} (process {}{user}): {}{port}",
             process.comm, process.pid, device.device
         ));
         let place = (process.pid, device.device.as_str());
@@ -197,6 +200,7 @@ mod tests {
         ProcessStat {
             pid: 12,
             comm: "prog".into(),
+            uid: None,
             devices: vec![DeviceStat {
                 device: "urxe_eth0".into(),
                 udp_port: Some(4791),

@@ -49,6 +49,9 @@ pub struct ProcessStat {
     pub pid: u32,
     /// Its name, as in `/proc/PID/comm`.
     pub comm: String,
+    /// Its user, as the kernel tells whoever asks; the process itself does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
     /// Its opened devices.
     pub devices: Vec<DeviceStat>,
 }
@@ -334,6 +337,7 @@ fn answer(mut asker: UnixStream) -> io::Result<()> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         comm: comm.trim_end().to_owned(),
+        uid: None,
         devices: exit::opened().iter().map(|nic| nic.stat()).collect(),
     };
     let text = serde_json::to_vec(&stat)?;

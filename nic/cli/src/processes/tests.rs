@@ -1,0 +1,146 @@
+use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use super::*;
+
+/// Of those that answer nobody waits for the end of the time.
+const SHORT: Limits = Limits {
+    timeout: Duration::from_secs(60),
+    at_once: 8,
+    processes: 40,
+    failures: 3,
+    answer_bytes: 1 << 20,
+    bytes: 4 << 20,
+};
+
+/// Names that no other test, and no process, has.
+fn name(test: u64, number: u64) -> String {
+    let unique = (u64::from(std::process::id()) << 32) + (test << 16) + number;
+    format!("{STAT_SOCKET_PREFIX}1/{unique:016x}")
+}
+
+fn bind(name: &str) -> UnixListener {
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
+}
+
+/// A socket that says this to whoever asks.
+fn says(name: &str, answer: impl Into<Vec<u8>>) {
+    let (listener, answer) = (bind(name), answer.into());
+    std::thread::spawn(move || {
+        for mut asker in listener.incoming().flatten() {
+            let _ = asker.write_all(&answer);
+        }
+    });
+}
+
+fn true_answer() -> String {
+    format!(r#"{{"schema": {STAT_SCHEMA}, "pid": 1, "comm": "x"}}"#)
+}
+
+fn ask(names: &[String]) -> (Vec<ProcessStat>, Vec<String>) {
+    ask_all(
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+        &SHORT,
+    )
+}
+
+#[test]
+fn only_listening_sockets_of_ours_are_asked() {
+    let sockets = "\
+        Num       RefCount Protocol Flags    Type St Inode Path\n\
+        0000000000000000: 00000002 00000000 00010000 0001 01 43171 @urxe-stat/812/00ff00ff00ff00ff\n\
+        0000000000000000: 00000003 00000000 00000000 0001 03 43172 @urxe-stat/812/00ff00ff00ff00ff\n\
+        0000000000000000: 00000002 00000000 00010000 0001 01 43173 /run/urxe-stat/1\n\
+        0000000000000000: 00000002 00000000 00010000 0001 01 43174 @other\n\
+        0000000000000000: 00000002 00000000 00010000 0001 01 43174 @urxe-stat/812\x1b[2J/00ff00ff00ff00ff\n\
+        0000000000000000: 00000002 00000000 00010000 0001 01 43174 @urxe-stat/812/00ff00ff00ff00f\u{fffd}\n\
+        0000000000000000: 00000002 00000000 00010000 0001 01 43175\n";
+    let ours = "urxe-stat/812/00ff00ff00ff00ff";
+    assert_eq!(names(sockets).collect::<Vec<_>>(), [ours]);
+    assert_eq!(shown(ours), "process 812");
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_not_shown() {
+    let own = name(1, 0);
+    let hostile = r#"\u001b[2J\u009b0m\u202egpj\n"#;
+    says(
+        &own,
+        format!(
+            r#"{{"schema": {STAT_SCHEMA}, "pid": 7, "comm": "{hostile}", "devices": [{{"device": "{hostile}", "interface": "{hostile}",
+            "counters": {{"{hostile}": 1}}, "qps": [{{"type": "{hostile}", "state": "{hostile}", "local_address": "{hostile}",
+            "remote_address": "{hostile}", "counters": {{"{hostile}": 1}}}}]}}]}}"#
+        ),
+    );
+    let (processes, complaints) = ask(&[own]);
+    assert_eq!(complaints, Vec::<String>::new());
+    let told = serde_json::to_string(&processes).unwrap();
+    assert!(
+        !told.contains(['\u{9b}', '\u{202e}']) && !told.contains("\\u001b"),
+        "{told}"
+    );
+    assert!(told.contains("?[2J?0m?gpj?"), "{told}");
+    // The kernel says which process it is, and whose.
+    assert_eq!(processes[0].pid, std::process::id());
+    assert_eq!(processes[0].uid, Some(rustix::process::geteuid().as_raw()));
+    assert_ne!(processes[0].comm, "?[2J?0m?gpj?");
+}
+
+#[test]
+fn long_texts_are_cut() {
+    let mut text = "ü".repeat(1000);
+    clean_text(&mut text);
+    assert_eq!(text, "ü".repeat(TEXT_MAX));
+}
+
+#[test]
+fn a_full_queue_of_askers_makes_nobody_wait() {
+    let own = name(2, 0);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = || socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let address = SocketAddrUnix::new_abstract_name(own.as_bytes()).unwrap();
+    let listener = socket();
+    rustix::net::bind(&listener, &address).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let waiting: Vec<_> = std::iter::repeat_with(socket)
+        .take_while(|asker| connect(asker, &address) == Ok(()))
+        .collect();
+    assert!(!waiting.is_empty());
+    let (processes, complaints) = ask(&[own]);
+    assert_eq!(processes, []);
+    assert_eq!(complaints, ["process 1: does not answer (is it stopped?)"]);
+}
+
+#[test]
+fn who_says_too_much_does_not_keep_others_from_being_heard() {
+    let names: Vec<_> = (0..3).map(|number| name(3, number)).collect();
+    says(&names[0], vec![b' '; 4 << 20]);
+    says(&names[1], true_answer());
+    says(&names[2], r#"{"schema": "\u001b[2J"}"#);
+    let (processes, mut complaints) = ask(&names);
+    assert_eq!(processes.len(), 1);
+    complaints.sort();
+    assert_eq!(
+        complaints,
+        [
+            "process 1: answers what is not understood",
+            "process 1: answers with more than fits",
+        ]
+    );
+}
+
+#[test]
+fn a_user_with_many_silent_sockets_costs_one_wait() {
+    let names: Vec<_> = (0..100).map(|number| name(4, number)).collect();
+    let _silent: Vec<_> = names.iter().map(|name| bind(name)).collect();
+    let limits = Limits {
+        timeout: Duration::from_millis(100),
+        ..SHORT
+    };
+    let all: Vec<_> = names.iter().map(String::as_str).collect();
+    let (processes, complaints) = ask_all(&all, &limits);
+    assert_eq!(processes, []);
+    // Those that were asked at once, and a line about all others.
+    assert_eq!(complaints.len(), SHORT.at_once + 1, "{complaints:?}");
+}
