@@ -70,7 +70,7 @@ impl Link {
     pub(crate) fn new(info: &DeviceInfo) -> io::Result<Self> {
         Ok(Self {
             ifindex: info.ifindex,
-            changes: Changes::listen()?,
+            changes: Changes::listen_to_routes()?,
             following: Mutex::new(()),
             state: Mutex::new(LinkState::of(info)),
         })
@@ -89,10 +89,12 @@ impl Link {
         self.changes.as_fd()
     }
 
-    /// Looks whether anything changed. `apply` gets the new GID table if that did, then `tell` the events.
+    /// Looks whether anything changed. `apply` gets the new GID table if that did; then `routes` is called, as routes may have changed
+    /// as well, and `tell` with the events.
     pub(crate) fn follow(
         &self,
         apply: impl FnOnce(&Arc<[GidEntry]>),
+        routes: impl FnOnce(),
         tell: impl FnMut(AsyncEventKind),
     ) {
         let _following = self
@@ -107,6 +109,7 @@ impl Link {
             Ok(None) => self.state().gone(),
             Err(error) => {
                 log::warn!("cannot look at network interface {}: {error}", self.ifindex);
+                routes();
                 return;
             }
         };
@@ -114,6 +117,7 @@ impl Link {
         if before.gids != now.gids {
             apply(&now.gids);
         }
+        routes();
         now.events_since(&before).for_each(tell);
     }
 }
@@ -167,7 +171,7 @@ mod tests {
         let link = Link::new(&device("lo")).unwrap();
         let following = link.following.lock().unwrap();
         std::thread::scope(|scope| {
-            let asks = scope.spawn(|| link.follow(|_| (), |_| ()));
+            let asks = scope.spawn(|| link.follow(|_| (), || (), |_| ()));
             std::thread::sleep(Duration::from_millis(20));
             assert!(!asks.is_finished());
             drop(following);

@@ -19,6 +19,7 @@ mod gso;
 mod interfaces;
 mod mmsg;
 mod multicast;
+mod netlink;
 mod pmtu;
 mod receive;
 mod send;

@@ -1,7 +1,7 @@
 //! Sending: one datagram, or one GSO batch of them, to one destination.
 
 use std::marker::PhantomData;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_void, iovec, msghdr};
@@ -137,7 +137,7 @@ impl Socket {
         let length: usize = transmit.iov.iter().map(Piece::len).sum();
         if transmit.framing != Framing::Never
             && let Some(frames) = &self.frames
-            && frames.send(transmit, length)
+            && frames.send(self.fd.as_fd(), transmit, length)
         {
             return Ok(Sent {
                 bytes: length,

@@ -235,6 +235,14 @@ impl Socket {
         }
     }
 
+    /// Routes, addresses or IPsec policies may have changed, which [`Changes`](crate::Changes) tells: lets past the IP layer only what
+    /// these let go the same way.
+    pub fn follow(&self) {
+        if let Some(frames) = &self.frames {
+            frames.follow(self.fd.as_fd());
+        }
+    }
+
     /// Forgets errors that no receive tells of: a link that went down leaves one, which wakes whoever waits for
     /// [`Self::readable_fds`] until this is called, or until some of the next receives do it.
     pub fn forget_errors(&self) {
@@ -282,7 +290,7 @@ fn open(ipv6: bool) -> io::Result<OwnedFd> {
     }
 }
 
-fn bind_fd(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+pub(crate) fn bind_fd(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let raw = Destination::new(address);
     // SAFETY: pointer and length describe `raw`.
     let status = unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), raw.length()) };

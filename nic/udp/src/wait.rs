@@ -71,6 +71,13 @@ pub struct Waiter {
     events: [MaybeUninit<Event>; EVENTS],
 }
 
+impl AsFd for Waiter {
+    /// Readable when there is an event.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl Waiter {
     /// Makes an epoll descriptor (epoll_create1(2), Linux 2.6.27).
     pub fn new() -> io::Result<Self> {

@@ -7,69 +7,16 @@ mod support;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use support::ends::{Ends, TTL, send, send_as, ttls, with_frames};
 use support::{
     Ipv4Packet, Pair, capture, destination, pattern, privileged, receive, receive_datagrams, skip,
     try_receive,
 };
-use urxe_udp::{Framing, Options, Piece, RecvBuffer, RecvMeta, Socket, Transmit, wait_readable};
+use urxe_udp::{Framing, Options, Piece, RecvBuffer, RecvMeta, Transmit, wait_readable};
 
 /// Room of the rings, in frames: of up to 18,532 bytes, and of longer ones.
 const SLOTS: usize = 336;
 const LONG_SLOTS: usize = 96;
-const TTL: u8 = 255;
-
-/// Two sockets with frames whose kernels know each other's link addresses; None where there are no frames.
-struct Ends {
-    pair: Pair,
-    left: Socket,
-    right: Socket,
-}
-
-fn with_frames(test: &str, body: impl FnOnce(&Ends)) {
-    privileged(test, || {
-        let ends = Ends::new(Pair::new(9000));
-        if !ends.left.capabilities().frames {
-            return skip(test, "no frames before Linux 6.2");
-        }
-        body(&ends);
-    });
-}
-
-impl Ends {
-    fn new(pair: Pair) -> Self {
-        let options = Options {
-            frames: true,
-            ..Options::default()
-        };
-        let left = pair.left.bind_with("10.9.0.1:4791", &options);
-        let right = pair.right.bind_with("10.9.0.2:4791", &options);
-        // The first datagram makes the kernels learn the addresses.
-        for (from, to) in [(&left, &right), (&right, &left)] {
-            send(from, to, None, &[1]);
-            receive_datagrams(to, 1);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-        Self { pair, left, right }
-    }
-}
-
-fn send(from: &Socket, to: &Socket, segment_size: Option<u16>, bytes: &[u8]) {
-    send_as(from, to, segment_size, bytes, Framing::Message);
-}
-
-fn send_as(from: &Socket, to: &Socket, segment_size: Option<u16>, bytes: &[u8], framing: Framing) {
-    let (first, second) = bytes.split_at(bytes.len() / 2);
-    let transmit = Transmit {
-        destination: &destination(to),
-        segment_size,
-        tos: 0x42,
-        framing,
-        iov: &[Piece::new(first), Piece::new(second)],
-        whole: None,
-    };
-    assert_eq!(from.send(&transmit).unwrap().lost, None);
-}
-
 #[test]
 fn a_frame_is_the_same_in_one_piece_and_in_several() {
     with_frames("a_frame_is_the_same_in_one_piece_and_in_several", |ends| {
@@ -107,10 +54,6 @@ fn a_frame_is_the_same_in_one_piece_and_in_several() {
         }
         assert_eq!(ends.left.frame_counts().0, 10);
     });
-}
-
-fn ttls(packets: &[Ipv4Packet]) -> Vec<u8> {
-    packets.iter().map(|packet| packet.ttl).collect()
 }
 
 #[test]

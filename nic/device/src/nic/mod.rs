@@ -541,7 +541,9 @@ impl Nic {
                 self.note_sockets(ports);
             }
         };
-        self.link.follow(apply, |event| self.events.push(event));
+        let routes = || self.sockets().iter().for_each(|socket| socket.follow());
+        self.link
+            .follow(apply, routes, |event| self.events.push(event));
     }
 
     /// Readable when [`Self::follow_link`] may have something to do.

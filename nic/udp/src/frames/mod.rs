@@ -4,19 +4,22 @@
 //!
 //! The kernel goes on to have its say: what is longer, has IP options, may be fragmented or comes another way takes the UDP
 //! socket, and a filter there drops just what the ring takes. Frames go to neighbours only, at the link addresses that the kernel
-//! knows, and through the interface's queueing discipline.
+//! knows, and through the interface's queueing discipline; and both ways only where routes and IPsec policies say nothing else ([`reach`]).
 
 mod filter;
 mod leftovers;
 mod neighbours;
+mod reach;
 mod ring;
 mod sender;
+mod xfrm;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use libc::c_int;
 
@@ -24,6 +27,7 @@ use crate::interfaces::interfaces;
 use crate::receive::RecvMeta;
 use crate::{Transmit, sockopt};
 use filter::Flow;
+use reach::Reach;
 use ring::{Ring, Shape};
 use sender::Sender;
 
@@ -67,6 +71,35 @@ impl Rings {
     }
 }
 
+/// Where frames leave from and arrive.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    ifindex: u32,
+    local: SocketAddrV4,
+    prefix_bits: u8,
+}
+
+impl Place {
+    fn look(&self) -> Reach {
+        Reach::look(self.ifindex, *self.local.ip(), self.prefix_bits)
+    }
+
+    fn flow<'a>(&self, reach: &'a Reach, bytes: RangeInclusive<u16>) -> Flow<'a> {
+        Flow {
+            reach,
+            ifindex: self.ifindex,
+            local: self.local,
+            bytes,
+        }
+    }
+}
+
+/// How long the IP packets are that each of the rings takes, and both.
+fn lengths() -> [RangeInclusive<u16>; 3] {
+    let [short, long] = [Shape::SHORT, Shape::LONG].map(Shape::max_ip_bytes);
+    [0..=short, short + 1..=long, 0..=long]
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Frames {
@@ -74,6 +107,12 @@ pub(crate) struct Frames {
     receivers: [OwnedFd; 2],
     rings: Mutex<Rings>,
     sender: Mutex<Sender>,
+    /// The address, its interface and the length of its prefix.
+    place: Place,
+    /// What the filters go by. Held by who changes them.
+    reach: Mutex<Reach>,
+    /// Whether anybody is reached.
+    is_open: AtomicBool,
     /// Looks since the socket last brought something.
     looks: AtomicU32,
     /// How often the socket was read for nothing in the rings.
@@ -107,20 +146,21 @@ impl Frames {
         let Some(mac) = interface.mac.filter(|_| !interface.loopback) else {
             return Ok(None);
         };
-        let flow = |bytes| Flow {
+        let place = Place {
             ifindex: interface.index,
             local,
-            bytes,
+            prefix_bits: address.prefix_bits,
         };
-        let [short, long] = [Shape::SHORT, Shape::LONG].map(Shape::max_ip_bytes);
+        let reach = place.look();
+        let [short, long, all] = lengths();
         let receivers = [packet_socket()?, packet_socket()?];
         let [short_fd, long_fd] = &receivers;
         // The kernel gives a frame to the socket that was bound last first: what is short is in a hurry.
-        let long_ring = Ring::open(long_fd.as_fd(), Shape::LONG, &flow(short + 1..=long))?;
-        let short_ring = Ring::open(short_fd.as_fd(), Shape::SHORT, &flow(0..=short))?;
-        let sender = Sender::open(interface, mac, local, address.prefix_bits)?;
+        let long_ring = Ring::open(long_fd.as_fd(), Shape::LONG, &place.flow(&reach, long))?;
+        let short_ring = Ring::open(short_fd.as_fd(), Shape::SHORT, &place.flow(&reach, short))?;
+        let sender = Sender::open(interface, mac, local, reach.clone())?;
         // Last: from here on the socket has no more of what the rings take.
-        filter::attach(socket, &flow(0..=long).rejects())?;
+        filter::attach(socket, &place.flow(&reach, all).rejects())?;
         Ok(Some(Self {
             receivers,
             rings: Mutex::new(Rings {
@@ -128,6 +168,9 @@ impl Frames {
                 long: long_ring,
             }),
             sender: Mutex::new(sender),
+            place,
+            is_open: AtomicBool::new(reach.is_open()),
+            reach: Mutex::new(reach),
             looks: AtomicU32::new(0),
             reads: AtomicU32::new(0),
             taken: AtomicU32::new(0),
@@ -146,8 +189,44 @@ impl Frames {
         }
     }
 
+    /// Looks at routes and policies, and lets only those be reached past the IP layer that they say nothing else of.
+    pub(crate) fn follow(&self, socket: BorrowedFd<'_>) {
+        let mut reach = lock(&self.reach);
+        let mut now = self.place.look();
+        let all = interfaces().unwrap_or_default();
+        match all.iter().find(|one| one.index == self.place.ifindex) {
+            Some(interface) => lock(&self.sender).follow(now.clone(), interface),
+            None => now = now.closed(),
+        }
+        self.change_reach(&mut reach, now, socket);
+    }
+
+    fn change_reach(&self, reach: &mut Reach, now: Reach, socket: BorrowedFd<'_>) {
+        if *reach == now {
+            return;
+        }
+        self.is_open.store(now.is_open(), Ordering::Relaxed);
+        // In between what the socket drops is lost, lest anything arrive twice.
+        let nobody = now.clone().closed();
+        let [short, long, all] = lengths();
+        let rings = |reach: &Reach| {
+            for (fd, bytes) in self.fds().zip([&short, &long]) {
+                filter::attach(fd, &self.place.flow(reach, bytes.clone()).accepts())?;
+            }
+            Ok(())
+        };
+        let attached: io::Result<()> = rings(&nobody)
+            .and_then(|()| filter::attach(socket, &self.place.flow(&now, all).rejects()))
+            .and_then(|()| rings(&now));
+        // It fails for want of memory alone. Then the next news is a chance.
+        *reach = if attached.is_ok() { now } else { nobody };
+    }
+
     /// Whether the socket is to be read, as there is nothing in the rings.
     pub(crate) fn is_socket_due(&self) -> bool {
+        if !self.is_open.load(Ordering::Relaxed) {
+            return true;
+        }
         let looks = self.looks.load(Ordering::Relaxed).saturating_add(1);
         // Wraps to where it is not lively.
         self.looks.store(
@@ -172,7 +251,8 @@ impl Frames {
     /// Whether the last look was at memory alone, as most are.
     pub(crate) fn is_quick(&self) -> bool {
         let looks = self.looks.load(Ordering::Relaxed);
-        looks >= LIVELY_LOOKS && !looks.is_multiple_of(LOOKS_PER_ROUND)
+        let is_open = self.is_open.load(Ordering::Relaxed);
+        is_open && looks >= LIVELY_LOOKS && !looks.is_multiple_of(LOOKS_PER_ROUND)
     }
 
     /// The socket brought something.
@@ -224,8 +304,19 @@ impl Frames {
     }
 
     /// Sends a datagram, or a batch of them, to a neighbour, unless it is long. False: nothing was sent, the socket has to.
-    pub(crate) fn send(&self, transmit: &Transmit<'_>, length: usize) -> bool {
-        lock(&self.sender).send(transmit, length)
+    pub(crate) fn send(
+        &self,
+        socket: BorrowedFd<'_>,
+        transmit: &Transmit<'_>,
+        length: usize,
+    ) -> bool {
+        let mut sender = lock(&self.sender);
+        let is_sent = sender.send(transmit, length);
+        if let Some(now) = sender.changed_reach() {
+            drop(sender);
+            self.change_reach(&mut lock(&self.reach), now, socket);
+        }
+        is_sent
     }
 }
 

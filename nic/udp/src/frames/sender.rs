@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use libc::{c_int, c_void, iovec, msghdr};
 
 use super::leftovers;
-use super::neighbours::ethernet_address;
+use super::neighbours::{ethernet_address, goes_as_it_is};
+use super::reach::Reach;
 use super::ring::{GSO_UDP_L4, PACKET_VNET_HDR, SOL_PACKET, Shape};
 use crate::send::raw_pieces;
 use crate::{Framing, Interface, Transmit, buffer, sockopt};
@@ -65,7 +66,12 @@ pub(super) struct Sender {
     mtu_bytes: usize,
     mac: [u8; 6],
     local: SocketAddrV4,
-    prefix_bits: u8,
+    /// Who the tables say may be reached.
+    reach: Reach,
+    /// Those of them of which the kernel has turned out to have another opinion: see [`goes_as_it_is`].
+    refused: Vec<Ipv4Addr>,
+    /// Those are others than before.
+    has_news: bool,
     neighbours: Vec<Neighbour>,
     pieces: Vec<iovec>,
     /// Room for a frame in one piece.
@@ -101,7 +107,7 @@ impl Sender {
         interface: &Interface,
         mac: [u8; 6],
         local: SocketAddrV4,
-        prefix_bits: u8,
+        reach: Reach,
     ) -> io::Result<Self> {
         let fd = super::packet_socket()?;
         sockopt::set(fd.as_fd(), SOL_PACKET, PACKET_VNET_HDR, 1 as c_int)?;
@@ -115,6 +121,7 @@ impl Sender {
                 fd => OwnedFd::from_raw_fd(fd),
             }
         };
+        crate::socket::bind_fd(questions.as_fd(), SocketAddr::from((*local.ip(), 0)))?;
         Ok(Self {
             fd: Outlet(Some(fd)),
             questions,
@@ -122,7 +129,9 @@ impl Sender {
             mtu_bytes: interface.mtu_bytes as usize,
             mac,
             local,
-            prefix_bits,
+            reach,
+            refused: Vec::new(),
+            has_news: false,
             neighbours: Vec::new(),
             pieces: Vec::with_capacity(64),
             frame: Box::new([0; _]),
@@ -135,29 +144,58 @@ impl Sender {
         self.mtu_bytes = 0;
     }
 
+    /// Who the tables say may be reached now, and what the interface is.
+    pub(super) fn follow(&mut self, reach: Reach, interface: &Interface) {
+        self.reach = reach;
+        self.refused.clear();
+        self.has_news = false;
+        self.neighbours.clear();
+        if self.mtu_bytes != 0 {
+            self.mtu_bytes = interface.mtu_bytes as usize;
+        }
+        self.mac = interface.mac.unwrap_or(self.mac);
+    }
+
+    /// Who may be reached, if that has changed since this was last asked.
+    pub(super) fn changed_reach(&mut self) -> Option<Reach> {
+        let has_news = std::mem::take(&mut self.has_news);
+        has_news.then(|| self.reach.clone().without(&self.refused))
+    }
+
     /// Frames sent so far.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
+    /// The link address of a neighbour, if frames may go to it.
+    #[cold]
+    fn look_for(&mut self, to: SocketAddrV4) -> Option<[u8; 6]> {
+        let ip = *to.ip();
+        if !self.reach.contains(ip) {
+            return None;
+        }
+        let is_refused = !goes_as_it_is(self.questions.as_fd(), to, self.mtu_bytes);
+        if self.refused.contains(&ip) != is_refused {
+            self.refused.retain(|known| *known != ip);
+            self.refused.extend(is_refused.then_some(ip));
+            self.has_news = true;
+        }
+        if is_refused {
+            return None;
+        }
+        ethernet_address(self.questions.as_fd(), &self.interface, ip)
+    }
+
     /// Where the neighbour is remembered, until the next is.
-    fn find(&mut self, ip: Ipv4Addr, now: u64) -> usize {
+    fn find(&mut self, to: SocketAddrV4, now: u64) -> usize {
+        let ip = *to.ip();
         let at = self.neighbours.iter().position(|known| known.ip == ip);
         if let Some(at) = at
             && now < self.neighbours[at].until_ns
         {
             return at;
         }
-        let far = u32::checked_shr(
-            ip.to_bits() ^ self.local.ip().to_bits(),
-            32 - u32::from(self.prefix_bits),
-        );
-        // With a prefix of no bits everybody is near.
-        let address = if far.unwrap_or(0) == 0 && ip != *self.local.ip() && !ip.is_multicast() {
-            ethernet_address(self.questions.as_fd(), &self.interface, ip)
-        } else {
-            None
-        };
+        let address = self.look_for(to);
         if at.is_none() && self.neighbours.len() == NEIGHBOURS_MAX {
             self.neighbours.clear();
         }
@@ -188,7 +226,7 @@ impl Sender {
         };
         let fits = segment + IP_BYTES + UDP_BYTES <= self.mtu_bytes;
         let now = coarse_now_ns();
-        let at = self.find(*to.ip(), now);
+        let at = self.find(to, now);
         let neighbour = &mut self.neighbours[at];
         let is_long_stream = || {
             length > STREAM_MAX_BYTES

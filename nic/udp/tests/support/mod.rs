@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test program uses its own part")]
 
+pub(crate) mod ends;
+
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
