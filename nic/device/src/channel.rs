@@ -3,11 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use urxe_proto::Instant;
 use urxe_udp::{Interest, Waiter};
 
+use crate::blocking::{self, BlockingCall, Step, Waiting};
 use crate::clock::now;
 use crate::nic::Nic;
 use crate::signalled::{EventFd, Signalled};
@@ -58,7 +59,7 @@ impl CompletionChannel {
     /// The descriptor: readable while events wait. It may be polled and made non-blocking, not read.
     #[must_use]
     pub fn fd(&self) -> RawFd {
-        self.cookies.fd().as_raw_fd()
+        self.cookies.programs_fd()
     }
 
     pub(crate) fn push(&self, cookie: u64) {
@@ -110,28 +111,31 @@ impl CompletionChannel {
     /// engine.
     ///
     /// # Errors
-    /// EAGAIN if the descriptor is non-blocking and there is none; EINTR when a signal came.
-    pub fn wait(&self) -> io::Result<u64> {
-        let had_some = self.has_cookie();
-        loop {
-            if let Some(cookie) = self.cookies.pop_or_refuse()? {
-                self.note_wait(had_some);
-                return Ok(cookie);
-            }
-            self.note_wait(false);
-            match self.nic.upgrade() {
-                Some(nic) => self.run_engine_until_readable(&nic)?,
-                None => self.cookies.wait()?,
-            }
+    /// EAGAIN if the descriptor is non-blocking and there is none; EINTR when a signal handler ran; EBADF once it is closed.
+    pub fn wait(self: &Arc<Self>) -> io::Result<u64> {
+        blocking::finish(self.begin_wait())
+    }
+
+    /// The same in steps.
+    #[must_use]
+    pub fn begin_wait(self: &Arc<Self>) -> ChannelWait {
+        ChannelWait {
+            channel: Arc::clone(self),
+            engine: None,
         }
     }
 
+    /// Ends it: whoever waits gets EBADF, now and later.
+    pub fn close(&self) {
+        self.cookies.close();
+    }
+
     /// The program asked for an event, and had to wait for it, or not.
-    fn note_wait(&self, had_some: bool) {
-        let ready_waits = if had_some {
-            (self.ready_waits.load(Ordering::Relaxed) + 1).min(READY_WAITS)
-        } else {
+    fn note_wait(&self, has_waited: bool) {
+        let ready_waits = if has_waited {
             0
+        } else {
+            (self.ready_waits.load(Ordering::Relaxed) + 1).min(READY_WAITS)
         };
         self.ready_waits.store(ready_waits, Ordering::Relaxed);
     }
@@ -140,28 +144,8 @@ impl CompletionChannel {
         self.cookies.has_some()
     }
 
-    fn run_engine_until_readable(&self, nic: &Arc<Nic>) -> io::Result<()> {
-        if self.has_cookie() {
-            return Ok(());
-        }
-        let presence = nic.progress().enter_blocking();
-        let kept = self
-            .waiter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let mut watcher = match kept {
-            Some(watcher) => watcher,
-            None => self.new_watcher(nic)?,
-        };
-        let result = self.wait_with(nic, &mut watcher);
-        *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
-        drop(presence);
-        if nic.is_unfinished() {
-            // The program has an event to see to, which may take it long.
-            nic.progress().take_over();
-        }
-        result
+    fn watcher(&self) -> MutexGuard<'_, Option<Watcher>> {
+        self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn new_watcher(&self, nic: &Nic) -> io::Result<Watcher> {
@@ -174,31 +158,146 @@ impl CompletionChannel {
             spin: Spin::default(),
         })
     }
+}
 
-    fn wait_with(&self, nic: &Nic, watcher: &mut Watcher) -> io::Result<()> {
+/// A thread of the program in [`CompletionChannel::wait`].
+#[derive(Debug)]
+pub struct ChannelWait {
+    channel: Arc<CompletionChannel>,
+    /// Since the first step that found no event.
+    engine: Option<InEngine>,
+}
+
+/// A thread of the program that runs the engine while it waits.
+#[derive(Debug)]
+struct InEngine {
+    nic: Arc<Nic>,
+    channel: Arc<CompletionChannel>,
+    /// Absent only while it is being dropped.
+    watcher: Option<Watcher>,
+    /// When it began to wait.
+    since: Instant,
+}
+
+impl BlockingCall for ChannelWait {
+    type Answer = u64;
+
+    fn step(&mut self, is_ready: bool) -> Step<u64> {
+        if let Some(engine) = self.engine.as_mut().filter(|_| is_ready) {
+            engine.note_ready();
+        }
+        let mut is_ready = is_ready;
         loop {
-            if nic.is_stale(&watcher.watched) {
-                *watcher = self.new_watcher(nic)?;
+            // Who waits already is not asked again whether it wants to.
+            if self.engine.is_none() || self.channel.has_cookie() {
+                let popped = self.channel.cookies.pop_or_refuse();
+                if let Some(result) = popped.transpose() {
+                    if result.is_ok() {
+                        self.channel.note_wait(self.engine.is_some());
+                    }
+                    self.engine = None;
+                    return Step::Done(result);
+                }
             }
-            let mut deadline = nic.run_waiting().wanted_at;
-            if self.has_cookie() {
-                return Ok(());
+            match self.run_engine(is_ready) {
+                Ok(None) => is_ready = false,
+                Ok(Some(waiting)) => return Step::Wait(waiting),
+                Err(error) => return Step::Done(Err(error)),
             }
-            match watcher.spin.look(nic, deadline, || self.has_cookie()) {
-                Looked::Done if self.has_cookie() => return Ok(()),
-                Looked::Done => {}
-                Looked::InVain(wanted_at) => deadline = wanted_at,
+        }
+    }
+}
+
+impl ChannelWait {
+    /// Runs the engine. What to wait for then, if there is no event.
+    fn run_engine(&mut self, is_ready: bool) -> io::Result<Option<Waiting>> {
+        self.channel.note_wait(true);
+        let engine = match &mut self.engine {
+            Some(engine) => engine,
+            None => {
+                let Some(nic) = self.channel.nic.upgrade() else {
+                    return Ok(Some(Waiting {
+                        fd: self.channel.fd(),
+                        timeout_ns: None,
+                    }));
+                };
+                self.engine.insert(InEngine::enter(nic, &self.channel)?)
             }
-            let since = now();
-            let timeout_ns = deadline.map(|at| at.since(since));
-            let ready = watcher.waiter.wait(timeout_ns)?;
+        };
+        engine.run(is_ready)
+    }
+}
+
+impl InEngine {
+    fn enter(nic: Arc<Nic>, channel: &Arc<CompletionChannel>) -> io::Result<Self> {
+        let kept = channel.watcher().take();
+        let watcher = match kept {
+            Some(watcher) => watcher,
+            None => channel.new_watcher(&nic)?,
+        };
+        nic.progress().enter();
+        Ok(Self {
+            nic,
+            channel: Arc::clone(channel),
+            watcher: Some(watcher),
+            since: now(),
+        })
+    }
+
+    /// Something woke the thread.
+    fn note_ready(&mut self) {
+        let slept_ns = now().since(self.since);
+        if let Some(watcher) = &mut self.watcher {
+            watcher.spin.note_sleep(slept_ns);
+        }
+    }
+
+    fn run(&mut self, is_ready: bool) -> io::Result<Option<Waiting>> {
+        let Self {
+            nic,
+            channel,
+            watcher,
+            since,
+        } = self;
+        let fresh = watcher
+            .as_ref()
+            .filter(|watcher| !nic.is_stale(&watcher.watched));
+        if fresh.is_none() {
+            *watcher = Some(channel.new_watcher(nic)?);
+        }
+        let Some(watcher) = watcher else {
+            return Ok(None);
+        };
+        let round = nic.run_waiting();
+        let mut deadline = round.wanted_at;
+        if channel.has_cookie() {
+            return Ok(None);
+        }
+        if is_ready && round.received == 0 {
+            // It may have been an error, which would wake the thread again and again.
+            let ready = watcher.waiter.wait(Some(0))?;
             nic.forget_errors(ready);
-            if !ready.is_empty() {
-                watcher.spin.note_sleep(now().since(since));
-            }
-            if ready.is_empty() && timeout_ns.is_none() {
-                return Err(io::Error::from_raw_os_error(libc::EINTR));
-            }
+        }
+        match watcher.spin.look(nic, deadline, || channel.has_cookie()) {
+            Looked::Done if channel.has_cookie() => return Ok(None),
+            Looked::Done => {}
+            Looked::InVain(wanted_at) => deadline = wanted_at,
+        }
+        *since = now();
+        Ok(Some(Waiting {
+            fd: watcher.waiter.as_raw_fd(),
+            timeout_ns: deadline.map(|at| at.since(*since)),
+        }))
+    }
+}
+
+impl Drop for InEngine {
+    fn drop(&mut self) {
+        *self.channel.watcher() = self.watcher.take();
+        self.nic.progress().leave();
+        if self.nic.is_unfinished() {
+            // The program has an event to see to, which may take it long.
+            self.nic.progress().take_over();
         }
     }
 }

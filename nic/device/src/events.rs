@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 use urxe_proto::{QpEvent, SrqEvent};
 use urxe_wire::{Qpn, Srqn};
 
+use crate::blocking::{BlockingCall, Step, Waiting};
 use crate::signalled::Signalled;
 
 /// An asynchronous event.
@@ -47,16 +49,6 @@ impl EventQueue {
         self.0.push(AsyncEvent { kind });
     }
 
-    /// Takes the next event; waits for it unless the descriptor is non-blocking.
-    pub(crate) fn next(&self) -> io::Result<AsyncEvent> {
-        loop {
-            if let Some(event) = self.0.pop_or_refuse()? {
-                return Ok(event);
-            }
-            self.0.wait()?;
-        }
-    }
-
     /// Forgets the events of a queue pair that is destroyed.
     pub(crate) fn forget_qp(&self, number: Qpn) {
         self.forget(|kind| matches!(kind, AsyncEventKind::Qp(qp, _) if *qp == number));
@@ -77,6 +69,25 @@ impl EventQueue {
     }
 
     pub(crate) fn raw_fd(&self) -> RawFd {
-        self.0.fd().as_raw_fd()
+        self.0.programs_fd()
+    }
+}
+
+/// A thread of the program that waits for an asynchronous event.
+#[derive(Debug)]
+pub struct EventWait(pub(crate) Arc<EventQueue>);
+
+impl BlockingCall for EventWait {
+    type Answer = AsyncEvent;
+
+    fn step(&mut self, _is_ready: bool) -> Step<AsyncEvent> {
+        let events = &self.0.0;
+        match events.pop_or_refuse().transpose() {
+            Some(result) => Step::Done(result),
+            None => Step::Wait(Waiting {
+                fd: events.fd().as_raw_fd(),
+                timeout_ns: None,
+            }),
+        }
     }
 }

@@ -20,6 +20,7 @@ extern crate self as urxe_device;
 mod activity;
 mod ahead;
 mod batch;
+mod blocking;
 mod capture;
 mod chance;
 mod channel;
@@ -68,16 +69,17 @@ mod timers;
 mod transmit;
 mod vendor_mad;
 
-pub use channel::CompletionChannel;
+pub use blocking::{BlockingCall, Step, Waiting, poll, timespec};
+pub use channel::{ChannelWait, CompletionChannel};
 pub use cm::{
     CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
-    ConnectionParam, DatagramParam, ReliableSender,
+    CmWait, ConnectionParam, DatagramParam, ReliableSender,
 };
 pub use congestion::{CongestionControl, DCQCN_VARIABLE};
 pub use cq::Cq;
 pub use dm::DeviceMemory;
 pub use error::Error;
-pub use events::{AsyncEvent, AsyncEventKind};
+pub use events::{AsyncEvent, AsyncEventKind, EventWait};
 pub use exit::at_exit;
 pub use gid_table::GID_TABLE_LENGTH;
 pub use impair::{Delay, Impairment, Share};
@@ -94,7 +96,7 @@ pub use stat::{
     Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, counters_of, peer,
 };
 pub use tap::{FRAMES_VARIABLE, IMPAIR_VARIABLE, PCAP_VARIABLE, RECEIVE_BUFFER_VARIABLE, Wiring};
-pub use threads::with_signals_blocked;
+pub use threads::{Uncancelled, with_signals_blocked};
 
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{

@@ -95,9 +95,7 @@ pub(crate) struct Blocking<'a>(&'a Progress);
 
 impl Drop for Blocking<'_> {
     fn drop(&mut self) {
-        let now_ns = now().as_nanos();
-        self.0.last_blocked_ns.store(now_ns, Ordering::Relaxed);
-        self.0.blocking.fetch_sub(1, Ordering::Relaxed);
+        self.0.leave();
     }
 }
 
@@ -244,8 +242,19 @@ impl Progress {
     }
 
     pub(crate) fn enter_blocking(&self) -> Blocking<'_> {
-        self.blocking.fetch_add(1, Ordering::Relaxed);
+        self.enter();
         Blocking(self)
+    }
+
+    /// A thread of the program runs the engine in a blocking call, until [`Self::leave`].
+    pub(crate) fn enter(&self) {
+        self.blocking.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        let now_ns = now().as_nanos();
+        self.last_blocked_ns.store(now_ns, Ordering::Relaxed);
+        self.blocking.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A completion queue raised an event: some thread of the program has something to do.

@@ -2,6 +2,41 @@
 
 pub use urxe_udp::with_signals_blocked;
 
+/// While it lives, the thread that made it cannot be cancelled (pthread_cancel(3)): it may hold locks, which would stay locked. What
+/// wants to cancel it meanwhile does so at the next cancellation point after. For what may write a file, or wait; the engine's own
+/// system calls are no cancellation points.
+#[derive(Debug)]
+pub struct Uncancelled(libc::c_int);
+
+unsafe extern "C" {
+    safe fn pthread_setcancelstate(state: libc::c_int, before: &mut libc::c_int) -> libc::c_int;
+}
+
+impl Uncancelled {
+    /// Makes it so.
+    #[must_use]
+    pub fn new() -> Self {
+        /// `PTHREAD_CANCEL_DISABLE` of <pthread.h>.
+        const DISABLE: libc::c_int = 1;
+        let mut before = 0;
+        pthread_setcancelstate(DISABLE, &mut before);
+        Self(before)
+    }
+}
+
+impl Default for Uncancelled {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        let mut ours = 0;
+        pthread_setcancelstate(self.0, &mut ours);
+    }
+}
+
 /// For the background thread: it works for a few microseconds at a time, for a peer that waits, and has to do so beside a
 /// program that may spin on the same processor: in perftest's `ib_write_lat` the target reads its memory
 /// until the data is there. Where the process may (`CAP_SYS_NICE` or `RLIMIT_NICE`), the thread takes

@@ -163,7 +163,7 @@ fn take_all(end: &End) -> bool {
 }
 
 /// The next message, by way of the descriptor.
-fn wait_for_message(end: &End, channel: &CompletionChannel) {
+fn wait_for_message(end: &End, channel: &Arc<CompletionChannel>) {
     while !take_all(end) {
         end.cq.arm(false);
         if take_all(end) {

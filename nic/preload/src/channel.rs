@@ -8,6 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use urxe_device::CompletionChannel;
 
 use crate::abi::*;
+use crate::blocking::{self, Frame};
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
 use crate::reported::HasEvents;
@@ -24,7 +25,8 @@ unsafe impl Send for Listening {}
 pub(crate) struct ChannelState {
     /// The device's channel.
     pub(crate) channel: Arc<CompletionChannel>,
-    queues: Mutex<HashMap<u64, Listening>>,
+    /// Shared with threads that wait for an event, which may outlast the channel.
+    queues: Arc<Mutex<HashMap<u64, Listening>>>,
     users: Users,
 }
 
@@ -112,13 +114,13 @@ pub(crate) unsafe fn create(context: *mut ibv_context) -> Outcome<*mut ibv_comp_
     };
     let private = ChannelState {
         channel,
-        queues: Mutex::new(HashMap::new()),
+        queues: Arc::default(),
         users: Users::default(),
     };
     Ok(ChannelHandle::give(public, private))
 }
 
-/// `ibv_destroy_comp_channel`.
+/// `ibv_destroy_comp_channel`. Threads that wait for an event of it get `EBADF`.
 ///
 /// # Safety
 /// `channel` is ours and live; nobody uses it any more.
@@ -127,40 +129,43 @@ pub(crate) unsafe fn destroy(channel: *mut ibv_comp_channel) -> Outcome<()> {
     unsafe {
         state(channel).users.none_left()?;
         context::state((*channel).context).users.remove();
+        state(channel).channel.close();
         drop(ChannelHandle::take_back(channel));
     }
     Ok(())
 }
 
-/// `ibv_get_cq_event`: blocks, unless the program made the channel's descriptor non-blocking.
-///
+blocking::calls! {
+    /// `ibv_get_cq_event` of a channel of ours: blocks, unless the program made the channel's descriptor non-blocking.
+    get_event = begin_get_event;
+}
+
 /// # Safety
-/// `channel` is ours and live, the others are null or writable.
-pub(crate) unsafe fn get_event(
-    channel: *mut ibv_comp_channel,
-    cq: *mut *mut ibv_cq,
-    cq_context: *mut *mut c_void,
-) -> Outcome<c_int> {
-    if cq.is_null() || cq_context.is_null() {
-        return Err(Errno::INVAL);
+/// The arguments are the program's of `ibv_get_cq_event`: the channel is null or ours and live, the others are null or writable.
+unsafe extern "C" fn begin_get_event(frame: &mut Frame) -> bool {
+    let [channel, cq, cq_context] = frame.arguments;
+    let channel: *mut ibv_comp_channel = std::ptr::with_exposed_provenance_mut(channel);
+    let cq: *mut *mut ibv_cq = std::ptr::with_exposed_provenance_mut(cq);
+    let cq_context: *mut *mut c_void = std::ptr::with_exposed_provenance_mut(cq_context);
+    if channel.is_null() || cq.is_null() || cq_context.is_null() {
+        return frame.finish(Err(Errno::INVAL));
     }
     // SAFETY: by the caller's promise.
     let state = unsafe { state(channel) };
-    loop {
-        let cookie = state.channel.wait().map_err(|error| Errno::of(&error))?;
-        let queues = state.queues();
+    let queues = Arc::clone(&state.queues);
+    blocking::begin(frame, state.channel.begin_wait(), move |cookie| {
+        let queues = queues.lock();
         // An event of a queue that is gone is dropped.
-        if let Some(found) = queues.get(&cookie) {
-            // SAFETY: by the caller's promise; the queue is live while the map is locked, and
-            // counting the event keeps it so until the program acknowledges.
-            unsafe {
-                cq::state(found.0).events.add();
-                *cq = found.0;
-                *cq_context = (*found.0).cq_context;
-            }
-            return Ok(0);
+        let found = queues.get(&cookie)?;
+        // SAFETY: by the caller's promise; the queue is live while the map is locked, and counting the event keeps it so
+        // until the program acknowledges.
+        unsafe {
+            cq::state(found.0).events.add();
+            *cq = found.0;
+            *cq_context = (*found.0).cq_context;
         }
-    }
+        Some(Ok(0))
+    })
 }
 
 /// `ibv_ack_cq_events`.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use urxe_device::{
     CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
-    ConnectionParam, Gid, PortSpace, QpState,
+    CmWait, ConnectionParam, Gid, PortSpace, QpState,
 };
 
 use crate::abi::{
@@ -16,6 +16,7 @@ use crate::abi::{
     IBV_QP_TIMEOUT, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
     IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND,
 };
+use crate::blocking::{self, Frame};
 use crate::cm_abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::{cm_files, device};
@@ -27,36 +28,81 @@ const EXACTLY: u8 = 2;
 /// Code of a packet's life time on Ethernet, as Linux has it.
 const PACKET_LIFE_TIME: u8 = 16;
 
-/// Executes what a program wrote: a header, and the command's structure behind it. What is behind that is not looked at.
+/// Executes what a program wrote: a header, and the command's structure behind it. What is behind that is not looked at. Whether the
+/// command is over, which returns the `count`.
 ///
 /// # Safety
 /// There are `count` bytes, or as many as the header says. The answer goes to where the command says, which has as much room
 /// as the header says.
-pub(crate) unsafe fn command(file: CmFile, bytes: *const u8, count: usize) -> Outcome<()> {
+pub(crate) unsafe fn begin(
+    frame: &mut Frame,
+    file: CmFile,
+    bytes: *const u8,
+    count: usize,
+) -> bool {
     const HEADER_BYTES: usize = size_of::<rdma_ucm_cmd_hdr>();
     // As write(2) has it for more than it can tell of.
     let is_possible = (HEADER_BYTES..=isize::MAX.cast_unsigned()).contains(&count);
     if bytes.is_null() || !is_possible {
-        return Err(Errno::INVAL);
+        return frame.finish(Err(Errno::INVAL));
     }
     // SAFETY: by the caller's promise.
     let header: rdma_ucm_cmd_hdr = read(unsafe { std::slice::from_raw_parts(bytes, HEADER_BYTES) });
     let length = usize::from(header.in_);
     if length > count - HEADER_BYTES {
-        return Err(Errno::INVAL);
+        return frame.finish(Err(Errno::INVAL));
     }
-    // SAFETY: by the caller's promise.
-    let payload = unsafe { std::slice::from_raw_parts(bytes.add(HEADER_BYTES), length) };
     let call = Call {
         file,
-        payload,
+        // SAFETY: by the caller's promise.
+        payload: unsafe { std::slice::from_raw_parts(bytes.add(HEADER_BYTES), length) },
         room: header.out.into(),
     };
-    // SAFETY: by the caller's promise.
-    unsafe { call.execute(header.cmd) }.inspect_err(|errno| {
-        let error = std::io::Error::from_raw_os_error(errno.0);
-        log::debug!("RDMA-CM command {}: {error}", header.cmd);
+    let note = |outcome: Outcome<()>| {
+        outcome.map(|()| count.cast_signed()).inspect_err(|errno| {
+            let error = std::io::Error::from_raw_os_error(errno.0);
+            log::debug!("RDMA-CM command {}: {error}", header.cmd);
+        })
+    };
+    if header.cmd != RDMA_USER_CM_CMD_GET_EVENT {
+        // SAFETY: by the caller's promise.
+        let outcome = unsafe { call.execute(header.cmd) };
+        return frame.finish(note(outcome));
+    }
+    let (wait, response, room) = match call.get_event() {
+        Ok(begun) => begun,
+        Err(errno) => return frame.finish(note(Err(errno))),
+    };
+    blocking::begin(frame, wait, move |event| {
+        // SAFETY: by the caller's promise.
+        let answered = unsafe { answer(room, response, &event_answer(&event), EVENT_LEAST) };
+        Some(answered.map(|()| count.cast_signed()))
     })
+}
+
+/// What the oldest librdmacm has room for of an event.
+const EVENT_LEAST: usize = std::mem::offset_of!(rdma_ucm_event_resp, reserved);
+
+/// Writes an answer, or as much of it as there is room for: a program may know an earlier, shorter version of it, of at least
+/// `least` bytes.
+///
+/// # Safety
+/// There is as much room.
+unsafe fn answer<T: Plain>(room: usize, to: u64, answer: &T, least: usize) -> Outcome<()> {
+    if room < least {
+        return Err(Errno(libc::ENOSPC));
+    }
+    let Some(to) = usize::try_from(to).ok().filter(|to| *to != 0) else {
+        return Err(Errno(libc::EFAULT));
+    };
+    let bytes = bytes_of(answer);
+    let length = bytes.len().min(room);
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let to = std::ptr::with_exposed_provenance_mut(to);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, length);
+    }
+    Ok(())
 }
 
 /// A command under way.
@@ -77,30 +123,17 @@ impl Call<'_> {
         read(self.payload)
     }
 
-    /// Writes an answer, or as much of it as there is room for: a program may know an earlier, shorter
-    /// version of it, of at least `least` bytes.
+    /// Writes an answer, see [`answer`].
     ///
     /// # Safety
     /// There is as much room as the header said.
-    unsafe fn answer<T: Plain>(&self, to: u64, answer: &T, least: usize) -> Outcome<()> {
-        if self.room < least {
-            return Err(Errno(libc::ENOSPC));
-        }
-        let Some(to) = usize::try_from(to).ok().filter(|to| *to != 0) else {
-            return Err(Errno(libc::EFAULT));
-        };
-        let bytes = bytes_of(answer);
-        let length = bytes.len().min(self.room);
+    unsafe fn answer<T: Plain>(&self, to: u64, what: &T, least: usize) -> Outcome<()> {
         // SAFETY: by the caller's promise.
-        unsafe {
-            let to = std::ptr::with_exposed_provenance_mut(to);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, length);
-        }
-        Ok(())
+        unsafe { answer(self.room, to, what, least) }
     }
 
     /// # Safety
-    /// As [`command`].
+    /// As [`begin`].
     unsafe fn execute(&self, number: u32) -> Outcome<()> {
         // SAFETY: by the caller's promise, for all of them.
         unsafe {
@@ -120,7 +153,6 @@ impl Call<'_> {
                 RDMA_USER_CM_CMD_REJECT => self.reject(),
                 RDMA_USER_CM_CMD_DISCONNECT => self.disconnect(),
                 RDMA_USER_CM_CMD_INIT_QP_ATTR => self.init_qp_attr(),
-                RDMA_USER_CM_CMD_GET_EVENT => self.get_event(),
                 RDMA_USER_CM_CMD_SET_OPTION => self.set_option(),
                 RDMA_USER_CM_CMD_NOTIFY => self.notify(),
                 RDMA_USER_CM_CMD_JOIN_IP_MCAST => self.join_ip_mcast(),
@@ -400,15 +432,14 @@ impl Call<'_> {
 
     // ---- events and groups -------------------------------------------------------------------
 
-    unsafe fn get_event(&self) -> Outcome<()> {
+    /// Begins to wait for an event; where it goes then, and how much room is there.
+    fn get_event(&self) -> Outcome<(CmWait, u64, usize)> {
         let cmd: rdma_ucm_get_event = self.structure();
-        let least = std::mem::offset_of!(rdma_ucm_event_resp, reserved);
-        if self.room < least {
+        if self.room < EVENT_LEAST {
             return Err(Errno(libc::ENOSPC));
         }
-        let event = self.file.next_event().map_err(failed)?;
-        // SAFETY: by the caller's promise.
-        unsafe { self.answer(cmd.response, &event_answer(&event), least) }
+        let wait = self.file.begin_wait().map_err(failed)?;
+        Ok((wait, cmd.response, self.room))
     }
 
     fn write_event(&self) -> Outcome<()> {

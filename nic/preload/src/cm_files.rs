@@ -9,10 +9,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use urxe_device::CmFile;
+use urxe_device::{CmFile, Uncancelled};
 
+use crate::blocking::{self, Frame, Function};
 use crate::cm;
-use crate::errno::{Convention, Errno, Length, Outcome};
+use crate::errno::{Errno, Outcome};
 use crate::next::{Next, call_next};
 
 const PATH: &CStr = c"/dev/infiniband/rdma_cm";
@@ -109,12 +110,22 @@ static FIND_NEXT: extern "C" fn() = {
     find
 };
 
-/// `close` of libc. With the last descriptor of a file of ours all ends that belongs to the file: it is free when this returns.
-///
-/// # Safety
-/// As its manual page says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+blocking::routed! {
+    /// `close` of libc. With the last descriptor of a file of ours all ends that belongs to the file: it is free when this
+    /// returns.
+    close(fd: c_int) -> c_int = route_close;
+}
+
+extern "C" fn route_close(fd: c_int) -> Function {
+    if may_be_ours(fd) && file(fd).is_some() {
+        close_ours as extern "C" fn(c_int) -> c_int as Function
+    } else {
+        blocking::next(&NEXT_CLOSE)
+    }
+}
+
+extern "C" fn close_ours(fd: c_int) -> c_int {
+    let _uncancelled = Uncancelled::new();
     let ours = file(fd);
     if let Some(file) = ours {
         // First: the number may be another file's once it is closed.
@@ -130,30 +141,34 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     closed
 }
 
-/// `write` of libc.
-///
-/// # Safety
-/// As its manual page says.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize {
-    if may_be_ours(fd)
-        && let Some(file) = file(fd)
-    {
-        // SAFETY: by the caller's promise.
-        let done = unsafe { cm::command(file, bytes.cast(), count) };
-        return Length::raw(done.map(|()| count.cast_signed()));
+blocking::routed! {
+    /// `write` of libc.
+    write(fd: c_int, bytes: *const c_void, count: usize) -> isize = route_write;
+}
+
+extern "C" fn route_write(fd: c_int) -> Function {
+    if may_be_ours(fd) && file(fd).is_some() {
+        command as unsafe extern "C" fn() as Function
+    } else {
+        blocking::next(&NEXT_WRITE)
     }
-    call_next!(
-        NEXT_WRITE,
-        fn(c_int, *const c_void, usize) -> isize,
-        fd,
-        bytes,
-        count
-    )
-    .unwrap_or_else(|| {
-        Errno::NOSYS.set();
-        -1
-    })
+}
+
+blocking::calls! {
+    /// `write` of a command.
+    command = begin_command;
+}
+
+/// # Safety
+/// The arguments are the program's of write(2).
+unsafe extern "C" fn begin_command(frame: &mut Frame) -> bool {
+    let [fd, bytes, count] = frame.arguments;
+    // The upper half of an int's register says nothing.
+    let Some(file) = file(fd as c_int) else {
+        return frame.finish(Err(Errno(libc::EBADF)));
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { cm::begin(frame, file, std::ptr::with_exposed_provenance(bytes), count) }
 }
 
 /// What `fstat` says of a descriptor of ours: librdmacm makes sure that what it opened is a device, so it

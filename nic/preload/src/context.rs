@@ -16,7 +16,7 @@ pub(crate) struct ContextState {
     /// The device, opened.
     pub(crate) nic: Arc<Nic>,
     /// The objects that asynchronous events name.
-    pub(crate) events: events::Registry,
+    pub(crate) events: Arc<events::Registry>,
     /// Protection domains, queues and channels that were not destroyed.
     pub(crate) users: Users,
     /// What programs take for the kernel's device.
@@ -72,7 +72,7 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
     vctx.context.num_comp_vectors = 1;
     let state = ContextState {
         nic,
-        events: events::Registry::default(),
+        events: Arc::default(),
         users: Users::default(),
         _descriptor: descriptor,
         _dispatch: dispatch,

@@ -1,11 +1,12 @@
 //! Asynchronous events: errors of queues and queue pairs, changes of the port.
 use std::collections::HashMap;
-use std::ffi::c_int;
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use urxe_device::{AsyncEvent, AsyncEventKind, SrqEvent};
 
 use crate::abi::*;
+use crate::blocking::{self, Frame};
 use crate::errno::{Errno, Outcome};
 use crate::reported::HasEvents;
 use crate::{context, convert, cq, qp, query, srq};
@@ -121,25 +122,35 @@ pub(crate) unsafe fn is_ours(event: *const ibv_async_event) -> bool {
     }
 }
 
-/// `ibv_get_async_event`: blocks, unless the program made `async_fd` non-blocking.
-///
+blocking::calls! {
+    /// `ibv_get_async_event` of a context of ours: blocks, unless the program made `async_fd` non-blocking.
+    get = begin_get;
+}
+
 /// # Safety
-/// `context` is ours and open, `event` is null or writable.
-pub(crate) unsafe fn get(context: *mut ibv_context, event: *mut ibv_async_event) -> Outcome<c_int> {
-    if event.is_null() {
-        return Err(Errno::INVAL);
+/// The arguments are the program's of `ibv_get_async_event`: the context is null or ours and open, the event is null or writable.
+unsafe extern "C" fn begin_get(frame: &mut Frame) -> bool {
+    let [context, event, _] = frame.arguments;
+    let context: *mut ibv_context = std::ptr::with_exposed_provenance_mut(context);
+    let event: *mut ibv_async_event = std::ptr::with_exposed_provenance_mut(event);
+    if context.is_null() || event.is_null() {
+        return frame.finish(Err(Errno::INVAL));
     }
     // SAFETY: by the caller's promise.
     let state = unsafe { context::state(context) };
-    loop {
-        let AsyncEvent { kind } = state.nic.next_event().map_err(|error| Errno::of(&error))?;
+    let wait = match state.nic.begin_event_wait() {
+        Ok(wait) => wait,
+        Err(error) => return frame.finish(Err(Errno::of(&error))),
+    };
+    // The thread may outlast the context.
+    let objects = Arc::clone(&state.events);
+    blocking::begin(frame, wait, move |AsyncEvent { kind }| {
         // An event of an object that is gone is dropped.
-        if let Some(found) = state.events.c_event(kind) {
-            // SAFETY: by the caller's promise.
-            unsafe { *event = found };
-            return Ok(0);
-        }
-    }
+        let found = objects.c_event(kind)?;
+        // SAFETY: by the caller's promise.
+        unsafe { *event = found };
+        Some(Ok(0))
+    })
 }
 
 impl Registry {

@@ -16,7 +16,10 @@
 //!   drivers among themselves.
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use urxe_device::Uncancelled;
+
 use crate::abi::*;
+use crate::blocking::{self, Function};
 use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain, Pointer};
 use crate::next::{Next, c_name, call_next};
 use crate::{
@@ -94,6 +97,7 @@ macro_rules! verbs {
                 }
                 // SAFETY: by the caller's promise.
                 if unsafe { $first.is_ours() } {
+                    let _uncancelled = Uncancelled::new();
                     // SAFETY: the caller's promise holds for the function that answers.
                     return <$convention>::raw(unsafe { $ours($first $(, $arg)*) });
                 }
@@ -127,7 +131,6 @@ verbs! {
     "IBVERBS_1.1" MinusOne: ibv_resolve_eth_l2_from_gid(context: *mut ibv_context, attr: *mut ibv_ah_attr, mac: *mut u8, vlan: *mut u16) = unsupported::resolve_l2;
 
     // Asynchronous events.
-    "IBVERBS_1.1" MinusOne: ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) = events::get;
     "IBVERBS_1.1" Plain<()>: ibv_ack_async_event(event: *mut ibv_async_event) = events::acknowledge;
 
     // Protection domains and memory.
@@ -155,7 +158,6 @@ verbs! {
     // Completion channels and queues.
     "IBVERBS_1.0" Pointer<ibv_comp_channel>: ibv_create_comp_channel(context: *mut ibv_context) = channel::create;
     "IBVERBS_1.0" ErrnoCode: ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) = channel::destroy;
-    "IBVERBS_1.1" MinusOne: ibv_get_cq_event(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void) = channel::get_event;
     "IBVERBS_1.1" Plain<()>: ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) = channel::acknowledge;
     "IBVERBS_1.1" Pointer<ibv_cq>: ibv_create_cq(context: *mut ibv_context, cqe: c_int, cq_context: *mut c_void, channel: *mut ibv_comp_channel, vector: c_int) = cq::create;
     "IBVERBS_1.1" ErrnoCode: ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) = cq::resize;
@@ -184,12 +186,43 @@ verbs! {
     "IBVERBS_1.1" ErrnoCode: ibv_destroy_ah(ah: *mut ibv_ah) = ah::destroy;
 }
 
+blocking::routed! {
+    /// `ibv_get_async_event` of libibverbs, symbol version IBVERBS_1.1.
+    ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int = route_get_async_event;
+    /// `ibv_get_cq_event` of libibverbs, symbol version IBVERBS_1.1.
+    ibv_get_cq_event(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cq_context: *mut *mut c_void) -> c_int = route_get_cq_event;
+}
+
+/// # Safety
+/// The object is null or live.
+unsafe fn route(object: impl Object, ours: unsafe extern "C" fn(), next: &Next) -> Function {
+    // SAFETY: by the caller's promise.
+    if object.is_nothing() || unsafe { object.is_ours() } {
+        ours as Function
+    } else {
+        blocking::next(next)
+    }
+}
+
+unsafe extern "C" fn route_get_async_event(context: *mut ibv_context) -> Function {
+    static NEXT: Next = Next::verb(c"ibv_get_async_event", c"IBVERBS_1.1");
+    // SAFETY: the program's context is null or open.
+    unsafe { route(context, events::get, &NEXT) }
+}
+
+unsafe extern "C" fn route_get_cq_event(channel: *mut ibv_comp_channel) -> Function {
+    static NEXT: Next = Next::verb(c"ibv_get_cq_event", c"IBVERBS_1.1");
+    // SAFETY: the program's channel is null or live.
+    unsafe { route(channel, channel::get_event, &NEXT) }
+}
+
 /// `ibv_get_device_list`: all devices, ours and those of the libibverbs behind us.
 ///
 /// # Safety
 /// `num_devices` is null or writable.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+    let _uncancelled = Uncancelled::new();
     // SAFETY: by the caller's promise.
     unsafe { device::list(num_devices) }
 }

@@ -2,7 +2,10 @@
 //! ours ([`tree`]) they get a memory file with the text; every other path goes to libc untouched.
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use crate::errno::{Convention, Errno, Length, MinusOne, Outcome, Pointer};
+use urxe_device::Uncancelled;
+
+use crate::blocking::{self, Function};
+use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
 use crate::next::{Next, c_name, call_next};
 use crate::sysfs::Node;
 use crate::tree::{self, Route};
@@ -141,6 +144,7 @@ unsafe fn stream(path: &str, node: &Node, mode: *const c_char) -> Outcome<*mut l
 /// Makes a file of ours say what is true now when a program begins to read it, as the kernel's do: counters are
 /// opened once and read again and again.
 fn refresh(fd: c_int) {
+    let _uncancelled = Uncancelled::new();
     descriptors::refresh(fd, |path| match tree::at(path) {
         Some(Node::File(content)) => Some(content),
         _ => None,
@@ -158,19 +162,25 @@ macro_rules! reads {
     ($($next:ident: $name:ident($fd:ident $(, $arg:ident: $ty:ty)*) if $begins:expr;)*) => {$(
         static $next: Next = Next::libc(c_name!(stringify!($name)));
 
-        #[doc = concat!("`", stringify!($name), "` of libc.")]
-        ///
-        /// # Safety
-        /// As its manual page says.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($fd: c_int $(, $arg: $ty)*) -> isize {
-            if descriptors::may_be_file($fd) && $begins {
-                refresh($fd);
-            }
-            call_next!($next, fn(c_int $(, $ty)*) -> isize, $fd $(, $arg)*)
-                .unwrap_or_else(|| Length::raw(Err(Errno::NOSYS)))
+        blocking::routed! {
+            #[doc = concat!("`", stringify!($name), "` of libc.")]
+            $name($fd: c_int $(, $arg: $ty)*) -> isize = routes::$name;
         }
     )*
+
+    mod routes {
+        #[allow(clippy::wildcard_imports, reason = "what the macro's caller has")]
+        use super::*;
+        $(
+            #[allow(unused_variables, reason = "some forms need them")]
+            pub(super) unsafe extern "C" fn $name($fd: c_int $(, $arg: $ty)*) -> Function {
+                if descriptors::may_be_file($fd) && $begins {
+                    refresh($fd);
+                }
+                blocking::next(&$next)
+            }
+        )*
+    }
 
     /// Finds them before the program runs: a program may read in a signal handler, where looking them up is not safe.
     #[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]

@@ -38,6 +38,7 @@
 
 mod abi;
 mod ah;
+mod blocking;
 mod buffers;
 mod channel;
 mod cm;
@@ -78,6 +79,7 @@ mod qp_ex;
 mod query;
 mod report;
 mod reported;
+mod signals;
 mod speed;
 mod srq;
 mod sysfs;

@@ -2,6 +2,8 @@
 //! functions of verbs.h call them. Each stands here with how it returns failure.
 use std::ffi::{c_int, c_uint};
 
+use urxe_device::Uncancelled;
+
 use crate::abi::*;
 use crate::errno::{Convention, ErrnoCode, Pointer};
 use crate::{cq, cq_ex, dm, memory, mw, pd, post, qp, query, srq, unsupported, xrc};
@@ -16,6 +18,7 @@ macro_rules! operations {
                 /// # Safety
                 /// As the manual page of the verb says.
                 pub(super) unsafe extern "C" fn $name($($arg: $ty),*) -> <$convention as Convention>::Raw {
+                    let _uncancelled = Uncancelled::new();
                     // SAFETY: by the caller's promise.
                     <$convention>::raw(unsafe { $ours($($arg),*) })
                 }

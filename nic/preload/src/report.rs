@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::Once;
 
 use parking_lot::Mutex;
+use urxe_device::Uncancelled;
 
 /// Starts logging; called when a program first touches verbs.
 pub(crate) fn start() {
@@ -15,16 +16,36 @@ pub(crate) fn start() {
         let env = env_logger::Env::new()
             .filter_or("URXE_LOG", "error")
             .write_style("URXE_LOG_STYLE");
-        // A logger of the program itself (were it Rust) stays; ours is then not needed.
-        let _ = env_logger::Builder::from_env(env)
+        let logger = env_logger::Builder::from_env(env)
             .format(|out, record| {
                 // Programs come in several processes, and their lines in any order.
                 let (process, level) = (std::process::id(), record.level().as_str());
                 let level = level.to_ascii_lowercase();
                 writeln!(out, "urxe[{process}]: {level}: {}", record.args())
             })
-            .try_init();
+            .build();
+        let level = logger.filter();
+        // A logger of the program itself (were it Rust) stays; ours is then not needed.
+        if log::set_boxed_logger(Box::new(Quiet(logger))).is_ok() {
+            log::set_max_level(level);
+        }
     });
+}
+
+/// A logger in which threads of the program are not cancelled: who logs may hold locks.
+struct Quiet(env_logger::Logger);
+
+impl log::Log for Quiet {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        self.0.enabled(metadata)
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let _uncancelled = Uncancelled::new();
+        self.0.log(record);
+    }
+
+    fn flush(&self) {}
 }
 
 /// Says once per kind that a program asked for what this device does not do.

@@ -117,6 +117,11 @@ fn calls_at_random() {
 }
 
 #[test]
+fn threads_can_be_cancelled() {
+    common::run("cancelled");
+}
+
+#[test]
 fn unread_events_go_with_their_object() {
     common::run("unread");
 }

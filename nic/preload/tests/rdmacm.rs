@@ -347,3 +347,12 @@ fn what_is_destroyed_is_free_at_once() {
     let text = format!("preloaded {} 192.0.2.1", program.display());
     script("descriptors", &[], true, &text);
 }
+
+/// Signals, a stopped process, cancelled threads, handlers that jump out, closed descriptors.
+#[test]
+fn calls_that_block() {
+    let options = &["-Wl,--no-as-needed", "-lrdmacm"];
+    let program = common::compile("blocking", "blocking", options);
+    let text = format!("preloaded {}", program.display());
+    script("calls that block", &[], false, &text);
+}

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use netlink_sys::protocols::{NETLINK_ROUTE, NETLINK_XFRM};
 use netlink_sys::{Socket as NetlinkSocket, SocketAddr as NetlinkAddress};
 
-use crate::{Interest, Waiter};
+use crate::{Interest, Waiter, uncancelled};
 
 /// Groups of linux/rtnetlink.h, as bits: links, IPv4 addresses, IPv6 addresses.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
@@ -106,7 +106,7 @@ fn has_news(socket: &NetlinkSocket) -> bool {
         let mut byte = 0u8;
         // SAFETY: one byte of room; the rest of the message is dropped.
         let got = unsafe {
-            libc::recv(
+            uncancelled::recv(
                 socket.as_raw_fd(),
                 (&raw mut byte).cast(),
                 1,

@@ -27,6 +27,7 @@ mod socket;
 mod sockopt;
 mod tap;
 mod threads;
+mod uncancelled;
 mod wait;
 mod wakeup;
 

@@ -14,7 +14,7 @@ use crate::control::ControlBuffer;
 use crate::error::errno;
 use crate::receive::{Envelope, segments};
 use crate::send::raw_pieces;
-use crate::{Piece, RecvMeta, SendError, Socket, Transmit};
+use crate::{Piece, RecvMeta, SendError, Socket, Transmit, uncancelled};
 
 /// Messages per system call. More would not make a message cheaper, and their headers live on the
 /// stack.
@@ -88,11 +88,11 @@ impl Socket {
         // SAFETY: the first `count` messages were written, and what they point at lives here or in
         // `transmits`.
         let sent = unsafe {
-            libc::sendmmsg(
+            uncancelled::sendmmsg(
                 self.fd.as_raw_fd(),
                 messages.as_mut_ptr().cast::<mmsghdr>(),
                 count as c_uint,
-                0 as _,
+                0,
             )
         };
         usize::try_from(sent).unwrap_or(0)
@@ -127,12 +127,11 @@ impl Socket {
             // SAFETY: every message points at its own part of the batch's memory, with true
             // lengths.
             let received = unsafe {
-                libc::recvmmsg(
+                uncancelled::recvmmsg(
                     self.fd.as_raw_fd(),
                     batch.messages.as_mut_ptr(),
                     count as c_uint,
-                    0 as _,
-                    ptr::null_mut(),
+                    0,
                 )
             };
             if let Ok(received) = usize::try_from(received) {

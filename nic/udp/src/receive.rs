@@ -11,7 +11,7 @@ use libc::{c_int, c_void, iovec, msghdr};
 use crate::address::RawAddress;
 use crate::control::{self, ControlBuffer};
 use crate::error::errno;
-use crate::{Socket, ecn, gro};
+use crate::{Socket, ecn, gro, uncancelled};
 
 /// What was received: `len` bytes, a datagram every `stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl Socket {
         };
         let mut message = buffer.envelope.message(&mut iov);
         // SAFETY: the message points at the buffer's own memory with its true lengths.
-        let received = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
+        let received = unsafe { uncancelled::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
         match usize::try_from(received) {
             // SAFETY: recvmsg has just filled the message, which is the envelope's.
             Ok(length) => Ok(unsafe { buffer.envelope.meta(&message, length) }),
@@ -231,7 +231,7 @@ impl Socket {
         let received = unsafe {
             let (start, room) = (bytes.as_mut_ptr().cast::<c_void>(), bytes.len());
             let fd = self.fd.as_raw_fd();
-            libc::recvfrom(
+            uncancelled::recvfrom(
                 fd,
                 start,
                 room,

@@ -9,7 +9,7 @@ use libc::{c_int, c_void, iovec, msghdr};
 use crate::control::{ControlBuffer, ControlWriter};
 use crate::error::{classify, errno};
 use crate::gso::Segments;
-use crate::{Destination, SendError, Socket, ecn, gso};
+use crate::{Destination, SendError, Socket, ecn, gso, uncancelled};
 
 /// Memory to be sent. The kernel gathers a datagram from several, so that headers and payload need
 /// not stand together.
@@ -223,7 +223,7 @@ impl Socket {
         let message = self.message(transmit, iov, segment_size, &mut control);
         // SAFETY: the message points at the destination, the iovecs and the control buffer, which
         // live here; what the iovecs point at is the kernel's to check (Piece::from_raw).
-        retry(|| unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) })
+        retry(|| unsafe { uncancelled::sendmsg(self.fd.as_raw_fd(), &raw const message, 0) })
     }
 
     /// One piece without control messages: there is less for the kernel to copy and check.
@@ -233,7 +233,7 @@ impl Socket {
         // SAFETY: as for sendmsg.
         retry(|| unsafe {
             let (start, length) = (piece.iov_base, piece.iov_len);
-            libc::sendto(self.fd.as_raw_fd(), start, length, 0, to.cast(), to_bytes)
+            uncancelled::sendto(self.fd.as_raw_fd(), start, length, 0, to.cast(), to_bytes)
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +10,7 @@ use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, c_int, epoll_event, timespec};
 
 use crate::Socket;
 use crate::error::errno;
+use crate::uncancelled;
 
 /// Events per wait; the others come with the next one.
 const EVENTS: usize = 16;
@@ -169,6 +170,13 @@ impl Waiter {
     }
 }
 
+impl AsRawFd for Waiter {
+    /// Readable while one of the descriptors is ready: for who waits for something else as well.
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
 /// Set once the kernel, or a seccomp filter, does not know epoll_pwait2.
 static MISSING: AtomicBool = AtomicBool::new(false);
 
@@ -224,11 +232,14 @@ fn epoll_wait(
     // SAFETY: the kernel writes at most events.len() events, and Event is a transparent wrapper of
     // epoll_event.
     let ready = unsafe {
-        libc::epoll_wait(
+        libc::syscall(
+            libc::SYS_epoll_pwait,
             epoll,
-            events.as_mut_ptr().cast(),
+            events.as_mut_ptr(),
             events.len() as c_int,
             timeout_ms,
+            ptr::null::<libc::sigset_t>(),
+            0_usize,
         )
     };
     usize::try_from(ready).map_err(|_| errno())
@@ -263,15 +274,14 @@ pub fn wait_writable(socket: &Socket, timeout_ns: u64) {
 }
 
 fn poll_once(polled: &mut [libc::pollfd], timeout_ns: u64) {
-    let limit = timespec_of(timeout_ns);
-    // SAFETY: the entries and the time live until the call returns; no signal mask. An error, like a signal, ends the
-    // wait early, which the caller cannot tell from a packet for somebody else.
+    let mut limit = timespec_of(timeout_ns);
+    // SAFETY: the entries and the time live until the call returns. An error, like a signal, ends the wait early, which
+    // the caller cannot tell from a packet for somebody else.
     unsafe {
-        libc::ppoll(
+        uncancelled::ppoll(
             polled.as_mut_ptr(),
             polled.len() as libc::nfds_t,
-            &raw const limit,
-            ptr::null(),
+            &raw mut limit,
         );
     }
 }

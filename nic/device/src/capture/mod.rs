@@ -31,6 +31,7 @@ use pcap_file::{DataLink, Endianness};
 use urxe_wire::icrc::{Flow, Verdict};
 
 use self::headers::{Addressing, ip_packet};
+use crate::threads::Uncancelled;
 use crate::threads::with_signals_blocked;
 
 /// How long a packet waits for the file, at most.
@@ -221,6 +222,7 @@ impl Shared {
         if buffer.packets == 0 {
             return;
         }
+        let _uncancelled = Uncancelled::new();
         if let Err(error) = (&self.file).write_all(buffer.writer.get_ref()) {
             log::error!("the capture file is incomplete: {error}");
         }

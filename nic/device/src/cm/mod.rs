@@ -23,6 +23,7 @@ use std::sync::Arc;
 use urxe_cm::PortSpace;
 use urxe_proto::QpState;
 
+use crate::blocking::{self, BlockingCall, Step, Waiting};
 use crate::list::DeviceInfo;
 use crate::nic::Nic;
 use agent::{Agent, Inner, errno};
@@ -118,20 +119,18 @@ impl CmFile {
     /// # Errors
     /// EAGAIN or EINTR; EBADF if the descriptor is not this file any more.
     pub fn next_event(&self) -> io::Result<CmEvent> {
-        let held = self.hold()?;
-        loop {
-            let event = self.with(|inner| {
-                let file = inner.files.get_mut(&self.key);
-                let event = file
-                    .ok_or_else(|| errno(libc::EBADF))?
-                    .pop(held.as_raw_fd());
-                Ok(event.inspect(|event| inner.count(event)))
-            })?;
-            if let Some(event) = event {
-                return Ok(event);
-            }
-            wait_for_event(&held)?;
-        }
+        blocking::finish(self.begin_wait()?)
+    }
+
+    /// The same in steps.
+    ///
+    /// # Errors
+    /// EBADF if the descriptor is not this file any more.
+    pub fn begin_wait(&self) -> io::Result<CmWait> {
+        Ok(CmWait {
+            file: *self,
+            held: self.hold()?,
+        })
     }
 
     /// A descriptor of our own for the program's end.
@@ -456,20 +455,34 @@ pub(crate) fn at_exit() {
     }
 }
 
-fn wait_for_event(file: &OwnedFd) -> io::Result<()> {
-    // SAFETY: plain integers.
-    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    if flags & libc::O_NONBLOCK != 0 {
-        return Err(errno(libc::EAGAIN));
-    }
-    let mut poll = libc::pollfd {
-        fd: file.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one pollfd.
-    match unsafe { libc::poll(&raw mut poll, 1, -1) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+/// A thread of the program that waits for an event of a file.
+#[derive(Debug)]
+pub struct CmWait {
+    file: CmFile,
+    /// The file's, whatever becomes of the program's.
+    held: OwnedFd,
+}
+
+impl BlockingCall for CmWait {
+    type Answer = CmEvent;
+
+    fn step(&mut self, _is_ready: bool) -> Step<CmEvent> {
+        let fd = self.held.as_raw_fd();
+        let popped = self.file.with(|inner| {
+            let file = inner.files.get_mut(&self.file.key);
+            let event = file.ok_or_else(|| errno(libc::EBADF))?.pop(fd);
+            Ok(event.inspect(|event| inner.count(event)))
+        });
+        if let Some(result) = popped.transpose() {
+            return Step::Done(result);
+        }
+        // SAFETY: plain integers.
+        if unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK != 0 {
+            return Step::Done(Err(errno(libc::EAGAIN)));
+        }
+        Step::Wait(Waiting {
+            fd,
+            timeout_ns: None,
+        })
     }
 }

@@ -17,6 +17,7 @@ use urxe_proto::{QpStats, Sge, WindowType};
 use urxe_udp::{Event, Interest, Socket, Waiter};
 use urxe_wire::Mtu;
 
+use crate::blocking;
 use crate::channel::CompletionChannel;
 use crate::clock::now;
 use crate::cm;
@@ -24,7 +25,7 @@ use crate::cq::Cq;
 use crate::dm::{self, DeviceMemory};
 use crate::engine::{AckMode, Engine};
 use crate::error::Error;
-use crate::events::{AsyncEvent, EventQueue};
+use crate::events::{AsyncEvent, EventQueue, EventWait};
 use crate::exit;
 use crate::guard;
 use crate::link::Link;
@@ -449,9 +450,17 @@ impl Nic {
     /// # Errors
     /// EAGAIN or EINTR.
     pub fn next_event(self: &Arc<Self>) -> io::Result<AsyncEvent> {
+        blocking::finish(self.begin_event_wait()?)
+    }
+
+    /// The same in steps.
+    ///
+    /// # Errors
+    /// When the process has no threads left.
+    pub fn begin_event_wait(self: &Arc<Self>) -> io::Result<EventWait> {
         // The thread looks after the interface, whose changes are events.
         self.progress.start(self)?;
-        self.events.next()
+        Ok(EventWait(Arc::clone(&self.events)))
     }
 
     /// A descriptor that is readable while asynchronous events wait.

@@ -11,7 +11,7 @@ use super::neighbours::{ethernet_address, goes_as_it_is};
 use super::reach::Reach;
 use super::ring::{GSO_UDP_L4, PACKET_VNET_HDR, SOL_PACKET, Shape};
 use crate::send::raw_pieces;
-use crate::{Framing, Interface, Transmit, buffer, sockopt};
+use crate::{Framing, Interface, Transmit, buffer, sockopt, uncancelled};
 
 const VNET_BYTES: usize = 10;
 const ETHERNET_BYTES: usize = 14;
@@ -265,7 +265,7 @@ impl Sender {
         self.frame[HEADERS_BYTES..bytes].copy_from_slice(whole);
         let fd = self.fd.number();
         // SAFETY: the frame is that long.
-        unsafe { libc::send(fd, self.frame.as_ptr().cast::<c_void>(), bytes, 0) >= 0 }
+        unsafe { uncancelled::send(fd, self.frame.as_ptr().cast::<c_void>(), bytes, 0) >= 0 }
     }
 
     fn send_pieces(&mut self, mut headers: [u8; HEADERS_BYTES], pieces: &[iovec]) -> bool {
@@ -280,7 +280,7 @@ impl Sender {
         message.msg_iov = self.pieces.as_mut_ptr();
         message.msg_iovlen = self.pieces.len() as _;
         // SAFETY: the message points at the headers and the pieces; what those point at is the kernel's to check.
-        unsafe { libc::sendmsg(self.fd.number(), &raw const message, 0) >= 0 }
+        unsafe { uncancelled::sendmsg(self.fd.number(), &raw const message, 0) >= 0 }
     }
 
     /// What stands before `length` bytes that are cut every `segment`.

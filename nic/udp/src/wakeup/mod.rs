@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{EFD_CLOEXEC, EFD_NONBLOCK};
 
+use crate::uncancelled;
+
 mod gate;
 
 pub use gate::Wakeup;
@@ -35,14 +37,14 @@ impl Event {
         let one: u64 = 1;
         // SAFETY: eight bytes at a u64. It fails only when 2^64 - 2 signals are pending, and then
         // the waiter wakes anyway.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+        unsafe { uncancelled::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
     /// Takes the signals that were written; returns how many.
     fn take(&self) -> u64 {
         let mut count: u64 = 0;
         // SAFETY: eight bytes at a u64. When there is none, the call fails and leaves it alone.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+        unsafe { uncancelled::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
         count
     }
 }

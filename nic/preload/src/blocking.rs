@@ -1,0 +1,461 @@
+//! Calls of the C interface that block. A thread may be cancelled in them (pthread_cancel(3)), and a signal handler may jump out of
+//! them: neither may leave frames of Rust behind, with locks and destructors. So a call goes in steps ([`BlockingCall`]), and between two
+//! of them the thread waits in ppoll(2), a cancellation point, in the frame of [`call`]: that is assembly, which a debugger and
+//! libc's unwinder can read, and holds nothing. Within a step the thread cannot be cancelled.
+//!
+//! What a call holds between its steps belongs to the thread, and is dropped when that ends, or makes another call.
+//!
+//! Signals end the wait or not, as they would end a read(2) or not: see [`crate::signals`].
+use std::arch::naked_asm;
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::os::fd::RawFd;
+
+use libc::{pollfd, sigset_t, timespec};
+use urxe_device::{BlockingCall, Step, Waiting};
+
+use crate::errno::{Convention, Errno, Length, Outcome};
+use crate::next::Next;
+use crate::signals;
+
+/// The most that a call has.
+const ARGUMENTS: usize = 3;
+
+/// What the frame of a blocking call holds: plain memory, that the steps write and ppoll(2) reads.
+#[repr(C)]
+pub(crate) struct Frame {
+    /// The program's, as they came.
+    pub(crate) arguments: [usize; ARGUMENTS],
+    /// What the call returns in the end.
+    answer: isize,
+    polled: [pollfd; 2],
+    count: libc::nfds_t,
+    /// Null, or `limit`.
+    timeout: *const timespec,
+    /// Null, or `held`.
+    mask: *const sigset_t,
+    limit: timespec,
+    held: sigset_t,
+    /// Whether the thread could be cancelled before.
+    cancel_state: c_int,
+    /// What ppoll(2) returned.
+    ready: c_int,
+    /// The first step, should the call have to begin anew.
+    begin: usize,
+}
+
+/// Bytes on the stack for it: a multiple of 16, and 8 more for the address that a call leaves there.
+const ROOM: usize = size_of::<Frame>().next_multiple_of(16) + 8;
+
+/// Begins a call: whether it is over already.
+pub(crate) type Begin = unsafe extern "C" fn(&mut Frame) -> bool;
+
+unsafe extern "C" {
+    fn ppoll(
+        fds: *mut pollfd,
+        count: libc::nfds_t,
+        limit: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int;
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    fn pthread_testcancel();
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of <pthread.h>.
+const DISABLE: c_int = 1;
+
+/// The call that begins with the function in r11, with the program's arguments, of which it has at most three.
+///
+/// # Safety
+/// To be jumped to from the first instruction of a function of the C interface.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn call() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbx, 0",
+        "sub rsp, {room} - 8",
+        ".cfi_adjust_cfa_offset {room} - 8",
+        "mov rbx, r11",
+        "mov [rsp + {begin}], rbx",
+        "mov [rsp + {arguments}], rdi",
+        "mov [rsp + {arguments} + 8], rsi",
+        "mov [rsp + {arguments} + 16], rdx",
+        "call {testcancel}",
+        "mov edi, {disable}",
+        "lea rsi, [rsp + {cancel_state}]",
+        "call {setcancelstate}",
+        "mov rdi, rsp",
+        "call rbx",
+        "2:",
+        "mov ebx, eax",
+        "mov edi, [rsp + {cancel_state}]",
+        "xor esi, esi",
+        "call {setcancelstate}",
+        "test bl, bl",
+        "jnz 3f",
+        "lea rdi, [rsp + {polled}]",
+        "mov rsi, [rsp + {count}]",
+        "mov rdx, [rsp + {timeout}]",
+        "mov rcx, [rsp + {mask}]",
+        "call {ppoll}",
+        "mov [rsp + {ready}], eax",
+        "mov edi, {disable}",
+        "xor esi, esi",
+        "call {setcancelstate}",
+        "mov rdi, rsp",
+        "call {resume}",
+        "jmp 2b",
+        "3:",
+        "mov rax, [rsp + {answer}]",
+        "add rsp, {room} - 8",
+        ".cfi_adjust_cfa_offset -({room} - 8)",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbx",
+        "ret",
+        ".cfi_endproc",
+        room = const ROOM,
+        begin = const offset_of!(Frame, begin),
+        arguments = const offset_of!(Frame, arguments),
+        answer = const offset_of!(Frame, answer),
+        polled = const offset_of!(Frame, polled),
+        count = const offset_of!(Frame, count),
+        timeout = const offset_of!(Frame, timeout),
+        mask = const offset_of!(Frame, mask),
+        cancel_state = const offset_of!(Frame, cancel_state),
+        ready = const offset_of!(Frame, ready),
+        disable = const DISABLE,
+        testcancel = sym pthread_testcancel,
+        setcancelstate = sym pthread_setcancelstate,
+        ppoll = sym ppoll,
+        resume = sym resume,
+    )
+}
+
+/// The same for 64-bit ARM: the first step is in x16.
+///
+/// # Safety
+/// As above.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn call() {
+    naked_asm!(
+        ".cfi_startproc",
+        "stp x29, x30, [sp, #-32]!",
+        ".cfi_def_cfa_offset 32",
+        ".cfi_offset x29, -32",
+        ".cfi_offset x30, -24",
+        "str x19, [sp, #16]",
+        ".cfi_offset x19, -16",
+        "mov x29, sp",
+        ".cfi_def_cfa x29, 32",
+        "sub sp, sp, #{room}",
+        "mov x19, x16",
+        "str x19, [sp, #{begin}]",
+        "stp x0, x1, [sp, #{arguments}]",
+        "str x2, [sp, #{arguments} + 16]",
+        "bl {testcancel}",
+        "mov w0, #{disable}",
+        "add x1, sp, #{cancel_state}",
+        "bl {setcancelstate}",
+        "mov x0, sp",
+        "blr x19",
+        "2:",
+        "mov w19, w0",
+        "ldr w0, [sp, #{cancel_state}]",
+        "mov x1, xzr",
+        "bl {setcancelstate}",
+        "tst w19, #0xff",
+        "b.ne 3f",
+        "add x0, sp, #{polled}",
+        "ldr x1, [sp, #{count}]",
+        "ldr x2, [sp, #{timeout}]",
+        "ldr x3, [sp, #{mask}]",
+        "bl {ppoll}",
+        "str w0, [sp, #{ready}]",
+        "mov w0, #{disable}",
+        "mov x1, xzr",
+        "bl {setcancelstate}",
+        "mov x0, sp",
+        "bl {resume}",
+        "b 2b",
+        "3:",
+        "ldr x0, [sp, #{answer}]",
+        "mov sp, x29",
+        ".cfi_def_cfa sp, 32",
+        "ldr x19, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        ".cfi_def_cfa_offset 0",
+        "ret",
+        ".cfi_endproc",
+        room = const ROOM - 8,
+        begin = const offset_of!(Frame, begin),
+        arguments = const offset_of!(Frame, arguments),
+        answer = const offset_of!(Frame, answer),
+        polled = const offset_of!(Frame, polled),
+        count = const offset_of!(Frame, count),
+        timeout = const offset_of!(Frame, timeout),
+        mask = const offset_of!(Frame, mask),
+        cancel_state = const offset_of!(Frame, cancel_state),
+        ready = const offset_of!(Frame, ready),
+        disable = const DISABLE,
+        testcancel = sym pthread_testcancel,
+        setcancelstate = sym pthread_setcancelstate,
+        ppoll = sym ppoll,
+        resume = sym resume,
+    )
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("a blocking call needs a frame in the assembly of this processor");
+
+/// A function of the C interface that blocks, and begins with this step: `name = begin;`
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident = $begin:path;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As the manual page of the function says that it stands for.
+        #[unsafe(naked)]
+        pub(crate) unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                "lea r11, [rip + {begin}]",
+                "jmp {call}",
+                begin = sym $begin,
+                call = sym $crate::blocking::call,
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                "adrp x16, {begin}",
+                "add x16, x16, :lo12:{begin}",
+                "b {call}",
+                begin = sym $begin,
+                call = sym $crate::blocking::call,
+            );
+        }
+    )*};
+}
+pub(crate) use calls;
+
+/// A function of the C interface, of at most six arguments, that another one answers: which, `route` says. The thread jumps
+/// there, and so may be cancelled in a function of libc without a frame of ours below it.
+macro_rules! routed {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $route:path;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As its manual page says.
+        #[unsafe(naked)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 56",
+                "call {route}",
+                "add rsp, 8",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -56",
+                "jmp rax",
+                ".cfi_endproc",
+                route = sym $route,
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "stp x29, x30, [sp, #-64]!",
+                ".cfi_def_cfa_offset 64",
+                ".cfi_offset x29, -64",
+                ".cfi_offset x30, -56",
+                "stp x0, x1, [sp, #16]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "bl {route}",
+                "mov x16, x0",
+                "ldp x4, x5, [sp, #48]",
+                "ldp x2, x3, [sp, #32]",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x29, x30, [sp], #64",
+                ".cfi_def_cfa_offset 0",
+                "br x16",
+                ".cfi_endproc",
+                route = sym $route,
+            );
+        }
+    )*};
+}
+pub(crate) use routed;
+
+/// A function as a route names it.
+pub(crate) type Function = *const c_void;
+
+/// What a route says when there is none: -1 and `ENOSYS`.
+pub(crate) extern "C" fn missing() -> isize {
+    Length::raw(Err(Errno::NOSYS))
+}
+
+/// The next library's function, for a route.
+pub(crate) fn next(next: &Next) -> Function {
+    match next.address() {
+        Some(address) => address,
+        None => missing as extern "C" fn() -> isize as Function,
+    }
+}
+
+/// A call under way.
+trait Call {
+    /// Its outcome, or what to wait for.
+    fn go_on(&mut self, is_ready: bool) -> Result<Outcome<isize>, Waiting>;
+}
+
+/// A call of the device's, and what the program is given of its answer; `None` if the call is to go on.
+struct Answered<C, F> {
+    call: C,
+    answer: F,
+}
+
+impl<C: BlockingCall, F: FnMut(C::Answer) -> Option<Outcome<isize>>> Call for Answered<C, F> {
+    fn go_on(&mut self, mut is_ready: bool) -> Result<Outcome<isize>, Waiting> {
+        loop {
+            match self.call.step(is_ready) {
+                Step::Wait(waiting) => return Err(waiting),
+                Step::Done(Err(error)) => return Ok(Err(Errno::of(&error))),
+                Step::Done(Ok(answer)) => {
+                    if let Some(outcome) = (self.answer)(answer) {
+                        return Ok(outcome);
+                    }
+                }
+            }
+            is_ready = false;
+        }
+    }
+}
+
+thread_local! {
+    /// The thread's call under way, by the address of its frame. One that was left is still here when the next begins.
+    static UNDER_WAY: RefCell<Option<(usize, Box<dyn Call>)>> = const { RefCell::new(None) };
+}
+
+/// Begins a call of the device's: whether it is over.
+pub(crate) fn begin<C, F>(frame: &mut Frame, call: C, answer: F) -> bool
+where
+    C: BlockingCall + 'static,
+    F: FnMut(C::Answer) -> Option<Outcome<isize>> + 'static,
+{
+    // A call that was left holds on to what this one may want.
+    let left = UNDER_WAY.try_with(RefCell::take);
+    drop(left);
+    let mut call = Answered { call, answer };
+    match call.go_on(false) {
+        Ok(outcome) => frame.finish(outcome),
+        Err(waiting) => frame.wait(waiting, Box::new(call)),
+    }
+}
+
+/// Goes on after ppoll(2): whether the call is over.
+unsafe extern "C" fn resume(frame: &mut Frame) -> bool {
+    let errno = Errno::of(&std::io::Error::last_os_error());
+    let own = std::ptr::from_mut(frame).addr();
+    let taken = UNDER_WAY.try_with(RefCell::take).ok().flatten();
+    let Some((_, mut call)) = taken.filter(|(of, _)| *of == own) else {
+        // A signal handler made a call of its own.
+        // SAFETY: `call` left the function there.
+        let begin: Begin = unsafe { std::mem::transmute(frame.begin) };
+        // SAFETY: the arguments are as they were.
+        return unsafe { begin(frame) };
+    };
+    let errno = if frame.ready >= 0 {
+        (frame.has_signal() && signals::has_turned(&frame.held)).then_some(Errno(libc::EINTR))
+    } else if errno == Errno(libc::EINTR) && signals::restarts(frame.has_mask()) {
+        None
+    } else {
+        Some(errno)
+    };
+    if let Some(errno) = errno {
+        drop(call);
+        return frame.finish(Err(errno));
+    }
+    let is_ready = frame.ready > 0 && frame.polled[0].revents != 0;
+    match call.go_on(is_ready) {
+        Ok(outcome) => frame.finish(outcome),
+        Err(waiting) => frame.wait(waiting, call),
+    }
+}
+
+impl Frame {
+    /// The call is over.
+    pub(crate) fn finish(&mut self, outcome: Outcome<isize>) -> bool {
+        self.answer = Length::raw(outcome);
+        true
+    }
+
+    fn has_mask(&self) -> bool {
+        !self.mask.is_null()
+    }
+
+    /// Whether a signal that was held back was pending.
+    fn has_signal(&self) -> bool {
+        self.has_mask() && self.polled[1].revents != 0
+    }
+
+    /// The call waits, and goes on later.
+    fn wait(&mut self, waiting: Waiting, call: Box<dyn Call>) -> bool {
+        let own = std::ptr::from_mut(self).addr();
+        let mut call = Some(call);
+        let kept = UNDER_WAY.try_with(|place| *place.borrow_mut() = Some(own).zip(call.take()));
+        if let (Err(_), Some(call)) = (kept, call) {
+            return self.finish_now(call);
+        }
+        let polled = |fd: RawFd| pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        self.polled[0] = polled(waiting.fd);
+        self.timeout = match waiting.timeout_ns {
+            Some(ns) => {
+                self.limit = urxe_device::timespec(ns);
+                &raw const self.limit
+            }
+            None => std::ptr::null(),
+        };
+        (self.count, self.mask) = match signals::held(&mut self.held) {
+            Some(pending) => {
+                self.polled[1] = polled(pending);
+                (2, &raw const self.held)
+            }
+            None => (1, std::ptr::null()),
+        };
+        false
+    }
+
+    /// In a thread that ends, which has no place to keep the call: it does not come back from here before the call is over.
+    #[cold]
+    fn finish_now(&mut self, mut call: Box<dyn Call>) -> bool {
+        let mut is_ready = false;
+        loop {
+            let waiting = match call.go_on(is_ready) {
+                Ok(outcome) => return self.finish(outcome),
+                Err(waiting) => waiting,
+            };
+            is_ready = urxe_device::poll(waiting).unwrap_or(false);
+        }
+    }
+}
