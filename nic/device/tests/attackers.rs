@@ -1,0 +1,302 @@
+//! Attackers of each kind that docs/security.md thinks of, at a live queue pair: by raw frames on its link, and by sockets on its host.
+//! Those on the peer's host are in `foreign_ports.rs`, and a peer that lies in `hostile.rs`.
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use support::duel::{BUFFER_BYTES, DATA, PEER, PEER_PORT, UNTOUCHED};
+use support::{End, connect_with, in_namespace, peer_attributes, post_recv, ready_datagrams};
+use urxe_device::{Attributes, Gid, Mtu, Psn, Qp, QpType};
+use urxe_wire::icrc::Flow;
+use urxe_wire::{
+    Bth, Deth, Header, MAX_HEADER_LEN, Opcode, Operation, ROCE_UDP_PORT, Reth, Transport,
+};
+
+const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+const OTHER_IP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 3);
+const QKEY: u32 = 77;
+/// Long enough for what was sent to be dealt with.
+const QUIET: Duration = Duration::from_millis(30);
+
+/// The victim, and the other end of its link.
+struct Scene {
+    end: End,
+    /// Connected to the peer, which is not there: all that comes is forged.
+    qp: Qp,
+    datagrams: Qp,
+    to: SocketAddr,
+    link: OwnedFd,
+    far: u32,
+    near_mac: [u8; 6],
+}
+
+fn interface(name: &str) -> (u32, [u8; 6]) {
+    let all = urxe_udp::interfaces().unwrap();
+    let found = all.into_iter().find(|one| one.name == name).unwrap();
+    (found.index, found.mac.unwrap())
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut end = End::on("near", BUFFER_BYTES);
+        end.buffer.fill(UNTOUCHED);
+        let qp = end.qp(QpType::Rc);
+        let wanted = Attributes {
+            source_gid_index: end.gid_index(false).unwrap(),
+            ..peer_attributes(Gid::from(PEER_IP), PEER, Mtu::B1024)
+        };
+        connect_with(&qp, &wanted);
+        let datagrams = end.qp(QpType::Ud);
+        ready_datagrams(&datagrams, QKEY);
+        let slot = u16::try_from(qp.number().get() >> 14).unwrap();
+        // SAFETY: plain integers; a descriptor that is not negative is ours.
+        let link = unsafe {
+            let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+            assert!(fd >= 0);
+            OwnedFd::from_raw_fd(fd)
+        };
+        Self {
+            end,
+            qp,
+            datagrams,
+            to: SocketAddr::from((VICTIM, ROCE_UDP_PORT + slot)),
+            link,
+            far: interface("far").0,
+            near_mac: interface("near").1,
+        }
+    }
+
+    /// A WRITE with this PSN.
+    fn write(&self, psn: Psn) -> Header {
+        let opcode = Opcode::new(Transport::Rc, Operation::WriteOnly);
+        let mut header = Header::new(Bth::new(opcode, self.qp.number(), psn));
+        header.reth = Some(Reth {
+            va: self.end.va(0),
+            rkey: self.end.key,
+            len: 16,
+        });
+        header
+    }
+
+    fn message(&self, qkey: u32) -> Header {
+        let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);
+        let bth = Bth::new(opcode, self.datagrams.number(), Psn::new(5));
+        let mut header = Header::new(bth);
+        header.deth = Some(Deth { qkey, src_qp: PEER });
+        header
+    }
+
+    fn next(&self) -> Psn {
+        self.qp.query().unwrap().rq_psn
+    }
+
+    /// What leaves the far end of the link.
+    fn send(&self, from: SocketAddr, payload: &[u8]) {
+        let SocketAddr::V4(source) = from else {
+            panic!("{from}");
+        };
+        let frame = frame(self.near_mac, source, self.to.port(), payload);
+        // SAFETY: all zeros is a valid sockaddr_ll; the pointers and lengths are those of living values.
+        let sent = unsafe {
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_ifindex = self.far as i32;
+            libc::sendto(
+                self.link.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+                (&raw const address).cast(),
+                size_of_val(&address) as u32,
+            )
+        };
+        assert_eq!(sent, frame.len() as isize);
+    }
+
+    /// Sends a packet by the link, and says whether the victim's memory has what it brought.
+    fn writes(&self, from: SocketAddr, psn: Psn) -> bool {
+        self.send(from, &packet(from, self.to, &self.write(psn)));
+        self.settle();
+        self.end.buffer[..16] == DATA
+    }
+
+    fn settle(&self) {
+        let start = Instant::now();
+        while start.elapsed() < QUIET {
+            self.end.cq.poll(0, |_| ());
+        }
+    }
+
+    fn count(&self, counter: &str) -> u64 {
+        self.end.nic.stat().counters[counter]
+    }
+}
+
+/// A RoCEv2 packet with a right ICRC, as a socket at `from` would send it.
+fn packet(from: SocketAddr, to: SocketAddr, header: &Header) -> Vec<u8> {
+    let mut packet = vec![0; MAX_HEADER_LEN];
+    let len = header.emit(DATA.len(), &mut packet).unwrap();
+    packet.truncate(len);
+    packet.extend_from_slice(&DATA);
+    let flow = Flow::new(from, to).unwrap();
+    let icrc = flow.start(packet.len() + 4, 0, &packet).finish();
+    packet.extend_from_slice(&icrc);
+    packet
+}
+
+/// An Ethernet frame as neighbours exchange them.
+fn frame(to: [u8; 6], from: std::net::SocketAddrV4, port: u16, payload: &[u8]) -> Vec<u8> {
+    let udp_bytes = u16::try_from(8 + payload.len()).unwrap();
+    let mut ip = vec![0x45, 0];
+    ip.extend((20 + udp_bytes).to_be_bytes());
+    ip.extend([0, 0, 0x40, 0, 255, 17, 0, 0]);
+    ip.extend(from.ip().octets());
+    ip.extend(VICTIM.octets());
+    let words = ip.chunks_exact(2);
+    let sum: u32 = words
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut frame = [&to[..], &[2, 0, 0, 0, 0, 9, 8, 0], &ip].concat();
+    frame.extend(from.port().to_be_bytes());
+    frame.extend(port.to_be_bytes());
+    frame.extend(udp_bytes.to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+fn on_a_link(body: impl FnOnce() + Send) {
+    let commands = [
+        "link set lo up",
+        "link add near type veth peer name far",
+        "link set near up",
+        "link set far up",
+        "addr add 10.9.0.1/24 dev near",
+        "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev near",
+    ];
+    in_namespace(&commands, body);
+}
+
+fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
+    SocketAddr::from((ip, port))
+}
+
+/// Who sees the packets of a connection knows all its numbers: with one packet it writes where the peer may.
+#[test]
+fn on_the_path_one_packet_is_enough() {
+    on_a_link(|| {
+        let scene = Scene::new();
+        assert!(scene.writes(at(PEER_IP, PEER_PORT), scene.next()));
+    });
+}
+
+/// Who may forge the peer's address and port, and knows the queue pair, but not the PSN.
+#[test]
+fn beside_the_path_the_number_of_the_next_packet_has_to_be_guessed() {
+    const GUESSES: u32 = 1500;
+    on_a_link(|| {
+        let scene = Scene::new();
+        let from = at(PEER_IP, PEER_PORT);
+        // Before the peer was heard, and once it is known to be urxe.
+        for turn in 0..2 {
+            let expected = scene.next();
+            for guess in 1..=GUESSES {
+                // Right by none of them, nor near enough to be kept.
+                let psn = expected.add(11_000 * guess);
+                scene.send(from, &packet(from, scene.to, &scene.write(psn)));
+                scene.end.cq.poll(0, |_| ());
+            }
+            scene.settle();
+            assert_eq!(scene.next(), expected, "turn {turn}");
+            assert!(turn == 1 || scene.end.buffer.iter().all(|byte| *byte == UNTOUCHED));
+            assert!(scene.writes(from, scene.next()));
+        }
+    });
+}
+
+#[test]
+fn beside_the_path_the_port_has_to_be_right_once_the_peer_is_known() {
+    on_a_link(|| {
+        let mut scene = Scene::new();
+        assert!(scene.writes(at(PEER_IP, PEER_PORT), scene.next()));
+        scene.end.buffer.fill(UNTOUCHED);
+        let before = scene.count("rx_wrong_source");
+        for port in [ROCE_UDP_PORT, PEER_PORT - 1, 50_000] {
+            assert!(!scene.writes(at(PEER_IP, port), scene.next()), "{port}");
+        }
+        assert_eq!(scene.count("rx_wrong_source") - before, 3);
+    });
+}
+
+/// Another host of the link, from its own address, or from the victim's, which no packet from a link can have.
+#[test]
+fn who_does_not_forge_the_address_of_the_peer_does_nothing() {
+    on_a_link(|| {
+        // Port 4791 is another process's, so that packets for the victim might be passed on.
+        let holder = UdpSocket::bind((VICTIM, ROCE_UDP_PORT)).unwrap();
+        let scene = Scene::new();
+        assert_eq!(scene.to.port(), ROCE_UDP_PORT + 1);
+        let next = scene.next();
+        assert!(!scene.writes(at(OTHER_IP, PEER_PORT), next));
+        assert_eq!(scene.count("rx_wrong_source"), 1);
+        let before = scene.count("rx_packets");
+        for port in [ROCE_UDP_PORT, PEER_PORT, scene.to.port()] {
+            assert!(!scene.writes(at(VICTIM, port), next), "{port}");
+            // As the holder passes on what the peer sent to it.
+            let mut raw = vec![0xff, b'u', b'r', b'x', 0, 0, 0, 0];
+            raw.extend(50_000u16.to_be_bytes());
+            raw.extend(Gid::from(PEER_IP).0);
+            let well_known = at(VICTIM, ROCE_UDP_PORT);
+            raw.extend(packet(at(PEER_IP, 50_000), well_known, &scene.write(next)));
+            scene.send(at(VICTIM, port), &raw);
+            scene.settle();
+            assert_ne!(scene.end.buffer[..16], DATA, "{port}");
+        }
+        assert_eq!(
+            scene.count("rx_packets"),
+            before,
+            "the kernel would drop them"
+        );
+        drop(holder);
+    });
+}
+
+/// Another user of the victim's host: its packets have the host's own address.
+#[test]
+fn another_user_of_the_host_does_nothing() {
+    on_a_link(|| {
+        let scene = Scene::new();
+        for (count, ip) in (1..).zip([VICTIM, Ipv4Addr::LOCALHOST]) {
+            let socket = UdpSocket::bind((ip, 0)).unwrap();
+            let from = socket.local_addr().unwrap();
+            let bytes = packet(from, scene.to, &scene.write(scene.next()));
+            socket.send_to(&bytes, scene.to).unwrap();
+            scene.settle();
+            assert_eq!(scene.count("rx_wrong_source"), count, "{ip}");
+        }
+        assert!(scene.end.buffer.iter().all(|byte| *byte == UNTOUCHED));
+    });
+}
+
+#[test]
+fn a_datagram_takes_the_qkey_and_nothing_else() {
+    on_a_link(|| {
+        let scene = Scene::new();
+        post_recv(&scene.datagrams, 1, &[scene.end.sge(0, 200)]);
+        let from = at(OTHER_IP, 50_000);
+        for qkey in [0, QKEY + 1, u32::MAX] {
+            scene.send(from, &packet(from, scene.to, &scene.message(qkey)));
+            scene.end.wait_for_nothing();
+        }
+        scene.send(from, &packet(from, scene.to, &scene.message(QKEY)));
+        let got = scene.end.wait(&[], 1)[0];
+        assert_eq!((got.source_qp, got.byte_len), (Some(PEER), 56));
+    });
+}
