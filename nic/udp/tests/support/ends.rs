@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use urxe_udp::{Framing, Options, Piece, Socket, Transmit};
+use urxe_udp::{Framing, Options, Piece, RecvBuffer, Socket, Transmit};
 
-use super::{Ipv4Packet, Pair, destination, privileged, receive_datagrams, skip};
+use super::{
+    Ipv4Packet, Pair, capture, destination, privileged, receive_datagrams, skip, try_receive,
+};
 
 /// That of frames.
 pub(crate) const TTL: u8 = 255;
+/// Long enough for a packet to arrive.
+pub(crate) const QUIET: Duration = Duration::from_millis(30);
 
 /// Two sockets with frames whose kernels know each other's link addresses; None where there are no frames.
 pub(crate) struct Ends {
@@ -70,4 +74,41 @@ pub(crate) fn send_as(
 /// Their times to live, which tell frames.
 pub(crate) fn ttls(packets: &[Ipv4Packet]) -> Vec<u8> {
     packets.iter().map(|packet| packet.ttl).collect()
+}
+
+/// Whether anything arrives.
+pub(crate) fn arrives(socket: &Socket) -> bool {
+    let mut buffer = RecvBuffer::new();
+    let mut meta = try_receive(socket, &mut buffer, QUIET);
+    // A socket that is read seldom.
+    for _ in 0..10_000 {
+        meta = meta.or_else(|| socket.receive(&mut buffer).unwrap());
+    }
+    meta.is_some()
+}
+
+/// Sends, and says the times to live of what is on the link.
+pub(crate) fn on_the_link(ends: &Ends) -> Vec<u8> {
+    let capture = capture(&ends.pair.right, "veth");
+    send_or_not(&ends.left, &ends.right);
+    std::thread::sleep(QUIET);
+    ttls(&capture.packets())
+}
+
+/// A short datagram, which may be lost.
+pub(crate) fn send_or_not(from: &Socket, to: &Socket) {
+    let transmit = Transmit {
+        destination: &destination(to),
+        segment_size: None,
+        tos: 0x42,
+        framing: Framing::Message,
+        iov: &[Piece::new(&[7; 99])],
+        whole: None,
+    };
+    from.send(&transmit).unwrap();
+}
+
+/// Takes all that has arrived.
+pub(crate) fn drain(socket: &Socket) {
+    while arrives(socket) {}
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test program uses its own part")]
 
 pub(crate) mod ends;
+pub(crate) mod forger;
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -263,8 +264,8 @@ impl Capture {
         }
     }
 
-    /// The IPv4 UDP packets captured so far.
-    pub(crate) fn packets(&self) -> Vec<Ipv4Packet> {
+    /// The IPv4 packets captured so far.
+    pub(crate) fn ipv4(&self) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut bytes = vec![0_u8; 1 << 16];
         loop {
@@ -281,18 +282,31 @@ impl Capture {
                 return packets;
             };
             let packet = &bytes[..length];
-            let word = |offset: usize| u16::from_be_bytes([packet[offset], packet[offset + 1]]);
-            if length >= 28 && packet[0] == 0x45 && packet[9] == libc::IPPROTO_UDP as u8 {
-                packets.push(Ipv4Packet {
+            if length >= 28 && packet[0] == 0x45 {
+                packets.push(packet.to_vec());
+            }
+        }
+    }
+
+    /// Those of UDP.
+    pub(crate) fn packets(&self) -> Vec<Ipv4Packet> {
+        let all = self.ipv4();
+        let of_udp = all
+            .iter()
+            .filter(|packet| packet[9] == libc::IPPROTO_UDP as u8);
+        of_udp
+            .map(|packet| {
+                let word = |offset: usize| u16::from_be_bytes([packet[offset], packet[offset + 1]]);
+                Ipv4Packet {
                     id: word(4),
                     dont_fragment: word(6) == 0x4000,
                     tos: packet[1],
                     total_bytes: word(2),
                     udp_checksum: word(26),
                     ttl: packet[8],
-                });
-            }
-        }
+                }
+            })
+            .collect()
     }
 }
 
