@@ -39,17 +39,13 @@ pub(crate) fn real_dlvsym() -> Dlvsym {
 /// `name` is a string.
 unsafe fn ours_or(found: *mut c_void, name: *const c_char) -> *mut c_void {
     // SAFETY: by the caller's promise.
-    let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let name = unsafe { CStr::from_ptr(name) };
+    let bytes = name.to_bytes();
     let is_verb = bytes.starts_with(b"ibv_") || bytes.starts_with(b"_ibv_");
     if found.is_null() || !is_verb || !is_of_libibverbs(found) {
         return found;
     }
-    let Some(own) = own_handle() else {
-        return found;
-    };
-    // SAFETY: a handle that is never closed, and by the caller's promise.
-    let ours = unsafe { real_dlsym()(own, name) };
-    if ours.is_null() { found } else { ours }
+    elf::own_definition(name).unwrap_or(found)
 }
 
 /// The file that an address was loaded from.
@@ -67,20 +63,6 @@ fn is_of_libibverbs(address: *mut c_void) -> bool {
     let file = object_of(address).map_or(&[][..], CStr::to_bytes);
     let name = file.rsplit(|byte| *byte == b'/').next();
     name.is_some_and(|name| name.starts_with(b"libibverbs.so"))
-}
-
-/// A handle of this library.
-fn own_handle() -> Option<*mut c_void> {
-    static HANDLE: OnceLock<Option<usize>> = OnceLock::new();
-    HANDLE
-        .get_or_init(|| {
-            let path = object_of(real_dlsym as fn() -> Dlsym as *const c_void)?;
-            // SAFETY: a string; the library is loaded already.
-            let handle =
-                unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-            (!handle.is_null()).then_some(handle as usize)
-        })
-        .map(|handle| handle as *mut c_void)
 }
 
 #[cfg(target_arch = "x86_64")]

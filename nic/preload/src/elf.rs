@@ -1,5 +1,6 @@
-//! Finding a function of another loaded library without asking dlsym, which we define ourselves: in the
-//! symbol tables of the loaded objects (System V ABI, chapter 5; the hash table is GNU's).
+//! Finding a function of a loaded library without asking dlsym, which we define ourselves, and which leaves
+//! an error for dlerror where it finds nothing: in the symbol tables of the loaded objects (System V ABI,
+//! chapter 5; the hash table is GNU's).
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use libc::{Elf64_Sym, dl_phdr_info};
@@ -20,16 +21,28 @@ struct Dynamic {
 
 struct Search<'a> {
     name: &'a CStr,
-    /// Where this library is loaded, whose definition is not wanted.
+    /// Where this library is loaded.
     own: u64,
+    /// Whether this library's definition is wanted, or one of the others'.
+    in_own: bool,
     found: *mut c_void,
 }
 
 /// The first definition of `name` among the loaded objects but ours.
 pub(crate) fn next_definition(name: &CStr) -> Option<*mut c_void> {
+    definition(name, false)
+}
+
+/// Our definition of `name`, whatever its version.
+pub(crate) fn own_definition(name: &CStr) -> Option<*mut c_void> {
+    definition(name, true)
+}
+
+fn definition(name: &CStr, in_own: bool) -> Option<*mut c_void> {
     let mut search = Search {
         name,
         own: own_base(),
+        in_own,
         found: std::ptr::null_mut(),
     };
     // SAFETY: the callback gets the search, which lives until the call returns.
@@ -53,7 +66,7 @@ fn own_base() -> u64 {
 unsafe extern "C" fn look(info: *mut dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
     // SAFETY: the dynamic linker's description of an object, and our search.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
-    if info.dlpi_addr == search.own || info.dlpi_phdr.is_null() {
+    if (info.dlpi_addr == search.own) != search.in_own || info.dlpi_phdr.is_null() {
         return 0;
     }
     // SAFETY: the object is loaded, and its tables are as the ABI says.

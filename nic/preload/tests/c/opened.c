@@ -37,6 +37,11 @@ int main(void)
     CHECK(dladdr(dlsym(library, "ibv_wc_status_str"), &info) &&
           strstr(info.dli_fname, "libibverbs"));
     CHECK(!dlsym(library, "ibv_nonsense"));
+    CHECK(dlerror());
+    /* Those who look at dlerror to see whether it was found (TensorPipe) see no error if it was. */
+    CHECK(dlsym(library, "ibv_event_type_str") && !dlerror());
+    CHECK(dlvsym(library, "ibv_wc_status_str", "IBVERBS_1.1") && !dlerror());
+    CHECK(dlsym(library, "ibv_alloc_pd") && !dlerror());
     CHECK(!dlvsym(library, "ibv_alloc_pd", "IBVERBS_9.9"));
     CHECK(dlsym(RTLD_DEFAULT, "getpid") && dlsym(RTLD_NEXT, "getpid"));
     CHECK(dlsym(RTLD_DEFAULT, "ibv_get_device_list") == dlsym(library, "ibv_get_device_list"));
