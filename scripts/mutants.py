@@ -133,14 +133,14 @@ def report(chosen: Sequence[Mutant], outcomes: Mapping[str, str]) -> int:
 
 
 def target() -> Path:
-    """Where copies are built: beside the other builds, so that the next time little is left to build."""
+    """Where copies are built: beside the other builds, so that the next time what others made is built already."""
     return Path(os.environ.get("CARGO_TARGET_DIR", NIC / "target")).resolve() / "mutants"
 
 
 def copy_crates(work: Path) -> None:
-    """The workspace as it is now. Files that did not change keep their times, and cargo what it built of them."""
+    """The workspace as it is now. To cargo its files are new: else an earlier mutant's build would pass for it."""
     shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(NIC, work, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    shutil.copytree(NIC, work, ignore=shutil.ignore_patterns(*LEFT_OUT), copy_function=shutil.copy)
 
 
 def outcome_of(work: Path, mutant: Mutant) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,16 @@ def test_a_source_that_lacks_the_edited_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "wire" / "psn.rs").write_text("fn other() {}", encoding="utf-8")
     with pytest.raises(SystemExit, match=r"breaks: nic/wire/psn\.rs has 0 times, not once"):
         mutants.outcome_of(tmp_path, Mutant("breaks", "wire/psn.rs", "fn one() {}", "", ()))
+
+
+def test_a_copy_is_newer_than_what_was_built_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nic = tmp_path / "nic"
+    (nic / "proto").mkdir(parents=True)
+    source = nic / "proto/lib.rs"
+    source.write_text("", encoding="utf-8")
+    os.utime(source, (0, 0))
+    monkeypatch.setattr(mutants, "NIC", nic)
+    built = tmp_path / "built"
+    built.touch()
+    mutants.copy_crates(tmp_path / "work")
+    assert (tmp_path / "work/proto/lib.rs").stat().st_mtime_ns >= built.stat().st_mtime_ns
