@@ -375,23 +375,24 @@ fn a_damaged_datagram_reaches_no_member_of_a_group() {
         impairment: "corrupt=100%".parse().unwrap(),
         ..Wiring::default()
     };
-    let send = |end: &End| {
+    let send = |end: &End, count: usize| {
         let from = end.datagrams(77);
         let target = SendTarget::Datagram {
             address: end.address_of(gid, 0),
             qp: Qpn::MULTICAST,
             qkey: 77,
         };
-        post(&from, 2, SendOp::Send, &[end.sge(0, 8)], target);
-        assert_eq!(end.wait(&[], 1)[0].status, WcStatus::Success);
+        for _ in 0..count {
+            post(&from, 2, SendOp::Send, &[end.sge(0, 8)], target);
+            assert_eq!(end.wait(&[], 1)[0].status, WcStatus::Success);
+        }
     };
-    send(&End::of(
-        Nic::open_wired(&device("lo"), &damaged).unwrap(),
-        4096,
-    ));
+    let damaging = Nic::open_wired(&device("lo"), &damaged).unwrap();
+    // Most are damaged where they would be refused for that alone: the operation, the queue pair, the Q_Key.
+    send(&End::of(damaging, 4096), 100);
     duel.end.wait_for_nothing();
     assert!(duel.is_untouched());
-    send(&End::new(4096));
+    send(&End::new(4096), 1);
     assert_eq!(duel.end.wait(&[], 1)[0].byte_len, 48);
 }
 
