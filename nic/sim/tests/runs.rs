@@ -338,3 +338,32 @@ fn writes_in_a_row_are_checked_as_those_on_their_own_are() {
     shut.qp.modify(&wanted, AttrMask::ACCESS_FLAGS).unwrap();
     assert_eq!(handled(&mut shut, 5, LEN), 0);
 }
+
+/// What fills a gap is handled up to what was kept, which comes again with it here, and is a copy then.
+#[test]
+fn a_run_does_not_go_past_what_was_kept() {
+    let (now, mut random) = (Instant::from_nanos(1), Random::new(1));
+    let numbers = (Qpn::new(0x11), Qpn::new(0x12));
+    let mut from = End::new(numbers.0, numbers.1, Psn::new(0), 0x55);
+    let mut to = End::new(numbers.1, numbers.0, Psn::new(0), 0xaa);
+    from.qp.set_window_bytes(1 << 20);
+    to.qp.set_keeps_early(true);
+    let [local, remote] = [&from, &to].map(|end| end.sge(&mut Random::new(1), 12 << 10));
+    let (va, rkey) = (remote.addr, remote.lkey);
+    from.qp
+        .post_send(&request(SendOp::Write { va, rkey }, &[local]))
+        .unwrap();
+    let packets = from.packets(now, &mut random);
+    assert_eq!(packets.len(), 12);
+    to.handle(now, &packets[0]);
+    to.handle(now, &packets[6]);
+    let mut apart = to.clone();
+    for packet in &packets[1..] {
+        apart.handle(now, packet);
+    }
+    let together = to.handle_in_runs(now, &packets[1..]);
+    assert!(together > 0, "nothing was handled together");
+    assert_eq!(to.seen(now), apart.seen(now));
+    assert!(to.memory.bytes(to.key) == apart.memory.bytes(to.key));
+    assert_eq!(to.qp.stats().duplicate_request, 1);
+}
