@@ -18,6 +18,19 @@ fn from(source: &str) -> impl Fn(&mut Vec<u8>) {
     move |frame| frame[26..30].copy_from_slice(&source.octets())
 }
 
+fn to(destination: &str) -> impl Fn(&mut Vec<u8>) {
+    let destination: Ipv4Addr = destination.parse().unwrap();
+    move |frame| frame[30..34].copy_from_slice(&destination.octets())
+}
+
+/// With an 802.1Q tag: a priority (3 bits), a bit, and a virtual network (12 bits).
+fn tagged(tag: u16) -> impl Fn(&mut Vec<u8>) {
+    move |frame| {
+        let [high, low] = tag.to_be_bytes();
+        frame.splice(12..12, [0x81, 0, high, low]);
+    }
+}
+
 /// A change to a packet, and whether the kernel lets it through whatever it is set to.
 type Forgery = (&'static str, Box<dyn Fn(&mut Vec<u8>)>, Option<bool>);
 
@@ -78,13 +91,20 @@ fn forgeries() -> Vec<Forgery> {
             Box::new(|frame: &mut Vec<u8>| frame[5] ^= 1),
             Some(false),
         ),
+        ("in a virtual network", Box::new(tagged(5)), Some(false)),
         (
-            "in a virtual network",
-            Box::new(|frame: &mut Vec<u8>| {
-                frame.splice(12..12, [0x81, 0, 0, 5]);
-                // The checksum stands elsewhere now, and is not looked at.
-                frame.extend([0; 4]);
-            }),
+            "with a priority, in no virtual network",
+            Box::new(tagged(5 << 13)),
+            Some(true),
+        ),
+        (
+            "to another address of the receiver",
+            Box::new(to("10.9.0.77")),
+            Some(false),
+        ),
+        (
+            "to another host's address",
+            Box::new(to("10.9.0.3")),
             Some(false),
         ),
     ]

@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JMP, BPF_K, BPF_LD,
-    BPF_RET, BPF_W, SKF_AD_IFINDEX, SKF_AD_OFF, SKF_AD_PKTTYPE, SKF_AD_PROTOCOL,
-    SKF_AD_VLAN_TAG_PRESENT, SKF_NET_OFF, SO_ATTACH_FILTER, SOL_SOCKET, sock_filter, sock_fprog,
+    BPF_RET, BPF_W, SKF_AD_IFINDEX, SKF_AD_OFF, SKF_AD_PKTTYPE, SKF_AD_PROTOCOL, SKF_AD_VLAN_TAG,
+    SKF_NET_OFF, SO_ATTACH_FILTER, SOL_SOCKET, sock_filter, sock_fprog,
 };
 
 use super::reach::Reach;
@@ -123,7 +123,11 @@ impl Flow<'_> {
             equal(BPF_W, extra(SKF_AD_IFINDEX), self.ifindex),
             // Another host's, in a network that floods, or to all.
             equal(BPF_W, extra(SKF_AD_PKTTYPE), u32::from(PACKET_HOST)),
-            equal(BPF_W, extra(SKF_AD_VLAN_TAG_PRESENT), 0),
+            // In no virtual network. A tag that has a priority alone is none to the kernel either.
+            Test {
+                mask: VLAN_ID,
+                ..equal(BPF_W, extra(SKF_AD_VLAN_TAG), 0)
+            },
             Test {
                 unless: true,
                 ..Test::new(BPF_H, ip + 2, BPF_JGT, u32::from(longest))
@@ -145,6 +149,8 @@ impl Flow<'_> {
     }
 }
 
+/// The bits of an 802.1Q tag that name the virtual network; 0 is none.
+const VLAN_ID: u32 = 0x0fff;
 /// PACKET_HOST of linux/if_packet.h: to this host.
 const PACKET_HOST: u8 = 0;
 

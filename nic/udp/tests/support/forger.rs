@@ -11,6 +11,8 @@ pub(crate) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 pub(crate) const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 pub(crate) const ETHERNET_BYTES: usize = 14;
 pub(crate) const IP_BYTES: usize = 20;
+/// Of 802.1Q, behind the addresses.
+const TAG_BYTES: usize = 4;
 
 pub(crate) fn mac(namespace: &Namespace) -> (u32, [u8; 6]) {
     namespace.run(|| {
@@ -79,7 +81,9 @@ impl Forger {
         frame.extend([0, 24, 0, 0]);
         frame.extend(*b"forged or not...");
         change(&mut frame);
-        let header = &mut frame[ETHERNET_BYTES..ETHERNET_BYTES + IP_BYTES];
+        let is_tagged = frame[12..14] == [0x81, 0];
+        let start = ETHERNET_BYTES + if is_tagged { TAG_BYTES } else { 0 };
+        let header = &mut frame[start..start + IP_BYTES];
         let sum: u32 = header
             .chunks_exact(2)
             .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
