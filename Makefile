@@ -82,6 +82,16 @@ test-programs: setup build ## Run programs that take long to build (Rust's crate
 	@scripts/setup_more_programs .build/programs
 	.venv/bin/pytest -p no:cacheprovider nic/conformance/programs/more.py $(ARGS)
 
+# What is written in assembly has tests that need no sockets, which qemu-user does not have all of.
+ARM64 := aarch64-unknown-linux-gnu
+.PHONY: test-arm64
+test-arm64: setup-rust ## Run the tests of accesses to memory that is gone on 64-bit ARM, in qemu-user
+	rustup target add $(ARM64)
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu' \
+	    $(CARGO) test $(NIC) --target $(ARM64) -p urxe-device --lib guard
+	$(CARGO) check $(NIC) --target $(ARM64) -p urxe-preload -p urxe-cli
+
 # The simulator's tests are the same in every build; optimised, they get through many more seeds.
 .PHONY: sim
 sim: setup-rust ## Run the simulator's tests, optimised; SEEDS=100000 for that many random programs in each
@@ -181,7 +191,7 @@ clean: ## Remove what was built; .venv and results stay
 	find rocelab scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of set-up. Only those who test or lint get the packages that no benchmark needs (a browser).
-PURPOSE := $(if $(filter setup test% lint% fuzz interop setup-cloud setup-distros,$(MAKECMDGOALS)),test,run)
+PURPOSE := $(if $(filter test-arm64,$(MAKECMDGOALS)),arm64,$(if $(filter setup test% lint% fuzz interop setup-cloud setup-distros,$(MAKECMDGOALS)),test,run))
 
 .PHONY: setup-packages setup-python setup-rust setup-programs setup-cloud setup-distros
 setup-packages:

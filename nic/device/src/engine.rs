@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use urxe_proto::{ACK_HOLD_NS, Habit, Instant};
+use urxe_proto::{ACK_HOLD_NS, Habit, Instant, QpType};
 use urxe_udp::{RecvBuffer, wait_writable};
 use urxe_wire::Operation;
 
@@ -520,7 +520,12 @@ impl Engine {
                 self.outgoing.push(transmit, pd, path, memory, ports, stats)
             };
             if let Err(MemoryGone(bth)) = pushed {
-                slot.qp.handle_memory_fault(&bth);
+                // As good as lost, and sent again when the program's handler has been told.
+                let is_reliable = !matches!(slot.qp.config().qp_type, QpType::Uc | QpType::Ud);
+                let is_repeated = is_reliable && memory.protected.note_fault(false);
+                if !is_repeated {
+                    slot.qp.handle_memory_fault(&bth);
+                }
             }
             if self.outgoing.is_blocked() {
                 break;

@@ -82,6 +82,7 @@ pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind, EventWait};
 pub use exit::at_exit;
 pub use gid_table::GID_TABLE_LENGTH;
+pub use guard::{find_handlers, forget_mask};
 pub use impair::{Delay, Impairment, Share};
 pub use lid::{address_of_lid, lid};
 pub use list::{DeviceInfo, GidEntry, list};

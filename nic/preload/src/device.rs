@@ -117,7 +117,7 @@ fn c_device(info: &DeviceInfo) -> VerbsDevice {
 pub(crate) fn put(field: &mut [c_char], text: &str) {
     let room = field.len().saturating_sub(1);
     for (to, from) in field.iter_mut().zip(text.bytes().take(room).chain([0])) {
-        *to = from.cast_signed();
+        *to = c_char::from_ne_bytes([from]);
     }
 }
 
@@ -250,11 +250,12 @@ mod tests {
 
     #[test]
     fn fields_hold_text_and_always_end() {
-        let mut field = [b'x'.cast_signed(); 6];
+        let char = |byte: u8| c_char::from_ne_bytes([byte]);
+        let mut field = [char(b'x'); 6];
         put(&mut field, "lo");
-        assert_eq!(field[..3], [b'l', b'o', 0].map(u8::cast_signed));
+        assert_eq!(field[..3], [b'l', b'o', 0].map(char));
         put(&mut field, "much too long");
-        assert_eq!(field, *b"much \0".map(u8::cast_signed).as_slice());
+        assert_eq!(field, *b"much \0".map(char).as_slice());
     }
 
     #[test]

@@ -65,6 +65,7 @@ mod fts;
 mod gid;
 mod globs;
 mod handle;
+mod masks;
 mod memory;
 mod mw;
 mod netlink;

@@ -96,7 +96,7 @@ fn name(socket: &OwnedFd, end: u8) -> Outcome<()> {
         let mut address: sockaddr_un = unsafe { std::mem::zeroed() };
         address.sun_family = libc::AF_UNIX as u16;
         for (to, from) in address.sun_path.iter_mut().zip(text) {
-            *to = from.cast_signed();
+            *to = libc::c_char::from_ne_bytes([from]);
         }
         let bound = call_next!(
             NEXT,

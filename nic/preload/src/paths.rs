@@ -32,7 +32,8 @@ fn status(path: &str, node: &Node) -> Stat {
     answer.st_mode = mode;
     answer.st_nlink = 1;
     answer.st_size = size;
-    answer.st_blksize = PAGE_BYTES;
+    // Of 64 bits, or of 32 on 64-bit ARM.
+    answer.st_blksize = PAGE_BYTES as libc::blksize_t;
     answer.st_ino = inode(path);
     (answer.st_atime, answer.st_mtime, answer.st_ctime) = (when_s, when_s, when_s);
     if let Node::Character(minor) = node {

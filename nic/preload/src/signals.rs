@@ -163,6 +163,12 @@ pub(crate) fn restarts(has_held: bool) -> bool {
     INTERRUPTING.load(Ordering::Relaxed) == 0
 }
 
+/// The program has installed a handler.
+fn note_installed(signal: c_int) {
+    CHANGED.fetch_or(bit(signal), Ordering::Relaxed);
+    urxe_device::find_handlers(signal);
+}
+
 /// # Safety
 /// As its manual page says.
 unsafe fn real_sigaction(
@@ -195,7 +201,7 @@ pub unsafe extern "C" fn sigaction(
     // SAFETY: by the caller's promise.
     let status = unsafe { real_sigaction(signal, new, old) };
     if !new.is_null() {
-        CHANGED.fetch_or(bit(signal), Ordering::Relaxed);
+        note_installed(signal);
     }
     status
 }
@@ -213,7 +219,7 @@ macro_rules! installers {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C" fn $name(signal: c_int $(, $arg: $ty)*) -> $ret {
                 let done = call_next!($next, fn(c_int $(, $ty)*) -> $ret, signal $(, $arg)*);
-                CHANGED.fetch_or(bit(signal), Ordering::Relaxed);
+                note_installed(signal);
                 done.unwrap_or_else(|| {
                     Errno::NOSYS.set();
                     $failed

@@ -122,6 +122,11 @@ fn threads_can_be_cancelled() {
 }
 
 #[test]
+fn faults_are_whose_they_should_be() {
+    common::run("faults");
+}
+
+#[test]
 fn unread_events_go_with_their_object() {
     common::run("unread");
 }

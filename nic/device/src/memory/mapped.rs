@@ -55,7 +55,7 @@ pub(super) fn is_accessible(range: Range<u64>, wanted: Use) -> bool {
     let found = is_covered(range.clone(), |at| mapping_at(&maps, at, wanted));
     found
         .or_else(|_| is_covered_by_text(BufReader::new(maps), &range, wanted))
-        // A kernel that does not tell: an access finds out (`guard.rs`).
+        // A kernel that does not tell: an access finds out (`crate::guard`).
         .unwrap_or(true)
 }
 

@@ -3,6 +3,7 @@
 //! and rights.
 
 mod mapped;
+mod protected;
 mod region;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -21,6 +22,7 @@ use crate::guard::{guarded, place, place_pieces, take};
 use crate::odp;
 use region::Backing;
 
+pub(crate) use protected::{Offer, Protected};
 pub(crate) use region::Region;
 pub use region::{Access, MemoryRegion, Pd};
 
@@ -37,6 +39,8 @@ pub(crate) struct MemoryTable {
     regions_per_pd: FxHashMap<PdId, u32>,
     /// Where the next message is expected.
     ahead: Option<Ahead>,
+    /// What of it the program has protected.
+    pub(crate) protected: Protected,
 }
 
 impl MemoryTable {
@@ -118,6 +122,7 @@ impl MemoryTable {
 
     pub(crate) fn register(&mut self, region: Region) -> Result<MemoryRegion, Error> {
         let key = self.fresh_key()?;
+        self.protected.forget_refused();
         self.use_pd(Pd(region.pd.0))?;
         self.regions.insert(key, region);
         Ok(MemoryRegion {
@@ -357,7 +362,7 @@ impl Memory for MemoryTable {
         }
         region.check_present(to, bytes.len() as u64, true)?;
         // SAFETY: the range lies in a region that the program registered for writing.
-        unsafe { place(to, bytes) }
+        unsafe { place(to, bytes) }.or_else(|_| self.protected.place(to, &[bytes]))
     }
 
     fn read_local(
@@ -383,9 +388,10 @@ impl Memory for MemoryTable {
             return Ok(());
         }
         region.check_present(to, range.len.into(), true)?;
+        let bytes = &bytes[..range.len as usize];
         // SAFETY: the range lies in a region that the program registered for remote writing, and
         // `bytes` is as long as the range (checked by the caller's contract, and here by the slice).
-        unsafe { place(to, &bytes[..range.len as usize]) }
+        unsafe { place(to, bytes) }.or_else(|_| self.protected.place(to, &[bytes]))
     }
 
     fn write_local_pieces(
@@ -402,7 +408,7 @@ impl Memory for MemoryTable {
         }
         region.check_present(to, len as u64, true)?;
         // SAFETY: the range lies in a region that the program registered for writing.
-        unsafe { place_pieces(to, pieces) }
+        unsafe { place_pieces(to, pieces) }.or_else(|_| self.protected.place(to, pieces))
     }
 
     fn write_remote_pieces(
@@ -421,7 +427,7 @@ impl Memory for MemoryTable {
         }
         region.check_present(to, range.len.into(), true)?;
         // SAFETY: the range lies in a region that the program registered for remote writing, and the pieces are as long.
-        unsafe { place_pieces(to, pieces) }
+        unsafe { place_pieces(to, pieces) }.or_else(|_| self.protected.place(to, pieces))
     }
 
     fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
@@ -449,8 +455,14 @@ impl Memory for MemoryTable {
             };
         };
         // SAFETY: one instruction, and nothing to drop.
-        unsafe { guarded(run)? };
-        Ok(original)
+        if unsafe { guarded(run) }.is_ok() {
+            return Ok(original);
+        }
+        self.protected.replace(at, |before| match op {
+            AtomicOp::FetchAdd { add } => before.wrapping_add(add),
+            AtomicOp::CompareSwap { compare, swap } if before == compare => swap,
+            AtomicOp::CompareSwap { .. } => before,
+        })
     }
 
     fn write_atomic(
@@ -476,6 +488,7 @@ impl Memory for MemoryTable {
         let cell = unsafe { AtomicU64::from_ptr(at as *mut u64) };
         // SAFETY: one instruction, and nothing to drop.
         unsafe { guarded(|| cell.store(u64::from_ne_bytes(value), Ordering::Release)) }
+            .or_else(|_| self.protected.place(at, &[&value]))
     }
 
     fn flush(

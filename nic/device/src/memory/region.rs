@@ -72,7 +72,7 @@ pub struct MemoryRegion {
 /// What is behind a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
-    /// Memory that the program promised to keep mapped; an access finds out if it did not (`guard.rs`).
+    /// Memory that the program promised to keep mapped; an access finds out if it did not (`crate::guard`).
     Mapped,
     /// Memory that may be missing when it is accessed, and is brought in then.
     OnDemand,

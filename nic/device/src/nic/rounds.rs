@@ -1,13 +1,15 @@
 //! Rounds of the engine: on the program's threads, and on the background thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use urxe_proto::Instant;
 
 use super::{Nic, lock};
 use crate::clock::now;
 use crate::engine::Engine;
+use crate::guard;
 use crate::idle::{self, Advice};
+use crate::memory::Offer;
 use crate::moderation::Moderated;
 
 /// What a round of [`Nic::run_looking`] or [`Nic::run_waiting`] came to.
@@ -104,7 +106,9 @@ impl Nic {
             // to see to what arrives.
             let has_looked_at_memory_only;
             (received, has_looked_at_memory_only) = self.run_round(&mut engine);
-            if has_looked_at_memory_only {
+            if engine.memory.protected.has_offers() {
+                self.make_offers(engine);
+            } else if has_looked_at_memory_only {
                 return;
             }
         }
@@ -120,13 +124,38 @@ impl Nic {
 
     /// One round of a thread that is going to wait for packets.
     pub(crate) fn run_waiting(&self) -> Round {
-        self.run_for_thread(&mut self.engine(), Engine::run_in_background)
+        let mut engine = self.engine();
+        let round = self.run_for_thread(&mut engine, Engine::run_in_background);
+        if engine.memory.protected.has_offers() {
+            self.make_offers(engine);
+        }
+        round
     }
 
     /// One round of a thread that looks for packets before it sleeps, unless another thread is at it.
     pub(crate) fn run_looking(&self) -> Option<Round> {
         let mut engine = self.engine.try_lock().ok()?;
-        Some(self.run_for_thread(&mut engine, Engine::run_looking))
+        let round = self.run_for_thread(&mut engine, Engine::run_looking);
+        if engine.memory.protected.has_offers() {
+            self.make_offers(engine);
+        }
+        Some(round)
+    }
+
+    /// Lets the program's handler of faults know of accesses to memory that it has protected. It may not come back, or take long:
+    /// the engine is free meanwhile, and nothing here has to be dropped while it runs.
+    #[cold]
+    fn make_offers(&self, mut engine: MutexGuard<'_, Engine>) {
+        let mut next = engine.memory.protected.take_offer();
+        drop(engine);
+        while let Some(Offer { at, writes }) = next {
+            let is_accessible = guard::offer(at, writes);
+            let mut engine = self.engine();
+            if !is_accessible {
+                engine.memory.protected.note_refused(at);
+            }
+            next = engine.memory.protected.take_offer();
+        }
     }
 
     fn run_for_thread(

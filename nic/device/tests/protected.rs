@@ -1,0 +1,271 @@
+//! Programs that protect what they have registered, and repair the faults: to learn which pages are written, say.
+mod support;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use support::{End, connect_both, device, post, post_recv};
+use urxe_device::{Access, Mtu, Nic, Qp, QpType, SendOp, SendTarget, Sge, WcStatus, Wiring};
+
+const PAGE: usize = 4096;
+const LEN: usize = 16 * PAGE;
+
+/// Handlers of signals belong to the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What the handler is asked for.
+static REPAIRS: AtomicBool = AtomicBool::new(true);
+static FAULTS: AtomicUsize = AtomicUsize::new(0);
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+/// The device whose lock has to be free when the handler runs.
+static WATCHED: Mutex<Option<std::sync::Arc<Nic>>> = Mutex::new(None);
+
+extern "C" fn repair(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel gives it.
+    let at = unsafe { (*info).si_addr() } as usize;
+    FAULTS.fetch_add(1, Ordering::Relaxed);
+    FIRST
+        .compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed)
+        .ok();
+    // It would wait for ever for a lock that this very thread has.
+    if let Some(nic) = WATCHED.lock().unwrap().as_ref() {
+        let _ = nic.stats();
+    }
+    if REPAIRS.load(Ordering::Relaxed) {
+        protect(at & !(PAGE - 1), PAGE, libc::PROT_READ | libc::PROT_WRITE);
+    }
+}
+
+fn protect(at: usize, len: usize, rights: libc::c_int) {
+    // SAFETY: pages of a test's own.
+    let status = unsafe { libc::mprotect(at as *mut libc::c_void, len, rights) };
+    assert_eq!(status, 0);
+}
+
+fn install() {
+    // SAFETY: plain data, and a handler that stands in for a program's.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = repair as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut());
+    }
+}
+
+/// Pages that are registered at one end, and then protected.
+struct Pages {
+    at: usize,
+    key: u32,
+}
+
+impl Pages {
+    fn new(end: &End) -> Self {
+        // SAFETY: a new mapping.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                LEN,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        } as usize;
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_ATOMIC;
+        let at_u64 = at as u64;
+        let region = end.nic.register(end.pd, at_u64, LEN as u64, at_u64, access);
+        Self {
+            at,
+            key: region.unwrap().lkey,
+        }
+    }
+
+    fn sge(&self, len: usize) -> Sge {
+        Sge {
+            addr: self.at as u64,
+            len: len as u32,
+            lkey: self.key,
+        }
+    }
+
+    /// The bytes, which can be read.
+    fn bytes(&self, len: usize) -> Vec<u8> {
+        // SAFETY: pages of this test's own, that are readable when this is called.
+        unsafe { std::slice::from_raw_parts(self.at as *const u8, len) }.to_vec()
+    }
+}
+
+struct Pair {
+    a: End,
+    b: End,
+    qp_a: Qp,
+    qp_b: Qp,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let open = || {
+            End::of(
+                Nic::open_wired(&device("lo"), &Wiring::default()).unwrap(),
+                LEN,
+            )
+        };
+        let (a, b) = (open(), open());
+        let (qp_a, qp_b) = (a.qp(QpType::Rc), b.qp(QpType::Rc));
+        connect_both(&a, &qp_a, &b, &qp_b, Mtu::B4096);
+        *WATCHED.lock().unwrap() = Some(std::sync::Arc::clone(&b.nic));
+        FAULTS.store(0, Ordering::Relaxed);
+        FIRST.store(0, Ordering::Relaxed);
+        Self { a, b, qp_a, qp_b }
+    }
+
+    fn run(&self, op: SendOp, sge: Sge) -> WcStatus {
+        post(&self.qp_a, 1, op, &[sge], SendTarget::Connection);
+        self.a.wait(&[&self.b], 1)[0].status
+    }
+
+    /// Waits until the handler has been told of so many faults.
+    fn wait_for_faults(&self, count: usize) {
+        while FAULTS.load(Ordering::Relaxed) < count {
+            for end in [&self.b, &self.a] {
+                end.cq
+                    .poll(1, |completion| panic!("unexpected {completion:?}"));
+            }
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        *WATCHED.lock().unwrap() = None;
+    }
+}
+
+#[test]
+fn what_a_peer_writes_is_there_and_the_handler_is_told_of_each_page() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    install();
+    REPAIRS.store(true, Ordering::Relaxed);
+    for rights in [libc::PROT_READ, libc::PROT_NONE] {
+        let pair = Pair::new();
+        let pages = Pages::new(&pair.b);
+        protect(pages.at, LEN, rights);
+        let (va, rkey) = (pages.at as u64, pages.key);
+        let status = pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 3 * PAGE));
+        assert_eq!(status, WcStatus::Success);
+        pair.wait_for_faults(3);
+        assert_eq!(FAULTS.load(Ordering::Relaxed), 3);
+        assert_eq!(pages.bytes(3 * PAGE), pair.a.buffer[..3 * PAGE]);
+        let again = pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 3 * PAGE));
+        assert_eq!(again, WcStatus::Success);
+        assert_eq!(FAULTS.load(Ordering::Relaxed), 3, "they are accessible now");
+    }
+}
+
+#[test]
+fn receives_and_atomics_too() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    install();
+    REPAIRS.store(true, Ordering::Relaxed);
+    let pair = Pair::new();
+    let pages = Pages::new(&pair.b);
+    protect(pages.at, LEN, libc::PROT_READ);
+    post_recv(&pair.qp_b, 2, &[pages.sge(1_000)]);
+    assert_eq!(
+        pair.run(SendOp::Send, pair.a.sge(0, 1_000)),
+        WcStatus::Success
+    );
+    assert_eq!(pair.b.wait(&[&pair.a], 1)[0].status, WcStatus::Success);
+    pair.wait_for_faults(1);
+    assert_eq!(pages.bytes(1_000), pair.a.buffer[..1_000]);
+    protect(pages.at, LEN, libc::PROT_READ);
+    let before = u64::from_ne_bytes(pages.bytes(8).try_into().unwrap());
+    let add = SendOp::FetchAdd {
+        va: pages.at as u64,
+        rkey: pages.key,
+        add: 7,
+    };
+    assert_eq!(pair.run(add, pair.a.sge(0, 8)), WcStatus::Success);
+    pair.wait_for_faults(2);
+    let after = u64::from_ne_bytes(pages.bytes(8).try_into().unwrap());
+    assert_eq!(after, before.wrapping_add(7));
+}
+
+/// What is to be sent is not read in spite of it: it is sent once the handler has made it readable.
+#[test]
+fn what_is_to_be_sent_waits_for_the_handler() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    install();
+    REPAIRS.store(true, Ordering::Relaxed);
+    for len in [1_000, LEN] {
+        let pair = Pair::new();
+        *WATCHED.lock().unwrap() = Some(std::sync::Arc::clone(&pair.a.nic));
+        let pages = Pages::new(&pair.a);
+        protect(pages.at, LEN, libc::PROT_NONE);
+        let (va, rkey) = (pair.b.va(0), pair.b.key);
+        let status = pair.run(SendOp::Write { va, rkey }, pages.sge(len));
+        assert_eq!(status, WcStatus::Success, "{len}");
+        assert!(FAULTS.load(Ordering::Relaxed) > 0);
+    }
+}
+
+/// A handler that changes nothing (of a crash report, that returns) is asked once.
+#[test]
+fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    install();
+    REPAIRS.store(false, Ordering::Relaxed);
+    let pair = Pair::new();
+    let pages = Pages::new(&pair.b);
+    protect(pages.at, LEN, libc::PROT_READ);
+    let (va, rkey) = (pages.at as u64, pages.key);
+    assert_eq!(
+        pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 8)),
+        WcStatus::Success
+    );
+    pair.wait_for_faults(1);
+    // The answer may be there before the page is known.
+    let mut writes = 1;
+    loop {
+        let faults = FAULTS.load(Ordering::Relaxed);
+        assert!(faults <= writes, "{faults} for {writes} writes");
+        writes += 1;
+        match pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 8)) {
+            WcStatus::Success => assert!(writes < 1_000),
+            status => break assert_eq!(status, WcStatus::RemoteAccess),
+        }
+    }
+    assert_eq!(FIRST.load(Ordering::Relaxed), pages.at);
+}
+
+/// Memory that is not mapped is nobody's to repair.
+#[test]
+fn handlers_are_not_told_of_memory_that_is_gone() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    install();
+    REPAIRS.store(true, Ordering::Relaxed);
+    let pair = Pair::new();
+    let pages = Pages::new(&pair.b);
+    // SAFETY: this test's own.
+    let status = unsafe { libc::munmap(pages.at as *mut libc::c_void, LEN) };
+    assert_eq!(status, 0);
+    let (va, rkey) = (pages.at as u64, pages.key);
+    assert_eq!(
+        pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 8)),
+        WcStatus::RemoteAccess
+    );
+    assert_eq!(FAULTS.load(Ordering::Relaxed), 0);
+}
