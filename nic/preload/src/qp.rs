@@ -473,14 +473,15 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
     Ok(())
 }
 
-/// `ibv_query_qp`: everything, whatever the mask asks for.
+/// `ibv_query_qp`: everything, whatever the mask asks for. The public state is set, as libibverbs does, only where the
+/// mask asks for it: UCX queries addresses after an error, and expects the state that it has set itself.
 ///
 /// # Safety
 /// `qp` is ours and live, `attr` and `init` are null or writable.
 pub(crate) unsafe fn query(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
-    _mask: c_int,
+    mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> Outcome<()> {
     if attr.is_null() || init.is_null() {
@@ -491,7 +492,9 @@ pub(crate) unsafe fn query(
     let attributes = state.qp.query().map_err(|error| convert::errno(&error))?;
     let cap = convert::c_capacity(&state.qp.init().capacity);
     let found = convert::c_attributes(&attributes, cap);
-    public.state = found.qp_state;
+    if mask.cast_unsigned() & IBV_QP_STATE != 0 {
+        public.state = found.qp_state;
+    }
     // SAFETY: by the caller's promise.
     unsafe {
         *attr = found;

@@ -26,8 +26,13 @@ static void fail(struct pair *pair, struct ibv_send_wr *wr, enum ibv_wc_status s
     wc = next_completion(pair->left.cq, pair->right.cq);
     CHECK_EQ(wc.status, status);
     CHECK_EQ(wc.wr_id, wr->wr_id);
+    /* The public state is the one last set or asked for: UCX asks for addresses after an error, and
+     * goes on to post. */
+    CHECK_EQ(ibv_query_qp(pair->left.qp, &attr, IBV_QP_AV | IBV_QP_DEST_QPN, &init), 0);
+    CHECK_EQ(pair->left.qp->state, IBV_QPS_RTS);
     CHECK_EQ(ibv_query_qp(pair->left.qp, &attr, IBV_QP_STATE, &init), 0);
     CHECK_EQ(attr.qp_state, IBV_QPS_ERR);
+    CHECK_EQ(pair->left.qp->state, IBV_QPS_ERR);
     /* What is posted from now on is flushed, in order. */
     wr->wr_id += 1;
     CHECK_EQ(ibv_post_send(pair->left.qp, wr, &bad), 0);
