@@ -76,9 +76,9 @@ test-distros: setup build ## Run the programs and verbs of newer Debians on urxe
 	.venv/bin/pytest -p no:cacheprovider nic/conformance/userland nic/conformance/userland/new_verb.py $(ARGS) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
 
-# Examples of crates, which take minutes to build.
+# Examples of crates, which take minutes to build, and Debian's packages that bring much with them.
 .PHONY: test-programs
-test-programs: setup build ## Run programs that take long to build (Rust's crates for RDMA) on urxe; ARGS='-k sideway' picks some
+test-programs: setup build ## Run programs that take long to set up (Rust's crates for RDMA, Ceph, fio, PyTorch, Gloo) on urxe; ARGS='-k sideway' picks some
 	@scripts/setup_more_programs .build/programs
 	.venv/bin/pytest -p no:cacheprovider nic/conformance/programs/more.py $(ARGS)
 
