@@ -168,6 +168,9 @@ fn routes_are_followed() {
         left.command("ip link add other type veth peer name another");
         left.command("ip link set other up");
         left.command("ip link set another up");
+        // As wide as the link, so that nothing but the route tells that packets go elsewhere.
+        left.command("ip link set other mtu 9000");
+        left.command("ip route add 10.9.0.2/32 dev other table default");
         let follow = || {
             wait_readable(std::iter::once(changes.as_fd()), 5_000_000_000);
             assert!(changes.has_changed());
@@ -204,6 +207,22 @@ fn routes_are_followed() {
                 "ip rule add to 10.8.0.0/16 lookup 100",
                 "ip rule del to 10.8.0.0/16 lookup 100",
                 &[64],
+            ),
+            // The tables that every host has, asked in another order, about other packets, or not at all.
+            (
+                "ip rule add to 10.9.0.2 pref 100 lookup default",
+                "ip rule del to 10.9.0.2 pref 100 lookup default",
+                &[],
+            ),
+            (
+                "ip rule add pref 1 lookup default",
+                "ip rule del pref 1 lookup default",
+                &[],
+            ),
+            (
+                "ip rule del pref 32766",
+                "ip rule add pref 32766 lookup main",
+                &[],
             ),
             (
                 "ip route add 10.9.0.2/32 dev veth mtu 1400",

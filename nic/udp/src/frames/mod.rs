@@ -11,6 +11,7 @@ mod leftovers;
 mod neighbours;
 mod reach;
 mod ring;
+mod rules;
 mod sender;
 mod xfrm;
 

@@ -12,18 +12,15 @@ use std::net::Ipv4Addr;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType,
 };
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use super::rules::{LOCAL_TABLE, MAIN_TABLE, are_ordinary};
 use super::xfrm::{Policies, Policy};
 use crate::netlink::Netlink;
 
 /// Ranges left out, at most; with more, nothing is left. The filters have jumps of up to 255 instructions.
 const EXCLUDED_MAX: usize = 64;
-/// Tables of linux/rtnetlink.h.
-const LOCAL_TABLE: u32 = 255;
-const MAIN_TABLE: u32 = 254;
-const DEFAULT_TABLE: u32 = 253;
 
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +82,7 @@ impl Reach {
             is_open: true,
         };
         let looked = tables().and_then(|(routes, rules)| {
-            reach.apply_routes(ifindex, &routes, &rules);
+            reach.apply_routes(ifindex, &routes, rules.as_deref());
             reach.apply_policies(local, &Policies::look()?);
             Ok(())
         });
@@ -144,7 +141,12 @@ impl Reach {
         }
     }
 
-    fn apply_routes(&mut self, ifindex: u32, routes: &[RouteMessage], rules: &[RuleMessage]) {
+    fn apply_routes(
+        &mut self,
+        ifindex: u32,
+        routes: &[RouteMessage],
+        rules: Option<&[RuleMessage]>,
+    ) {
         let mut has_link = false;
         for route in routes {
             let table = table(route);
@@ -159,8 +161,8 @@ impl Reach {
                 self.exclude(net);
             }
         }
-        // What others there are may send packets to tables of their own.
-        if !has_link || !rules.iter().all(is_ordinary) {
+        // Other rules may send packets to other tables, or to these in another order.
+        if !has_link || !are_ordinary(rules) {
             self.close();
         }
     }
@@ -178,7 +180,7 @@ impl Reach {
 }
 
 /// The routes and the rules that choose among their tables.
-fn tables() -> io::Result<(Vec<RouteMessage>, Vec<RuleMessage>)> {
+fn tables() -> io::Result<(Vec<RouteMessage>, Option<Vec<RuleMessage>>)> {
     let netlink = Netlink::open()?;
     let (mut routes, mut rules) = (Vec::new(), Vec::new());
     let mut route = RouteMessage::default();
@@ -196,10 +198,10 @@ fn tables() -> io::Result<(Vec<RouteMessage>, Vec<RuleMessage>)> {
         }
     }) {
         // A kernel without them.
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok((routes, None)),
         other => other?,
     }
-    Ok((routes, rules))
+    Ok((routes, Some(rules)))
 }
 
 fn table(route: &RouteMessage) -> u32 {
@@ -245,22 +247,11 @@ fn is_on_link(route: &RouteMessage, ifindex: u32) -> bool {
     is_by_it && is_plain
 }
 
-/// Whether a rule is one of those that every host has: it looks at a table that every host has.
-fn is_ordinary(rule: &RuleMessage) -> bool {
-    let attribute = rule
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            RuleAttribute::Table(table) => Some(*table),
-            _ => None,
-        });
-    let table = attribute.unwrap_or_else(|| u32::from(rule.header.table));
-    let is_known = [LOCAL_TABLE, MAIN_TABLE, DEFAULT_TABLE].contains(&table);
-    rule.header.action == RuleAction::ToTable && is_known
-}
-
 #[cfg(test)]
 mod tests {
+    use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags};
+
+    use super::super::rules::DEFAULT_TABLE;
     use super::*;
 
     const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -327,7 +318,7 @@ mod tests {
         let mut reach = fresh();
         let routes = [usual(), more.to_vec()].concat();
         let rules: Vec<_> = tables.iter().copied().map(rule).collect();
-        reach.apply_routes(IFINDEX, &routes, &rules);
+        reach.apply_routes(IFINDEX, &routes, Some(&rules));
         reach
     }
 
@@ -395,16 +386,58 @@ mod tests {
     #[test]
     fn where_nothing_leads_to_the_link_or_rules_lead_elsewhere_there_is_nobody() {
         let mut reach = fresh();
-        reach.apply_routes(IFINDEX + 1, &usual(), &[]);
+        reach.apply_routes(IFINDEX + 1, &usual(), None);
         assert!(!reach.is_open(), "by another interface");
-        for tables in [&[LOCAL_TABLE, 100, MAIN_TABLE][..], &[1000]] {
-            assert!(!self::reach(&[], tables).is_open());
+        for tables in [
+            &[LOCAL_TABLE, 100, MAIN_TABLE][..],
+            &[1000],
+            &[],
+            &[LOCAL_TABLE],
+            &[MAIN_TABLE, LOCAL_TABLE],
+            &[LOCAL_TABLE, DEFAULT_TABLE, MAIN_TABLE],
+        ] {
+            assert!(!self::reach(&[], tables).is_open(), "{tables:?}");
         }
-        let mut reach = fresh();
-        let mut forbids = rule(0);
-        forbids.header.action = RuleAction::Prohibit;
-        reach.apply_routes(IFINDEX, &usual(), &[forbids]);
-        assert!(!reach.is_open());
+    }
+
+    #[test]
+    fn a_rule_that_is_not_about_all_packets_leaves_nobody() {
+        let is_open = |rules: Option<&[RuleMessage]>| {
+            let mut reach = fresh();
+            reach.apply_routes(IFINDEX, &usual(), rules);
+            reach.is_open()
+        };
+        let changed = |change: fn(&mut RuleMessage)| {
+            let mut rules = USUAL.map(rule);
+            change(&mut rules[1]);
+            is_open(Some(&rules))
+        };
+        assert!(is_open(None), "a kernel without rules");
+        assert!(changed(|_| ()));
+        let none = RuleAttribute::SuppressPrefixLen(u32::MAX);
+        let rules = USUAL.map(|table| {
+            let mut rule = rule(table);
+            rule.attributes.push(none.clone());
+            rule
+        });
+        assert!(is_open(Some(&rules)));
+        assert!(!changed(|rule| rule.header.action = RuleAction::Prohibit));
+        assert!(!changed(|rule| rule.header.dst_len = 32));
+        assert!(!changed(|rule| rule.header.src_len = 8));
+        assert!(!changed(|rule| rule.header.tos = 8));
+        assert!(!changed(|rule| rule.header.flags |= RuleFlags::Invert));
+        assert!(!changed(|rule| rule
+            .attributes
+            .push(RuleAttribute::FwMark(1))));
+        let some =
+            |rule: &mut RuleMessage| rule.attributes.push(RuleAttribute::SuppressPrefixLen(0));
+        assert!(!changed(some));
+        // What is told later may be asked first.
+        let mut rules = USUAL.map(rule).to_vec();
+        for (rule, priority) in rules.iter_mut().zip([0, 3, 2]) {
+            rule.attributes.push(RuleAttribute::Priority(priority));
+        }
+        assert!(!is_open(Some(&rules)));
     }
 
     #[test]
