@@ -21,6 +21,13 @@ const LISTENS: u32 = 0x1_0000;
 const TEXT_MAX: usize = 64;
 /// Lines about processes that do not answer as they should.
 const COMPLAINTS_MAX: usize = 16;
+/// What a list or an object of an answer takes in memory, about, and an entry: a counter takes more, other values less.
+const OBJECT_BYTES: usize = 512;
+const ENTRY_BYTES: usize = 64;
+/// How much more memory than bytes an answer may take: true ones with many queue pairs take three to five times as much.
+const EXPANSION_MAX: usize = 6;
+/// What any answer may take besides: devices without queue pairs are many objects and few bytes.
+const EXPANSION_FREE_BYTES: usize = 64 << 10;
 const STAYS_SILENT: &str = "does not answer (is it stopped?)";
 
 /// What processes may take of whoever asks.
@@ -34,6 +41,8 @@ struct Limits {
     processes: usize,
     /// Processes of one user that may fail to answer before its others are left out.
     failures: usize,
+    /// How long whoever asks waits for processes of one user altogether.
+    user_time: Duration,
     /// Bytes of one answer, and of all answers of one user: about 1 KiB for each queue pair.
     answer_bytes: usize,
     bytes: usize,
@@ -44,8 +53,9 @@ const LIMITS: Limits = Limits {
     at_once: 128,
     processes: 1024,
     failures: 8,
+    user_time: Duration::from_secs(6),
     answer_bytes: 32 << 20,
-    bytes: 128 << 20,
+    bytes: 64 << 20,
 };
 
 /// Asks every process. Of those that do not answer, and why, a line is said on stderr; those of other users are
@@ -90,7 +100,14 @@ fn shown(name: &str) -> String {
 struct Left {
     processes: usize,
     failures: usize,
+    time: Duration,
     bytes: usize,
+}
+
+impl Left {
+    const fn is_used_up(&self) -> bool {
+        self.processes == 0 || self.failures == 0 || self.time.is_zero()
+    }
 }
 
 /// A process that was asked.
@@ -117,9 +134,10 @@ fn ask_all(names: &[&str], limits: &Limits) -> (Vec<ProcessStat>, Vec<String>) {
                     let left = users.entry(process.user).or_insert(Left {
                         processes: limits.processes,
                         failures: limits.failures,
+                        time: limits.user_time,
                         bytes: limits.bytes,
                     });
-                    if left.processes > 0 && left.failures > 0 {
+                    if !left.is_used_up() {
                         left.processes -= 1;
                         asked.push(process);
                     }
@@ -144,7 +162,7 @@ fn ask_all(names: &[&str], limits: &Limits) -> (Vec<ProcessStat>, Vec<String>) {
         }
     }
     for (user, left) in users {
-        if left.failures == 0 || left.processes == 0 {
+        if left.is_used_up() {
             complaints.push(format!("further processes of user {user} were not asked"));
         }
     }
@@ -152,17 +170,27 @@ fn ask_all(names: &[&str], limits: &Limits) -> (Vec<ProcessStat>, Vec<String>) {
     (processes, complaints)
 }
 
-/// Takes in what processes say until all have, or until they had their time.
+/// Takes in what processes say until all have, or until they, or their users, had their time.
 fn listen(asked: &mut [Asked<'_>], users: &mut HashMap<u32, Left>, limits: &Limits) {
-    let deadline = Instant::now() + limits.timeout;
+    let start = Instant::now();
     let mut buffer = vec![0; 1 << 16];
+    let mut waited: HashMap<u32, Duration> = HashMap::new();
     loop {
-        let mut open: Vec<_> = asked.iter_mut().filter(|each| each.end.is_none()).collect();
-        let left = deadline.saturating_duration_since(Instant::now());
-        if open.is_empty() || left.is_zero() {
-            return;
-        }
-        let timeout = Timespec::try_from(left).expect("a few seconds fit");
+        let elapsed = start.elapsed();
+        let left = |each: &Asked<'_>| {
+            let of_user = users
+                .get(&each.user)
+                .map_or(Duration::ZERO, |left| left.time);
+            limits.timeout.min(of_user).saturating_sub(elapsed)
+        };
+        let mut open: Vec<_> = asked
+            .iter_mut()
+            .filter(|each| each.end.is_none() && !left(each).is_zero())
+            .collect();
+        let Some(soonest) = open.iter().map(|each| left(each)).min() else {
+            break;
+        };
+        let timeout = Timespec::try_from(soonest).expect("a few seconds fit");
         let streams = open
             .iter()
             .map(|each| PollFd::new(&each.stream, PollFlags::IN));
@@ -175,7 +203,12 @@ fn listen(asked: &mut [Asked<'_>], users: &mut HashMap<u32, Left>, limits: &Limi
             .iter()
             .map(|each| !each.revents().is_empty())
             .collect();
-        for (each, _) in open.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+        for (each, is_ready) in open.iter_mut().zip(ready) {
+            // Until its last process has told all, it is this user that is waited for.
+            waited.insert(each.user, start.elapsed());
+            if !is_ready {
+                continue;
+            }
             let left = users.get_mut(&each.user).map_or(0, |left| left.bytes);
             let taken = each.take(&mut buffer, left.min(limits.answer_bytes - each.text.len()));
             if let Some(left) = users.get_mut(&each.user) {
@@ -183,6 +216,23 @@ fn listen(asked: &mut [Asked<'_>], users: &mut HashMap<u32, Left>, limits: &Limi
             }
         }
     }
+    for (user, waited) in waited {
+        if let Some(left) = users.get_mut(&user) {
+            left.time = left.time.saturating_sub(waited);
+        }
+    }
+}
+
+/// Whether an answer takes not much more memory than it has bytes: what has no name and no value is short to write.
+fn is_modest(text: &[u8]) -> bool {
+    let of = |byte| match byte {
+        b'{' | b'[' => OBJECT_BYTES,
+        // One behind each entry but the last. Addresses have colons.
+        b',' => ENTRY_BYTES,
+        _ => 0,
+    };
+    let needed: usize = text.iter().map(|byte| of(*byte)).sum();
+    needed <= text.len() * EXPANSION_MAX + EXPANSION_FREE_BYTES
 }
 
 impl<'a> Asked<'a> {
@@ -234,6 +284,7 @@ impl<'a> Asked<'a> {
         if self.text.is_empty() {
             return Ok(None);
         }
+        ensure!(is_modest(&self.text), "answers what is not understood");
         // The parser's own words may have parts of what it read.
         let mut stat: ProcessStat = serde_json::from_slice(&self.text)
             .map_err(|_| anyhow!("answers what is not understood"))?;

@@ -2,6 +2,8 @@ use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
+use urxe_device::{DeviceStat, QpStat};
+
 use super::*;
 
 /// Of those that answer nobody waits for the end of the time.
@@ -10,6 +12,7 @@ const SHORT: Limits = Limits {
     at_once: 8,
     processes: 40,
     failures: 3,
+    user_time: Duration::from_secs(60),
     answer_bytes: 1 << 20,
     bytes: 4 << 20,
 };
@@ -143,4 +146,92 @@ fn a_user_with_many_silent_sockets_costs_one_wait() {
     assert_eq!(processes, []);
     // Those that were asked at once, and a line about all others.
     assert_eq!(complaints.len(), SHORT.at_once + 1, "{complaints:?}");
+}
+
+/// What a process tells that has a device, and this many queue pairs.
+fn with_queue_pairs(count: u32) -> Vec<u8> {
+    let counters = |count| {
+        let named = (0..count).map(|number| (format!("some_counter_{number}"), number));
+        named.collect::<Counters>()
+    };
+    let qp = |number| QpStat {
+        lqpn: number,
+        r#type: "RC".into(),
+        state: "RTS".into(),
+        local_address: Some("fd00::1:2:3:4".into()),
+        remote_address: Some("fd00::5:6:7:8".into()),
+        counters: counters(20),
+        ..QpStat::default()
+    };
+    let device = DeviceStat {
+        device: "urxe_eth0".into(),
+        counters: counters(30),
+        qps: (0..count).map(qp).collect(),
+        ..DeviceStat::default()
+    };
+    serde_json::to_vec(&ProcessStat {
+        schema: STAT_SCHEMA,
+        devices: vec![device; 4],
+        ..ProcessStat::default()
+    })
+    .unwrap()
+}
+
+#[test]
+fn answers_that_would_take_far_more_memory_than_they_have_bytes_are_not_understood() {
+    let begin = format!(r#"{{"schema": {STAT_SCHEMA}, "devices": ["#);
+    let many = |item: &str| vec![item; 60_000].join(",");
+    let counters: Vec<_> = (0..60_000)
+        .map(|number| format!(r#""{number:x}":1"#))
+        .collect();
+    let hostile = [
+        format!("{begin}{}]}}", many("[]")),
+        format!("{begin}{}]}}", many("{}")),
+        format!(r#"{begin}{{"qps": [{}]}}]}}"#, many("[]")),
+        format!(r#"{begin}{{"qps": [{}]}}]}}"#, many("{}")),
+        format!(r#"{begin}{{"counters": {{{}}}}}]}}"#, counters.join(",")),
+    ];
+    for (number, answer) in (0..).zip(hostile) {
+        let own = name(5, number);
+        says(&own, answer);
+        let (processes, complaints) = ask(&[own]);
+        assert_eq!(processes.len(), 0, "{number}");
+        assert_eq!(complaints, ["process 1: answers what is not understood"]);
+    }
+    for count in [0, 1, 10, 200] {
+        let own = name(6, u64::from(count));
+        says(&own, with_queue_pairs(count));
+        let (processes, complaints) = ask(&[own]);
+        assert_eq!(complaints, Vec::<String>::new());
+        assert_eq!(processes[0].devices[3].qps.len(), count as usize);
+    }
+}
+
+/// Sockets of one user answer, but each only when it is asked for long.
+#[test]
+fn a_user_whose_answers_come_late_uses_up_its_time() {
+    let names: Vec<_> = (0..40).map(|number| name(7, number)).collect();
+    for name in &names {
+        let listener = bind(name);
+        std::thread::spawn(move || {
+            for mut asker in listener.incoming().flatten() {
+                std::thread::sleep(Duration::from_millis(400));
+                let _ = asker.write_all(true_answer().as_bytes());
+            }
+        });
+    }
+    let limits = Limits {
+        user_time: Duration::from_millis(600),
+        ..SHORT
+    };
+    let all: Vec<_> = names.iter().map(String::as_str).collect();
+    let (processes, complaints) = ask_all(&all, &limits);
+    // Five times as many as are asked at once; twice is more than the time.
+    assert!(processes.len() <= 2 * SHORT.at_once, "{}", processes.len());
+    assert!(
+        complaints
+            .iter()
+            .any(|line| line.starts_with("further processes of user")),
+        "{complaints:?}"
+    );
 }
