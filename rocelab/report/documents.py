@@ -137,16 +137,40 @@ _TRIED_AT: Final = (
 )
 
 
+#: The same for settings of the kernel.
+_SET_AT: Final = (
+    ("latency", "busy-poll", "64"),
+    ("latency", "busy-poll", "16384"),
+    ("latency", "blocking", "64"),
+    ("bandwidth", "busy-poll", "1024"),
+    ("bandwidth", "blocking", "16384"),
+    ("bandwidth", "busy-poll", "65536"),
+    ("bandwidth", "busy-poll", "1048576"),
+)
+
+
 def tried(kept: str) -> str:
     """What was tried to make TCP faster, of the rows of a CSV: its ratio to plain CUBIC, by test and size."""
+    return _ratios(kept, "socket", [(place, f"{place[0]}, {text.size(int(place[2]))}") for place in _TRIED_AT])
+
+
+def kernel_settings(kept: str) -> str:
+    """The same of the kernel's settings, by test, way of waiting and size."""
+    ways = {"busy-poll": "polling", "blocking": "sleeping"}
+    heads = [(place, f"{place[0]}, {ways[place[1]]}, {text.size(int(place[2]))}") for place in _SET_AT]
+    return _ratios(kept, "kernel", heads)
+
+
+def _ratios(kept: str, level: str, heads: Sequence[tuple[tuple[str, str, str], str]]) -> str:
+    places = [place for place, _ in heads]
     ratios: dict[str, dict[tuple[str, str, str], str]] = {}
     for row in csv.DictReader(line for line in kept.splitlines() if not line.startswith("#")):
         place = (row["test"], row["waiting"], row["size_bytes"])
-        if row["level"] == "socket" and place in _TRIED_AT:
+        if row["level"] == level and place in places:
             words = f"{float(row['ratio_to_plain_cubic']):.2f}"
             ratios.setdefault(row["what"], {})[place] = words
-    head = ("what", *(f"{test}, {text.size(int(size))}" for test, _, size in _TRIED_AT))
-    return _table(head, [(what, *(found.get(place, "") for place in _TRIED_AT)) for what, found in ratios.items()])
+    head = ("what", *(name for _, name in heads))
+    return _table(head, [(what, *(found.get(place, "") for place in places)) for what, found in ratios.items()])
 
 
 TABLES: Final[Mapping[str, Callable[[RunModel], str]]] = {
@@ -157,5 +181,9 @@ TABLES: Final[Mapping[str, Callable[[RunModel], str]]] = {
 }
 """What a document may ask for of a run, by name."""
 
-ROW_TABLES: Final[Mapping[str, Callable[[str], str]]] = {"rows": rows, "tried": tried}
+ROW_TABLES: Final[Mapping[str, Callable[[str], str]]] = {
+    "rows": rows,
+    "tried": tried,
+    "settings": kernel_settings,
+}
 """What a document may ask for of the rows of a script."""
