@@ -3,11 +3,12 @@
 //! that we have too, the program gets ours.
 //!
 //! Only with a handle: `RTLD_NEXT` and `RTLD_DEFAULT` depend on who calls, so these calls are passed on
-//! by a jump, which leaves the caller's return address where it was. That takes assembly, so far for
-//! x86-64; elsewhere the two functions stay libc's.
+//! by a jump, which leaves the caller's return address where it was.
+
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 
+use crate::blocking::{self, Function};
 use crate::elf;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -65,65 +66,48 @@ fn is_of_libibverbs(address: *mut c_void) -> bool {
     name.is_some_and(|name| name.starts_with(b"libibverbs.so"))
 }
 
-#[cfg(target_arch = "x86_64")]
-mod interposed {
+unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    // SAFETY: as the program promised dlsym.
+    unsafe { ours_or(real_dlsym()(handle, name), name) }
+}
+
+unsafe extern "C" fn by_handle_and_version(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+) -> *mut c_void {
+    // SAFETY: as the program promised dlvsym.
+    unsafe { ours_or(real_dlvsym()(handle, name, version), name) }
+}
+
+/// Whether what is to be found depends on who asks.
+fn depends_on_caller(handle: *mut c_void) -> bool {
+    [libc::RTLD_DEFAULT, libc::RTLD_NEXT].contains(&handle)
+}
+
+mod routes {
     use super::*;
 
-    unsafe extern "C" fn by_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-        // SAFETY: as the program promised dlsym.
-        unsafe { ours_or(real_dlsym()(handle, name), name) }
+    pub(super) extern "C" fn dlsym(handle: *mut c_void) -> Function {
+        if depends_on_caller(handle) {
+            real_dlsym() as Function
+        } else {
+            by_handle as *const () as Function
+        }
     }
 
-    unsafe extern "C" fn by_handle_and_version(
-        handle: *mut c_void,
-        name: *const c_char,
-        version: *const c_char,
-    ) -> *mut c_void {
-        // SAFETY: as the program promised dlvsym.
-        unsafe { ours_or(real_dlvsym()(handle, name, version), name) }
+    pub(super) extern "C" fn dlvsym(handle: *mut c_void) -> Function {
+        if depends_on_caller(handle) {
+            real_dlvsym() as Function
+        } else {
+            by_handle_and_version as *const () as Function
+        }
     }
+}
 
-    extern "C" fn find_dlsym() -> Dlsym {
-        real_dlsym()
-    }
-
-    extern "C" fn find_dlvsym() -> Dlvsym {
-        real_dlvsym()
-    }
-
-    /// Jumps to `$ours` if the first argument is a handle, else to what `$find` returns. `RTLD_DEFAULT` is
-    /// 0 and `RTLD_NEXT` is -1.
-    macro_rules! interpose {
-        ($($name:ident($($ty:ty),*) = $ours:ident, $find:ident;)*) => {$(
-            #[doc = concat!("`", stringify!($name), "` of libc.")]
-            ///
-            /// # Safety
-            /// As its manual page says.
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            #[unsafe(naked)]
-            pub unsafe extern "C" fn $name($(_: $ty),*) -> *mut c_void {
-                core::arch::naked_asm!(
-                    "lea rax, [rdi + 1]",
-                    "cmp rax, 1",
-                    "ja {ours}",
-                    // Three words, which also align the stack for the call.
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    "call {find}",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    "jmp rax",
-                    ours = sym $ours,
-                    find = sym $find,
-                )
-            }
-        )*};
-    }
-
-    interpose! {
-        dlsym(*mut c_void, *const c_char) = by_handle, find_dlsym;
-        dlvsym(*mut c_void, *const c_char, *const c_char) = by_handle_and_version, find_dlvsym;
-    }
+blocking::routed! {
+    /// `dlsym` of libc.
+    dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void = routes::dlsym;
+    /// `dlvsym` of libc.
+    dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void = routes::dlvsym;
 }

@@ -62,9 +62,7 @@ const LIBC: &[&str] = &[
     "close",
     "closedir",
     "dirfd",
-    #[cfg(target_arch = "x86_64")]
     "dlsym",
-    #[cfg(target_arch = "x86_64")]
     "dlvsym",
     "eaccess",
     "euidaccess",
