@@ -374,6 +374,9 @@ fn a_stopped_process_is_named_and_does_not_hold_up_the_others() {
         until_true "packets" shows '"state": "RTS"'
         pid=$(urxe stat --json | sed -n 's/^ *"pid": \([0-9]*\),/\1/p' | head -1)
         kill -STOP "$pid"
+        # Threads that wait for a processor do not know it yet.
+        stopped() { [ -z "$(grep -L '^State:.T' /proc/"$pid"/task/*/status)" ]; }
+        until_true "a stopped process" stopped
         urxe stat --json >stat.json 2>errors
         kill -CONT "$pid"
         echo "$pid" >pid
