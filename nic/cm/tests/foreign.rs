@@ -195,6 +195,40 @@ fn a_request_may_be_repeated_by_another_way() {
     }
 }
 
+/// Who names a queue pair of another user's, before that one does, does not keep it out, however far it was let in.
+#[test]
+fn a_request_from_the_port_of_its_queue_pair_takes_the_place_of_one_from_elsewhere() {
+    for port in FOREIGN {
+        for steps in 0..3 {
+            let told = format!("{port:?}, {steps} steps");
+            let mut manager = Manager::with_ports(port_of);
+            manager.handle_mad(0, from(port), &ask(PEER_ID, QPN, 1), ID);
+            if steps > 0 {
+                manager.accept(0, ID, reply(9)).unwrap();
+            }
+            if steps > 1 {
+                manager.handle_mad(1, from(port), &confirm(), 0);
+            }
+            events(&mut manager);
+            sent(&mut manager);
+            manager.handle_mad(2, from(Some(PORT)), &ask(PEER_ID + 1, QPN, 5), FRESH);
+            assert_eq!(sent(&mut manager), [], "{told}: it is not refused");
+            let news = events(&mut manager);
+            let [(ID, end), (FRESH, Event::Request(_))] = &news[..] else {
+                panic!("{told}: {news:?}");
+            };
+            assert!(
+                matches!(end, Event::Rejected(_) | Event::Disconnected),
+                "{told}: {end:?}"
+            );
+            // From now on the peer alone is heard.
+            manager.handle_mad(3, from(port), &ask(PEER_ID + 2, QPN, 1), FRESH + 1);
+            assert_eq!(events(&mut manager), [], "{told}");
+            assert!(manager.is_free(FRESH + 1), "{told}");
+        }
+    }
+}
+
 /// Linux and hardware choose their source ports freely, and pay for a queue pair that comes to a new life as the specification says.
 #[test]
 fn a_peer_of_another_kind_may_send_from_any_port() {

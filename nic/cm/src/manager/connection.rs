@@ -270,6 +270,13 @@ impl Manager {
         })
     }
 
+    /// Whether the connection `id` names a queue pair of which a datagram comes that only its owner can send, and was never
+    /// heard from there itself: somebody else on the peer's host asked for it, or one who has forgotten it.
+    pub(super) fn is_squatter(&self, path: &Path, qpn: Qpn, id: u32) -> bool {
+        let old = self.connections.get(&id);
+        self.is_from_port_of(path, qpn) && old.is_some_and(|old| !old.has_known_port)
+    }
+
     /// The connection that the peer at `path` asked for with this very request. It may have another one by the same ID, which
     /// it has forgotten, and we have not yet: IDs come again.
     pub(super) fn asked_by(&self, path: &Path, req: &Req) -> Option<u32> {

@@ -86,6 +86,11 @@ impl Manager {
         if let Some(old) = same_id {
             self.end_forgotten(now_ns, old);
         }
+        if let Some(old) = same_qp
+            && self.is_squatter(&path, req.qpn, old)
+        {
+            self.end_forgotten(now_ns, old);
+        }
         if let Some(old) = self.by_qp.get(&(path.peer(), req.qpn)).copied()
             && same_qp.is_some()
         {
