@@ -11,8 +11,8 @@ use support::{in_namespace, post, post_recv};
 use urxe_device::{Completion, Gid, QpType, SendOp, SendTarget, WcStatus};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
-    Aeth, Bth, Header, MAX_HEADER_LEN, NakCode, Opcode, Operation, ROCE_UDP_PORT, Syndrome,
-    Transport,
+    Aeth, Bth, CNP_RESERVED_LEN, Header, MAX_HEADER_LEN, NakCode, Opcode, Operation, Psn,
+    ROCE_UDP_PORT, Syndrome, Transport,
 };
 
 /// What a stranger of the peer's host sends.
@@ -54,12 +54,14 @@ fn nothing_comes_from(duel: &Duel, from: &UdpSocket) {
     far.bth.psn = far.bth.psn.add(100);
     let mut wrong = write(duel);
     wrong.reth.as_mut().unwrap().rkey ^= 1;
-    let packets: [(Header, &[u8]); 5] = [
+    let slower = Header::new(Bth::new(Opcode::CNP, duel.qp.number(), Psn::new(0)));
+    let packets: [(Header, &[u8]); 6] = [
         (write(duel), &FORGED),
         (far, &FORGED),
         (wrong, &FORGED),
         (response(Syndrome::Ack { credits: 31 }), &[]),
         (response(Syndrome::Nak(NakCode::RemoteAccessError)), &[]),
+        (slower, &[0; CNP_RESERVED_LEN]),
     ];
     let mut count = foreign(duel);
     for (header, payload) in packets {
