@@ -86,7 +86,7 @@ test-programs: setup build ## Run programs that take long to set up (Rust's crat
 ARM64 := aarch64-unknown-linux-gnu
 .PHONY: test-arm64
 test-arm64: setup-rust ## Run the tests of accesses to memory that is gone on 64-bit ARM, in qemu-user
-	rustup target add $(ARM64)
+	rustup target list --installed | grep --quiet --line-regexp $(ARM64) || rustup target add $(ARM64)
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER='qemu-aarch64 -L /usr/aarch64-linux-gnu' \
 	    $(CARGO) test $(NIC) --target $(ARM64) -p urxe-device --lib guard

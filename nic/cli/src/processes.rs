@@ -41,7 +41,7 @@ struct Limits {
     processes: usize,
     /// Processes of one user that may fail to answer before its others are left out.
     failures: usize,
-    /// How long whoever asks waits for processes of one user altogether.
+    /// How long all processes of one user together may be waited for.
     user_time: Duration,
     /// Bytes of one answer, and of all answers of one user: about 1 KiB for each queue pair.
     answer_bytes: usize,

@@ -195,7 +195,7 @@ fn a_request_may_be_repeated_by_another_way() {
     }
 }
 
-/// Who names a queue pair of another user's, before that one does, does not keep it out, however far it was let in.
+/// An attacker that names another user's queue pair before the owner does keeps the owner out in no state of its exchange.
 #[test]
 fn a_request_from_the_port_of_its_queue_pair_takes_the_place_of_one_from_elsewhere() {
     for port in FOREIGN {

@@ -212,7 +212,7 @@ fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
     SocketAddr::from((ip, port))
 }
 
-/// Who sees the packets of a connection knows all its numbers: with one packet it writes where the peer may.
+/// An attacker that sees the packets of a connection knows all its numbers: with one packet it writes where the peer may.
 #[test]
 fn on_the_path_one_packet_is_enough() {
     on_a_link(|| {
@@ -221,7 +221,7 @@ fn on_the_path_one_packet_is_enough() {
     });
 }
 
-/// Who may forge the peer's address and port, and knows the queue pair, but not the PSN.
+/// An attacker that may forge the peer's address and port, and knows the queue pair, but not the PSN.
 #[test]
 fn beside_the_path_the_number_of_the_next_packet_has_to_be_guessed() {
     const GUESSES: u32 = 1500;

@@ -1,8 +1,8 @@
 //! Programs that protect what they have registered, and repair the faults: to learn which pages are written, say.
 mod support;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use support::{End, connect_both, device, post, post_recv};
 use urxe_device::{Access, Mtu, Nic, Qp, QpType, SendOp, SendTarget, Sge, WcStatus, Wiring};
@@ -50,6 +50,14 @@ fn install() {
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut());
     }
+}
+
+/// Has the process's handler for itself, which makes pages accessible, or leaves them as they are.
+fn alone(repairs: bool) -> MutexGuard<'static, ()> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    install();
+    REPAIRS.store(repairs, Ordering::Relaxed);
+    alone
 }
 
 /// Pages that are registered at one end, and then protected.
@@ -146,11 +154,7 @@ impl Drop for Pair {
 
 #[test]
 fn what_a_peer_writes_is_there_and_the_handler_is_told_of_each_page() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    install();
-    REPAIRS.store(true, Ordering::Relaxed);
+    let _alone = alone(true);
     for rights in [libc::PROT_READ, libc::PROT_NONE] {
         let pair = Pair::new();
         let pages = Pages::new(&pair.b);
@@ -169,11 +173,7 @@ fn what_a_peer_writes_is_there_and_the_handler_is_told_of_each_page() {
 
 #[test]
 fn receives_and_atomics_too() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    install();
-    REPAIRS.store(true, Ordering::Relaxed);
+    let _alone = alone(true);
     let pair = Pair::new();
     let pages = Pages::new(&pair.b);
     protect(pages.at, LEN, libc::PROT_READ);
@@ -201,11 +201,7 @@ fn receives_and_atomics_too() {
 /// What is to be sent is not read in spite of it: it is sent once the handler has made it readable.
 #[test]
 fn what_is_to_be_sent_waits_for_the_handler() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    install();
-    REPAIRS.store(true, Ordering::Relaxed);
+    let _alone = alone(true);
     for len in [1_000, LEN] {
         let pair = Pair::new();
         *WATCHED.lock().unwrap() = Some(std::sync::Arc::clone(&pair.a.nic));
@@ -221,11 +217,7 @@ fn what_is_to_be_sent_waits_for_the_handler() {
 /// A handler that changes nothing (of a crash report, that returns) is asked once.
 #[test]
 fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    install();
-    REPAIRS.store(false, Ordering::Relaxed);
+    let _alone = alone(false);
     let pair = Pair::new();
     let pages = Pages::new(&pair.b);
     protect(pages.at, LEN, libc::PROT_READ);
@@ -252,11 +244,7 @@ fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
 /// Memory that is not mapped is nobody's to repair.
 #[test]
 fn handlers_are_not_told_of_memory_that_is_gone() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    install();
-    REPAIRS.store(true, Ordering::Relaxed);
+    let _alone = alone(true);
     let pair = Pair::new();
     let pages = Pages::new(&pair.b);
     // SAFETY: this test's own.

@@ -2,7 +2,7 @@
 
 use libc::c_void;
 
-use super::Outcome;
+use super::{Outcome, urxe_guard_failed};
 
 // As on x86-64. The address of a variable of the thread is its thread pointer and an offset that is known once the library
 // is loaded.
@@ -100,20 +100,6 @@ std::arch::global_asm!(
     ".size urxe_guard_set_ready, . - urxe_guard_set_ready",
     blocked = const Outcome::BLOCKED,
 );
-
-unsafe extern "C" {
-    /// # Safety
-    /// As `guarded`; `run` takes `argument`.
-    pub(super) fn urxe_guard_call(
-        run: unsafe extern "C" fn(*mut c_void),
-        argument: *mut c_void,
-    ) -> Outcome;
-    pub(super) safe fn urxe_guard_frame_now() -> u64;
-    pub(super) safe fn urxe_guard_set_frame(frame: u64);
-    pub(super) safe fn urxe_guard_set_ready(is_ready: u64);
-    /// No function: only its address counts.
-    fn urxe_guard_failed();
-}
 
 /// Lets the interrupted access end with `outcome`.
 ///

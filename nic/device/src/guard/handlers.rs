@@ -143,7 +143,7 @@ extern "C" fn handle<const LEVEL: usize>(
     info: *mut siginfo_t,
     context: *mut c_void,
 ) {
-    let frame = machine::urxe_guard_frame_now();
+    let frame = super::urxe_guard_frame_now();
     // SAFETY: the kernel gives both.
     let (code, at) = unsafe { ((*info).si_code, (*info).si_addr()) };
     if frame == 0 || code <= 0 {
@@ -153,9 +153,9 @@ extern "C" fn handle<const LEVEL: usize>(
     let is_protected = signal == libc::SIGSEGV && code == PROTECTED;
     if is_protected && takes_offer() {
         // It is a fault of the program's until its handler returns, should it return.
-        machine::urxe_guard_set_frame(0);
+        super::urxe_guard_set_frame(0);
         pass_on::<LEVEL>(signal, info, context);
-        machine::urxe_guard_set_frame(frame);
+        super::urxe_guard_set_frame(frame);
         return;
     }
     let outcome = Outcome {
@@ -174,8 +174,8 @@ fn pass_on<const LEVEL: usize>(signal: c_int, info: *mut siginfo_t, context: *mu
     let before = before(LEVEL, signal);
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-        // The access happens again, and ends the process as it would have without us. A signal that somebody sent
-        // does not come again by itself.
+        // The access happens again, and ends the process as it would have without us. A signal that was sent
+        // (kill(2)) does not come again by itself.
         // The kernel's own form of a handler, which libc's function would not get past who interposes it: the flags, a
         // function that is not needed, and the signals that are blocked meanwhile.
         let action = [handler as u64, 0, 0, 0];

@@ -9,7 +9,7 @@
 //! A thread that has these signals blocked would be killed instead. So each thread unblocks them before its first access, and
 //! again after the program may have blocked them ([`forget_mask`]).
 //!
-//! Signals that are not ours go to whoever handled them before, and so end the process as they would without us. A
+//! Signals that are not ours go to the handler that was there before, and so end the process as they would without us. A
 //! handler that the program installs later is found by [`find_handlers`], and then stands behind ours.
 //!
 //! A program may have protected the memory to learn of accesses (mprotect(2)), and its handler would repair that. It is not called in
@@ -36,7 +36,7 @@ use urxe_proto::AccessError;
 /// [`AccessError::Fault`] if it is not there; some of the bytes may have been placed.
 ///
 /// # Safety
-/// Nobody but a program that expects it may own the memory.
+/// The memory must be of a program that expects to be written to.
 pub(crate) unsafe fn place(to: u64, bytes: &[u8]) -> Result<(), AccessError> {
     let Some((last, body)) = bytes.split_last() else {
         return Ok(());
@@ -57,7 +57,7 @@ pub(crate) unsafe fn place(to: u64, bytes: &[u8]) -> Result<(), AccessError> {
 /// [`AccessError::Fault`] if it is not there; some of the bytes may have been placed.
 ///
 /// # Safety
-/// Nobody but a program that expects it may own the memory.
+/// The memory must be of a program that expects to be written to.
 pub(crate) unsafe fn place_pieces(to: u64, pieces: &[&[u8]]) -> Result<(), AccessError> {
     // SAFETY: the caller's promise; the pieces are ours, so that nothing overlaps. Nothing here has to be dropped.
     unsafe {
@@ -111,7 +111,7 @@ unsafe fn call(
     access: *mut libc::c_void,
 ) -> Result<(), AccessError> {
     // SAFETY: the caller's promise.
-    let Outcome { code, at } = unsafe { machine::urxe_guard_call(run, access) };
+    let Outcome { code, at } = unsafe { urxe_guard_call(run, access) };
     match code {
         Outcome::DONE => Ok(()),
         // SAFETY: the caller's promise.
@@ -136,9 +136,24 @@ unsafe fn call_unblocked(
     access: *mut libc::c_void,
 ) -> Result<(), AccessError> {
     handlers::unblock();
-    machine::urxe_guard_set_ready(1);
+    urxe_guard_set_ready(1);
     // SAFETY: the caller's promise.
     unsafe { call(run, access) }
+}
+
+// Written in assembly for each kind of machine.
+unsafe extern "C" {
+    /// # Safety
+    /// As `guarded`; `run` takes `argument`.
+    fn urxe_guard_call(
+        run: unsafe extern "C" fn(*mut libc::c_void),
+        argument: *mut libc::c_void,
+    ) -> Outcome;
+    safe fn urxe_guard_frame_now() -> u64;
+    safe fn urxe_guard_set_frame(frame: u64);
+    safe fn urxe_guard_set_ready(is_ready: u64);
+    /// No function: only its address counts.
+    fn urxe_guard_failed();
 }
 
 /// What came of an access, in two registers.
@@ -230,7 +245,7 @@ pub fn find_handlers(signal: libc::c_int) {
 
 /// The thread may have blocked signals: it finds out when it next accesses memory.
 pub fn forget_mask() {
-    machine::urxe_guard_set_ready(0);
+    urxe_guard_set_ready(0);
 }
 
 #[cfg(test)]
