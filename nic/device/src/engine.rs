@@ -522,8 +522,9 @@ impl Engine {
             if let Err(MemoryGone(bth)) = pushed {
                 // As good as lost, and sent again when the program's handler has been told.
                 let is_reliable = !matches!(slot.qp.config().qp_type, QpType::Uc | QpType::Ud);
-                let is_repeated = is_reliable && memory.protected.note_fault(false);
-                if !is_repeated {
+                // Asked of all, so that no later failure of another kind is taken for this fault.
+                let is_protected = memory.protected.note_fault(false);
+                if !(is_reliable && is_protected) {
                     slot.qp.handle_memory_fault(&bth);
                 }
             }
