@@ -41,7 +41,7 @@ pub struct CompletionChannel {
     /// Whether it pays to look for packets then.
     spin: Mutex<Spin>,
     /// Waits for the descriptor and the sockets; kept between calls, made anew for a second thread.
-    waiter: Mutex<Option<Watcher>>,
+    waiter: Mutex<Option<Box<Watcher>>>,
 }
 
 impl CompletionChannel {
@@ -144,19 +144,19 @@ impl CompletionChannel {
         self.cookies.has_some()
     }
 
-    fn watcher(&self) -> MutexGuard<'_, Option<Watcher>> {
+    fn watcher(&self) -> MutexGuard<'_, Option<Box<Watcher>>> {
         self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn new_watcher(&self, nic: &Nic) -> io::Result<Watcher> {
+    fn new_watcher(&self, nic: &Nic) -> io::Result<Box<Watcher>> {
         let waiter = Waiter::new()?;
         waiter.add(self.cookies.fd(), u64::MAX, Interest::READ)?;
         let watched = nic.watch(&waiter)?;
-        Ok(Watcher {
+        Ok(Box::new(Watcher {
             waiter,
             watched,
             spin: Spin::default(),
-        })
+        }))
     }
 }
 
@@ -174,7 +174,7 @@ struct InEngine {
     nic: Arc<Nic>,
     channel: Arc<CompletionChannel>,
     /// Absent only while it is being dropped.
-    watcher: Option<Watcher>,
+    watcher: Option<Box<Watcher>>,
     /// When it began to wait.
     since: Instant,
 }

@@ -1,23 +1,24 @@
 //! What a process owes its peers when it ends.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use crate::across_fork::AcrossFork;
 use crate::fork;
 use crate::nic::Nic;
 
-pub(crate) static OPENED: Mutex<Vec<Weak<Nic>>> = Mutex::new(Vec::new());
+/// The devices that the process has opened.
+pub(crate) static OPENED: AcrossFork<Vec<Weak<Nic>>> = AcrossFork::new(Vec::new());
 
 pub(crate) fn remember(nic: &Arc<Nic>) {
     fork::prepare();
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut opened = OPENED.lock();
     opened.retain(|nic| nic.strong_count() > 0);
     opened.push(Arc::downgrade(nic));
 }
 
 /// The opened devices.
 pub(crate) fn opened() -> Vec<Arc<Nic>> {
-    let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    opened.iter().filter_map(Weak::upgrade).collect()
+    OPENED.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
 /// Ends the connections of the process, and sends the acknowledgements that are still held back: the
@@ -26,7 +27,7 @@ pub(crate) fn opened() -> Vec<Arc<Nic>> {
 pub fn at_exit() {
     crate::cm::at_exit();
     // try_lock: a thread that was ended while it held the lock must not stop the exit.
-    let Ok(opened) = OPENED.try_lock() else {
+    let Some(opened) = OPENED.try_lock() else {
         return;
     };
     for nic in opened.iter().filter_map(Weak::upgrade) {

@@ -1,38 +1,51 @@
-//! fork(2). The parent goes on as if nothing had happened. The child has copies of everything, but no
-//! background thread, and sockets that are the parent's: it lets go of them, lest it takes the parent's
-//! packets or holds its port. It may end, start another program, destroy what it inherited, or open
-//! devices of its own; queue pairs that it inherited are without a network.
+//! fork(2). The parent goes on as if nothing had happened. The child has copies of everything, but no background thread, and what
+//! other threads of the parent were amid stays as it was. So the child uses nothing that its parent made: sockets and names are
+//! taken from it at once, and who hands out objects asks [`epoch`](crate::epoch) whether one is inherited. What belongs to the
+//! process as a whole is behind locks that a fork waits for ([`AcrossFork`](crate::AcrossFork)).
+//!
+//! A program may fork in a signal handler that has interrupted this library anywhere, also with such a lock or an engine. So a fork asks
+//! nothing of engines, and waits for nobody for long.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::cell::Cell;
+use std::sync::{Once, OnceLock};
+use std::time::Duration;
 
-use crate::engine::Engine;
+use crate::across_fork::{Held, begin_epoch, is_inside};
+use crate::cm;
 use crate::exit::OPENED;
-use crate::gid_table::{TABLES, Table};
+use crate::gid_table::TABLES;
+use crate::guard::INSTALLING;
 use crate::idle::BACKGROUND;
-use crate::nic::Nic;
+use crate::stat::SERVING;
+use crate::tap::TAPS;
 
-/// What is locked while the process is copied, so that the copy is whole.
-struct Held {
-    /// Dropped before what they lock.
-    engines: Vec<MutexGuard<'static, Engine>>,
-    opened: MutexGuard<'static, Vec<Weak<Nic>>>,
-    /// What background threads lock, of which the program may know nothing.
-    _background: MutexGuard<'static, Vec<libc::clockid_t>>,
-    _gid_tables: MutexGuard<'static, BTreeMap<u32, Table>>,
-    /// Last: one that ends waits for its thread.
-    nics: Vec<Arc<Nic>>,
-}
-
-fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// A fork waits for a lock at most so long: who has it may wait for the thread that forks.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The same in a signal handler that may have interrupted this thread with that lock.
+const PATIENCE_INSIDE: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// Between the handlers, which run on the thread that forks.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    /// How deep the thread is in forks, and which locks, in the order of [`all`], it took for the outermost.
+    static FORKING: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// The locks of the crates that use this one, which come before ours.
+static OTHERS: OnceLock<&'static [&'static dyn Held]> = OnceLock::new();
+
+/// Ours, in the order in which they are taken.
+fn all() -> impl Iterator<Item = &'static dyn Held> {
+    let others = OTHERS.get().copied().unwrap_or_default();
+    let agent = cm::agent_locks();
+    let ours: [&'static dyn Held; 6] =
+        [&OPENED, &TAPS, &SERVING, &INSTALLING, &TABLES, &BACKGROUND];
+    others.iter().copied().chain(agent).chain(ours)
+}
+
+/// To be called before anything is locked that a fork waits for; the first call counts. `others` are locks of a crate that uses this
+/// one, to be taken in this order and before ours. At most 50.
+pub fn prepare_for_fork(others: &'static [&'static dyn Held]) {
+    let _ = OTHERS.set(others);
+    prepare();
 }
 
 /// Installs the handlers, once.
@@ -46,96 +59,99 @@ pub(crate) fn prepare() {
 }
 
 extern "C" fn before() {
-    let opened = lock(&OPENED);
-    let nics: Vec<Arc<Nic>> = opened.iter().filter_map(Weak::upgrade).collect();
-    let lock_engine = |nic: &Arc<Nic>| {
-        // SAFETY: the device is kept alive beside the guard, which is dropped first.
-        unsafe {
-            std::mem::transmute::<MutexGuard<'_, Engine>, MutexGuard<'static, Engine>>(nic.engine())
+    let Ok((depth, taken)) = FORKING.try_with(Cell::get) else {
+        return;
+    };
+    FORKING.set((depth + 1, taken));
+    // In a signal handler amid another fork all is locked already.
+    if depth > 0 {
+        return;
+    }
+    let patience = if is_inside() {
+        PATIENCE_INSIDE
+    } else {
+        PATIENCE
+    };
+    let mut taken = 0;
+    for (index, lock) in all().enumerate() {
+        taken |= u64::from(lock.hold(patience)) << index;
+    }
+    FORKING.set((1, taken));
+}
+
+/// Gives the locks back.
+fn release() {
+    let Ok((depth, taken)) = FORKING.try_with(Cell::get) else {
+        return;
+    };
+    if depth > 1 {
+        FORKING.set((depth - 1, taken));
+        return;
+    }
+    for (index, lock) in all().enumerate() {
+        if taken & 1 << index != 0 {
+            // SAFETY: taken in `before`.
+            unsafe { lock.release() };
         }
-    };
-    let engines = nics.iter().map(lock_engine).collect();
-    let held = Held {
-        engines,
-        nics,
-        opened,
-        _background: lock(&BACKGROUND),
-        _gid_tables: lock(&TABLES),
-    };
-    // A thread that ends has no place to keep it, and cannot be the one that forks.
-    let _ = HELD.try_with(|place| place.borrow_mut().replace(held));
+    }
+    FORKING.set((0, 0));
 }
 
 extern "C" fn after_in_parent() {
-    let _ = HELD.try_with(|place| place.borrow_mut().take());
+    release();
 }
 
 extern "C" fn after_in_child() {
-    crate::cm::abandon_in_child();
-    let _ = HELD.try_with(|place| {
-        let Some(held) = place.borrow_mut().take() else {
-            return;
-        };
-        let Held {
-            engines,
-            nics,
-            mut opened,
-            ..
-        } = held;
-        drop(engines);
-        // What the parent owes its peers is the parent's to send.
+    begin_epoch();
+    urxe_udp::abandon_inherited();
+    release();
+    // What the parent owes its peers is the parent's to send, and its threads are not here. Who could not have a lock has it himself,
+    // and is interrupted with it.
+    if let Some(mut opened) = OPENED.try_lock() {
         opened.clear();
-        drop(opened);
-        for nic in &nics {
-            nic.abandon();
-        }
-    });
-}
-
-impl Nic {
-    /// Lets go of what belongs to the parent process.
-    fn abandon(&self) {
-        self.progress().abandon();
-        let Ok(nothing) = std::fs::OpenOptions::new().read(true).open("/dev/null") else {
-            return;
-        };
-        for fd in self.abandon_sockets() {
-            // SAFETY: plain integers. The number stays taken, by something that never has a packet.
-            unsafe { libc::dup3(nothing.as_fd().as_raw_fd(), fd, libc::O_CLOEXEC) };
-        }
     }
+    if let Some(mut background) = BACKGROUND.try_lock() {
+        background.clear();
+    }
+    cm::inherit();
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     use super::*;
+    use crate::across_fork::{AcrossFork, epoch};
 
-    /// Forks while another thread has `mutex`, and has the child try to lock it.
-    fn child_finds_unlocked<T: Send>(mutex: &'static Mutex<T>) -> bool {
-        prepare();
-        let (locked, is_locked) = channel();
-        let holder = std::thread::spawn(move || {
-            let guard = mutex.lock();
-            locked.send(()).unwrap();
-            std::thread::sleep(Duration::from_millis(50));
-            drop(guard);
-        });
-        is_locked.recv().unwrap();
+    /// What the child of a fork finds.
+    fn in_child(what: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child calls nothing but what may be called after a fork of a program with threads.
         let status = unsafe {
             let child = libc::fork();
             if child == 0 {
-                libc::_exit(i32::from(mutex.try_lock().is_err()));
+                libc::_exit(i32::from(!what()));
             }
             let mut status = -1;
             assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
             status
         };
-        holder.join().unwrap();
         status == 0
+    }
+
+    /// Forks while another thread has `lock`.
+    fn child_finds_unlocked<T: Send>(lock: &'static AcrossFork<T>) -> bool {
+        prepare();
+        let (locked, is_locked) = channel();
+        let holder = std::thread::spawn(move || {
+            let guard = lock.lock();
+            locked.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            drop(guard);
+        });
+        is_locked.recv().unwrap();
+        let is_free = in_child(|| lock.try_lock().is_some());
+        holder.join().unwrap();
+        is_free
     }
 
     #[test]
@@ -143,5 +159,18 @@ mod tests {
         assert!(child_finds_unlocked(&BACKGROUND));
         assert!(child_finds_unlocked(&TABLES));
         assert!(child_finds_unlocked(&OPENED));
+    }
+
+    /// As in a signal handler that has interrupted it.
+    #[test]
+    fn who_forks_with_a_lock_has_it_in_parent_and_child() {
+        prepare();
+        let before = epoch();
+        let locked = TABLES.lock();
+        let is_locked = || TABLES.try_lock().is_none();
+        assert!(in_child(|| is_locked() && epoch() == before + 1));
+        assert!(is_locked());
+        drop(locked);
+        assert!(in_child(|| TABLES.try_lock().is_some()));
     }
 }

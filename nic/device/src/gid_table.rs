@@ -2,21 +2,21 @@
 //! there, and finds it again when it comes back.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use urxe_wire::Gid;
 
+use crate::across_fork::AcrossFork;
 use crate::list::GidEntry;
 
 /// Entries of a table. Addresses beyond it cannot be used.
 pub const GID_TABLE_LENGTH: usize = 64;
 
 /// The tables of this process, by the interface's index.
-pub(crate) static TABLES: Mutex<BTreeMap<u32, Table>> = Mutex::new(BTreeMap::new());
+pub(crate) static TABLES: AcrossFork<BTreeMap<u32, Table>> = AcrossFork::new(BTreeMap::new());
 
 /// The table of interface `ifindex`, whose addresses are now `addresses`.
 pub(crate) fn follow(ifindex: u32, addresses: &[GidEntry]) -> Vec<GidEntry> {
-    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tables = TABLES.lock();
     let table = tables.entry(ifindex).or_default();
     table.follow(addresses);
     table.entries()

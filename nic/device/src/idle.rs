@@ -12,10 +12,10 @@
 //! take: on a processor of one's own, to sleep and to be woken costs more than all else.
 
 use std::cell::Cell;
-use std::sync::Mutex;
 
 use urxe_proto::Instant;
 
+use crate::across_fork::AcrossFork;
 use crate::clock::now;
 
 /// Idle polls in a row before the first look at the clock: some 10 us, longer than a round trip.
@@ -92,7 +92,7 @@ struct Usage {
 }
 
 /// The processor-time clocks of the background threads.
-pub(crate) static BACKGROUND: Mutex<Vec<libc::clockid_t>> = Mutex::new(Vec::new());
+pub(crate) static BACKGROUND: AcrossFork<Vec<libc::clockid_t>> = AcrossFork::new(Vec::new());
 
 /// While it lives, the thread that made it counts as a background thread.
 pub(crate) struct Background(Option<libc::clockid_t>);
@@ -103,9 +103,7 @@ impl Background {
         // SAFETY: the calling thread, and room for its clock.
         let status = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
         let clock = (status == 0).then_some(clock);
-        if let Ok(mut clocks) = BACKGROUND.lock() {
-            clocks.extend(clock);
-        }
+        BACKGROUND.lock().extend(clock);
         Self(clock)
     }
 }
@@ -113,9 +111,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         // The kernel gives the number of a thread that ended, and so its clock, to others.
-        if let Ok(mut clocks) = BACKGROUND.lock() {
-            clocks.retain(|clock| Some(*clock) != self.0);
-        }
+        BACKGROUND.lock().retain(|clock| Some(*clock) != self.0);
     }
 }
 
@@ -242,7 +238,7 @@ fn usage() -> Usage {
 
 /// How long the background threads ran; nothing while one begins or ends.
 fn background_ns() -> u64 {
-    let Ok(clocks) = BACKGROUND.try_lock() else {
+    let Some(clocks) = BACKGROUND.try_lock() else {
         return 0;
     };
     clocks.iter().map(|&clock| clock_ns(clock)).sum()
@@ -305,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_background_thread_is_counted_while_it_runs_and_not_afterwards() {
-        let clocks = || BACKGROUND.lock().unwrap().clone();
+        let clocks = || BACKGROUND.lock().clone();
         let thread = std::thread::spawn(move || {
             let background = Background::new();
             let clock = background.0.unwrap();

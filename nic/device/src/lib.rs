@@ -17,6 +17,7 @@ mod support;
 #[cfg(test)]
 extern crate self as urxe_device;
 
+mod across_fork;
 mod activity;
 mod ahead;
 mod batch;
@@ -69,6 +70,7 @@ mod timers;
 mod transmit;
 mod vendor_mad;
 
+pub use across_fork::{AcrossFork, Held, Locked, epoch};
 pub use blocking::{BlockingCall, Step, Waiting, poll, timespec};
 pub use channel::{ChannelWait, CompletionChannel};
 pub use cm::{
@@ -81,6 +83,7 @@ pub use dm::DeviceMemory;
 pub use error::Error;
 pub use events::{AsyncEvent, AsyncEventKind, EventWait};
 pub use exit::at_exit;
+pub use fork::prepare_for_fork;
 pub use gid_table::GID_TABLE_LENGTH;
 pub use guard::{find_handlers, forget_mask};
 pub use impair::{Delay, Impairment, Share};

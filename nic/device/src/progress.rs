@@ -153,16 +153,6 @@ impl Progress {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Forgets the thread, which a child process does not have.
-    pub(crate) fn abandon(&self) {
-        // try_lock: a thread that held the lock is not there to release it.
-        if let Ok(mut thread) = self.thread.try_lock() {
-            std::mem::forget(thread.take());
-        }
-        self.is_to_tell.store(false, Ordering::Relaxed);
-        self.wakeup.abandon();
-    }
-
     /// The program ran a round itself. To be called with the engine's lock, as [`Self::note_work`].
     pub(crate) fn note_round(&self) {
         add(&self.rounds, 1);

@@ -7,10 +7,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use urxe_udp::Private;
+
 /// An eventfd that counts (`EFD_SEMAPHORE`): one read, one event. Blocking until the program says
 /// otherwise with `fcntl`, as the verbs interface allows.
 #[derive(Debug)]
-pub(crate) struct EventFd(OwnedFd);
+pub(crate) struct EventFd(Private<OwnedFd>);
 
 impl EventFd {
     pub(crate) fn new() -> io::Result<Self> {
@@ -18,7 +20,7 @@ impl EventFd {
         unsafe {
             match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) {
                 -1 => Err(io::Error::last_os_error()),
-                fd => Ok(Self(OwnedFd::from_raw_fd(fd))),
+                fd => Ok(Self(OwnedFd::from_raw_fd(fd).into())),
             }
         }
     }

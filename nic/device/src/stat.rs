@@ -10,13 +10,13 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use urxe_proto::{QpState, QpStats, QpType, QueuePair};
 use urxe_wire::ROCE_UDP_PORT;
 
+use crate::across_fork::AcrossFork;
 use crate::engine::Engine;
 use crate::exit;
 use crate::nic::{DeviceStats, Nic};
@@ -287,15 +287,16 @@ const fn state_name(state: QpState) -> &'static str {
     }
 }
 
+/// The process that answers. The child of a fork has no thread, and starts its own.
+pub(crate) static SERVING: AcrossFork<Option<u32>> = AcrossFork::new(None);
+
 /// Lets this process answer, from the first call on.
 ///
 /// # Errors
 /// When there is no descriptor or thread to be had.
 pub(crate) fn serve() -> io::Result<()> {
-    /// The process that answers. The child of a fork has no thread, and starts its own.
-    static SERVING: Mutex<Option<u32>> = Mutex::new(None);
     let pid = std::process::id();
-    let mut serving = SERVING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut serving = SERVING.lock();
     if *serving == Some(pid) {
         return Ok(());
     }

@@ -13,6 +13,7 @@ use urxe_udp::{
 };
 use urxe_wire::Packet;
 
+use crate::across_fork::AcrossFork;
 use crate::capture::{Capture, Direction, Passing};
 use crate::congestion::{CongestionControl, DCQCN_VARIABLE};
 use crate::error::Error;
@@ -114,6 +115,12 @@ fn receive_buffer(text: &str) -> Result<Option<usize>, Error> {
     }
 }
 
+/// By process, since the child of a fork has no threads that write and send, and by device.
+type Key = (u32, String);
+
+/// What the sockets of opened devices pass through.
+pub(crate) static TAPS: AcrossFork<Vec<(Key, Weak<Taps>)>> = AcrossFork::new(Vec::new());
+
 impl Taps {
     /// What `wiring` says, for the device `name`.
     ///
@@ -146,11 +153,8 @@ impl Taps {
     /// # Errors
     /// As [`Wiring::from_environment`] and [`Self::new`].
     pub(crate) fn of_environment(name: &str) -> Result<Arc<Self>, Error> {
-        /// By process, since the child of a fork has no threads that write and send, and by device.
-        type Key = (u32, String);
-        static TAPS: Mutex<Vec<(Key, Weak<Taps>)>> = Mutex::new(Vec::new());
         let key = (std::process::id(), name.to_owned());
-        let mut all = TAPS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = TAPS.lock();
         all.retain(|(_, taps)| taps.strong_count() > 0);
         let known = all.iter().find(|(known, _)| *known == key);
         if let Some(taps) = known.and_then(|(_, taps)| taps.upgrade()) {

@@ -9,7 +9,7 @@ use crate::gid;
 use crate::handle::{Handle, Number};
 use crate::{convert, pd};
 
-type AhHandle = Handle<ibv_ah, (AddressVector, Number)>;
+pub(crate) type AhHandle = Handle<ibv_ah, (AddressVector, Number)>;
 
 /// The address behind a handle of ours.
 ///

@@ -9,11 +9,11 @@
 use std::arch::naked_asm;
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
-use std::mem::offset_of;
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::RawFd;
 
 use libc::{pollfd, sigset_t, timespec};
-use urxe_device::{BlockingCall, Step, Waiting};
+use urxe_device::{BlockingCall, Step, Waiting, epoch};
 
 use crate::errno::{Convention, Errno, Length, Outcome};
 use crate::next::Next;
@@ -348,9 +348,66 @@ impl<C: BlockingCall, F: FnMut(C::Answer) -> Option<Outcome<isize>>> Call for An
     }
 }
 
+/// Words for a call and what makes its answer.
+const CALL_WORDS: usize = 24;
+
+/// A call that waits. In place, and not in memory of malloc: a program may wait in one thread and fork in a signal handler there, which
+/// must not have interrupted malloc.
+struct Kept {
+    /// The address of its frame.
+    of: usize,
+    /// The process whose call it is.
+    epoch: u32,
+    call: [MaybeUninit<usize>; CALL_WORDS],
+    go_on: unsafe fn(*mut c_void, bool) -> Result<Outcome<isize>, Waiting>,
+    drop: unsafe fn(*mut c_void),
+}
+
+impl Kept {
+    fn new<C: Call>(of: usize, epoch: u32, call: C) -> Self {
+        const {
+            assert!(
+                size_of::<C>() <= size_of::<[usize; CALL_WORDS]>()
+                    && align_of::<C>() <= align_of::<usize>()
+            )
+        };
+        let mut kept = Self {
+            of,
+            epoch,
+            call: [const { MaybeUninit::uninit() }; CALL_WORDS],
+            // SAFETY: called with the call below.
+            go_on: |call, is_ready| unsafe { (*call.cast::<C>()).go_on(is_ready) },
+            // SAFETY: as above, once.
+            drop: |call| unsafe { call.cast::<C>().drop_in_place() },
+        };
+        // SAFETY: there is room for it.
+        unsafe { kept.call.as_mut_ptr().cast::<C>().write(call) };
+        kept
+    }
+
+    fn go_on(&mut self, is_ready: bool) -> Result<Outcome<isize>, Waiting> {
+        // SAFETY: the call that the function is for.
+        unsafe { (self.go_on)(self.call.as_mut_ptr().cast(), is_ready) }
+    }
+
+    /// Whether it was begun before a fork, in the parent: what it holds is not to be touched.
+    fn is_inherited(&self) -> bool {
+        self.epoch != epoch()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if !self.is_inherited() {
+            // SAFETY: the call that the function is for, dropped here alone.
+            unsafe { (self.drop)(self.call.as_mut_ptr().cast()) };
+        }
+    }
+}
+
 thread_local! {
-    /// The thread's call under way, by the address of its frame. One that was left is still here when the next begins.
-    static UNDER_WAY: RefCell<Option<(usize, Box<dyn Call>)>> = const { RefCell::new(None) };
+    /// The thread's call under way. One that was left is still here when the next begins.
+    static UNDER_WAY: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
 
 /// Begins a call of the device's: whether it is over.
@@ -362,24 +419,21 @@ where
     // A call that was left holds on to what this one may want.
     let left = UNDER_WAY.try_with(RefCell::take);
     drop(left);
-    let mut call = Answered { call, answer };
+    let (epoch, mut call) = (epoch(), Answered { call, answer });
     match call.go_on(false) {
         Ok(outcome) => frame.finish(outcome),
-        Err(waiting) => frame.wait(waiting, Box::new(call)),
+        Err(waiting) => frame.wait(waiting, Kept::new(own(frame), epoch, call)),
     }
 }
 
 /// Goes on after ppoll(2): whether the call is over.
 unsafe extern "C" fn resume(frame: &mut Frame) -> bool {
     let errno = Errno::of(&std::io::Error::last_os_error());
-    let own = std::ptr::from_mut(frame).addr();
+    let own = own(frame);
     let taken = UNDER_WAY.try_with(RefCell::take).ok().flatten();
-    let Some((_, mut call)) = taken.filter(|(of, _)| *of == own) else {
-        // A signal handler made a call of its own.
-        // SAFETY: `call` left the function there.
-        let begin: Begin = unsafe { std::mem::transmute(frame.begin) };
-        // SAFETY: the arguments are as they were.
-        return unsafe { begin(frame) };
+    let Some(mut kept) = taken.filter(|kept| kept.of == own && !kept.is_inherited()) else {
+        // A signal handler made a call of its own, or forked.
+        return frame.begin_anew();
     };
     let errno = if frame.ready >= 0 {
         (frame.has_signal() && signals::has_turned(&frame.held)).then_some(Errno(libc::EINTR))
@@ -389,14 +443,18 @@ unsafe extern "C" fn resume(frame: &mut Frame) -> bool {
         Some(errno)
     };
     if let Some(errno) = errno {
-        drop(call);
+        drop(kept);
         return frame.finish(Err(errno));
     }
     let is_ready = frame.ready > 0 && frame.polled[0].revents != 0;
-    match call.go_on(is_ready) {
+    match kept.go_on(is_ready) {
         Ok(outcome) => frame.finish(outcome),
-        Err(waiting) => frame.wait(waiting, call),
+        Err(waiting) => frame.wait(waiting, kept),
     }
+}
+
+fn own(frame: &Frame) -> usize {
+    std::ptr::from_ref(frame).addr()
 }
 
 impl Frame {
@@ -415,11 +473,21 @@ impl Frame {
         self.has_mask() && self.polled[1].revents != 0
     }
 
+    fn begin_anew(&mut self) -> bool {
+        // SAFETY: `call` left the function there.
+        let begin: Begin = unsafe { std::mem::transmute(self.begin) };
+        // SAFETY: the arguments are as they were.
+        unsafe { begin(self) }
+    }
+
     /// The call waits, and goes on later.
-    fn wait(&mut self, waiting: Waiting, call: Box<dyn Call>) -> bool {
-        let own = std::ptr::from_mut(self).addr();
+    fn wait(&mut self, waiting: Waiting, call: Kept) -> bool {
+        if call.is_inherited() {
+            // A signal handler forked, and this is the child: what it would wait for is the parent's.
+            return self.begin_anew();
+        }
         let mut call = Some(call);
-        let kept = UNDER_WAY.try_with(|place| *place.borrow_mut() = Some(own).zip(call.take()));
+        let kept = UNDER_WAY.try_with(|place| *place.borrow_mut() = call.take());
         if let (Err(_), Some(call)) = (kept, call) {
             return self.finish_now(call);
         }
@@ -448,10 +516,10 @@ impl Frame {
 
     /// In a thread that ends, which has no place to keep the call: it does not come back from here before the call is over.
     #[cold]
-    fn finish_now(&mut self, mut call: Box<dyn Call>) -> bool {
+    fn finish_now(&mut self, mut kept: Kept) -> bool {
         let mut is_ready = false;
         loop {
-            let waiting = match call.go_on(is_ready) {
+            let waiting = match kept.go_on(is_ready) {
                 Ok(outcome) => return self.finish(outcome),
                 Err(waiting) => waiting,
             };

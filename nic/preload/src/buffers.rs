@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 
-use parking_lot::Mutex;
+use urxe_device::{AcrossFork, epoch};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -11,15 +11,17 @@ use crate::{dmabuf, memory, pd};
 
 /// What the program got from [`alloc`].
 #[derive(Clone, Copy)]
-struct Buffer {
+pub(crate) struct Buffer {
     pd: usize,
     start: usize,
     length: usize,
+    /// The process that allocated it: in the child of a fork its protection domain counts no users of the parent's.
+    epoch: u32,
 }
 
 /// The buffers that were not freed, by what programs name them with. libibverbs's own handles, of other devices, are
 /// pointers to what only it knows: this list tells whose a handle is.
-static BUFFERS: Mutex<BTreeMap<usize, Buffer>> = Mutex::new(BTreeMap::new());
+pub(crate) static BUFFERS: AcrossFork<BTreeMap<usize, Buffer>> = AcrossFork::new(BTreeMap::new());
 
 /// Whether a handle is of a buffer of ours.
 pub(crate) fn is_ours(buffer: *const ibv_buf) -> bool {
@@ -56,6 +58,7 @@ pub(crate) unsafe fn alloc(
         pd: pd.expose_provenance(),
         start: start.addr(),
         length: size,
+        epoch: epoch(),
     };
     BUFFERS.lock().insert(start.addr(), buffer);
     // SAFETY: by the caller's promise.
@@ -77,7 +80,9 @@ pub(crate) unsafe fn free(handle: *mut ibv_buf) -> Outcome<()> {
     unsafe {
         libc::munmap(handle.cast(), buffer.length);
         let pd: *mut ibv_pd = std::ptr::with_exposed_provenance_mut(buffer.pd);
-        pd::state(pd).users.remove();
+        if buffer.epoch == epoch() {
+            pd::state(pd).users.remove();
+        }
     }
     Ok(())
 }

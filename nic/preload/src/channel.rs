@@ -11,6 +11,7 @@ use crate::abi::*;
 use crate::blocking::{self, Frame};
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
+use crate::object::INHERITED;
 use crate::reported::HasEvents;
 use crate::{context, convert, cq};
 
@@ -39,6 +40,16 @@ type ChannelHandle = Handle<ibv_comp_channel, ChannelState>;
 pub(crate) unsafe fn state<'a>(channel: *mut ibv_comp_channel) -> &'a ChannelState {
     // SAFETY: by the caller's promise.
     unsafe { ChannelHandle::state(channel) }
+}
+
+/// Whether it is the parent's, in the child of a fork.
+///
+/// # Safety
+/// As for [`state`].
+#[inline]
+pub(crate) unsafe fn is_inherited(channel: *mut ibv_comp_channel) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { ChannelHandle::is_inherited(channel) }
 }
 
 impl ChannelState {
@@ -149,6 +160,10 @@ unsafe extern "C" fn begin_get_event(frame: &mut Frame) -> bool {
     let cq_context: *mut *mut c_void = std::ptr::with_exposed_provenance_mut(cq_context);
     if channel.is_null() || cq.is_null() || cq_context.is_null() {
         return frame.finish(Err(Errno::INVAL));
+    }
+    // SAFETY: by the caller's promise.
+    if unsafe { is_inherited(channel) } {
+        return frame.finish(Err(INHERITED));
     }
     // SAFETY: by the caller's promise.
     let state = unsafe { state(channel) };

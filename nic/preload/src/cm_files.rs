@@ -2,14 +2,13 @@
 //! program writes to it is a command ([`crate::cm`]).
 //!
 //! With `URXE_CM=kernel` the kernel's own file is left alone, and RDMA-CM works with real devices only.
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
-use urxe_device::{CmFile, Uncancelled};
+use urxe_device::{AcrossFork, CmFile, Uncancelled};
 
 use crate::blocking::{self, Frame, Function};
 use crate::cm;
@@ -26,7 +25,7 @@ const BITS: usize = u64::BITS as usize;
 /// load. Pages of it that are not touched cost nothing.
 static OURS: [AtomicU64; DESCRIPTORS / BITS] = [const { AtomicU64::new(0) }; DESCRIPTORS / BITS];
 
-static FILES: RwLock<Option<HashMap<RawFd, CmFile>>> = RwLock::new(None);
+pub(crate) static FILES: AcrossFork<BTreeMap<RawFd, CmFile>> = AcrossFork::new(BTreeMap::new());
 
 fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let index = usize::try_from(fd).ok()?;
@@ -42,7 +41,7 @@ pub(crate) fn file(fd: RawFd) -> Option<CmFile> {
     if !may_be_ours(fd) {
         return None;
     }
-    let file = *FILES.read().as_ref()?.get(&fd)?;
+    let file = *FILES.lock().get(&fd)?;
     if file.is_current() {
         return Some(file);
     }
@@ -53,10 +52,8 @@ pub(crate) fn file(fd: RawFd) -> Option<CmFile> {
 
 /// `fd` does not stand for `file` any more.
 fn forget(fd: RawFd, file: CmFile) {
-    let mut files = FILES.write();
-    if let Some(files) = files.as_mut()
-        && files.get(&fd) == Some(&file)
-    {
+    let mut files = FILES.lock();
+    if files.get(&fd) == Some(&file) {
         files.remove(&fd);
         if let Some((word, bit)) = place(fd) {
             word.fetch_and(!bit, Ordering::Relaxed);
@@ -90,7 +87,7 @@ fn open_ours(flags: c_int) -> Outcome<c_int> {
         unsafe { libc::close(fd) };
         return Err(Errno(libc::EMFILE));
     };
-    FILES.write().get_or_insert_default().insert(fd, file);
+    FILES.lock().insert(fd, file);
     word.fetch_or(bit, Ordering::Relaxed);
     Ok(fd)
 }

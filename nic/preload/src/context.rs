@@ -9,6 +9,7 @@ use crate::abi::*;
 use crate::dispatch::Dispatch;
 use crate::errno::Outcome;
 use crate::handle::{Handle, Users};
+use crate::of_process::OfProcess;
 use crate::{convert, descriptors, device, events, operations, xrc};
 
 /// What stands behind a context.
@@ -20,14 +21,14 @@ pub(crate) struct ContextState {
     /// Protection domains, queues and channels that were not destroyed.
     pub(crate) users: Users,
     /// What programs take for the kernel's device.
-    _descriptor: OwnedFd,
+    _descriptor: Option<OwnedFd>,
     /// What functions of libibverbs that we do not know call.
     _dispatch: Option<Dispatch>,
     /// XRC domains that were opened with a file.
     pub(crate) xrc_domains: Mutex<Vec<xrc::Opened>>,
 }
 
-type Context = Handle<verbs_context, ContextState>;
+type Context = Handle<verbs_context, OfProcess<ContextState>>;
 
 /// The state of an open context of ours.
 ///
@@ -38,11 +39,41 @@ pub(crate) unsafe fn state<'a>(context: *mut ibv_context) -> &'a ContextState {
     unsafe { Context::state(verbs_context_of(context)) }
 }
 
-/// `ibv_open_device`.
+impl ContextState {
+    fn of(nic: Arc<Nic>) -> Self {
+        Self {
+            nic,
+            events: Arc::default(),
+            users: Users::default(),
+            _descriptor: None,
+            _dispatch: None,
+            xrc_domains: Mutex::default(),
+        }
+    }
+}
+
+/// Whether a context is the parent's. Unless it is to be closed, it is not from now on: a device of this process stands behind it.
 ///
 /// # Safety
+/// `context` is ours and open.
+pub(crate) unsafe fn is_inherited(context: *mut ibv_context, ends: bool) -> Outcome<bool> {
+    // SAFETY: by the caller's promise.
+    let state = unsafe { Context::state(verbs_context_of(context)) };
+    if !ends {
+        state.renew(|_| {
+            // SAFETY: the device of a context of ours.
+            let nic = unsafe { open_nic((*context).device) }?;
+            // SAFETY: by the caller's promise. The descriptor of before is of the parent's events.
+            unsafe { (*context).async_fd = nic.event_fd() };
+            Ok(ContextState::of(nic))
+        })?;
+    }
+    Ok(state.is_inherited())
+}
+
+/// # Safety
 /// `device` is one of ours.
-pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> {
+unsafe fn open_nic(device: *mut ibv_device) -> Outcome<Arc<Nic>> {
     // SAFETY: by the caller's promise.
     let info = unsafe { device::info(device) };
     let nic = Nic::open(&info).map_err(|error| {
@@ -50,6 +81,16 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
         convert::errno(&error)
     })?;
     flush_at_exit();
+    Ok(nic)
+}
+
+/// `ibv_open_device`.
+///
+/// # Safety
+/// `device` is one of ours.
+pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> {
+    // SAFETY: by the caller's promise.
+    let nic = unsafe { open_nic(device) }?;
     let mut vctx = verbs_context {
         sz: size_of::<verbs_context>(),
         ..verbs_context::default()
@@ -71,14 +112,11 @@ pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> 
     vctx.context.async_fd = nic.event_fd();
     vctx.context.num_comp_vectors = 1;
     let state = ContextState {
-        nic,
-        events: Arc::default(),
-        users: Users::default(),
-        _descriptor: descriptor,
+        _descriptor: Some(descriptor),
         _dispatch: dispatch,
-        xrc_domains: Mutex::default(),
+        ..ContextState::of(nic)
     };
-    let vctx = Context::give(vctx, state);
+    let vctx = Context::give(vctx, OfProcess::new(state));
     // SAFETY: just made.
     Ok(unsafe { &raw mut (*vctx).context })
 }

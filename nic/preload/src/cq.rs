@@ -10,6 +10,7 @@ use crate::abi::*;
 use crate::channel::{self, ChannelState};
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Growing, Handle, Number, Users};
+use crate::object::INHERITED;
 use crate::reported::{HasEvents, Reported};
 use crate::{context, convert, cq_ex, pd};
 
@@ -40,12 +41,26 @@ pub(crate) unsafe fn state<'a>(cq: *mut ibv_cq) -> &'a CqState {
     unsafe { CqHandle::state(cq.cast()) }
 }
 
-/// The state of a queue that a verb uses: EINVAL for a handle that is not its.
+/// Whether it is the parent's, in the child of a fork.
+///
+/// # Safety
+/// As for [`state`].
+#[inline]
+pub(crate) unsafe fn is_inherited(cq: *mut ibv_cq) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { CqHandle::is_inherited(cq.cast()) }
+}
+
+/// The state of a queue that a verb uses: EINVAL for a handle that is not its, EIO if it is the parent's.
 ///
 /// # Safety
 /// As for [`state`].
 pub(crate) unsafe fn known<'a>(cq: *mut ibv_cq) -> Outcome<&'a CqState> {
     // SAFETY: by the caller's promise.
+    if unsafe { is_inherited(cq) } {
+        return Err(INHERITED);
+    }
+    // SAFETY: as above.
     let (state, handle) = unsafe { (state(cq), (*cq).handle) };
     state.number().is_of(handle).map(|()| state)
 }
@@ -96,7 +111,12 @@ pub(crate) unsafe fn new(
         return Err(Errno::INVAL);
     } else {
         // SAFETY: by the caller's promise.
-        Some(unsafe { channel::state(channel) })
+        unsafe {
+            if channel::is_inherited(channel) {
+                return Err(INHERITED);
+            }
+            Some(channel::state(channel))
+        }
     };
     let cookie = ChannelState::new_cookie();
     let device_channel = listener.map(|listener| Arc::clone(&listener.channel));
@@ -223,6 +243,10 @@ pub(crate) unsafe extern "C" fn poll(
     let Ok(limit) = usize::try_from(num_entries) else {
         return -libc::EINVAL;
     };
+    // SAFETY: by the caller's promise.
+    if unsafe { is_inherited(cq) } {
+        return -INHERITED.0;
+    }
     let mut place = wc;
     // SAFETY: by the caller's promise.
     let taken = unsafe { state(cq) }.cq.poll(limit, |completion| {

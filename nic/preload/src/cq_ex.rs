@@ -9,6 +9,7 @@ use crate::abi::*;
 use crate::cq::new;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Growing;
+use crate::object::INHERITED;
 use crate::unsupported::refuse;
 use crate::wall_clock::WallClock;
 use crate::{convert, cq, pd};
@@ -179,7 +180,12 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         return libc::EINVAL;
     }
     // SAFETY: the program's queue is live.
-    unsafe { show_next(cq) }
+    unsafe {
+        if cq::is_inherited(cq.cast()) {
+            return INHERITED.0;
+        }
+        show_next(cq)
+    }
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {

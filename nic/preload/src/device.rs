@@ -5,7 +5,7 @@
 use std::ffi::{c_char, c_int};
 
 use parking_lot::Mutex;
-use urxe_device::DeviceInfo;
+use urxe_device::{AcrossFork, Changes, DeviceInfo};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -19,7 +19,7 @@ type Device = Handle<VerbsDevice, DeviceState>;
 
 /// A device of ours; never freed.
 #[derive(Clone, Copy)]
-struct Listed(*mut VerbsDevice);
+pub(crate) struct Listed(*mut VerbsDevice);
 
 // SAFETY: the C part is written before it is listed and never after, the state is a mutex.
 unsafe impl Send for Listed {}
@@ -31,12 +31,14 @@ impl Listed {
     }
 }
 
-static DEVICES: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
+pub(crate) static DEVICES: AcrossFork<Vec<Listed>> = AcrossFork::new(Vec::new());
+
+/// The devices as of the last look, and the news since.
+pub(crate) static LAST: AcrossFork<Option<(Changes, Vec<Listed>)>> = AcrossFork::new(None);
 
 /// The devices there are now, looked up anew only when an interface has changed since the last time: for
 /// who reads one file after another.
 pub(crate) fn current() -> Vec<DeviceInfo> {
-    static LAST: Mutex<Option<(urxe_device::Changes, Vec<Listed>)>> = Mutex::new(None);
     let mut last = LAST.lock();
     // A child process must not take the news from its parent.
     let is_known = last
@@ -44,7 +46,7 @@ pub(crate) fn current() -> Vec<DeviceInfo> {
         .is_some_and(|(changes, _)| changes.is_of_this_process() && !changes.has_changed());
     if !is_known {
         // Listening first: what changes meanwhile is found the next time.
-        let changes = urxe_device::Changes::listen();
+        let changes = Changes::listen();
         let devices = refresh();
         let infos = infos(&devices);
         *last = changes.ok().map(|changes| (changes, devices));

@@ -11,10 +11,10 @@ use crate::handle::{Handle, Number};
 use crate::memory::{self, Backing, Wanted};
 use crate::{context, convert};
 
-type DmHandle = Handle<ibv_dm, DmState>;
+pub(crate) type DmHandle = Handle<ibv_dm, DmState>;
 
 /// What stands behind device memory.
-struct DmState {
+pub(crate) struct DmState {
     /// Each region of it holds it, too.
     memory: Arc<DeviceMemory>,
     number: Number,

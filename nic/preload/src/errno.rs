@@ -40,6 +40,10 @@ pub(crate) trait Convention {
     type Raw;
     /// The C value for `outcome`.
     fn raw(outcome: Outcome<Self::Value>) -> Self::Raw;
+    /// The C value for an object's end; a failure where no verb that ends one returns so.
+    fn done() -> Self::Raw {
+        Self::raw(Err(Errno::INVAL))
+    }
 }
 
 /// 0, or the error number. `errno` is set as well, which some programs print instead.
@@ -57,6 +61,9 @@ impl Convention for ErrnoCode {
             }
         }
     }
+    fn done() -> c_int {
+        Self::raw(Ok(()))
+    }
 }
 
 /// A value that is not negative, or -1 with `errno` set.
@@ -70,6 +77,9 @@ impl Convention for MinusOne {
             errno.set();
             -1
         })
+    }
+    fn done() -> c_int {
+        Self::raw(Ok(0))
     }
 }
 
@@ -120,6 +130,9 @@ impl<T: Default> Convention for Plain<T> {
     type Raw = T;
     fn raw(outcome: Outcome<T>) -> T {
         outcome.unwrap_or_default()
+    }
+    fn done() -> T {
+        T::default()
     }
 }
 

@@ -122,6 +122,22 @@ pub(crate) unsafe fn is_ours(event: *const ibv_async_event) -> bool {
     }
 }
 
+/// Whether the object of an event is the parent's.
+///
+/// # Safety
+/// As for [`is_ours`].
+pub(crate) unsafe fn is_inherited(event: *const ibv_async_event) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match Element::of(event) {
+            Element::Queue(cq) if !cq.is_null() => cq::is_inherited(cq),
+            Element::Pair(qp) if !qp.is_null() => qp::is_inherited(qp),
+            Element::Srq(srq) if !srq.is_null() => srq::is_inherited(srq),
+            _ => false,
+        }
+    }
+}
+
 blocking::calls! {
     /// `ibv_get_async_event` of a context of ours: blocks, unless the program made `async_fd` non-blocking.
     get = begin_get;
@@ -135,6 +151,10 @@ unsafe extern "C" fn begin_get(frame: &mut Frame) -> bool {
     let event: *mut ibv_async_event = std::ptr::with_exposed_provenance_mut(event);
     if context.is_null() || event.is_null() {
         return frame.finish(Err(Errno::INVAL));
+    }
+    // SAFETY: by the caller's promise.
+    if let Err(errno) = unsafe { context::is_inherited(context, false) } {
+        return frame.finish(Err(errno));
     }
     // SAFETY: by the caller's promise.
     let state = unsafe { context::state(context) };

@@ -22,59 +22,11 @@ use crate::abi::*;
 use crate::blocking::{self, Function};
 use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain, Pointer};
 use crate::next::{Next, c_name, call_next};
+use crate::object::{Object, answer_of_inherited};
 use crate::{
     ah, buffers, channel, context, cq, descriptors, device, dm, dmabuf, events, gid, memory, pd,
     qp, query, srq, unsupported,
 };
-
-/// Anything a verb takes as its first argument.
-trait Object: Copy {
-    /// Whether it is a null pointer.
-    fn is_nothing(self) -> bool;
-    /// Whether it belongs to a device of ours.
-    ///
-    /// # Safety
-    /// It is a live object.
-    unsafe fn is_ours(self) -> bool;
-}
-
-macro_rules! objects {
-    ($($ty:ty: |$object:ident| $ours:expr;)*) => {$(
-        impl Object for *mut $ty {
-            fn is_nothing(self) -> bool {
-                self.is_null()
-            }
-            unsafe fn is_ours(self) -> bool {
-                let $object = self;
-                // SAFETY: the object is live, and so is the context or device it points to.
-                unsafe { $ours }
-            }
-        }
-    )*};
-}
-
-objects! {
-    ibv_device: |device| is_our_device(device);
-    ibv_context: |context| is_our_context(context);
-    ibv_pd: |pd| is_our_context((*pd).context);
-    ibv_mr: |mr| is_our_context((*mr).context);
-    ibv_dm: |dm| is_our_context((*dm).context);
-    ibv_comp_channel: |channel| is_our_context((*channel).context);
-    ibv_cq: |cq| is_our_context((*cq).context);
-    ibv_srq: |srq| is_our_context((*srq).context);
-    ibv_qp: |qp| is_our_context((*qp).context);
-    ibv_ah: |ah| is_our_context((*ah).context);
-    ibv_async_event: |event| events::is_ours(event);
-}
-
-impl Object for *mut ibv_buf {
-    fn is_nothing(self) -> bool {
-        self.is_null()
-    }
-    unsafe fn is_ours(self) -> bool {
-        buffers::is_ours(self)
-    }
-}
 
 /// Defines the verbs of the table: `"VERSION" Convention: verb(object: type, ...) = ours;`
 macro_rules! verbs {
@@ -98,6 +50,13 @@ macro_rules! verbs {
                 // SAFETY: by the caller's promise.
                 if unsafe { $first.is_ours() } {
                     let _uncancelled = Uncancelled::new();
+                    // SAFETY: as above.
+                    let inherited = unsafe {
+                        answer_of_inherited::<$convention>(stringify!($name), $first)
+                    };
+                    if let Some(answer) = inherited {
+                        return answer;
+                    }
                     // SAFETY: the caller's promise holds for the function that answers.
                     return <$convention>::raw(unsafe { $ours($first $(, $arg)*) });
                 }

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{DIR, dirent};
-use parking_lot::Mutex;
+use urxe_device::AcrossFork;
 
 use crate::descriptors;
 use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
@@ -25,7 +25,7 @@ struct Folder {
 
 /// The addresses of all open folders of ours, and how many there are: while there is none, libc's own
 /// need no lookup.
-static OPEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+pub(crate) static OPEN: AcrossFork<BTreeSet<usize>> = AcrossFork::new(BTreeSet::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether a pointer that a program got from opendir is one of ours.

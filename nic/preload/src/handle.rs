@@ -7,6 +7,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use urxe_device::epoch;
+
 use crate::errno::{Errno, Outcome};
 
 /// A C struct with Rust state behind it.
@@ -14,6 +16,8 @@ use crate::errno::{Errno, Outcome};
 pub(crate) struct Handle<C, S> {
     /// What programs see and may write to.
     pub(crate) c: C,
+    /// The process that made it: see [`epoch`].
+    epoch: u32,
     /// What they do not see.
     pub(crate) state: S,
 }
@@ -21,7 +25,8 @@ pub(crate) struct Handle<C, S> {
 impl<C, S> Handle<C, S> {
     /// Hands a new object to C.
     pub(crate) fn give(c: C, state: S) -> *mut C {
-        Box::into_raw(Box::new(Self { c, state })).cast()
+        let epoch = epoch();
+        Box::into_raw(Box::new(Self { c, epoch, state })).cast()
     }
 
     /// The Rust part of an object.
@@ -32,6 +37,17 @@ impl<C, S> Handle<C, S> {
     pub(crate) unsafe fn state<'a>(object: *mut C) -> &'a S {
         // SAFETY: by the caller's promise.
         unsafe { &(*object.cast::<Self>()).state }
+    }
+
+    /// Whether the object is of the process that this one was forked from.
+    ///
+    /// # Safety
+    /// As for [`Handle::state`].
+    #[inline]
+    pub(crate) unsafe fn is_inherited(object: *mut C) -> bool {
+        let epoch = epoch();
+        // SAFETY: by the caller's promise.
+        epoch != 0 && unsafe { (*object.cast::<Self>()).epoch } != epoch
     }
 
     /// Takes an object back from C, at its destruction.

@@ -15,7 +15,7 @@ use crate::pd;
 type MrState = Mutex<Region>;
 
 /// What is not in the C struct, or must not depend on what a program writes there.
-struct Region {
+pub(crate) struct Region {
     lkey: u32,
     base: u64,
     access: Access,
@@ -25,7 +25,7 @@ struct Region {
     backing: Option<Backing>,
 }
 
-type MrHandle = Handle<ibv_mr, MrState>;
+pub(crate) type MrHandle = Handle<ibv_mr, MrState>;
 
 /// What a region is made of.
 pub(crate) struct Wanted {

@@ -8,7 +8,7 @@ use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Number};
 use crate::{convert, pd, qp};
 
-type MwHandle = Handle<ibv_mw, Number>;
+pub(crate) type MwHandle = Handle<ibv_mw, Number>;
 
 /// `ibv_alloc_mw`.
 ///

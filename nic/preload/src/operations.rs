@@ -6,21 +6,31 @@ use urxe_device::Uncancelled;
 
 use crate::abi::*;
 use crate::errno::{Convention, ErrnoCode, Pointer};
+use crate::object::answer_of_inherited;
 use crate::{cq, cq_ex, dm, memory, mw, pd, post, qp, query, srq, unsupported, xrc};
 
 /// `table.field(arguments) Convention = ours;`
 macro_rules! operations {
-    ($($($table:ident).+: $name:ident($($arg:ident: $ty:ty),*) $convention:ty = $ours:path;)*) => {
+    ($($($table:ident).+: $name:ident($first:ident: $first_ty:ty $(, $arg:ident: $ty:ty)*) $convention:ty = $ours:path;)*) => {
         mod operation {
             #[allow(clippy::wildcard_imports, reason = "the types of every verb")]
             use super::*;
             $(
                 /// # Safety
                 /// As the manual page of the verb says.
-                pub(super) unsafe extern "C" fn $name($($arg: $ty),*) -> <$convention as Convention>::Raw {
+                pub(super) unsafe extern "C" fn $name(
+                    $first: $first_ty $(, $arg: $ty)*
+                ) -> <$convention as Convention>::Raw {
                     let _uncancelled = Uncancelled::new();
                     // SAFETY: by the caller's promise.
-                    <$convention>::raw(unsafe { $ours($($arg),*) })
+                    let inherited = unsafe {
+                        answer_of_inherited::<$convention>(stringify!($name), $first)
+                    };
+                    if let Some(answer) = inherited {
+                        return answer;
+                    }
+                    // SAFETY: by the caller's promise.
+                    <$convention>::raw(unsafe { $ours($first $(, $arg)*) })
                 }
             )*
         }

@@ -6,6 +6,8 @@ use urxe_device::{Nic, Pd};
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Number, Users};
+use crate::object::INHERITED;
+use crate::of_process::OfProcess;
 use crate::{context, convert};
 
 /// What stands behind a protection domain.
@@ -26,7 +28,7 @@ struct Parent {
     thread_domain: *mut ibv_td,
 }
 
-type PdHandle = Handle<ibv_pd, PdState>;
+type PdHandle = Handle<ibv_pd, OfProcess<PdState>>;
 
 /// A thread domain promises that the objects in it are used by one thread at a time. There is nothing to
 /// gain from that here.
@@ -39,6 +41,63 @@ type TdHandle = Handle<ibv_td, Users>;
 pub(crate) unsafe fn state<'a>(pd: *mut ibv_pd) -> &'a PdState {
     // SAFETY: by the caller's promise.
     unsafe { PdHandle::state(pd) }
+}
+
+/// Whether a protection domain is the parent's. Unless it is to be deallocated, it is not from now on: one of this process stands
+/// behind it, in which is nothing yet.
+///
+/// # Safety
+/// As for [`state`].
+pub(crate) unsafe fn is_inherited(pd: *mut ibv_pd, ends: bool) -> Outcome<bool> {
+    // SAFETY: by the caller's promise.
+    let (state, context) = unsafe { (PdHandle::state(pd), (*pd).context) };
+    if ends || !state.is_inherited() {
+        return Ok(state.is_inherited());
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { context::is_inherited(context, false) }?;
+    state.renew(|before| {
+        let parent = before.parent.as_ref();
+        // SAFETY: a parent domain keeps the one that it stands for.
+        let (nic, pd) = unsafe {
+            match parent {
+                Some(parent) => {
+                    is_inherited(parent.pd, false)?;
+                    let original = self::state(parent.pd);
+                    original.users.add();
+                    (Arc::clone(&original.nic), original.pd)
+                }
+                None => {
+                    let nic = Arc::clone(&context::state(context).nic);
+                    let pd = nic.alloc_pd();
+                    (nic, pd)
+                }
+            }
+        };
+        // SAFETY: by the caller's promise.
+        unsafe { context::state(context) }.users.add();
+        Ok(PdState {
+            nic,
+            pd,
+            number: before.number,
+            users: Users::default(),
+            parent: parent.map(|parent| Parent {
+                pd: parent.pd,
+                // Its thread domain is the parent process's.
+                thread_domain: std::ptr::null_mut(),
+            }),
+        })
+    })?;
+    Ok(false)
+}
+
+/// Whether a thread domain is the parent's.
+///
+/// # Safety
+/// `td` is ours and live.
+pub(crate) unsafe fn is_thread_inherited(td: *mut ibv_td) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { TdHandle::is_inherited(td) }
 }
 
 /// The state of a protection domain that a verb uses: EINVAL for a handle that is not its.
@@ -74,13 +133,13 @@ pub(crate) unsafe fn alloc(context: *mut ibv_context) -> Outcome<*mut ibv_pd> {
     let handle = number.get();
     Ok(PdHandle::give(
         ibv_pd { context, handle },
-        PdState {
+        OfProcess::new(PdState {
             nic,
             pd,
             number,
             users: Users::default(),
             parent: None,
-        },
+        }),
     ))
 }
 
@@ -139,6 +198,13 @@ pub(crate) unsafe fn alloc_parent(
         return Err(Errno::INVAL);
     }
     // SAFETY: as above.
+    unsafe {
+        is_inherited(attr.pd, false)?;
+        if !attr.td.is_null() && is_thread_inherited(attr.td) {
+            return Err(INHERITED);
+        }
+    }
+    // SAFETY: as above.
     let original = unsafe {
         if !attr.td.is_null() {
             TdHandle::state(attr.td).add();
@@ -151,7 +217,7 @@ pub(crate) unsafe fn alloc_parent(
     let handle = number.get();
     Ok(PdHandle::give(
         ibv_pd { context, handle },
-        PdState {
+        OfProcess::new(PdState {
             nic: Arc::clone(&original.nic),
             pd: original.pd,
             number,
@@ -160,7 +226,7 @@ pub(crate) unsafe fn alloc_parent(
                 pd: attr.pd,
                 thread_domain: attr.td,
             }),
-        },
+        }),
     ))
 }
 

@@ -9,6 +9,7 @@ use urxe_device::{
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
+use crate::object::INHERITED;
 use crate::qp::{self, QpState};
 use crate::unsupported::refuse;
 use crate::{ah, convert, mw};
@@ -55,6 +56,11 @@ pub(crate) unsafe extern "C" fn post_send(
     mut wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
+    // SAFETY: by the caller's promise.
+    if unsafe { qp::is_inherited(qp) } {
+        // SAFETY: by the caller's promise.
+        return unsafe { refuse_all(wr, bad) };
+    }
     // SAFETY: by the caller's promise.
     let state = unsafe { qp::state(qp) };
     // What was posted goes out when the poster is dropped.
@@ -230,9 +236,27 @@ pub(crate) unsafe extern "C" fn post_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: by the caller's promise.
+    if unsafe { qp::is_inherited(qp) } {
+        // SAFETY: by the caller's promise.
+        return unsafe { refuse_all(wr, bad) };
+    }
+    // SAFETY: by the caller's promise.
     let queue = &unsafe { qp::state(qp) }.qp;
     // SAFETY: by the caller's promise.
     unsafe { receive_list(wr, bad, |request| queue.post_recv(request)) }
+}
+
+/// Refuses requests for a queue of the parent's, in the child of a fork; the first is `bad` then.
+///
+/// # Safety
+/// `bad` is null or writable.
+#[cold]
+pub(crate) unsafe fn refuse_all<W>(wr: *mut W, bad: *mut *mut W) -> c_int {
+    if !bad.is_null() {
+        // SAFETY: by the caller's promise.
+        unsafe { *bad = wr };
+    }
+    INHERITED.0
 }
 
 /// Posts receives up to the first that is refused, which `bad` then names; returns its error.

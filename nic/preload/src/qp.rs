@@ -9,6 +9,7 @@ use urxe_device::{AttrMask, Capacity, Gid, Qp, QpInit, QpType, Qpn};
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Growing, Handle, Number, Users};
+use crate::object::INHERITED;
 use crate::reported::{HasEvents, Reported};
 use crate::unsupported::{probe, refuse};
 use crate::{context, convert, cq, pd, qp_ex, srq, xrc};
@@ -83,6 +84,9 @@ impl Objects {
             if !self.srq.is_null() {
                 srq::known(self.srq)?;
             }
+            if !self.xrcd.is_null() {
+                xrc::known(self.xrcd)?;
+            }
         }
         Ok(())
     }
@@ -117,12 +121,26 @@ pub(crate) unsafe fn state<'a>(qp: *mut ibv_qp) -> &'a QpState {
     unsafe { QpHandle::state(qp.cast()) }
 }
 
-/// The state of a queue pair that a verb uses: EINVAL for a handle that is not its.
+/// Whether it is the parent's, in the child of a fork.
+///
+/// # Safety
+/// As for [`state`].
+#[inline]
+pub(crate) unsafe fn is_inherited(qp: *mut ibv_qp) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { QpHandle::is_inherited(qp.cast()) }
+}
+
+/// The state of a queue pair that a verb uses: EINVAL for a handle that is not its, EIO if it is the parent's.
 ///
 /// # Safety
 /// As for [`state`].
 unsafe fn known<'a>(qp: *mut ibv_qp) -> Outcome<&'a QpState> {
     // SAFETY: by the caller's promise.
+    if unsafe { is_inherited(qp) } {
+        return Err(INHERITED);
+    }
+    // SAFETY: as above.
     let (state, handle) = unsafe { (state(qp), (*qp).handle) };
     state.number().is_of(handle).map(|()| state)
 }

@@ -15,6 +15,7 @@ use urxe_device::{
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Growing;
+use crate::object::INHERITED;
 use crate::qp::{self, QpState};
 use crate::{convert, mw, post};
 
@@ -201,6 +202,10 @@ unsafe fn with_batch(qp: *mut ibv_qp_ex, f: impl FnOnce(&mut Batch)) {
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: the program's queue pair is live.
     let builder = &unsafe { qp::state(qp.cast()) }.builder.0;
+    // SAFETY: as above.
+    if unsafe { qp::is_inherited(qp.cast()) } {
+        return;
+    }
     let mut batch = builder.lock();
     batch.clear();
     // Complete or abort unlocks.
@@ -208,6 +213,10 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: the program's queue pair is live.
+    if unsafe { qp::is_inherited(qp.cast()) } {
+        return INHERITED.0;
+    }
     // SAFETY: the program's queue pair is live.
     let state = unsafe { qp::state(qp.cast()) };
     let mut result = Err(Errno::INVAL);
@@ -220,7 +229,11 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: the program's queue pair is live, and it called start on this thread.
-    unsafe { unlock(qp::state(qp.cast())) };
+    unsafe {
+        if !qp::is_inherited(qp.cast()) {
+            unlock(qp::state(qp.cast()));
+        }
+    }
 }
 
 /// # Safety

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Once;
 
-use parking_lot::Mutex;
-use urxe_device::Uncancelled;
+use urxe_device::{AcrossFork, Uncancelled};
 
 /// Starts logging; called when a program first touches verbs.
 pub(crate) fn start() {
@@ -48,9 +47,11 @@ impl log::Log for Quiet {
     fn flush(&self) {}
 }
 
+/// What was said.
+pub(crate) static SAID: AcrossFork<BTreeSet<&'static str>> = AcrossFork::new(BTreeSet::new());
+
 /// Says once per kind that a program asked for what this device does not do.
 pub(crate) fn unsupported(what: &'static str) {
-    static SAID: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     start();
     if SAID.lock().insert(what) {
         log::error!(

@@ -7,6 +7,7 @@ use urxe_device::{Nic, RecvRequest, Srq, SrqInit, XrcSrqInit};
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Number, Users};
+use crate::object::INHERITED;
 use crate::reported::{HasEvents, Reported};
 use crate::unsupported::refuse;
 use crate::{context, convert, cq, pd, post, xrc};
@@ -40,12 +41,26 @@ pub(crate) unsafe fn state<'a>(srq: *mut ibv_srq) -> &'a SrqState {
     unsafe { SrqHandle::state(srq) }
 }
 
-/// The state of a queue that a verb uses: EINVAL for a handle that is not its.
+/// Whether it is the parent's, in the child of a fork.
+///
+/// # Safety
+/// As for [`state`].
+#[inline]
+pub(crate) unsafe fn is_inherited(srq: *mut ibv_srq) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { SrqHandle::is_inherited(srq) }
+}
+
+/// The state of a queue that a verb uses: EINVAL for a handle that is not its, EIO if it is the parent's.
 ///
 /// # Safety
 /// As for [`state`].
 pub(crate) unsafe fn known<'a>(srq: *mut ibv_srq) -> Outcome<&'a SrqState> {
     // SAFETY: by the caller's promise.
+    if unsafe { is_inherited(srq) } {
+        return Err(INHERITED);
+    }
+    // SAFETY: as above.
     let (state, handle) = unsafe { (state(srq), (*srq).handle) };
     state.number().is_of(handle).map(|()| state)
 }
@@ -141,7 +156,7 @@ unsafe fn new(
         xrc: xrc
             .map(|xrc| {
                 // SAFETY: by the caller's promise.
-                let (domain, cq) = unsafe { (xrc::state(xrc.domain), cq::known(xrc.cq)?) };
+                let (domain, cq) = unsafe { (xrc::known(xrc.domain)?, cq::known(xrc.cq)?) };
                 Outcome::Ok(XrcSrqInit {
                     xrcd: domain.xrcd,
                     cq: Arc::clone(&cq.cq),
@@ -293,6 +308,11 @@ pub(crate) unsafe extern "C" fn post(
     wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
+    // SAFETY: by the caller's promise.
+    if unsafe { is_inherited(srq) } {
+        // SAFETY: by the caller's promise.
+        return unsafe { post::refuse_all(wr, bad) };
+    }
     // SAFETY: by the caller's promise.
     let queue = &unsafe { state(srq) }.srq;
     let post = |request: &RecvRequest<'_>| queue.post(request);

@@ -8,6 +8,7 @@ use urxe_device::Xrcd;
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
+use crate::object::INHERITED;
 use crate::{context, convert};
 
 /// What stands behind an XRC domain.
@@ -37,6 +38,30 @@ type XrcdHandle = Handle<ibv_xrcd, XrcdState>;
 pub(crate) unsafe fn state<'a>(xrcd: *mut ibv_xrcd) -> &'a XrcdState {
     // SAFETY: by the caller's promise.
     unsafe { XrcdHandle::state(xrcd) }
+}
+
+/// Whether it is the parent's, in the child of a fork.
+///
+/// # Safety
+/// As for [`state`].
+#[inline]
+pub(crate) unsafe fn is_inherited(xrcd: *mut ibv_xrcd) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { XrcdHandle::is_inherited(xrcd) }
+}
+
+/// The state of a domain that a verb uses: EIO if it is the parent's.
+///
+/// # Safety
+/// As for [`state`].
+pub(crate) unsafe fn known<'a>(xrcd: *mut ibv_xrcd) -> Outcome<&'a XrcdState> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        if is_inherited(xrcd) {
+            return Err(INHERITED);
+        }
+        Ok(state(xrcd))
+    }
 }
 
 /// Which file a descriptor is of; -1 is none.

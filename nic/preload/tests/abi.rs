@@ -62,6 +62,11 @@ fn processes_and_threads() {
 }
 
 #[test]
+fn a_signal_handler_may_fork() {
+    common::run("fork_in_handler");
+}
+
+#[test]
 fn attributes_and_flushes() {
     common::run("attributes");
 }

@@ -356,3 +356,12 @@ fn calls_that_block() {
     let text = format!("preloaded {}", program.display());
     script("calls that block", &[], false, &text);
 }
+
+/// A listener whose parent ends, or lives on. One connection after another, each ended at once, is told in order as well.
+#[test]
+fn a_listener_may_become_a_daemon() {
+    let options = &["-Wl,--no-as-needed", "-lrdmacm"];
+    let program = common::compile("cm_daemon", "cm_daemon", options);
+    let text = format!("preloaded {}", program.display());
+    script("a daemon", &[], true, &text);
+}

@@ -12,6 +12,7 @@ use libc::{
 
 use crate::address::{Destination, RawAddress, canonical};
 use crate::frames::Frames;
+use crate::inherited::Private;
 use crate::{
     BusyPoll, Capabilities, Tap, buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt,
 };
@@ -73,7 +74,7 @@ impl Default for Options {
 /// whole batches.
 #[derive(Debug)]
 pub struct Socket {
-    pub(crate) fd: OwnedFd,
+    pub(crate) fd: Private<OwnedFd>,
     pub(crate) ipv6: bool,
     pub(crate) tos: u8,
     pub(crate) max_gso_segments: usize,
@@ -170,7 +171,7 @@ impl Socket {
             send_buffer_bytes,
             tap: None,
             frames,
-            fd: owned,
+            fd: owned.into(),
         })
     }
 
@@ -182,7 +183,7 @@ impl Socket {
     /// EMFILE.
     pub fn duplicate(&self) -> io::Result<Self> {
         Ok(Self {
-            fd: self.fd.try_clone()?,
+            fd: self.fd.try_clone()?.into(),
             gso: AtomicBool::new(self.gso.load(Ordering::Relaxed)),
             tap: None,
             frames: None,
@@ -226,13 +227,6 @@ impl Socket {
     /// Frames sent and received so far: a datagram or a batch each, instead of a system call.
     pub fn frame_counts(&self) -> (u64, u64) {
         self.frames.as_ref().map_or((0, 0), Frames::counts)
-    }
-
-    /// In the child of a fork: lets go of the parent's packets that are in memory. The descriptors are the caller's to close.
-    pub fn abandon(&self) {
-        if let Some(frames) = &self.frames {
-            frames.abandon();
-        }
     }
 
     /// Routes, addresses or IPsec policies may have changed, which [`Changes`](crate::Changes) tells: lets past the IP layer only what

@@ -10,6 +10,7 @@ use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, c_int, epoll_event, timespec};
 
 use crate::Socket;
 use crate::error::errno;
+use crate::inherited::Private;
 use crate::uncancelled;
 
 /// Events per wait; the others come with the next one.
@@ -68,7 +69,7 @@ impl std::fmt::Debug for Event {
 /// Waits for any of several descriptors. Level triggered: what was not dealt with is told again.
 #[derive(Debug)]
 pub struct Waiter {
-    fd: OwnedFd,
+    fd: Private<OwnedFd>,
     events: [MaybeUninit<Event>; EVENTS],
 }
 
@@ -86,7 +87,7 @@ impl Waiter {
         let fd = unsafe {
             match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
                 -1 => return Err(io::Error::last_os_error()),
-                fd => OwnedFd::from_raw_fd(fd),
+                fd => OwnedFd::from_raw_fd(fd).into(),
             }
         };
         Ok(Self {

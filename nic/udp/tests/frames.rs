@@ -12,7 +12,9 @@ use support::{
     Ipv4Packet, Pair, capture, destination, pattern, privileged, receive, receive_datagrams, skip,
     try_receive,
 };
-use urxe_udp::{Framing, Options, Piece, RecvBuffer, RecvMeta, Transmit, wait_readable};
+use urxe_udp::{
+    Framing, Options, Piece, RecvBuffer, RecvMeta, Transmit, abandon_inherited, wait_readable,
+};
 
 /// Room of the rings, in frames: of up to 18,532 bytes, and of longer ones.
 const SLOTS: usize = 336;
@@ -361,19 +363,41 @@ fn a_link_that_was_down_wakes_nobody_once_it_is_up() {
 }
 
 #[test]
-fn who_abandoned_a_socket_neither_takes_nor_sends_frames() {
+fn the_child_of_a_fork_neither_takes_nor_sends_frames() {
     with_frames(
-        "who_abandoned_a_socket_neither_takes_nor_sends_frames",
+        "the_child_of_a_fork_neither_takes_nor_sends_frames",
         |ends| {
             let capture = capture(&ends.pair.right, "veth");
             send(&ends.left, &ends.right, None, &[7; 99]);
-            ends.right.abandon();
+            // SAFETY: the child calls nothing that another thread may have locked.
+            unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    abandon_inherited();
+                    let mut buffer = RecvBuffer::new();
+                    let has_received = ends
+                        .right
+                        .receive(&mut buffer)
+                        .is_ok_and(|got| got.is_some());
+                    let transmit = Transmit {
+                        destination: &destination(&ends.right),
+                        segment_size: None,
+                        tos: 0,
+                        framing: Framing::Message,
+                        whole: None,
+                        iov: &[Piece::new(&[7; 99])],
+                    };
+                    let has_sent = ends.left.send(&transmit).is_ok();
+                    libc::_exit(i32::from(has_received || has_sent));
+                }
+                let mut status = -1;
+                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                assert_eq!(status, 0, "the child received or sent");
+            }
             let mut buffer = RecvBuffer::new();
-            let meta = try_receive(&ends.right, &mut buffer, Duration::from_millis(50));
-            assert_eq!(meta, None);
-            ends.left.abandon();
-            send(&ends.left, &ends.right, None, &[7; 99]);
-            assert_eq!(ttls(&capture.packets()), [TTL, 64]);
+            let meta = try_receive(&ends.right, &mut buffer, Duration::from_secs(10));
+            assert!(meta.is_some(), "what is the parent's was not taken");
+            assert_eq!(ttls(&capture.packets()), [TTL]);
         },
     );
 }

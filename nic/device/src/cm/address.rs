@@ -61,7 +61,11 @@ impl Inner {
         Err(errno(libc::EADDRNOTAVAIL))
     }
 
-    fn reserve_port(&mut self, id: u32, address: SocketAddr) -> io::Result<Arc<Reservation>> {
+    pub(super) fn reserve_port(
+        &mut self,
+        id: u32,
+        address: SocketAddr,
+    ) -> io::Result<Arc<Reservation>> {
         let entry = self.id(id)?;
         let (space, may_share, is_v6_only) =
             (entry.space, entry.may_share_port, entry.is_ipv6_only);

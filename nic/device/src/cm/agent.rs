@@ -8,8 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use urxe_cm::{MAD_LEN, Mad, Manager, Message, Path, ServiceId};
@@ -23,8 +22,10 @@ use super::gsi;
 use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, State};
 use super::relay::{self, Relayed};
 use super::watch::Watch;
+use crate::across_fork::AcrossFork;
 use crate::clock::now;
 use crate::error::Error;
+use crate::fork::prepare;
 use crate::forward;
 use crate::list::DeviceInfo;
 use crate::port::udp_port;
@@ -54,11 +55,11 @@ pub(super) fn errno(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
-/// The agent. There is one per process, and another one in a child that was forked.
+/// The agent. There is one per process, and another one in a child that was forked: see [`super::inherited`].
 #[derive(Debug)]
 pub(crate) struct Agent {
-    process: u32,
-    inner: Mutex<Inner>,
+    pub(super) process: u32,
+    pub(super) inner: AcrossFork<Inner>,
     /// Datagrams that came while somebody else had the lock. Nothing else is locked under it.
     inbox: Mutex<VecDeque<Arrived>>,
     wakeup: Wakeup,
@@ -91,8 +92,6 @@ pub(super) struct Inner {
     pub(super) known_devices: Option<(u64, Vec<Arc<DeviceInfo>>)>,
     /// The time of the call under way.
     pub(super) now_ns: u64,
-    last_number: u32,
-    last_file: u64,
     waiting: Vec<Waiting>,
     /// When to try port 4791 again.
     pub(super) looks_at_ns: u64,
@@ -104,7 +103,14 @@ pub(super) struct Inner {
     pub(super) is_stale: bool,
 }
 
-static AGENT: AtomicPtr<Agent> = AtomicPtr::new(std::ptr::null_mut());
+pub(super) static AGENT: AtomicPtr<Agent> = AtomicPtr::new(std::ptr::null_mut());
+/// Held by who makes it.
+pub(super) static MAKING: AcrossFork<()> = AcrossFork::new(());
+
+/// The last numbers of an identifier or group, and of a file. Not the agent's, so that what the child of a fork has of its parent's
+/// agent is not mixed up with its own.
+static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
+static LAST_FILE: AtomicU64 = AtomicU64::new(0);
 
 impl Agent {
     /// The agent of this process, made at its first use.
@@ -112,11 +118,11 @@ impl Agent {
     /// # Errors
     /// When the process has no descriptors or threads left.
     pub(super) fn get() -> io::Result<&'static Self> {
-        static MAKING: Mutex<()> = Mutex::new(());
         if let Some(agent) = Self::existing() {
             return Ok(agent);
         }
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        prepare();
+        let _making = MAKING.lock();
         if let Some(agent) = Self::existing() {
             return Ok(agent);
         }
@@ -126,7 +132,7 @@ impl Agent {
         watch.add_reader(&changes)?;
         let agent: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
-            inner: Mutex::new(Inner::new(Arc::clone(&watch), changes)),
+            inner: AcrossFork::new(Inner::new(Arc::clone(&watch), changes)),
             inbox: Mutex::default(),
             wakeup,
             watch,
@@ -144,19 +150,15 @@ impl Agent {
         agent.filter(|agent| agent.process == std::process::id())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Does something, and then what follows from it.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         self.work(&mut inner, work)
     }
 
     /// The same, unless another thread is at it: for a process that ends.
     pub(super) fn try_with(&self, work: impl FnOnce(&mut Inner)) {
-        if let Ok(mut inner) = self.inner.try_lock() {
+        if let Some(mut inner) = self.inner.try_lock() {
             self.work(&mut inner, work);
         }
     }
@@ -186,8 +188,10 @@ impl Agent {
     /// Takes a datagram in now, if nobody else is at work here and its door is open; else leaves it for the
     /// thread.
     fn arrived(&self, arrived: Arrived) {
-        if let Ok(mut inner) = self.inner.try_lock()
+        // Not before those that wait: a farewell would overtake what made the connection.
+        if let Some(mut inner) = self.inner.try_lock()
             && inner.door(arrived.path.link).is_some()
+            && self.lock_inbox().is_empty()
         {
             return self.work(&mut inner, |inner| {
                 inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
@@ -206,7 +210,7 @@ impl Agent {
         let mut is_file_closed = false;
         loop {
             let timeout_ns = {
-                let mut inner = self.lock();
+                let mut inner = self.inner.lock();
                 inner.now_ns = now().as_nanos();
                 while let Some(arrived) = self.next_in_inbox() {
                     inner.attach_door(arrived.path.link);
@@ -248,8 +252,6 @@ impl Inner {
             files: HashMap::new(),
             known_devices: None,
             now_ns: 0,
-            last_number: 0,
-            last_file: 0,
             waiting: Vec::new(),
             looks_at_ns: 0,
             changes,
@@ -284,8 +286,7 @@ impl Inner {
     /// A number for an identifier or group that none has.
     pub(super) fn fresh_number(&mut self) -> u32 {
         loop {
-            self.last_number = self.last_number.wrapping_add(1);
-            let number = self.last_number;
+            let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             if !self.ids.contains_key(&number) && !self.groups.contains_key(&number) {
                 return number;
             }
@@ -294,9 +295,9 @@ impl Inner {
 
     pub(super) fn add_file(&mut self, file: EventFile) -> io::Result<u64> {
         self.watch.add_writer(&file.ours)?;
-        self.last_file += 1;
-        self.files.insert(self.last_file, file);
-        Ok(self.last_file)
+        let key = LAST_FILE.fetch_add(1, Ordering::Relaxed) + 1;
+        self.files.insert(key, file);
+        Ok(key)
     }
 
     /// An event of an identifier.
@@ -390,7 +391,7 @@ impl Inner {
 
     fn add_door(&mut self, door: Door) {
         if let Some(relay) = &door.relay {
-            let _ = self.watch.add_reader(relay);
+            let _ = self.watch.add_reader(&**relay);
         }
         self.doors.push(door);
     }
@@ -502,7 +503,11 @@ impl Inner {
             for socket in self.doors[index].front_sockets().to_vec() {
                 self.read(link, &socket, buffer);
             }
-            while let Some(relayed) = self.doors[index].relay.as_ref().and_then(relay::receive) {
+            while let Some(relayed) = self.doors[index]
+                .relay
+                .as_ref()
+                .and_then(|socket| relay::receive(socket))
+            {
                 self.incoming(relayed.path, &relayed.mad, None);
             }
         }
@@ -643,23 +648,4 @@ pub(crate) fn receive(link: u32, origin: &Origin, datagram: &[u8], packet: &Pack
         port: local.port(),
         mad: *mad,
     });
-}
-
-/// In a child that was forked: lets go of names and ports that are the parent's.
-pub(crate) fn abandon_in_child() {
-    // SAFETY: null, or an agent, which is never freed.
-    let agent = unsafe { AGENT.load(Ordering::Acquire).as_ref() };
-    // A thread that held the lock is not there to release it.
-    let Some(inner) = agent.and_then(|agent| agent.inner.try_lock().ok()) else {
-        return;
-    };
-    let Ok(nothing) = std::fs::File::open("/dev/null") else {
-        return;
-    };
-    let doors = inner.doors.iter().flat_map(Door::fds);
-    let ids = inner.ids.values().flat_map(Id::fds);
-    for fd in doors.chain(ids) {
-        // SAFETY: plain integers. The number stays taken, by something that says nothing.
-        unsafe { libc::dup3(nothing.as_raw_fd(), fd, libc::O_CLOEXEC) };
-    }
 }

@@ -129,7 +129,7 @@ impl Inner {
         let entry = self.id(id)?;
         if entry.requests.is_none() {
             let requests = relay::bind_listener(space, source.port(), source.ip())?;
-            self.watch.add_reader(&requests)?;
+            self.watch.add_reader(&*requests)?;
             self.id(id)?.requests = Some(Arc::new(requests));
         }
         let entry = self.id(id)?;

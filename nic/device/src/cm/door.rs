@@ -6,12 +6,11 @@
 //! ([`Door::claim`]). When the program closes it, management keeps it.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
 use urxe_cm::{MAD_LEN, Transmit};
-use urxe_udp::{Destination, Framing, Piece, Socket, Transmit as UdpTransmit};
+use urxe_udp::{Destination, Framing, Piece, Private, Socket, Transmit as UdpTransmit};
 use urxe_wire::{Gid, ROCE_UDP_PORT};
 
 use super::id::Bound;
@@ -31,7 +30,7 @@ pub(super) struct Door {
     /// What its communication IDs begin with.
     pub(super) slot: u16,
     /// Where the holder of port 4791 passes on what is for this slot.
-    pub(super) relay: Option<UnixDatagram>,
+    pub(super) relay: Option<Private<UnixDatagram>>,
     /// Port 4791, taken over from a process that ended. Sockets to receive from only.
     front: Option<Front>,
     psn: u32,
@@ -42,7 +41,7 @@ pub(super) struct Door {
 struct Front {
     sockets: Vec<Arc<Socket>>,
     /// Passes on from here.
-    relay: Option<UnixDatagram>,
+    relay: Option<Private<UnixDatagram>>,
 }
 
 impl Door {
@@ -81,17 +80,6 @@ impl Door {
             front: None,
             psn: 0,
         }
-    }
-
-    /// The descriptors that are a process's own.
-    pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
-        let front = self.front.as_ref();
-        let relays = self
-            .relay
-            .iter()
-            .chain(front.and_then(|f| f.relay.as_ref()));
-        let sockets = self.front_sockets().iter().map(|socket| socket.as_raw_fd());
-        relays.map(AsRawFd::as_raw_fd).chain(sockets)
     }
 
     /// The number of its network interface.
@@ -136,10 +124,11 @@ impl Door {
 
     /// Where to pass on from.
     pub(super) fn holder_relay(&self) -> Option<&UnixDatagram> {
-        match &self.front {
+        let relay = match &self.front {
             Some(front) => front.relay.as_ref(),
             None => self.relay.as_ref().filter(|_| self.slot == 0),
-        }
+        };
+        relay.map(|relay| &**relay)
     }
 
     /// Takes port 4791 over if it is free.

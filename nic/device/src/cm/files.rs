@@ -86,10 +86,32 @@ impl EventFile {
 
     pub(super) fn push(&mut self, event: CmEvent) {
         if self.queue.is_empty() {
-            // SAFETY: one byte. It can only fail when the program has closed its end.
-            unsafe { libc::write(self.ours.as_raw_fd(), [0u8; 1].as_ptr().cast(), 1) };
+            self.note_some();
         }
         self.queue.push_back(event);
+    }
+
+    /// Whether the program's descriptor still is this file.
+    pub(super) fn is_programs(&self) -> bool {
+        Self::identity(self.fd) == Some(self.identity)
+    }
+
+    /// Makes the descriptor say what is true: another process had events of its own behind it.
+    pub(super) fn settle(&mut self) {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: room for an int.
+        unsafe { libc::ioctl(self.ours.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+        for _ in 0..bytes {
+            self.take_byte(self.fd);
+        }
+        if !self.queue.is_empty() {
+            self.note_some();
+        }
+    }
+
+    fn note_some(&self) {
+        // SAFETY: one byte. It can only fail when the program has closed its end.
+        unsafe { libc::write(self.ours.as_raw_fd(), [0u8; 1].as_ptr().cast(), 1) };
     }
 
     /// Takes the next event. `reader` is a descriptor of the program's end.
@@ -104,22 +126,32 @@ impl EventFile {
         if self.queue.is_empty() {
             return Vec::new();
         }
-        let (taken, left) = std::mem::take(&mut self.queue)
+        let taken = self.take_silently(wanted);
+        // The program may have closed its descriptor, and the number may be another file's by now.
+        if self.is_programs() {
+            self.note_empty(self.fd);
+        }
+        taken
+    }
+
+    /// The same, of which the descriptor is not told.
+    pub(super) fn take_silently(&mut self, wanted: impl Fn(&CmEvent) -> bool) -> Vec<CmEvent> {
+        let (taken, left): (VecDeque<_>, _) = std::mem::take(&mut self.queue)
             .into_iter()
             .partition(wanted);
         self.queue = left;
-        // The program may have closed its descriptor, and the number may be another file's by now.
-        if Self::identity(self.fd) == Some(self.identity) {
-            self.note_empty(self.fd);
-        }
-        Vec::from_iter::<VecDeque<CmEvent>>(taken)
+        taken.into()
     }
 
     fn note_empty(&self, reader: RawFd) {
         if self.queue.is_empty() {
-            let mut byte = [0u8; 1];
-            // SAFETY: one byte of room. The byte that stands for the events is there, so it cannot block.
-            unsafe { libc::read(reader, byte.as_mut_ptr().cast(), 1) };
+            self.take_byte(reader);
         }
+    }
+
+    fn take_byte(&self, reader: RawFd) {
+        let mut byte = [0u8; 1];
+        // SAFETY: one byte of room. There is one, so it cannot block.
+        unsafe { libc::read(reader, byte.as_mut_ptr().cast(), 1) };
     }
 }

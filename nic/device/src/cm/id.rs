@@ -2,11 +2,11 @@
 //! of them.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
 use urxe_cm::PortSpace;
+use urxe_udp::Private;
 use urxe_wire::{Gid, Mtu, Psn, Qpn};
 
 use super::relay::Reservation;
@@ -173,7 +173,7 @@ pub(super) struct Id {
     /// The port is this identifier's.
     pub(super) reservation: Option<Arc<Reservation>>,
     /// Where other processes pass on requests, while it listens.
-    pub(super) requests: Option<Arc<UnixDatagram>>,
+    pub(super) requests: Option<Arc<Private<UnixDatagram>>>,
     /// Its exchange, by the communication ID.
     pub(super) comm: Option<u32>,
     /// A peer asked for it.
@@ -241,12 +241,6 @@ impl Id {
             IpAddr::V6(ip) => ip.is_unspecified() && (address.is_ipv6() || !self.is_ipv6_only),
         };
         covers && self.space == space && source.port() == port
-    }
-
-    /// The descriptors that are a process's own.
-    pub(super) fn fds(&self) -> impl Iterator<Item = RawFd> {
-        let requests = self.requests.iter().map(|socket| socket.as_raw_fd());
-        requests.chain(self.reservation.iter().map(|name| name.fd()))
     }
 
     pub(super) fn address_of(&self, remote: Gid) -> Option<CmAddress> {

@@ -12,6 +12,7 @@ mod files;
 mod follow;
 mod gsi;
 mod id;
+mod inherited;
 mod relay;
 mod watch;
 
@@ -19,21 +20,24 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use urxe_cm::PortSpace;
 use urxe_proto::QpState;
+use urxe_udp::Private;
 
 use crate::blocking::{self, BlockingCall, Step, Waiting};
 use crate::list::DeviceInfo;
 use crate::nic::Nic;
+pub(crate) use agent::receive;
 use agent::{Agent, Inner, errno};
-pub(crate) use agent::{abandon_in_child, receive};
 use files::EventFile;
 pub use id::{
     CmAddress, CmEvent, CmEventKind, CmInfo, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
     DatagramParam, ReliableSender,
 };
 use id::{Id, State};
+pub(crate) use inherited::{agent_locks, inherit};
 
 /// An event file, with which a program does everything else. Its identifiers are its own: a number of
 /// another file is refused. It is closed by closing its descriptor.
@@ -86,6 +90,10 @@ impl CmFile {
     /// Ends it with all that belongs to it if its descriptor was closed and no other one is left of it, so that all is free at once.
     /// The agent's thread, which finds out by itself, does so a little later.
     pub fn end_if_closed(&self) {
+        if inherited::has(self.key) {
+            // Its parent's, which lives on.
+            return inherited::remove_file(self.key);
+        }
         let _ = self.with(|inner| {
             let file = inner.files.get(&self.key);
             if file.is_some_and(EventFile::is_closed) {
@@ -96,6 +104,9 @@ impl CmFile {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> io::Result<T>) -> io::Result<T> {
+        if inherited::has(self.key) && !inherited::take_over(Some(inherited::PATIENCE)) {
+            return Err(errno(libc::EBADF));
+        }
         let agent = Agent::existing().ok_or_else(|| errno(libc::EBADF))?;
         agent.with(work)
     }
@@ -129,7 +140,7 @@ impl CmFile {
     pub fn begin_wait(&self) -> io::Result<CmWait> {
         Ok(CmWait {
             file: *self,
-            held: self.hold()?,
+            held: self.hold()?.into(),
         })
     }
 
@@ -158,6 +169,9 @@ impl CmFile {
     pub fn create_id(&self, uid: u64, space: PortSpace, qp_type: CmQpType) -> io::Result<u32> {
         let psn = connect::random_psn()?;
         self.with(|inner| {
+            if !inner.files.contains_key(&self.key) {
+                return Err(errno(libc::EBADF));
+            }
             let number = inner.fresh_number();
             inner
                 .ids
@@ -172,6 +186,10 @@ impl CmFile {
     /// # Errors
     /// ENOENT, or EINVAL if it is another file's; so for all that follow.
     pub fn destroy_id(&self, id: u32) -> io::Result<u32> {
+        if inherited::has(self.key) && !inherited::take_over(Some(Duration::ZERO)) {
+            // Its parent's, which lives on.
+            return inherited::remove_id(self.key, id).ok_or_else(|| errno(libc::ENOENT));
+        }
         self.of(id, |inner| {
             inner.remove_id(id).ok_or_else(|| errno(libc::ENOENT))
         })
@@ -460,7 +478,7 @@ pub(crate) fn at_exit() {
 pub struct CmWait {
     file: CmFile,
     /// The file's, whatever becomes of the program's.
-    held: OwnedFd,
+    held: Private<OwnedFd>,
 }
 
 impl BlockingCall for CmWait {
@@ -468,6 +486,15 @@ impl BlockingCall for CmWait {
 
     fn step(&mut self, _is_ready: bool) -> Step<CmEvent> {
         let fd = self.held.as_raw_fd();
+        // SAFETY: plain integers.
+        let is_nonblocking = || unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK != 0;
+        if inherited::has(self.file.key) && !inherited::take_over(Some(Duration::ZERO)) {
+            // The parent is served.
+            return match is_nonblocking() {
+                true => Step::Done(Err(errno(libc::EAGAIN))),
+                false => Step::Wait(inherited::waiting()),
+            };
+        }
         let popped = self.file.with(|inner| {
             let file = inner.files.get_mut(&self.file.key);
             let event = file.ok_or_else(|| errno(libc::EBADF))?.pop(fd);
@@ -476,8 +503,7 @@ impl BlockingCall for CmWait {
         if let Some(result) = popped.transpose() {
             return Step::Done(result);
         }
-        // SAFETY: plain integers.
-        if unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK != 0 {
+        if is_nonblocking() {
             return Step::Done(Err(errno(libc::EAGAIN)));
         }
         Step::Wait(Waiting {

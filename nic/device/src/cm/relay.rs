@@ -9,11 +9,11 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use urxe_cm::{MAD_LEN, Path, PortSpace};
+use urxe_udp::Private;
 use urxe_wire::Gid;
 
 const PREFIX: &str = "urxe-cm";
@@ -62,14 +62,14 @@ fn process_name(link: u32, slot: u16) -> String {
     format!("{PREFIX}/{link}/{slot}")
 }
 
-fn bind(name: &str) -> io::Result<UnixDatagram> {
+fn bind(name: &str) -> io::Result<Private<UnixDatagram>> {
     let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     socket.set_nonblocking(true)?;
-    Ok(socket)
+    Ok(socket.into())
 }
 
 /// Under this name a process gets what is for its slot of a device; the one with slot 0 passes on from it.
-pub(super) fn bind_process(link: u32, slot: u16) -> io::Result<UnixDatagram> {
+pub(super) fn bind_process(link: u32, slot: u16) -> io::Result<Private<UnixDatagram>> {
     bind(&process_name(link, slot))
 }
 
@@ -141,7 +141,7 @@ pub(super) fn bind_listener(
     space: PortSpace,
     port: u16,
     address: IpAddr,
-) -> io::Result<UnixDatagram> {
+) -> io::Result<Private<UnixDatagram>> {
     bind(&listener_name(space, port, address))
 }
 
@@ -152,14 +152,10 @@ fn port_name(space: PortSpace, port: u16, address: IpAddr) -> String {
 /// A port that is this process's, as long as this lives.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    name: UnixDatagram,
+    _name: Private<UnixDatagram>,
 }
 
 impl Reservation {
-    pub(super) fn fd(&self) -> RawFd {
-        self.name.as_raw_fd()
-    }
-
     /// Takes a port of an address, or of all addresses of a family (`others` are the addresses that this
     /// then covers).
     ///
@@ -181,7 +177,7 @@ impl Reservation {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
         }
         let name = bind(&port_name(space, port, address))?;
-        Ok(Self { name })
+        Ok(Self { _name: name })
     }
 }
 

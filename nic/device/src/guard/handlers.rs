@@ -1,11 +1,11 @@
 //! The handlers of SIGSEGV and SIGBUS, ours and the program's.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use libc::{c_int, c_void, siginfo_t};
 
 use super::{Outcome, machine};
+use crate::across_fork::AcrossFork;
 
 pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
@@ -85,9 +85,11 @@ pub(super) fn unblock() {
     }
 }
 
+/// Held by who puts our handlers in front.
+pub(crate) static INSTALLING: AcrossFork<()> = AcrossFork::new(());
+
 pub(super) fn install() {
-    static INSTALLING: Mutex<()> = Mutex::new(());
-    let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = INSTALLING.lock();
     for (at, signal) in SIGNALS.into_iter().enumerate() {
         let current = current(signal);
         if level_of(&current).is_some() {

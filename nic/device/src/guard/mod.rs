@@ -24,6 +24,8 @@ mod machine;
 
 mod handlers;
 
+pub(crate) use handlers::INSTALLING;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 

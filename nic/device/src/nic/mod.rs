@@ -9,7 +9,7 @@ mod rounds;
 pub(crate) use rounds::Round;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -573,22 +573,6 @@ impl Nic {
             // Without descriptors nobody else can open sockets either; who waits is not told.
             Err(error) => log::warn!("cannot tell of changed sockets: {error}"),
         }
-    }
-
-    /// In the child of a fork: lets go of the parent's packets, and tells the descriptors of all sockets.
-    pub(crate) fn abandon_sockets(&self) -> Vec<RawFd> {
-        let engine = self.engine();
-        let ports = engine
-            .ports()
-            .iter()
-            .filter_map(|port| port.socket.as_ref());
-        let groups = engine.groups.iter().map(|group| &group.socket);
-        ports
-            .chain(groups)
-            .inspect(|socket| socket.abandon())
-            .flat_map(|socket| socket.readable_fds())
-            .map(|fd| fd.as_raw_fd())
-            .collect()
     }
 
     /// Whether the sockets have changed since [`Self::watch`] returned `watched`.

@@ -97,23 +97,6 @@ fn who_has_just_waited_for_an_event_does_not_poll_yet() {
     assert!(progress.is_polled(now().after(RECENT_NS)));
 }
 
-#[test]
-fn a_child_process_does_not_wake_the_thread_of_its_parent() {
-    let progress = Progress::new().unwrap();
-    let mut waiter = Waiter::new().unwrap();
-    waiter
-        .add(&progress.wakeup.as_fd(), 0, Interest::READ)
-        .unwrap();
-    for is_child in [true, false] {
-        progress.wakeup.arm();
-        if is_child {
-            progress.abandon();
-        }
-        progress.note_answered();
-        assert_eq!(waiter.wait(Some(0)).unwrap().is_empty(), is_child);
-    }
-}
-
 /// A pause every 50 us would be half of the time of a long message.
 #[test]
 fn who_is_busy_for_long_and_may_then_stop_polling_is_left_alone_after_one_pause_and_is_to_tell() {

@@ -7,7 +7,7 @@ mod entry;
 use std::ffi::{CStr, CString, c_char, c_int, c_short, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use urxe_device::AcrossFork;
 
 use entry::{Entry, free, make};
 
@@ -71,7 +71,7 @@ struct Walk {
 }
 
 /// The addresses of all walks of ours, and how many there are: while there is none, libc's own need no lookup.
-static OPEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+pub(crate) static OPEN: AcrossFork<Vec<usize>> = AcrossFork::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The walk behind what a program got from `fts_open`.

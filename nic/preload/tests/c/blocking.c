@@ -312,6 +312,35 @@ static void check_both(const struct call *call)
     forget(SIGUSR1);
 }
 
+static volatile pid_t child_of_handler;
+
+static void fork_and_note(int signal)
+{
+    if ((child_of_handler = fork()) == 0)
+        _exit(0);
+    note(signal);
+}
+
+/* The handler forks; the thread waits on. */
+static void check_forked(const struct call *call)
+{
+    struct sigaction action = {.sa_handler = fork_and_note, .sa_flags = SA_RESTART};
+    struct waiter waiter;
+    int status = -1;
+
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    begin(&waiter, call, 1);
+    for (int i = 0; i < 3; i++) {
+        interrupt(&waiter, SIGUSR1);
+        CHECK_EQ(waitpid(child_of_handler, &status, 0), child_of_handler);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    wait_until_asleep(&waiter, 1);
+    call->raise();
+    join_well(&waiter);
+    forget(SIGUSR1);
+}
+
 /* Another process stops this one for a while. */
 static void check_stopped(const struct call *call, bool with_handlers)
 {
@@ -527,6 +556,7 @@ int main(void)
         check_restarting(call);
         check_interrupting(call);
         check_both(call);
+        check_forked(call);
         check_stopped(call, false);
         check_stopped(call, true);
         check_cancelled(call);

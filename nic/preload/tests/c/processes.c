@@ -40,6 +40,56 @@ static int count_descriptors(void)
     return count;
 }
 
+/* Ends what was the parent's, and has a device of its own. */
+static void be_child(struct pair *pair)
+{
+    struct pair own;
+
+    destroy_pair(pair);
+    own = make_pair((struct pair_options){0});
+    exchange(&own, "in the child");
+    destroy_pair(&own);
+}
+
+static void use_inherited(struct pair *pair)
+{
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = request(&pair->left, &sge, 1, IBV_WR_SEND, 64), *bad = NULL;
+    struct ibv_recv_wr receive = {.wr_id = 1}, *bad_receive = NULL;
+    struct pair own = {.context = pair->context, .pd = pair->pd, .gid = pair->gid};
+    struct pair_options options = {0};
+    struct ibv_qp_init_attr init = {.cap = {.max_send_wr = 1, .max_send_sge = 1},
+                                    .send_cq = pair->left.cq,
+                                    .recv_cq = pair->left.cq,
+                                    .qp_type = IBV_QPT_RC};
+    struct ibv_device_attr device;
+    struct ibv_qp_attr attr;
+    struct ibv_wc wc;
+
+    CHECK_EQ(ibv_post_send(pair->left.qp, &wr, &bad), EIO);
+    CHECK(bad == &wr);
+    CHECK_EQ(ibv_post_recv(pair->left.qp, &receive, &bad_receive), EIO);
+    CHECK(bad_receive == &receive);
+    CHECK_EQ(ibv_poll_cq(pair->left.cq, 1, &wc), -EIO);
+    CHECK_EQ(ibv_req_notify_cq(pair->left.cq, 0), EIO);
+    CHECK_EQ(ibv_resize_cq(pair->left.cq, 99), EIO);
+    CHECK_EQ(ibv_query_qp(pair->left.qp, &attr, IBV_QP_STATE, &init), EIO);
+    init.send_cq = init.recv_cq = pair->left.cq;
+    CHECK(!ibv_create_qp(pair->pd, &init));
+    CHECK_EQ(errno, EIO);
+    CHECK_EQ(ibv_rereg_mr(pair->left.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), -1);
+    CHECK_EQ(errno, EIO);
+    CHECK_EQ(ibv_query_device(pair->context, &device), 0);
+    make_sides(&own, &options);
+    exchange(&own, "on the parent's context");
+    /* In any order: what was the parent's is in nobody's way. */
+    CHECK_EQ(ibv_dealloc_pd(pair->pd), EBUSY);
+    CHECK_EQ(ibv_destroy_cq(pair->left.cq), 0);
+    CHECK_EQ(ibv_dereg_mr(pair->left.mr), 0);
+    CHECK_EQ(ibv_destroy_qp(pair->left.qp), 0);
+    destroy_pair(&own);
+}
+
 static void check_fork(void)
 {
     int inherited = count_descriptors();
@@ -76,12 +126,14 @@ static void check_fork(void)
     exchange(&pair, "after exec");
     /* A child may clean up what it inherited, and open devices of its own. */
     if ((child = fork()) == 0) {
-        struct pair own;
-
-        destroy_pair(&pair);
-        own = make_pair((struct pair_options){0});
-        exchange(&own, "in the child");
-        destroy_pair(&own);
+        be_child(&pair);
+        exit(0);
+    }
+    expect_success(child);
+    /* It may go on with a context and a protection domain; queues and queue pairs are the parent's.
+     */
+    if ((child = fork()) == 0) {
+        use_inherited(&pair);
         exit(0);
     }
     expect_success(child);
@@ -89,7 +141,7 @@ static void check_fork(void)
     destroy_pair(&pair);
 }
 
-enum { THREADS = 4, MESSAGES = 500, CHILDREN = 8 };
+enum { THREADS = 4, MESSAGES = 2000, CHILDREN = 20 };
 
 struct poster {
     pthread_t thread;
@@ -152,11 +204,14 @@ static void check_threads(void)
             pthread_create(&posters[i].thread, NULL, i < THREADS ? post : poll_all, &posters[i]),
             0);
     }
-    /* Children come of whatever the threads are at, and end. Those that fork late find them done.
+    /* Children come of whatever the threads are at, and end, or end what those use. Those that fork
+     * late find them done.
      */
     for (int i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
 
+        if (child == 0 && i % 2)
+            be_child(&pair);
         if (child == 0)
             exit(0);
         expect_success(child);

@@ -159,20 +159,27 @@ static inline void to_ready_to_send(struct ibv_qp *qp, const struct pair_options
     CHECK_EQ(qp->state, IBV_QPS_RTS);
 }
 
+/* Makes both sides of a pair that has a context, a protection domain and an address. */
+static inline void make_sides(struct pair *pair, const struct pair_options *options)
+{
+    struct side *sides[] = {&pair->left, &pair->right};
+
+    for (int i = 0; i < 2; i++)
+        make_side(pair, sides[i], options);
+    for (int i = 0; i < 2; i++) {
+        to_init(sides[i]->qp, options);
+        to_ready_to_receive(sides[i]->qp, &pair->gid, sides[!i]->qp->qp_num);
+        to_ready_to_send(sides[i]->qp, options);
+    }
+}
+
 static inline struct pair make_pair(struct pair_options options)
 {
     struct pair pair = {.context = open_loopback()};
-    struct side *sides[] = {&pair.left, &pair.right};
 
     CHECK(pair.pd = ibv_alloc_pd(pair.context));
     CHECK_EQ(ibv_query_gid(pair.context, 1, 0, &pair.gid), 0);
-    for (int i = 0; i < 2; i++)
-        make_side(&pair, sides[i], &options);
-    for (int i = 0; i < 2; i++) {
-        to_init(sides[i]->qp, &options);
-        to_ready_to_receive(sides[i]->qp, &pair.gid, sides[!i]->qp->qp_num);
-        to_ready_to_send(sides[i]->qp, &options);
-    }
+    make_sides(&pair, &options);
     return pair;
 }
 

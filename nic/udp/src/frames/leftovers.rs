@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread;
 use std::time::Duration;
 
+use crate::inherited::Private;
 use crate::with_signals_blocked;
 
 /// How often to look whether the thread that closes a descriptor has begun to.
@@ -26,7 +27,7 @@ pub(super) fn in_background(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Closes a packet socket: its number is free when this returns.
-pub(super) fn close(socket: OwnedFd) {
+pub(super) fn close(socket: Private<OwnedFd>) {
     let number = socket.as_raw_fd();
     let own = identity(number);
     in_background(move || drop(socket));

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use libc::c_int;
 
+use crate::inherited::Private;
 use crate::interfaces::interfaces;
 use crate::receive::RecvMeta;
 use crate::{Transmit, sockopt};
@@ -105,7 +106,7 @@ fn lengths() -> [RangeInclusive<u16>; 3] {
 #[derive(Debug)]
 pub(crate) struct Frames {
     /// The packet sockets of the rings, in their order. Closed before the rings' memory goes, which ends them: see [`leftovers`].
-    receivers: [OwnedFd; 2],
+    receivers: [Private<OwnedFd>; 2],
     rings: Mutex<Rings>,
     sender: Mutex<Sender>,
     /// The address, its interface and the length of its prefix.
@@ -180,7 +181,7 @@ impl Frames {
 
     /// What becomes readable when there is a frame.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.receivers.iter().map(AsFd::as_fd)
+        self.receivers.iter().map(|fd| fd.as_fd())
     }
 
     /// A link that went down leaves an error in a packet socket, which wakes whoever waits until somebody asks for it.
@@ -261,14 +262,6 @@ impl Frames {
         self.looks.store(0, Ordering::Relaxed);
     }
 
-    /// See [`Socket::abandon`](crate::Socket::abandon).
-    pub(crate) fn abandon(&self) {
-        let rings = lock(&self.rings);
-        rings.short.abandon();
-        rings.long.abandon();
-        lock(&self.sender).abandon();
-    }
-
     /// Datagrams dropped for want of room, of those that the socket, with its filter, dropped.
     pub(crate) fn receive_drops(&self, of_socket: u32) -> io::Result<u32> {
         let mut taken = 0;
@@ -328,13 +321,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// A packet socket that receives nothing yet.
-fn packet_socket() -> io::Result<OwnedFd> {
+fn packet_socket() -> io::Result<Private<OwnedFd>> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: plain integers; a descriptor that is not negative is ours.
     unsafe {
         match libc::socket(libc::AF_PACKET, kind, 0) {
             -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
+            fd => Ok(OwnedFd::from_raw_fd(fd).into()),
         }
     }
 }

@@ -11,6 +11,7 @@ use libc::c_int;
 
 use super::filter::{self, Flow};
 use super::leftovers;
+use crate::inherited::PrivateMapping;
 use crate::receive::RecvMeta;
 use crate::sockopt;
 
@@ -126,7 +127,8 @@ pub(super) fn tells_segments() -> bool {
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
-    bytes: usize,
+    /// Until it is unmapped.
+    private: Option<PrivateMapping>,
     /// Unmaps it; taken when that is done in the background.
     unmaps: Option<Unmaps>,
 }
@@ -162,26 +164,23 @@ impl Mapping {
             start: start.as_ptr() as usize,
             bytes,
         });
+        let private = PrivateMapping::new(start.as_ptr() as usize, bytes);
+        if private.is_none() {
+            drop(unmaps);
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
         Ok(Self {
             start,
-            bytes,
+            private,
             unmaps,
         })
-    }
-
-    /// Puts memory in which nothing arrives in its place.
-    fn abandon(&self) {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        let start = self.start.as_ptr().cast();
-        // SAFETY: it replaces this mapping alone. If there is no memory it stays, and the child would take packets of its
-        // parent, as from any other descriptor.
-        unsafe { libc::mmap(start, self.bytes, protection, flags, -1, 0) };
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // First: the address may be another mapping's once it is unmapped.
+        drop(self.private.take());
         let unmaps = self.unmaps.take();
         leftovers::in_background(move || drop(unmaps));
     }
@@ -224,11 +223,6 @@ impl Ring {
             next: 0,
             received: 0,
         })
-    }
-
-    /// In the child of a fork: nothing arrives any more.
-    pub(super) fn abandon(&self) {
-        self.mapping.abandon();
     }
 
     /// Frames for the ring since this was last asked: all, and those that it had no room for.

@@ -10,6 +10,7 @@ use super::leftovers;
 use super::neighbours::{ethernet_address, goes_as_it_is};
 use super::reach::Reach;
 use super::ring::{GSO_UDP_L4, PACKET_VNET_HDR, SOL_PACKET, Shape};
+use crate::inherited::Private;
 use crate::send::raw_pieces;
 use crate::{Framing, Interface, Transmit, buffer, sockopt, uncancelled};
 
@@ -84,13 +85,13 @@ unsafe impl Send for Sender {}
 
 /// The packet socket to send by, which is closed in the background.
 #[derive(Debug)]
-struct Outlet(Option<OwnedFd>);
+struct Outlet(Option<Private<OwnedFd>>);
 
 impl Outlet {
     /// Its number; -1 only while it is dropped.
     #[inline]
     fn number(&self) -> RawFd {
-        self.0.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.0.as_ref().map_or(-1, |fd| fd.as_raw_fd())
     }
 }
 
@@ -139,20 +140,13 @@ impl Sender {
         })
     }
 
-    /// From now on nothing is sent.
-    pub(super) fn abandon(&mut self) {
-        self.mtu_bytes = 0;
-    }
-
     /// Who the tables say may be reached now, and what the interface is.
     pub(super) fn follow(&mut self, reach: Reach, interface: &Interface) {
         self.reach = reach;
         self.refused.clear();
         self.has_news = false;
         self.neighbours.clear();
-        if self.mtu_bytes != 0 {
-            self.mtu_bytes = interface.mtu_bytes as usize;
-        }
+        self.mtu_bytes = interface.mtu_bytes as usize;
         self.mac = interface.mac.unwrap_or(self.mac);
     }
 

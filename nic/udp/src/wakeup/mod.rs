@@ -49,13 +49,6 @@ impl Event {
     }
 }
 
-impl Wakeup {
-    /// For a child process, whose copy this is: the thread that waits is the parent's, and not to be woken by the child.
-    pub fn abandon(&self) {
-        self.armed.store(false, sync::Ordering::Relaxed);
-    }
-}
-
 impl AsFd for Wakeup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.0.as_fd()

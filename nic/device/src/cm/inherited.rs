@@ -1,0 +1,275 @@
+//! What the child of a fork has of its parent's communication management: event files, identifiers and listeners, but no connections
+//! and no queue pairs. The parent is served as long as it lives. Once it has ended, as one that calls daemon(3) does, the child
+//! takes its place: what it inherited is its own agent's then, under the same descriptors and numbers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::agent::{AGENT, Agent, Inner, MAKING};
+use super::files::EventFile;
+use super::id::{CmEventKind, CmParam, Group, Id, State};
+use crate::across_fork::{AcrossFork, Held};
+use crate::blocking::Waiting;
+use crate::threads::with_signals_blocked;
+
+/// A child that uses what it inherited waits for its parent to end at most so long, unless it asks for events: after daemon(3) either
+/// may be first.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+/// How often to look whether a process has ended, where the kernel does not tell.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What waits for those to end that are served before this process.
+#[derive(Default)]
+struct Inherited {
+    /// This process.
+    process: u32,
+    elders: Vec<Elder>,
+    files: HashMap<u64, EventFile>,
+    ids: BTreeMap<u32, Id>,
+    groups: HashMap<u32, Group>,
+}
+
+static INHERITED: AcrossFork<Option<Inherited>> = AcrossFork::new(None);
+/// Whether there is something in it: nearly always not.
+static IS_THERE: AtomicBool = AtomicBool::new(false);
+
+/// The parent, or the parent's.
+struct Elder {
+    process: u32,
+    /// Readable once it has ended; absent where the kernel or a sandbox has none (pidfd_open(2)).
+    ended: Option<OwnedFd>,
+}
+
+impl Elder {
+    /// None if it has ended.
+    fn parent(process: u32) -> Option<Self> {
+        // SAFETY: plain integers; a descriptor that is not negative is ours.
+        let ended = unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, process, 0);
+            let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0);
+            fd.map(|fd| OwnedFd::from_raw_fd(fd))
+        };
+        // Asked afterwards: the number may be another's once it has ended.
+        (std::os::unix::process::parent_id() == process).then_some(Self { process, ended })
+    }
+
+    fn has_ended(&self) -> bool {
+        match &self.ended {
+            Some(ended) => wait_for_any(&[poll_entry(ended)], Some(Duration::ZERO)),
+            None => {
+                // SAFETY: plain integers.
+                let asked = unsafe { libc::kill(self.process.cast_signed(), 0) };
+                let error = std::io::Error::last_os_error();
+                asked != 0 && error.raw_os_error() == Some(libc::ESRCH)
+            }
+        }
+    }
+}
+
+fn poll_entry(fd: &OwnedFd) -> libc::pollfd {
+    libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// Whether one of them is readable before the time is over.
+fn wait_for_any(fds: &[libc::pollfd], at_most: Option<Duration>) -> bool {
+    let mut fds = fds.to_vec();
+    let timeout_ms = at_most.map_or(-1, |at_most| {
+        i32::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
+    });
+    // SAFETY: the entries live until the call returns.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) > 0 }
+}
+
+/// The locks of communication management that a fork waits for, in their order.
+pub(crate) fn agent_locks() -> impl Iterator<Item = &'static dyn Held> {
+    // SAFETY: null, or an agent, which is never freed.
+    let agent = unsafe { AGENT.load(Ordering::Acquire).as_ref() };
+    let inner = agent.map(|agent| &agent.inner as &'static dyn Held);
+    let ours: [&'static dyn Held; 2] = [&INHERITED, &MAKING];
+    ours.into_iter().chain(inner)
+}
+
+/// In the child of a fork, in which nothing is locked: sets aside what its parent had.
+pub(crate) fn inherit() {
+    // SAFETY: null, or an agent, which is never freed.
+    let agent = unsafe { AGENT.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() };
+    // Who cannot have a lock has it himself, and is interrupted with it: such a child inherits nothing.
+    let Some(mut place) = INHERITED.try_lock() else {
+        return;
+    };
+    let mut inherited = place.take().unwrap_or_default();
+    let mut parent = Some(inherited.process).filter(|parent| *parent != 0);
+    if let Some(agent) = agent
+        && let Some(mut inner) = agent.inner.try_lock()
+    {
+        parent = Some(agent.process);
+        inherited.files.extend(std::mem::take(&mut inner.files));
+        inherited.ids.extend(std::mem::take(&mut inner.ids));
+        inherited.groups.extend(std::mem::take(&mut inner.groups));
+    }
+    IS_THERE.store(!inherited.files.is_empty(), Ordering::Release);
+    if inherited.files.is_empty() {
+        return;
+    }
+    inherited.process = std::process::id();
+    inherited.elders.extend(parent.and_then(Elder::parent));
+    let listens = inherited
+        .ids
+        .values()
+        .any(|id| id.state == State::Listening);
+    *place = Some(inherited);
+    drop(place);
+    if listens {
+        // A program may wait for requests without calling anything of ours.
+        let builder = std::thread::Builder::new().name("urxe-cm".into());
+        let taken_over = with_signals_blocked(|| builder.spawn(|| take_over(None)));
+        if let Err(error) = taken_over {
+            log::warn!("the child of a fork does not listen in its parent's place: {error}");
+        }
+    }
+}
+
+/// Whether a file is among what was inherited and is not this process's yet.
+pub(super) fn has(file: u64) -> bool {
+    let has = |inherited: &Inherited| inherited.files.contains_key(&file);
+    IS_THERE.load(Ordering::Acquire) && INHERITED.lock().as_ref().is_some_and(has)
+}
+
+/// Ends an identifier of a file that was inherited and is not this process's yet. Returns how many events of it the program got.
+pub(super) fn remove_id(file: u64, number: u32) -> Option<u32> {
+    let mut place = INHERITED.lock();
+    let inherited = place.as_mut()?;
+    let id = inherited.ids.get(&number).filter(|id| id.file == file)?;
+    let events_reported = id.events_reported;
+    inherited.ids.remove(&number);
+    inherited.groups.retain(|_, group| group.of != number);
+    Some(events_reported)
+}
+
+/// Ends a file, and what belongs to it, that was inherited and is not this process's yet.
+pub(super) fn remove_file(file: u64) {
+    if let Some(inherited) = INHERITED.lock().as_mut() {
+        inherited.files.remove(&file);
+        inherited.ids.retain(|_, id| id.file != file);
+        inherited.groups.retain(|_, group| group.file != file);
+    }
+}
+
+/// Waits until all have ended that are served before this process, or so long, and then has what they had. Whether it has.
+pub(super) fn take_over(at_most: Option<Duration>) -> bool {
+    let end = at_most.map(|at_most| Instant::now() + at_most);
+    loop {
+        let mut place = INHERITED.lock();
+        let Some(inherited) = place.as_mut() else {
+            return true;
+        };
+        inherited.elders.retain(|elder| !elder.has_ended());
+        if inherited.elders.is_empty() {
+            // Locked until the agent has it all, so that nobody finds it in neither place.
+            let adopted = Agent::get().map(|agent| {
+                let inherited = place.take().unwrap_or_default();
+                agent.with(|inner| inner.adopt(inherited));
+            });
+            if let Err(error) = &adopted {
+                log::warn!("the child of a fork does not take its parent's place: {error}");
+            }
+            IS_THERE.store(false, Ordering::Release);
+            return adopted.is_ok();
+        }
+        let told = inherited
+            .elders
+            .iter()
+            .filter_map(|elder| elder.ended.as_ref());
+        let fds: Vec<_> = told.map(poll_entry).collect();
+        let are_all_told = fds.len() == inherited.elders.len();
+        drop(place);
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return false;
+        }
+        let look = (!are_all_told).then_some(LOOK);
+        wait_for_any(&fds, left.into_iter().chain(look).min());
+    }
+}
+
+/// What to wait for before it is worth another try to take over.
+pub(super) fn waiting() -> Waiting {
+    let place = INHERITED.lock();
+    let elders = place.iter().flat_map(|inherited| &inherited.elders);
+    let mut told = elders.filter_map(|elder| elder.ended.as_ref());
+    Waiting {
+        // Of a descriptor below 0 there is no news.
+        fd: told.next().map_or(-1, |ended| ended.as_raw_fd()),
+        timeout_ns: u64::try_from(LOOK.as_nanos()).ok(),
+    }
+}
+
+impl Inner {
+    fn adopt(&mut self, inherited: Inherited) {
+        for (key, file) in inherited.files {
+            if file.is_programs() && self.watch.add_writer(&file.ours).is_ok() {
+                self.files.insert(key, file);
+            }
+        }
+        let (mut connected, mut bound) = (Vec::new(), Vec::new());
+        for (number, mut id) in inherited.ids {
+            // A request that the program did not take went with the connection's other end.
+            if !self.files.contains_key(&id.file) || id.listener.is_some() {
+                continue;
+            }
+            (id.comm, id.requests, id.pending) = (None, None, 0);
+            if id.reservation.take().is_some() {
+                bound.push((number, id.state));
+            }
+            match id.state {
+                State::Connecting | State::Connected => {
+                    id.state = State::Disconnected;
+                    connected.push(number);
+                }
+                State::Listening => id.state = State::Bound,
+                _ => {}
+            }
+            self.ids.insert(number, id);
+        }
+        let groups = inherited.groups.into_iter();
+        self.groups
+            .extend(groups.filter(|(_, group)| self.ids.contains_key(&group.of)));
+        for file in self.files.values_mut() {
+            let ids = &self.ids;
+            file.take_silently(|event| {
+                event.kind == CmEventKind::ConnectRequest || !ids.contains_key(&event.of)
+            });
+            file.settle();
+        }
+        for (number, state) in bound {
+            if let Err(error) = self.bind_again(number, state) {
+                log::warn!("the child of a fork has lost an address of its parent's: {error}");
+            }
+        }
+        for number in connected {
+            self.push(number, CmEventKind::Disconnected, 0, CmParam::None);
+        }
+        self.is_stale = true;
+    }
+
+    /// Takes the address of an identifier again, and listens there if it did.
+    fn bind_again(&mut self, number: u32, state: State) -> std::io::Result<()> {
+        let Some(source) = self.id(number)?.source else {
+            return Ok(());
+        };
+        let reservation = self.reserve_port(number, source)?;
+        let entry = self.id(number)?;
+        entry.reservation = Some(reservation);
+        let backlog = entry.backlog;
+        if state == State::Listening {
+            self.listen(number, backlog)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! What of this crate is locked while the process forks, so that the child finds it whole and free.
+use urxe_device::{Held, prepare_for_fork};
+
+use crate::{buffers, cm_files, device, folders, fts, report};
+
+/// In the order in which they are taken: who looks at the news lists the devices.
+static LOCKS: [&(dyn Held + 'static); 7] = [
+    &device::LAST,
+    &device::DEVICES,
+    &buffers::BUFFERS,
+    &cm_files::FILES,
+    &folders::OPEN,
+    &fts::OPEN,
+    &report::SAID,
+];
+
+/// Before the program runs, and so before anything is locked.
+#[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
+static PREPARE: extern "C" fn() = {
+    extern "C" fn prepare() {
+        prepare_for_fork(&LOCKS);
+    }
+    prepare
+};
