@@ -19,6 +19,8 @@ const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const OTHER_IP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 3);
 const QKEY: u32 = 77;
+/// UDP ports that devices may have, from 4791 on.
+const SLOTS: u16 = 1 << 10;
 /// Long enough for what was sent to be dealt with, where nothing shows that it was.
 const QUIET: Duration = Duration::from_millis(30);
 /// As long as what has to come may take, on a machine that does much else.
@@ -303,6 +305,31 @@ fn another_user_of_the_host_does_nothing() {
             scene.wait_until("it is dropped", || scene.count("rx_wrong_source") == count);
         }
         assert!(scene.end.buffer.iter().all(|byte| *byte == UNTOUCHED));
+    });
+}
+
+/// Another user may have all ports first. Who comes later is told so, and finds one as soon as there is one.
+#[test]
+fn who_takes_all_ports_keeps_others_out_as_long_as_it_has_them() {
+    in_namespace(&["link set lo up"], || {
+        // SAFETY: a limit that the process may raise so far.
+        unsafe {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+        let take = |slot| UdpSocket::bind((Ipv4Addr::LOCALHOST, ROCE_UDP_PORT + slot)).unwrap();
+        let mut taken: Vec<UdpSocket> = (0..SLOTS).map(take).collect();
+        let end = End::new(BUFFER_BYTES);
+        let error = end.nic.create_qp(&end.init(QpType::Rc)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the device has no UDP port between 4791 and 5814 left"
+        );
+        taken.pop();
+        let qp = end.qp(QpType::Rc);
+        assert_eq!(qp.number().get() >> 14, u32::from(SLOTS - 1));
     });
 }
 

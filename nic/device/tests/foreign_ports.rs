@@ -4,6 +4,7 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use support::duel::{ACK, DATA, Duel, PEER, PEER_PORT, UNTOUCHED};
@@ -82,6 +83,43 @@ fn who_is_known_to_be_urxe_is_heard_from_its_port_alone() {
             nothing_comes_from(&duel, &stranger(&duel, port));
         }
     }
+}
+
+/// Lets what `from` sends arrive as if a switch had marked it (RFC 3168: 3 is "congestion experienced").
+fn mark(from: &UdpSocket) {
+    let marked: libc::c_int = 3;
+    // SAFETY: an option that is an int.
+    let status = unsafe {
+        libc::setsockopt(
+            from.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_TOS,
+            (&raw const marked).cast(),
+            size_of_val(&marked) as libc::socklen_t,
+        )
+    };
+    assert_eq!(status, 0);
+}
+
+/// The ICRC does not cover a mark, so who forges packets of the peer's address can have them marked, and the peer would be told to send less.
+#[test]
+fn marks_of_congestion_count_in_packets_from_the_port_of_the_peer_alone() {
+    let duel = Duel::with(19, QpType::Rc, PEER_PORT);
+    genuine(&duel);
+    let forger = stranger(&duel, 0);
+    mark(&forger);
+    duel.send_as(&forger, &write(&duel), &FORGED, |_| ());
+    duel.wait_for_count("rx_wrong_source", 1);
+    assert_eq!(duel.answers(), []);
+    mark(&duel.peer);
+    duel.send(&write(&duel), &DATA);
+    let answers = duel.answers();
+    assert!(
+        answers
+            .iter()
+            .any(|answer| answer.bth.opcode == Opcode::CNP),
+        "{answers:?}"
+    );
 }
 
 /// A forged packet that happens to come next makes the peer another device, until it is heard from its own port.

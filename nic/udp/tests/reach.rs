@@ -208,6 +208,17 @@ fn routes_are_followed() {
                 "ip rule del to 10.8.0.0/16 lookup 100",
                 &[64],
             ),
+            // Some packets only, or some routes of a table.
+            (
+                "ip rule add pref 9 tos 0x10 lookup main && ip rule del pref 32766",
+                "ip rule add pref 32766 lookup main && ip rule del pref 9",
+                &[],
+            ),
+            (
+                "ip rule add pref 9 lookup main suppress_prefixlength 0 && ip rule del pref 32766",
+                "ip rule add pref 32766 lookup main && ip rule del pref 9",
+                &[64],
+            ),
             // The tables that every host has, asked in another order, about other packets, or not at all.
             (
                 "ip rule add to 10.9.0.2 pref 100 lookup default",
@@ -230,11 +241,11 @@ fn routes_are_followed() {
                 &[64],
             ),
         ] {
-            left.command(begin);
+            begin.split(" && ").for_each(|line| left.command(line));
             follow();
             drain(&ends.right);
             assert_eq!(on_the_link(ends), expected, "{begin}");
-            left.command(end);
+            end.split(" && ").for_each(|line| left.command(line));
             follow();
             assert_eq!(on_the_link(ends), [TTL], "{end}");
         }
