@@ -55,16 +55,21 @@ impl Elder {
         (std::os::unix::process::parent_id() == process).then_some(Self { process, ended })
     }
 
-    fn has_ended(&self) -> bool {
-        match &self.ended {
-            Some(ended) => wait_for_any(&[poll_entry(ended)], Some(Duration::ZERO)),
-            None => {
-                // SAFETY: plain integers.
-                let asked = unsafe { libc::kill(self.process.cast_signed(), 0) };
-                let error = std::io::Error::last_os_error();
-                asked != 0 && error.raw_os_error() == Some(libc::ESRCH)
+    fn has_ended(&mut self) -> bool {
+        if let Some(ended) = &self.ended {
+            match wait_for_any(&mut [poll_entry(ended)], Some(Duration::ZERO)) {
+                0 => return false,
+                libc::POLLNVAL => {
+                    // A program that becomes a daemon closes all descriptors that it does not know.
+                    std::mem::forget(self.ended.take());
+                }
+                _ => return true,
             }
         }
+        // SAFETY: plain integers.
+        let asked = unsafe { libc::kill(self.process.cast_signed(), 0) };
+        let error = std::io::Error::last_os_error();
+        asked != 0 && error.raw_os_error() == Some(libc::ESRCH)
     }
 }
 
@@ -76,14 +81,14 @@ fn poll_entry(fd: &OwnedFd) -> libc::pollfd {
     }
 }
 
-/// Whether one of them is readable before the time is over.
-fn wait_for_any(fds: &[libc::pollfd], at_most: Option<Duration>) -> bool {
-    let mut fds = fds.to_vec();
+/// What there is of any of them before the time is over; 0 is nothing.
+fn wait_for_any(fds: &mut [libc::pollfd], at_most: Option<Duration>) -> libc::c_short {
     let timeout_ms = at_most.map_or(-1, |at_most| {
         i32::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
     });
     // SAFETY: the entries live until the call returns.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) > 0 }
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+    fds.iter().fold(0, |all, fd| all | fd.revents)
 }
 
 /// The locks of communication management that a fork waits for, in their order.
@@ -169,7 +174,7 @@ pub(super) fn take_over(at_most: Option<Duration>) -> bool {
         let Some(inherited) = place.as_mut() else {
             return true;
         };
-        inherited.elders.retain(|elder| !elder.has_ended());
+        inherited.elders.retain_mut(|elder| !elder.has_ended());
         if inherited.elders.is_empty() {
             // Locked until the agent has it all, so that nobody finds it in neither place.
             let adopted = Agent::get().map(|agent| {
@@ -186,7 +191,7 @@ pub(super) fn take_over(at_most: Option<Duration>) -> bool {
             .elders
             .iter()
             .filter_map(|elder| elder.ended.as_ref());
-        let fds: Vec<_> = told.map(poll_entry).collect();
+        let mut fds: Vec<_> = told.map(poll_entry).collect();
         let are_all_told = fds.len() == inherited.elders.len();
         drop(place);
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -194,7 +199,7 @@ pub(super) fn take_over(at_most: Option<Duration>) -> bool {
             return false;
         }
         let look = (!are_all_told).then_some(LOOK);
-        wait_for_any(&fds, left.into_iter().chain(look).min());
+        wait_for_any(&mut fds, left.into_iter().chain(look).min());
     }
 }
 
@@ -212,15 +217,12 @@ pub(super) fn waiting() -> Waiting {
 
 impl Inner {
     fn adopt(&mut self, inherited: Inherited) {
-        for (key, file) in inherited.files {
-            if file.is_programs() && self.watch.add_writer(&file.ours).is_ok() {
-                self.files.insert(key, file);
-            }
-        }
+        let mut files = inherited.files;
+        files.retain(|_, file| file.is_programs() && self.watch.add_writer(&file.ours).is_ok());
         let (mut connected, mut bound) = (Vec::new(), Vec::new());
         for (number, mut id) in inherited.ids {
             // A request that the program did not take went with the connection's other end.
-            if !self.files.contains_key(&id.file) || id.listener.is_some() {
+            if !files.contains_key(&id.file) || id.listener.is_some() {
                 continue;
             }
             (id.comm, id.requests, id.pending) = (None, None, 0);
@@ -240,13 +242,14 @@ impl Inner {
         let groups = inherited.groups.into_iter();
         self.groups
             .extend(groups.filter(|(_, group)| self.ids.contains_key(&group.of)));
-        for file in self.files.values_mut() {
+        for file in files.values_mut() {
             let ids = &self.ids;
             file.take_silently(|event| {
                 event.kind == CmEventKind::ConnectRequest || !ids.contains_key(&event.of)
             });
             file.settle();
         }
+        self.files.extend(files);
         for (number, state) in bound {
             if let Err(error) = self.bind_again(number, state) {
                 log::warn!("the child of a fork has lost an address of its parent's: {error}");

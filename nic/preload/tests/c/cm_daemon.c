@@ -336,7 +336,7 @@ int main(int argc, char **argv)
 {
     if (argc == 4)
         be_client(atoi(argv[2]), argv[3]);
-    alarm(300);
+    alarm(60);
     CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     check_order();
     check_daemon(INADDR_LOOPBACK, false, 1);
