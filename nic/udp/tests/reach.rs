@@ -226,8 +226,8 @@ fn routes_are_followed() {
                 &[],
             ),
             (
-                "ip rule add pref 1 lookup default",
-                "ip rule del pref 1 lookup default",
+                "ip rule add pref 1 lookup default && ip rule del pref 32767",
+                "ip rule add pref 32767 lookup default && ip rule del pref 1",
                 &[],
             ),
             (
