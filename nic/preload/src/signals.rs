@@ -188,6 +188,20 @@ unsafe fn real_sigaction(
 
 static SIGACTION: Next = Next::libc(c"sigaction");
 
+/// What the program installs, but that its handler blocks no faults: it may use verbs, and a peer may access memory that is gone.
+///
+/// # Safety
+/// `new` is readable.
+unsafe fn without_faults(new: *const libc::sigaction) -> libc::sigaction {
+    // SAFETY: by the caller's promise.
+    let mut action = unsafe { new.read() };
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        // SAFETY: a set of libc's.
+        unsafe { libc::sigdelset(&raw mut action.sa_mask, signal) };
+    }
+    action
+}
+
 /// `sigaction` of libc.
 ///
 /// # Safety
@@ -198,11 +212,20 @@ pub unsafe extern "C" fn sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: by the caller's promise.
-    let status = unsafe { real_sigaction(signal, new, old) };
-    if !new.is_null() {
-        note_installed(signal);
+    if new.is_null() || [libc::SIGSEGV, libc::SIGBUS].contains(&signal) {
+        // SAFETY: by the caller's promise.
+        let status = unsafe { real_sigaction(signal, new, old) };
+        if !new.is_null() {
+            note_installed(signal);
+        }
+        return status;
     }
+    // SAFETY: by the caller's promise.
+    let status = unsafe {
+        let new = without_faults(new);
+        real_sigaction(signal, &raw const new, old)
+    };
+    note_installed(signal);
     status
 }
 

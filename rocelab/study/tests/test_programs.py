@@ -81,7 +81,7 @@ def step(method: Method, test: Test, size_bytes: int, messages: int, link: LinkP
         messages=messages,
         message_s=1e-5,
         point_s=0.1,
-        time_limit_s=20.0,
+        time_limit_s=60.0,
     )
 
 

@@ -13,6 +13,18 @@
 
 #include "urxe_test.h"
 
+enum { PATIENCE_S = 60 };
+
+/* A child ends in bounded time as well, so that nobody waits for what it writes. */
+static pid_t fork_for_a_while(void)
+{
+    pid_t child = fork();
+
+    if (child == 0)
+        alarm(PATIENCE_S);
+    return child;
+}
+
 static bool is_readable(struct rdma_event_channel *channel, int timeout_ms)
 {
     struct pollfd fd = {.fd = channel->fd, .events = POLLIN};
@@ -87,7 +99,7 @@ static void be_started_client(int port, const char *text)
 
 static pid_t start_client(int port, const char *text)
 {
-    pid_t client = fork();
+    pid_t client = fork_for_a_while();
 
     CHECK(client >= 0);
     if (client == 0)
@@ -175,7 +187,7 @@ static void expect_orphans(int count)
  * later. */
 static void check_daemon(in_addr_t address, bool polls, int generations)
 {
-    pid_t child = fork();
+    pid_t child = fork_for_a_while();
     struct listener listener;
 
     if (child > 0) {
@@ -192,7 +204,7 @@ static void check_daemon(in_addr_t address, bool polls, int generations)
         expect_success(client);
     }
     for (int i = 0; i < generations; i++) {
-        pid_t next = fork();
+        pid_t next = fork_for_a_while();
 
         CHECK(next >= 0);
         if (next > 0)
@@ -236,7 +248,7 @@ static void check_parent_is_served(bool child_destroys)
     char byte;
 
     CHECK_EQ(pipe(pipes), 0);
-    if ((child = fork()) == 0) {
+    if ((child = fork_for_a_while()) == 0) {
         struct rdma_cm_id *id;
 
         close(pipes[1]);
@@ -274,8 +286,8 @@ static void fork_now(int signal)
     (void)signal;
     if (forked >= 0)
         return;
-    forked = fork();
-    if (forked == 0 && fork() == 0) {
+    forked = fork_for_a_while();
+    if (forked == 0 && fork_for_a_while() == 0) {
         while (kill(parent, 0) == 0)
             usleep(1000);
         be_started_client(shared.port, "to the child");
@@ -299,7 +311,7 @@ static void *interrupt_soon(void *pipe)
 static void check_fork_in_handler(void)
 {
     struct sigaction action = {.sa_handler = fork_now, .sa_flags = SA_RESTART};
-    pid_t parent = fork();
+    pid_t parent = fork_for_a_while();
     struct rdma_cm_event *event;
     pthread_t thread;
     int pipes[2];
@@ -314,7 +326,7 @@ static void check_fork_in_handler(void)
     shared = make_listener(INADDR_LOOPBACK);
     /* The client comes once there was a fork. */
     CHECK_EQ(pipe(pipes), 0);
-    if ((client = fork()) == 0) {
+    if ((client = fork_for_a_while()) == 0) {
         CHECK_EQ(read(pipes[0], &byte, 1), 1);
         expect_success(start_client(shared.port, "after the fork"));
         _exit(0);
@@ -336,7 +348,7 @@ int main(int argc, char **argv)
 {
     if (argc == 4)
         be_client(atoi(argv[2]), argv[3]);
-    alarm(60);
+    alarm(PATIENCE_S);
     CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     check_order();
     check_daemon(INADDR_LOOPBACK, false, 1);

@@ -120,6 +120,40 @@ static void check_blocked(void)
         }
 }
 
+static struct {
+    struct pair pair;
+    char *page;
+    struct ibv_mr *mr;
+    enum ibv_wc_status status;
+} in_handler;
+
+static void use_verbs(int signal)
+{
+    (void)signal;
+    in_handler.status = status_of_write(&in_handler.pair, in_handler.page, in_handler.mr->rkey);
+}
+
+/* The kernel blocks what a handler says while it runs, without any call of the program's. */
+static void check_blocked_in_handler(void)
+{
+    struct sigaction action = {.sa_handler = use_verbs}, installed;
+
+    in_handler.pair = make_pair((struct pair_options){0});
+    in_handler.page = new_page();
+    CHECK(in_handler.mr = ibv_reg_mr(in_handler.pair.pd, in_handler.page, PAGE, ACCESS));
+    sigfillset(&action.sa_mask);
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
+    CHECK_EQ(raise(SIGUSR1), 0);
+    CHECK_EQ(in_handler.status, IBV_WC_SUCCESS);
+    CHECK_EQ(munmap(in_handler.page, PAGE), 0);
+    CHECK_EQ(raise(SIGUSR1), 0);
+    CHECK_EQ(in_handler.status, IBV_WC_REM_ACCESS_ERR);
+    CHECK_EQ(sigaction(SIGUSR1, NULL, &installed), 0);
+    CHECK(installed.sa_handler == use_verbs && sigismember(&installed.sa_mask, SIGTERM));
+    CHECK_EQ(ibv_dereg_mr(in_handler.mr), 0);
+    destroy_pair(&in_handler.pair);
+}
+
 /* ---- handlers of the program's ---------------------------------------------------------- */
 
 static volatile sig_atomic_t faults, is_to_jump;
@@ -230,6 +264,7 @@ static void check_left(void)
 int main(void)
 {
     check_blocked();
+    check_blocked_in_handler();
     check_tracked(true);
     check_tracked(false);
     check_left();
