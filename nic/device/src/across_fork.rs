@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::lock_api::{GuardNoSend, RawMutexTimed as _};
@@ -23,6 +23,15 @@ pub(crate) fn begin_epoch() {
     EPOCH.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Whether any lock of [`AcrossFork`] was ever taken. Until then there is nothing that a fork could find in disorder, and a program that
+/// never uses a device pays nothing for its forks: to touch these locks would copy their pages in parent and child.
+static HAS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// See [`HAS_LOCKED`].
+pub(crate) fn has_locked() -> bool {
+    HAS_LOCKED.load(Ordering::Relaxed)
+}
+
 thread_local! {
     /// Locks of [`AcrossFork`] that the thread has or is about to take.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
@@ -38,6 +47,9 @@ struct Inside;
 
 impl Inside {
     fn new() -> Self {
+        if !has_locked() {
+            HAS_LOCKED.store(true, Ordering::Relaxed);
+        }
         Self::count(1);
         Self
     }

@@ -1,16 +1,16 @@
 //! fork(2). The parent goes on as if nothing had happened. The child has copies of everything, but no background thread, and what
 //! other threads of the parent were amid stays as it was. So the child uses nothing that its parent made: sockets and names are
-//! taken from it at once, and who hands out objects asks [`epoch`](crate::epoch) whether one is inherited. What belongs to the
+//! taken from it at once, and [`epoch`](crate::epoch) tells of an object whether it is inherited. What belongs to the
 //! process as a whole is behind locks that a fork waits for ([`AcrossFork`](crate::AcrossFork)).
 //!
 //! A program may fork in a signal handler that has interrupted this library anywhere, also with such a lock or an engine. So a fork asks
-//! nothing of engines, and waits for nobody for long.
+//! nothing of engines, and waits for a lock in bounded time. The child of one that did not get a lock has to do without what is behind it.
 
 use std::cell::Cell;
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use crate::across_fork::{Held, begin_epoch, is_inside};
+use crate::across_fork::{Held, begin_epoch, has_locked, is_inside};
 use crate::cm;
 use crate::exit::OPENED;
 use crate::gid_table::TABLES;
@@ -19,7 +19,7 @@ use crate::idle::BACKGROUND;
 use crate::stat::SERVING;
 use crate::tap::TAPS;
 
-/// A fork waits for a lock at most so long: who has it may wait for the thread that forks.
+/// A fork waits for a lock at most so long: the thread that has it may wait for the one that forks.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same in a signal handler that may have interrupted this thread with that lock.
 const PATIENCE_INSIDE: Duration = Duration::from_millis(10);
@@ -59,6 +59,9 @@ pub(crate) fn prepare() {
 }
 
 extern "C" fn before() {
+    if !has_locked() {
+        return;
+    }
     let Ok((depth, taken)) = FORKING.try_with(Cell::get) else {
         return;
     };
@@ -81,6 +84,9 @@ extern "C" fn before() {
 
 /// Gives the locks back.
 fn release() {
+    if !has_locked() {
+        return;
+    }
     let Ok((depth, taken)) = FORKING.try_with(Cell::get) else {
         return;
     };
@@ -102,11 +108,13 @@ extern "C" fn after_in_parent() {
 }
 
 extern "C" fn after_in_child() {
+    if !has_locked() {
+        return;
+    }
     begin_epoch();
     urxe_udp::abandon_inherited();
     release();
-    // What the parent owes its peers is the parent's to send, and its threads are not here. Who could not have a lock has it himself,
-    // and is interrupted with it.
+    // What the parent owes its peers is the parent's to send, and its threads are not here. A lock that the fork did not get is left.
     if let Some(mut opened) = OPENED.try_lock() {
         opened.clear();
     }

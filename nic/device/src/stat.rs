@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use urxe_proto::{QpState, QpStats, QpType, QueuePair};
+use urxe_udp::Private;
 use urxe_wire::ROCE_UDP_PORT;
 
 use crate::across_fork::AcrossFork;
@@ -302,7 +303,10 @@ pub(crate) fn serve() -> io::Result<()> {
     }
     let unique = getrandom::u64().map_err(io::Error::other)?;
     let name = format!("{STAT_SOCKET_PREFIX}{pid}/{unique:016x}");
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    // A child of a fork that kept it would let askers wait once the parent has ended.
+    let listener = Private::from(UnixListener::bind_addr(&SocketAddr::from_abstract_name(
+        name,
+    )?)?);
     let builder = std::thread::Builder::new()
         .name("urxe-stat".into())
         .stack_size(1 << 18);

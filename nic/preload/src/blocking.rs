@@ -364,7 +364,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn new<C: Call>(of: usize, epoch: u32, call: C) -> Self {
+    fn new<C: Call + 'static>(of: usize, epoch: u32, call: C) -> Self {
         const {
             assert!(
                 size_of::<C>() <= size_of::<[usize; CALL_WORDS]>()

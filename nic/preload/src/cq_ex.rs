@@ -75,6 +75,10 @@ pub(crate) unsafe fn create(
     if !parent.is_null() && unsafe { (*parent).context != context || !pd::is_parent(parent) } {
         return Err(Errno::INVAL);
     }
+    if !parent.is_null() {
+        // SAFETY: ours, as was checked.
+        unsafe { pd::known(parent) }?;
+    }
     let known = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
     if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && attr.flags & !known != 0 {
         return Err(Errno::INVAL);

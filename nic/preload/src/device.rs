@@ -13,7 +13,7 @@ use crate::handle::Handle;
 use crate::next::{Next, call_next};
 use crate::{report, sysfs, tree};
 
-/// What a device is, as of the last listing.
+/// What a device is, as of the last listing. Looked at with the lock of [`DEVICES`], which a fork waits for.
 pub(crate) type DeviceState = Mutex<DeviceInfo>;
 type Device = Handle<VerbsDevice, DeviceState>;
 
@@ -31,6 +31,7 @@ impl Listed {
     }
 }
 
+/// All devices of ours.
 pub(crate) static DEVICES: AcrossFork<Vec<Listed>> = AcrossFork::new(Vec::new());
 
 /// The devices as of the last look, and the news since.
@@ -57,6 +58,7 @@ pub(crate) fn current() -> Vec<DeviceInfo> {
 }
 
 fn infos(devices: &[Listed]) -> Vec<DeviceInfo> {
+    let _all = DEVICES.lock();
     devices
         .iter()
         .map(|device| device.state().lock().clone())
@@ -130,6 +132,7 @@ pub(crate) fn put(field: &mut [c_char], text: &str) {
 pub(crate) unsafe fn info(device: *mut ibv_device) -> DeviceInfo {
     // SAFETY: by the caller's promise; ours are never freed.
     let state: &DeviceState = unsafe { Device::state(device.cast()) };
+    let _all = DEVICES.lock();
     state.lock().clone()
 }
 

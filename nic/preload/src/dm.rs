@@ -9,6 +9,7 @@ use crate::abi::*;
 use crate::errno::{Convention, Errno, ErrnoCode, Outcome};
 use crate::handle::{Handle, Number};
 use crate::memory::{self, Backing, Wanted};
+use crate::object::INHERITED;
 use crate::{context, convert};
 
 pub(crate) type DmHandle = Handle<ibv_dm, DmState>;
@@ -87,6 +88,10 @@ pub(crate) unsafe fn register(
     let (same_context, state) = unsafe { ((*dm).context == (*pd).context, DmHandle::state(dm)) };
     // SAFETY: by the caller's promise.
     state.number.is_of(unsafe { (*dm).handle })?;
+    // SAFETY: by the caller's promise.
+    if unsafe { DmHandle::is_inherited(dm) } {
+        return Err(INHERITED);
+    }
     let memory = &state.memory;
     if !same_context || access & IBV_ACCESS_ZERO_BASED == 0 {
         return Err(Errno::INVAL);

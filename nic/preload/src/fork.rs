@@ -1,10 +1,11 @@
 //! What of this crate is locked while the process forks, so that the child finds it whole and free.
 use urxe_device::{Held, prepare_for_fork};
 
-use crate::{buffers, cm_files, device, folders, fts, report};
+use crate::{buffers, cm_files, device, folders, fts, of_process, report};
 
-/// In the order in which they are taken: who looks at the news lists the devices.
-static LOCKS: [&(dyn Held + 'static); 7] = [
+/// In the order in which they are taken: a thread that renews a context looks its device up, and one that looks at the news lists all.
+static LOCKS: [&(dyn Held + 'static); 8] = [
+    &of_process::RENEWING,
     &device::LAST,
     &device::DEVICES,
     &buffers::BUFFERS,

@@ -1,7 +1,7 @@
 //! The first arguments of verbs: whose they are, and what a verb of an object does in the child of a fork.
 //!
 //! The child has copies of its parent's objects. What threads that it does not have were amid is as it was then, so nothing is asked
-//! of them: whoever ends one succeeds, and all else fails with EIO, as for objects of a device that was removed. Devices,
+//! of them: verbs that end one succeed, and all others fail with EIO, as for objects of a device that was removed. Devices,
 //! contexts and protection domains can be used; behind a context there is a device of the child's own then.
 use urxe_device::epoch;
 
@@ -111,6 +111,7 @@ pub(crate) unsafe fn answer_of_inherited<C: Convention>(
 
 /// What is said of an object of the parent's, where it is not a verb's first argument, too.
 pub(crate) const INHERITED: Errno = Errno(libc::EIO);
+
 /// Whether a verb ends its object, or acknowledges what will never come again.
 fn is_end(verb: &str) -> bool {
     let verb = verb.trim_start_matches("ibv_");

@@ -3,9 +3,12 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use urxe_device::epoch;
+use urxe_device::{AcrossFork, epoch};
 
 use crate::errno::Outcome;
+
+/// Held by the thread that puts something in the place of what is inherited.
+pub(crate) static RENEWING: AcrossFork<()> = AcrossFork::new(());
 
 struct Made<T> {
     epoch: u32,
@@ -40,20 +43,15 @@ impl<T> OfProcess<T> {
         self.made().epoch != epoch()
     }
 
-    /// Puts what `make` returns in the place of what is inherited.
+    /// Puts what `make` returns in the place of what is inherited. `make` renews nothing else.
     pub(crate) fn renew(&self, make: impl FnOnce(&T) -> Outcome<T>) -> Outcome<()> {
-        let old = self.0.load(Ordering::Acquire);
         if !self.is_inherited() {
             return Ok(());
         }
-        let new = Self::boxed(make(&self.made().value)?);
-        let put = self
-            .0
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed);
-        if put.is_err() {
-            // Another thread was first.
-            // SAFETY: just made, and nobody else knows it.
-            drop(unsafe { Box::from_raw(new) });
+        let _alone = RENEWING.lock();
+        if self.is_inherited() {
+            let made = Self::boxed(make(&self.made().value)?);
+            self.0.store(made, Ordering::Release);
         }
         Ok(())
     }
@@ -70,7 +68,7 @@ impl<T> Deref for OfProcess<T> {
 impl<T> Drop for OfProcess<T> {
     fn drop(&mut self) {
         if !self.is_inherited() {
-            // SAFETY: made by `boxed`, and nobody uses it any more.
+            // SAFETY: made by `boxed`, and the object that it stands behind is gone.
             drop(unsafe { Box::from_raw(*self.0.get_mut()) });
         }
     }

@@ -54,24 +54,27 @@ pub(crate) unsafe fn is_inherited(pd: *mut ibv_pd, ends: bool) -> Outcome<bool> 
     if ends || !state.is_inherited() {
         return Ok(state.is_inherited());
     }
-    // SAFETY: by the caller's promise.
-    unsafe { context::is_inherited(context, false) }?;
+    // SAFETY: by the caller's promise; a parent domain keeps the one that it stands for.
+    unsafe {
+        context::is_inherited(context, false)?;
+        if let Some(parent) = &state.parent {
+            is_inherited(parent.pd, false)?;
+        }
+    }
     state.renew(|before| {
         let parent = before.parent.as_ref();
-        // SAFETY: a parent domain keeps the one that it stands for.
-        let (nic, pd) = unsafe {
-            match parent {
-                Some(parent) => {
-                    is_inherited(parent.pd, false)?;
-                    let original = self::state(parent.pd);
-                    original.users.add();
-                    (Arc::clone(&original.nic), original.pd)
-                }
-                None => {
-                    let nic = Arc::clone(&context::state(context).nic);
-                    let pd = nic.alloc_pd();
-                    (nic, pd)
-                }
+        let (nic, pd) = match parent {
+            Some(parent) => {
+                // SAFETY: as above.
+                let original = unsafe { self::state(parent.pd) };
+                original.users.add();
+                (Arc::clone(&original.nic), original.pd)
+            }
+            None => {
+                // SAFETY: as above.
+                let nic = Arc::clone(&unsafe { context::state(context) }.nic);
+                let pd = nic.alloc_pd();
+                (nic, pd)
             }
         };
         // SAFETY: by the caller's promise.
@@ -100,14 +103,17 @@ pub(crate) unsafe fn is_thread_inherited(td: *mut ibv_td) -> bool {
     unsafe { TdHandle::is_inherited(td) }
 }
 
-/// The state of a protection domain that a verb uses: EINVAL for a handle that is not its.
+/// The state of a protection domain that a verb uses: EINVAL for a handle that is not its. The parent's is this process's from now on.
 ///
 /// # Safety
 /// As for [`state`].
 pub(crate) unsafe fn known<'a>(pd: *mut ibv_pd) -> Outcome<&'a PdState> {
     // SAFETY: by the caller's promise.
-    let (state, handle) = unsafe { (state(pd), (*pd).handle) };
-    state.number.is_of(handle).map(|()| state)
+    unsafe {
+        is_inherited(pd, false)?;
+        let state = state(pd);
+        state.number.is_of((*pd).handle).map(|()| state)
+    }
 }
 
 /// Whether a protection domain of ours is a parent domain.

@@ -406,12 +406,14 @@ pub(crate) unsafe fn open(
     {
         return Err(Errno::INVAL);
     }
+    // SAFETY: by the caller's promise.
+    let xrcd = unsafe { xrc::known(attr.xrcd) }?;
     // SAFETY: by the caller's promise; what is registered is live while it is.
     let shared = unsafe {
         context::state(context).events.with_qp(attr.qp_num, |qp| {
             let of = state(qp);
-            let is_same = of.kind == QpType::XrcTarget
-                && xrc::state(of.objects.xrcd).xrcd == xrc::state(attr.xrcd).xrcd;
+            let is_same =
+                of.kind == QpType::XrcTarget && xrc::state(of.objects.xrcd).xrcd == xrcd.xrcd;
             is_same.then(|| Arc::clone(&of.qp))
         })
     };

@@ -2,6 +2,8 @@
 //! programs over rsockets. Between two network namespaces where the script does not say otherwise.
 mod common;
 
+use std::path::PathBuf;
+
 use common::script::{Script, stdout};
 use common::shown;
 
@@ -64,6 +66,11 @@ fn script(
         );
         stdout(&output)
     })
+}
+
+/// Compiles a C program that uses librdmacm.
+fn compile(name: &str) -> PathBuf {
+    common::compile(name, name, &["-Wl,--no-as-needed", "-lrdmacm"])
 }
 
 #[test]
@@ -278,7 +285,7 @@ fn a_bad_network_only_costs_time() {
 /// A program that returns without a word ends its connections all the same.
 #[test]
 fn a_program_that_exits_tells_its_peers() {
-    let program = common::compile("leaver", "leaver", &["-Wl,--no-as-needed", "-lrdmacm"]);
+    let program = compile("leaver");
     let text = format!(
         r#"
         serve $TCP/7174 rping -s -a 0.0.0.0
@@ -297,7 +304,7 @@ fn a_program_that_exits_tells_its_peers() {
 /// those that go.
 #[test]
 fn listeners_and_connections_follow_the_interfaces() {
-    let program = common::compile("cm_link", "cm_link", &["-Wl,--no-as-needed", "-lrdmacm"]);
+    let program = compile("cm_link");
     // Without IPv6, whose addresses appear when they like.
     let text = format!(
         "sysctl -qw net.ipv6.conf.default.disable_ipv6=1
@@ -310,8 +317,7 @@ fn listeners_and_connections_follow_the_interfaces() {
 /// What the manual pages of librdmacm promise.
 #[test]
 fn promises_of_the_manual_pages() {
-    let options = ["-Wl,--no-as-needed", "-lrdmacm"];
-    let program = common::compile("promises_cm", "promises_cm", &options);
+    let program = compile("promises_cm");
     let text = format!(
         "ip address add 192.0.2.1/32 dev lo
          preloaded {}",
@@ -342,26 +348,23 @@ fn commands_that_are_newer_than_the_headers() {
 
 #[test]
 fn what_is_destroyed_is_free_at_once() {
-    let options = &["-Wl,--no-as-needed", "-lrdmacm"];
-    let program = common::compile("cm_descriptors", "cm_descriptors", options);
-    let text = format!("preloaded {} 192.0.2.1", program.display());
+    let text = format!(
+        "preloaded {} 192.0.2.1",
+        compile("cm_descriptors").display()
+    );
     script("descriptors", &[], true, &text);
 }
 
 /// Signals, a stopped process, cancelled threads, handlers that jump out, closed descriptors.
 #[test]
 fn calls_that_block() {
-    let options = &["-Wl,--no-as-needed", "-lrdmacm"];
-    let program = common::compile("blocking", "blocking", options);
-    let text = format!("preloaded {}", program.display());
+    let text = format!("preloaded {}", compile("blocking").display());
     script("calls that block", &[], false, &text);
 }
 
 /// A listener whose parent ends, or lives on. One connection after another, each ended at once, is told in order as well.
 #[test]
 fn a_listener_may_become_a_daemon() {
-    let options = &["-Wl,--no-as-needed", "-lrdmacm"];
-    let program = common::compile("cm_daemon", "cm_daemon", options);
-    let text = format!("preloaded {}", program.display());
+    let text = format!("preloaded {}", compile("cm_daemon").display());
     script("a daemon", &[], true, &text);
 }

@@ -21,13 +21,15 @@ const MAPPINGS: usize = 1 << 12;
 static MAPPED: [(AtomicUsize, AtomicUsize); MAPPINGS] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MAPPINGS];
 
+/// As many of them have ever been used.
+static MAPPED_USED: AtomicUsize = AtomicUsize::new(0);
+
 fn place(fd: RawFd) -> Option<(usize, u64)> {
     let index = usize::try_from(fd).ok().filter(|at| *at < DESCRIPTORS)?;
     Some((index / BITS, 1 << (index % BITS)))
 }
 
-/// A descriptor that is this process's own. In the child of a fork its number stays taken, by something that never has anything
-/// to read and takes nothing.
+/// A descriptor that is this process's own. In the child of a fork its number stays taken, by an empty file.
 #[derive(Debug)]
 pub struct Private<T: AsRawFd>(T);
 
@@ -74,6 +76,7 @@ impl PrivateMapping {
                 .is_ok()
         };
         let at = MAPPED.iter().position(take)?;
+        MAPPED_USED.fetch_max(at + 1, Ordering::Relaxed);
         MAPPED[at].1.store(bytes, Ordering::Release);
         Some(Self { at })
     }
@@ -90,19 +93,33 @@ impl Drop for PrivateMapping {
 /// In the child of a fork, before it does anything else: lets go of what is its parent's. Takes no lock, and calls nothing that may
 /// not be called in a signal handler.
 pub fn abandon_inherited() {
-    // Not libc's functions, which may be interposed.
-    // SAFETY: a path that is a string, and plain integers.
+    abandon_descriptors();
+    for (start, bytes) in MAPPED.iter().take(MAPPED_USED.load(Ordering::Relaxed)) {
+        let (start, bytes) = (start.load(Ordering::Acquire), bytes.load(Ordering::Acquire));
+        if start == 0 || bytes == 0 {
+            continue;
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: it replaces this mapping alone. If there is no memory it stays, and the child would take packets of its
+        // parent, as from any other descriptor.
+        unsafe { libc::mmap(start as *mut libc::c_void, bytes, protection, flags, -1, 0) };
+    }
+}
+
+fn abandon_descriptors() {
+    let words = || PRIVATE.iter().take(USED.load(Ordering::Relaxed));
+    if words().all(|word| word.load(Ordering::Relaxed) == 0) {
+        return;
+    }
+    // An empty file, which is always readable, so that a wait that goes on in the child ends. Not one with a path, which a
+    // process may not see. And not by libc's functions, which may be interposed.
+    // SAFETY: a name that is a string, and plain integers.
     let nothing = unsafe {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        libc::syscall(
-            libc::SYS_openat,
-            libc::AT_FDCWD,
-            c"/dev/null".as_ptr(),
-            flags,
-        )
+        let name = c"urxe-parents".as_ptr();
+        libc::syscall(libc::SYS_memfd_create, name, libc::MFD_CLOEXEC)
     };
-    let words = PRIVATE.iter().take(USED.load(Ordering::Relaxed));
-    for (index, word) in words.enumerate() {
+    for (index, word) in words().enumerate() {
         let mut left = word.load(Ordering::Relaxed);
         while left != 0 {
             let fd = index * BITS + left.trailing_zeros() as usize;
@@ -116,19 +133,8 @@ pub fn abandon_inherited() {
         }
     }
     if nothing >= 0 {
-        // SAFETY: just opened, and nobody else knows it.
+        // SAFETY: just opened, and no other thread knows it.
         unsafe { libc::syscall(libc::SYS_close, nothing) };
-    }
-    for (start, bytes) in &MAPPED {
-        let (start, bytes) = (start.load(Ordering::Acquire), bytes.load(Ordering::Acquire));
-        if start == 0 || bytes == 0 {
-            continue;
-        }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: it replaces this mapping alone. If there is no memory it stays, and the child would take packets of its
-        // parent, as from any other descriptor.
-        unsafe { libc::mmap(start as *mut libc::c_void, bytes, protection, flags, -1, 0) };
     }
 }
 

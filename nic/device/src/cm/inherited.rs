@@ -3,7 +3,8 @@
 //! takes its place: what it inherited is its own agent's then, under the same descriptors and numbers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -39,20 +40,27 @@ static IS_THERE: AtomicBool = AtomicBool::new(false);
 struct Elder {
     process: u32,
     /// Readable once it has ended; absent where the kernel or a sandbox has none (pidfd_open(2)).
-    ended: Option<OwnedFd>,
+    ended: Option<Arc<OwnedFd>>,
 }
 
 impl Elder {
-    /// None if it has ended.
+    /// None if it has ended. (That this process has another parent by now does not say so: one that exits gives up its children before
+    /// its names.)
     fn parent(process: u32) -> Option<Self> {
         // SAFETY: plain integers; a descriptor that is not negative is ours.
         let ended = unsafe {
-            let fd = libc::syscall(libc::SYS_pidfd_open, process, 0);
-            let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0);
-            fd.map(|fd| OwnedFd::from_raw_fd(fd))
+            match libc::syscall(libc::SYS_pidfd_open, process, 0) {
+                -1 => Err(std::io::Error::last_os_error()),
+                fd => Ok(Arc::new(OwnedFd::from_raw_fd(fd as RawFd))),
+            }
         };
-        // Asked afterwards: the number may be another's once it has ended.
-        (std::os::unix::process::parent_id() == process).then_some(Self { process, ended })
+        match ended {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => None,
+            ended => Some(Self {
+                process,
+                ended: ended.ok(),
+            }),
+        }
     }
 
     fn has_ended(&mut self) -> bool {
@@ -104,7 +112,7 @@ pub(crate) fn agent_locks() -> impl Iterator<Item = &'static dyn Held> {
 pub(crate) fn inherit() {
     // SAFETY: null, or an agent, which is never freed.
     let agent = unsafe { AGENT.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() };
-    // Who cannot have a lock has it himself, and is interrupted with it: such a child inherits nothing.
+    // A lock that the fork did not get is another thread's, or this one was interrupted with it: such a child inherits nothing.
     let Some(mut place) = INHERITED.try_lock() else {
         return;
     };
@@ -176,7 +184,7 @@ pub(super) fn take_over(at_most: Option<Duration>) -> bool {
         };
         inherited.elders.retain_mut(|elder| !elder.has_ended());
         if inherited.elders.is_empty() {
-            // Locked until the agent has it all, so that nobody finds it in neither place.
+            // Locked until the agent has it all, so that no thread finds it in neither place.
             let adopted = Agent::get().map(|agent| {
                 let inherited = place.take().unwrap_or_default();
                 agent.with(|inner| inner.adopt(inherited));
@@ -184,14 +192,14 @@ pub(super) fn take_over(at_most: Option<Duration>) -> bool {
             if let Err(error) = &adopted {
                 log::warn!("the child of a fork does not take its parent's place: {error}");
             }
-            IS_THERE.store(false, Ordering::Release);
+            IS_THERE.store(adopted.is_err(), Ordering::Release);
             return adopted.is_ok();
         }
         let told = inherited
             .elders
             .iter()
             .filter_map(|elder| elder.ended.as_ref());
-        let mut fds: Vec<_> = told.map(poll_entry).collect();
+        let mut fds: Vec<_> = told.map(|ended| poll_entry(ended)).collect();
         let are_all_told = fds.len() == inherited.elders.len();
         drop(place);
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -203,15 +211,24 @@ pub(super) fn take_over(at_most: Option<Duration>) -> bool {
     }
 }
 
-/// What to wait for before it is worth another try to take over.
-pub(super) fn waiting() -> Waiting {
+/// What to wait for before it is worth another try to take over; `held` keeps its descriptor meanwhile, as another thread may be the
+/// one that takes over.
+pub(super) fn waiting(held: &mut Option<Arc<OwnedFd>>) -> Waiting {
     let place = INHERITED.lock();
-    let elders = place.iter().flat_map(|inherited| &inherited.elders);
-    let mut told = elders.filter_map(|elder| elder.ended.as_ref());
-    Waiting {
+    let elder = place
+        .as_ref()
+        .and_then(|inherited| inherited.elders.first());
+    *held = elder.and_then(|elder| elder.ended.clone());
+    match held {
+        Some(ended) => Waiting {
+            fd: ended.as_raw_fd(),
+            timeout_ns: None,
+        },
         // Of a descriptor below 0 there is no news.
-        fd: told.next().map_or(-1, |ended| ended.as_raw_fd()),
-        timeout_ns: u64::try_from(LOOK.as_nanos()).ok(),
+        None => Waiting {
+            fd: -1,
+            timeout_ns: u64::try_from(LOOK.as_nanos()).ok(),
+        },
     }
 }
 

@@ -141,6 +141,7 @@ impl CmFile {
         Ok(CmWait {
             file: *self,
             held: self.hold()?.into(),
+            elder: None,
         })
     }
 
@@ -479,6 +480,8 @@ pub struct CmWait {
     file: CmFile,
     /// The file's, whatever becomes of the program's.
     held: Private<OwnedFd>,
+    /// Readable once a process has ended that is served before this one.
+    elder: Option<Arc<OwnedFd>>,
 }
 
 impl BlockingCall for CmWait {
@@ -492,7 +495,7 @@ impl BlockingCall for CmWait {
             // The parent is served.
             return match is_nonblocking() {
                 true => Step::Done(Err(errno(libc::EAGAIN))),
-                false => Step::Wait(inherited::waiting()),
+                false => Step::Wait(inherited::waiting(&mut self.elder)),
             };
         }
         let popped = self.file.with(|inner| {

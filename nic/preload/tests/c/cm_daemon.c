@@ -15,7 +15,7 @@
 
 enum { PATIENCE_S = 60 };
 
-/* A child ends in bounded time as well, so that nobody waits for what it writes. */
+/* A child ends in bounded time as well: the test waits for all that may write. */
 static pid_t fork_for_a_while(void)
 {
     pid_t child = fork();
@@ -353,7 +353,9 @@ int main(int argc, char **argv)
     check_order();
     check_daemon(INADDR_LOOPBACK, false, 1);
     check_daemon(INADDR_LOOPBACK, true, 1);
-    check_daemon(INADDR_ANY, false, 2);
+    /* Often: the one in the middle may take over and end at any time. */
+    for (int i = 0; i < 8; i++)
+        check_daemon(INADDR_ANY, i % 2, 2);
     check_parent_is_served(false);
     check_parent_is_served(true);
     check_fork_in_handler();

@@ -1,6 +1,6 @@
 /* fork in a signal handler that has interrupted whatever a thread does with a device: posting,
  * polling, waiting for an event. The child ends at once, or executes another program, as such a
- * child may; where the handler has interrupted no verb, it may return. Nobody hangs, and the
+ * child may; where the handler has interrupted no verb, it may return. No process hangs, and the
  * parent's connection is whole.
  */
 #include <pthread.h>

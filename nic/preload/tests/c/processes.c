@@ -57,7 +57,7 @@ static void use_inherited(struct pair *pair)
     struct ibv_send_wr wr = request(&pair->left, &sge, 1, IBV_WR_SEND, 64), *bad = NULL;
     struct ibv_recv_wr receive = {.wr_id = 1}, *bad_receive = NULL;
     struct pair own = {.context = pair->context, .pd = pair->pd, .gid = pair->gid};
-    struct pair_options options = {0};
+    struct pair_options options = {.send_ops = IBV_QP_EX_WITH_SEND};
     struct ibv_qp_init_attr init = {.cap = {.max_send_wr = 1, .max_send_sge = 1},
                                     .send_cq = pair->left.cq,
                                     .recv_cq = pair->left.cq,
@@ -66,6 +66,9 @@ static void use_inherited(struct pair *pair)
     struct ibv_qp_attr attr;
     struct ibv_wc wc;
 
+    /* First: what is used of the parent's here is none of the verbs' first arguments. */
+    make_sides(&own, &options);
+    exchange(&own, "on the parent's context");
     CHECK_EQ(ibv_post_send(pair->left.qp, &wr, &bad), EIO);
     CHECK(bad == &wr);
     CHECK_EQ(ibv_post_recv(pair->left.qp, &receive, &bad_receive), EIO);
@@ -80,9 +83,7 @@ static void use_inherited(struct pair *pair)
     CHECK_EQ(ibv_rereg_mr(pair->left.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), -1);
     CHECK_EQ(errno, EIO);
     CHECK_EQ(ibv_query_device(pair->context, &device), 0);
-    make_sides(&own, &options);
-    exchange(&own, "on the parent's context");
-    /* In any order: what was the parent's is in nobody's way. */
+    /* In any order: objects of the parent's do not count. */
     CHECK_EQ(ibv_dealloc_pd(pair->pd), EBUSY);
     CHECK_EQ(ibv_destroy_cq(pair->left.cq), 0);
     CHECK_EQ(ibv_dereg_mr(pair->left.mr), 0);
@@ -140,6 +141,14 @@ static void check_fork(void)
     exchange(&pair, "at last");
     destroy_pair(&pair);
 }
+
+/* The sanitizer's malloc, unlike libc's, may be locked in a child by a thread that the child does
+ * not have. */
+#ifdef __SANITIZE_ADDRESS__
+enum { CHILD_MAY_ALLOCATE = 0 };
+#else
+enum { CHILD_MAY_ALLOCATE = 1 };
+#endif
 
 enum { THREADS = 4, MESSAGES = 2000, CHILDREN = 20 };
 
@@ -210,7 +219,7 @@ static void check_threads(void)
     for (int i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
 
-        if (child == 0 && i % 2)
+        if (child == 0 && CHILD_MAY_ALLOCATE && i % 2)
             be_child(&pair);
         if (child == 0)
             exit(0);
