@@ -297,6 +297,28 @@ fn ports_belong_to_who_binds_first_unless_both_share() {
 }
 
 #[test]
+fn a_request_waits_for_a_listener_that_comes_later() {
+    let (server, client) = (File::open(), File::open());
+    let (early, late) = (address(), address());
+    server.listen(PortSpace::Tcp, early, 0);
+    let ids = [late, early].map(|address| {
+        let id = client.resolved(PortSpace::Tcp, address);
+        client.file.connect(id, &param(unique(), b"")).unwrap();
+        id
+    });
+    // Requests come in their order: the first one has found no listener.
+    server.expect(CmEventKind::ConnectRequest);
+    server.listen(PortSpace::Tcp, late, 0);
+    let request = server.expect(CmEventKind::ConnectRequest);
+    server
+        .file
+        .accept(request.id, None, Some(&param(unique(), b"")))
+        .unwrap();
+    let reply = client.expect(CmEventKind::ConnectResponse);
+    assert_eq!(reply.id, ids[0]);
+}
+
+#[test]
 fn a_port_is_free_at_once_when_its_listener_is_gone() {
     let file = File::open();
     let address = address();

@@ -35,9 +35,10 @@ use crate::threads::with_signals_blocked;
 /// How often to try whether port 4791 has become free, while requests or answers may come to it.
 const LOOK_FOR_PORT_NS: u64 = 250_000_000;
 
-/// How long a request for which nobody listens waits for somebody who does. Programs that set up one
-/// connection after another (perftest with `-R`) rely on the time that a kernel takes.
-const GRACE_NS: u64 = 100_000_000;
+/// How long a request without a listener waits for one. A program that tells its peer by another way that it is about
+/// to listen (perftest with `-R`, which a refusal ends with a fault) may get no processor for more than 100 ms on a
+/// busy machine. Linux asks again after 4.3 s, so that it takes the wait for a slow answer.
+const GRACE_NS: u64 = 500_000_000;
 /// Requests that wait so, at most; others are refused at once.
 const WAITING_MAX: usize = 256;
 
