@@ -44,7 +44,7 @@ from rocelab.study.plan import measurement_count
 from rocelab.study.provenance import provenance, tool_versions
 from rocelab.study.runner import Outcome, Runner, remaining
 from rocelab.study.schema import BUDGET_MAX_MINUTES, REPETITIONS_MAX, Study
-from rocelab.study.steps import JobStep, Step
+from rocelab.study.steps import Step
 from rocelab.tools.base import Executable
 from rocelab.virtual.runner import VirtualRunner
 from rocelab.virtual.schema import VirtualStudy
@@ -201,7 +201,7 @@ def _budget_s(study: Study, minutes: float | None) -> float | None:
 
 def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
     """Say everything that is wrong or missing at once, before anything is measured."""
-    implementations = {step.mpi for step in steps if isinstance(step, JobStep)}
+    implementations = {each for step in steps for each in step.mpi_used}
     wrong = sorted(problem for each in implementations if (problem := each.problem) is not None)
     if wrong:
         fail("run", "the study names an MPI that cannot be used:\n" + "\n".join(f"  {problem}" for problem in wrong))

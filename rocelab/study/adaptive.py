@@ -23,8 +23,7 @@ from rocelab.results import Sample
 from rocelab.stats import NO_SIZE, Ratio, Series, SeriesKey, SeriesTable
 from rocelab.stats import Side as RatioSide
 from rocelab.study.budget import Budget, Pace, Revision, Round, Schedule
-from rocelab.study.steps import JobStep, PairStep, Step
-from rocelab.tools.base import CPU_TEST, MAIN_METRIC
+from rocelab.study.steps import Step
 
 #: How often chance alone may show such a difference at one look before the last (Haybittle and Peto).
 INTERIM_P_VALUE: Final = 0.001
@@ -37,8 +36,6 @@ LOOKS_MAX: Final = 40
 Better = Literal["lower", "higher"]
 #: Units of which less is better; of all others more is.
 _COSTS: Final = ("us", "us/MiB", "cores", "s")
-#: What the test of CPU use is held against TCP by: cores in use say little without what was moved meanwhile.
-_CPU_METRICS: Final = (("cpu_client_us_per_mib", "us/MiB"), ("cpu_server_us_per_mib", "us/MiB"))
 
 
 class _Place(NamedTuple):
@@ -79,7 +76,7 @@ class Adaptive:
         self._templates: dict[tuple[_Place, str, str], Step] = {}
         self._planned: dict[_Place, int] = {}
         for step in plan:
-            if not isinstance(step, PairStep | JobStep):
+            if not step.compared:
                 continue
             for place in _places(step):
                 self._templates[place, step.interconnect, step.variant] = step
@@ -137,10 +134,10 @@ def cells(plan: Iterable[Step]) -> list[Cell]:
     """
     variants: dict[tuple[_Place, tuple[tuple[str, str], ...]], dict[str, list[str]]] = {}
     for step in plan:
-        if not isinstance(step, PairStep | JobStep):
+        if not step.compared:
             continue
         for place in _places(step):
-            taking_part = variants.setdefault((place, _metrics(step)), {}).setdefault(step.interconnect, [])
+            taking_part = variants.setdefault((place, step.compared), {}).setdefault(step.interconnect, [])
             if step.variant not in taking_part:
                 taking_part.append(step.variant)
     return [
@@ -219,19 +216,13 @@ def _pairings(level: str, variants: Mapping[str, Sequence[str]]) -> Iterator[tup
         yield first, every
 
 
-def _metrics(step: PairStep | JobStep) -> tuple[tuple[str, str], ...]:
-    if isinstance(step, JobStep):
-        return (step.method.main_metric,)
-    return _CPU_METRICS if step.test == CPU_TEST else (MAIN_METRIC[step.test],)
-
-
-def _places(step: PairStep | JobStep) -> Iterator[_Place]:
+def _places(step: Step) -> Iterator[_Place]:
     return (_Place(key.link, key.level, key.test, key.size_bytes, key.nodes, key.ranks) for key in step.keys)
 
 
 def _meeting(step: Step, place: _Place) -> tuple[object, ...]:
     """What one turn is about: a size, or all sizes of an MPI program, which one start measures."""
-    return place if isinstance(step, PairStep) else place._replace(size_bytes=None)
+    return place if len(step.keys) == 1 else place._replace(size_bytes=None)
 
 
 def _turn(contestants: Mapping[tuple[str, str], Step], number: int) -> list[Step]:

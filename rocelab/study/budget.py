@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from rocelab.study.steps import JobStep, MeshStep, Step
+from rocelab.study.steps import Step
 
 #: The fewest repetitions of a first pass that is made shorter to fit a budget: one alone has no spread.
 REPETITIONS_MIN: Final = 2
@@ -137,12 +137,7 @@ class Schedule:
 
 def turn_of(step: Step) -> tuple[object, ...]:
     """The same for steps that follow each other and are compared with each other."""
-    place: tuple[object, ...] = step.sizes_bytes
-    if isinstance(step, JobStep):
-        place = (step.level, step.test_name, step.nodes, step.ranks)
-    elif isinstance(step, MeshStep):
-        place = (step.nodes,)
-    return (step.link.id, step.repetition, type(step), *place)
+    return (step.link.id, step.repetition, type(step), *step.place)
 
 
 def turns(steps: Sequence[Step]) -> Iterator[list[Step]]:

@@ -11,17 +11,30 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from rocelab import peers
-from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
-from rocelab.study.execution import now
+from rocelab.fabric.base import Finished, Launcher, LaunchError, Node, Running
+from rocelab.results import ParamValue, Sample
+from rocelab.study.execution import (
+    NO_REASON,
+    Circumstances,
+    Execution,
+    Measured,
+    Setting,
+    StepExecutor,
+    not_run,
+    now,
+    sample_of,
+)
 from rocelab.study.steps import CloudStep
 from rocelab.tools import hbase, hdfs, spark, yarn
-from rocelab.tools.base import Output, ToolError, describe_exit, last_words
+from rocelab.tools.base import Output, ToolError, Value, describe_exit, last_words
 from rocelab.tools.cloud import (
     NODE_FOLDER,
     PHASE_MARK,
@@ -44,8 +57,6 @@ _SHORT_LIMIT_S: Final = 30.0
 _LOOK_EVERY_S: Final = 0.2
 _LOG_LINES: Final = 12
 
-Doing = Callable[[str], None]
-
 
 class SystemDownError(Exception):
     """A daemon did not come up, or went away. The text has the end of its log."""
@@ -53,19 +64,6 @@ class SystemDownError(Exception):
 
 class _ClientHungError(SystemDownError):
     """A client had to be stopped: what it asked of the system may still be under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class CloudExecution:
-    """How a step went: a reading, or the error why there is none."""
-
-    reading: CloudReading | None
-    error: str | None
-    hung: bool
-    """It had to be stopped at its time limit."""
-    command: str
-    started_at: str
-    duration_s: float
 
 
 @dataclass
@@ -87,27 +85,38 @@ class _System:
         return None
 
 
-class CloudExecutor:
-    """Runs steps on the first nodes of a fabric, one at a time. Has to be closed."""
+class CloudExecutor(StepExecutor[CloudStep]):
+    """Runs steps on the first nodes of a fabric."""
 
-    def __init__(self, fabric: Fabric, launcher: Launcher, logs: Path) -> None:
-        self._nodes = fabric.nodes
-        self._launcher = launcher
-        self._logs = logs
+    @override
+    def __init__(self, setting: Setting) -> None:
+        self._nodes = setting.fabric.nodes
+        self._launcher = setting.launcher
+        self._logs = setting.logs
+        self._doing = setting.doing
         self._system: _System | None = None
         self._count = 0
 
-    def execute(self, step: CloudStep, log: Path, doing: Doing) -> CloudExecution:
+    @override
+    def measure(self, step: CloudStep, log: Path, circumstances: Circumstances) -> Measured:
+        execution = self.execute(step, log)
+        return Measured(_samples(step, execution, circumstances), execution.hung)
+
+    @override
+    def refuse(self, step: CloudStep, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
+        return _samples(step, not_run(reason), circumstances)
+
+    def execute(self, step: CloudStep, log: Path) -> Execution[CloudReading]:
         """Run a step to its end. The system stays up for the next one, unless something of it went wrong."""
         started_at, started_s = now(), time.monotonic()
         reading, error, hung, command = None, None, False, ""
         good = False
         try:
-            system = self._bring_up(step, doing)
-            self._prepare(system, step, log, doing)
+            system = self._bring_up(step)
+            self._prepare(system, step, log)
             client = step.method.client(system.place, log.resolve().with_suffix(""))
             command = shlex.join(client.argv)
-            reading = self._measure(system, step, client, log, doing)
+            reading = self._measure(system, step, client, log)
             good = True
         except SystemDownError as failure:
             error, hung = str(failure), isinstance(failure, _ClientHungError)
@@ -119,10 +128,18 @@ class CloudExecutor:
             # Also when it is interrupted: what is half done is of no use to anybody.
             if not good:
                 self.close()
-        return CloudExecution(reading, error, hung, command, started_at, time.monotonic() - started_s)
+        return Execution(
+            reading=reading,
+            error=error,
+            hung=hung,
+            command=command,
+            started_at=started_at,
+            duration_s=time.monotonic() - started_s,
+        )
 
+    @override
     def close(self) -> None:
-        """End all daemons, the last that was started first."""
+        # All daemons, the last that was started first.
         system, self._system = self._system, None
         if system is None:
             return
@@ -138,7 +155,7 @@ class CloudExecutor:
 
     # Daemons
 
-    def _bring_up(self, step: CloudStep, doing: Doing) -> _System:
+    def _bring_up(self, step: CloudStep) -> _System:
         """A system with what the step needs, on its link and under its congestion control."""
         system = self._system
         wanted = step.method.layers
@@ -154,7 +171,7 @@ class CloudExecutor:
             self.close()
             self._system = system = _System(self._place(step), peers.control_of(step.variant))
         for layer in wanted[len(system.layers) :]:
-            self._start(system, layer, doing)
+            self._start(system, layer)
             system.layers.append(layer)
         return system
 
@@ -164,7 +181,7 @@ class CloudExecutor:
         hosts = tuple(_host(node, step.link.id) for node in self._nodes[: step.nodes])
         return Place(hosts, step.link.id, configuration.resolve())
 
-    def _start(self, system: _System, layer: Layer, doing: Doing) -> None:
+    def _start(self, system: _System, layer: Layer) -> None:
         place = system.place
         for name, text in _files(layer, place).items():
             path = place.configuration / name
@@ -174,10 +191,10 @@ class CloudExecutor:
         deadline_s = time.monotonic() + limit_s
         for stage in _daemons(layer, place):
             for daemon in stage:
-                doing(f"starting {daemon.name}")
+                self._doing(f"starting {daemon.name}")
                 self._start_daemon(system, daemon)
             try:
-                self._await_daemons(system, stage, deadline_s, doing)
+                self._await_daemons(system, stage, deadline_s)
             except TimeoutError as failure:
                 raise SystemDownError(
                     f"{failure.args[0]} was not up within {limit_s:.2g} s:\n{failure.args[1]}"
@@ -192,11 +209,11 @@ class CloudExecutor:
         running = self._launcher.start(self._nodes[daemon.host.index], daemon.argv, log=log)
         system.running.append((daemon, running))
 
-    def _await_daemons(self, system: _System, stage: Sequence[Daemon], deadline_s: float, doing: Doing) -> None:
+    def _await_daemons(self, system: _System, stage: Sequence[Daemon], deadline_s: float) -> None:
         waiting = [(daemon, running) for daemon, running in system.running if daemon in stage and daemon.ready]
         while waiting:
             daemon, running = waiting[0]
-            doing(f"waiting for {daemon.name}")
+            self._doing(f"waiting for {daemon.name}")
             if (lost := system.lost()) is not None:
                 raise SystemDownError(lost)
             if len(re.findall(daemon.ready, "".join(running.output()))) >= daemon.ready_count:
@@ -208,35 +225,33 @@ class CloudExecutor:
 
     # Clients
 
-    def _prepare(self, system: _System, step: CloudStep, log: Path, doing: Doing) -> None:
+    def _prepare(self, system: _System, step: CloudStep, log: Path) -> None:
         for name, client in step.method.preparation(system.place, log.resolve().with_suffix("")).items():
             if name in system.prepared:
                 continue
-            doing(f"preparing: {name}")
-            finished, _ = self._run(system, client, step.time_limit_s, log, doing)
+            self._doing(f"preparing: {name}")
+            finished, _ = self._run(system, client, step.time_limit_s, log)
             if finished.timed_out or finished.exit_status != 0:
                 how = "hung and was stopped" if finished.timed_out else describe_exit(finished.exit_status)
                 raise SystemDownError(f"the preparation '{name}' {how}: {_words(finished)}")
             system.prepared.add(name)
 
-    def _measure(self, system: _System, step: CloudStep, client: Client, log: Path, doing: Doing) -> CloudReading:
+    def _measure(self, system: _System, step: CloudStep, client: Client, log: Path) -> CloudReading:
         place = system.place
         began_s = time.time()
-        doing("")
-        finished, traffic = self._run(system, client, step.time_limit_s, log, doing)
+        self._doing("")
+        finished, traffic = self._run(system, client, step.time_limit_s, log)
         if finished.timed_out:
             raise _ClientHungError(f"it hung and was stopped ({finished.stopped_because}): {_words(finished)}")
         stored = tuple(self._stored_bytes(host, began_s) for host in place.workers)
         reading = step.method.read(place, Surroundings(_output(finished), tuple(traffic), stored))
         check = step.method.follow_up(place, reading)
         if check is not None:
-            checked, _ = self._run(system, check, step.time_limit_s, log, doing)
+            checked, _ = self._run(system, check, step.time_limit_s, log)
             report(step.method.tool, _output(checked))
         return reading
 
-    def _run(
-        self, system: _System, client: Client, limit_s: float, log: Path, doing: Doing
-    ) -> tuple[Finished, list[Traffic]]:
+    def _run(self, system: _System, client: Client, limit_s: float, log: Path) -> tuple[Finished, list[Traffic]]:
         """Run a client to its end; SystemDownError if a daemon ends before it."""
         place = system.place
         recorder = _TrafficRecorder(self._launcher, self._nodes[: len(place.hosts)], place.link)
@@ -247,7 +262,7 @@ class CloudExecutor:
             while (finished := running.poll()) is None:
                 phase = _phase(running)
                 if recorder.look(phase) and phase:
-                    doing(phase)
+                    self._doing(phase)
                 if (lost := system.lost()) is not None:
                     raise SystemDownError(lost)
                 if time.monotonic() > deadline_s:
@@ -341,3 +356,23 @@ def _tail(running: Running) -> str:
 
 def _last_lines(said: str) -> str:
     return "\n".join(said.splitlines()[-_LOG_LINES:]) or "(it said nothing)"
+
+
+def _samples(step: CloudStep, execution: Execution[CloudReading], circumstances: Circumstances) -> tuple[Sample, ...]:
+    """A sample for every value; exactly one, without a value, if the step failed."""
+    reading = execution.reading
+    params: dict[str, ParamValue] = {**step.method.params, **(reading.params if reading else {})}
+    values: tuple[Value | None, ...] = reading.values if reading else (None,)
+    return tuple(
+        sample_of(
+            step,
+            execution,
+            circumstances,
+            key=step.key,
+            main_metric=step.method.main_metric,
+            params=params,
+            value=value,
+            error=None if value else execution.error or NO_REASON,
+        )
+        for value in values
+    )

@@ -1,231 +1,149 @@
-"""Carries out one step: server, wait until it listens, client, time limit, and what both ends left behind."""
+"""What carries out steps: an executor for each kind of step.
+
+An executor starts the programs of a step and makes samples of what they leave behind. `rocelab.study.kinds` says which
+executor each kind of step has; the runner knows no more of them than what is here.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shlex
-import signal
-import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from rocelab import peers
-from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
-from rocelab.study.steps import PairStep
-from rocelab.tools.base import CONTROL_PARAMS, Output, Reading, Request, ToolError, last_words
+from rocelab.fabric.base import Fabric, Launcher
+from rocelab.results import ParamValue, RunInfo, Sample, StepKey
+from rocelab.study.steps import Step
+from rocelab.tools.base import Value
 
-#: How long a server may take to listen. It only has to start; a client cannot come earlier.
-_LISTEN_LIMIT_S = 10.0
-#: How long a server may take to end after its client has ended.
-_SERVER_END_LIMIT_S = 3.0
-#: From starting a client to its sleep; a few milliseconds on an idle machine.
-_SETTLE_S = 0.02
-_PORT_FIRST = 18000
-_PORTS = 1000
+StepT = TypeVar("StepT", bound=Step)
+ReadingT = TypeVar("ReadingT")
+
+NO_REASON = "no reason is known"
+
+
+def _ignore(_what: str) -> None:
+    """For a run that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """How a step went: a reading, or the error why there is none."""
+class Setting:
+    """Where the steps of a run are carried out."""
 
-    reading: Reading | None
-    error: str | None
-    hung: bool
-    """It had to be stopped at its time limit."""
-    client: Finished | None
-    server: Finished | None
-    command: str
-    started_at: str
-    duration_s: float
+    fabric: Fabric
+    launcher: Launcher
+    logs: Path = Path()
+    """The folder for what outlives a step."""
+    steps: Sequence[Step] = ()
+    """All that is planned."""
+    doing: Callable[[str], None] = _ignore
+    """Told which phase a step is in; empty: none that has a name."""
 
 
-@dataclass
-class _Pair:
-    """The two ends of a step, as far as they were started."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution(Generic[ReadingT]):
+    """How a step went: a reading, or the error why there is none. A reading may also be a part of what was wanted."""
 
-    request: Request
-    command: tuple[str, ...]
-    log: Path | None
-    server: Running | None = None
-    client: Running | None = None
-    held: bool = False
-    """The client is stopped (SIGSTOP)."""
-    client_end: Finished | None = None
-    server_end: Finished | None = None
+    reading: ReadingT | None = None
     error: str | None = None
     hung: bool = False
+    """It had to be stopped at its time limit."""
+    command: str = ""
+    started_at: str
+    duration_s: float = 0.0
 
 
-class Executor:
-    """Runs steps on the first two nodes of a fabric: the client on the first, the server on the second."""
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the samples of one step share besides the step itself."""
 
-    def __init__(self, fabric: Fabric, launcher: Launcher) -> None:
-        self._client_node, self._server_node = fabric.nodes[0], fabric.nodes[1]
-        self._launcher = launcher
-        self._count = 0
-        self._cores = sorted(os.sched_getaffinity(0))
-        self._waiting: dict[PairStep, _Pair] = {}
+    run: RunInfo
+    order: int
+    tool_version: str
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of a step."""
+
+    samples: tuple[Sample, ...]
+    hung: bool = False
+    pace: float | None = None
+    """How many times as long as planned a message took, where that is known."""
+
+
+class StepExecutor(ABC, Generic[StepT]):
+    """Carries out the steps of one kind, one at a time. Has to be closed."""
+
+    @abstractmethod
+    def __init__(self, setting: Setting) -> None:
+        """Starts nothing yet."""
+
+    @abstractmethod
+    def measure(self, step: StepT, log: Path, circumstances: Circumstances) -> Measured:
+        """Carry out a step. No program of it is left afterwards, also when this is interrupted."""
+
+    @abstractmethod
+    def refuse(self, step: StepT, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
+        """The samples of a step that is not carried out."""
 
     @property
     def is_waiting(self) -> bool:
-        """A step is prepared and not yet executed."""
-        return bool(self._waiting)
+        """A step is prepared and not yet carried out."""
+        return False
 
-    def prepare(self, step: PairStep, log: Path | None) -> None:
-        """Start both ends of a step whose client sleeps first, while others are measured.
+    def prepare(self, step: StepT, log: Path) -> None:
+        """Start a step that sleeps first, while others are measured."""
+        raise NotImplementedError
 
-        The client is held, so that it cannot begin before `execute` lets it; its sleep runs out all the same.
-        Returns when both have settled, so that their start does not disturb what is measured meanwhile.
-        """
-        pair = self._pair(step, log)
-        self._waiting[step] = pair
-        self._guarded(pair, partial(self._hold, step, pair))
-
-    def execute(self, step: PairStep, log: Path | None) -> Execution:
-        """Run a step to its end. Both ends are gone afterwards, also when this is interrupted."""
-        started_at, started_s = now(), time.monotonic()
-        pair = self._waiting.pop(step, None) or self._pair(step, log)
-        try:
-            self._guarded(pair, partial(self._carry_out, step, pair))
-            self._guarded(pair, partial(self._await_ends, step, pair))
-        finally:
-            # Nothing is left to end after a good step.
-            self._discard(pair)
-        reading, error = None, pair.error
-        if error is None:
-            reading, error = _judge(step, pair)
-        return Execution(
-            reading=reading,
-            error=error,
-            hung=pair.hung or any(end is not None and end.timed_out for end in (pair.client_end, pair.server_end)),
-            client=pair.client_end,
-            server=pair.server_end,
-            command=shlex.join(pair.command),
-            started_at=started_at,
-            duration_s=time.monotonic() - started_s,
-        )
+    def withdraw(self) -> None:
+        """End what was prepared and not carried out."""
 
     def close(self) -> None:
-        """End what was prepared and never executed."""
-        for pair in self._waiting.values():
-            self._discard(pair)
-        self._waiting.clear()
-
-    def _pair(self, step: PairStep, log: Path | None) -> _Pair:
-        request = self._request(step)
-        return _Pair(request, tuple(step.method.client(request)), log)
-
-    @staticmethod
-    def _guarded(pair: _Pair, action: Callable[[], None]) -> None:
-        """A program that cannot be started fails its step, not the study."""
-        if pair.error is not None:
-            return
-        try:
-            action()
-        except LaunchError as failure:
-            pair.error = str(failure)
-            # A server that is there and does not listen would go on like this.
-            pair.hung = pair.server is not None and pair.server.poll() is None
-
-    def _start(self, step: PairStep, pair: _Pair) -> None:
-        pair.server = self._launch(self._server_node, step.method.server(pair.request), pair.log)
-        limit_s = min(_LISTEN_LIMIT_S, step.time_limit_s)
-        self._launcher.wait_until_listening(self._server_node, pair.server, pair.request.port, timeout_s=limit_s)
-        pair.client = self._launch(self._client_node, pair.command, pair.log)
-
-    def _hold(self, step: PairStep, pair: _Pair) -> None:
-        self._start(step, pair)
-        time.sleep(_SETTLE_S)
-        assert pair.client is not None
-        pair.client.signal(signal.SIGSTOP)
-        pair.held = True
-
-    def _release(self, pair: _Pair) -> None:
-        if pair.held:
-            pair.held = False
-            assert pair.client is not None
-            pair.client.signal(signal.SIGCONT)
-
-    def _carry_out(self, step: PairStep, pair: _Pair) -> None:
-        if pair.client is None:
-            self._start(step, pair)
-        self._release(pair)
-        assert pair.client is not None
-        pair.client.wait(step.time_limit_s)
-
-    @staticmethod
-    def _await_ends(step: PairStep, pair: _Pair) -> None:
-        """Wait for the server too, if it is one that ends by itself after a client that did well."""
-        assert pair.client is not None
-        assert pair.server is not None
-        pair.client_end = client = pair.client.wait(0)
-        if step.method.server_ends and not client.timed_out and client.exit_status == 0:
-            pair.server_end = pair.server.wait(_SERVER_END_LIMIT_S)
-        else:
-            pair.server_end = pair.server.stop()
-
-    def _discard(self, pair: _Pair) -> None:
-        """End whatever still runs. Does not fail: an interruption may have come in the middle of anything."""
-        self._release(pair)
-        for running in (pair.client, pair.server):
-            if running is not None:
-                with contextlib.suppress(LaunchError):
-                    running.stop()
-
-    def _request(self, step: PairStep) -> Request:
-        # Ports change from step to step, so that a server that is slow to go is not in the way of the next.
-        port = _PORT_FIRST + self._count % _PORTS
-        self._count += 1
-        return Request(
-            size_bytes=step.size_bytes,
-            messages=step.messages,
-            server_address=self._server_node.addresses[step.link.id],
-            client_interface=self._client_node.interfaces[step.link.id],
-            server_interface=self._server_node.interfaces[step.link.id],
-            port=port,
-        )
-
-    def _launch(self, node: Node, argv: Sequence[str], log: Path | None) -> Running:
-        core = self._cores[node.index % len(self._cores)]
-        return self._launcher.start(node, argv, cores=(core,), log=log)
+        """End everything that outlives a step."""
 
 
-def _judge(step: PairStep, pair: _Pair) -> tuple[Reading | None, str | None]:
-    client, server = pair.client_end, pair.server_end
-    assert client is not None
-    assert server is not None
-    for end, finished in (("client", client), ("server", server)):
-        # A program that had to be stopped says nothing worth more than the reason.
-        if finished.timed_out:
-            return None, f"the {end} hung and was stopped ({finished.stopped_because}): {last_words(_output(finished))}"
-    try:
-        reading = step.method.read(pair.request, _output(client), _output(server))
-    except ToolError as error:
-        return None, str(error)
-    wrong = _wrong_control(step, reading)
-    return (reading, None) if wrong is None else (None, wrong)
+def not_run(reason: str) -> Execution[Any]:
+    """What became of a step that was not carried out."""
+    return Execution(error=reason, started_at=now())
 
 
-def _wrong_control(step: PairStep, reading: Reading) -> str | None:
-    """Says that a connection had another congestion control than its step, where the program tells."""
-    wanted = peers.control_of(step.variant)
-    if wanted in (None, peers.DEFAULT):
-        return None
-    for end, param in CONTROL_PARAMS.items():
-        found = reading.params.get(param, wanted)
-        if found != wanted:
-            return f"the {end}'s connection had the congestion control {found}, not {wanted}"
-    return None
-
-
-def _output(finished: Finished) -> Output:
-    # A server that was stopped on purpose has done nothing wrong.
-    stopped = finished.stopped_because is not None and not finished.timed_out
-    return Output(finished.stdout, finished.stderr, 0 if stopped else finished.exit_status)
+def sample_of(
+    step: Step,
+    execution: Execution[Any],
+    circumstances: Circumstances,
+    *,
+    key: StepKey,
+    main_metric: tuple[str, str],
+    params: Mapping[str, ParamValue],
+    value: Value | None,
+    error: str | None = None,
+) -> Sample:
+    """One sample. Without a value, it says that there is none of the main metric, which is a name and a unit."""
+    run = circumstances.run
+    return Sample(
+        study=run.study,
+        run=run.id,
+        fabric=run.fabric,
+        **key._asdict(),
+        params=params,
+        metric=value.metric if value else main_metric[0],
+        unit=value.unit if value else main_metric[1],
+        statistic=value.statistic if value else "median",
+        value=value.value if value else None,
+        ok=error is None,
+        error=error,
+        tool=step.tool,
+        tool_version=circumstances.tool_version,
+        command=execution.command,
+        started_at=execution.started_at,
+        duration_s=round(execution.duration_s, 6),
+        log=circumstances.log,
+        order=circumstances.order,
+    )
 
 
 def now() -> str:

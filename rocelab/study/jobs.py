@@ -6,40 +6,47 @@ import os
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError
+from typing_extensions import override
+
+from rocelab.fabric.base import Finished, LaunchError
 from rocelab.launch import mpi
-from rocelab.study.execution import now
+from rocelab.results import ParamValue, Sample
+from rocelab.study.execution import (
+    NO_REASON,
+    Circumstances,
+    Execution,
+    Measured,
+    Setting,
+    StepExecutor,
+    not_run,
+    now,
+    sample_of,
+)
 from rocelab.study.steps import JobStep
 from rocelab.tools.base import JobReading, Output, ToolError, describe_exit, last_words
 
 
-@dataclass(frozen=True, slots=True)
-class JobExecution:
-    """How a job went. A job that did not end well may still have measured some of its sizes."""
-
-    reading: JobReading
-    error: str | None
-    """Why sizes that are not in the reading are not."""
-    hung: bool
-    """It had to be stopped at its time limit."""
-    finished: Finished | None
-    command: str
-    started_at: str
-    duration_s: float
-
-
-class JobExecutor:
+class JobExecutor(StepExecutor[JobStep]):
     """Runs MPI programs on the first nodes of a fabric."""
 
-    def __init__(self, fabric: Fabric, launcher: Launcher) -> None:
-        self._fabric = fabric
-        self._launcher = launcher
+    @override
+    def __init__(self, setting: Setting) -> None:
+        self._fabric = setting.fabric
+        self._launcher = setting.launcher
 
-    def execute(self, step: JobStep, log: Path | None) -> JobExecution:
-        """Run a step to its end. Nothing of it is left afterwards, also when this is interrupted."""
+    @override
+    def measure(self, step: JobStep, log: Path, circumstances: Circumstances) -> Measured:
+        execution = self.execute(step, log)
+        return Measured(_samples(step, execution, circumstances), execution.hung)
+
+    @override
+    def refuse(self, step: JobStep, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
+        return _samples(step, not_run(reason), circumstances)
+
+    def execute(self, step: JobStep, log: Path | None) -> Execution[JobReading]:
+        """Run a step to its end. A job that did not end well may still have measured some of its sizes."""
         started_at, started_s = now(), time.monotonic()
         nodes = self._fabric.nodes[: step.nodes]
         job = mpi.Job(
@@ -66,11 +73,10 @@ class JobExecutor:
             reading, error = _judge(step, finished)
         except LaunchError as failure:
             reading, error = JobReading({}), str(failure)
-        return JobExecution(
+        return Execution(
             reading=reading,
             error=error,
             hung=finished is not None and finished.timed_out,
-            finished=finished,
             # The environment is part of what was run: it says what the program talked over.
             command=" ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), shlex.join(argv)]),
             started_at=started_at,
@@ -106,3 +112,37 @@ def _read(step: JobStep, output: Output) -> tuple[JobReading, str]:
         return step.method.read(step.request, output), f"{step.tool} did not report it"
     except ToolError as failure:
         return JobReading({}), str(failure)
+
+
+def _samples(step: JobStep, execution: Execution[JobReading], circumstances: Circumstances) -> tuple[Sample, ...]:
+    """A sample for every value of every size; one without a value for each size that was not measured."""
+    params: dict[str, ParamValue] = {
+        "nodes": step.nodes,
+        "ranks": step.ranks,
+        "ranks_per_node": step.ranks_per_node,
+        "mapping": step.mapping,
+        "mpi": step.mpi.title,
+    }
+    if step.request.iterations is not None:
+        params["iterations"] = step.request.iterations
+    reading = execution.reading or JobReading({})
+    made: list[Sample] = []
+    for key in step.keys:
+        values = reading.values.get(key.size_bytes, ())
+        error = reading.errors.get(key.size_bytes)
+        if error is None and not values:
+            error = execution.error or NO_REASON
+        made += [
+            sample_of(
+                step,
+                execution,
+                circumstances,
+                key=key,
+                main_metric=step.method.main_metric,
+                params=params,
+                value=value,
+                error=error,
+            )
+            for value in (values if error is None else (None,))
+        ]
+    return tuple(made)

@@ -18,11 +18,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocelab.fabric.base import Fabric, Finished, Launcher, LaunchError, Node, Running
-from rocelab.study.execution import now
+from typing_extensions import override
+
+from rocelab.fabric.base import Finished, LaunchError, Node, Running
+from rocelab.results import ParamValue, Sample
+from rocelab.study.execution import (
+    NO_REASON,
+    Circumstances,
+    Execution,
+    Measured,
+    Setting,
+    StepExecutor,
+    not_run,
+    now,
+    sample_of,
+)
 from rocelab.study.steps import MeshStep
-from rocelab.tools.base import Output, ToolError, last_words
-from rocelab.tools.mesh import MeshRequest
+from rocelab.tools.base import Output, ToolError, Value, last_words
+from rocelab.tools.mesh import MESH_METRIC, MeshRequest
 
 #: How long all servers together may take to listen.
 _LISTEN_LIMIT_S = 60.0
@@ -59,19 +72,6 @@ class MeshReading:
     """User and system seconds of all programs from their start to their end."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeshExecution:
-    """How a mesh went: a reading, or the error why there is none."""
-
-    reading: MeshReading | None
-    error: str | None
-    hung: bool
-    """It had to be stopped at its time limit."""
-    command: str
-    started_at: str
-    duration_s: float
-
-
 @dataclass
 class _Connection:
     """One pair of programs, as far as they were started."""
@@ -94,15 +94,25 @@ class _Run:
     wire_mbps: float = 0.0
 
 
-class MeshExecutor:
+class MeshExecutor(StepExecutor[MeshStep]):
     """Runs meshes on the first nodes of a fabric."""
 
-    def __init__(self, fabric: Fabric, launcher: Launcher) -> None:
-        self._nodes = fabric.nodes
-        self._launcher = launcher
+    @override
+    def __init__(self, setting: Setting) -> None:
+        self._nodes = setting.fabric.nodes
+        self._launcher = setting.launcher
         self._count = 0
 
-    def execute(self, step: MeshStep, log: Path | None) -> MeshExecution:
+    @override
+    def measure(self, step: MeshStep, log: Path, circumstances: Circumstances) -> Measured:
+        execution = self.execute(step, log)
+        return Measured(_samples(step, execution, circumstances), execution.hung)
+
+    @override
+    def refuse(self, step: MeshStep, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
+        return _samples(step, not_run(reason), circumstances)
+
+    def execute(self, step: MeshStep, log: Path | None) -> Execution[MeshReading]:
         """Run a step to its end. Every program is gone afterwards, also when this is interrupted."""
         started_at, started_s = now(), time.monotonic()
         run = _Run([*self._connections(step)])
@@ -120,7 +130,7 @@ class MeshExecutor:
         finally:
             _stop(run)
         first = run.connections[0]
-        return MeshExecution(
+        return Execution(
             reading=reading,
             error=error,
             hung=hung,
@@ -282,3 +292,47 @@ def _output(end: str, finished: Finished) -> Output:
     if finished.timed_out:
         raise ToolError(f"the {end} hung and was stopped ({finished.stopped_because}): {last_words(output)}")
     return output
+
+
+def _samples(step: MeshStep, execution: Execution[MeshReading], circumstances: Circumstances) -> tuple[Sample, ...]:
+    """Samples of the whole mesh and of every node; exactly one, without a value, if the step failed."""
+    params: dict[str, ParamValue] = {
+        "connections": step.connections,
+        "parallel": step.parallel,
+        "depth": step.depth,
+        "measured_s": step.measured_s,
+        "margin_s": step.margin_s,
+    }
+
+    def sample(value: Value | None, error: str | None = None) -> Sample:
+        return sample_of(
+            step,
+            execution,
+            circumstances,
+            key=step.key,
+            main_metric=MESH_METRIC,
+            params=params,
+            value=value,
+            error=error,
+        )
+
+    reading = execution.reading
+    if reading is None:
+        return (sample(None, execution.error or NO_REASON),)
+    params |= {"idle_connections": reading.idle_connections}
+    params |= {"start_s": round(reading.start_s, 3), "cpu_s": round(reading.cpu_s, 3)}
+    sent = reading.sent_mbps
+    values = [
+        Value(*MESH_METRIC, "total", sum(sent)),
+        Value("wire_mbps", "Mbps", "total", reading.wire_mbps),
+        *(
+            Value("node_throughput_mbps", "Mbps", statistic, value)
+            for statistic, value in (("mean", sum(sent) / len(sent)), ("min", min(sent)), ("max", max(sent)))
+        ),
+        *(
+            Value(metric, "Mbps", f"node{at}", value)
+            for metric, by_node in (("sent_mbps", sent), ("received_mbps", reading.received_mbps))
+            for at, value in enumerate(by_node)
+        ),
+    ]
+    return tuple(sample(value) for value in values)

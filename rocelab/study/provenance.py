@@ -14,7 +14,7 @@ import psutil
 import rocelab
 from rocelab.results import Provenance
 from rocelab.study.node_facts import sysctls
-from rocelab.study.steps import JobStep, Step
+from rocelab.study.steps import Step
 from rocelab.tools import interconnects
 from rocelab.tools.base import Executable
 
@@ -52,7 +52,7 @@ def tool_versions(steps: Iterable[Step]) -> Mapping[str, str]:
     steps = list(steps)
     executables: dict[str, Executable] = {step.tool: step.executables[0] for step in steps}
     found = {tool: interconnects.version(executable) or "unknown" for tool, executable in sorted(executables.items())}
-    implementations = {step.mpi.title: step.mpi for step in steps if isinstance(step, JobStep)}
+    implementations = {each.title: each for step in steps for each in step.mpi_used}
     return found | {
         title: f"{each.version or 'unknown'}, {each.folder}" for title, each in sorted(implementations.items())
     }

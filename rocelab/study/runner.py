@@ -19,22 +19,11 @@ from rocelab.launch.congestion import CongestionControls
 from rocelab.launch.reception import Receptions
 from rocelab.results import ParamValue, RunStatus, RunStore, Sample
 from rocelab.study.adaptive import Course
-from rocelab.study.clouds import CloudExecution, CloudExecutor
-from rocelab.study.execution import Execution, Executor, now
-from rocelab.study.jobs import JobExecution, JobExecutor
+from rocelab.study.execution import Circumstances, Measured, Setting, now
+from rocelab.study.kinds import Executors
 from rocelab.study.load_meter import LoadMeter, merged, summed_up
-from rocelab.study.meshes import MeshExecution, MeshExecutor
 from rocelab.study.plan import measurement_count
-from rocelab.study.sampling import (
-    Circumstances,
-    samples_of_cloud,
-    samples_of_job,
-    samples_of_mesh,
-    samples_of_pair,
-)
-from rocelab.study.startup import StartupCosts
-from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, Step
-from rocelab.tools.base import CPU_TEST, JobReading
+from rocelab.study.steps import Step
 
 #: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
 HANGS_MAX = 3
@@ -89,13 +78,9 @@ class Runner:
         Without a `meter`, nothing is noted of what else the machine does meanwhile.
         """
         self._store = store
-        self._executor = Executor(fabric, launcher)
-        self._jobs = JobExecutor(fabric, launcher)
-        self._meshes = MeshExecutor(fabric, launcher)
-        self._clouds = CloudExecutor(fabric, launcher, store.logs)
+        self._fabric, self._launcher = fabric, launcher
         self._controls = CongestionControls(fabric.nodes, launcher)
         self._receptions = Receptions(fabric.nodes, launcher)
-        self._links = fabric.links
         self._watcher = watcher
         self._versions = versions
         self._course = course
@@ -105,9 +90,8 @@ class Runner:
 
     def run(self, steps: Sequence[Step]) -> Outcome:
         """Carry out the steps. Sets the status of the run, also when it is interrupted."""
-        pairs = [step for step in steps if isinstance(step, PairStep)]
-        size_max_bytes = max((step.size_bytes for step in pairs if step.test == CPU_TEST), default=1)
-        startups = StartupCosts(lambda step: self._executor.execute(step, None), self._links, size_max_bytes)
+        setting = Setting(self._fabric, self._launcher, self._store.logs, steps, self._watcher.doing)
+        executors = Executors(setting)
         done, failed, cut = 0, 0, 0
         status: RunStatus = "interrupted"
         try:
@@ -115,27 +99,26 @@ class Runner:
             while True:
                 if self._meter is not None:
                     self._meter.note_names()
-                cut += self._revise(queue, done)
+                cut += self._revise(queue, done, executors)
                 if done == len(queue):
                     break
                 step = queue.step(done)
                 self._watcher.started(step)
-                self._look_ahead(queue, done)
-                error = self._carry_out(step, queue.order(done), startups)
+                self._look_ahead(queue, done, executors)
+                error = self._carry_out(step, queue.order(done), executors)
                 done, failed = done + 1, failed + (error is not None)
                 self._watcher.ended(step, error)
                 if self._course is not None:
                     self._course.pace.ended(step)
             status = "incomplete" if failed or cut else "complete"
         finally:
-            self._executor.close()
-            self._clouds.close()
+            executors.close()
             self._note_load()
             self._store.set_status(status, ended_at=now())
             self._store.close()
         return Outcome(done - failed, failed, cut)
 
-    def _revise(self, queue: _Queue, done: int) -> int:
+    def _revise(self, queue: _Queue, done: int, executors: Executors) -> int:
         """Let the budget change what is left to do. Returns how many planned steps it has no room for."""
         if self._course is None:
             return 0
@@ -144,7 +127,7 @@ class Runner:
         if revision.news is None:
             return 0
         # What was started early may be among what is left out.
-        self._executor.close()
+        executors.withdraw()
         queue.replace_rest(done, revision.steps)
         more = measurement_count(revision.steps) - measurement_count(rest)
         if revision.cut == 0:
@@ -160,24 +143,20 @@ class Runner:
         self._store.note(load=summed_up(self._store.current_samples(), self._meter.cores, top))
 
     def _log(self, step: Step, order: int) -> Path:
-        size = f"-{step.size_bytes}" if isinstance(step, PairStep | CloudStep) else ""
-        return self._store.logs / f"{order:05}-{'-'.join(step.series)}{size}-{step.repetition}.log"
+        return self._store.logs / f"{order:05}-{step.name}.log"
 
-    def _look_ahead(self, queue: _Queue, index: int) -> None:
+    def _look_ahead(self, queue: _Queue, index: int, executors: Executors) -> None:
         """Start the next step that sleeps at its beginning, so that it sleeps while others are measured."""
-        if self._executor.is_waiting:
+        if executors.is_waiting:
             return
         for at in range(index + 1, min(index + 1 + LOOK_AHEAD_STEPS, len(queue))):
             planned = queue.planned(at)
-            if not isinstance(planned, PairStep) or planned.method.head_start_s == 0:
-                continue
-            if self._hangs.get(planned.series, 0) == 0:
+            if planned.head_start_s > 0 and self._hangs.get(planned.series, 0) == 0:
                 step = queue.step(at)
-                assert isinstance(step, PairStep)
-                self._executor.prepare(step, self._log(step, queue.order(at)))
+                executors.of(step).prepare(step, self._log(step, queue.order(at)))
                 return
 
-    def _carry_out(self, step: Step, order: int, startups: StartupCosts) -> str | None:
+    def _carry_out(self, step: Step, order: int, executors: Executors) -> str | None:
         log = self._log(step, order)
         circumstances = Circumstances(
             run=self._store.info,
@@ -192,7 +171,7 @@ class Runner:
                 params, not_run = self._set_link(step)
             if self._meter is not None:
                 self._meter.begin()
-            samples = self._measure(step, log, startups, circumstances, not_run=not_run)
+            samples = self._measure(step, log, executors, circumstances, not_run=not_run)
             load = None if self._meter is None else self._meter.end()
         finally:
             # Where that fails, the next step tries again, and is not run unless it succeeds.
@@ -207,16 +186,16 @@ class Runner:
         return next((sample.error for sample in samples if not sample.ok), None)
 
     def _measure(
-        self, step: Step, log: Path, startups: StartupCosts, circumstances: Circumstances, *, not_run: str | None
+        self, step: Step, log: Path, executors: Executors, circumstances: Circumstances, *, not_run: str | None
     ) -> tuple[Sample, ...]:
-        if isinstance(step, PairStep):
-            return self._carry_out_pair(step, log, startups, circumstances, not_run=not_run)
-        if isinstance(step, JobStep):
-            return self._carry_out_job(step, log, circumstances, not_run=not_run)
-        if isinstance(step, MeshStep):
-            return self._carry_out_mesh(step, log, circumstances, not_run=not_run)
-        assert isinstance(step, CloudStep)
-        return self._carry_out_cloud(step, log, circumstances, not_run=not_run)
+        executor = executors.of(step)
+        if not_run is not None:
+            return executor.refuse(step, not_run, circumstances)
+        measured: Measured = executor.measure(step, log, circumstances)
+        self._hangs[step.series] = self._hangs.get(step.series, 0) + 1 if measured.hung else 0
+        if measured.pace is not None:
+            self._pace[step.series] = min(max(measured.pace, 1 / PACE_MAX), PACE_MAX)
+        return measured.samples
 
     def _set_link(self, step: Step) -> tuple[Mapping[str, ParamValue], str | None]:
         """Give the step's link its congestion control and its reception. Returns what was set, and why not all."""
@@ -227,44 +206,6 @@ class Runner:
             return dict(self._receptions.choose(step.link.id, peers.reception_of(step.variant))), None
         except LaunchError as failure:
             return {}, f"not run: {failure}"
-
-    def _carry_out_pair(
-        self, step: PairStep, log: Path, startups: StartupCosts, circumstances: Circumstances, *, not_run: str | None
-    ) -> tuple[Sample, ...]:
-        execution = _pair_not_run(not_run) if not_run else self._executor.execute(step, log)
-        self._note_hang(step, hung=execution.hung, not_run=not_run)
-        if execution.reading is not None:
-            factor = execution.reading.active_s / (step.messages * step.message_s)
-            self._pace[step.series] = min(max(factor, 1 / PACE_MAX), PACE_MAX)
-        startup = None
-        if execution.reading is not None and step.test == CPU_TEST and step.method.cpu_from == "processes":
-            startup = startups.of(step)
-        return samples_of_pair(step, execution, startup, circumstances)
-
-    def _carry_out_job(
-        self, step: JobStep, log: Path, circumstances: Circumstances, *, not_run: str | None
-    ) -> tuple[Sample, ...]:
-        execution = _job_not_run(not_run) if not_run else self._jobs.execute(step, log)
-        self._note_hang(step, hung=execution.hung, not_run=not_run)
-        return samples_of_job(step, execution, circumstances)
-
-    def _carry_out_mesh(
-        self, step: MeshStep, log: Path, circumstances: Circumstances, *, not_run: str | None
-    ) -> tuple[Sample, ...]:
-        execution = _mesh_not_run(not_run) if not_run else self._meshes.execute(step, log)
-        self._note_hang(step, hung=execution.hung, not_run=not_run)
-        return samples_of_mesh(step, execution, circumstances)
-
-    def _carry_out_cloud(
-        self, step: CloudStep, log: Path, circumstances: Circumstances, *, not_run: str | None
-    ) -> tuple[Sample, ...]:
-        execution = _cloud_not_run(not_run) if not_run else self._clouds.execute(step, log, self._watcher.doing)
-        self._note_hang(step, hung=execution.hung, not_run=not_run)
-        return samples_of_cloud(step, execution, circumstances)
-
-    def _note_hang(self, step: Step, *, hung: bool, not_run: str | None) -> None:
-        if not_run is None:
-            self._hangs[step.series] = self._hangs.get(step.series, 0) + 1 if hung else 0
 
 
 class _Queue:
@@ -299,9 +240,8 @@ class _Queue:
         """The step as it is carried out."""
         if index not in self._seen:
             step = self._steps[index]
-            if isinstance(step, PairStep) and step.series in self._pace:
-                step = step.paced(self._pace[step.series])
-            self._seen[index] = step
+            pace = self._pace.get(step.series)
+            self._seen[index] = step if pace is None else step.paced(pace)
         return self._seen[index]
 
     def order(self, index: int) -> int:
@@ -316,19 +256,3 @@ def remaining(steps: Iterable[Step], store: RunStore) -> list[Step]:
 
 
 _GIVEN_UP = f"not run: the {HANGS_MAX} measurements of this series before it hung"
-
-
-def _pair_not_run(reason: str) -> Execution:
-    return Execution(None, reason, hung=False, client=None, server=None, command="", started_at=now(), duration_s=0.0)
-
-
-def _job_not_run(reason: str) -> JobExecution:
-    return JobExecution(JobReading({}), reason, hung=False, finished=None, command="", started_at=now(), duration_s=0.0)
-
-
-def _mesh_not_run(reason: str) -> MeshExecution:
-    return MeshExecution(None, reason, hung=False, command="", started_at=now(), duration_s=0.0)
-
-
-def _cloud_not_run(reason: str) -> CloudExecution:
-    return CloudExecution(None, reason, hung=False, command="", started_at=now(), duration_s=0.0)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from rocelab.fabric.base import LinkProfile
-from rocelab.study.execution import Execution
 from rocelab.study.steps import PairStep
 from rocelab.tools.base import CpuTime
 
-Run = Callable[[PairStep], Execution]
+#: Carries out a step, and gives the CPU time of both ends; None if it failed.
+Run = Callable[[PairStep], CpuTime | None]
 _MORE_MESSAGES = 5
 
 
@@ -66,7 +66,7 @@ class StartupCosts:
         found = []
         for _ in range(tries):
             done = self._run(probe)
-            if done.reading is None or done.client is None or done.server is None:
+            if done is None:
                 return None
-            found.append((done.client.cpu_s, done.server.cpu_s))
-        return CpuTime(fmean(client_s for client_s, _ in found), fmean(server_s for _, server_s in found))
+            found.append(done)
+        return CpuTime(fmean(each.client_s for each in found), fmean(each.server_s for each in found))

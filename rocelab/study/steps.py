@@ -12,11 +12,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+from typing_extensions import override
+
 from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch.mpi import Mpi, RankOrder, Transport
 from rocelab.results import MESH_TEST, StepKey
-from rocelab.tools.base import Executable, JobMethod, JobRequest, Method, Test
+from rocelab.tools.base import CPU_TEST, MAIN_METRIC, Executable, JobMethod, JobRequest, Method, Test
 from rocelab.tools.cloud import CloudMethod
 from rocelab.tools.mesh import MeshMethod
 
@@ -24,6 +26,9 @@ from rocelab.tools.mesh import MeshMethod
 _MESSAGES_MAX = 50_000
 #: How many pairs of a mesh start and end at the same time, for planning only.
 _CORES_ASSUMED = 2
+
+#: What the test of CPU use is held against TCP by: cores in use say little without what was moved meanwhile.
+_CPU_METRICS = (("cpu_client_us_per_mib", "us/MiB"), ("cpu_server_us_per_mib", "us/MiB"))
 
 #: To change how a link receives, and to change it back: two small programs on each node, twice. For planning only.
 _RECEPTION_S = 0.15
@@ -70,9 +75,39 @@ class Step(ABC):
         """All sizes and repetitions of one thing on one link have the same."""
 
     @property
+    @abstractmethod
+    def place(self) -> tuple[object, ...]:
+        """What steps of its kind have in common that are compared with each other, besides link and repetition."""
+
+    @property
     def sizes_bytes(self) -> tuple[int, ...]:
         """The message sizes, ascending."""
         return tuple(key.size_bytes for key in self.keys if key.size_bytes is not None)
+
+    @property
+    def name(self) -> str:
+        """What its log is called, after its number."""
+        size = f"-{self.sizes_bytes[0]}" if len(self.keys) == 1 and self.sizes_bytes else ""
+        return f"{'-'.join(self.series)}{size}-{self.repetition}"
+
+    @property
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        """Metrics, with their units, by which interconnects are held against each other while time is left."""
+        return ()
+
+    @property
+    def mpi_used(self) -> tuple[Mpi, ...]:
+        """The MPI implementations that it needs."""
+        return ()
+
+    @property
+    def head_start_s(self) -> float:
+        """How long it sleeps at its beginning, so that it can be started while others are measured."""
+        return 0.0
+
+    def paced(self, factor: float) -> Step:  # noqa: ARG002, most steps take as long as they take
+        """The same as it should be if a message takes `factor` times as long as was planned."""
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,39 +131,54 @@ class PairStep(Step):
         )
 
     @property
+    @override
     def keys(self) -> tuple[StepKey, ...]:
-        """Its only key."""
         return (self.key,)
 
     @property
+    @override
     def test_name(self) -> str:
-        """See Step."""
         return self.test
 
     @property
+    @override
     def tool(self) -> str:
-        """See Step."""
         return self.method.tool
 
     @property
+    @override
     def executables(self) -> tuple[Executable, ...]:
-        """See Step."""
         return self.method.executables
 
     @property
+    @override
     def expected_s(self) -> float:
-        """See Step."""
         changing_s = 0.0 if peers.reception_of(self.variant) == peers.USUAL else _RECEPTION_S
         return changing_s + self.method.overhead_s + self.messages * self.message_s
 
+    @property
+    @override
+    def place(self) -> tuple[object, ...]:
+        return self.sizes_bytes
+
+    @property
+    @override
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        return _CPU_METRICS if self.test == CPU_TEST else (MAIN_METRIC[self.test],)
+
+    @property
+    @override
+    def head_start_s(self) -> float:
+        return self.method.head_start_s
+
+    @override
     def paced(self, factor: float) -> PairStep:
-        """The same with a fitting number of messages, if a message takes `factor` times as long as was planned."""
         messages = fitting_messages(self.method, self.message_s * factor, self.point_s)
         return dataclasses.replace(self, messages=messages)
 
     @property
+    @override
     def series(self) -> tuple[str, ...]:
-        """See Step."""
         return (self.link.id, self.test, self.interconnect, self.variant)
 
 
@@ -160,8 +210,8 @@ class JobStep(Step):
         return self.nodes * self.ranks_per_node
 
     @property
+    @override
     def keys(self) -> tuple[StepKey, ...]:
-        """One for each size; exactly one for a test without sizes."""
         return tuple(self.key(size_bytes) for size_bytes in self.request.points)
 
     def key(self, size_bytes: int | None) -> StepKey:
@@ -179,29 +229,44 @@ class JobStep(Step):
         )
 
     @property
+    @override
     def test_name(self) -> str:
-        """See Step."""
         return self.method.test
 
     @property
+    @override
     def tool(self) -> str:
-        """See Step."""
         return self.method.tool
 
     @property
+    @override
     def executables(self) -> tuple[Executable, ...]:
-        """See Step."""
         starter = Executable(str(self.mpi.mpiexec), remedy=self.mpi.remedy)
         return (*self.method.executables, starter, *((self.device,) if self.device else ()))
 
     @property
+    @override
     def expected_s(self) -> float:
-        """See Step."""
         return self.mpi.start_s(self.ranks) + self.measuring_s
 
     @property
+    @override
+    def place(self) -> tuple[object, ...]:
+        return (self.level, self.test_name, self.nodes, self.ranks)
+
+    @property
+    @override
+    def compared(self) -> tuple[tuple[str, str], ...]:
+        return (self.method.main_metric,)
+
+    @property
+    @override
+    def mpi_used(self) -> tuple[Mpi, ...]:
+        return (self.mpi,)
+
+    @property
+    @override
     def series(self) -> tuple[str, ...]:
-        """See Step."""
         scale = f"{self.nodes}x{self.ranks_per_node}"
         return (self.link.id, self.level, self.method.test, self.interconnect, self.variant, scale)
 
@@ -240,33 +305,38 @@ class MeshStep(Step):
         )
 
     @property
+    @override
     def keys(self) -> tuple[StepKey, ...]:
-        """Its only key."""
         return (self.key,)
 
     @property
+    @override
     def test_name(self) -> str:
-        """See Step."""
         return MESH_TEST
 
     @property
+    @override
     def tool(self) -> str:
-        """See Step."""
         return self.method.tool
 
     @property
+    @override
     def executables(self) -> tuple[Executable, ...]:
-        """See Step."""
         return self.method.executables
 
     @property
+    @override
     def expected_s(self) -> float:
-        """See Step."""
         return self.measured_s + 2 * self.margin_s + 1 + self.connections * self.method.pair_s / _CORES_ASSUMED
 
     @property
+    @override
+    def place(self) -> tuple[object, ...]:
+        return (self.nodes,)
+
+    @property
+    @override
     def series(self) -> tuple[str, ...]:
-        """See Step."""
         return (self.link.id, MESH_TEST, self.interconnect, self.variant, f"{self.nodes}-nodes")
 
 
@@ -295,31 +365,37 @@ class CloudStep(Step):
         )
 
     @property
+    @override
     def keys(self) -> tuple[StepKey, ...]:
-        """Its only key."""
         return (self.key,)
 
     @property
+    @override
     def test_name(self) -> str:
-        """See Step."""
         return self.method.test
 
     @property
+    @override
     def tool(self) -> str:
-        """See Step."""
         return self.method.tool
 
     @property
+    @override
     def executables(self) -> tuple[Executable, ...]:
-        """See Step."""
         return self.method.executables
 
     @property
+    @override
     def expected_s(self) -> float:
-        """See Step. That the daemons have to start is not in it: most steps find them running."""
+        # That the daemons have to start is not in it: most steps find them running.
         return self.method.seconds
 
     @property
+    @override
+    def place(self) -> tuple[object, ...]:
+        return self.sizes_bytes
+
+    @property
+    @override
     def series(self) -> tuple[str, ...]:
-        """See Step."""
         return (self.link.id, self.method.test, self.interconnect, self.variant, f"{self.nodes}-nodes")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from rocelab import profiles
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST, LinkInfo, StepKey
@@ -39,8 +41,8 @@ class VirtualStep(Step):
     seed: int
 
     @property
+    @override
     def test_name(self) -> str:
-        """See Step."""
         return self.test.test
 
     @property
@@ -63,23 +65,23 @@ class VirtualStep(Step):
         )
 
     @property
+    @override
     def keys(self) -> tuple[StepKey, ...]:
-        """Its only key."""
         return (self.key,)
 
     @property
+    @override
     def tool(self) -> str:
-        """See Step."""
         return simulator().name.rpartition("/")[2]
 
     @property
+    @override
     def executables(self) -> tuple[Executable, ...]:
-        """See Step."""
         return (simulator(),)
 
     @property
+    @override
     def expected_s(self) -> float:
-        """See Step."""
         packet_bytes = self.adapter.port.mtu_bytes
         if self.test.test == "latency":
             packets = 2 * self.test.iterations * self.size_bytes / packet_bytes
@@ -94,8 +96,13 @@ class VirtualStep(Step):
         return 0.02 + packets / _PACKETS_PER_S
 
     @property
+    @override
+    def place(self) -> tuple[object, ...]:
+        return (self.test.level, self.test.test, self.nodes, self.size_bytes)
+
+    @property
+    @override
     def series(self) -> tuple[str, ...]:
-        """See Step."""
         scale = f"{self.nodes}-nodes" if self.test.test in MANY_NODES else self.test.level
         return (self.link.id, self.test.test, self.interconnect, self.variant, scale)
 

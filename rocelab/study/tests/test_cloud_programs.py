@@ -17,6 +17,7 @@ from rocelab.fabric.base import FabricError
 from rocelab.launch.congestion import CongestionControls
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.study.clouds import CloudExecutor
+from rocelab.study.execution import Setting
 from rocelab.study.loading import parse
 from rocelab.study.plan import plan
 from rocelab.study.steps import CloudStep
@@ -91,7 +92,7 @@ def executor(steps: list[CloudStep], tmp_path_factory: pytest.TempPathFactory) -
     with fabric:
         launcher = NamespaceLauncher(fabric)
         CongestionControls(fabric.nodes, launcher).choose("ethernet", "reno")
-        made = CloudExecutor(fabric, launcher, tmp_path_factory.mktemp("logs"))
+        made = CloudExecutor(Setting(fabric, launcher, tmp_path_factory.mktemp("logs")))
         with connections(launcher, fabric.nodes) as seen:
             yield made
             # HDFS, HBase and Spark, daemons and clients: all have what was chosen, at both ends.
@@ -104,7 +105,7 @@ def chosen(steps: list[CloudStep], test: str, interconnect: str = "tcp") -> Clou
 
 
 def measured(executor: CloudExecutor, step: CloudStep, tmp_path: Path) -> dict[tuple[str, str], float]:
-    execution = executor.execute(step, tmp_path / "step.log", lambda _: None)
+    execution = executor.execute(step, tmp_path / "step.log")
     assert execution.error is None
     assert execution.reading is not None
     return {(value.metric, value.statistic): value.value for value in execution.reading.values}
@@ -125,7 +126,7 @@ def test_dfsio_then_ycsb_on_the_same_hdfs(executor: CloudExecutor, steps: list[C
 
 
 def test_a_daemon_that_is_killed_fails_one_sort_and_the_next_goes_over_soft_roce(
-    executor: CloudExecutor, steps: list[CloudStep], tmp_path: Path
+    executor: CloudExecutor, steps: list[CloudStep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed once the sort has begun; the system is started anew for the next."""
     killed: list[str] = []
@@ -137,7 +138,8 @@ def test_a_daemon_that_is_killed_fails_one_sort_and_the_next_goes_over_soft_roce
             killed.append(daemon.name)
             running.signal(signal.SIGKILL)
 
-    failed = executor.execute(chosen(steps, "terasort"), tmp_path / "step.log", doing)
+    monkeypatch.setattr(executor, "_doing", doing)
+    failed = executor.execute(chosen(steps, "terasort"), tmp_path / "step.log")
     assert failed.error is not None
     assert failed.error.startswith(f"{killed[0]} ended (killed by signal 9)")
     found = measured(executor, chosen(steps, "terasort", "soft-roce"), tmp_path)

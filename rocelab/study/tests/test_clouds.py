@@ -12,6 +12,7 @@ import pytest
 from rocelab.launch.fake import FakeFabric, FakeLauncher, FakeRunning, Outcome, Start
 from rocelab.study import clouds
 from rocelab.study.clouds import CloudExecutor
+from rocelab.study.execution import Setting
 from rocelab.study.loading import StudyError, parse
 from rocelab.study.plan import plan
 from rocelab.study.runner import Runner
@@ -111,6 +112,8 @@ class Machine:
 
     executor: CloudExecutor
     launcher: FakeLauncher
+    said: list[str]
+    """The phases of its steps."""
 
     def daemons(self, name: str) -> list[FakeRunning]:
         return [
@@ -123,7 +126,8 @@ def make(tmp_path: Path) -> Callable[[Callable[[Start], Outcome]], Machine]:
     def made(answer: Callable[[Start], Outcome]) -> Machine:
         launcher = FakeLauncher(answer)
         fabric = FakeFabric(tuple(dict.fromkeys(step.link for step in steps())), node_count=4)
-        return Machine(CloudExecutor(fabric, launcher, tmp_path), launcher)
+        said: list[str] = []
+        return Machine(CloudExecutor(Setting(fabric, launcher, tmp_path, doing=said.append)), launcher, said)
 
     return made
 
@@ -169,7 +173,7 @@ def test_what_cannot_be_is_told(text: str, message: str) -> None:
 def test_a_system_stays_up_for_steps_on_its_link_and_no_longer(make: Maker, tmp_path: Path) -> None:
     machine = make(good)
     for step in steps()[:4]:
-        execution = machine.executor.execute(step, tmp_path / "log", lambda _: None)
+        execution = machine.executor.execute(step, tmp_path / "log")
         assert execution.error is None
         assert execution.reading is not None
     assert len(machine.daemons("NameNode")) == 2
@@ -183,7 +187,7 @@ def test_a_system_stays_up_for_steps_on_its_link_and_no_longer(make: Maker, tmp_
 def test_a_warm_up_runs_once_for_a_system(make: Maker, tmp_path: Path) -> None:
     machine = make(good)
     for step in steps()[:2]:
-        machine.executor.execute(step, tmp_path / "log", lambda _: None)
+        machine.executor.execute(step, tmp_path / "log")
     runs = [start.argv for start in machine.launcher.starts if any("Dfsio" in word for word in start.argv)]
     assert [argv[-2] for argv in runs] == ["32", "64", "128"]
 
@@ -196,7 +200,7 @@ def test_a_client_is_told_a_whole_path_for_the_files_that_it_leaves(
     Path("logs").mkdir()
     machine = make(_hbase)
     step = next(step for step in steps(TEXT + YCSB) if step.test_name == "ycsb-get")
-    machine.executor.execute(step, Path("logs/step.log"), lambda _: None)
+    machine.executor.execute(step, Path("logs/step.log"))
     words = [word for start in machine.launcher.starts if "site.ycsb.Client" in start.argv for word in start.argv]
     assert f"hdrhistogram.output.path={tmp_path}/logs/step-" in words
 
@@ -213,16 +217,15 @@ def _hbase(start: Start) -> Outcome:
 def test_a_daemon_that_is_lost_costs_one_step(make: Maker, tmp_path: Path) -> None:
     """It ends while the client of the second step runs."""
     machine = make(lambda start: _hanging_client(start, machine))
-    said: list[str] = []
-    executions = [machine.executor.execute(step, tmp_path / "log", said.append) for step in steps()[:4]]
+    executions = [machine.executor.execute(step, tmp_path / "log") for step in steps()[:4]]
     errors = [execution.error for execution in executions]
     assert errors[0] is None
     assert errors[1] is not None
     assert "DataNode on node1 ended (killed by signal 9):\nblock is corrupt" in errors[1]
     assert errors[2] is None
     assert errors[3] is None
-    assert "starting NameNode on node0" in said
-    assert "TestDFSIO writes" in "".join(said) or "waiting for NameNode on node0" in said
+    assert "starting NameNode on node0" in machine.said
+    assert "TestDFSIO writes" in "".join(machine.said) or "waiting for NameNode on node0" in machine.said
 
 
 def _hanging_client(start: Start, machine: Machine) -> Outcome:
@@ -245,7 +248,7 @@ def test_a_daemon_that_does_not_come_up_is_told_with_the_end_of_its_log(
         if ".NameNode" in " ".join(start.argv) and "-format" not in start.argv
         else good(start)
     )
-    execution = machine.executor.execute(steps()[0], tmp_path / "log", lambda _: None)
+    execution = machine.executor.execute(steps()[0], tmp_path / "log")
     assert execution.error is not None
     assert "NameNode on node0 was not up within 0.5 s:\ncannot bind port 8020" in execution.error
     assert all(each.stopped for each in machine.daemons("DataNode"))
@@ -256,10 +259,10 @@ def test_a_client_that_hangs_ends_its_system(make: Maker, tmp_path: Path) -> Non
         lambda start: daemon("") if "Dfsio" in " ".join(start.argv) and start.argv[-2] == "64" else good(start)
     )
     first, second = steps()[:2]
-    execution = machine.executor.execute(replace(first, time_limit_s=0.3), tmp_path / "log", lambda _: None)
+    execution = machine.executor.execute(replace(first, time_limit_s=0.3), tmp_path / "log")
     assert execution.hung
     assert machine.daemons("NameNode")[0].stopped
-    assert machine.executor.execute(second, tmp_path / "log", lambda _: None).error is None
+    assert machine.executor.execute(second, tmp_path / "log").error is None
 
 
 def test_a_failed_check_fails_the_sample_and_keeps_the_system(tmp_path: Path) -> None:

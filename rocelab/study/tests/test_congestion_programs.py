@@ -10,9 +10,10 @@ from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError
 from rocelab.launch.congestion import CongestionControls
 from rocelab.launch.namespace import NamespaceLauncher
-from rocelab.study.execution import Executor
+from rocelab.study.execution import Setting
 from rocelab.study.jobs import JobExecutor
 from rocelab.study.loading import parse
+from rocelab.study.pairs import PairExecutor
 from rocelab.study.plan import plan
 from rocelab.study.steps import JobStep, PairStep, Step
 from rocelab.study.tests.watching import connections, controls_in
@@ -82,11 +83,12 @@ def test_both_ends_have_the_congestion_control_of_the_step(fabric: emulated.Emul
     CongestionControls(fabric.nodes, launcher).choose("direct", CONTROL)
     with connections(launcher, fabric.nodes) as seen:
         if isinstance(step, PairStep):
-            pair = Executor(fabric, launcher).execute(step, None)
+            pair = PairExecutor(Setting(fabric, launcher)).execute(step, None)
             assert pair.error is None
         else:
             assert isinstance(step, JobStep)
-            job = JobExecutor(fabric, launcher).execute(step, None)
+            job = JobExecutor(Setting(fabric, launcher)).execute(step, None)
+            assert job.reading is not None
             assert job.reading.values, job.error
         assert seen.controls() == {node.name: {CONTROL} for node in fabric.nodes}
 

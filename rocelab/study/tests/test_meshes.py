@@ -15,8 +15,9 @@ from rocelab.fabric.base import FabricError
 from rocelab.launch.fake import FakeFabric, FakeLauncher, Outcome, Start
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.results import Sample
+from rocelab.study.execution import Execution, Setting
 from rocelab.study.loading import StudyError, parse
-from rocelab.study.meshes import MeshExecution, MeshExecutor
+from rocelab.study.meshes import MeshExecutor, MeshReading
 from rocelab.study.plan import plan
 from rocelab.study.runner import Runner
 from rocelab.study.steps import MeshStep
@@ -76,9 +77,9 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
 
 def execute(
     answer: Callable[[Start], Outcome], step: MeshStep, log: Path | None = None, **launcher: object
-) -> tuple[FakeLauncher, MeshExecution]:
+) -> tuple[FakeLauncher, Execution[MeshReading]]:
     fake = FakeLauncher(answer, **launcher)  # type: ignore[arg-type]
-    return fake, MeshExecutor(FakeFabric((step.link,), node_count=4), fake).execute(step, log)
+    return fake, MeshExecutor(Setting(FakeFabric((step.link,), node_count=4), fake)).execute(step, log)
 
 
 def test_meshes_grow_and_variants_take_turns() -> None:
@@ -153,7 +154,7 @@ def test_a_connection_that_had_to_wait_counts_as_nothing_and_many_fail_the_mesh(
     assert done.error == "3 of 12 connections moved nothing in 1 s"
     step = dataclasses.replace(step, nodes=8)
     fabric = FakeFabric((step.link,), node_count=8)
-    reading = MeshExecutor(fabric, FakeLauncher(waiting)).execute(step, None).reading
+    reading = MeshExecutor(Setting(fabric, FakeLauncher(waiting))).execute(step, None).reading
     assert reading is not None
     assert reading.idle_connections == 1
 

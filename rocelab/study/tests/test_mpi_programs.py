@@ -10,6 +10,7 @@ import pytest
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError
 from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.study.execution import Setting
 from rocelab.study.jobs import JobExecutor
 from rocelab.study.plan import plan
 from rocelab.study.steps import JobStep
@@ -86,7 +87,7 @@ def executor() -> Iterator[JobExecutor]:
     except FabricError as error:
         pytest.skip(f"no emulated fabric on this machine: {error}")
     with made as fabric:
-        yield JobExecutor(fabric, NamespaceLauncher(fabric))
+        yield JobExecutor(Setting(fabric, NamespaceLauncher(fabric)))
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> list[JobStep]:
 def test_bandwidth_of_both_interconnects_is_that_of_the_link(executor: JobExecutor, steps: list[JobStep]) -> None:
     for step in (each for each in steps if each.test_name == "bw"):
         done = executor.execute(step, None)
+        assert done.reading is not None
         assert done.error is None or set(done.reading.values) == {4096, 16384}, done.error
         values = [v.value for v in done.reading.values[16384] if (v.metric, v.statistic) == ("bandwidth_mbps", "mean")]
         assert values[0] < 105, "no faster than the link: it does not go through memory"
@@ -113,6 +115,7 @@ def test_bandwidth_of_both_interconnects_is_that_of_the_link(executor: JobExecut
 def test_output_of_omb(executor: JobExecutor, steps: list[JobStep], tmp_path: Path) -> None:
     step = next(each for each in steps if each.test_name == "allreduce")
     done = executor.execute(step, tmp_path / "log")
+    assert done.reading is not None
     assert set(done.reading.values) == {4, 8, 16}, done.error
     assert {value.statistic for value in done.reading.values[4]} == {"mean", "min", "max"}
     assert "# Size" in (tmp_path / "log").read_text()
@@ -123,6 +126,7 @@ def test_nas_programs_are_verified_and_say_what_they_spend_in_mpi(executor: JobE
     assert {each.interconnect for each in chosen} == {"tcp", "soft-roce"}
     for step in chosen:
         done = executor.execute(step, None)
+        assert done.reading is not None
         assert not done.reading.errors
         assert None in done.reading.values, done.error
         values = {(value.metric, value.statistic): value.value for value in done.reading.values[None]}
@@ -133,6 +137,7 @@ def test_nas_programs_are_verified_and_say_what_they_spend_in_mpi(executor: JobE
 def test_output_of_npb(executor: JobExecutor, steps: list[JobStep], tmp_path: Path) -> None:
     step = next(each for each in steps if each.test_name == "ft.S")
     done = executor.execute(step, tmp_path / "log")
+    assert done.reading is not None
     assert None in done.reading.values, done.error
     assert {value.metric for value in done.reading.values[None]} == {"time_s", "mops", "mpi_percent"}
     assert " FT Benchmark Completed." in (tmp_path / "log").read_text()

@@ -16,7 +16,8 @@ from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.launch.reception import Receptions, unavailable
-from rocelab.study.execution import Executor
+from rocelab.study.execution import Setting
+from rocelab.study.pairs import PairExecutor
 from rocelab.study.startup import StartupCosts
 from rocelab.study.steps import PairStep
 from rocelab.tools.base import TESTS, Executable, Method, Test
@@ -49,8 +50,8 @@ def fabric() -> Iterator[emulated.EmulatedFabric]:
 
 
 @pytest.fixture(scope="module")
-def executor(fabric: emulated.EmulatedFabric) -> Iterator[Executor]:
-    made = Executor(fabric, NamespaceLauncher(fabric))
+def executor(fabric: emulated.EmulatedFabric) -> Iterator[PairExecutor]:
+    made = PairExecutor(Setting(fabric, NamespaceLauncher(fabric)))
     yield made
     made.close()
 
@@ -85,17 +86,17 @@ def step(method: Method, test: Test, size_bytes: int, messages: int, link: LinkP
     )
 
 
-def measure(executor: Executor, method: Method, of: PairStep, statistic: str) -> float:
+def measure(executor: PairExecutor, method: Method, of: PairStep, statistic: str) -> float:
     need(*method.executables)
     done = executor.execute(of, None)
     assert done.reading is not None, done.error
-    return next(value.value for value in done.reading.values if value.statistic == statistic)
+    return next(value.value for value in done.reading.report.values if value.statistic == statistic)
 
 
 @pytest.mark.parametrize(("name", "test", "variant"), METHODS)
 @pytest.mark.parametrize("size_bytes", [1, 4096, 1 << 20])
 def test_every_method_works(  # noqa: PLR0917  each is a fixture or a parameter
-    executor: Executor, receptions: Receptions, name: str, test: Test, variant: str, size_bytes: int
+    executor: PairExecutor, receptions: Receptions, name: str, test: Test, variant: str, size_bytes: int
 ) -> None:
     method = interconnect(name).methods[test, variant]
     need(*method.executables)
@@ -108,9 +109,9 @@ def test_every_method_works(  # noqa: PLR0917  each is a fixture or a parameter
     messages = max(50, method.messages_min, many if method.tool == "iperf3" else 0)
     done = executor.execute(step(method, test, size_bytes, messages), None)
     assert done.reading is not None, done.error
-    assert done.reading.active_s > 0
-    assert done.reading.moved_bytes > 0
-    assert all(value.value > 0 for value in done.reading.values)
+    assert done.reading.report.active_s > 0
+    assert done.reading.report.moved_bytes > 0
+    assert all(value.value > 0 for value in done.reading.report.values)
 
 
 REAL_TIME = pytest.mark.quiet(reason="it compares latencies of two programs, and other work on the machine delays each")
@@ -118,7 +119,7 @@ REAL_TIME = pytest.mark.quiet(reason="it compares latencies of two programs, and
 
 @pytest.mark.slow
 @REAL_TIME
-def test_latency_agrees_with_qperf(executor: Executor) -> None:
+def test_latency_agrees_with_qperf(executor: PairExecutor) -> None:
     qperf, own = QperfLatency(), Sock("latency", "blocking")
     agree(
         lambda: measure(executor, own, step(own, "latency", 1024, 20_000), "mean"),
@@ -138,7 +139,7 @@ def agree(ours: Callable[[], float], theirs: Callable[[], float | None]) -> None
 @pytest.mark.slow
 @REAL_TIME
 @pytest.mark.parametrize("waiting", ["blocking", "busy-poll"])
-def test_latency_agrees_with_sockperf(fabric: emulated.EmulatedFabric, executor: Executor, waiting: str) -> None:
+def test_latency_agrees_with_sockperf(fabric: emulated.EmulatedFabric, executor: PairExecutor, waiting: str) -> None:
     need(Executable("sockperf", package="sockperf"))
     own = Sock("latency", "busy-poll" if waiting == "busy-poll" else "blocking")
     agree(
@@ -169,7 +170,7 @@ def sockperf_median_us(fabric: emulated.EmulatedFabric, *, spins: bool) -> float
     return float(found[1])
 
 
-def bandwidths(executor: Executor, test: Test, times: int) -> tuple[dict[str, float], float]:
+def bandwidths(executor: PairExecutor, test: Test, times: int) -> tuple[dict[str, float], float]:
     """The median of what each program finds on a slow link, and the rate of it; Mbps."""
     methods: dict[str, Method] = {
         "iperf3": Iperf3("bandwidth" if test == "bandwidth" else "bidirectional-bandwidth"),
@@ -189,42 +190,40 @@ BANDWIDTHS = pytest.mark.parametrize("test", ["bandwidth", "bidirectional-bandwi
 
 
 @BANDWIDTHS
-def test_no_program_finds_more_bandwidth_than_a_shaped_link_has(executor: Executor, test: Test) -> None:
+def test_no_program_finds_more_bandwidth_than_a_shaped_link_has(executor: PairExecutor, test: Test) -> None:
     found, limit_mbps = bandwidths(executor, test, 1)
     assert all(0 < value < 1.02 * limit_mbps for value in found.values()), found
 
 
 @pytest.mark.quiet(reason="other work takes a part of the rate of the link, of which three quarters are wanted")
 @BANDWIDTHS
-def test_bandwidth_of_a_shaped_link_agrees_with_iperf3(executor: Executor, test: Test) -> None:
+def test_bandwidth_of_a_shaped_link_agrees_with_iperf3(executor: PairExecutor, test: Test) -> None:
     found, limit_mbps = bandwidths(executor, test, TIMES)
     assert all(PART * limit_mbps < value < 1.02 * limit_mbps for value in found.values()), found
 
 
-def test_reported_cpu_time_is_that_of_the_process(executor: Executor, tmp_path: Path) -> None:
+def test_reported_cpu_time_is_that_of_the_process(executor: PairExecutor, tmp_path: Path) -> None:
     method = Sock("latency", "busy-poll")
     need(*method.executables)
     done = executor.execute(step(method, "latency", 64, 40_000), tmp_path / "log")
     assert done.reading is not None, done.error
-    assert done.reading.cpu is not None
-    assert done.client is not None
-    assert 0 < done.reading.cpu.client_s <= done.client.cpu_s
+    assert done.reading.report.cpu is not None
+    assert 0 < done.reading.report.cpu.client_s <= done.reading.client.cpu_s
     # It also warms up (a tenth) and starts; nothing else costs much.
-    assert done.reading.cpu.client_s > 0.7 * done.client.cpu_s
-    report = json.loads(done.client.stdout)
+    assert done.reading.report.cpu.client_s > 0.7 * done.reading.client.cpu_s
+    report = json.loads(done.reading.client.stdout)
     assert report["waiting"] == "busy-poll"
 
 
 @pytest.mark.parametrize("variant", ["send", "send-events"])
-def test_cpu_time_of_a_long_stream_is_told_apart_from_its_start(executor: Executor, variant: str) -> None:
+def test_cpu_time_of_a_long_stream_is_told_apart_from_its_start(executor: PairExecutor, variant: str) -> None:
     method = interconnect("soft-roce").methods["cpu-use", variant]
     need(*method.executables)
     of = step(method, "cpu-use", 65536, 20_000)
-    startup = StartupCosts(lambda probe: executor.execute(probe, None), [DIRECT], 65536).of(of)
+    startup = StartupCosts(executor.cpu_times, [DIRECT], 65536).of(of)
     done = executor.execute(of, None)
     assert done.reading is not None, done.error
     assert startup is not None
-    assert done.client is not None
     assert 0.15 < startup.client_s < 1.0, "perftest spends 0.22 s on the cycle counter"
-    cores = (done.client.cpu_s - startup.client_s) / done.reading.active_s
+    cores = (done.reading.client.cpu_s - startup.client_s) / done.reading.report.active_s
     assert 0.2 < cores < 2.5

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 from rocelab import profiles
 from rocelab.fabric.base import LinkProfile
 from rocelab.results import StepKey
@@ -82,8 +84,8 @@ class SmpiStep(Step):
         return "--model" in self.request.options and self.method.test.partition(".")[0] not in nas.NEEDS_DATA
 
     @property
+    @override
     def keys(self) -> tuple[StepKey, ...]:
-        """One for each size, or one for a program without."""
         return tuple(
             StepKey(
                 link=self.link.id,
@@ -100,24 +102,25 @@ class SmpiStep(Step):
         )
 
     @property
+    @override
     def test_name(self) -> str:
-        """See Step."""
         return self.method.test
 
     @property
+    @override
     def tool(self) -> str:
-        """See Step."""
         return self.method.tool
 
     @property
+    @override
     def executables(self) -> tuple[Executable, ...]:
-        """See Step. What was built for SimGrid does not run by itself, and has its version."""
+        # What was built for SimGrid does not run by itself, and has its version.
         (program,) = self.method.executables
         return (dataclasses.replace(program, tells_version=False, known_version=simgrid_version()), _SMPIRUN)
 
     @property
+    @override
     def expected_s(self) -> float:
-        """See Step."""
         if isinstance(self.method, RocelabMpi):
             messages = (self.request.iterations or 10) * len(self.request.points) * self.table.ranks**2
             return 0.5 + messages / _MESSAGES_PER_S
@@ -126,8 +129,13 @@ class SmpiStep(Step):
         return 0.5 + iterations * _NAS_MESSAGES[program] * self.table.ranks / 64 / _MESSAGES_PER_S
 
     @property
+    @override
+    def place(self) -> tuple[object, ...]:
+        return (self.table.level, self.test_name, self.table.nodes, self.table.ranks)
+
+    @property
+    @override
     def series(self) -> tuple[str, ...]:
-        """See Step."""
         scale = f"{self.table.nodes}x{self.table.ranks_per_node}"
         return (self.link.id, self.table.level, self.test_name, self.interconnect, self.variant, scale)
 
