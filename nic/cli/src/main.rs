@@ -6,6 +6,7 @@ mod processes;
 mod qp;
 mod run;
 mod stat;
+mod sysfs;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +47,12 @@ enum Command {
     /// Find out whether RoCEv2 gets through to a host
     #[command(after_help = PING_HELP)]
     Ping(ping::Ping),
+    /// Copy the devices in /sys, with liburxe.so preloaded
+    #[command(name = sysfs::COMMAND, hide = true)]
+    CopySysfs {
+        /// An empty folder
+        to: PathBuf,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell to complete for
@@ -77,6 +84,12 @@ struct Run {
     /// Say on stderr what the device does: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", env = "URXE_LOG")]
     log: Option<String>,
+    /// Mount the devices in /sys, for programs that read it without libc: all those written in Go
+    ///
+    /// In a mount namespace of the program's own: copies of what is there when it starts, with counters of 0.
+    /// For other users than root in a user namespace.
+    #[arg(long)]
+    sysfs: bool,
     /// The liburxe.so to load, instead of the one installed with this command
     #[arg(long, value_name = "FILE", env = library::VARIABLE)]
     library: Option<PathBuf>,
@@ -148,6 +161,7 @@ fn main() -> ExitCode {
         Command::Devices { json } => devices::print(json),
         Command::Stat(options) => stat::print(&options),
         Command::Qp { json } => qp::print(json),
+        Command::CopySysfs { to } => sysfs::copy_all(&to),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "urxe", &mut std::io::stdout());
             Ok(())

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
 
-use crate::{BadNetwork, Run, library};
+use crate::{BadNetwork, Run, library, sysfs};
 
 /// How long a piece of a message is that UCX sends, its header included: nine packets of the largest path MTU, so that a message of
 /// 32 KiB is one piece. Its own 8,256 bytes are two and a short one, which ends a batch: a system call and an acknowledgement for
@@ -91,6 +91,9 @@ pub(crate) fn run(options: &Run) -> Result<()> {
     }
     if !impairment.is_none() {
         command.env(IMPAIR_VARIABLE, impairment.to_string());
+    }
+    if options.sysfs {
+        sysfs::mount(&library)?;
     }
     let error = command.exec();
     Err(NotRun::NotExecutable(format!("cannot run {}: {error}", program.display())).into())
