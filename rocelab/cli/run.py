@@ -38,9 +38,9 @@ from rocelab.study.availability import measurable
 from rocelab.study.budget import Budget, Pace, span
 from rocelab.study.execution import now
 from rocelab.study.load_meter import LoadMeter
-from rocelab.study.loading import StudyError
 from rocelab.study.node_facts import NodeFacts, ask
 from rocelab.study.plan import measurement_count
+from rocelab.study.problems import StudyError
 from rocelab.study.provenance import provenance, tool_versions
 from rocelab.study.runner import Outcome, Runner, remaining
 from rocelab.study.schema import BUDGET_MAX_MINUTES, REPETITIONS_MAX, Study

@@ -15,8 +15,9 @@ from rocelab.claims import ClaimError, all_claims
 from rocelab.cli.problems import fail
 from rocelab.stats import text
 from rocelab.study import catalogue
-from rocelab.study.loading import StudyError, parse, read
+from rocelab.study.loading import parse, read
 from rocelab.study.plan import measurement_count, plan
+from rocelab.study.problems import StudyError
 from rocelab.study.schema import Study
 from rocelab.study.steps import JobStep, MeshStep, Step
 from rocelab.virtual.loading import is_virtual

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocelab.study.loading import Problem, StudyError
+from rocelab.study.problems import Problem, StudyError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 import typing
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,54 +16,16 @@ from rocelab import peers
 from rocelab.fabric import plan as fabric_plan
 from rocelab.fabric.base import FabricError
 from rocelab.fabric.emulated import default_names
-from rocelab.launch import mpi
+from rocelab.study.levels import level_of, wrong_variants
 from rocelab.study.positions import line_of
-from rocelab.study.schema import (
-    CLOUD_TAGS,
-    LEVEL_TAGS,
-    MESH_TAG,
-    AnyTest,
-    CloudTable,
-    DfsioTable,
-    MeshTable,
-    MpiTestTable,
-    NasTable,
-    SparkTable,
-    Study,
-    TestTable,
-    YcsbTable,
-)
-from rocelab.tools import hdfs, mpi_tests, nas, spark, suites
-from rocelab.tools.interconnects import INTERCONNECTS, interconnect
-
-Path_ = tuple[str | int, ...]
+from rocelab.study.problems import Problem, StudyError, Wrong, dotted, unknown
+from rocelab.study.schema import CLOUD_TAGS, LEVEL_TAGS, MESH_TAG, AnyTest, Study
+from rocelab.tools.interconnects import INTERCONNECTS
 
 _CONTROL = re.compile(r"[a-z0-9][a-z0-9_-]{0,14}")
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
 _CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values(), *CLOUD_TAGS.values()})
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong, and the line (1-based) it is on; 0 if it is about the file as a whole."""
-
-    line: int
-    key: str
-    text: str
-
-
-class StudyError(Exception):
-    """A study that cannot be used. Its text has a line for every problem: ``file:line: key: what``."""
-
-    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
-        super().__init__("\n".join(_line(source, problem) for problem in self.problems))
-
-
-def _line(source: str, problem: Problem) -> str:
-    place = f"{source}:{problem.line}" if problem.line else source
-    return ": ".join(part for part in (place, problem.key, problem.text) if part)
 
 
 def load(path: Path, known_claims: Collection[str] = ()) -> tuple[Study, str]:
@@ -127,7 +87,7 @@ def problem_of(text: str, detail: ErrorDetails, root: type[pydantic.BaseModel] =
     return Problem(line, dotted(path), f"{_shown(detail['input'])} is not allowed; it should be {allowed}")
 
 
-def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
+def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[Wrong]:
     """What no single key shows: names that refer to nothing, things said twice."""
     yield from _repeated("link", [link.id for link in study.link])
     for index, link in enumerate(study.link):
@@ -141,16 +101,11 @@ def _contradictions(study: Study, known_claims: Collection[str]) -> Iterator[tup
     for at, test in enumerate(study.test):
         yield from _dangling(study, at, test)
         yield from _too_many_nodes(study, at, test)
-        if isinstance(test, MpiTestTable):
-            yield from _wrong_job(study, at, test)
-        elif isinstance(test, NasTable):
-            yield from _wrong_nas(study, at, test)
-        elif isinstance(test, CloudTable):
-            yield from _wrong_cloud(study, at, test)
+        yield from level_of(test).wrong(study, at, test)
     yield from _measured_twice(study)
 
 
-def _too_many_nodes(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
+def _too_many_nodes(study: Study, at: int, test: AnyTest) -> Iterator[Wrong]:
     nodes = study.nodes_of(test)
     if nodes > study.fabric.nodes:
         yield ("test", at, "nodes"), f"{nodes} is more than the fabric has: fabric.nodes is {study.fabric.nodes}"
@@ -160,85 +115,19 @@ def _too_many_nodes(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path
             yield ("test", at, "links"), f"{text}; name other links here"
 
 
-def _wrong_job(study: Study, at: int, test: MpiTestTable) -> Iterator[tuple[Path_, str]]:
-    """What an MPI test asks for that cannot be."""
-    nodes = study.nodes_of(test)
-    if (wrong := suites.wrong_test(test.suite, test.test, test.suite_folder)) is not None:
-        yield ("test", at, wrong[0]), wrong[1]
-        return
-    if mpi_tests.has_sizes(test.test) and test.sizes_bytes is None:
-        yield ("test", at, "sizes_bytes"), "this key is missing"
-        return
-    if not mpi_tests.has_sizes(test.test) and test.sizes_bytes is not None:
-        yield ("test", at, "sizes_bytes"), f"{test.test} has no message size: leave sizes_bytes out"
-        return
-    sizes_bytes = test.every_size_bytes()
-    method = suites.job_method(test.suite, test.test, mpi.KINDS[0], test.suite_folder)
-    if test.sizes_bytes is not None and not sizes_bytes:
-        return  # which has been reported
-    if (problem := method.problem(sizes_bytes, nodes * test.ranks_per_node)) is not None:
-        yield ("test", at, "test"), f"{method.tool}: {problem}"
-
-
-def _wrong_nas(study: Study, at: int, test: NasTable) -> Iterator[tuple[Path_, str]]:
-    """What a test of NAS programs asks for that cannot be."""
-    if (wrong := nas.wrong_test(test.suite, test.suite_folder)) is not None:
-        yield ("test", at, wrong[0]), wrong[1]
-    for key, chosen in (("programs", test.programs), ("classes", test.classes)):
-        if len(set(chosen)) < len(chosen):
-            yield ("test", at, key), "the same is there twice"
-    ranks = study.nodes_of(test) * test.ranks_per_node
-    for program in dict.fromkeys(test.programs):
-        if (problem := nas.ranks_problem(program, ranks)) is not None:
-            yield ("test", at, "programs"), problem
-
-
-def _wrong_cloud(study: Study, at: int, test: CloudTable) -> Iterator[tuple[Path_, str]]:
-    """What a test of the level cloud asks for that cannot be."""
-    workers = study.nodes_of(test) - 1
-    if not isinstance(test, SparkTable) and workers < hdfs.REPLICATION:
-        text = (
-            f"HDFS keeps {hdfs.REPLICATION} replicas, each on a node of its own beside the first: {workers} are too few"
-        )
-        yield ("test", at, "nodes"), text
-    if isinstance(test, DfsioTable) and any(size % (1 << 20) for size in test.every_size_bytes()):
-        yield ("test", at, "sizes_bytes"), "TestDFSIO takes whole MiB (1048576 bytes)"
-    if isinstance(test, YcsbTable):
-        for workload in test.workloads:
-            if test.workloads.count(workload) > 1:
-                yield ("test", at, "workloads"), f"{workload} is there twice"
-                return
-
-
-def _wrong_cloud_variants(test: CloudTable, name: str) -> Iterator[str]:
-    known = spark.variants(name) if isinstance(test, SparkTable) else ("sockets",) if name == "tcp" else ()
-    for variant in _names(test, name):
-        if variant not in known:
-            yield unknown(f"variant of {name} for {test.test}", variant, known)
-
-
-def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[tuple[Path_, str]]:
+def _dangling(study: Study, at: int, test: AnyTest) -> Iterator[Wrong]:
     """Names in a test that refer to nothing."""
     links = [link.id for link in study.link]
     for link in test.links or ():
         if link not in links:
             yield ("test", at, "links"), unknown("link", link, links)
-    is_without = isinstance(test, NasTable) or (isinstance(test, MpiTestTable) and test.sizes_bytes is None)
-    if not is_without and not test.every_size_bytes():
+    if test.has_sizes and not test.every_size_bytes():
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
     for name in test.variants:
         if name not in INTERCONNECTS:
             yield ("test", at, "variants", name), unknown("interconnect", name, INTERCONNECTS)
         else:
-            yield from ((("test", at, "variants", name), text) for text in _wrong_controls(test, name))
-            if isinstance(test, TestTable):
-                wrong = _wrong_variants(test, name)
-            elif isinstance(test, MeshTable):
-                wrong = _wrong_meshes(test, name)
-            elif isinstance(test, CloudTable):
-                wrong = _wrong_cloud_variants(test, name)
-            else:
-                wrong = _wrong_transports(test, name)
+            wrong = (*_wrong_controls(test, name), *wrong_variants(level_of(test), test, name, test.variants[name]))
             yield from ((("test", at, "variants", name), text) for text in wrong)
 
 
@@ -253,12 +142,7 @@ def _wrong_controls(test: AnyTest, name: str) -> Iterator[str]:
             yield f"{variant}: {peers.SEPARATOR!r} is followed by a congestion control, {allowed}"
 
 
-def _names(test: AnyTest, name: str) -> list[str]:
-    """The variants of an interconnect that a test names, without their congestion control."""
-    return [peers.name_of(variant) for variant in test.variants[name]]
-
-
-def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
+def _measured_twice(study: Study) -> Iterator[Wrong]:
     seen: set[tuple[object, ...]] = set()
     for at, test in enumerate(study.test):
         for name, variants in study.variants_of(test).items():
@@ -266,67 +150,24 @@ def _measured_twice(study: Study) -> Iterator[tuple[Path_, str]]:
                 (link.id, test.level, each, scale, name, variant, size_bytes)
                 for link in study.links_of(test)
                 for variant in variants
-                for scale in _scales(study, test)
+                for scale in test.scales(study.fabric.nodes)
                 for each in dict.fromkeys(test.every_test)
-                # A mesh of another size would be another point at the same number of nodes.
-                for size_bytes in ((0,) if isinstance(test, MeshTable) else test.every_size_bytes() or (0,))
+                for size_bytes in test.points
             }
             if len(set(variants)) < len(variants) or cells & seen:
                 yield (
                     ("test", at, "variants", name),
                     "the same variant is measured twice"
-                    + ("" if isinstance(test, NasTable) else " at the same size")
+                    + (" at the same size" if test.has_sizes else "")
                     + " on the same link",
                 )
             seen |= cells
 
 
-def _scales(study: Study, test: AnyTest) -> list[tuple[int, int]]:
-    """On how many nodes a test runs, and with how many processes."""
-    if isinstance(test, MeshTable):
-        return [(nodes, nodes) for nodes in test.nodes]
-    nodes = study.nodes_of(test)
-    return [(nodes, nodes * (test.ranks_per_node if isinstance(test, MpiTestTable | NasTable) else 1))]
-
-
-def _wrong_meshes(test: MeshTable, name: str) -> Iterator[str]:
-    known = interconnect(name).meshes
-    for variant in _names(test, name):
-        if variant not in known:
-            yield unknown(f"variant of {name} for {test.test}", variant, known)
-
-
-def _wrong_transports(test: MpiTestTable | NasTable, name: str) -> Iterator[str]:
-    known = mpi.variants(name)
-    for variant in _names(test, name):
-        if variant not in known:
-            yield unknown(f"variant of {name} at the level {test.level}", variant, known)
-
-
-def _wrong_variants(test: TestTable, name: str) -> Iterator[str]:
-    known = interconnect(name).variants(test.test)
-    for variant in _names(test, name):
-        if variant not in known:
-            yield unknown(f"variant of {name} for {test.test}", variant, known)
-            continue
-        method = interconnect(name).methods[test.test, variant]
-        largest_bytes = max(test.every_size_bytes(), default=0)
-        if method.size_max_bytes is not None and largest_bytes > method.size_max_bytes:
-            yield f"{variant} is {method.tool}, which takes at most {method.size_max_bytes} bytes, not {largest_bytes}"
-
-
-def _repeated(table: str, names: Sequence[str]) -> Iterator[tuple[Path_, str]]:
+def _repeated(table: str, names: Sequence[str]) -> Iterator[Wrong]:
     for index, name in enumerate(names):
         if name in names[:index]:
             yield (table, index, "id"), f"there is another {table} {name!r} before it"
-
-
-def unknown(what: str, name: str, allowed: Iterable[str]) -> str:
-    """Says that there is no such thing, what may be meant, and what there is."""
-    allowed = sorted(allowed)
-    close = difflib.get_close_matches(name, allowed, n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else "."
-    return f"unknown {what} {name!r}{meant} Allowed: {', '.join(allowed) or 'none'}"
 
 
 def _allowed_keys(loc: Sequence[str | int], root: type[pydantic.BaseModel]) -> list[str]:
@@ -364,11 +205,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
     return f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def dotted(path: Sequence[str | int]) -> str:
-    """``link[1].rate_mbps``, counted from 1 as people count the tables of a file."""
-    text = ""
-    for part in path:
-        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}"
-    return text.removeprefix(".")

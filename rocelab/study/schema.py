@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
+from typing_extensions import override
 
 from rocelab import peers
 from rocelab.fabric.base import LinkKind, LinkProfile
@@ -103,6 +105,29 @@ class _AnyTest(_Table):
     links: list[str] | None = None
     repetitions: Annotated[int, Field(ge=1, le=REPETITIONS_MAX)] | None = None
 
+    @property
+    def has_sizes(self) -> bool:
+        """Whether it is about messages, files or records of some sizes."""
+        return True
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """What of one scale is measured apart: its sizes, or (0,) for the only point."""
+        return self.every_size_bytes() or (0,)
+
+    @abstractmethod
+    def every_size_bytes(self) -> tuple[int, ...]:
+        """The sizes, ascending; none for a test without."""
+
+    def nodes_used(self, _fabric_nodes: int) -> int:
+        """On how many nodes it runs, at most: the first of the fabric."""
+        return 2
+
+    def scales(self, fabric_nodes: int) -> list[tuple[int, int]]:
+        """On how many nodes it runs, and with how many processes."""
+        nodes = self.nodes_used(fabric_nodes)
+        return [(nodes, nodes)]
+
 
 class TestTable(_AnyTest):
     """`[[test]]` of the network level: two programs on the first two nodes, a size at a time."""
@@ -117,8 +142,8 @@ class TestTable(_AnyTest):
         """The only test."""
         return (self.test,)
 
+    @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        """The sizes, ascending."""
         return _every_size_bytes(self.sizes_bytes)
 
 
@@ -140,12 +165,49 @@ class MeshTable(_AnyTest):
         """The only test."""
         return (self.test,)
 
+    @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        """The only size."""
         return (self.size_bytes,)
 
+    @property
+    @override
+    def points(self) -> tuple[int, ...]:
+        # A mesh of another size would be another point at the same number of nodes.
+        return (0,)
 
-class MpiTestTable(_AnyTest):
+    @override
+    def nodes_used(self, _fabric_nodes: int) -> int:
+        return max(self.nodes)
+
+    @override
+    def scales(self, _fabric_nodes: int) -> list[tuple[int, int]]:
+        return [(nodes, nodes) for nodes in self.nodes]
+
+
+class _SomeNodes(_AnyTest):
+    """What the tests have in common that run on the first so many nodes, or on all."""
+
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
+
+    @override
+    def nodes_used(self, fabric_nodes: int) -> int:
+        return fabric_nodes if self.nodes is None else self.nodes
+
+
+class _MpiJob(_SomeNodes):
+    """What the tests have in common that are an MPI program."""
+
+    suite_folder: str | None = None
+    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
+    mapping: Literal["slot", "node"] = "slot"
+
+    @override
+    def scales(self, fabric_nodes: int) -> list[tuple[int, int]]:
+        nodes = self.nodes_used(fabric_nodes)
+        return [(nodes, nodes * self.ranks_per_node)]
+
+
+class MpiTestTable(_MpiJob):
     """`[[test]]` with `level = "mpi"`: an MPI program on some nodes, all of its sizes in one start."""
 
     level: Literal["mpi"]
@@ -153,10 +215,6 @@ class MpiTestTable(_AnyTest):
     sizes_bytes: Sizes | None = None
     """Not for tests that have none, such as barrier; needed for all others."""
     suite: SuiteName = "rocelab"
-    suite_folder: str | None = None
-    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
-    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
-    mapping: Literal["slot", "node"] = "slot"
     iterations: PositiveInt | None = None
     warmup: Annotated[int, Field(ge=0)] | None = None
     options: list[str] = []
@@ -166,22 +224,23 @@ class MpiTestTable(_AnyTest):
         """The only test."""
         return (self.test,)
 
+    @property
+    @override
+    def has_sizes(self) -> bool:
+        return self.sizes_bytes is not None
+
+    @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        """The sizes, ascending; none for a test without."""
         return () if self.sizes_bytes is None else _every_size_bytes(self.sizes_bytes)
 
 
-class NasTable(_AnyTest):
+class NasTable(_MpiJob):
     """`[[test]]` with `level = "nas"`: NAS Parallel Benchmarks, each program and class in a start of its own."""
 
     level: Literal["nas"]
     programs: Annotated[list[nas.Program], Field(min_length=1)]
     classes: Annotated[list[nas.ProblemClass], Field(min_length=1)]
     suite: nas.SuiteName = "rocelab"
-    suite_folder: str | None = None
-    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
-    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
-    mapping: Literal["slot", "node"] = "slot"
 
     @property
     def every_test(self) -> tuple[str, ...]:
@@ -193,12 +252,17 @@ class NasTable(_AnyTest):
         """Every program with every class, in the order in which they run."""
         return tuple((program, each) for each in self.classes for program in self.programs)
 
+    @property
+    @override
+    def has_sizes(self) -> bool:
+        return False
+
+    @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        """None: these programs have no message size."""
         return ()
 
 
-class _CloudTable(_AnyTest):
+class _CloudTable(_SomeNodes):
     """What the tests with `level = "cloud"` have in common: a system on the first nodes."""
 
     level: Literal["cloud"]
@@ -217,8 +281,8 @@ class DfsioTable(_CloudTable):
         """The only test."""
         return (self.test,)
 
+    @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        """The sizes of a file, ascending."""
         return _every_size_bytes(self.sizes_bytes)
 
 
@@ -239,8 +303,8 @@ class YcsbTable(_CloudTable):
         """The workloads."""
         return tuple(self.workloads)
 
+    @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        """The size of a value."""
         return (self.value_bytes,)
 
 
@@ -255,8 +319,8 @@ class SparkTable(_CloudTable):
         """The only test."""
         return (self.test,)
 
+    @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        """The sizes, ascending."""
         return _every_size_bytes(self.sizes_bytes)
 
 
@@ -365,11 +429,7 @@ class Study(_Table):
 
     def nodes_of(self, test: AnyTest) -> int:
         """On how many nodes a test runs, at most: the first of the fabric."""
-        if isinstance(test, TestTable):
-            return 2
-        if isinstance(test, MeshTable):
-            return max(test.nodes)
-        return self.fabric.nodes if test.nodes is None else test.nodes
+        return test.nodes_used(self.fabric.nodes)
 
 
 CloudTable = DfsioTable | YcsbTable | SparkTable

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator
 import pydantic
 
 from rocelab import profiles
-from rocelab.study.loading import Path_, Problem, StudyError, dotted, problem_of, unknown
+from rocelab.study.loading import problem_of
 from rocelab.study.positions import line_of
+from rocelab.study.problems import Problem, StudyError, Wrong, dotted, unknown
 from rocelab.virtual.schema import MANY_NODES, TESTS, LinkTable, TestTable, VirtualStudy
 from rocelab.virtual.smpi.loading import wrong_job
 from rocelab.virtual.variants import variants_of
@@ -40,7 +41,7 @@ def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Virtual
     return study
 
 
-def _contradictions(study: VirtualStudy, known_claims: Collection[str]) -> Iterator[tuple[Path_, str]]:
+def _contradictions(study: VirtualStudy, known_claims: Collection[str]) -> Iterator[Wrong]:
     if study.fabric.host not in profiles.hosts():
         yield ("fabric", "host"), unknown("host profile", study.fabric.host, profiles.hosts())
     for index, claim in enumerate(study.claims):
@@ -54,7 +55,7 @@ def _contradictions(study: VirtualStudy, known_claims: Collection[str]) -> Itera
         yield from _wrong_test(study, at, test) if isinstance(test, TestTable) else wrong_job(study, at, test)
 
 
-def _wrong_link(at: int, link: LinkTable) -> Iterator[tuple[Path_, str]]:
+def _wrong_link(at: int, link: LinkTable) -> Iterator[Wrong]:
     for index, name in enumerate(link.switches):
         if name not in profiles.switches():
             yield ("link", at, "switches", index), unknown("switch profile", name, profiles.switches())
@@ -68,7 +69,7 @@ def _wrong_link(at: int, link: LinkTable) -> Iterator[tuple[Path_, str]]:
             yield ("link", at, "topology"), f"{link.topology} needs {key}"
 
 
-def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[tuple[Path_, str]]:
+def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[Wrong]:
     if test.test not in TESTS[test.level]:
         yield ("test", at, "test"), f"level {test.level} has no test {test.test}; it has {', '.join(TESTS[test.level])}"
         return
@@ -89,7 +90,7 @@ def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[tuple
         yield from _wrong_variants(study, at, test, name)
 
 
-def _wrong_variants(study: VirtualStudy, at: int, test: TestTable, name: str) -> Iterator[tuple[Path_, str]]:
+def _wrong_variants(study: VirtualStudy, at: int, test: TestTable, name: str) -> Iterator[Wrong]:
     """What an adapter is asked for that it, or a link, does not have."""
     key = ("test", at, "variants", name)
     if name not in profiles.adapters():
@@ -106,7 +107,7 @@ def _wrong_variants(study: VirtualStudy, at: int, test: TestTable, name: str) ->
         yield from _wrong_pairing(at, name, link)
 
 
-def _wrong_pairing(at: int, name: str, link: LinkTable) -> Iterator[tuple[Path_, str]]:
+def _wrong_pairing(at: int, name: str, link: LinkTable) -> Iterator[Wrong]:
     adapter = profiles.adapter(name)
     if link.topology == "back-to-back":
         return

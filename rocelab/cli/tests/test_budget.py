@@ -6,7 +6,8 @@ import pytest
 
 from rocelab.cli.budget import fitting, warn_unreachable, with_repetitions
 from rocelab.cli.studies import seconds, steps_of
-from rocelab.study.loading import StudyError, parse
+from rocelab.study.loading import parse
+from rocelab.study.problems import StudyError
 from rocelab.study.schema import Study
 
 TEXT = """\

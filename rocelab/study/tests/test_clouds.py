@@ -13,8 +13,9 @@ from rocelab.launch.fake import FakeFabric, FakeLauncher, FakeRunning, Outcome, 
 from rocelab.study import clouds
 from rocelab.study.clouds import CloudExecutor
 from rocelab.study.execution import Setting
-from rocelab.study.loading import StudyError, parse
+from rocelab.study.loading import parse
 from rocelab.study.plan import plan
+from rocelab.study.problems import StudyError
 from rocelab.study.runner import Runner
 from rocelab.study.steps import CloudStep
 from rocelab.study.tests.small import Seen, store

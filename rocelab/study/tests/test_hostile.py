@@ -10,8 +10,9 @@ import tomlkit
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rocelab.study.loading import StudyError, parse
+from rocelab.study.loading import parse
 from rocelab.study.plan import plan
+from rocelab.study.problems import StudyError
 
 STUDIES = sorted((Path(__file__).resolve().parents[3] / "studies").glob("*.toml"))
 TEXTS = [path.read_text(encoding="utf-8") for path in STUDIES]

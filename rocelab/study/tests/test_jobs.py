@@ -9,8 +9,8 @@ import pytest
 
 from rocelab.launch.fake import FakeFabric, FakeLauncher, Outcome, Start
 from rocelab.results import LinkInfo, Provenance, RunInfo, RunStore
-from rocelab.study.loading import StudyError
 from rocelab.study.plan import plan
+from rocelab.study.problems import StudyError
 from rocelab.study.runner import HANGS_MAX, Runner, remaining
 from rocelab.study.steps import JobStep, Step
 from rocelab.study.tests import small

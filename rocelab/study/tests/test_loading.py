@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rocelab.study import catalogue
-from rocelab.study.loading import StudyError, load, parse
+from rocelab.study.loading import load, parse
 from rocelab.study.positions import line_of
+from rocelab.study.problems import StudyError
 from rocelab.study.tests.small import TEXT
 from rocelab.tools.base import Test
 

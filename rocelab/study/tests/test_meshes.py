@@ -16,9 +16,10 @@ from rocelab.launch.fake import FakeFabric, FakeLauncher, Outcome, Start
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.results import Sample
 from rocelab.study.execution import Execution, Setting
-from rocelab.study.loading import StudyError, parse
+from rocelab.study.loading import parse
 from rocelab.study.meshes import MeshExecutor, MeshReading
 from rocelab.study.plan import plan
+from rocelab.study.problems import StudyError
 from rocelab.study.runner import Runner
 from rocelab.study.steps import MeshStep
 from rocelab.study.tests.small import Seen, store

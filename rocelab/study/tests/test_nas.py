@@ -10,8 +10,8 @@ import pytest
 
 from rocelab.launch.fake import FakeFabric, FakeLauncher, Outcome, Start
 from rocelab.results import LinkInfo, Provenance, RunInfo, RunStore
-from rocelab.study.loading import StudyError
 from rocelab.study.plan import measurement_count, plan
+from rocelab.study.problems import StudyError
 from rocelab.study.runner import Runner
 from rocelab.study.steps import JobStep
 from rocelab.study.tests import small

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocelab import profiles
-from rocelab.study.loading import Path_, unknown
+from rocelab.study.problems import Wrong, unknown
 from rocelab.tools import mpi_tests, nas
 from rocelab.tools.rocelab_mpi import RocelabMpi
 from rocelab.virtual.schema import SmpiNasTable, SmpiTable, SmpiTestTable, VirtualStudy
 
 
-def wrong_job(study: VirtualStudy, at: int, test: SmpiTable) -> Iterator[tuple[Path_, str]]:
+def wrong_job(study: VirtualStudy, at: int, test: SmpiTable) -> Iterator[Wrong]:
     """Each with the key that it is about."""
     links = [link.id for link in study.link]
     for link in test.links or ():
@@ -29,7 +29,7 @@ def wrong_job(study: VirtualStudy, at: int, test: SmpiTable) -> Iterator[tuple[P
     yield from _wrong_nas(study, at, test) if isinstance(test, SmpiNasTable) else _wrong_benchmark(at, test)
 
 
-def _wrong_nodes(study: VirtualStudy, at: int, test: SmpiTable) -> Iterator[tuple[Path_, str]]:
+def _wrong_nodes(study: VirtualStudy, at: int, test: SmpiTable) -> Iterator[Wrong]:
     host = profiles.hosts().get(study.fabric.host)
     if host is None:
         return  # which has been reported
@@ -61,7 +61,7 @@ def _wrong_adapter(study: VirtualStudy, test: SmpiTable, name: str) -> Iterator[
             yield f"{name} is {adapter.port.kind}, and link {link.id} has no such switch"
 
 
-def _wrong_benchmark(at: int, test: SmpiTestTable) -> Iterator[tuple[Path_, str]]:
+def _wrong_benchmark(at: int, test: SmpiTestTable) -> Iterator[Wrong]:
     sizes_bytes = test.every_size_bytes()
     if not sizes_bytes:
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
@@ -71,7 +71,7 @@ def _wrong_benchmark(at: int, test: SmpiTestTable) -> Iterator[tuple[Path_, str]
         yield ("test", at, "test"), f"rocelab-mpi: {problem}"
 
 
-def _wrong_nas(study: VirtualStudy, at: int, test: SmpiNasTable) -> Iterator[tuple[Path_, str]]:
+def _wrong_nas(study: VirtualStudy, at: int, test: SmpiNasTable) -> Iterator[Wrong]:
     for key, chosen in (("programs", test.programs), ("classes", test.classes)):
         if len(set(chosen)) < len(chosen):
             yield ("test", at, key), "the same is there twice"

@@ -14,7 +14,7 @@ import pytest
 from rocelab.claims import all_claims
 from rocelab.results import Provenance, RunInfo, RunStore, Sample
 from rocelab.study import catalogue
-from rocelab.study.loading import StudyError
+from rocelab.study.problems import StudyError
 from rocelab.study.steps import Step
 from rocelab.virtual.loading import is_virtual, parse
 from rocelab.virtual.runner import VirtualRunner

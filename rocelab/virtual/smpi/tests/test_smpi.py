@@ -14,7 +14,7 @@ import pytest
 
 from rocelab import profiles
 from rocelab.results import Provenance, RunInfo, RunStore, Sample
-from rocelab.study.loading import StudyError
+from rocelab.study.problems import StudyError
 from rocelab.study.steps import Step
 from rocelab.tools import rocelab_mpi
 from rocelab.virtual.loading import parse
