@@ -25,10 +25,8 @@ from rocelab.study.execution import (
     NO_REASON,
     Circumstances,
     Execution,
-    Measured,
     Setting,
     StepExecutor,
-    not_run,
     now,
     sample_of,
 )
@@ -98,14 +96,12 @@ class CloudExecutor(StepExecutor[CloudStep]):
         self._count = 0
 
     @override
-    def measure(self, step: CloudStep, log: Path, circumstances: Circumstances) -> Measured:
-        execution = self.execute(step, log)
-        return Measured(_samples(step, execution, circumstances), execution.hung)
+    def samples(
+        self, step: CloudStep, execution: Execution[CloudReading], circumstances: Circumstances
+    ) -> tuple[Sample, ...]:
+        return _samples(step, execution, circumstances)
 
     @override
-    def refuse(self, step: CloudStep, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
-        return _samples(step, not_run(reason), circumstances)
-
     def execute(self, step: CloudStep, log: Path) -> Execution[CloudReading]:
         """Run a step to its end. The system stays up for the next one, unless something of it went wrong."""
         started_at, started_s = now(), time.monotonic()

@@ -25,7 +25,7 @@ NO_REASON = "no reason is known"
 
 
 def _ignore(_what: str) -> None:
-    """For a run that nobody watches."""
+    """For a run without a watcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,21 @@ class StepExecutor(ABC, Generic[StepT]):
         """Starts nothing yet."""
 
     @abstractmethod
-    def measure(self, step: StepT, log: Path, circumstances: Circumstances) -> Measured:
-        """Carry out a step. No program of it is left afterwards, also when this is interrupted."""
+    def execute(self, step: StepT, log: Path) -> Execution[Any]:
+        """Run a step to its end. No program of it is left afterwards, also when this is interrupted."""
 
     @abstractmethod
+    def samples(self, step: StepT, execution: Execution[Any], circumstances: Circumstances) -> tuple[Sample, ...]:
+        """The samples of a step; at least one, without a value, if there is no reading."""
+
+    def measure(self, step: StepT, log: Path, circumstances: Circumstances) -> Measured:
+        """Carry out a step, and make its samples."""
+        execution = self.execute(step, log)
+        return Measured(self.samples(step, execution, circumstances), execution.hung)
+
     def refuse(self, step: StepT, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
         """The samples of a step that is not carried out."""
+        return self.samples(step, Execution(error=reason, started_at=now()), circumstances)
 
     @property
     def is_waiting(self) -> bool:
@@ -104,11 +113,6 @@ class StepExecutor(ABC, Generic[StepT]):
 
     def close(self) -> None:
         """End everything that outlives a step."""
-
-
-def not_run(reason: str) -> Execution[Any]:
-    """What became of a step that was not carried out."""
-    return Execution(error=reason, started_at=now())
 
 
 def sample_of(

@@ -17,10 +17,8 @@ from rocelab.study.execution import (
     NO_REASON,
     Circumstances,
     Execution,
-    Measured,
     Setting,
     StepExecutor,
-    not_run,
     now,
     sample_of,
 )
@@ -37,14 +35,12 @@ class JobExecutor(StepExecutor[JobStep]):
         self._launcher = setting.launcher
 
     @override
-    def measure(self, step: JobStep, log: Path, circumstances: Circumstances) -> Measured:
-        execution = self.execute(step, log)
-        return Measured(_samples(step, execution, circumstances), execution.hung)
+    def samples(
+        self, step: JobStep, execution: Execution[JobReading], circumstances: Circumstances
+    ) -> tuple[Sample, ...]:
+        return _samples(step, execution, circumstances)
 
     @override
-    def refuse(self, step: JobStep, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
-        return _samples(step, not_run(reason), circumstances)
-
     def execute(self, step: JobStep, log: Path | None) -> Execution[JobReading]:
         """Run a step to its end. A job that did not end well may still have measured some of its sizes."""
         started_at, started_s = now(), time.monotonic()

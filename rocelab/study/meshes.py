@@ -26,10 +26,8 @@ from rocelab.study.execution import (
     NO_REASON,
     Circumstances,
     Execution,
-    Measured,
     Setting,
     StepExecutor,
-    not_run,
     now,
     sample_of,
 )
@@ -104,14 +102,12 @@ class MeshExecutor(StepExecutor[MeshStep]):
         self._count = 0
 
     @override
-    def measure(self, step: MeshStep, log: Path, circumstances: Circumstances) -> Measured:
-        execution = self.execute(step, log)
-        return Measured(_samples(step, execution, circumstances), execution.hung)
+    def samples(
+        self, step: MeshStep, execution: Execution[MeshReading], circumstances: Circumstances
+    ) -> tuple[Sample, ...]:
+        return _samples(step, execution, circumstances)
 
     @override
-    def refuse(self, step: MeshStep, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
-        return _samples(step, not_run(reason), circumstances)
-
     def execute(self, step: MeshStep, log: Path | None) -> Execution[MeshReading]:
         """Run a step to its end. Every program is gone afterwards, also when this is interrupted."""
         started_at, started_s = now(), time.monotonic()

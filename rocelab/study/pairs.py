@@ -24,7 +24,6 @@ from rocelab.study.execution import (
     Measured,
     Setting,
     StepExecutor,
-    not_run,
     now,
     sample_of,
 )
@@ -108,8 +107,10 @@ class PairExecutor(StepExecutor[PairStep]):
         return Measured(_samples(step, execution, startup, circumstances), execution.hung, pace)
 
     @override
-    def refuse(self, step: PairStep, reason: str, circumstances: Circumstances) -> tuple[Sample, ...]:
-        return _samples(step, not_run(reason), None, circumstances)
+    def samples(
+        self, step: PairStep, execution: Execution[PairReading], circumstances: Circumstances
+    ) -> tuple[Sample, ...]:
+        return _samples(step, execution, None, circumstances)
 
     @property
     @override
@@ -124,6 +125,7 @@ class PairExecutor(StepExecutor[PairStep]):
         self._waiting[step] = pair
         self._guarded(pair, partial(self._hold, step, pair))
 
+    @override
     def execute(self, step: PairStep, log: Path | None) -> Execution[PairReading]:
         """Run a step to its end. Both ends are gone afterwards, also when this is interrupted."""
         started_at, started_s = now(), time.monotonic()

@@ -39,7 +39,7 @@ class _CloudLevel(Level[SystemTable]):
     @override
     def steps(self, study: Study, test: SystemTable, link: LinkProfile, repetition: int) -> Iterator[CloudStep]:
         taking_part = contestants(study, test)
-        # Nobody always runs after the same neighbour.
+        # No contestant always runs after the same neighbour.
         first = (study.seed + repetition) % len(taking_part)
         for size_bytes in test.every_size_bytes():
             for name, variant in taking_part[first:] + taking_part[:first]:

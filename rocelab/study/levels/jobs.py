@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TypeVar
@@ -32,13 +33,13 @@ class _JobLevel(Level[JobTable]):
     def variants(self, test: JobTable, interconnect: str) -> tuple[str, Sequence[str]]:
         return f"at the level {test.level}", mpi.variants(interconnect)
 
+    @abstractmethod
     def methods(self, test: JobTable, kind: mpi.Kind, ranks: int) -> Sequence[JobMethod]:
         """A method for each start."""
-        raise NotImplementedError
 
+    @abstractmethod
     def request(self, test: JobTable) -> JobRequest:
         """What each is asked for."""
-        raise NotImplementedError
 
     @override
     def steps(self, study: Study, test: JobTable, link: LinkProfile, repetition: int) -> Iterator[JobStep]:
