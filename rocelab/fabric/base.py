@@ -200,6 +200,18 @@ class Launcher(Protocol):
     def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
         """Whether `port` is open on `node` at this moment."""
 
+    def free_ports(self, node: Node, count: int) -> Sequence[int]:
+        """TCP ports on which nothing listens on `node`; others than it gave last, as a server may be slow to go."""
+
+    def core(self, node: Node, link: str) -> int:
+        """The core for a program that is alone on its node and talks over a link.
+
+        Nodes of one machine share its cores, and have different ones as long as there are enough.
+        """
+
+    def own_cores(self, node: Node, among: Sequence[Node]) -> Sequence[int]:
+        """What no other of the nodes `among` has of the cores; none where there are fewer cores than nodes."""
+
     def sent_bytes(self, node: Node, interface: str) -> int:
         """What has left `interface` of `node` so far, in bytes of frames without preamble, check and gap."""
 

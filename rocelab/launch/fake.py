@@ -157,6 +157,8 @@ class FakeLauncher:
     """What was changed of an interface, by link and node."""
     refused_interface: str = ""
     """A name that no interface lets change."""
+    core_count: int = 4
+    ports: Iterator[int] = field(default_factory=lambda: itertools.count(18_000))
     counters: Iterator[int] = field(default_factory=lambda: itertools.count(0, 10**15))
 
     def start(
@@ -191,6 +193,19 @@ class FakeLauncher:
     def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:  # noqa: ARG002
         """Never: a server that takes one client has had its client."""
         return False
+
+    def free_ports(self, node: Node, count: int) -> Sequence[int]:  # noqa: ARG002
+        """The next ones."""
+        return [next(self.ports) for _ in range(count)]
+
+    def core(self, node: Node, link: str) -> int:  # noqa: ARG002
+        """The cores take turns."""
+        return node.index % self.core_count
+
+    def own_cores(self, node: Node, among: Sequence[Node]) -> Sequence[int]:
+        """The same number for each node."""
+        each, at = self.core_count // len(among), among.index(node)
+        return range(at * each, (at + 1) * each)
 
     def sent_bytes(self, node: Node, interface: str) -> int:  # noqa: ARG002
         """What `counters` says next."""

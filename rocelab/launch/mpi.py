@@ -210,6 +210,8 @@ class Job:
     ranks_per_node: int = 1
     mapping: RankOrder = "slot"
     """`slot`: ranks 0, 1, ... on the first node, then the second. `node`: rank 0 on the first node, 1 on the second."""
+    cores: int | None = None
+    """How many cores its nodes have of their own, together; None: at least one for each process."""
     wrapper: Sequence[str] = field(default=())
     """Put in front of the program on every rank, such as ``urxe run --``."""
 
@@ -236,7 +238,7 @@ def command(mpi: Mpi, job: Job, transport: Transport, shell: RemoteShell) -> lis
             *("-hosts", hosts, "-n", str(job.ranks), *by_node, *options, *program),
         ]
     # Ranks that poll would keep the others from the core that they share; those with a core each keep it.
-    shared = len(os.sched_getaffinity(0)) < job.ranks
+    shared = job.cores is not None and job.cores < job.ranks
     yields = ["--mca", "mpi_yield_when_idle", "1"] if shared else []
     by = "node" if job.mapping == "node" else "slot"
     # A daemon that let go of its session would be gone from the sight of who stops the job. Only mpirun starts

@@ -37,6 +37,9 @@ STOP_LIMIT_S: Final = 20.0
 #: linux/pidfd.h: to the process group that the program leads (Linux 6.9; before, the kernel refuses the flag).
 _PIDFD_SIGNAL_PROCESS_GROUP: Final = 1 << 2
 _LOOK_EVERY_S: Final = 0.5
+#: Below those that the kernel gives to clients (net.ipv4.ip_local_port_range).
+_PORT_FIRST: Final = 18_000
+_PORTS: Final = 12_000
 _POLL_FIRST_S: Final = 0.0005
 _POLL_MAX_S: Final = 0.01
 
@@ -46,6 +49,7 @@ class NamespaceLauncher:
 
     def __init__(self, fabric: Entrance) -> None:
         self._fabric = fabric
+        self._next_port = _PORT_FIRST
         _allow_many_files()
 
     def start(
@@ -98,6 +102,25 @@ class NamespaceLauncher:
     def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
         """See `rocelab.fabric.base.Launcher.is_listening`."""
         return listening.is_open(node.pid, port, protocol)
+
+    def free_ports(self, node: Node, count: int) -> Sequence[int]:  # noqa: ARG002, no node has servers of others
+        """See `rocelab.fabric.base.Launcher.free_ports`."""
+        if self._next_port + count > _PORT_FIRST + _PORTS:
+            self._next_port = _PORT_FIRST
+        first, self._next_port = self._next_port, self._next_port + count
+        return range(first, first + count)
+
+    def core(self, node: Node, link: str) -> int:  # noqa: ARG002, none is nearer to a link than another
+        """See `rocelab.fabric.base.Launcher.core`."""
+        cores = usable_cores()
+        return cores[node.index % len(cores)]
+
+    def own_cores(self, node: Node, among: Sequence[Node]) -> Sequence[int]:
+        """See `rocelab.fabric.base.Launcher.own_cores`."""
+        cores = usable_cores()
+        each = len(cores) // len(among)
+        at = among.index(node)
+        return cores[at * each : (at + 1) * each]
 
     def sent_bytes(self, node: Node, interface: str) -> int:
         """See `rocelab.fabric.base.Launcher.sent_bytes`."""
@@ -267,6 +290,11 @@ class ProgramRunning:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("a", encoding="utf-8") as log:
             log.write("".join(parts))
+
+
+def usable_cores() -> list[int]:
+    """The cores of this machine that this process may use, ascending."""
+    return sorted(os.sched_getaffinity(0))
 
 
 def _text(file: IO[bytes]) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -45,18 +43,20 @@ class JobExecutor(StepExecutor[JobStep]):
         """Run a step to its end. A job that did not end well may still have measured some of its sizes."""
         started_at, started_s = now(), time.monotonic()
         nodes = self._fabric.nodes[: step.nodes]
+        # Processes of two nodes that poll would else meet on one core and stay there, each waiting for the other.
+        cores = {node.name: own for node in nodes if (own := self._launcher.own_cores(node, nodes))}
         job = mpi.Job(
             argv=step.method.command(step.request),
             hosts=[node.name for node in nodes],
             interface=nodes[0].interfaces[step.link.id],
             ranks_per_node=step.ranks_per_node,
             mapping=step.mapping,
+            cores=sum(map(len, cores.values())),
             wrapper=(step.device.name, "run", "--") if step.device else (),
         )
         env = mpi.environment(job, step.transport)
         finished, argv = None, []
         try:
-            cores = _cores_of(job.hosts, sorted(os.sched_getaffinity(0)))
             with self._launcher.remote_shell(env, cores) as shell:
                 argv = mpi.command(step.mpi, job, step.transport, shell)
                 own = cores.get(nodes[0].name, ())
@@ -78,15 +78,6 @@ class JobExecutor(StepExecutor[JobStep]):
             started_at=started_at,
             duration_s=time.monotonic() - started_s,
         )
-
-
-def _cores_of(hosts: Sequence[str], cores: Sequence[int]) -> dict[str, Sequence[int]]:
-    """The share of this machine that each node has as its own; none where there are more nodes than cores.
-
-    Processes of two nodes that poll would else meet on one core and stay there, each waiting for the other.
-    """
-    each = len(cores) // len(hosts)
-    return {host: cores[at * each : (at + 1) * each] for at, host in enumerate(hosts)} if each else {}
 
 
 def _judge(step: JobStep, finished: Finished) -> tuple[JobReading, str | None]:

@@ -48,8 +48,6 @@ _RELEASE_EVERY_S = 0.25
 _IDLE_MAX = 0.05
 #: The nice value of who goes before all others.
 _FIRST_OF_ALL = -20
-_PORT_FIRST = 20000
-_PORTS = 10_000
 #: Part by which the programs may report more than was counted: they begin and end a little apart.
 _CLOCKS_WITHIN = 0.05
 
@@ -99,7 +97,6 @@ class MeshExecutor(StepExecutor[MeshStep]):
     def __init__(self, setting: Setting) -> None:
         self._nodes = setting.fabric.nodes
         self._launcher = setting.launcher
-        self._count = 0
 
     @override
     def samples(
@@ -136,10 +133,8 @@ class MeshExecutor(StepExecutor[MeshStep]):
         )
 
     def _connections(self, step: MeshStep) -> Iterator[_Connection]:
-        # Ports change from step to step, so that a server that is slow to go is not in the way of the next.
-        port = _PORT_FIRST + self._count * step.nodes % _PORTS
-        self._count += 1
         nodes = self._nodes[: step.nodes]
+        ports = {node.name: self._launcher.free_ports(node, step.nodes - 1) for node in nodes}
         for distance in range(1, step.nodes):
             for at, sender in enumerate(nodes):
                 receiver = nodes[(at + distance) % step.nodes]
@@ -153,7 +148,7 @@ class MeshExecutor(StepExecutor[MeshStep]):
                     server_address=receiver.addresses[step.link.id],
                     client_interface=sender.interfaces[step.link.id],
                     server_interface=receiver.interfaces[step.link.id],
-                    port=port + at,
+                    port=ports[receiver.name][distance - 1],
                 )
                 yield _Connection(sender, receiver, request)
 

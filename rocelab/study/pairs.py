@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import signal
 import time
@@ -52,8 +51,6 @@ _LISTEN_LIMIT_S = 10.0
 _SERVER_END_LIMIT_S = 3.0
 #: From starting a client to its sleep; a few milliseconds on an idle machine.
 _SETTLE_S = 0.02
-_PORT_FIRST = 18000
-_PORTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +86,6 @@ class PairExecutor(StepExecutor[PairStep]):
     def __init__(self, setting: Setting) -> None:
         self._client_node, self._server_node = setting.fabric.nodes[0], setting.fabric.nodes[1]
         self._launcher = setting.launcher
-        self._count = 0
-        self._cores = sorted(os.sched_getaffinity(0))
         self._waiting: dict[PairStep, _Pair] = {}
         pairs = [step for step in setting.steps if isinstance(step, PairStep)]
         size_max_bytes = max((step.size_bytes for step in pairs if step.test == CPU_TEST), default=1)
@@ -180,10 +175,10 @@ class PairExecutor(StepExecutor[PairStep]):
             pair.hung = pair.server is not None and pair.server.poll() is None
 
     def _start(self, step: PairStep, pair: _Pair) -> None:
-        pair.server = self._launch(self._server_node, step.method.server(pair.request), pair.log)
+        pair.server = self._launch(self._server_node, step.link.id, step.method.server(pair.request), pair.log)
         limit_s = min(_LISTEN_LIMIT_S, step.time_limit_s)
         self._launcher.wait_until_listening(self._server_node, pair.server, pair.request.port, timeout_s=limit_s)
-        pair.client = self._launch(self._client_node, pair.command, pair.log)
+        pair.client = self._launch(self._client_node, step.link.id, pair.command, pair.log)
 
     def _hold(self, step: PairStep, pair: _Pair) -> None:
         self._start(step, pair)
@@ -225,21 +220,17 @@ class PairExecutor(StepExecutor[PairStep]):
                     running.stop()
 
     def _request(self, step: PairStep) -> Request:
-        # Ports change from step to step, so that a server that is slow to go is not in the way of the next.
-        port = _PORT_FIRST + self._count % _PORTS
-        self._count += 1
         return Request(
             size_bytes=step.size_bytes,
             messages=step.messages,
             server_address=self._server_node.addresses[step.link.id],
             client_interface=self._client_node.interfaces[step.link.id],
             server_interface=self._server_node.interfaces[step.link.id],
-            port=port,
+            port=self._launcher.free_ports(self._server_node, 1)[0],
         )
 
-    def _launch(self, node: Node, argv: Sequence[str], log: Path | None) -> Running:
-        core = self._cores[node.index % len(self._cores)]
-        return self._launcher.start(node, argv, cores=(core,), log=log)
+    def _launch(self, node: Node, link: str, argv: Sequence[str], log: Path | None) -> Running:
+        return self._launcher.start(node, argv, cores=(self._launcher.core(node, link),), log=log)
 
 
 def _judge(step: PairStep, pair: _Pair) -> tuple[PairReading | None, str | None]:

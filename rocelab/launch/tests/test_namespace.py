@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from rocelab.fabric import emulated
-from rocelab.fabric.base import LaunchError, Node
+from rocelab.fabric.base import LaunchError, LinkProfile, Node
 from rocelab.launch import namespace
+from rocelab.launch.fake import FakeFabric
 from rocelab.launch.namespace import NamespaceLauncher
 
 pytestmark = pytest.mark.fabric
@@ -87,6 +88,27 @@ def test_a_program_is_pinned_to_its_core(launcher: NamespaceLauncher, node: Node
     code = "import os; print(os.sched_getaffinity(0))"
     finished = launcher.start(node, [sys.executable, "-c", code], cores=[core]).wait(60)
     assert finished.stdout == f"{{{core}}}\n"
+
+
+def test_nodes_have_cores_of_their_own_as_long_as_there_are_enough(
+    launcher: NamespaceLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 2, 5})
+    nodes = FakeFabric((LinkProfile("a", "bridge"),), 4).nodes
+    assert [launcher.core(node, "a") for node in nodes] == [1, 2, 5, 1]
+    assert [launcher.own_cores(node, nodes[:2]) for node in nodes[:2]] == [[1], [2]]
+    assert launcher.own_cores(nodes[0], nodes) == []
+
+
+def test_ports_are_given_again_only_after_all_others(launcher: NamespaceLauncher, node: Node) -> None:
+    seen: set[int] = set()
+    for _ in range(1000):
+        ports = set(launcher.free_ports(node, 12))
+        assert len(ports) == 12
+        assert not ports & seen
+        seen |= ports
+    assert max(seen) < 32768  # where the ports of clients begin
+    assert set(launcher.free_ports(node, 12)) <= seen
 
 
 def test_cpu_seconds_are_those_of_each_end_and_of_everything_it_started(
