@@ -199,6 +199,9 @@ class RunInfo:
     chosen_repetitions: int | None = None
     """Repetitions of the first pass where they are not the study's: asked for, or what fits the budget."""
 
+    hosts: str | None = None
+    """How the hosts were named: a list, or the path of a file. None: they were found, or there are none."""
+
     def link(self, link_id: str) -> LinkInfo | None:
         """The link profile with this id, if the run has it."""
         return next((link for link in self.links if link.id == link_id), None)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import rocelab
-from rocelab.cli import bars, compare, doctor, fabric, report, run, studies
+from rocelab.cli import bars, compare, doctor, fabric, hosts, report, run, studies
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,4 +38,5 @@ app.command()(compare.compare)
 app.command()(bars.bars)
 app.add_typer(studies.app, name="studies")
 app.add_typer(fabric.app, name="fabric")
+app.add_typer(hosts.app, name="hosts")
 app.command()(doctor.doctor)

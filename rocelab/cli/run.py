@@ -10,59 +10,50 @@ import secrets
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
-import psutil
 import typer
 from rich.console import Console
 
-from rocelab import peers
 from rocelab.cli.budget import fitting, warn_unreachable, with_repetitions
+from rocelab.cli.grounds import EmulatedGround, Ground, Opened, VirtualGround
+from rocelab.cli.hosts import opened
 from rocelab.cli.problems import fail, say
 from rocelab.cli.progress import watch
-from rocelab.cli.studies import complete, duration, known_claims, load_study, parse_any, seconds, steps_of
-from rocelab.fabric import emulated
-from rocelab.fabric.base import FabricError, LinkProfile
-from rocelab.launch import congestion
-from rocelab.launch.namespace import NamespaceLauncher
-from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, find_run
-from rocelab.stats import text
+from rocelab.cli.studies import complete, duration, known_claims, load_study, parse_any, seconds
+from rocelab.fabric.base import FabricError, LaunchError
+from rocelab.results import ResultsError, RunInfo, RunStore, find_run
 from rocelab.study import catalogue
 from rocelab.study.adaptive import Course
-from rocelab.study.availability import measurable
 from rocelab.study.budget import Budget, Pace, span
 from rocelab.study.execution import now
-from rocelab.study.load_meter import LoadMeter
-from rocelab.study.node_facts import NodeFacts, ask
 from rocelab.study.plan import measurement_count
 from rocelab.study.problems import StudyError
-from rocelab.study.provenance import provenance, tool_versions
-from rocelab.study.runner import Outcome, Runner, remaining
+from rocelab.study.runner import Outcome, remaining
 from rocelab.study.schema import BUDGET_MAX_MINUTES, REPETITIONS_MAX, Study
 from rocelab.study.steps import Step
-from rocelab.tools.base import Executable
-from rocelab.virtual.runner import VirtualRunner
 from rocelab.virtual.schema import VirtualStudy
-from rocelab.virtual.smpi.steps import SmpiStep
-from rocelab.virtual.steps import VirtualStep, link_info
 
 EXIT_WRONG = 1
 EXIT_FAILED_SAMPLES = 3
 EXIT_INTERRUPTED = 130
 
+HOSTS = "hosts"
 #: What the file of a study for a fabric ends on, where a study has one for each.
-FABRICS = {"emulated": "", "virtual": "-virtual"}
+FABRICS = {"emulated": "", "virtual": "-virtual", HOSTS: ""}
 
 
 @dataclass(frozen=True)
 class _Job:
     """A study that is ready to be run: read, planned, and nothing it needs is missing."""
 
+    ground: Ground[Any]
+    """Where it runs."""
     study: Study | VirtualStudy
     text: str
     steps: Sequence[Step]
@@ -92,8 +83,21 @@ def run(  # noqa: PLR0917, typer makes an option of each
     ] = False,
     fabric: Annotated[
         str | None,
-        typer.Option(help="Take the half of each study that is for this fabric: 'virtual', simulated hardware."),
+        typer.Option(
+            help="Where to run: 'virtual', simulated hardware, for which a study has a file of its own; or 'hosts', "
+            "machines of yours."
+        ),
     ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            help="With --fabric hosts: a list such as node[01-16], or a file. Else ./hosts.toml, or the allocation."
+        ),
+    ] = None,
+    without: Annotated[str | None, typer.Option(help="Hosts to leave out, as a list.", metavar="HOSTS")] = None,
+    stage: Annotated[
+        bool, typer.Option("--stage", help="Copy rocelab's own programs to hosts without them, for the run.")
+    ] = False,
     minutes: Annotated[
         float | None,
         typer.Option(
@@ -114,19 +118,27 @@ def run(  # noqa: PLR0917, typer makes an option of each
         names = [half_for(fabric, name) for name in studies or []]
         if bool(names) == (resume is not None):
             fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
-        if resume is None:
-            jobs = [_new_job(name, minutes, repetitions) for name in names]
-        elif repetitions is not None:
+        if repetitions is not None and resume is not None:
             fail("run", "a run that goes on keeps its repetitions; --minutes gives it time for more")
-        else:
-            jobs = [_resumed_job(resume, results, minutes)]
-        every_step = [step for job in jobs for step in job.steps]
-        _check_programs(every_step, skip_missing=skip_missing)
-        check_memory(every_step)
-        status = max(_run_job(job, results, report=not no_report) for job in jobs)
+        store = None if resume is None else find_run(results, resume)
+        on_hosts = fabric == HOSTS if store is None else store.info.fabric == HOSTS
+        if not on_hosts and (hosts is not None or without is not None or stage):
+            fail("run", "--hosts, --without and --stage are for --fabric hosts")
+        with contextlib.ExitStack() as stack:
+            if store is not None and hosts is None:
+                hosts = store.info.hosts
+            ground = stack.enter_context(_hosts(hosts, without, stage=stage)) if on_hosts else None
+            if store is not None:
+                jobs = [_resumed_job(store, minutes, ground)]
+            else:
+                jobs = [_new_job(name, minutes, repetitions, ground) for name in names]
+            for each in {job.ground.kind: job.ground for job in jobs}.values():
+                every_step = [step for job in jobs if job.ground.kind == each.kind for step in job.steps]
+                each.check(every_step, skip_missing=skip_missing)
+            status = max(_run_job(job, results, report=not no_report) for job in jobs)
     except StudyError as error:
         fail("run", f"the study cannot be used:\n{error}")
-    except (FabricError, ResultsError, OSError) as error:
+    except (FabricError, LaunchError, ResultsError, OSError) as error:
         fail("run", error)
     raise typer.Exit(status)
 
@@ -138,7 +150,7 @@ def half_for(fabric: str | None, name: str) -> str:
     if fabric not in FABRICS:
         fail("run", f"there is no fabric {fabric!r}; there are: {', '.join(FABRICS)}")
     study, _ = load_study(name)
-    if study.fabric.kind == fabric:
+    if study.fabric.kind == fabric or (fabric == HOSTS and study.fabric.kind == EmulatedGround.kind):
         return name
     path = catalogue.resolve(name)
     half = path.with_name(f"{path.stem.removesuffix('-virtual')}{FABRICS[fabric]}.toml")
@@ -147,13 +159,33 @@ def half_for(fabric: str | None, name: str) -> str:
     return str(half)
 
 
-def _new_job(name: str, minutes: float | None, repetitions: int | None) -> _Job:
+#: The fabrics that need nothing but this machine, by the kind that a study file names.
+_HERE: Mapping[str, Ground[Any]] = {EmulatedGround.kind: EmulatedGround(), VirtualGround.kind: VirtualGround()}
+
+
+@contextlib.contextmanager
+def _hosts(hosts: str | None, without: str | None, *, stage: bool) -> Iterator[Ground[Any]]:
+    """The machines that a person means, for all studies of the command."""
+    from rocelab.cli.hosts_ground import HostsGround  # noqa: PLC0415, ClusterShell need not load for other fabrics
+
+    with _interruptible(), opened(hosts, without, "reaching the hosts") as fabric:
+        yield HostsGround(fabric, stage=stage, named=hosts)
+
+
+def _new_job(name: str, minutes: float | None, repetitions: int | None, ground: Ground[Any] | None) -> _Job:
+    """A study on this machine, or on another `ground`."""
     study, source = load_study(name)
+    if ground is not None and isinstance(study, VirtualStudy):
+        fail(
+            "run",
+            f"{study.id} is about simulation: on hosts its other half runs, {study.id.removesuffix('-virtual')}",
+        )
+    ground = ground or _HERE[study.fabric.kind]
     if isinstance(study, VirtualStudy):
         if (minutes, repetitions) != (None, None):
             fail("run", f"{study.id} is simulated, which comes out the same each time: no --minutes, no --repetitions")
-        return _Job(study, source, steps_of(study), None)
-    study, left_out = _measurable(study)
+        return _Job(ground, study, source, ground.steps(study), None)
+    study, left_out = _fitting(ground, study)
     own_repetitions = study.repetitions
     if repetitions is not None:
         study = with_repetitions(study, repetitions)
@@ -162,30 +194,30 @@ def _new_job(name: str, minutes: float | None, repetitions: int | None) -> _Job:
         study = fitting(study, budget_s)
     warn_unreachable(study)
     chosen = None if study.repetitions == own_repetitions else study.repetitions
-    return _Job(study, source, steps_of(study), None, budget_s, chosen, left_out)
+    return _Job(ground, study, source, ground.steps(study), None, budget_s, chosen, left_out)
 
 
-def _resumed_job(resume: str, results: Path, minutes: float | None) -> _Job:
-    store = find_run(results, resume)
+def _resumed_job(store: RunStore, minutes: float | None, ground: Ground[Any] | None) -> _Job:
     source = store.study_text()
     study = parse_any(source, str(store.path / "study.toml"), known_claims())
+    ground = ground or _HERE[study.fabric.kind]
     if isinstance(study, VirtualStudy):
         if minutes is not None:
             fail("run", f"{study.id} is simulated, which comes out the same each time: no --minutes")
-        return _Job(study, source, remaining(steps_of(study), store), store)
-    study, left_out = _measurable(study)
+        return _Job(ground, study, source, remaining(ground.steps(study), store), store)
+    study, left_out = _fitting(ground, study)
     chosen = store.info.chosen_repetitions
     if chosen is not None:
         study = with_repetitions(study, chosen)
-    steps = remaining(steps_of(study), store)
+    steps = remaining(ground.steps(study), store)
     # A run that is complete has had its time: more must be asked for.
     budget_s = _budget_s(study, minutes) if steps or minutes is not None else None
-    return _Job(study, source, steps, store, budget_s, chosen, left_out)
+    return _Job(ground, study, source, steps, store, budget_s, chosen, left_out)
 
 
-def _measurable(study: Study) -> tuple[Study, tuple[str, ...]]:
-    """What of the study this machine can measure; says what it cannot."""
-    reduced, left_out = measurable(study)
+def _fitting(ground: Ground[Study], study: Study) -> tuple[Study, tuple[str, ...]]:
+    """What of the study can be measured there; says what cannot."""
+    reduced, left_out = ground.fitting(study)
     for words in left_out:
         say(words)
     if not reduced.test:
@@ -199,50 +231,6 @@ def _budget_s(study: Study, minutes: float | None) -> float | None:
     return None if chosen is None else 60 * chosen
 
 
-def _check_programs(steps: Sequence[Step], *, skip_missing: bool) -> None:
-    """Say everything that is wrong or missing at once, before anything is measured."""
-    implementations = {each for step in steps for each in step.mpi_used}
-    wrong = sorted(problem for each in implementations if (problem := each.problem) is not None)
-    if wrong:
-        fail("run", "the study names an MPI that cannot be used:\n" + "\n".join(f"  {problem}" for problem in wrong))
-    wanted = {executable.name: executable for step in steps for executable in step.executables}
-    controls = [control for step in steps if (control := peers.control_of(step.variant)) is not None]
-    if controls:
-        wanted["ip"] = Executable("ip", package="iproute2")
-    if (unlisted := congestion.unlisted(controls)) and not skip_missing:
-        say(
-            f"This kernel does not list the congestion control {text.listing(unlisted)}: unless it loads it, these "
-            "measurements fail and no others."
-        )
-    missing: list[Executable] = [executable for executable in wanted.values() if executable.path is None]
-    if not missing:
-        return
-    lines = [f"  {Path(executable.name).name}: {executable.advice}" for executable in missing]
-    if skip_missing:
-        say("Programs are missing; what needs them will fail:\n" + "\n".join(lines))
-        return
-    fail("run", "programs are missing:\n" + "\n".join(lines) + "\nOr run what is possible with --skip-missing.")
-
-
-def check_memory(steps: Sequence[Step]) -> None:
-    """Say which simulated program does not fit, before anything is simulated."""
-    available_bytes = psutil.virtual_memory().available
-    needed = {step.test_name: step.memory_bytes for step in steps if isinstance(step, SmpiStep)}
-    lines = [
-        f"  {test}: {_gibibytes(size_bytes)}" for test, size_bytes in needed.items() if size_bytes > available_bytes
-    ]
-    if lines:
-        fail(
-            "run",
-            f"these programs need more memory than the {_gibibytes(available_bytes)} that are available:\n"
-            + "\n".join(lines) + "\nTake a smaller class, or `model = true`, which simulates their work without data.",
-        )  # fmt: skip
-
-
-def _gibibytes(size_bytes: int) -> str:
-    return f"{size_bytes / (1 << 30):.1f} GiB"
-
-
 def _run_job(job: _Job, results: Path, *, report: bool) -> int:
     console = Console(stderr=True)
     if job.store is not None and not job.steps and job.budget_s is None:
@@ -253,33 +241,18 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
     with _interruptible():
         try:
             with contextlib.ExitStack() as stack:
-                fabric, launcher, facts = None, None, NodeFacts()
-                if isinstance(job.study, Study):
-                    fabric = stack.enter_context(emulated.up(*_shape_of(job.study)))
-                    launcher = NamespaceLauncher(fabric)
-                    facts = ask(fabric, launcher)
-                store = job.store or _new_run(job, results, facts)
+                there = stack.enter_context(job.ground.open(job.study))
+                store = job.store or _new_run(job, results, there)
                 stack.enter_context(_sole_writer(store))
                 store.set_status("running")
                 _announce(job, store)
                 watcher = stack.enter_context(watch(job.study.id, job.steps, console))
-                versions = tool_versions(job.steps)
-                if fabric is not None and launcher is not None:
-                    course = None if budget is None else Course(steps_of(job.study), budget, Pace())
-                    runner = Runner(store, fabric, launcher, watcher, versions, course=course, meter=LoadMeter())
-                    outcome = runner.run(job.steps)
-                else:
-                    simulations = [step for step in job.steps if isinstance(step, VirtualStep | SmpiStep)]
-                    outcome = VirtualRunner(store, watcher, versions).run(simulations)
+                course = None if budget is None else Course(job.ground.steps(job.study), budget, Pace())
+                outcome = there.run(store, job.steps, watcher, course)
         except KeyboardInterrupt:
             _say_interrupted(store, results)
             raise typer.Exit(EXIT_INTERRUPTED) from None
         return _finish(store, results, outcome, report=report)
-
-
-def _shape_of(study: Study) -> tuple[list[LinkProfile], tuple[str, ...]]:
-    """Links and node names of the fabric that a study wants."""
-    return [link.profile() for link in study.link], emulated.default_names(study.fabric.nodes)
 
 
 def _announce(job: _Job, store: RunStore) -> None:
@@ -329,35 +302,28 @@ def _finish(store: RunStore, results: Path, outcome: Outcome, *, report: bool) -
     return 0
 
 
-def _new_run(job: _Job, results: Path, facts: NodeFacts) -> RunStore:
+def _new_run(job: _Job, results: Path, there: Opened) -> RunStore:
     study = job.study
     started = datetime.now(UTC)
-    found = provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps, study.fabric.kind)
+    found = there.provenance(shlex.join(["rocelab", *sys.argv[1:]]), job.steps)
     info = RunInfo(
         id=f"{started:%Y%m%d-%H%M%S}-{study.id}-{secrets.token_hex(2)}",
         study=study.id,
         title=study.title,
-        fabric=study.fabric.kind,
+        fabric=job.ground.kind,
         status="running",
         started_at=now(),
         seed=study.seed,
         repetitions=study.repetitions,
-        links=tuple(dataclasses.replace(link, facts=facts.links.get(link.id, {})) for link in _links_of(study)),
-        provenance=dataclasses.replace(
-            found, network={**found.network, **facts.network}, notes=(*found.notes, *job.left_out)
-        ),
+        links=there.links,
+        provenance=dataclasses.replace(found, notes=(*found.notes, *job.left_out)),
         planned_steps=measurement_count(job.steps),
         claims=tuple(study.claims),
         budget_minutes=None if job.budget_s is None else job.budget_s / 60,
         chosen_repetitions=job.chosen_repetitions,
+        hosts=there.hosts,
     )
     return RunStore.create(results, info, job.text)
-
-
-def _links_of(study: Study | VirtualStudy) -> tuple[LinkInfo, ...]:
-    if isinstance(study, VirtualStudy):
-        return tuple(link_info(study, link) for link in study.link)
-    return tuple(LinkInfo(**link.model_dump()) for link in study.link)
 
 
 @contextlib.contextmanager

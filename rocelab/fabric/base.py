@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Protocol, Self, get_args
 
+from rocelab.devices import DevicePort
+
 #: The kinds of link, as study files and ``rocelab fabric up`` name them.
 LinkKind = Literal["direct", "bridge", "two-level"]
 LINK_KINDS: Final[tuple[LinkKind, ...]] = get_args(LinkKind)
@@ -65,6 +67,8 @@ class Node:
     addresses: Mapping[str, str]
     addresses6: Mapping[str, str]
     interfaces: Mapping[str, str]
+    devices: Mapping[str, DevicePort] = field(default_factory=dict, kw_only=True)
+    """The RDMA devices that are there without urxe."""
     #: The process that holds the node, as seen from where rocelab runs; 0 for a fake.
     pid: int
 

@@ -16,7 +16,6 @@ import contextlib
 import os
 import resource
 import select
-import shlex
 import signal
 import tempfile
 import time
@@ -27,7 +26,7 @@ from typing import IO, Final, Literal
 
 from rocelab.fabric.base import Entrance, Finished, LaunchError, Node, RemoteShell, Running
 from rocelab.fabric.keeper import channel
-from rocelab.launch import congestion, counters, doors, listening, reception
+from rocelab.launch import congestion, doors, kernel_tables, logs, reception
 from rocelab.launch.starting import Started, start_on, start_request
 
 #: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
@@ -101,7 +100,7 @@ class NamespaceLauncher:
 
     def is_listening(self, node: Node, port: int, *, protocol: Literal["tcp", "udp"] = "tcp") -> bool:
         """See `rocelab.fabric.base.Launcher.is_listening`."""
-        return listening.is_open(node.pid, port, protocol)
+        return kernel_tables.is_open(node.pid, port, protocol)
 
     def free_ports(self, node: Node, count: int) -> Sequence[int]:  # noqa: ARG002, no node has servers of others
         """See `rocelab.fabric.base.Launcher.free_ports`."""
@@ -124,7 +123,12 @@ class NamespaceLauncher:
 
     def sent_bytes(self, node: Node, interface: str) -> int:
         """See `rocelab.fabric.base.Launcher.sent_bytes`."""
-        return counters.sent_bytes(node, interface)
+        try:
+            return kernel_tables.sent_bytes(node.pid, interface)
+        except OSError as error:
+            raise LaunchError(f"{node.name}: its interfaces cannot be seen ({error.strerror})") from error
+        except KeyError:
+            raise LaunchError(f"{node.name} has no interface {interface}") from None
 
     def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
         """See `rocelab.fabric.base.Launcher.choose_congestion_control`."""
@@ -164,7 +168,7 @@ class ProgramRunning:
         self._stdout = stdout
         self._stderr = stderr
         self._log = log
-        self._started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._started_at = logs.timestamp()
         self._finished: Finished | None = None
         self._loss: str | None = None
 
@@ -272,24 +276,9 @@ class ProgramRunning:
             timed_out=timed_out,
             stopped_because=because,
         )
-        self._write_log(self._finished)
+        if self._log is not None:
+            logs.append(self._log, self._node.name, self._argv, self._started_at, self._finished)
         return self._finished
-
-    def _write_log(self, finished: Finished) -> None:
-        if self._log is None:
-            return
-        parts = [f"[{self._started_at} {self._node.name}] $ {shlex.join(self._argv)}\n"]
-        for title, text in (("stdout", finished.stdout), ("stderr", finished.stderr)):
-            if text:
-                parts.append(f"--- {title}\n{text}{'' if text.endswith(chr(10)) else chr(10)}")
-        because = f", stopped: {finished.stopped_because}" if finished.stopped_because else ""
-        parts.append(
-            f"--- exit status {finished.exit_status}, {finished.wall_s:.3f} s, CPU {finished.cpu_user_s:.3f} s user "
-            f"+ {finished.cpu_system_s:.3f} s system{because}\n\n"
-        )
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("a", encoding="utf-8") as log:
-            log.write("".join(parts))
 
 
 def usable_cores() -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,23 +70,25 @@ def start_on(fabric: Entrance, node: Node, request: Mapping[str, Any], stdio: tu
         raise LaunchError(f"{node.name}: cannot start {request['argv'][0]}: {error}") from error
     if answer is None or "started" not in answer:
         ours.close()
-        raise LaunchError(_refusal(node, request, answer or {"error": "the node went away"}))
+        usable = os.sched_getaffinity(0)
+        raise LaunchError(refusal(node.name, request, answer or {"error": "the node went away"}, usable))
     return Started(ours, int(answer["started"]), files[0] if files else None)
 
 
-def _refusal(node: Node, request: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+def refusal(node: str, request: Mapping[str, Any], answer: Mapping[str, Any], usable: Collection[int]) -> str:
+    """Why a program was not started: in words for a person. `usable` are the cores that programs there may have."""
     program = request["argv"][0]
     if "error" in answer:
-        return f"{node.name}: cannot start {program}: {answer['error']}"
+        return f"{node}: cannot start {program}: {answer['error']}"
     step, number = answer["refused"], int(answer["errno"])
-    if step == "execute" and number == errno.ENOENT and shutil.which(program) is None:
-        return f"{node.name}: there is no program {program!r}; `rocelab doctor` says which package has it"
+    if step == "execute" and number == errno.ENOENT:
+        return f"{node}: there is no program {program!r}; `rocelab doctor` says which package has it"
     if step == "execute" and number == errno.EACCES:
-        return f"{node.name}: {program} is not executable for this user"
+        return f"{node}: {program} is not executable for this user"
     if step == "cores" and number == errno.EINVAL:
-        wanted, usable = (", ".join(map(str, cores)) for cores in (request["cores"], sorted(os.sched_getaffinity(0))))
-        return f"{node.name}: core {wanted} cannot be used; there are cores {usable}"
+        wanted, there = (", ".join(map(str, cores)) for cores in (request["cores"], sorted(usable)))
+        return f"{node}: core {wanted} cannot be used; there are cores {there}"
     if step == "directory":
-        return f"{node.name}: the working directory {request['directory']} cannot be entered: {os.strerror(number)}"
+        return f"{node}: the working directory {request['directory']} cannot be entered: {os.strerror(number)}"
     reason = os.strerror(number) if number else "not possible"
-    return f"{node.name}: cannot start {program}: {step}: {reason}"
+    return f"{node}: cannot start {program}: {step}: {reason}"

@@ -149,6 +149,8 @@ class MeshExecutor(StepExecutor[MeshStep]):
                     client_interface=sender.interfaces[step.link.id],
                     server_interface=receiver.interfaces[step.link.id],
                     port=ports[receiver.name][distance - 1],
+                    client_device=sender.devices.get(step.link.id),
+                    server_device=receiver.devices.get(step.link.id),
                 )
                 yield _Connection(sender, receiver, request)
 

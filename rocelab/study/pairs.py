@@ -227,6 +227,8 @@ class PairExecutor(StepExecutor[PairStep]):
             client_interface=self._client_node.interfaces[step.link.id],
             server_interface=self._server_node.interfaces[step.link.id],
             port=self._launcher.free_ports(self._server_node, 1)[0],
+            client_device=self._client_node.devices.get(step.link.id),
+            server_device=self._server_node.devices.get(step.link.id),
         )
 
     def _launch(self, node: Node, link: str, argv: Sequence[str], log: Path | None) -> Running:

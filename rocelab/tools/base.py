@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from rocelab.devices import DevicePort
+
 Test = Literal["latency", "bandwidth", "bidirectional-bandwidth", "cpu-use"]
 TESTS: tuple[Test, ...] = ("latency", "bandwidth", "bidirectional-bandwidth", "cpu-use")
 
@@ -84,6 +86,9 @@ class Request:
     client_interface: str
     server_interface: str
     port: int
+    client_device: DevicePort | None = None
+    server_device: DevicePort | None = None
+    """The RDMA devices that are there without urxe."""
 
 
 @dataclass(frozen=True, slots=True)

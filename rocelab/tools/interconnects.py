@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -81,31 +82,47 @@ def _udp() -> Interconnect:
 
 
 def _soft_roce() -> Interconnect:
-    runner, rate = urxe(), cycles_per_us()
+    return _verbs("soft-roce", "Soft RoCE (urxe)", urxe())
+
+
+def _verbs(name: str, title: str, runner: Executable | None, *, rdma_cm: bool = False) -> Interconnect:
+    """What perftest measures over urxe's devices, or over those that are there."""
+    rate = cycles_per_us()
     methods: dict[tuple[Test, str], Method] = {
-        (test, operation): Perftest(operation, test, runner, cycles_per_us=rate)
+        (test, operation): Perftest(operation, test, runner, rdma_cm, cycles_per_us=rate)
         for test in TESTS
         for operation in _OPERATIONS
     }
     for test in TESTS:
-        methods[test, "send-events"] = Perftest("send", test, runner, events=True, cycles_per_us=rate)
+        methods[test, "send-events"] = Perftest("send", test, runner, rdma_cm, events=True, cycles_per_us=rate)
     methods["latency", "send-events-loaded"] = Loaded(
-        methods["latency", "send-events"], Perftest("send", "bandwidth", runner, events=True)
+        methods["latency", "send-events"], Perftest("send", "bandwidth", runner, rdma_cm, events=True)
     )
     for mtu_bytes in _SMALLER_PATH_MTUS:
-        methods["bandwidth", f"send-mtu{mtu_bytes}"] = Perftest("send", "bandwidth", runner, path_mtu_bytes=mtu_bytes)
-    methods["bandwidth", "write-200qp"] = Perftest("write", "bandwidth", runner, queue_pairs=200)
-    return Interconnect("soft-roce", "Soft RoCE (urxe)", methods, {"write": WriteMesh(runner)})
+        methods["bandwidth", f"send-mtu{mtu_bytes}"] = Perftest(
+            "send", "bandwidth", runner, rdma_cm, path_mtu_bytes=mtu_bytes
+        )
+    methods["bandwidth", "write-200qp"] = Perftest("write", "bandwidth", runner, rdma_cm, queue_pairs=200)
+    return Interconnect(name, title, methods, {"write": WriteMesh(runner, rdma_cm)})
 
 
 _MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce, "udp": _udp}
 INTERCONNECTS: tuple[str, ...] = tuple(_MAKERS)
+#: Those that need a device of their own. They are measured where hosts have one, in place of nothing in a study file.
+_OF_DEVICES: Mapping[str, Callable[[], Interconnect]] = {
+    "infiniband": lambda: _verbs("infiniband", "InfiniBand", None),
+    "roce": lambda: _verbs("roce", "RoCE", None),
+    "rxe": lambda: _verbs("rxe", "Soft RoCE (the kernel's rxe)", None),
+    "iwarp": lambda: _verbs("iwarp", "iWARP", None, rdma_cm=True),
+    "siw": lambda: _verbs("siw", "iWARP (the kernel's siw)", None, rdma_cm=True),
+    "ipoib": lambda: dataclasses.replace(_tcp(), id="ipoib", title="TCP sockets over InfiniBand (IPoIB)"),
+}
 
 
 @functools.cache
 def interconnect(name: str) -> Interconnect:
-    """The interconnect of that name, which has to be one of INTERCONNECTS."""
-    return _MAKERS[name]()
+    """The interconnect of that name, which has to be one of INTERCONNECTS or of those that hosts have."""
+    return {**_MAKERS, **_OF_DEVICES}[name]()
 
 
 @functools.cache

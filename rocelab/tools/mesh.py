@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rocelab.devices import DevicePort
 from rocelab.tools.base import Executable, Output, ToolError, check_exit, last_words
-from rocelab.tools.perftest import numbers_of
+from rocelab.tools.perftest import numbers_of, verbs_command, verbs_executables
 
 #: The value that a mesh is about, summed over its nodes; also the metric of a sample that failed.
 MESH_METRIC = ("throughput_mbps", "Mbps")
@@ -42,6 +43,9 @@ class MeshRequest:
     client_interface: str
     server_interface: str
     port: int
+    client_device: DevicePort | None = None
+    server_device: DevicePort | None = None
+    """The RDMA devices that are there without urxe."""
 
     @property
     def duration_s(self) -> int:
@@ -82,9 +86,9 @@ class MeshMethod(Protocol):
 class WriteMesh:
     """`ib_write_bw -q QPS -t DEPTH -D SECONDS -f MARGIN --tclass CLASS`, which leaves its margins out by itself."""
 
-    runner: Executable
-    """What gives the program its device: `urxe run --` in front of it."""
-    device_prefix: str = "urxe_"
+    runner: Executable | None
+    """What gives the program its device: `urxe run --` in front of it. None: the device is there."""
+    rdma_cm: bool = False
     tool: str = "ib_write_bw"
     pair_s: float = 0.15
     head_start_s: float = 1.0
@@ -92,20 +96,21 @@ class WriteMesh:
     @property
     def executables(self) -> tuple[Executable, ...]:
         """The program and what gives it its device."""
-        return (Executable(self.tool, package="perftest"), self.runner)
+        return verbs_executables(self.tool, self.runner)
 
     def server(self, request: MeshRequest) -> Sequence[str]:
         """Serves one client."""
-        return self._command(request, request.server_interface)
+        return self._command(request, request.server_interface, request.server_device)
 
     def client(self, request: MeshRequest) -> Sequence[str]:
         """The same options, and the server's address."""
-        return [*self._command(request, request.client_interface), request.server_address]
+        command = self._command(request, request.client_interface, request.client_device)
+        return [*command, request.server_address]
 
-    def _command(self, request: MeshRequest, interface: str) -> list[str]:
+    def _command(self, request: MeshRequest, interface: str, device: DevicePort | None) -> list[str]:
         return [
-            *(self.runner.name, "run", "--", self.tool),
-            *("-d", f"{self.device_prefix}{interface}", "-x", "0", "-F", "-p", str(request.port)),
+            *verbs_command(self.tool, self.runner, interface, device, 0),
+            *("-F", "-p", str(request.port), *(["-R"] if self.rdma_cm else [])),
             *("-q", str(request.parallel), "-s", str(request.size_bytes), f"--tclass={request.traffic_class}"),
             *("-t", str(request.depth)),
             *("-D", str(request.duration_s), "-f", str(request.margin_s)),

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from rocelab.devices import DevicePort
 from rocelab.tools.base import Executable, Output, Reading, Request, Test, ToolError, Value, check_exit, last_words
 
 Operation = Literal["send", "write", "read"]
@@ -37,9 +38,10 @@ class Perftest:
 
     operation: Operation
     test: Test
-    runner: Executable
-    """What gives the program its device: `urxe run --` in front of it."""
-    device_prefix: str = "urxe_"
+    runner: Executable | None
+    """What gives the program its device: `urxe run --` in front of it. None: the device is there."""
+    rdma_cm: bool = False
+    """Connect by RDMA-CM (`-R`), as iWARP has to."""
     events: bool = False
     """Sleep until a completion comes (`-e`) instead of polling for it."""
     path_mtu_bytes: int | None = None
@@ -64,7 +66,7 @@ class Perftest:
     @property
     def executables(self) -> tuple[Executable, ...]:
         """The program and what gives it its device."""
-        return (Executable(self.tool, package="perftest"), self.runner)
+        return verbs_executables(self.tool, self.runner)
 
     @property
     def head_start_s(self) -> float:
@@ -82,17 +84,18 @@ class Perftest:
 
     def server(self, request: Request) -> Sequence[str]:
         """Serves one client."""
-        return self._command(request, request.server_interface)
+        return self._command(request, request.server_interface, request.server_device)
 
     def client(self, request: Request) -> Sequence[str]:
         """The same options, and the server's address."""
-        return [*self._command(request, request.client_interface), request.server_address]
+        command = self._command(request, request.client_interface, request.client_device)
+        return [*command, request.server_address]
 
     def _messages_each(self, request: Request) -> int:
         """`-n` counts the messages of each queue pair."""
         return max(self.messages_min, request.messages // self.queue_pairs)
 
-    def _command(self, request: Request, interface: str) -> list[str]:
+    def _command(self, request: Request, interface: str, device: DevicePort | None) -> list[str]:
         options = {
             "latency": ["-C"] if self._prints_cycles else [],
             # The peak is found by comparing every pair of messages: seconds of CPU time for a number nobody uses.
@@ -104,11 +107,13 @@ class Perftest:
             options.append("--events")
         if self.path_mtu_bytes is not None:
             options += ["-m", str(self.path_mtu_bytes)]
+        if self.rdma_cm:
+            options.append("-R")
         if self.queue_pairs > 1:
             options += ["-q", str(self.queue_pairs)]
         return [
-            *(self.runner.name, "run", "--", self.tool),
-            *("-d", f"{self.device_prefix}{interface}", "-x", str(self.gid_index), "-F", "-p", str(request.port)),
+            *verbs_command(self.tool, self.runner, interface, device, self.gid_index),
+            *("-F", "-p", str(request.port)),
             *("-s", str(request.size_bytes), "-n", str(self._messages_each(request))),
             *options,
         ]
@@ -156,6 +161,27 @@ class Perftest:
             Value("message_rate_per_s", "1/s", "mean", bytes_per_s / size_bytes),
         )
         return Reading(values, moved_bytes, moved_bytes / bytes_per_s)
+
+
+def verbs_executables(tool: str, runner: Executable | None) -> tuple[Executable, ...]:
+    """A program of perftest, and what gives it its device where that is not there."""
+    program = Executable(tool, package="perftest")
+    return (program,) if runner is None else (program, runner)
+
+
+def verbs_command(
+    tool: str, runner: Executable | None, interface: str, device: DevicePort | None, gid_index: int
+) -> list[str]:
+    """How a program of perftest begins: with urxe's device of an interface, or with one that is there.
+
+    `gid_index` is for urxe's: 0 is the interface's IPv4 address.
+    """
+    if runner is not None:
+        return [runner.name, "run", "--", tool, "-d", f"urxe_{interface}", "-x", str(gid_index)]
+    if device is None:
+        raise ToolError(f"there is no RDMA device on {interface}")
+    address = [] if device.gid_index is None else ["-x", str(device.gid_index)]
+    return [tool, "-d", device.device, "-i", str(device.number), *address]
 
 
 def numbers_of(tool: str, size_bytes: int, output: Output) -> list[float]:

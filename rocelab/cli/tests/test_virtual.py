@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from rocelab.cli.app import app
-from rocelab.cli.run import check_memory, half_for
+from rocelab.cli.grounds import check_memory
+from rocelab.cli.run import half_for
 from rocelab.virtual.loading import parse
 from rocelab.virtual.steps import plan
 

@@ -1,0 +1,127 @@
+"""The fabric `hosts`: machines that are there, as nodes that studies run on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from importlib import resources
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rocelab.fabric.base import FabricError, LaunchError, LinkProfile, Node
+from rocelab.hosts import rails
+from rocelab.hosts.inventory import Inventory, folded
+from rocelab.hosts.rails import Facts, Rail
+from rocelab.hosts.running import HostRunning
+from rocelab.hosts.session import HostError, Session
+from rocelab.hosts.sessions import Sessions
+
+_FACTS_LIMIT_S: Final = 60.0
+
+
+class HostsFabric:
+    """Hosts with a session each. Whatever ends it, the agents end everything that they have started."""
+
+    def __init__(
+        self, inventory: Inventory, sessions: Sessions, facts: Mapping[str, Facts], found: Sequence[Rail]
+    ) -> None:
+        self.inventory = inventory
+        self.sessions = sessions
+        self.facts = facts
+        self.rails = {rail.id: rail for rail in found}
+        self.name = "hosts"
+        self.nodes = tuple(_node(name, index, found) for index, name in enumerate(facts))
+        # Nothing is made of it: `bridge` says that all nodes are joined.
+        self.links = tuple(
+            LinkProfile(rail.id, "bridge", mtu_bytes=rail.mtu_bytes or 0, rate_mbps=rail.rate_mbps) for rail in found
+        )
+
+    def close(self) -> None:
+        """End the agents with all that they run."""
+        self.sessions.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _node(name: str, index: int, found: Sequence[Rail]) -> Node:
+    ends = {rail.id: rail.ends[name] for rail in found}
+    return Node(
+        name=name,
+        index=index,
+        addresses={rail: end.address for rail, end in ends.items()},
+        addresses6={},
+        interfaces={rail: end.interface for rail, end in ends.items()},
+        devices={rail: end.device for rail, end in ends.items() if end.device is not None},
+        pid=0,
+    )
+
+
+def up(inventory: Inventory, *, programs: Sequence[str] = (), without: Collection[str] = ()) -> HostsFabric:
+    """Reach the hosts, but for those to do `without`, and find out what they are and which networks join them.
+
+    Raises FabricError, which names every host that cannot be used and says why.
+    """
+    chosen = inventory.without(without)
+    with contextlib.ExitStack() as unless_up:
+        sessions = unless_up.enter_context(Sessions(chosen))
+        failures = sessions.open()
+        facts: dict[str, Facts] = {}
+        if not failures:
+            facts, failures = ask_all(sessions, programs)
+        if failures:
+            raise FabricError(_unusable(failures, len(chosen.names)))
+        fabric = HostsFabric(chosen, sessions, facts, rails.find(facts, chosen.table.rail))
+        unless_up.pop_all()
+    return fabric
+
+
+def _unusable(failures: Mapping[str, str], hosts: int) -> str:
+    lines = "\n".join(f"  {why}" for why in failures.values())
+    return f"{len(failures)} of {hosts} hosts cannot be used:\n{lines}\n" + (
+        "Mend them." if len(failures) == hosts else f"Mend them, or do without them: --without {folded(failures)}"
+    )
+
+
+def ask_all(sessions: Sessions, programs: Sequence[str]) -> tuple[dict[str, Facts], dict[str, str]]:
+    """What all hosts that can be reached say of themselves, and why some say nothing; by name."""
+    running: dict[str, HostRunning] = {}
+    failures: dict[str, str] = {}
+    facts: dict[str, Any] = {}
+    for name, session in sessions.items():
+        if session.lost is None:
+            try:
+                running[name] = _start_facts(session, programs)
+            except LaunchError as failure:
+                failures[name] = str(failure)
+    for name, each in running.items():
+        try:
+            finished = each.wait(_FACTS_LIMIT_S)
+            facts[name] = json.loads(finished.stdout)
+        except HostError as failure:
+            failures[name] = str(failure)
+        except ValueError:
+            failures[name] = f"{name} says nothing of itself: {finished.stderr.strip() or finished.stopped_because}"
+    return facts, failures
+
+
+def ask_programs(session: Session, programs: Sequence[str]) -> dict[str, Facts]:
+    """What one host says of programs: their place and version. Those that are not there are left out."""
+    finished = _start_facts(session, ["--programs", *programs]).wait(_FACTS_LIMIT_S)
+    try:
+        found: dict[str, Facts] = json.loads(finished.stdout)
+    except ValueError:
+        raise LaunchError(f"{session.name} says nothing of its programs: {finished.stderr.strip()}") from None
+    return found
+
+
+def _start_facts(session: Session, words: Sequence[str]) -> HostRunning:
+    text = (resources.files("rocelab.hosts") / "facts.py").read_text(encoding="utf-8")
+    python = session.introduction.result()["python"]
+    return HostRunning.start(session, [python, "-I", "-c", text, *words])

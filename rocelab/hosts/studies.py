@@ -1,0 +1,126 @@
+"""A study as it is on hosts: its tests on every rail, over whatever the rail has.
+
+Nothing of a study file changes between the emulated fabric and hosts. The links of the file are not built. TCP keeps
+the congestion control that hosts give it, and their interfaces stay as they are, for both belong to others as well.
+Where verbs have a device of their own, what the study measures of Soft RoCE is measured over that, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rocelab import peers
+from rocelab.hosts.rails import Rail
+from rocelab.results import LinkInfo
+from rocelab.study.availability import measurable
+from rocelab.study.levels import level_of
+from rocelab.study.schema import AnyTest, CloudTable, FabricTable, LinkTable, MeshTable, Study, TcpTable
+from rocelab.study.steps import PairStep, Step
+from rocelab.tools.base import Method
+from rocelab.tools.loaded import Loaded
+from rocelab.tools.perftest import Perftest
+
+#: What a rail is as a kind of link.
+KIND: Final = "rail"
+_UNTOUCHED: Final = "the interfaces of hosts are not changed"
+
+
+def adapted(study: Study, rails: Sequence[Rail], hosts: int) -> tuple[Study, tuple[str, ...]]:
+    """The study for these rails, and a sentence about each thing of it that is not measured there."""
+    study, left_out = measurable(study, lambda wanted: None if wanted == peers.USUAL else _UNTOUCHED)
+    notes = [*left_out]
+    nodes = min(study.fabric.nodes, hosts)
+    tests: list[AnyTest] = []
+    for test in study.test:
+        fitting, note = _fitting(test, hosts)
+        notes += [note] if note is not None else []
+        if fitting is not None:
+            tests += _on_rails(fitting, rails)
+    controls = {each for each in study.tcp.congestion_control if each != peers.DEFAULT}
+    if controls:
+        names = ", ".join(sorted(controls))
+        notes.append(f"TCP is measured with the congestion control that the hosts give it, and not with {names}.")
+    return study.model_copy(
+        update={
+            "fabric": FabricTable.model_construct(kind="emulated", nodes=nodes),
+            "tcp": TcpTable(congestion_control=[peers.DEFAULT]),
+            "link": [_link(rail) for rail in rails],
+            "test": tests,
+        }
+    ), tuple(dict.fromkeys(notes))
+
+
+def _link(rail: Rail) -> LinkTable:
+    # What hosts say need not be within what a study file may ask for.
+    return LinkTable.model_construct(
+        id=rail.id, kind="bridge", mtu_bytes=rail.mtu_bytes or 0, rate_mbps=rail.rate_mbps and float(rail.rate_mbps)
+    )
+
+
+def link_info(rail: Rail) -> LinkInfo:
+    """A rail as results state it."""
+    return LinkInfo(id=rail.id, kind=KIND, mtu_bytes=rail.mtu_bytes or 0, rate_mbps=rail.rate_mbps)
+
+
+def _fitting(test: AnyTest, hosts: int) -> tuple[AnyTest | None, str | None]:
+    """The test with as many nodes as there are hosts; None if it cannot be there. And what is to be said about it."""
+    if isinstance(test, CloudTable):
+        return None, "HDFS, HBase and Spark are not measured on hosts: rocelab does not start their daemons there."
+    if isinstance(test, MeshTable):
+        few = [nodes for nodes in test.nodes if nodes <= hosts]
+        more = [nodes for nodes in test.nodes if nodes > hosts]
+        note = f"A mesh of {_listed(more)} nodes is not measured: there are {hosts} hosts." if more else None
+        return (test.model_copy(update={"nodes": few}) if few else None), note
+    needed = test.nodes_used(min(2, hosts))
+    if needed > hosts:
+        return None, f"{test.every_test[0]} on {needed} nodes is not measured: there are {hosts} hosts."
+    return test, None
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _on_rails(test: AnyTest, rails: Sequence[Rail]) -> Iterator[AnyTest]:
+    for rail in rails:
+        variants = {name: chosen for name, chosen in _taking_part(test, rail) if chosen}
+        if variants:
+            yield test.model_copy(update={"links": [rail.id], "variants": variants})
+
+
+def _taking_part(test: AnyTest, rail: Rail) -> Iterator[tuple[str, list[str]]]:
+    for name, chosen in test.variants.items():
+        plain = list(dict.fromkeys(map(peers.name_of, chosen)))
+        if name in rail.interconnects:
+            yield name, plain
+        if name == peers.TCP and "ipoib" in rail.interconnects:
+            yield "ipoib", plain
+        if name == peers.SOFT_ROCE and rail.verbs is not None:
+            _, known = level_of(test).variants(test, rail.verbs)
+            yield rail.verbs, [each for each in plain if each in known]
+
+
+def on_hosts(steps: Sequence[Step]) -> list[Step]:
+    """The steps with nothing in their command lines that is only true of this machine."""
+    return [_on_hosts(step) for step in steps]
+
+
+def _on_hosts(step: Step) -> Step:
+    return dataclasses.replace(step, method=_method(step.method)) if isinstance(step, PairStep) else step
+
+
+def _method(method: Method) -> Method:
+    """The rate of the cycle counter is each host's own, and perftest finds it out."""
+    if isinstance(method, Perftest):
+        return dataclasses.replace(method, cycles_per_us=None)
+    if isinstance(method, Loaded):
+        return dataclasses.replace(method, method=_method(method.method), load=_method(method.load))
+    return method
+
+
+def programs_of(steps: Sequence[Step]) -> dict[str, str]:
+    """Every program that the steps need on hosts, by the name that command lines have, with what to do without it."""
+    executables = (each for step in steps for each in step.executables if not each.is_read)
+    return {each.name: each.advice for each in executables}
