@@ -1,0 +1,142 @@
+"""``rocelab hosts`` and ``rocelab run --fabric hosts`` as a person calls them, over real sshd and in a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.fabric.base import FabricError, Finished, LinkProfile
+from rocelab.hosts.tests.cluster import UNPACKED, SshCluster, ssh_cluster
+from rocelab.hosts.tests.slurm import slurm_cluster
+from rocelab.results import list_runs
+from rocelab.tools import sock
+
+pytestmark = pytest.mark.fabric
+
+STUDY = """\
+schema = 1
+id = "tiny"
+title = "A tiny study"
+repetitions = 2
+
+[[link]]
+id = "direct"
+kind = "direct"
+
+[[test]]
+test = "bandwidth"
+sizes_bytes = [65536]
+point_ms = 10
+
+[test.variants]
+tcp = ["blocking", "kernel-poll"]
+soft-roce = ["send"]
+"""
+ROCELAB = [sys.executable, "-m", "rocelab"]
+LINK = LinkProfile("b", "bridge")
+#: Calls rocelab on the first host: the command, and what it came to.
+Run = Callable[..., Finished]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def can_run() -> None:
+    if os.getuid() != 0:
+        pytest.skip("sshd and Slurm need root")
+    if not UNPACKED.exists():
+        pytest.skip("sshd and Slurm are not unpacked: make setup-programs")
+    if sock.program().path is None:
+        pytest.skip("rocelab-sock is not built: make -C bench")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshCluster]:
+    try:
+        with ssh_cluster(tmp_path_factory.mktemp("cluster"), [LINK], 2) as made:
+            yield made
+    except FabricError as error:
+        pytest.skip(f"no emulated fabric on this machine: {error}")
+
+
+@pytest.fixture
+def rocelab(cluster: SshCluster) -> Run:
+    def run(*words: str | Path) -> Finished:
+        env = {"COLUMNS": "100"}
+        return cluster.launcher.start(cluster.fabric.nodes[0], [*ROCELAB, *map(str, words)], env=env).wait(240)
+
+    return run
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def test_hosts_are_described_with_their_rails(rocelab: Run, cluster: SshCluster) -> None:
+    done = rocelab("hosts", "check", cluster.hosts_toml(name="inside"))
+    assert done.exit_status in (0, 3), done.stderr  # a busy machine is said to be wrong
+    assert "node[0-1]: " in done.stdout
+    assert "eth0: eth0, 10.80.0.1/24 and so on" in done.stdout
+    found = json.loads(rocelab("hosts", "check", "--json", cluster.hosts_toml(name="inside")).stdout)
+    assert found["rails"]["eth0"]["node1"]["address"] == "10.80.0.2"
+    assert not [each for each in found["findings"] if "cannot be reached" in each["text"]]
+
+
+def test_hosts_that_cannot_be_reached_are_named(rocelab: Run) -> None:
+    done = rocelab("hosts", "check", "nowhere[1-2]")
+    assert done.exit_status == 1
+    assert "2 of 2 hosts cannot be used:\n  nowhere1 cannot be reached by ssh: " in done.stderr
+
+
+def test_a_study_runs_on_hosts_unchanged_and_is_gone_on_with(
+    rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
+) -> None:
+    hosts = cluster.hosts_toml(name="inside")
+    kept = ("--results", tmp_path / "results", "--no-report")
+    done = rocelab("run", "--fabric", "hosts", "--hosts", hosts, study, *kept)
+    assert done.exit_status == 0, done.stderr
+    assert "kernel-poll) is not measured here: the interfaces of hosts are not changed" in done.stderr
+    (store,) = list_runs(tmp_path / "results")
+    assert (store.info.fabric, store.info.hosts) == ("hosts", str(hosts))
+    assert [(link.id, link.kind) for link in store.info.links] == [("eth0", "rail")]
+    samples = [*store.samples()]
+    assert {(each.interconnect, each.variant, each.link) for each in samples} == {
+        ("tcp", "blocking@default", "eth0"),
+        ("soft-roce", "send", "eth0"),
+    }
+    assert all(each.ok for each in samples)
+    again = rocelab("run", "--resume", "latest", *kept)
+    assert "is complete" in again.stderr, again.stderr
+
+
+def test_a_program_that_hosts_lack_is_named_or_copied(
+    rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
+) -> None:
+    hosts = cluster.hosts_toml('[programs]\nrocelab-sock = "/no/such/rocelab-sock"', name="inside")
+    words = ("run", "--fabric", "hosts", "--hosts", hosts, study, "--results", tmp_path / "results", "--no-report")
+    done = rocelab(*words)
+    assert done.exit_status == 1
+    assert "rocelab-sock on node[0-1]: --stage copies this machine's for the time of the run" in done.stderr
+    done = rocelab(*words, "--stage")
+    assert done.exit_status == 0, done.stderr
+    (store,) = list_runs(tmp_path / "results")
+    (log,) = {each.log for each in store.samples() if each.interconnect == "tcp" and each.repetition == 0}
+    assert "/staged/rocelab-sock " in (store.path / str(log)).read_text()
+
+
+def test_an_allocation_of_slurm_is_the_fabric(study: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    with slurm_cluster(folder, [LINK], 2) as cluster:
+        words = ["run", "--fabric", "hosts", str(study), "--results", str(tmp_path / "results"), "--no-report"]
+        done = cluster.salloc([*ROCELAB, *words])
+    assert done.exit_status == 0, done.stderr
+    (store,) = list_runs(tmp_path / "results")
+    assert all(each.ok for each in store.samples())
+    assert "Hosts, by slurm: node[0-1]" in store.info.provenance.notes[0]

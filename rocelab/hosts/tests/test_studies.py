@@ -1,0 +1,115 @@
+"""What a study is on hosts: rails in place of its links, and what is measured over which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocelab.hosts import rails, studies
+from rocelab.hosts.rails import Rail
+from rocelab.hosts.tests.examples import device, gid, host, interface
+from rocelab.study.loading import parse
+from rocelab.study.plan import plan
+from rocelab.study.schema import Study
+
+TEXT = """\
+schema = 1
+id = "tiny"
+title = "A tiny study"
+repetitions = 1
+
+[fabric]
+nodes = 4
+
+[[link]]
+id = "direct"
+kind = "bridge"
+
+[[test]]
+test = "latency"
+sizes_bytes = [64]
+
+[test.variants]
+tcp = ["blocking", "blocking-qperf@cubic", "kernel-poll"]
+soft-roce = ["send", "send-events"]
+
+[[test]]
+test = "mesh"
+nodes = [2, 4]
+links = ["direct"]
+
+[test.variants]
+tcp = ["blocking"]
+soft-roce = ["write"]
+"""
+
+
+def study() -> Study:
+    return parse(TEXT, "tiny.toml")
+
+
+def rails_of(hosts: int = 2, **kinds: dict[str, Any]) -> list[Rail]:
+    """Hosts with an interface for each rail, and with the devices that are given for some."""
+    facts = {}
+    for at in range(1, hosts + 1):
+        interfaces, devices = {}, {}
+        for number, (name, kind) in enumerate(kinds.items(), 1):
+            address = f"10.{number}.0.{at}"
+            interfaces[name] = interface(f"{address}/24", **kind.get("interface", {}))
+            if "device" in kind:
+                devices[f"d-{name}"] = device(name, gid(0, address, "RoCE v2"), **kind["device"])
+        facts[f"n{at}"] = host(interfaces, devices)
+    return rails.find(facts, [])
+
+
+def series(adapted: Study) -> set[tuple[str, str, str, str]]:
+    return {(step.link.id, step.test_name, step.interconnect, step.variant) for step in plan(adapted)}
+
+
+def test_every_rail_has_what_the_study_measures_of_sockets_and_of_urxe() -> None:
+    adapted, notes = studies.adapted(study(), rails_of(eth0={}, ens1={}), 4)
+    assert series(adapted) == {
+        (rail, test, *who)
+        for rail in ("eth0", "ens1")
+        for test, those in {
+            "latency": [
+                ("tcp", "blocking@default"),
+                ("tcp", "blocking-qperf@default"),
+                ("soft-roce", "send"),
+                ("soft-roce", "send-events"),
+            ],
+            "mesh": [("tcp", "blocking@default"), ("soft-roce", "write")],
+        }.items()
+        for who in those
+    }
+    assert any("kernel-poll) is not measured here: the interfaces of hosts are not changed" in note for note in notes)
+    assert any("with the congestion control that the hosts give it, and not with cubic" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("made", "verbs"), [({}, "roce"), ({"type": "RNIC"}, "iwarp"), ({"driver": "rdma_rxe"}, "rxe")]
+)
+def test_a_device_is_measured_beside_urxe(made: dict[str, Any], verbs: str) -> None:
+    adapted, _ = studies.adapted(study(), rails_of(ens1={"device": made}), 4)
+    assert {who[2:] for who in series(adapted) if who[1] == "latency"} >= {("soft-roce", "send"), (verbs, "send")}
+    step = next(step for step in plan(adapted) if step.interconnect == verbs)
+    assert [each.name for each in step.executables] == [step.tool]  # no urxe
+
+
+def test_ip_over_infiniband_has_its_own_name_and_no_urxe() -> None:
+    kind = {"interface": {"kind": "ipoib"}, "device": {"link_layer": "InfiniBand"}}
+    adapted, _ = studies.adapted(study(), rails_of(ib0=kind), 4)
+    assert {who[2] for who in series(adapted)} == {"ipoib", "infiniband"}
+
+
+def test_meshes_are_as_large_as_there_are_hosts() -> None:
+    adapted, notes = studies.adapted(study(), rails_of(eth0={}), 3)
+    assert {key.nodes for step in plan(adapted) if step.test_name == "mesh" for key in step.keys} == {2}
+    assert "A mesh of 4 nodes is not measured: there are 3 hosts." in notes
+
+
+def test_nothing_of_this_machine_is_in_command_lines_for_hosts() -> None:
+    adapted, _ = studies.adapted(study(), rails_of(eth0={}), 2)
+    for step in studies.on_hosts(plan(adapted)):
+        assert getattr(getattr(step, "method", None), "cycles_per_us", None) is None
