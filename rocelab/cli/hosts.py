@@ -6,10 +6,12 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -23,16 +25,16 @@ if TYPE_CHECKING:
     from rocelab.hosts.rails import Facts, Rail
 
 EXIT_WRONG: Final = 3
-#: Programs that studies measure with; what is missing on a host is said with its package.
+#: Programs that studies measure with, and what to do where a host has none.
 _PROGRAMS: Final = {
-    "ib_send_lat": "perftest",
-    "ib_send_bw": "perftest",
-    "iperf3": "iperf3",
-    "qperf": "qperf",
-    "mpiexec": "openmpi-bin or mpich",
-    "srun": "slurm-client",
-    "urxe": "of rocelab; `rocelab run --stage` copies it",
-    "rocelab-sock": "of rocelab; `rocelab run --stage` copies it",
+    "ib_send_lat": "package perftest",
+    "ib_send_bw": "package perftest",
+    "iperf3": "package iperf3",
+    "qperf": "package qperf",
+    "mpiexec": "package openmpi-bin or mpich",
+    "srun": "package slurm-client",
+    "urxe": "rocelab's own: `rocelab run --stage` copies it",
+    "rocelab-sock": "rocelab's own: `rocelab run --stage` copies it",
 }
 #: Without these a host can still be measured.
 _OPTIONAL: Final = frozenset({"qperf", "mpiexec", "srun", "urxe", "rocelab-sock"})
@@ -90,8 +92,16 @@ def opened(hosts: str | None, without: str | None, doing: str) -> Iterator[Hosts
     left_out = inventory.names(without) if without else ()
     with contextlib.ExitStack() as stack:
         with Console(stderr=True).status(f"{doing}: {len(chosen.names)} by {chosen.launcher}"):
-            made = stack.enter_context(fabric.up(chosen, programs=[*_PROGRAMS], without=left_out))
+            made = stack.enter_context(fabric.up(chosen, programs=[*_PROGRAMS, *_own()], without=left_out))
         yield made
+
+
+def _own() -> list[str]:
+    """Where rocelab's own programs are on this machine: hosts may share its file system."""
+    from rocelab.tools import sock  # noqa: PLC0415, as above
+    from rocelab.tools.interconnects import urxe  # noqa: PLC0415
+
+    return [urxe().name, sock.program().name]
 
 
 def _as_json(fabric: HostsFabric, found: Sequence[Finding]) -> dict[str, Any]:
@@ -114,25 +124,27 @@ def _show(fabric: HostsFabric, found: Sequence[Finding]) -> None:
         groups.setdefault(_summary(facts), []).append(name)
     _title(console, f"{len(fabric.nodes)} hosts, from {fabric.inventory.source}, by {fabric.inventory.launcher}")
     for summary, names in groups.items():
-        console.print(f"  [bold]{folded(names)}[/]: {summary}", highlight=False)
+        _item(console, f"{folded(names)}: ", summary)
     _title(console, "Rails")
     for rail in fabric.rails.values():
-        console.print(f"  [bold]{rail.id}[/]: {_rail_words(rail)}", highlight=False)
+        _item(console, f"{rail.id}: ", _rail_words(rail))
     _show_programs(console, fabric.facts)
     for kind, title, style in (("wrong", "Wrong", "red"), ("differs", "Different between hosts", "yellow")):
         of_kind = [each for each in found if each.kind == kind]
         if of_kind:
             _title(console, title)
         for each in of_kind:
-            line = Text("  ")
-            line.append(f"{folded(each.hosts)}: ", style="bold")
-            line.append(each.text, style=style)
-            console.print(line, soft_wrap=False)
+            _item(console, f"{folded(each.hosts)}: ", each.text, style)
             if each.advice:
-                console.print(Text(f"    -> {each.advice}."))
+                console.print(Padding(Text(f"-> {each.advice}."), (0, 0, 0, 4)))
     if not found:
         console.print("\n[green]Nothing is wrong, and the hosts are alike.[/]")
     console.print("\nRun a study on them with: rocelab run --fabric hosts quick", highlight=False)
+
+
+def _item(console: Console, name: str, words: str, style: str = "") -> None:
+    """One thing with what is said of it, all lines of it indented."""
+    console.print(Padding(Text.assemble((name, "bold"), (words, style)), (0, 0, 0, 2)))
 
 
 def _title(console: Console, words: str) -> None:
@@ -186,14 +198,20 @@ def _show_programs(console: Console, facts: Mapping[str, Facts]) -> None:
 
     _title(console, "Programs")
     table = Table(box=None, pad_edge=False, show_header=False)
-    for program, package in _PROGRAMS.items():
-        having = [name for name, said in facts.items() if program in said["programs"]]
-        lacking = [name for name in facts if name not in having]
+    for program, remedy in _PROGRAMS.items():
+        found = {name: _found(said, program) for name, said in facts.items()}
+        lacking = [name for name, each in found.items() if each is None]
         if not lacking:
-            versions = dict.fromkeys(str(said["programs"][program].get("version", "there")) for said in facts.values())
+            versions = dict.fromkeys(str(each.get("version", "there")) for each in found.values() if each is not None)
             table.add_row(f"  {program}", Text("ok", style="green"), Text(" / ".join(versions)))
         else:
-            where = "" if not having else f" on {folded(lacking)}"
+            where = "" if len(lacking) == len(facts) else f" on {folded(lacking)}"
             style = "dim" if program in _OPTIONAL else "red"
-            table.add_row(f"  {program}", Text(f"missing{where}", style=style), Text(f"package {package}", style="dim"))
+            table.add_row(f"  {program}", Text(f"missing{where}", style=style), Text(remedy, style="dim"))
     console.print(table)
+
+
+def _found(facts: Facts, program: str) -> Facts | None:
+    """What a host says of a program, by its name or by its place on this machine."""
+    found: Mapping[str, Facts] = facts["programs"]
+    return next((found[place] for place in found if Path(place).name == program), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from rocelab.hosts.inventory import folded
@@ -162,7 +163,7 @@ def _differences(facts: Mapping[str, Facts], rails: Sequence[Rail]) -> Iterator[
     for program in dict.fromkeys(name for said in facts.values() for name in said["programs"]):
         versions = {host: said["programs"].get(program, {}).get("version", "") for host, said in facts.items()}
         there = {host for host, said in facts.items() if program in said["programs"]}
-        yield from _odd(program, {host: versions[host] if host in there else None for host in facts})
+        yield from _odd(Path(program).name, {host: versions[host] if host in there else None for host in facts})
 
 
 def _first_port(said: Facts, device: str) -> Facts:

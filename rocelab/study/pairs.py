@@ -172,7 +172,7 @@ class PairExecutor(StepExecutor[PairStep]):
         except LaunchError as failure:
             pair.error = str(failure)
             # A server that is there and does not listen would go on like this.
-            pair.hung = pair.server is not None and pair.server.poll() is None
+            pair.hung = pair.server is not None and _goes_on(pair.server)
 
     def _start(self, step: PairStep, pair: _Pair) -> None:
         pair.server = self._launch(self._server_node, step.link.id, step.method.server(pair.request), pair.log)
@@ -233,6 +233,13 @@ class PairExecutor(StepExecutor[PairStep]):
 
     def _launch(self, node: Node, link: str, argv: Sequence[str], log: Path | None) -> Running:
         return self._launcher.start(node, argv, cores=(self._launcher.core(node, link),), log=log)
+
+
+def _goes_on(program: Running) -> bool:
+    try:
+        return program.poll() is None
+    except LaunchError:
+        return False  # It is lost, with its node.
 
 
 def _judge(step: PairStep, pair: _Pair) -> tuple[PairReading | None, str | None]:

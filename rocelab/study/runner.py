@@ -153,7 +153,9 @@ class Runner:
             planned = queue.planned(at)
             if planned.head_start_s > 0 and self._hangs.get(planned.series, 0) == 0:
                 step = queue.step(at)
-                executors.of(step).prepare(step, self._log(step, queue.order(at)))
+                # Where that fails, the step fails in its turn.
+                with contextlib.suppress(LaunchError):
+                    executors.of(step).prepare(step, self._log(step, queue.order(at)))
                 return
 
     def _carry_out(self, step: Step, order: int, executors: Executors) -> str | None:
@@ -191,7 +193,11 @@ class Runner:
         executor = executors.of(step)
         if not_run is not None:
             return executor.refuse(step, not_run, circumstances)
-        measured: Measured = executor.measure(step, log, circumstances)
+        try:
+            measured: Measured = executor.measure(step, log, circumstances)
+        except LaunchError as failure:
+            # A node is lost, and with it whatever a step needs before it begins.
+            return executor.refuse(step, str(failure), circumstances)
         self._hangs[step.series] = self._hangs.get(step.series, 0) + 1 if measured.hung else 0
         if measured.pace is not None:
             self._pace[step.series] = min(max(measured.pace, 1 / PACE_MAX), PACE_MAX)

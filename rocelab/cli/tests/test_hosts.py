@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from rocelab.fabric.base import FabricError, Finished, LinkProfile
 from rocelab.hosts.tests.cluster import UNPACKED, SshCluster, ssh_cluster
 from rocelab.hosts.tests.slurm import slurm_cluster
-from rocelab.results import list_runs
+from rocelab.results import Sample, list_runs
 from rocelab.tools import sock
 
 pytestmark = pytest.mark.fabric
@@ -56,7 +57,7 @@ def can_run() -> None:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshCluster]:
     try:
-        with ssh_cluster(tmp_path_factory.mktemp("cluster"), [LINK], 2) as made:
+        with ssh_cluster(tmp_path_factory.mktemp("cluster"), [LINK], 3) as made:
             yield made
     except FabricError as error:
         pytest.skip(f"no emulated fabric on this machine: {error}")
@@ -81,7 +82,7 @@ def study(tmp_path: Path) -> Path:
 def test_hosts_are_described_with_their_rails(rocelab: Run, cluster: SshCluster) -> None:
     done = rocelab("hosts", "check", cluster.hosts_toml(name="inside"))
     assert done.exit_status in (0, 3), done.stderr  # a busy machine is said to be wrong
-    assert "node[0-1]: " in done.stdout
+    assert "node[0-2]: " in done.stdout
     assert "eth0: eth0, 10.80.0.1/24 and so on" in done.stdout
     found = json.loads(rocelab("hosts", "check", "--json", cluster.hosts_toml(name="inside")).stdout)
     assert found["rails"]["eth0"]["node1"]["address"] == "10.80.0.2"
@@ -122,12 +123,45 @@ def test_a_program_that_hosts_lack_is_named_or_copied(
     words = ("run", "--fabric", "hosts", "--hosts", hosts, study, "--results", tmp_path / "results", "--no-report")
     done = rocelab(*words)
     assert done.exit_status == 1
-    assert "rocelab-sock on node[0-1]: --stage copies this machine's for the time of the run" in done.stderr
+    assert "rocelab-sock on node[0-2]: --stage copies this machine's for the time of the run" in done.stderr
     done = rocelab(*words, "--stage")
     assert done.exit_status == 0, done.stderr
     (store,) = list_runs(tmp_path / "results")
     (log,) = {each.log for each in store.samples() if each.interconnect == "tcp" and each.repetition == 0}
     assert "/staged/rocelab-sock " in (store.path / str(log)).read_text()
+
+
+def test_a_host_that_dies_in_the_middle_fails_its_measurements_and_the_run_goes_on_without_it(
+    rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
+) -> None:
+    study.write_text(STUDY.replace("repetitions = 2", "repetitions = 30"))
+    hosts = cluster.hosts_toml(name="inside")
+    kept = ("--results", str(tmp_path / "results"), "--no-report")
+    words = [*ROCELAB, "run", "--fabric", "hosts", "--hosts", str(hosts), str(study), *kept]
+    running = cluster.launcher.start(cluster.fabric.nodes[0], words)
+    deadline_s = time.monotonic() + 60
+    while not any((tmp_path / "results").glob("*/samples.ndjson")) or len([*samples_in(tmp_path / "results")]) < 2:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    cluster.servers["node1"].stop()
+    try:
+        done = running.wait(240)
+        assert done.exit_status == 3, done.stderr
+        assert "node1 is lost: the connection by ssh has ended" in done.stderr
+        errors = {each.error for each in samples_in(tmp_path / "results") if not each.ok}
+        assert errors
+        assert all("node1 is lost" in str(each) for each in errors)
+        done = rocelab("run", "--resume", "latest", "--without", "node1", *kept)
+        assert done.exit_status == 0, done.stderr
+    finally:
+        cluster.start_sshd("node1")
+    (store,) = list_runs(tmp_path / "results")
+    assert store.info.status == "complete"
+
+
+def samples_in(results: Path) -> Iterator[Sample]:
+    for store in list_runs(results):
+        yield from store.samples()
 
 
 def test_an_allocation_of_slurm_is_the_fabric(study: Path, tmp_path: Path) -> None:
