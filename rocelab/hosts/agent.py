@@ -47,6 +47,9 @@ _LOOK_AT_OUTPUT_EVERY_S = 0.5
 #: Folders of runs begin with this. What holds no lock on its folder any more was killed, and the next run tidies up.
 FOLDER_PREFIX = "rocelab-run-"
 _LOCK = "lock"
+#: How variables begin that describe a job step, and which of those describe the site.
+_OF_STEPS = ("SLURM_", "SLURMD_", "PMI_", "PMIX_")
+_KEPT = frozenset({"SLURM_CONF"})
 
 
 class _RefusedError(Exception):
@@ -183,7 +186,7 @@ class Agent:
         files = [os.memfd_create(name) for name in ("stdout", "stderr")]
         request = {
             "argv": asked["argv"],
-            "env": {**os.environ, "TMPDIR": str(self._folder), **asked["env"]},
+            "env": {**_environment(), "TMPDIR": str(self._folder), **asked["env"]},
             "cores": asked["cores"],
             "directory": str(self._folder),
         }
@@ -312,6 +315,11 @@ class Agent:
         view = memoryview(json.dumps(message).encode() + b"\n")
         while view:
             view = view[os.write(1, view) :]
+
+
+def _environment() -> dict[str, str]:
+    """That of a login. What Slurm says of the agent's own job step is not true of programs, and mpirun believes it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OF_STEPS) or name in _KEPT}
 
 
 def _text(file: int) -> str:

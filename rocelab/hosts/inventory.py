@@ -55,13 +55,6 @@ class RailTable(_Table):
     """None: that of RoCE v2 with the interface's IPv4 address."""
 
 
-class MpiTable(_Table):
-    """`[mpi]`: the site's own MPI, as studies name them in their own table."""
-
-    openmpi: str | None = None
-    mpich: str | None = None
-
-
 class HostsTable(_Table):
     """The whole file."""
 
@@ -72,7 +65,6 @@ class HostsTable(_Table):
     python: str = "python3"
     ssh_options: list[str] = []
     rail: list[RailTable] = []
-    mpi: MpiTable = MpiTable()
     programs: dict[str, str] = {}
     """Where programs are on the hosts that are not in PATH there, by name."""
 

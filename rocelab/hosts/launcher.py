@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,6 +20,8 @@ from rocelab.hosts.session import ANSWER_LIMIT_S, Session
 #: Below those that the kernel gives to clients (net.ipv4.ip_local_port_range).
 PORT_FIRST: Final = 18_000
 PORTS: Final = 12_000
+#: Where Slurm says which allocation this process is in.
+SLURM_JOB: Final = "SLURM_JOB_ID"
 
 
 class HostsLauncher:
@@ -128,7 +131,7 @@ class HostsLauncher:
     def _by(self) -> list[str]:
         if self._fabric.inventory.launcher == "slurm":
             options = ("--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--mem=0", "--mpi=none", "--quiet")
-            return ["srun", *options, "--nodelist"]
+            return ["srun", f"--jobid={os.environ[SLURM_JOB]}", *options, "--nodelist"]
         return ["ssh", "-oBatchMode=yes", *self._fabric.inventory.table.ssh_options]
 
     def _session(self, node: Node) -> Session:
@@ -147,8 +150,10 @@ before = ["env", *(name + "=" + value for name, value in env.items())]
 if host in cores:
     before += ["taskset", "-c", ",".join(map(str, cores[host]))]
 text = shlex.join([*before, "sh", "-c", " ".join(command)])
-# ssh has a shell read the text; srun does not.
-os.execvp(by[0], [*by, host, text] if by[0] == "ssh" else [*by, host, "sh", "-c", text])
+# ssh has a shell read the text. srun does not, and describes its own step to what it starts.
+names = r"env | sed -n 's/^\\(SLURMD*_[A-Z_]*\\|PMIX*_[A-Z_]*\\)=.*/\\1/p'"
+forget = "for each in $(" + names + "); do [ $each = SLURM_CONF ] || unset $each; done; "
+os.execvp(by[0], [*by, host, text] if by[0] == "ssh" else [*by, host, "sh", "-c", forget + text])
 """
 
 

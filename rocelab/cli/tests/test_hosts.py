@@ -14,6 +14,7 @@ import pytest
 from rocelab.fabric.base import FabricError, Finished, LinkProfile
 from rocelab.hosts.tests.cluster import UNPACKED, SshCluster, ssh_cluster
 from rocelab.hosts.tests.slurm import slurm_cluster
+from rocelab.launch import mpi
 from rocelab.results import Sample, list_runs
 from rocelab.tools import sock
 
@@ -37,6 +38,26 @@ point_ms = 10
 [test.variants]
 tcp = ["blocking", "kernel-poll"]
 soft-roce = ["send"]
+"""
+MPI_STUDY = """\
+schema = 1
+id = "jobs"
+title = "Jobs of MPI"
+repetitions = 1
+
+[[link]]
+id = "direct"
+kind = "direct"
+
+[[test]]
+level = "mpi"
+test = "latency"
+sizes_bytes = [8]
+iterations = 100
+
+[test.variants]
+tcp = ["openmpi-ob1", "mpich-ofi"]
+soft-roce = ["openmpi-ucx", "mpich-ucx"]
 """
 ROCELAB = [sys.executable, "-m", "rocelab"]
 LINK = LinkProfile("b", "bridge")
@@ -159,6 +180,34 @@ def test_a_host_that_dies_in_the_middle_fails_its_measurements_and_the_run_goes_
     assert store.info.status == "complete"
 
 
+def needs_mpi() -> None:
+    for kind in mpi.KINDS:
+        if not mpi.own(kind).mpiexec.exists():
+            pytest.skip(f"there is no {mpi.own(kind).title}: {mpi.own(kind).remedy}")
+
+
+def check_jobs(results: Path) -> None:
+    found = {(each.interconnect, each.variant, each.ok) for each in samples_in(results)}
+    assert found == {
+        ("tcp", "openmpi-ob1@default", True),
+        ("tcp", "mpich-ofi@default", True),
+        ("soft-roce", "openmpi-ucx", True),
+        ("soft-roce", "mpich-ucx", True),
+    }
+
+
+def test_jobs_of_both_mpis_start_on_all_hosts_by_ssh(
+    rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
+) -> None:
+    needs_mpi()
+    study.write_text(MPI_STUDY)
+    hosts = cluster.hosts_toml(name="inside")
+    kept = ("--results", tmp_path / "results", "--no-report")
+    done = rocelab("run", "--fabric", "hosts", "--hosts", hosts, study, *kept)
+    assert done.exit_status == 0, done.stderr
+    check_jobs(tmp_path / "results")
+
+
 def samples_in(results: Path) -> Iterator[Sample]:
     for store in list_runs(results):
         yield from store.samples()
@@ -167,9 +216,15 @@ def samples_in(results: Path) -> Iterator[Sample]:
 def test_an_allocation_of_slurm_is_the_fabric(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "slurm"
     folder.mkdir()
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(MPI_STUDY)
     with slurm_cluster(folder, [LINK], 2) as cluster:
-        words = ["run", "--fabric", "hosts", str(study), "--results", str(tmp_path / "results"), "--no-report"]
-        done = cluster.salloc([*ROCELAB, *words])
+        kept = ["--results", str(tmp_path / "results"), "--no-report"]
+        done = cluster.salloc([*ROCELAB, "run", "--fabric", "hosts", str(study), *kept])
+        kept = ["--results", str(tmp_path / "jobs"), "--no-report"]
+        done_jobs = cluster.salloc([*ROCELAB, "run", "--fabric", "hosts", str(jobs), *kept])
+    assert done_jobs.exit_status == 0, done_jobs.stderr
+    check_jobs(tmp_path / "jobs")
     assert done.exit_status == 0, done.stderr
     (store,) = list_runs(tmp_path / "results")
     assert all(each.ok for each in store.samples())
