@@ -39,6 +39,8 @@ ALIVE_EVERY_S: Final = SILENCE_MAX_S / 6
 _CLOSE_LIMIT_S: Final = 20.0
 #: In a session of their own, or Ctrl-C would end the connections before what they carry.
 _OWN_SESSION: Final = "setsid"
+#: ssh ends by itself where a host has vanished, also when rocelab is no more.
+_SIGNS_OF_LIFE: Final = (f"-oServerAliveInterval={SILENCE_MAX_S / 3:.0f}", "-oServerAliveCountMax=3")
 
 
 class Sessions(Mapping[str, Session]):
@@ -154,8 +156,8 @@ class _Engine(EventHandler):  # type: ignore[misc]
         task.set_info("fanout", len(self._sessions) + 1)
         task.set_info("ssh_path", f"{_OWN_SESSION} ssh")
         task.set_info("connect_timeout", _CONNECT_LIMIT_S)
-        if options := self._inventory.table.ssh_options:
-            task.set_info("ssh_options", shlex.join(options))
+        # The first that names an option is obeyed, so a person's own come first.
+        task.set_info("ssh_options", shlex.join([*self._inventory.table.ssh_options, *_SIGNS_OF_LIFE]))
         self._port = task.port(handler=self)
         task.timer(ALIVE_EVERY_S, handler=self, interval=ALIVE_EVERY_S, autoclose=True)
         self._begin_more()
