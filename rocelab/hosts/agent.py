@@ -22,6 +22,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import time
@@ -369,7 +370,11 @@ def _make_folder() -> Path:
     place = Path(tempfile.gettempdir())
     for left in place.glob(f"{FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError):
-            lock = os.open(left / _LOCK, os.O_RDWR)
+            # Others may make folders of such names here, and links in them.
+            found = left.lstat()
+            if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+                continue
+            lock = os.open(left / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left, ignore_errors=True)
@@ -398,6 +403,9 @@ def main() -> NoReturn:
         agent.serve()
     except BrokenPipeError:
         pass
+    except Exception:  # noqa: BLE001, told by ssh to whoever reads the other end
+        sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
     finally:
         agent.end_programs()
         shutil.rmtree(folder, ignore_errors=True)

@@ -304,18 +304,7 @@ def programs(names: list[str]) -> dict[str, dict[str, Any]]:
 
 def _version(command: list[str]) -> str | None:
     """The first line with a number that a program says, complaint or not: perftest's version comes with a failure."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_LIMIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    lines = done.stdout.decode(errors="replace").splitlines()
+    lines = (_output(command, complaints=True) or "").splitlines()
     return next((line.strip() for line in lines if any(letter.isdigit() for letter in line)), None)
 
 
@@ -333,15 +322,16 @@ def _json(command: list[str]) -> Any:
         return None
 
 
-def _output(command: list[str]) -> str | None:
+def _output(command: list[str], *, complaints: bool = False) -> str | None:
+    """What a program prints; its errors, and what it prints although it fails, only with `complaints`."""
     try:
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT if complaints else subprocess.DEVNULL,
             timeout=_LIMIT_S,
-            check=True,
+            check=not complaints,
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -138,14 +138,23 @@ class _Engine(EventHandler):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Let all hosts go and wait until their agents have ended."""
+        self.send("", b"")
         if not self._thread.is_alive():
             return
-        self._port.msg_send(("", b""))
         self._thread.join(_CLOSE_LIMIT_S)
 
     # In its thread
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._port = None
+            for session in self._sessions.values():
+                session.lose(f"{session.name}: the connections have ended")
+            self._ready.set()
+
+    def _serve(self) -> None:
         self._task = task = task_self()
         # Nothing is kept of what is read, sessions never wait for each other, and ssh is what is wanted, whatever the
         # site's own configuration of ClusterShell has.
@@ -162,12 +171,7 @@ class _Engine(EventHandler):  # type: ignore[misc]
         task.timer(ALIVE_EVERY_S, handler=self, interval=ALIVE_EVERY_S, autoclose=True)
         self._begin_more()
         self._ready.set()
-        try:
-            task.resume()
-        finally:
-            self._port = None
-            for session in self._sessions.values():
-                session.lose(f"{session.name}: the connections have ended")
+        task.resume()
 
     def _begin_more(self) -> None:
         """Begin with as many as may be begun at the same time."""

@@ -217,6 +217,27 @@ def test_programs_end_even_if_the_agent_is_killed_and_the_next_one_tidies_up(
     following.close()
 
 
+def test_folders_that_others_made_are_left_alone(agents: Callable[..., Agent], tmp_path: Path) -> None:
+    """A link that has the name of a folder, and one in a folder that is ours in place of the lock."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "lock").touch()
+    (tmp_path / f"{FOLDER_PREFIX}link").symlink_to(kept)
+    inside = tmp_path / f"{FOLDER_PREFIX}inside"
+    inside.mkdir()
+    (inside / "lock").symlink_to(kept / "lock")
+    agents().close()
+    assert (kept / "lock").exists()
+    assert inside.exists()
+
+
+def test_an_agent_that_fails_says_why(agents: Callable[..., Agent], capfd: pytest.CaptureFixture[str]) -> None:
+    failing = agents()
+    failing.write(b'{"id": 1, "op": "dance"}\n')
+    failing.process.wait(LIMIT_S)
+    assert "KeyError: 'dance'" in capfd.readouterr().err
+
+
 def test_an_old_python_is_told_what_is_needed(tmp_path: Path) -> None:
     line = bundle.first_line().decode().replace("sys.version_info >= (3, 9)", "sys.version_info >= (99, 0)")
     done = subprocess.run(
