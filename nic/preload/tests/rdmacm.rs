@@ -191,6 +191,25 @@ fn a_sockets_program_over_rsockets() {
     }
 }
 
+/// What a tutorial's program does: its two ends are advanced by completions alone, in the order that hardware gives.
+#[test]
+fn state_machines_of_completions_write_and_read_each_others_memory() {
+    let program = compile("exchange");
+    let text = format!(
+        r"
+        for how in write read; do
+            serve $TCP/7471 {program} $address 7471 $how
+            client {program} $address 7471 $how connect; ended
+        done",
+        program = program.display()
+    );
+    for two_namespaces in [true, false] {
+        if let Some(text) = script("an exchange", &[], two_namespaces, &text) {
+            assert_eq!(text.matches("exchanged 40 times").count(), 4, "{text}");
+        }
+    }
+}
+
 #[test]
 fn perftest_with_connection_manager() {
     let text = r#"
