@@ -32,6 +32,8 @@ process writes it: it crashed."""
 
 MESH_TEST = "mesh"
 """The test, at any level, whose samples run over the number of nodes and not over the size of messages."""
+PAIRS_LEVEL = "pairs"
+"""The level whose samples are of a pair of nodes each: ``client`` and ``server`` among their parameters."""
 
 _RUN_FILE = "run.json"
 _STUDY_FILE = "study.toml"
@@ -57,6 +59,7 @@ class StepKey(NamedTuple):
     repetition: int
     nodes: int = 2
     ranks: int = 2
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,8 @@ class Sample:
     """How many nodes took part."""
     ranks: int = 2
     """How many processes took part: of the network level, a client and a server."""
+    part: int = 0
+    """Which part of a test that is measured in parts, such as the rounds of all pairs."""
 
     def __post_init__(self) -> None:
         if self.ok and (self.value is None or not math.isfinite(self.value)):
@@ -122,6 +127,7 @@ class Sample:
             self.repetition,
             self.nodes,
             self.ranks,
+            self.part,
         )
 
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from rocelab import peers
 from rocelab.hosts.rails import Rail
 from rocelab.results import LinkInfo
 from rocelab.study.availability import measurable
 from rocelab.study.levels import level_of
-from rocelab.study.schema import AnyTest, CloudTable, FabricTable, LinkTable, MeshTable, Study, TcpTable
-from rocelab.study.steps import PairStep, Step
+from rocelab.study.schema import AllPairsTable, AnyTest, CloudTable, FabricTable, LinkTable, MeshTable, Study, TcpTable
+from rocelab.study.steps import PairStep, RoundStep, Step
 from rocelab.tools.base import Method
 from rocelab.tools.loaded import Loaded
 from rocelab.tools.perftest import Perftest
+
+StepT = TypeVar("StepT", bound=Step)
 
 #: What a rail is as a kind of link.
 KIND: Final = "rail"
@@ -68,6 +70,8 @@ def _fitting(test: AnyTest, hosts: int) -> tuple[AnyTest | None, str | None]:
     """The test with as many nodes as there are hosts; None if it cannot be there. And what is to be said about it."""
     if isinstance(test, CloudTable):
         return None, "HDFS, HBase and Spark are not measured on hosts: rocelab does not start their daemons there."
+    if isinstance(test, AllPairsTable) and test.nodes is None:
+        return test.model_copy(update={"nodes": hosts}), None
     if isinstance(test, MeshTable):
         few = [nodes for nodes in test.nodes if nodes <= hosts]
         more = [nodes for nodes in test.nodes if nodes > hosts]
@@ -107,7 +111,9 @@ def on_hosts(steps: Sequence[Step]) -> list[Step]:
     return [_on_hosts(step) for step in steps]
 
 
-def _on_hosts(step: Step) -> Step:
+def _on_hosts(step: StepT) -> StepT:
+    if isinstance(step, RoundStep):
+        return dataclasses.replace(step, pair=_on_hosts(step.pair))
     return dataclasses.replace(step, method=_method(step.method)) if isinstance(step, PairStep) else step
 
 

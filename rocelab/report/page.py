@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from rocelab.claims import Judgement, Verdict
-from rocelab.report import catalogue, clouds, nas, render, source_tables, summary
+from rocelab.report import all_pairs, catalogue, clouds, nas, render, source_tables, summary
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
 from rocelab.results import LinkInfo, Sample
@@ -78,6 +78,7 @@ def make_page(
         "banners": _banners(model),
         "marks": MARKS,
         "summaries": summary.link_summaries(model),
+        "pairs": all_pairs.sentences(all_pairs.of_run(model)),
         "overviews": overviews,
         "chosen": [
             *source_tables.tables(model),
@@ -145,7 +146,10 @@ def _contents(model: RunModel, sections: list[Section]) -> list[tuple[str, str]]
 
 
 def _banners(model: RunModel) -> list[Banner]:
-    banners = []
+    banners = [
+        Banner(f"{each.subject} is slower than the others.", each.text, "#pairs")
+        for each in all_pairs.findings(all_pairs.of_run(model))
+    ]
     unfinished = f"{text.upper_first(_progress_words(model))}."
     if model.info.status == "interrupted":
         banners.append(Banner("This run was interrupted.", unfinished))

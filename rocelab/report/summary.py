@@ -41,8 +41,9 @@ class LinkSummary:
 
 
 def link_summaries(model: RunModel) -> list[LinkSummary]:
-    """One for each link with samples."""
-    return [LinkSummary(link_title(link), _sentence(model, link), tuple(_tiles(model, link))) for link in model.links]
+    """One for each link about which there is something to say."""
+    made = (LinkSummary(link_title(link), _sentence(model, link), tuple(_tiles(model, link))) for link in model.links)
+    return [each for each in made if each.sentence or each.tiles]
 
 
 def _sentence(model: RunModel, link: LinkInfo) -> str:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict
-from rocelab.report import catalogue, clouds, difference, meshes, nas, source_tables, summary
+from rocelab.report import all_pairs, catalogue, clouds, difference, meshes, nas, source_tables, summary
 from rocelab.report.bars import Held, Point
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
@@ -27,6 +27,7 @@ _VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", 
 
 def print_summary(console: Console, model: RunModel, page: Path | None = None) -> None:
     """Medians at chosen sizes for each link, the verdicts on the claims, failures, and where the report is."""
+    _print_pairs(console, model)
     for link in model.links:
         for table in (_link_table(model, link, console.width), _mpi_table(model, link, console.width)):
             if table.row_count:
@@ -50,6 +51,15 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
     if page is not None:
         # A path must come out whole, to be clicked on or copied.
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _print_pairs(console: Console, model: RunModel) -> None:
+    """Nodes and pairs that are slower than the others, and what came of all pairs."""
+    pairs = all_pairs.of_run(model)
+    for finding in all_pairs.findings(pairs):
+        console.print(f"[bold yellow]{escape(finding.subject)} is slower than the others.[/] {escape(finding.text)}")
+    for sentence in all_pairs.sentences(pairs):
+        console.print(escape(sentence), highlight=False)
 
 
 def _words_table(data: DataTable) -> Table:

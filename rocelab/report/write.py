@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.report import courses, gallery, meshes, nas, page, redrawn, render, sizeless
+from rocelab.report import all_pairs, courses, gallery, meshes, nas, page, redrawn, render, sizeless
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -46,6 +46,7 @@ def write_report(
     say("comparing")
     overviews = gallery.overview_figures(model)
     sections = [
+        *all_pairs.sections(model),
         *nas.sections(model),
         *meshes.sections(model),
         *gallery.sections(model),
@@ -61,6 +62,8 @@ def write_report(
     target_page, summary = folder / "index.html", folder / "summary.csv"
     target_page.write_text(html, encoding="utf-8")
     summary.write_text(summary_csv(model), encoding="utf-8")
+    if pairs := all_pairs.of_run(model):
+        (folder / "pairs.csv").write_text(all_pairs.pairs_csv(pairs), encoding="utf-8")
     return ReportFiles(target_page, paths, summary)
 
 

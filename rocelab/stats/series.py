@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rocelab.results import MESH_TEST, Sample
+from rocelab.results import MESH_TEST, PAIRS_LEVEL, Sample
 from rocelab.stats.centre import Centre, Spread, spread
 from rocelab.stats.comparison import BestRatio, Better, Ratio, ratio_to_best
 
@@ -135,7 +135,8 @@ class SeriesTable:
         for sample in samples:
             at = sample.nodes if sample.test == MESH_TEST else sample.size_bytes
             # What a statistic has behind an @ is a moment of the run: that is a point of a curve, and no result.
-            if sample.value is None or "@" in sample.statistic:
+            # A pair of nodes is one among many, and no result of the run either.
+            if sample.value is None or "@" in sample.statistic or sample.level == PAIRS_LEVEL:
                 continue
             # A mesh runs over the number of nodes, so that is not what tells one of its series from another.
             scale = () if sample.test == MESH_TEST else (sample.nodes, sample.ranks)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rocelab.study.all_pairs import RoundExecutor
 from rocelab.study.clouds import CloudExecutor
 from rocelab.study.execution import Setting, StepExecutor
 from rocelab.study.jobs import JobExecutor
 from rocelab.study.meshes import MeshExecutor
 from rocelab.study.pairs import PairExecutor
-from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, Step
+from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, RoundStep, Step
 
 EXECUTORS: Final[Mapping[type[Step], type[StepExecutor[Any]]]] = {
     PairStep: PairExecutor,
     JobStep: JobExecutor,
     MeshStep: MeshExecutor,
+    RoundStep: RoundExecutor,
     CloudStep: CloudExecutor,
 }
 

@@ -24,6 +24,9 @@ RANKS_PER_NODE_MAX = 64
 REPETITIONS_MAX = 1000
 BUDGET_MAX_MINUTES = 10_000
 
+#: What can be measured of every pair of nodes.
+PairsTest = Literal["latency", "bandwidth", "bidirectional-bandwidth"]
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
 #: As the kernel spells its congestion controls (TCP_CA_NAME_MAX, linux/tcp.h, is 16 with the end).
 CongestionControl = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=15)]
@@ -184,6 +187,34 @@ class MeshTable(_AnyTest):
         return [(nodes, nodes) for nodes in self.nodes]
 
 
+class AllPairsTable(_AnyTest):
+    """`[[test]]` with `level = "pairs"`: every node with every other, as many pairs at a time as share no node."""
+
+    level: Literal["pairs"]
+    test: PairsTest
+    nodes: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
+    size_bytes: SizeBytes | None = None
+    """Left out: 8 for latency, and 65536 for all else."""
+    pairs_at_once: PositiveInt | None = None
+    """Left out: as many as share no node. Nodes of one machine share its cores: fewer disturb each other less."""
+    point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
+
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """The only test."""
+        return (self.test,)
+
+    @override
+    def every_size_bytes(self) -> tuple[int, ...]:
+        if self.size_bytes is not None:
+            return (self.size_bytes,)
+        return (8,) if self.test == "latency" else (65536,)
+
+    @override
+    def nodes_used(self, fabric_nodes: int) -> int:
+        return fabric_nodes if self.nodes is None else self.nodes
+
+
 class _SomeNodes(_AnyTest):
     """What the tests have in common that run on the first so many nodes, or on all."""
 
@@ -336,6 +367,7 @@ LEVEL_TAGS: Mapping[str, str] = {
     "mpi": "level mpi",
     "nas": "level nas",
     "cloud": "cloud testdfsio",
+    "pairs": "level pairs",
 }
 #: The mesh of the network level has a table of its own, too.
 MESH_TAG = "network mesh"
@@ -367,7 +399,8 @@ AnyTest = Annotated[
     | Annotated[NasTable, Tag("level nas")]
     | Annotated[DfsioTable, Tag("cloud testdfsio")]
     | Annotated[YcsbTable, Tag("cloud ycsb")]
-    | Annotated[SparkTable, Tag("cloud spark")],
+    | Annotated[SparkTable, Tag("cloud spark")]
+    | Annotated[AllPairsTable, Tag("level pairs")],
     Discriminator(
         _level_tag,
         custom_error_type="unknown_level",

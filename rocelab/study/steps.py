@@ -1,8 +1,9 @@
 """What a plan is made of: steps. Each is one start of programs, and yields the samples of its keys.
 
-A `PairStep` is a server and a client, one size. A `JobStep` is one start of an MPI program on any number of nodes,
-which measures all of its sizes: a start takes seconds, so a start for each size would measure little else. A
-`MeshStep` is many pairs at the same time. A `CloudStep` is a client of a system of daemons.
+A `PairStep` is a server and a client, one size; a `RoundStep` is several of those between different nodes. A `JobStep`
+is one start of an MPI program on any number of nodes, which measures all of its sizes: a start takes seconds, so a
+start for each size would measure little else. A `MeshStep` is many pairs at the same time. A `CloudStep` is a client of
+a system of daemons.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing_extensions import override
 from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch.mpi import Mpi, RankOrder, Transport
-from rocelab.results import MESH_TEST, StepKey
+from rocelab.results import MESH_TEST, PAIRS_LEVEL, StepKey
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, Executable, JobMethod, JobRequest, Method, Test
 from rocelab.tools.cloud import CloudMethod
 from rocelab.tools.mesh import MeshMethod
@@ -185,6 +186,78 @@ class PairStep(Step):
 def fitting_messages(method: Method, message_s: float, point_s: float) -> int:
     """How many messages take about `point_s`, within what the program takes."""
     return max(method.messages_min, min(_MESSAGES_MAX, round(point_s / message_s)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStep(Step):
+    """One round of all pairs: as many pairs of nodes as share none, each with the same program pair, at once."""
+
+    pair: PairStep
+    """What is measured between the nodes of each pair."""
+    nodes: int
+    part: int
+    """The number of the round."""
+    pairs: tuple[tuple[int, int], ...]
+    """The nodes of client and server, by their index."""
+
+    @property
+    def key(self) -> StepKey:
+        """What identifies the step in the results."""
+        return StepKey(
+            link=self.link.id,
+            interconnect=self.interconnect,
+            level=PAIRS_LEVEL,
+            test=self.pair.test,
+            variant=self.variant,
+            size_bytes=self.pair.size_bytes,
+            repetition=self.repetition,
+            nodes=self.nodes,
+            part=self.part,
+        )
+
+    @property
+    @override
+    def keys(self) -> tuple[StepKey, ...]:
+        return (self.key,)
+
+    @property
+    @override
+    def test_name(self) -> str:
+        return self.pair.test
+
+    @property
+    @override
+    def tool(self) -> str:
+        return self.pair.tool
+
+    @property
+    @override
+    def executables(self) -> tuple[Executable, ...]:
+        return self.pair.executables
+
+    @property
+    @override
+    def expected_s(self) -> float:
+        return self.pair.expected_s
+
+    @property
+    @override
+    def place(self) -> tuple[object, ...]:
+        return (self.nodes, self.pair.size_bytes, self.part)
+
+    @property
+    @override
+    def name(self) -> str:
+        return f"{'-'.join(self.series)}-round-{self.part}-{self.repetition}"
+
+    @override
+    def paced(self, factor: float) -> RoundStep:
+        return dataclasses.replace(self, pair=self.pair.paced(factor))
+
+    @property
+    @override
+    def series(self) -> tuple[str, ...]:
+        return (self.link.id, PAIRS_LEVEL, self.pair.test, self.interconnect, self.variant, f"{self.nodes}-nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

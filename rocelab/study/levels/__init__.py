@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rocelab.study.levels.all_pairs import AllPairsLevel
 from rocelab.study.levels.base import Level, wrong_variants
 from rocelab.study.levels.clouds import DfsioLevel, SparkLevel, YcsbLevel
 from rocelab.study.levels.jobs import MpiLevel, NasLevel
 from rocelab.study.levels.meshes import MeshLevel
 from rocelab.study.levels.pairs import PairLevel
 from rocelab.study.schema import (
+    AllPairsTable,
     AnyTest,
     DfsioTable,
     MeshTable,
@@ -29,6 +31,7 @@ __all__ = ["Level", "level_of", "wrong_variants"]
 _LEVELS: Final[Mapping[type, Level[Any]]] = {
     TestTable: PairLevel(),
     MeshTable: MeshLevel(),
+    AllPairsTable: AllPairsLevel(),
     MpiTestTable: MpiLevel(),
     NasTable: NasLevel(),
     DfsioTable: DfsioLevel(),

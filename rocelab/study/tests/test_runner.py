@@ -14,7 +14,7 @@ import pytest
 from rocelab.fabric.base import LaunchError
 from rocelab.launch.fake import FakeLauncher, Outcome, Start
 from rocelab.results import RunStore
-from rocelab.study import pairs
+from rocelab.study import pair_runner
 from rocelab.study.adaptive import Course
 from rocelab.study.budget import Budget, Pace
 from rocelab.study.load_meter import LoadMeter, StepLoad
@@ -26,7 +26,7 @@ from rocelab.tools.perftest import Perftest
 
 @pytest.fixture(autouse=True)
 def no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(pair_runner, "_SETTLE_S", 0.0)
 
 
 def run(

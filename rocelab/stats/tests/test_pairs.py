@@ -1,0 +1,110 @@
+"""What stands out among all pairs: told from values that are made up, so that the truth is known."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rocelab.stats.pairs import NODES_MIN, Pair, taken_apart
+
+NODES = [f"node{at:02}" for at in range(1, 17)]
+
+
+def made_up(seed: int, *, noise: float = 0.02, nodes: list[str] = NODES) -> dict[Pair, float]:
+    """Bandwidths of every pair, both ways, with a part of noise."""
+    drawn = random.Random(seed)
+    return {
+        (one, other): 940.0 * drawn.gauss(1.0, noise) for one in nodes for other in nodes if one != other
+    }  # fmt: skip
+
+
+def repeated(values: dict[Pair, float]) -> dict[Pair, list[float]]:
+    """Twice the same."""
+    return {pair: [value, value] for pair, value in values.items()}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_nothing_stands_out_where_all_are_alike(seed: int) -> None:
+    found = taken_apart(repeated(made_up(seed, noise=0.01 * (seed % 10))), better="higher")
+    assert found is not None
+    assert found.outliers == ()
+    assert found.typical == pytest.approx(940, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_slow_cable_is_named_once_and_its_pairs_are_not(seed: int) -> None:
+    values = made_up(seed)
+    slow = random.Random(seed).choice(NODES)
+    slowed = {pair: value * (0.6 if slow in pair else 1.0) for pair, value in values.items()}
+    found = taken_apart(repeated(slowed), better="higher")
+    assert found is not None
+    (outlier,) = found.outliers
+    assert (outlier.nodes, outlier.end) == ((slow,), "both")
+    assert outlier.factor == pytest.approx(0.6, rel=0.05)
+
+
+def test_a_node_that_receives_slowly_is_not_said_to_send_slowly() -> None:
+    values = {pair: value * (0.61 if pair[1] == "node07" else 1.0) for pair, value in made_up(1).items()}
+    found = taken_apart(repeated(values), better="higher")
+    assert found is not None
+    (outlier,) = found.outliers
+    assert (outlier.nodes, outlier.end) == (("node07",), "receives")
+    assert outlier.factor == pytest.approx(0.61, rel=0.05)
+
+
+def test_a_single_slow_pair_is_named_with_its_direction() -> None:
+    values = made_up(1)
+    values["node03", "node05"] *= 0.5
+    found = taken_apart(repeated(values), better="higher")
+    assert found is not None
+    (outlier,) = found.outliers
+    assert outlier.nodes == ("node03", "node05")
+    assert outlier.factor == pytest.approx(0.5, rel=0.1)
+
+
+def test_a_pair_that_was_slow_once_is_not_said_to_be_slow() -> None:
+    values = repeated(made_up(1))
+    values["node03", "node05"][0] *= 0.2
+    values["node06", "node05"] = [values["node06", "node05"][0] * 0.3]
+    found = taken_apart(values, better="higher")
+    assert found is not None
+    assert found.outliers == ()
+
+
+def test_latency_that_was_measured_one_way_names_the_node_of_either_end() -> None:
+    both = made_up(3)
+    values = {
+        pair: value * (1.5 if "node09" in pair else 1.0) for pair, value in both.items() if pair[0] < pair[1]
+    }  # fmt: skip
+    found = taken_apart(repeated(values), better="lower")
+    assert found is not None
+    (outlier,) = found.outliers
+    assert (outlier.nodes, outlier.end) == (("node09",), "both")
+    assert outlier.factor == pytest.approx(1.5, rel=0.05)
+
+
+def test_two_slow_nodes_are_both_named_the_slower_first() -> None:
+    factors = {"node02": 0.7, "node11": 0.4}
+    values = {
+        pair: value * min(factors.get(node, 1.0) for node in pair) for pair, value in made_up(4).items()
+    }  # fmt: skip
+    found = taken_apart(repeated(values), better="higher")
+    assert found is not None
+    assert [each.nodes for each in found.outliers] == [("node11",), ("node02",)]
+
+
+def test_pairs_that_failed_are_missing_and_the_others_count() -> None:
+    values = made_up(5)
+    for node in NODES[1:]:
+        values.pop(("node01", node))
+        values.pop((node, "node01"))
+    values.pop(("node02", "node03"))
+    slowed = {pair: value * (0.5 if "node04" in pair else 1.0) for pair, value in values.items()}
+    found = taken_apart(repeated(slowed), better="higher")
+    assert found is not None
+    assert [each.nodes for each in found.outliers] == [("node04",)]
+
+
+def test_of_few_nodes_none_is_said_to_be_slow() -> None:
+    assert taken_apart(repeated(made_up(1, nodes=NODES[: NODES_MIN - 1])), better="higher") is None

@@ -1,0 +1,39 @@
+"""Which pairs of nodes are measured together: a round-robin tournament.
+
+Its schedule is the circle method: one node keeps its place and the others move on by one, so that after a round fewer
+than there are nodes (as many as nodes, if their number is odd) each has met every other once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Pair = tuple[int, int]
+
+
+def tournament(nodes: int) -> list[list[Pair]]:
+    """The rounds, each with pairs that share no node. Nodes are 0 to `nodes` - 1; of a pair the smaller is first.
+
+    With an odd number of nodes, one of them rests in each round.
+    """
+    places = nodes + nodes % 2
+    circle = list(range(1, places))
+    rounds = []
+    for _ in range(places - 1):
+        seats = [0, *circle]
+        met = (sorted((seats[at], seats[-1 - at])) for at in range(places // 2))
+        rounds.append([(one, other) for one, other in met if other < nodes])
+        circle = circle[-1:] + circle[:-1]
+    return rounds
+
+
+def in_parts(rounds: Sequence[Sequence[Pair]], size: int | None) -> list[list[Pair]]:
+    """Rounds of at most so many pairs; None: as they are."""
+    if size is None:
+        return [list(each) for each in rounds]
+    return [list(each[at : at + size]) for each in rounds for at in range(0, len(each), size)]
+
+
+def both_ways(rounds: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
+    """Each round, and after it the same the other way round."""
+    return [way for each in rounds for way in (list(each), [(other, one) for one, other in each])]
