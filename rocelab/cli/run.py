@@ -115,32 +115,65 @@ def run(  # noqa: PLR0917, typer makes an option of each
     Exit status: 0 all was measured; 1 wrong use; 3 some measurements failed; 130 interrupted.
     """
     try:
-        names = [half_for(fabric, name) for name in studies or []]
-        if bool(names) == (resume is not None):
-            fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
-        if repetitions is not None and resume is not None:
-            fail("run", "a run that goes on keeps its repetitions; --minutes gives it time for more")
-        store = None if resume is None else find_run(results, resume)
-        on_hosts = fabric == HOSTS if store is None else store.info.fabric == HOSTS
-        if not on_hosts and (hosts is not None or without is not None or stage):
-            fail("run", "--hosts, --without and --stage are for --fabric hosts")
-        with contextlib.ExitStack() as stack:
-            if store is not None and hosts is None:
-                hosts = store.info.hosts
-            ground = stack.enter_context(_hosts(hosts, without, stage=stage)) if on_hosts else None
-            if store is not None:
-                jobs = [_resumed_job(store, minutes, ground)]
-            else:
-                jobs = [_new_job(name, minutes, repetitions, ground) for name in names]
-            for each in {job.ground.kind: job.ground for job in jobs}.values():
-                every_step = [step for job in jobs if job.ground.kind == each.kind for step in job.steps]
-                each.check(every_step, skip_missing=skip_missing)
-            status = max(_run_job(job, results, report=not no_report) for job in jobs)
+        made = measure(
+            studies or [],
+            resume=resume,
+            results=results,
+            skip_missing=skip_missing,
+            report=not no_report,
+            fabric=fabric,
+            hosts=hosts,
+            without=without,
+            stage=stage,
+            minutes=minutes,
+            repetitions=repetitions,
+        )
     except StudyError as error:
         fail("run", f"the study cannot be used:\n{error}")
     except (FabricError, LaunchError, ResultsError, OSError) as error:
         fail("run", error)
-    raise typer.Exit(status)
+    raise typer.Exit(max(status for _, status in made))
+
+
+def measure(
+    studies: Sequence[str],
+    *,
+    results: Path,
+    resume: str | None = None,
+    skip_missing: bool = False,
+    report: bool = True,
+    fabric: str | None = None,
+    hosts: str | None = None,
+    without: str | None = None,
+    stage: bool = False,
+    minutes: float | None = None,
+    repetitions: int | None = None,
+) -> list[tuple[RunStore, int]]:
+    """Carry out studies, or go on with a run: each run with its exit status. The arguments are the command's options.
+
+    Raises StudyError, FabricError, LaunchError, ResultsError and OSError; ends the command for wrong use.
+    """
+    names = [half_for(fabric, name) for name in studies]
+    if bool(names) == (resume is not None):
+        fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
+    if repetitions is not None and resume is not None:
+        fail("run", "a run that goes on keeps its repetitions; --minutes gives it time for more")
+    store = None if resume is None else find_run(results, resume)
+    on_hosts = fabric == HOSTS if store is None else store.info.fabric == HOSTS
+    if not on_hosts and (hosts is not None or without is not None or stage):
+        fail("run", "--hosts, --without and --stage are for --fabric hosts")
+    with contextlib.ExitStack() as stack:
+        if store is not None and hosts is None:
+            hosts = store.info.hosts
+        ground = stack.enter_context(_hosts(hosts, without, stage=stage)) if on_hosts else None
+        if store is not None:
+            jobs = [_resumed_job(store, minutes, ground)]
+        else:
+            jobs = [_new_job(name, minutes, repetitions, ground) for name in names]
+        for each in {job.ground.kind: job.ground for job in jobs}.values():
+            every_step = [step for job in jobs if job.ground.kind == each.kind for step in job.steps]
+            each.check(every_step, skip_missing=skip_missing)
+        return [_run_job(job, results, report=report) for job in jobs]
 
 
 def half_for(fabric: str | None, name: str) -> str:
@@ -231,11 +264,11 @@ def _budget_s(study: Study, minutes: float | None) -> float | None:
     return None if chosen is None else 60 * chosen
 
 
-def _run_job(job: _Job, results: Path, *, report: bool) -> int:
+def _run_job(job: _Job, results: Path, *, report: bool) -> tuple[RunStore, int]:
     console = Console(stderr=True)
     if job.store is not None and not job.steps and job.budget_s is None:
         say(f"Run {job.store.info.id} is complete; nothing is left to do.")
-        return _finish(job.store, results, Outcome(0, 0), report=report)
+        return job.store, _finish(job.store, results, Outcome(0, 0), report=report)
     store: RunStore | None = None
     budget = None if job.budget_s is None else Budget(job.budget_s)
     with _interruptible():
@@ -252,7 +285,7 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> int:
         except KeyboardInterrupt:
             _say_interrupted(store, results)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        return _finish(store, results, outcome, report=report)
+        return store, _finish(store, results, outcome, report=report)
 
 
 def _announce(job: _Job, store: RunStore) -> None:

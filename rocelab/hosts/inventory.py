@@ -10,18 +10,16 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import os
-import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-import pydantic
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from pydantic import BaseModel, ConfigDict, Field
 
 from rocelab.fabric.base import FabricError
-from rocelab.study.loading import problem_of
+from rocelab.study.loading import table_of
 from rocelab.study.positions import line_of
 from rocelab.study.problems import Problem, StudyError, dotted
 from rocelab.study.schema import Name
@@ -100,19 +98,12 @@ def find(named: str | None, environment: Mapping[str, str] | None = None) -> Inv
 
 
 def _of_file(path: Path, env: Mapping[str, str]) -> Inventory:
+    if not path.exists():
+        raise FabricError(f"{path}: there is no such file. {_WAYS}")
     try:
-        text = path.read_text(encoding="utf-8")
-        data = tomllib.loads(text)
-    except OSError as error:
-        raise FabricError(f"{path}: {error.strerror}. {_WAYS}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FabricError(f"{path}: not valid TOML: {error}") from None
-    try:
-        table = HostsTable.model_validate(data)
-    except pydantic.ValidationError as error:
-        raise FabricError(
-            str(StudyError(str(path), [problem_of(text, detail, HostsTable) for detail in error.errors()]))
-        ) from None
+        table, text = table_of(path, HostsTable)
+    except StudyError as error:
+        raise FabricError(str(error)) from None
     problems = [
         Problem(line_of(text, ("rail", at)), dotted(("rail", at)), words)
         for at, rail in enumerate(table.rail)

@@ -76,6 +76,7 @@ def map_spec(shown: Map, *, interactive: bool) -> dict[str, Any]:
                     domain=list(_DOMAIN),
                     range=[WORSE_COLOUR, UNCLEAR_COLOUR, UNCLEAR_COLOUR, BETTER_COLOUR],
                     clamp=True,
+                    interpolate="rgb",
                 ),
                 legend=legend,
             ),

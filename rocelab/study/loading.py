@@ -7,7 +7,7 @@ import tomllib
 import typing
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pydantic
 from pydantic_core import ErrorDetails
@@ -21,6 +21,8 @@ from rocelab.study.positions import line_of
 from rocelab.study.problems import Problem, StudyError, Wrong, dotted, unknown
 from rocelab.study.schema import CLOUD_TAGS, LEVEL_TAGS, MESH_TAG, AnyTest, Study
 from rocelab.tools.interconnects import INTERCONNECTS
+
+TableT = TypeVar("TableT", bound=pydantic.BaseModel)
 
 _CONTROL = re.compile(r"[a-z0-9][a-z0-9_-]{0,14}")
 
@@ -61,6 +63,17 @@ def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Study:
     if problems:
         raise StudyError(source, problems)
     return study
+
+
+def table_of(path: Path, model: type[TableT]) -> tuple[TableT, str]:
+    """What is in another file of TOML, and its text. Raises StudyError, which says what is wrong and where."""
+    text = read(path)
+    try:
+        return model.model_validate(tomllib.loads(text)), text
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(str(path), [Problem(0, "", f"not valid TOML: {error}")]) from None
+    except pydantic.ValidationError as error:
+        raise StudyError(str(path), [problem_of(text, detail, model) for detail in error.errors()]) from None
 
 
 #: In our words: what pydantic calls these, and what of it to say.

@@ -63,7 +63,7 @@ def test_hosts_can_be_left_out() -> None:
     [
         (None, "which hosts\\? Name them"),
         ("node[1-", "not a list of hosts: .*written as node\\[01-16\\]"),
-        ("nowhere.toml", "nowhere.toml: No such file"),
+        ("nowhere.toml", "nowhere.toml: there is no such file"),
         ("a[1-2]&b", "there is no host in it"),
     ],
 )
