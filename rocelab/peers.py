@@ -30,6 +30,7 @@ SEPARATOR: Final = "@"
 SUBJECTS: Final[Mapping[str, Mapping[Waiting, tuple[str, ...]]]] = {
     "network": {"polling": ("send",), "blocking": ("send-events",)},
     "mpi": {"polling": ("openmpi-ucx", "mpich-ucx", "mpich-ofi")},
+    "program": {"polling": ("openmpi-ucx", "mpich-ucx", "mpich-ofi", "verbs", "rsockets")},
 }
 #: By level, the TCPs it is held against, by their names without congestion control. Others are measured to check
 #: these, or under a condition of their own, such as load.
@@ -42,6 +43,7 @@ TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
         **dict.fromkeys(("busy-poll", "busy-poll-zero-copy", "busy-poll-kernel-prefer"), "polling"),
     },
     "mpi": dict.fromkeys(("openmpi-ob1", "openmpi-ucx", "mpich-ofi", "mpich-ucx"), "polling"),
+    "program": dict.fromkeys(("openmpi-ob1", "openmpi-ucx", "mpich-ofi", "mpich-ucx", "sockets"), "polling"),
 }
 
 #: What the link has to be for TCPs whose sockets have the kernel poll; all others take it as it is.

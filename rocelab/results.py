@@ -207,6 +207,8 @@ class RunInfo:
 
     hosts: str | None = None
     """How the hosts were named: a list, or the path of a file. None: they were found, or there are none."""
+    folder: str | None = None
+    """Where the programs are that a study brings itself; None of a study without."""
 
     def link(self, link_id: str) -> LinkInfo | None:
         """The link profile with this id, if the run has it."""
@@ -356,7 +358,7 @@ class RunStore:
             command=_without_folders(self.info.provenance.command),
             tools={name: version.partition(", /")[0] for name, version in self.info.provenance.tools.items()},
         )
-        info = dataclasses.replace(self.info, provenance=provenance)
+        info = dataclasses.replace(self.info, provenance=provenance, folder=None)
         text = json.dumps(_RUN_INFO.dump_python(info, mode="json"), indent=2, ensure_ascii=False)
         (path / _RUN_FILE).write_text(text + "\n", encoding="utf-8")
         lines = (

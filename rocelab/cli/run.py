@@ -32,11 +32,15 @@ from rocelab.study import catalogue
 from rocelab.study.adaptive import Course
 from rocelab.study.budget import Budget, Pace, span
 from rocelab.study.execution import now
+from rocelab.study.levels.programs import is_own
 from rocelab.study.plan import measurement_count
 from rocelab.study.problems import StudyError
 from rocelab.study.runner import Outcome, remaining
 from rocelab.study.schema import BUDGET_MAX_MINUTES, REPETITIONS_MAX, Study
 from rocelab.study.steps import Step
+from rocelab.tools.base import ToolError
+from rocelab.tools.own import build
+from rocelab.virtual.own import can_be_simulated, virtual_half
 from rocelab.virtual.schema import VirtualStudy
 
 EXIT_WRONG = 1
@@ -169,7 +173,11 @@ def measure(
         if store is not None:
             jobs = [_resumed_job(store, minutes, ground)]
         else:
-            jobs = [_new_job(name, minutes, repetitions, ground) for name in names]
+            jobs = [_new_job(name, fabric, minutes, repetitions, ground) for name in names]
+        try:
+            build(built_by for job in jobs for step in job.steps if (built_by := step.built_by) is not None)
+        except ToolError as error:
+            fail("run", f"a program of the study cannot be built:\n{error}")
         for each in {job.ground.kind: job.ground for job in jobs}.values():
             every_step = [step for job in jobs if job.ground.kind == each.kind for step in job.steps]
             each.check(every_step, skip_missing=skip_missing)
@@ -184,6 +192,8 @@ def half_for(fabric: str | None, name: str) -> str:
         fail("run", f"there is no fabric {fabric!r}; there are: {', '.join(FABRICS)}")
     study, _ = load_study(name)
     if study.fabric.kind == fabric or (fabric == HOSTS and study.fabric.kind == EmulatedGround.kind):
+        return name
+    if fabric == VirtualGround.kind and isinstance(study, Study) and can_be_simulated(study):
         return name
     path = catalogue.resolve(name)
     half = path.with_name(f"{path.stem.removesuffix('-virtual')}{FABRICS[fabric]}.toml")
@@ -205,9 +215,13 @@ def _hosts(hosts: str | None, without: str | None, *, stage: bool) -> Iterator[G
         yield HostsGround(fabric, stage=stage, named=hosts)
 
 
-def _new_job(name: str, minutes: float | None, repetitions: int | None, ground: Ground[Any] | None) -> _Job:
+def _new_job(
+    name: str, fabric: str | None, minutes: float | None, repetitions: int | None, ground: Ground[Any] | None
+) -> _Job:
     """A study on this machine, or on another `ground`."""
     study, source = load_study(name)
+    if fabric == VirtualGround.kind and isinstance(study, Study):
+        study = virtual_half(study)
     if ground is not None and isinstance(study, VirtualStudy):
         fail(
             "run",
@@ -233,6 +247,10 @@ def _new_job(name: str, minutes: float | None, repetitions: int | None, ground: 
 def _resumed_job(store: RunStore, minutes: float | None, ground: Ground[Any] | None) -> _Job:
     source = store.study_text()
     study = parse_any(source, str(store.path / "study.toml"), known_claims())
+    if isinstance(study, Study) and store.info.folder is not None:
+        study = study.model_copy(update={"folder": store.info.folder})
+    if isinstance(study, Study) and store.info.fabric == VirtualGround.kind:
+        study = virtual_half(study)
     ground = ground or _HERE[study.fabric.kind]
     if isinstance(study, VirtualStudy):
         if minutes is not None:
@@ -355,6 +373,7 @@ def _new_run(job: _Job, results: Path, there: Opened) -> RunStore:
         budget_minutes=None if job.budget_s is None else job.budget_s / 60,
         chosen_repetitions=job.chosen_repetitions,
         hosts=there.hosts,
+        folder=study.folder if isinstance(study, Study) and any(is_own(test) for test in study.test) else None,
     )
     return RunStore.create(results, info, job.text)
 

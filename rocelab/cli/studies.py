@@ -42,7 +42,10 @@ def load_study(name: str) -> tuple[Study | VirtualStudy, str]:
 def load_file(path: Path, claims: Collection[str] = ()) -> tuple[Study | VirtualStudy, str]:
     """The study in a file, of either kind of fabric, and the file's text. Raises StudyError."""
     text = read(path)
-    return parse_any(text, str(path), claims), text
+    study = parse_any(text, str(path), claims)
+    if isinstance(study, Study):
+        study = study.model_copy(update={"folder": str((path.parent / study.folder).resolve())})
+    return study, text
 
 
 def parse_any(text: str, source: str, claims: Collection[str] = ()) -> Study | VirtualStudy:

@@ -54,7 +54,7 @@ class JobExecutor(StepExecutor[JobStep]):
             cores=sum(map(len, cores.values())),
             wrapper=(step.device.name, "run", "--") if step.device else (),
         )
-        env = mpi.environment(job, step.transport)
+        env = {**mpi.environment(job, step.transport), **step.env}
         finished, argv = None, []
         try:
             with self._launcher.remote_shell(env, cores) as shell:
@@ -82,7 +82,7 @@ class JobExecutor(StepExecutor[JobStep]):
 
 def _judge(step: JobStep, finished: Finished) -> tuple[JobReading, str | None]:
     """What was measured, and what went wrong besides."""
-    output = Output(finished.stdout, finished.stderr, finished.exit_status)
+    output = Output(finished.stdout, finished.stderr, finished.exit_status, finished.wall_s, finished.cpu_s)
     reading, problem = _read(step, output)
     if finished.timed_out:
         return reading, f"it hung and was stopped ({finished.stopped_because}): {last_words(output)}"

@@ -10,6 +10,8 @@ from rocelab.study.clouds import CloudExecutor
 from rocelab.study.execution import Setting, StepExecutor
 from rocelab.study.jobs import JobExecutor
 from rocelab.study.meshes import MeshExecutor
+from rocelab.study.own import OwnExecutor
+from rocelab.study.own_steps import OwnStep
 from rocelab.study.pairs import PairExecutor
 from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, RoundStep, Step
 
@@ -18,6 +20,7 @@ EXECUTORS: Final[Mapping[type[Step], type[StepExecutor[Any]]]] = {
     JobStep: JobExecutor,
     MeshStep: MeshExecutor,
     RoundStep: RoundExecutor,
+    OwnStep: OwnExecutor,
     CloudStep: CloudExecutor,
 }
 

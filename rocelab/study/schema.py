@@ -16,6 +16,7 @@ from rocelab.tools import nas
 from rocelab.tools.base import SuiteName, Test
 from rocelab.tools.hbase import Workload
 from rocelab.tools.hdfs import Runner
+from rocelab.tools.own import Clock
 
 STUDY_SCHEMA_VERSION = 1
 SIZE_MAX_BYTES = 1 << 30
@@ -355,6 +356,76 @@ class SparkTable(_CloudTable):
         return _every_size_bytes(self.sizes_bytes)
 
 
+class MetricTable(_Table):
+    """`[test.metric]`: where the result of a program of one's own is."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)] = "time_s"
+    unit: Annotated[str, Field(min_length=1)] = "s"
+    regex: str | None = None
+    json_path: Annotated[str | None, Field(alias="json")] = None
+    clock: Clock | None = None
+
+
+class ProgramTable(_SomeNodes):
+    """`[[test]]` with `level = "program"`: a program of one's own, as it is."""
+
+    level: Literal["program"]
+    test: Name
+    run: Literal["mpi", "pair", "nodes"]
+    command: Annotated[list[str], Field(min_length=1)]
+    server: list[str] = []
+    values: list[str | int] = []
+    build: list[str] = []
+    files: list[str] = []
+    env: Mapping[str, str] = {}
+    words: Mapping[str, Mapping[str, str]] = {}
+    """By interconnect: words for its command lines."""
+    proves: str | None = None
+    metric: MetricTable = MetricTable(clock="wall")
+    ready: Literal["listens", "prints"] = "listens"
+    ready_text: str | None = None
+    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
+    mapping: Literal["slot", "node"] = "slot"
+
+    @property
+    def every_test(self) -> tuple[str, ...]:
+        """One for each value."""
+        return tuple(f"{self.test}.{value}" for value in self.values) or (self.test,)
+
+    @property
+    @override
+    def has_sizes(self) -> bool:
+        return False
+
+    @override
+    def every_size_bytes(self) -> tuple[int, ...]:
+        return ()
+
+    @override
+    def nodes_used(self, fabric_nodes: int) -> int:
+        return 2 if self.run == "pair" else super().nodes_used(fabric_nodes)
+
+    @override
+    def scales(self, fabric_nodes: int) -> list[tuple[int, int]]:
+        nodes = self.nodes_used(fabric_nodes)
+        return [(nodes, nodes * self.ranks_per_node)]
+
+
+class VirtualTable(_Table):
+    """`[virtual]`: what programs of one's own are simulated on; docs/programs-of-your-own.md has the defaults."""
+
+    host: str = "sandy-bridge-ep"
+    mpi: str = "mvapich2-1.8"
+    adapters: Annotated[list[str], Field(min_length=1)] = [
+        "infiniband-qdr",
+        "infiniband-fdr",
+        "roce-10g",
+        "roce-40g",
+        "roce-100g",
+    ]
+    switches: list[str] = ["sx6036-infiniband", "sx6036-ethernet"]
+
+
 def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
     if isinstance(sizes, SizeRange):
         return sizes.sizes_bytes()
@@ -368,6 +439,7 @@ LEVEL_TAGS: Mapping[str, str] = {
     "nas": "level nas",
     "cloud": "cloud testdfsio",
     "pairs": "level pairs",
+    "program": "level program",
 }
 #: The mesh of the network level has a table of its own, too.
 MESH_TAG = "network mesh"
@@ -400,7 +472,8 @@ AnyTest = Annotated[
     | Annotated[DfsioTable, Tag("cloud testdfsio")]
     | Annotated[YcsbTable, Tag("cloud ycsb")]
     | Annotated[SparkTable, Tag("cloud spark")]
-    | Annotated[AllPairsTable, Tag("level pairs")],
+    | Annotated[AllPairsTable, Tag("level pairs")]
+    | Annotated[ProgramTable, Tag("level program")],
     Discriminator(
         _level_tag,
         custom_error_type="unknown_level",
@@ -437,6 +510,9 @@ class Study(_Table):
     fabric: FabricTable = FabricTable()
     tcp: TcpTable = TcpTable()
     mpi: MpiTable = MpiTable()
+    virtual: VirtualTable = VirtualTable()
+    folder: str = "."
+    """Where paths of programs of one's own begin; left out: the folder of the file."""
     link: Annotated[list[LinkTable], Field(min_length=1)]
     test: Annotated[list[AnyTest], Field(min_length=1)]
 

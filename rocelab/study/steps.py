@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,7 @@ from rocelab.results import MESH_TEST, PAIRS_LEVEL, StepKey
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, Executable, JobMethod, JobRequest, Method, Test
 from rocelab.tools.cloud import CloudMethod
 from rocelab.tools.mesh import MeshMethod
+from rocelab.tools.own import OwnMpi
 
 #: perftest and rocelab-sock keep a time for every message.
 _MESSAGES_MAX = 50_000
@@ -100,6 +102,11 @@ class Step(ABC):
     def mpi_used(self) -> tuple[Mpi, ...]:
         """The MPI implementations that it needs."""
         return ()
+
+    @property
+    def built_by(self) -> tuple[str, tuple[str, ...]] | None:
+        """A folder, and the command that has to run there before anything is started."""
+        return None
 
     @property
     def head_start_s(self) -> float:
@@ -264,7 +271,7 @@ class RoundStep(Step):
 class JobStep(Step):
     """One start of an MPI program, which measures a test at all of its sizes, or once if it has none."""
 
-    level: Literal["mpi", "nas"] = "mpi"
+    level: Literal["mpi", "nas", "program"] = "mpi"
     method: JobMethod
     mpi: Mpi
     transport: Transport
@@ -276,6 +283,8 @@ class JobStep(Step):
     mapping: RankOrder
     measuring_s: float
     """About how long it measures, once it has started."""
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Added to the environment of its processes."""
 
     @property
     def ranks(self) -> int:
@@ -336,6 +345,11 @@ class JobStep(Step):
     @override
     def mpi_used(self) -> tuple[Mpi, ...]:
         return (self.mpi,)
+
+    @property
+    @override
+    def built_by(self) -> tuple[str, tuple[str, ...]] | None:
+        return self.method.built_by if isinstance(self.method, OwnMpi) else None
 
     @property
     @override

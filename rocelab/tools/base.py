@@ -60,11 +60,13 @@ class Executable:
     """It is a file that others read, such as a jar, and not run itself."""
     known_version: str | None = None
     """Where it cannot be asked."""
+    is_file: bool = False
+    """It is a file that a program reads on each node."""
 
     @property
     def path(self) -> str | None:
         """Where it is, or None."""
-        if self.is_read:
+        if self.is_read or self.is_file:
             return self.name if Path(self.name).is_file() else None
         return shutil.which(self.name)
 
@@ -98,6 +100,9 @@ class Output:
     stdout: str
     stderr: str
     exit_status: int
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    """User and system seconds of it and all it started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, T
 from rocelab import profiles
 from rocelab.study.schema import LEVEL_TAGS, RANKS_PER_NODE_MAX, Name, SizeRange, Sizes
 from rocelab.tools import nas
+from rocelab.tools.own import OwnProgram
 
 NODES_MAX = 4096
 
@@ -173,6 +174,13 @@ class SmpiNasTable(_SmpiTable):
         return tuple((program, each) for each in self.classes for program in self.programs)
 
 
+class SmpiProgramTable(_SmpiTable):
+    """Programs of one's own, made from a study for nodes; no file has it."""
+
+    level: Literal["program"]
+    own: tuple[OwnProgram, ...]
+
+
 def _tag(value: Any) -> str | None:
     # A table of the file, or one of ours; or what somebody took for a table.
     fields: dict[str, Any] = {name: getattr(value, name, None) for name in ("level", "mpi")}
@@ -186,14 +194,15 @@ def _tag(value: Any) -> str | None:
 AnyVirtualTest = Annotated[
     Annotated[TestTable, Tag(LEVEL_TAGS["network"])]
     | Annotated[SmpiTestTable, Tag(LEVEL_TAGS["mpi"])]
-    | Annotated[SmpiNasTable, Tag(LEVEL_TAGS["nas"])],
+    | Annotated[SmpiNasTable, Tag(LEVEL_TAGS["nas"])]
+    | Annotated[SmpiProgramTable, Tag(LEVEL_TAGS["program"])],
     Discriminator(
         _tag,
         custom_error_type="unknown_level",
         custom_error_message='there is no such level; allowed: "network", "mpi", "nas"',
     ),
 ]
-SmpiTable = SmpiTestTable | SmpiNasTable
+SmpiTable = SmpiTestTable | SmpiNasTable | SmpiProgramTable
 
 
 class VirtualStudy(_Table):

@@ -14,6 +14,7 @@ from rocelab.study.levels.clouds import DfsioLevel, SparkLevel, YcsbLevel
 from rocelab.study.levels.jobs import MpiLevel, NasLevel
 from rocelab.study.levels.meshes import MeshLevel
 from rocelab.study.levels.pairs import PairLevel
+from rocelab.study.levels.programs import ProgramLevel
 from rocelab.study.schema import (
     AllPairsTable,
     AnyTest,
@@ -21,6 +22,7 @@ from rocelab.study.schema import (
     MeshTable,
     MpiTestTable,
     NasTable,
+    ProgramTable,
     SparkTable,
     TestTable,
     YcsbTable,
@@ -34,6 +36,7 @@ _LEVELS: Final[Mapping[type, Level[Any]]] = {
     AllPairsTable: AllPairsLevel(),
     MpiTestTable: MpiLevel(),
     NasTable: NasLevel(),
+    ProgramTable: ProgramLevel(),
     DfsioTable: DfsioLevel(),
     YcsbTable: YcsbLevel(),
     SparkTable: SparkLevel(),

@@ -190,10 +190,17 @@ def _file(base: Path, kind: str) -> Path:
 
 
 def _command(step: SmpiStep, base: Path) -> list[str]:
-    configuration = [f"--cfg={name}:{value}" for name, value in options(step.mpi).items()]
+    chosen = options(step.mpi)
+    # Programs that know of SimGrid have no data of their own for each process, and say themselves what they compute.
+    extra = ["-no-privatize"]
+    if step.is_timed:
+        chosen |= {"smpi/simulate-computation": "yes", "smpi/host-speed": f"{WORK_PER_S:.6g}f"}
+        chosen |= {"smpi/display-timing": "yes"}
+        extra = ["--log=smpi_utils.thres:info"]
+    configuration = [f"--cfg={name}:{value}" for name, value in chosen.items()]
     return [
-        "smpirun", "-no-privatize", "-np", str(step.table.ranks), "-platform", str(_file(base, "xml")),
-        "-hostfile", str(_file(base, "hosts")), "--log=root.thres:warning", *configuration,
+        "smpirun", "-np", str(step.table.ranks), "-platform", str(_file(base, "xml")),
+        "-hostfile", str(_file(base, "hosts")), "--log=root.thres:warning", *extra, *configuration,
         *step.method.command(step.request),
     ]  # fmt: skip
 

@@ -26,7 +26,10 @@ def wrong_job(study: VirtualStudy, at: int, test: SmpiTable) -> Iterator[Wrong]:
     for name in test.variants:
         for what in _wrong_adapter(study, test, name):
             yield ("test", at, "variants", name), what
-    yield from _wrong_nas(study, at, test) if isinstance(test, SmpiNasTable) else _wrong_benchmark(at, test)
+    if isinstance(test, SmpiNasTable):
+        yield from _wrong_nas(study, at, test)
+    elif isinstance(test, SmpiTestTable):
+        yield from _wrong_benchmark(at, test)
 
 
 def _wrong_nodes(study: VirtualStudy, at: int, test: SmpiTable) -> Iterator[Wrong]:

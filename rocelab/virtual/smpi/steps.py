@@ -16,8 +16,9 @@ from rocelab.study.steps import Step
 from rocelab.tools import interconnects, nas
 from rocelab.tools.base import Executable, JobRequest
 from rocelab.tools.nas import Nas
+from rocelab.tools.own import OwnMpi
 from rocelab.tools.rocelab_mpi import RocelabMpi
-from rocelab.virtual.schema import LinkTable, SmpiNasTable, SmpiTable, VirtualStudy
+from rocelab.virtual.schema import LinkTable, SmpiNasTable, SmpiProgramTable, SmpiTable, VirtualStudy
 from rocelab.virtual.smpi.platform import Rates, rates
 
 #: The speed of a processor that no calibration says: one on which the factors of work were measured.
@@ -44,7 +45,7 @@ class SmpiStep(Step):
     table: SmpiTable
     host: str
     adapter: profiles.Adapter
-    method: RocelabMpi | Nas
+    method: RocelabMpi | Nas | OwnMpi
     request: JobRequest
 
     @property
@@ -76,7 +77,7 @@ class SmpiStep(Step):
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes, if the program does its work."""
-        return 0 if isinstance(self.method, RocelabMpi) or self.is_modelled else nas.memory_bytes(self.method)
+        return nas.memory_bytes(self.method) if isinstance(self.method, Nas) and not self.is_modelled else 0
 
     @property
     def is_modelled(self) -> bool:
@@ -115,8 +116,18 @@ class SmpiStep(Step):
     @override
     def executables(self) -> tuple[Executable, ...]:
         # What was built for SimGrid does not run by itself, and has its version.
-        (program,) = self.method.executables
-        return (dataclasses.replace(program, tells_version=False, known_version=simgrid_version()), _SMPIRUN)
+        program, *files = self.method.executables
+        return (dataclasses.replace(program, tells_version=False, known_version=simgrid_version()), *files, _SMPIRUN)
+
+    @property
+    @override
+    def built_by(self) -> tuple[str, tuple[str, ...]] | None:
+        return self.method.built_by if isinstance(self.method, OwnMpi) else None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether what the program computes is timed, and not said by the program."""
+        return isinstance(self.method, OwnMpi)
 
     @property
     @override
@@ -124,6 +135,8 @@ class SmpiStep(Step):
         if isinstance(self.method, RocelabMpi):
             messages = (self.request.iterations or 10) * len(self.request.points) * self.table.ranks**2
             return 0.5 + messages / _MESSAGES_PER_S
+        if isinstance(self.method, OwnMpi):
+            return self.method.seconds(self.request, None, self.table.ranks)
         program = self.method.program
         iterations = self.table.iterations or _NAS_ITERATIONS[program]
         return 0.5 + iterations * _NAS_MESSAGES[program] * self.table.ranks / 64 / _MESSAGES_PER_S
@@ -162,7 +175,7 @@ def plan_jobs(study: VirtualStudy, table: SmpiTable, link: LinkProfile, network:
             )
 
 
-def _jobs(table: SmpiTable) -> Iterator[tuple[RocelabMpi | Nas, JobRequest]]:
+def _jobs(table: SmpiTable) -> Iterator[tuple[RocelabMpi | Nas | OwnMpi, JobRequest]]:
     if isinstance(table, SmpiNasTable):
         some = () if table.iterations is None else ("--iterations", str(table.iterations))
         for program, problem_class in table.pairs:
@@ -172,6 +185,10 @@ def _jobs(table: SmpiTable) -> Iterator[tuple[RocelabMpi | Nas, JobRequest]]:
                 Nas(program, problem_class, table.ranks, _MPI, None, unverified=may_be_unverified),
                 JobRequest((), options=options),
             )
+        return
+    if isinstance(table, SmpiProgramTable):
+        for own in table.own:
+            yield OwnMpi(own, _MPI, "smpicc", table.ranks, table.nodes), JobRequest(())
         return
     # As many of each size, one to warm up: a simulation has no noise.
     iterations = 2 if table.iterations is None else table.iterations

@@ -1,0 +1,142 @@
+"""The level program: programs of one's own, as MPI jobs, as a server and a client, or one on each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Final
+
+from typing_extensions import override
+
+from rocelab import peers
+from rocelab.fabric.base import LinkProfile
+from rocelab.launch import mpi
+from rocelab.study.levels.base import Level, contestants, limit_s
+from rocelab.study.levels.jobs import implementation_of
+from rocelab.study.own_steps import OwnStep
+from rocelab.study.problems import Wrong
+from rocelab.study.schema import AnyTest, ProgramTable, Study
+from rocelab.study.steps import JobStep, Step
+from rocelab.tools.base import JobRequest
+from rocelab.tools.interconnects import urxe
+from rocelab.tools.own import Metric, OwnMpi, OwnProgram
+
+_RSOCKETS: Final = {"LD_PRELOAD": "librspreload.so"}
+
+
+class ProgramLevel(Level[ProgramTable]):
+    """Programs of one's own."""
+
+    turn = 1
+
+    @override
+    def variants(self, test: ProgramTable, interconnect: str) -> tuple[str, Sequence[str]]:
+        if test.run == "mpi":
+            return "for an MPI program", mpi.variants(interconnect)
+        known = ("sockets",) if interconnect in (peers.TCP, "ipoib", "udp") else ("verbs", "rsockets")
+        return f'for a program with run = "{test.run}"', known
+
+    @override
+    def wrong(self, study: Study, at: int, test: ProgramTable) -> Iterator[Wrong]:
+        metric = test.metric
+        if sum(each is not None for each in (metric.regex, metric.json_path, metric.clock)) != 1:
+            yield ("test", at, "metric"), 'one of regex, json and clock ("wall" or "cpu") says where the number is'
+        if (test.run == "pair") != bool(test.server):
+            yield ("test", at, "server"), 'the command line of the server, for run = "pair" and for that alone'
+        if test.run != "mpi" and test.ranks_per_node != 1:
+            yield ("test", at, "ranks_per_node"), 'only MPI programs (run = "mpi") have ranks'
+        if (test.ready == "prints") != (test.ready_text is not None):
+            yield ("test", at, "ready_text"), 'what the server prints, for ready = "prints" and for that alone'
+        if len(set(map(str, test.values))) < len(test.values):
+            yield ("test", at, "values"), "the same is there twice"
+
+    @override
+    def steps(self, study: Study, test: ProgramTable, link: LinkProfile, repetition: int) -> Iterator[Step]:
+        for value, (name, variant) in product(values_of(test), contestants(study, test)):
+            program = program_of(study, test, value, name)
+            if test.run == "mpi":
+                yield _job(study, test, link, repetition, program=program, contestant=(name, variant))
+            else:
+                rsockets = _RSOCKETS if peers.name_of(variant) == "rsockets" else {}
+                yield OwnStep(
+                    link=link,
+                    interconnect=name,
+                    variant=variant,
+                    repetition=repetition,
+                    time_limit_s=limit_s(study, 0.0),
+                    program=program,
+                    run=test.run,
+                    nodes=study.nodes_of(test),
+                    env={**rsockets, **test.env},
+                    device=urxe() if name == peers.SOFT_ROCE else None,
+                    ready_text=test.ready_text,
+                )
+
+    @override
+    def round_of(self, at: int, step: Step) -> int:
+        return at
+
+
+def _job(
+    study: Study,
+    test: ProgramTable,
+    link: LinkProfile,
+    repetition: int,
+    *,
+    program: OwnProgram,
+    contestant: tuple[str, str],
+) -> JobStep:
+    name, variant = contestant
+    kind, transport = mpi.transport(name, peers.name_of(variant))
+    implementation = implementation_of(study, kind)
+    nodes = study.nodes_of(test)
+    ranks = nodes * test.ranks_per_node
+    mpicc = str(implementation.mpiexec.with_name("mpicc"))
+    method = OwnMpi(program, kind, mpicc, ranks, nodes)
+    request = JobRequest(())
+    measuring_s = method.seconds(request, None, ranks)
+    return JobStep(
+        link=link,
+        interconnect=name,
+        variant=variant,
+        repetition=repetition,
+        time_limit_s=limit_s(study, implementation.start_s(ranks)),
+        level="program",
+        method=method,
+        request=request,
+        mpi=implementation,
+        transport=transport,
+        device=urxe() if transport.device else None,
+        nodes=nodes,
+        ranks_per_node=test.ranks_per_node,
+        mapping=test.mapping,
+        measuring_s=measuring_s,
+        env=test.env,
+    )
+
+
+def values_of(test: ProgramTable) -> Sequence[str | None]:
+    """The values that are varied; None for the only run of a program without."""
+    return [*map(str, test.values)] or [None]
+
+
+def is_own(test: AnyTest) -> bool:
+    """Whether a test is a program that the study brings."""
+    return isinstance(test, ProgramTable)
+
+
+def program_of(study: Study, test: ProgramTable, value: str | None, interconnect: str) -> OwnProgram:
+    """The program of a test with a value, over an interconnect."""
+    table = test.metric
+    return OwnProgram(
+        name=test.test,
+        command=tuple(test.command),
+        metric=Metric(table.name, table.unit, table.regex, table.json_path, table.clock),
+        folder=study.folder,
+        value=value,
+        server=tuple(test.server) or None,
+        build=tuple(test.build),
+        files=tuple(test.files),
+        proves=test.proves,
+        words=test.words.get(interconnect, {}),
+    )
