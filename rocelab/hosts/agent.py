@@ -53,6 +53,11 @@ _OF_STEPS = ("SLURM_", "SLURMD_", "PMI_", "PMIX_")
 _KEPT = frozenset({"SLURM_CONF"})
 
 
+def _found(name: str) -> str | None:
+    """Where a program is; of a path also a file that is none."""
+    return shutil.which(name) or (name if "/" in name and os.path.isfile(name) else None)  # noqa: PTH113, as all here
+
+
 class _RefusedError(Exception):
     """What a request cannot have, in words for a person."""
 
@@ -118,7 +123,7 @@ class Agent:
             "is-listening": lambda asked: {"listening": _is_open(asked["port"], asked["protocol"])},
             "free-ports": self._free_ports,
             "sent-bytes": _sent_bytes,
-            "find": lambda asked: {"found": {name: shutil.which(name) for name in asked["programs"]}},
+            "find": lambda asked: {"found": {name: _found(name) for name in asked["programs"]}},
             "write": self._write,
         }
 

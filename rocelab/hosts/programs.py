@@ -1,4 +1,4 @@
-"""Where the programs of a run are on each host, and copies of rocelab's own where a host has none.
+"""Where the programs of a run are on each host, and copies of rocelab's and the study's own where a host has none.
 
 Command lines are made on this machine, with names, or with paths of this machine. A host has a program at the place
 that hosts.toml names, else at the same path (a file system that hosts share), else in PATH.
@@ -21,6 +21,8 @@ from rocelab.hosts.session import Session
 _OWN: Final = ("urxe", "rocelab-")
 #: What has to lie beside a program.
 _BESIDE: Final[Mapping[str, tuple[str, ...]]] = {"urxe": ("liburxe.so",)}
+#: Programs with a path of which a copy would not do.
+_NOT_ALONE: Final = frozenset({"mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpiexec.mpich"})
 _PIECE_BYTES: Final = 48 << 10
 _TRY_LIMIT_S: Final = 20.0
 _STAGED: Final = "staged"
@@ -57,8 +59,15 @@ def _candidates(fabric: HostsFabric, program: str) -> list[str]:
 
 
 def can_be_staged(program: str) -> bool:
-    """Whether it is rocelab's own, and here to be copied."""
-    return Path(program).name.startswith(_OWN) and shutil.which(program) is not None
+    """Whether it is rocelab's own or the study's, and here to be copied."""
+    if _is_rocelabs(program):
+        return shutil.which(program) is not None
+    # What a study brings has a path; mpiexec has one as well, and is nothing without its libraries.
+    return "/" in program and Path(program).is_file() and Path(program).name not in _NOT_ALONE
+
+
+def _is_rocelabs(program: str) -> bool:
+    return Path(program).name.startswith(_OWN)
 
 
 def stage(fabric: HostsFabric, places: Places, missing: Mapping[str, Sequence[str]]) -> None:
@@ -69,7 +78,8 @@ def stage(fabric: HostsFabric, places: Places, missing: Mapping[str, Sequence[st
         for host in hosts:
             session = fabric.sessions[host]
             place, *_ = [_copy(session, file) for file in files]
-            _try(session, place, program)
+            if _is_rocelabs(program):
+                _try(session, place, program)
             places[host][program] = place
 
 

@@ -141,8 +141,9 @@ _METRICS = {
 
 
 def metric(name: str) -> Metric:
-    """The metric with this name; one that is new is shown under its own name, more being better."""
-    return _METRICS.get(name, Metric(name.replace("_", " "), "higher"))
+    """The metric with this name; one that is new is shown under its own name. More is better, but for times."""
+    is_time = name.endswith(("_s", "_ms", "_us", "_ns")) and not name.endswith("_per_s")
+    return _METRICS.get(name, Metric(name.replace("_", " "), "lower" if is_time else "higher"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,9 +144,9 @@ def _tile(model: RunModel, title: str, comparison: str, chosen: Sequence[_Chosen
     return Tile(title, f"{text.times(shown.estimate)} {comparison} {found.best}", verdict, lines)
 
 
-def chosen_sizes_tables(model: RunModel, link: LinkInfo) -> list[DataTable]:
-    """One for each level that was measured on the link."""
-    levels = dict.fromkeys(test.level for test in model.every_test)
+def chosen_sizes_tables(model: RunModel, link: LinkInfo, level: str | None = None) -> list[DataTable]:
+    """One for each level that was measured on the link, or for one of them."""
+    levels = dict.fromkeys(test.level for test in model.every_test if level in (None, test.level))
     found = (
         _chosen_sizes_table(model, link, [test for test in model.every_test if test.level == level]) for level in levels
     )

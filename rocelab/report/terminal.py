@@ -17,9 +17,11 @@ from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
 from rocelab.report.model import RunModel, StyledSeries, best_at, link_title
 from rocelab.results import LinkInfo
-from rocelab.stats import NO_SIZE, Ratio, SeriesKey, text
+from rocelab.stats import NO_SIZE, SIMULATED, Ratio, SeriesKey, text
 
 _TERMINAL_SIZES_BYTES = (64, 4096, 65536, 1 << 20)
+#: The levels that have tables of their own, and what these are called.
+_JOB_LEVELS = {"mpi": "MPI", "program": "programs of the study"}
 _WIDE_COLUMNS = 80
 _BARS_WIDE_COLUMNS = 100
 _VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", Verdict.NOT_CHECKABLE: "dim"}
@@ -29,10 +31,13 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
     """Medians at chosen sizes for each link, the verdicts on the claims, failures, and where the report is."""
     _print_pairs(console, model)
     for link in model.links:
-        for table in (_link_table(model, link, console.width), _mpi_table(model, link, console.width)):
+        jobs = (_jobs_table(model, link, console.width, *each) for each in _JOB_LEVELS.items())
+        for table in (_link_table(model, link, console.width), *jobs):
             if table.row_count:
                 console.print(table)
-        for each in (*nas.brief_tables(model, link), *meshes.tables(model, link)):
+        # What is simulated is held against nothing else.
+        simulated = summary.chosen_sizes_tables(model, link, "program") if model.info.fabric == SIMULATED else ()
+        for each in (*simulated, *nas.brief_tables(model, link), *meshes.tables(model, link)):
             console.print(_words_table(each))
     for each in (*clouds.tables(model), *source_tables.tables(model)):
         console.print(_words_table(each))
@@ -77,7 +82,7 @@ def _link_table(model: RunModel, link: LinkInfo, width: int) -> Table:
     """Soft RoCE, and at each size the best TCP with its name; without the interval of the ratio in under 80 columns."""
     table = _titled(link_title(link), width)
     for test in model.tests:
-        if test.level == "mpi":
+        if test.level in _JOB_LEVELS:
             continue
         table.add_section()
         for size in _TERMINAL_SIZES_BYTES:
@@ -118,11 +123,11 @@ def _short(best: StyledSeries | None) -> str:
     return "" if best is None else escape(best.label.removeprefix("TCP").lstrip(", ").replace("busy-", ""))
 
 
-def _mpi_table(model: RunModel, link: LinkInfo, width: int) -> Table:
-    """MPI over Soft RoCE and over the TCP that is best at each size."""
-    table = _titled(f"{link_title(link)}, MPI", width)
+def _jobs_table(model: RunModel, link: LinkInfo, width: int, level: str, title: str) -> Table:
+    """Jobs over Soft RoCE and over the TCP that is best at each size."""
+    table = _titled(f"{link_title(link)}, {title}", width)
     for test in model.every_test:
-        if test.level != "mpi":
+        if test.level != level:
             continue
         table.add_section()
         for size in (NO_SIZE, *_TERMINAL_SIZES_BYTES):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.cli.tests.test_own_programs import short as own_program
 from rocelab.fabric.base import FabricError, Finished, LinkProfile
 from rocelab.hosts.tests.cluster import UNPACKED, SshCluster, ssh_cluster
 from rocelab.hosts.tests.slurm import slurm_cluster
@@ -208,6 +209,74 @@ def test_jobs_of_both_mpis_start_on_all_hosts_by_ssh(
     check_jobs(tmp_path / "results")
 
 
+def test_a_program_of_ones_own_runs_on_hosts_from_the_same_file(
+    rocelab: Run, cluster: SshCluster, tmp_path: Path
+) -> None:
+    needs_mpi()
+    hosts = cluster.hosts_toml(name="inside")
+    kept = ("--results", tmp_path / "results")
+    done = rocelab("run", "--fabric", "hosts", "--hosts", hosts, own_program(tmp_path), *kept)
+    assert done.exit_status == 0, done.stderr
+    assert "jacobi.64" in done.stdout
+    found = {(each.interconnect, each.test, each.fabric) for each in samples_in(tmp_path / "results")}
+    assert found == {("tcp", "jacobi.64", "hosts"), ("soft-roce", "jacobi.64", "hosts")}
+
+
+ACCEPTANCE = """\
+schema = 1
+study = "{study}"
+
+[[threshold]]
+test = "bandwidth"
+at_least = 0.001
+
+[[threshold]]
+test = "bandwidth"
+interconnect = "tcp"
+at_least = 1e12
+"""
+
+
+def check_acceptance(done: Finished, folder: Path) -> None:
+    assert done.exit_status == 3, done.stderr
+    assert "tcp blocking@default bandwidth 64 KiB: " in done.stdout
+    assert "wanted: at least " in done.stdout
+    assert "Not accepted: 2 of 3 checks passed" in done.stdout
+    assert "<failure" in (folder / "junit.xml").read_text()
+
+
+def acceptance(study: Path, folder: Path) -> list[str]:
+    """The words of a command that accepts one threshold of two."""
+    path = folder / "site.toml"
+    path.write_text(ACCEPTANCE.format(study=study))
+    return ["accept", str(path), "--results", str(folder / "accepted"), "--junit", str(folder / "junit.xml")]
+
+
+def test_hosts_are_held_against_thresholds(rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path) -> None:
+    words = acceptance(study, tmp_path)
+    hosts = cluster.hosts_toml(name="inside")
+    criteria = Path(words[1])
+    criteria.write_text(criteria.read_text().replace("\n[[", f'hosts = "{hosts}"\n\n[[', 1))
+    check_acceptance(rocelab(*words), tmp_path)
+
+
+def test_all_pairs_of_hosts_are_measured(rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path) -> None:
+    study.write_text(
+        'schema = 1\nid = "pairs"\ntitle = "Pairs"\nrepetitions = 1\n[[link]]\nid = "any"\nkind = "bridge"\n'
+        '[[test]]\nlevel = "pairs"\ntest = "latency"\npoint_ms = 5\n'
+        '[test.variants]\ntcp = ["blocking"]\nsoft-roce = ["send"]\n'
+    )
+    hosts = cluster.hosts_toml(name="inside")
+    done = rocelab("run", "--fabric", "hosts", "--hosts", hosts, study, "--results", tmp_path / "results")
+    assert done.exit_status == 0, done.stderr
+    assert "3 pairs of 3 nodes" in done.stdout
+    pairs = {
+        (each.interconnect, each.params["client"], each.params["server"]) for each in samples_in(tmp_path / "results")
+    }
+    expected = [("node0", "node1"), ("node0", "node2"), ("node1", "node2")]
+    assert pairs == {(name, *pair) for name in ("tcp", "soft-roce") for pair in expected}
+
+
 def samples_in(results: Path) -> Iterator[Sample]:
     for store in list_runs(results):
         yield from store.samples()
@@ -223,6 +292,8 @@ def test_an_allocation_of_slurm_is_the_fabric(study: Path, tmp_path: Path) -> No
         done = cluster.salloc([*ROCELAB, "run", "--fabric", "hosts", str(study), *kept])
         kept = ["--results", str(tmp_path / "jobs"), "--no-report"]
         done_jobs = cluster.salloc([*ROCELAB, "run", "--fabric", "hosts", str(jobs), *kept])
+        accepted = cluster.salloc([*ROCELAB, *acceptance(study, tmp_path)])
+    check_acceptance(accepted, tmp_path)
     assert done_jobs.exit_status == 0, done_jobs.stderr
     check_jobs(tmp_path / "jobs")
     assert done.exit_status == 0, done.stderr

@@ -24,6 +24,14 @@ from rocelab.tools.own import Metric, OwnMpi, OwnProgram
 _RSOCKETS: Final = {"LD_PRELOAD": "librspreload.so"}
 
 
+#: Of these units, less is better.
+_TIMES: Final = ("s", "ms", "us", "ns")
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith(tuple(f"_{unit}" for unit in _TIMES)) and not name.endswith("_per_s")
+
+
 class ProgramLevel(Level[ProgramTable]):
     """Programs of one's own."""
 
@@ -41,6 +49,9 @@ class ProgramLevel(Level[ProgramTable]):
         metric = test.metric
         if sum(each is not None for each in (metric.regex, metric.json_path, metric.clock)) != 1:
             yield ("test", at, "metric"), 'one of regex, json and clock ("wall" or "cpu") says where the number is'
+        if (metric.unit in _TIMES) != _is_time(metric.name):
+            what = "a time, and nothing else, has a name that ends on its unit, such as solve_s"
+            yield ("test", at, "metric", "name"), what
         if (test.run == "pair") != bool(test.server):
             yield ("test", at, "server"), 'the command line of the server, for run = "pair" and for that alone'
         if test.run != "mpi" and test.ranks_per_node != 1:
