@@ -36,8 +36,9 @@ from rocelab.study.levels.programs import is_own
 from rocelab.study.plan import measurement_count
 from rocelab.study.problems import StudyError
 from rocelab.study.runner import Outcome, remaining
-from rocelab.study.schema import BUDGET_MAX_MINUTES, REPETITIONS_MAX, Study
+from rocelab.study.schema import Study
 from rocelab.study.steps import Step
+from rocelab.study.tables import BUDGET_MAX_MINUTES, REPETITIONS_MAX
 from rocelab.tools.base import ToolError
 from rocelab.tools.own import build
 from rocelab.virtual.own import can_be_simulated, virtual_half

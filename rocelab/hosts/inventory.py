@@ -22,7 +22,7 @@ from rocelab.fabric.base import FabricError
 from rocelab.study.loading import table_of
 from rocelab.study.positions import line_of
 from rocelab.study.problems import Problem, StudyError, dotted
-from rocelab.study.schema import Name
+from rocelab.study.tables import Name
 
 LauncherName = Literal["ssh", "slurm"]
 #: The file that is taken when no hosts are named.

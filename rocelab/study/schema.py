@@ -2,77 +2,45 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
+from pydantic import Discriminator, Field, PositiveInt, Tag
 from typing_extensions import override
 
 from rocelab import peers
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST
+from rocelab.study.own_tables import ProgramTable, VirtualTable
+from rocelab.study.tables import (
+    BUDGET_MAX_MINUTES,
+    NODES_MAX,
+    RANKS_PER_NODE_MAX,
+    REPETITIONS_MAX,
+    CongestionControl,
+    Name,
+    PairsTest,
+    SizeBytes,
+    Sizes,
+    SomeNodesTable,
+    Table,
+    TestOnLinks,
+    every_size_bytes_of,
+)
 from rocelab.tools import nas
 from rocelab.tools.base import SuiteName, Test
 from rocelab.tools.hbase import Workload
 from rocelab.tools.hdfs import Runner
-from rocelab.tools.own import Clock
-
-STUDY_SCHEMA_VERSION = 1
-SIZE_MAX_BYTES = 1 << 30
-NODES_MAX = 16
-RANKS_PER_NODE_MAX = 64
-REPETITIONS_MAX = 1000
-BUDGET_MAX_MINUTES = 10_000
-
-#: What can be measured of every pair of nodes.
-PairsTest = Literal["latency", "bandwidth", "bidirectional-bandwidth"]
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
-#: As the kernel spells its congestion controls (TCP_CA_NAME_MAX, linux/tcp.h, is 16 with the end).
-CongestionControl = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=15)]
-SizeBytes = Annotated[int, Field(ge=1, le=SIZE_MAX_BYTES)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class SizeRange(_Table):
-    """`{ from = 1, to = 1024 }`: 1, 2, 4, ... 1024; another factor than 2 may be given."""
-
-    first_bytes: SizeBytes = Field(alias="from")
-    last_bytes: SizeBytes = Field(alias="to")
-    factor: Annotated[int, Field(ge=2, le=1024)] = 2
-
-    def sizes_bytes(self) -> tuple[int, ...]:
-        """Every size of the range, ascending."""
-        sizes = []
-        size_bytes = self.first_bytes
-        while size_bytes <= self.last_bytes:
-            sizes.append(size_bytes)
-            size_bytes *= self.factor
-        return tuple(sizes)
-
-
-def _kind_of_sizes(value: Any) -> str:
-    return "range" if isinstance(value, dict | SizeRange) else "list"
-
-
-Sizes = Annotated[
-    Annotated[SizeRange, Tag("range")] | Annotated[list[SizeBytes], Tag("list"), Field(min_length=1)],
-    Discriminator(_kind_of_sizes),
-]
-
-
-class FabricTable(_Table):
+class FabricTable(Table):
     """`[fabric]`: where the study runs."""
 
     kind: Literal["emulated"] = "emulated"
     nodes: Annotated[int, Field(ge=2, le=NODES_MAX)] = 2
 
 
-class LinkTable(_Table):
+class LinkTable(Table):
     """`[[link]]`: one kind of link between the nodes."""
 
     id: Name
@@ -100,40 +68,7 @@ class LinkTable(_Table):
         )
 
 
-class _AnyTest(_Table):
-    """What the tests of every level have: who takes part, where, and how often."""
-
-    __test__ = False  # not a test of ours, whatever pytest makes of the name
-
-    variants: Annotated[Mapping[str, Annotated[list[str], Field(min_length=1)]], Field(min_length=1)]
-    links: list[str] | None = None
-    repetitions: Annotated[int, Field(ge=1, le=REPETITIONS_MAX)] | None = None
-
-    @property
-    def has_sizes(self) -> bool:
-        """Whether it is about messages, files or records of some sizes."""
-        return True
-
-    @property
-    def points(self) -> tuple[int, ...]:
-        """What of one scale is measured apart: its sizes, or (0,) for the only point."""
-        return self.every_size_bytes() or (0,)
-
-    @abstractmethod
-    def every_size_bytes(self) -> tuple[int, ...]:
-        """The sizes, ascending; none for a test without."""
-
-    def nodes_used(self, _fabric_nodes: int) -> int:
-        """On how many nodes it runs, at most: the first of the fabric."""
-        return 2
-
-    def scales(self, fabric_nodes: int) -> list[tuple[int, int]]:
-        """On how many nodes it runs, and with how many processes."""
-        nodes = self.nodes_used(fabric_nodes)
-        return [(nodes, nodes)]
-
-
-class TestTable(_AnyTest):
+class TestTable(TestOnLinks):
     """`[[test]]` of the network level: two programs on the first two nodes, a size at a time."""
 
     level: Literal["network"] = "network"
@@ -148,10 +83,10 @@ class TestTable(_AnyTest):
 
     @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        return _every_size_bytes(self.sizes_bytes)
+        return every_size_bytes_of(self.sizes_bytes)
 
 
-class MeshTable(_AnyTest):
+class MeshTable(TestOnLinks):
     """`[[test]]` with `test = "mesh"`: programs on the first so many nodes, from each to every other, all at once."""
 
     level: Literal["network"] = "network"
@@ -188,7 +123,7 @@ class MeshTable(_AnyTest):
         return [(nodes, nodes) for nodes in self.nodes]
 
 
-class AllPairsTable(_AnyTest):
+class AllPairsTable(TestOnLinks):
     """`[[test]]` with `level = "pairs"`: every node with every other, as many pairs at a time as share no node."""
 
     level: Literal["pairs"]
@@ -216,17 +151,7 @@ class AllPairsTable(_AnyTest):
         return fabric_nodes if self.nodes is None else self.nodes
 
 
-class _SomeNodes(_AnyTest):
-    """What the tests have in common that run on the first so many nodes, or on all."""
-
-    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
-
-    @override
-    def nodes_used(self, fabric_nodes: int) -> int:
-        return fabric_nodes if self.nodes is None else self.nodes
-
-
-class _MpiJob(_SomeNodes):
+class _MpiJob(SomeNodesTable):
     """What the tests have in common that are an MPI program."""
 
     suite_folder: str | None = None
@@ -249,7 +174,7 @@ class MpiTestTable(_MpiJob):
     suite: SuiteName = "rocelab"
     iterations: PositiveInt | None = None
     warmup: Annotated[int, Field(ge=0)] | None = None
-    options: list[str] = []
+    options: list[str] = Field(default=[])
 
     @property
     def every_test(self) -> tuple[str, ...]:
@@ -263,7 +188,7 @@ class MpiTestTable(_MpiJob):
 
     @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        return () if self.sizes_bytes is None else _every_size_bytes(self.sizes_bytes)
+        return () if self.sizes_bytes is None else every_size_bytes_of(self.sizes_bytes)
 
 
 class NasTable(_MpiJob):
@@ -294,7 +219,7 @@ class NasTable(_MpiJob):
         return ()
 
 
-class _CloudTable(_SomeNodes):
+class _CloudTable(SomeNodesTable):
     """What the tests with `level = "cloud"` have in common: a system on the first nodes."""
 
     level: Literal["cloud"]
@@ -315,7 +240,7 @@ class DfsioTable(_CloudTable):
 
     @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        return _every_size_bytes(self.sizes_bytes)
+        return every_size_bytes_of(self.sizes_bytes)
 
 
 class YcsbTable(_CloudTable):
@@ -353,83 +278,7 @@ class SparkTable(_CloudTable):
 
     @override
     def every_size_bytes(self) -> tuple[int, ...]:
-        return _every_size_bytes(self.sizes_bytes)
-
-
-class MetricTable(_Table):
-    """`[test.metric]`: where the result of a program of one's own is."""
-
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)] = "time_s"
-    unit: Annotated[str, Field(min_length=1)] = "s"
-    regex: str | None = None
-    json_path: Annotated[str | None, Field(alias="json")] = None
-    clock: Clock | None = None
-
-
-class ProgramTable(_SomeNodes):
-    """`[[test]]` with `level = "program"`: a program of one's own, as it is."""
-
-    level: Literal["program"]
-    test: Name
-    run: Literal["mpi", "pair", "nodes"]
-    command: Annotated[list[str], Field(min_length=1)]
-    server: list[str] = []
-    values: list[str | int] = []
-    build: list[str] = []
-    files: list[str] = []
-    env: Mapping[str, str] = {}
-    words: Mapping[str, Mapping[str, str]] = {}
-    """By interconnect: words for its command lines."""
-    proves: str | None = None
-    metric: MetricTable = MetricTable(clock="wall")
-    ready: Literal["listens", "prints"] = "listens"
-    ready_text: str | None = None
-    ranks_per_node: Annotated[int, Field(ge=1, le=RANKS_PER_NODE_MAX)] = 1
-    mapping: Literal["slot", "node"] = "slot"
-
-    @property
-    def every_test(self) -> tuple[str, ...]:
-        """One for each value."""
-        return tuple(f"{self.test}.{value}" for value in self.values) or (self.test,)
-
-    @property
-    @override
-    def has_sizes(self) -> bool:
-        return False
-
-    @override
-    def every_size_bytes(self) -> tuple[int, ...]:
-        return ()
-
-    @override
-    def nodes_used(self, fabric_nodes: int) -> int:
-        return 2 if self.run == "pair" else super().nodes_used(fabric_nodes)
-
-    @override
-    def scales(self, fabric_nodes: int) -> list[tuple[int, int]]:
-        nodes = self.nodes_used(fabric_nodes)
-        return [(nodes, nodes * self.ranks_per_node)]
-
-
-class VirtualTable(_Table):
-    """`[virtual]`: what programs of one's own are simulated on; docs/programs-of-your-own.md has the defaults."""
-
-    host: str = "sandy-bridge-ep"
-    mpi: str = "mvapich2-1.8"
-    adapters: Annotated[list[str], Field(min_length=1)] = [
-        "infiniband-qdr",
-        "infiniband-fdr",
-        "roce-10g",
-        "roce-40g",
-        "roce-100g",
-    ]
-    switches: list[str] = ["sx6036-infiniband", "sx6036-ethernet"]
-
-
-def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
-    if isinstance(sizes, SizeRange):
-        return sizes.sizes_bytes()
-    return tuple(sorted(set(sizes)))
+        return every_size_bytes_of(self.sizes_bytes)
 
 
 #: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's errors.
@@ -482,27 +331,27 @@ AnyTest = Annotated[
 ]
 
 
-class TcpTable(_Table):
+class TcpTable(Table):
     """`[tcp]`: the congestion controls that every TCP of the study is measured with, each as a variant of its own."""
 
-    congestion_control: Annotated[list[CongestionControl], Field(min_length=1)] = ["cubic", peers.DEFAULT]
+    congestion_control: list[CongestionControl] = Field(default=["cubic", peers.DEFAULT], min_length=1)
 
 
-class MpiTable(_Table):
+class MpiTable(Table):
     """`[mpi]`: folders of MPI implementations to take instead of those that rocelab brings."""
 
     openmpi: str | None = None
     mpich: str | None = None
 
 
-class Study(_Table):
+class Study(Table):
     """The whole file."""
 
     version: Literal[1] = Field(alias="schema")
     id: Name
     title: Annotated[str, Field(min_length=1)]
     description: str = ""
-    claims: list[str] = []
+    claims: list[str] = Field(default=[])
     repetitions: Annotated[int, Field(ge=1, le=REPETITIONS_MAX)] = 10
     seed: Annotated[int, Field(ge=0)] = 1
     time_limit_s: Annotated[float, Field(gt=0, le=86_400, strict=False)] = 30.0

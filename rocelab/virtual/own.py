@@ -11,8 +11,9 @@ from typing import Final
 
 from rocelab import profiles
 from rocelab.study.levels.programs import program_of, values_of
+from rocelab.study.own_tables import ProgramTable
 from rocelab.study.problems import Problem, StudyError, dotted, unknown
-from rocelab.study.schema import ProgramTable, Study
+from rocelab.study.schema import Study
 from rocelab.virtual.schema import AnyVirtualTest, FabricTable, LinkTable, SmpiProgramTable, VirtualStudy
 from rocelab.virtual.smpi.loading import wrong_job
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
 from rocelab import profiles
-from rocelab.study.schema import LEVEL_TAGS, RANKS_PER_NODE_MAX, Name, SizeRange, Sizes
+from rocelab.study.schema import LEVEL_TAGS
+from rocelab.study.tables import RANKS_PER_NODE_MAX, Name, Sizes, every_size_bytes_of
 from rocelab.tools import nas
 from rocelab.tools.own import OwnProgram
 
@@ -108,13 +109,7 @@ class TestTable(_Table):
 
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending."""
-        return _every_size_bytes(self.sizes_bytes)
-
-
-def _every_size_bytes(sizes: SizeRange | list[int]) -> tuple[int, ...]:
-    if isinstance(sizes, SizeRange):
-        return sizes.sizes_bytes()
-    return tuple(sorted(set(sizes)))
+        return every_size_bytes_of(self.sizes_bytes)
 
 
 class _SmpiTable(_Table):
@@ -146,7 +141,7 @@ class SmpiTestTable(_SmpiTable):
 
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending."""
-        return _every_size_bytes(self.sizes_bytes)
+        return every_size_bytes_of(self.sizes_bytes)
 
 
 class Calibration(_Table):

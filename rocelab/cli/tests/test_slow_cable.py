@@ -19,7 +19,7 @@ from rocelab.study.tests import small
 from rocelab.study.tests.test_all_pairs import TEXT, rounds, study
 
 #: Eight pairs at this rate leave two cores idle more than half of the time.
-SIXTEEN = TEXT.replace("nodes = 4", "nodes = 16").replace("point_ms = 10", "point_ms = 300")
+SIXTEEN = TEXT.replace("nodes = 4", "nodes = 16").replace("point_ms = 10", "point_ms = 200")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from rocelab.study.levels.jobs import MpiLevel, NasLevel
 from rocelab.study.levels.meshes import MeshLevel
 from rocelab.study.levels.pairs import PairLevel
 from rocelab.study.levels.programs import ProgramLevel
+from rocelab.study.own_tables import ProgramTable
 from rocelab.study.schema import (
     AllPairsTable,
     AnyTest,
@@ -22,7 +23,6 @@ from rocelab.study.schema import (
     MeshTable,
     MpiTestTable,
     NasTable,
-    ProgramTable,
     SparkTable,
     TestTable,
     YcsbTable,

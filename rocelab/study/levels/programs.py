@@ -14,8 +14,9 @@ from rocelab.launch import mpi
 from rocelab.study.levels.base import Level, contestants, limit_s
 from rocelab.study.levels.jobs import implementation_of
 from rocelab.study.own_steps import OwnStep
+from rocelab.study.own_tables import ProgramTable
 from rocelab.study.problems import Wrong
-from rocelab.study.schema import AnyTest, ProgramTable, Study
+from rocelab.study.schema import AnyTest, Study
 from rocelab.study.steps import JobStep, Step
 from rocelab.tools.base import JobRequest
 from rocelab.tools.interconnects import urxe
