@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import rocelab
-from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, report, run, studies
+from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, report, run, studies, try_
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,6 +33,7 @@ def _options(
 
 
 app.command()(run.run)
+app.command("try")(try_.try_)
 app.command()(accept.accept)
 app.command()(report.report)
 app.command()(compare.compare)
