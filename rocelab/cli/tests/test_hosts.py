@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from rocelab.cli.tests.on_hosts import LINK, ROCELAB, STUDY, Run, samples_in
 from rocelab.cli.tests.test_own_programs import short as own_program
-from rocelab.fabric.base import FabricError, Finished, LinkProfile
-from rocelab.hosts.tests.cluster import UNPACKED, SshCluster, ssh_cluster
+from rocelab.fabric.base import Finished
+from rocelab.hosts.tests.cluster import SshCluster
 from rocelab.hosts.tests.slurm import slurm_cluster
 from rocelab.launch import mpi
-from rocelab.results import Sample, list_runs
-from rocelab.tools import sock
+from rocelab.results import list_runs
 
-pytestmark = pytest.mark.fabric
+pytestmark = [pytest.mark.fabric, pytest.mark.usefixtures("can_run")]
 
-STUDY = """\
-schema = 1
-id = "tiny"
-title = "A tiny study"
-repetitions = 2
-
-[[link]]
-id = "direct"
-kind = "direct"
-
-[[test]]
-test = "bandwidth"
-sizes_bytes = [65536]
-point_ms = 10
-
-[test.variants]
-tcp = ["blocking", "kernel-poll"]
-soft-roce = ["send"]
-"""
 MPI_STUDY = """\
 schema = 1
 id = "jobs"
@@ -60,45 +38,6 @@ iterations = 100
 tcp = ["openmpi-ob1", "mpich-ofi"]
 soft-roce = ["openmpi-ucx", "mpich-ucx"]
 """
-ROCELAB = [sys.executable, "-m", "rocelab"]
-LINK = LinkProfile("b", "bridge")
-#: Calls rocelab on the first host: the command, and what it came to.
-Run = Callable[..., Finished]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def can_run() -> None:
-    if os.getuid() != 0:
-        pytest.skip("sshd and Slurm need root")
-    if not UNPACKED.exists():
-        pytest.skip("sshd and Slurm are not unpacked: make setup-programs")
-    if sock.program().path is None:
-        pytest.skip("rocelab-sock is not built: make -C bench")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshCluster]:
-    try:
-        with ssh_cluster(tmp_path_factory.mktemp("cluster"), [LINK], 3) as made:
-            yield made
-    except FabricError as error:
-        pytest.skip(f"no emulated fabric on this machine: {error}")
-
-
-@pytest.fixture
-def rocelab(cluster: SshCluster) -> Run:
-    def run(*words: str | Path) -> Finished:
-        env = {"COLUMNS": "100"}
-        return cluster.launcher.start(cluster.fabric.nodes[0], [*ROCELAB, *map(str, words)], env=env).wait(240)
-
-    return run
-
-
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
-    path = tmp_path / "tiny.toml"
-    path.write_text(STUDY)
-    return path
 
 
 def test_hosts_are_described_with_their_rails(rocelab: Run, cluster: SshCluster) -> None:
@@ -275,11 +214,6 @@ def test_all_pairs_of_hosts_are_measured(rocelab: Run, cluster: SshCluster, stud
     }
     expected = [("node0", "node1"), ("node0", "node2"), ("node1", "node2")]
     assert pairs == {(name, *pair) for name in ("tcp", "soft-roce") for pair in expected}
-
-
-def samples_in(results: Path) -> Iterator[Sample]:
-    for store in list_runs(results):
-        yield from store.samples()
 
 
 def test_an_allocation_of_slurm_is_the_fabric(study: Path, tmp_path: Path) -> None:

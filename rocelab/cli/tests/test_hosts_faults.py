@@ -1,0 +1,113 @@
+"""What goes wrong with hosts while a study runs on them, and what becomes of the run."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from rocelab.cli.tests.on_hosts import ROCELAB, STUDY, Run, samples_in
+from rocelab.fabric.base import Running
+from rocelab.hosts.tests.cluster import SshCluster
+from rocelab.results import list_runs
+
+pytestmark = pytest.mark.fabric
+
+LIMIT_S = 120.0
+
+
+def begun(cluster: SshCluster, hosts: Path, study: Path, results: Path) -> Running:
+    """A run that has measured something."""
+    words = ["run", "--fabric", "hosts", "--hosts", str(hosts), str(study), "--results", str(results), "--no-report"]
+    running = cluster.launcher.start(cluster.fabric.nodes[0], [*ROCELAB, *words])
+    deadline_s = time.monotonic() + LIMIT_S
+    while len([*samples_in(results)]) < 2:
+        assert time.monotonic() < deadline_s, running.output()
+        assert running.poll() is None, running.output()
+        time.sleep(0.05)
+    return running
+
+
+def folders() -> set[Path]:
+    """What agents have on hosts, which share the temporary folder of this machine."""
+    return set(Path("/tmp").glob("rocelab-agent-*"))
+
+
+def test_ctrl_c_ends_everything_on_all_hosts(cluster: SshCluster, study: Path, tmp_path: Path) -> None:
+    study.write_text(STUDY.replace("repetitions = 2", "repetitions = 300"))
+    before = folders()
+    running = begun(cluster, cluster.hosts_toml(name="inside"), study, tmp_path / "results")
+    running.signal(signal.SIGINT)
+    done = running.wait(LIMIT_S)
+    assert done.exit_status == 130, done.stderr
+    assert "Interrupted. " in done.stderr
+    assert "rocelab run --resume" in done.stderr
+    deadline_s = time.monotonic() + LIMIT_S
+    while folders() - before:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    (store,) = list_runs(tmp_path / "results")
+    assert store.info.status == "interrupted"
+    assert store.done_keys()
+
+
+def test_a_program_that_hangs_on_a_host_is_stopped_and_named(
+    rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
+) -> None:
+    hanging = tmp_path / "rocelab-sock"
+    hanging.write_text("#!/bin/sh\nsleep 1000\n")
+    hanging.chmod(0o755)
+    text = STUDY.replace("repetitions = 2", "repetitions = 1\ntime_limit_s = 1")
+    study.write_text(text)
+    hosts = cluster.hosts_toml(f'[programs]\nrocelab-sock = "{hanging}"', name="inside")
+    kept = ("--results", tmp_path / "results", "--no-report")
+    done = rocelab("run", "--fabric", "hosts", "--hosts", hosts, study, *kept)
+    assert done.exit_status == 3, done.stderr
+    samples = [*samples_in(tmp_path / "results")]
+    failed = [each for each in samples if not each.ok]
+    assert {each.interconnect for each in failed} == {"tcp"}
+    assert all("node1: nothing listened on tcp port" in str(each.error) for each in failed)
+    assert any(each.ok for each in samples if each.interconnect == "soft-roce")
+
+
+def test_runs_of_two_people_on_the_same_hosts_do_not_meet(cluster: SshCluster, study: Path, tmp_path: Path) -> None:
+    study.write_text(STUDY.replace("repetitions = 2", "repetitions = 5"))
+    hosts = cluster.hosts_toml(name="inside")
+    results = [tmp_path / "one", tmp_path / "other"]
+    both = [begun(cluster, hosts, study, each) for each in results]
+    ends = [each.wait(2 * LIMIT_S) for each in both]
+    assert [end.exit_status for end in ends] == [0, 0], [end.stderr for end in ends]
+    for each in results:
+        assert all(sample.ok for sample in samples_in(each))
+
+
+def test_a_firewall_between_hosts_is_named_with_the_port(
+    rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
+) -> None:
+    if shutil.which("nft") is None:
+        pytest.skip("nft is not installed: apt-get install nftables")
+    node = cluster.fabric.nodes[1]
+
+    def nft(*words: str) -> None:
+        done = cluster.launcher.start(node, ["nft", *words]).wait(30)
+        if done.exit_status != 0:
+            pytest.skip(f"no firewall can be made here: {done.stderr.strip()}")
+
+    nft("add", "table", "inet", "wall")
+    nft("add", "chain", "inet", "wall", "in", "{ type filter hook input priority 0 ; }")
+    nft("add", "rule", "inet", "wall", "in", "tcp", "dport", "18000-29999", "drop")
+    try:
+        hosts = cluster.hosts_toml(name="inside")
+        checked = rocelab("hosts", "check", hosts)
+        assert checked.exit_status == 3
+        assert "firewall" in checked.stdout
+        study.write_text(STUDY.replace("repetitions = 2", "repetitions = 1\ntime_limit_s = 1"))
+        kept = ("--results", tmp_path / "results", "--no-report")
+        done = rocelab("run", "--fabric", "hosts", "--hosts", hosts, study, *kept)
+        assert done.exit_status == 3, done.stderr
+        assert all(not each.ok for each in samples_in(tmp_path / "results") if each.interconnect == "tcp")
+    finally:
+        nft("delete", "table", "inet", "wall")
