@@ -138,6 +138,13 @@ def test_the_other_link_is_not_taken_instead() -> None:
     assert "'ethernet-1g', and this run has 'direct'" in result.summary
 
 
+def test_a_claim_about_a_rate_is_not_judged_on_hosts() -> None:
+    rail = dataclasses.replace(INFO, fabric="hosts", links=(LinkInfo("eth0", "rail", 1500),))
+    found = judge(claim("S1"), rail, both(SMALL, lambda _: 1.0, link="eth0"))
+    assert found.verdict is Verdict.NOT_CHECKABLE
+    assert found.summary.startswith("Not judged here: the claim is about the link 'ethernet-1g'")
+
+
 def test_one_side_alone_is_reported_without_a_verdict() -> None:
     only_soft = [each for each in both(LARGE, lambda _: 30.0, link="direct") if each.interconnect == "soft-roce"]
     result = judge(claim("L4"), INFO, only_soft)
