@@ -76,6 +76,11 @@ test-distros: setup build ## Run the programs and verbs of newer Debians on urxe
 	.venv/bin/pytest -p no:cacheprovider nic/conformance/userland nic/conformance/userland/new_verb.py $(ARGS) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
 
+# A machine of two cores takes some minutes for it, and needs root for its sshd.
+.PHONY: test-many
+test-many: setup build ## Reach, ask and measure 64 hosts, which are nodes of an emulated fabric with sshd
+	.venv/bin/pytest -p no:cacheprovider -s rocelab/hosts/tests/many.py
+
 # Examples of crates, which take minutes to build, and Debian's packages that bring much with them.
 .PHONY: test-programs
 test-programs: setup build ## Run programs that take long to set up (Rust's crates for RDMA, Ceph, fio, PyTorch, Gloo) on urxe; ARGS='-k sideway' picks some

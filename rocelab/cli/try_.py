@@ -17,6 +17,7 @@ import typer
 from rocelab.cli.problems import fail
 from rocelab.cli.run import measure
 from rocelab.fabric.base import FabricError, LaunchError
+from rocelab.fabric.plan import NODES_MAX
 from rocelab.launch.mpi import KINDS, Kind
 from rocelab.results import ResultsError
 from rocelab.study.problems import StudyError
@@ -43,7 +44,7 @@ class _Program:
 
 def try_(  # noqa: PLR0917, typer makes an option of each
     command: Annotated[list[str], typer.Argument(help="Such as: mpirun -n 4 ./a.out 512", metavar="-- COMMAND...")],
-    nodes: Annotated[int, typer.Option(min=2, max=16, help="On how many nodes.")] = 2,
+    nodes: Annotated[int, typer.Option(min=2, max=NODES_MAX, help="On how many nodes.")] = 2,
     regex: Annotated[
         str | None,
         typer.Option(help="Where its result is in what it prints: the first group. Else it is how long it takes."),

@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from rocelab import peers
 from rocelab.fabric.base import LinkKind, LinkProfile
+from rocelab.fabric.plan import NODES_MAX
 from rocelab.results import MESH_TEST
 from rocelab.study.own_tables import ProgramTable, VirtualTable
 from rocelab.study.tables import (
     BUDGET_MAX_MINUTES,
-    NODES_MAX,
     RANKS_PER_NODE_MAX,
     REPETITIONS_MAX,
     CongestionControl,

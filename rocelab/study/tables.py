@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from typing_extensions import override
 
+from rocelab.fabric.plan import NODES_MAX
+
 STUDY_SCHEMA_VERSION = 1
 SIZE_MAX_BYTES = 1 << 30
-NODES_MAX = 16
 RANKS_PER_NODE_MAX = 64
 REPETITIONS_MAX = 1000
 BUDGET_MAX_MINUTES = 10_000
