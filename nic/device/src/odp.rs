@@ -99,20 +99,9 @@ mod tests {
     #[test]
     fn what_is_mapped_is_there_and_a_hole_is_not() {
         let page = page_bytes() as usize;
-        // SAFETY: a new mapping, whose second page is unmapped again.
-        let start = unsafe {
-            let start = libc::mmap(
-                std::ptr::null_mut(),
-                2 * page,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            assert_ne!(start, libc::MAP_FAILED);
-            assert_eq!(libc::munmap(start.add(page), page), 0);
-            start
-        };
+        let start = crate::support::apart::map(2 * page, libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: the second page of a new mapping.
+        assert_eq!(unsafe { libc::munmap(start.add(page), page) }, 0);
         let at = start as u64;
         assert!(fault_in(at, 1, true));
         assert!(fault_in(at + 10, page as u64 - 10, false));

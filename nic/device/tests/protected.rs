@@ -4,7 +4,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use support::{End, connect_both, device, post, post_recv};
+use support::{End, apart, connect_both, device, post, post_recv};
 use urxe_device::{Access, Mtu, Nic, Qp, QpType, SendOp, SendTarget, Sge, WcStatus, Wiring};
 
 const PAGE: usize = 4096;
@@ -68,17 +68,7 @@ struct Pages {
 
 impl Pages {
     fn new(end: &End) -> Self {
-        // SAFETY: a new mapping.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                LEN,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        } as usize;
+        let at = apart::map(LEN, libc::PROT_READ | libc::PROT_WRITE) as usize;
         let access = Access::LOCAL_WRITE
             | Access::REMOTE_WRITE
             | Access::REMOTE_READ

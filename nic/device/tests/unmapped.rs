@@ -4,7 +4,7 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use support::{End, connect_both, device, post, post_recv};
+use support::{End, apart, connect_both, device, post, post_recv};
 use urxe_device::{
     Access, AsyncEventKind, Mtu, Nic, Qp, QpEvent, QpState, QpType, SendOp, SendTarget, Sge,
     WcStatus, Wiring,
@@ -24,19 +24,7 @@ struct Gone {
 }
 
 fn map() -> *mut libc::c_void {
-    // SAFETY: a new mapping.
-    let at = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            LEN,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    assert_ne!(at, libc::MAP_FAILED);
-    at
+    apart::map(LEN, libc::PROT_READ | libc::PROT_WRITE)
 }
 
 impl Gone {

@@ -4,20 +4,10 @@ const LEN: usize = 1 << 16;
 
 /// Memory of which the second half is unmapped.
 fn half_gone() -> u64 {
-    // SAFETY: a new mapping, of which half is unmapped again.
-    unsafe {
-        let start = libc::mmap(
-            std::ptr::null_mut(),
-            LEN,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        assert_ne!(start, libc::MAP_FAILED);
-        assert_eq!(libc::munmap(start.add(LEN / 2), LEN / 2), 0);
-        start as u64
-    }
+    let start = crate::support::apart::map(LEN, libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: half of a new mapping is unmapped again.
+    assert_eq!(unsafe { libc::munmap(start.add(LEN / 2), LEN / 2) }, 0);
+    start as u64
 }
 
 #[test]

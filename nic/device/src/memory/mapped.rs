@@ -146,17 +146,9 @@ mod tests {
     /// Pages with the given rights, one after the other; `None` is a hole.
     fn pages(rights: &[Option<i32>]) -> u64 {
         let page = page_bytes() as usize;
-        // SAFETY: a new mapping, of which parts are changed or unmapped.
+        let start = crate::support::apart::map(rights.len() * page, libc::PROT_NONE);
+        // SAFETY: parts of a new mapping are changed or unmapped.
         unsafe {
-            let start = libc::mmap(
-                std::ptr::null_mut(),
-                rights.len() * page,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            assert_ne!(start, libc::MAP_FAILED);
             for (index, rights) in rights.iter().enumerate() {
                 let at = start.add(index * page);
                 let status = match rights {

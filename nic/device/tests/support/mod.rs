@@ -7,6 +7,7 @@
     reason = "each test program uses a part"
 )]
 
+pub mod apart;
 pub mod duel;
 
 use std::process::Command;
