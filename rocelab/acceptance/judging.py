@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,12 +37,15 @@ class Place:
     client: str = ""
     server: str = ""
     node: str = ""
+    role: str = ""
+    """``sending`` or ``receiving``, of a node whose pairs were measured both ways."""
 
     @property
     def words(self) -> str:
         """For a person."""
         size = f" {text.size(self.size_bytes)}" if self.size_bytes else ""
-        pair = f", {self.client} to {self.server}" if self.client else f", {self.node}" if self.node else ""
+        node = f", {self.node} {self.role}".rstrip() if self.node else ""
+        pair = f", {self.client} to {self.server}" if self.client else node
         scale = f" on {self.nodes} nodes" if self.nodes != 2 and not pair else ""
         level = "" if self.level == "network" else f"{self.level} "
         return f"{self.link} {self.interconnect} {self.variant} {level}{self.test}{size}{scale}{pair}"
@@ -146,14 +150,15 @@ def _of_value(threshold: ThresholdTable, info: RunInfo, each: _Value, before: Ma
 
 
 def _of_nodes(threshold: ThresholdTable, part: float, found: Sequence[_Value]) -> Iterator[Check]:
-    """Each node against the median node, by what it has with the others in either role."""
-    by_place: dict[Place, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Each node against the median node: as the sender and as the receiver, or as either where one way was measured."""
+    pairs = {(each.place.client, each.place.server) for each in found}
+    both_ways = any(pair[::-1] in pairs for pair in pairs)
+    by_place: dict[tuple[Place, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for each in found:
         place = each.place
-        common = _without_pair(place)
-        for node in (place.client, place.server):
-            by_place[common][node].append(each.value)
-    for common, by_node in by_place.items():
+        for node, role in ((place.client, "sending"), (place.server, "receiving")):
+            by_place[_without_pair(place), role if both_ways else ""][node].append(each.value)
+    for (common, role), by_node in by_place.items():
         is_lower_better = catalogue.metric(common.metric).better == "lower"
         typical = {node: median(values) for node, values in by_node.items()}
         middle = median(typical.values())
@@ -161,15 +166,12 @@ def _of_nodes(threshold: ThresholdTable, part: float, found: Sequence[_Value]) -
         words = f"{100 * part:g} % of the median node ({text.quantity(middle, common.unit)}), at "
         words += "most" if is_lower_better else "least"
         for node, value in sorted(typical.items()):
-            of_node = _Value(_without_pair(common, node), value)
+            of_node = _Value(_without_pair(common, node, role), value)
             yield _bounded(threshold, of_node, middle * factor, words, is_low=not is_lower_better)
 
 
-def _without_pair(place: Place, node: str = "") -> Place:
-    return Place(
-        place.link, place.interconnect, place.variant, place.level, place.test, place.size_bytes, place.metric,
-        place.unit, place.nodes, node=node,
-    )  # fmt: skip
+def _without_pair(place: Place, node: str = "", role: str = "") -> Place:
+    return dataclasses.replace(place, client="", server="", node=node, role=role)
 
 
 def _bounded(threshold: ThresholdTable, each: _Value, bound: float, words: str, *, is_low: bool) -> Check:

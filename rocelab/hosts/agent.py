@@ -408,7 +408,7 @@ def main() -> NoReturn:
         agent.serve()
     except BrokenPipeError:
         pass
-    except Exception:  # noqa: BLE001, told by ssh to whoever reads the other end
+    except Exception:  # noqa: BLE001, ssh shows it at the other end
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
     finally:

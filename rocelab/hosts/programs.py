@@ -72,24 +72,24 @@ def _is_rocelabs(program: str) -> bool:
 
 def stage(fabric: HostsFabric, places: Places, missing: Mapping[str, Sequence[str]]) -> None:
     """Copy programs to the folder of the run on the hosts that lack them. Raises LaunchError where one does not run."""
-    for program, hosts in missing.items():
+    for number, (program, hosts) in enumerate(missing.items()):
         ours = Path(shutil.which(program) or program).resolve()
         files = [ours, *(ours.with_name(each) for each in _BESIDE.get(ours.name, ()))]
         for host in hosts:
             session = fabric.sessions[host]
-            place, *_ = [_copy(session, file) for file in files]
+            place, *_ = [_copy(session, file, f"{_STAGED}/{number}") for file in files]
             if _is_rocelabs(program):
                 _try(session, place, program)
             places[host][program] = place
 
 
-def _copy(session: Session, file: Path) -> str:
+def _copy(session: Session, file: Path, folder: str) -> str:
     place = ""
     mode = 0o755 if file.stat().st_mode & 0o111 else 0o644
     with file.open("rb") as content:
         while piece := content.read(_PIECE_BYTES):
             data = b64encode(piece).decode()
-            place = str(session.ask("write", name=f"{_STAGED}/{file.name}", data=data, mode=mode)["path"])
+            place = str(session.ask("write", name=f"{folder}/{file.name}", data=data, mode=mode)["path"])
     return place
 
 

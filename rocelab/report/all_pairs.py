@@ -179,11 +179,10 @@ def _sentence(each: AllPairs) -> str:
     return f"{what}. " + ("No node and no pair stands out." if not count else f"{count} of them stand out.")
 
 
-def sections(model: RunModel) -> list[Section]:
-    """One section, if the run has all pairs."""
-    found = [each for each in of_run(model) if each.values]
+def sections(found: Sequence[AllPairs]) -> list[Section]:
+    """One section, if there are all pairs."""
     by_link: dict[str, list[Figure]] = {}
-    for each in found:
+    for each in (one for one in found if one.values):
         by_link.setdefault(each.link_title, []).append(_figure(each))
     links = tuple((title, tuple(figures)) for title, figures in by_link.items())
     return [Section("pairs", "All pairs", _TEXT, links, ())] if links else []

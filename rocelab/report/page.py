@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from rocelab.claims import Judgement, Verdict
 from rocelab.report import all_pairs, catalogue, clouds, nas, render, source_tables, summary
+from rocelab.report.all_pairs import AllPairs
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
 from rocelab.results import LinkInfo, Sample
@@ -62,7 +63,13 @@ def _asset(name: str) -> Markup:
 
 
 def make_page(
-    model: RunModel, study_text: str, overviews: list[Figure], sections: list[Section], svgs: Mapping[str, str]
+    model: RunModel,
+    study_text: str,
+    overviews: list[Figure],
+    sections: list[Section],
+    svgs: Mapping[str, str],
+    *,
+    pairs: Sequence[AllPairs],
 ) -> str:
     """The whole page. ``svgs`` holds a picture of each figure for readers without JavaScript."""
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
@@ -75,10 +82,10 @@ def make_page(
         "duration": _duration(model.info.started_at, model.info.ended_at),
         "step_count": model.step_count,
         "contents": _contents(model, sections),
-        "banners": _banners(model),
+        "banners": _banners(model, pairs),
         "marks": MARKS,
         "summaries": summary.link_summaries(model),
-        "pairs": all_pairs.sentences(all_pairs.of_run(model)),
+        "pairs": all_pairs.sentences(pairs),
         "overviews": overviews,
         "chosen": [
             *source_tables.tables(model),
@@ -145,10 +152,9 @@ def _contents(model: RunModel, sections: list[Section]) -> list[tuple[str, str]]
     return [*found, ("method", "How to read this"), ("provenance", "Provenance")]
 
 
-def _banners(model: RunModel) -> list[Banner]:
+def _banners(model: RunModel, pairs: Sequence[AllPairs]) -> list[Banner]:
     banners = [
-        Banner(f"{each.subject} is slower than the others.", each.text, "#pairs")
-        for each in all_pairs.findings(all_pairs.of_run(model))
+        Banner(f"{each.subject} is slower than the others.", each.text, "#pairs") for each in all_pairs.findings(pairs)
     ]
     unfinished = f"{text.upper_first(_progress_words(model))}."
     if model.info.status == "interrupted":

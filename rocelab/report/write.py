@@ -44,9 +44,9 @@ def write_report(
     say("reading the samples")
     model = RunModel.of(store, beside)
     say("comparing")
-    overviews = gallery.overview_figures(model)
+    overviews, pairs = gallery.overview_figures(model), all_pairs.of_run(model)
     sections = [
-        *all_pairs.sections(model),
+        *all_pairs.sections(pairs),
         *nas.sections(model),
         *meshes.sections(model),
         *gallery.sections(model),
@@ -58,11 +58,11 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     paths, svgs = _write_figures(folder / "figures", figures, say)
     say("writing the page")
-    html = page.make_page(model, store.study_text(), overviews, sections, svgs)
+    html = page.make_page(model, store.study_text(), overviews, sections, svgs, pairs=pairs)
     target_page, summary = folder / "index.html", folder / "summary.csv"
     target_page.write_text(html, encoding="utf-8")
     summary.write_text(summary_csv(model), encoding="utf-8")
-    if pairs := all_pairs.of_run(model):
+    if pairs:
         (folder / "pairs.csv").write_text(all_pairs.pairs_csv(pairs), encoding="utf-8")
     return ReportFiles(target_page, paths, summary)
 

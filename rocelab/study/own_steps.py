@@ -9,7 +9,7 @@ from typing import Literal
 from typing_extensions import override
 
 from rocelab.results import StepKey
-from rocelab.study.steps import Step
+from rocelab.study.steps import SingleStep
 from rocelab.tools.base import Executable
 from rocelab.tools.own import OwnProgram
 
@@ -18,7 +18,7 @@ _EXPECTED_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnStep(Step):
+class OwnStep(SingleStep):
     """One run of a program of one's own."""
 
     program: OwnProgram
@@ -32,8 +32,8 @@ class OwnStep(Step):
     """What the server prints once it can be asked; None: its port is open then."""
 
     @property
+    @override
     def key(self) -> StepKey:
-        """What identifies the step in the results."""
         return StepKey(
             link=self.link.id,
             interconnect=self.interconnect,
@@ -45,11 +45,6 @@ class OwnStep(Step):
             nodes=self.nodes,
             ranks=self.nodes,
         )
-
-    @property
-    @override
-    def keys(self) -> tuple[StepKey, ...]:
-        return (self.key,)
 
     @property
     @override

@@ -119,7 +119,22 @@ class Step(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairStep(Step):
+class SingleStep(Step):
+    """A step that measures one size, or what has none."""
+
+    @property
+    @abstractmethod
+    def key(self) -> StepKey:
+        """What identifies the step in the results."""
+
+    @property
+    @override
+    def keys(self) -> tuple[StepKey, ...]:
+        return (self.key,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairStep(SingleStep):
     """One measurement of the network level: one program pair, one size, once."""
 
     test: Test
@@ -132,16 +147,11 @@ class PairStep(Step):
     """About how long the timed region is to be."""
 
     @property
+    @override
     def key(self) -> StepKey:
-        """What identifies the step in the results."""
         return StepKey(
             self.link.id, self.interconnect, "network", self.test, self.variant, self.size_bytes, self.repetition
         )
-
-    @property
-    @override
-    def keys(self) -> tuple[StepKey, ...]:
-        return (self.key,)
 
     @property
     @override
@@ -196,7 +206,7 @@ def fitting_messages(method: Method, message_s: float, point_s: float) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundStep(Step):
+class RoundStep(SingleStep):
     """One round of all pairs: as many pairs of nodes as share none, each with the same program pair, at once."""
 
     pair: PairStep
@@ -208,8 +218,8 @@ class RoundStep(Step):
     """The nodes of client and server, by their index."""
 
     @property
+    @override
     def key(self) -> StepKey:
-        """What identifies the step in the results."""
         return StepKey(
             link=self.link.id,
             interconnect=self.interconnect,
@@ -221,11 +231,6 @@ class RoundStep(Step):
             nodes=self.nodes,
             part=self.part,
         )
-
-    @property
-    @override
-    def keys(self) -> tuple[StepKey, ...]:
-        return (self.key,)
 
     @property
     @override
@@ -359,7 +364,7 @@ class JobStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeshStep(Step):
+class MeshStep(SingleStep):
     """One start of a mesh: a pair of programs from each of so many nodes to every other, all at the same time."""
 
     method: MeshMethod
@@ -377,8 +382,8 @@ class MeshStep(Step):
         return self.nodes * (self.nodes - 1)
 
     @property
+    @override
     def key(self) -> StepKey:
-        """What identifies the step in the results."""
         return StepKey(
             link=self.link.id,
             interconnect=self.interconnect,
@@ -390,11 +395,6 @@ class MeshStep(Step):
             nodes=self.nodes,
             ranks=2 * self.connections,
         )
-
-    @property
-    @override
-    def keys(self) -> tuple[StepKey, ...]:
-        return (self.key,)
 
     @property
     @override
@@ -428,7 +428,7 @@ class MeshStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudStep(Step):
+class CloudStep(SingleStep):
     """One run of a client on HDFS, HBase or Spark."""
 
     method: CloudMethod
@@ -437,8 +437,9 @@ class CloudStep(Step):
     size_bytes: int
 
     @property
+    @override
     def key(self) -> StepKey:
-        """What identifies the step in the results. Its processes are the workers."""
+        # Its processes are the workers.
         return StepKey(
             link=self.link.id,
             interconnect=self.interconnect,
@@ -450,11 +451,6 @@ class CloudStep(Step):
             nodes=self.nodes,
             ranks=self.nodes - 1,
         )
-
-    @property
-    @override
-    def keys(self) -> tuple[StepKey, ...]:
-        return (self.key,)
 
     @property
     @override

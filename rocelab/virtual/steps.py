@@ -10,7 +10,7 @@ from typing_extensions import override
 from rocelab import profiles
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST, LinkInfo, StepKey
-from rocelab.study.steps import Step
+from rocelab.study.steps import SingleStep
 from rocelab.tools.base import Executable
 from rocelab.virtual.schema import MANY_NODES, LinkTable, TestTable, Topology, VirtualStudy
 from rocelab.virtual.simulator import simulator
@@ -28,7 +28,7 @@ _PACKETS_PER_S = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualStep(Step):
+class VirtualStep(SingleStep):
     """One simulation."""
 
     network: LinkTable
@@ -46,8 +46,8 @@ class VirtualStep(Step):
         return self.test.test
 
     @property
+    @override
     def key(self) -> StepKey:
-        """What identifies the step in the results."""
         ranks = 2
         if self.test.test in MANY_NODES:
             pairs = self.nodes * (self.nodes - 1) if self.test.test == MESH_TEST else self.nodes
@@ -63,11 +63,6 @@ class VirtualStep(Step):
             nodes=self.nodes,
             ranks=ranks,
         )
-
-    @property
-    @override
-    def keys(self) -> tuple[StepKey, ...]:
-        return (self.key,)
 
     @property
     @override

@@ -15,7 +15,7 @@ from rocelab.acceptance.criteria import load
 from rocelab.acceptance.judging import Check, checks
 from rocelab.report.tests.synthetic import make_info, make_run
 from rocelab.report.tests.test_all_pairs import pairs
-from rocelab.results import LinkInfo, RunStore
+from rocelab.results import LinkInfo, RunStore, Sample
 from rocelab.study.problems import StudyError
 
 HEAD = 'schema = 1\nstudy = "quick"\nbaseline = "before"\n'
@@ -98,19 +98,41 @@ def test_what_failed_does_not_pass(tmp_path: Path) -> None:
     assert any("a measurement failed" in (check.violation or "") for check in found)
 
 
-def of_pairs(tmp_path: Path) -> RunStore:
+def of_pairs(tmp_path: Path, samples: list[Sample] | None = None) -> RunStore:
     info = dataclasses.replace(make_info("pairs", 2, 1, 8), links=(LinkInfo("rail", "rail", 1500, 1000.0),), claims=())
     store = RunStore.create(tmp_path / "pairs", info, "")
-    store.append(*pairs("node7"))
+    store.append(*(pairs("node7") if samples is None else samples))
     store.close()
     return store
+
+
+def test_a_node_that_receives_slowly_does_not_pass_for_sending_well(tmp_path: Path) -> None:
+    def slow(sample: Sample) -> Sample:
+        if sample.value is None or sample.params["server"] != "node3":
+            return sample
+        return dataclasses.replace(sample, value=sample.value * 0.8)
+
+    store = of_pairs(tmp_path, [slow(sample) for sample in pairs(None)])
+    found = judged(tmp_path, store, 'level = "pairs"\ntest = "bandwidth"\nwithin_of_median = 0.15\n')
+    (bad,) = [check for check in found if not check.passed and check.place and check.place.node]
+    assert bad.subject.endswith("node3 receiving")
+
+
+def test_latency_that_was_measured_one_way_has_no_roles(tmp_path: Path) -> None:
+    one_way = [each for each in pairs("node7") if str(each.params["client"]) < str(each.params["server"])]
+    store = of_pairs(tmp_path, one_way)
+    found = judged(tmp_path, store, 'level = "pairs"\ntest = "bandwidth"\nwithin_of_median = 0.1\n')
+    nodes = [check.place for check in found if check.place and check.place.node]
+    assert {place.role for place in nodes} == {""}
+    assert len(nodes) == 12
 
 
 def test_a_node_is_held_against_the_median_node(tmp_path: Path) -> None:
     found = judged(tmp_path, of_pairs(tmp_path), 'level = "pairs"\ntest = "bandwidth"\nwithin_of_median = 0.1\n')
     bad = [check for check in found if not check.passed]
-    assert [check.place.node for check in bad if check.place and check.place.node] == ["node7"]
-    assert sum(check.place is not None and check.place.node != "" for check in found) == 12
+    of_nodes = [(check.place.node, check.place.role) for check in bad if check.place and check.place.node]
+    assert of_nodes == [("node7", "sending"), ("node7", "receiving")]
+    assert sum(check.place is not None and check.place.node != "" for check in found) == 2 * 12
     (failed,) = [check for check in bad if check.place and check.place.client]
     assert failed.subject.endswith("node1 to node12")
     assert failed.violation == "a measurement failed: node12: its agent is gone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def test_a_program_that_hosts_lack_is_named_or_copied(
     assert done.exit_status == 0, done.stderr
     (store,) = list_runs(tmp_path / "results")
     (log,) = {each.log for each in store.samples() if each.interconnect == "tcp" and each.repetition == 0}
-    assert "/staged/rocelab-sock " in (store.path / str(log)).read_text()
+    assert re.search(r"/staged/[0-9]+/rocelab-sock ", (store.path / str(log)).read_text())
 
 
 def test_a_host_that_dies_in_the_middle_fails_its_measurements_and_the_run_goes_on_without_it(

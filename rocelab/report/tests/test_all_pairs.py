@@ -77,7 +77,7 @@ def test_nodes_are_in_the_order_of_their_numbers() -> None:
 
 
 def test_the_table_has_the_slowest_node_first() -> None:
-    (section,) = all_pairs.sections(model_of(pairs("node7")))
+    (section,) = all_pairs.sections(all_pairs.of_run(model_of(pairs("node7"))))
     (figure,) = section.links[0][1]
     assert figure.tables[0].rows[0] == ("node7", "602 Mbps, 60 %", "602 Mbps, 60 %")
     assert "sends" in figure.tables[0].head

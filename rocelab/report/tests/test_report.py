@@ -26,7 +26,7 @@ def page_of(model: RunModel) -> str:
     overviews, sections = gallery.overview_figures(model), gallery.sections(model)
     names = [each.name for each in overviews]
     names += [figure.name for section in sections for _, made in section.links for figure in made]
-    return make_page(model, "study", overviews, sections, dict.fromkeys(names, "<svg/>"))
+    return make_page(model, "study", overviews, sections, dict.fromkeys(names, "<svg/>"), pairs=[])
 
 
 def without(model: RunModel, *interconnects: str) -> RunModel:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch import mpi
 from rocelab.study.levels.base import Level, contestants, limit_s
+from rocelab.study.own_tables import ProgramTable
 from rocelab.study.problems import Wrong
 from rocelab.study.schema import MpiTestTable, NasTable, Study
 from rocelab.study.steps import JobStep, Step
@@ -43,31 +45,13 @@ class _JobLevel(Level[JobTable]):
 
     @override
     def steps(self, study: Study, test: JobTable, link: LinkProfile, repetition: int) -> Iterator[JobStep]:
-        nodes = study.nodes_of(test)
-        ranks = nodes * test.ranks_per_node
         request = self.request(test)
-        for at, (name, variant) in product(range(len(test.every_test)), contestants(study, test)):
-            kind, transport = mpi.transport(name, peers.name_of(variant))
-            implementation = implementation_of(study, kind)
-            method = self.methods(test, kind, ranks)[at]
-            measuring_s = method.seconds(request, link.rate_mbps, ranks)
-            yield JobStep(
-                link=link,
-                interconnect=name,
-                variant=variant,
-                repetition=repetition,
-                time_limit_s=limit_s(study, implementation.start_s(ranks) + measuring_s),
-                level=test.level,
-                method=method,
-                request=request,
-                mpi=implementation,
-                transport=transport,
-                device=urxe() if transport.device else None,
-                nodes=nodes,
-                ranks_per_node=test.ranks_per_node,
-                mapping=test.mapping,
-                measuring_s=measuring_s,
-            )
+        for at, contestant in product(range(len(test.every_test)), contestants(study, test)):
+            method = partial(self._method, test, at)
+            yield job_step(study, test, link, repetition, contestant=contestant, method=method, request=request)
+
+    def _method(self, test: JobTable, at: int, implementation: mpi.Mpi, ranks: int) -> JobMethod:
+        return self.methods(test, implementation.kind, ranks)[at]
 
     @override
     def round_of(self, at: int, step: Step) -> int:
@@ -127,6 +111,45 @@ class NasLevel(_JobLevel[NasTable]):
         for program in dict.fromkeys(test.programs):
             if (problem := nas.ranks_problem(program, ranks)) is not None:
                 yield ("test", at, "programs"), problem
+
+
+def job_step(
+    study: Study,
+    test: MpiTestTable | NasTable | ProgramTable,
+    link: LinkProfile,
+    repetition: int,
+    *,
+    contestant: tuple[str, str],
+    method: Callable[[mpi.Mpi, int], JobMethod],
+    request: JobRequest,
+    env: Mapping[str, str] | None = None,
+) -> JobStep:
+    """One start of an MPI program over an interconnect in a variant; `method` is told the MPI and how many ranks."""
+    name, variant = contestant
+    kind, transport = mpi.transport(name, peers.name_of(variant))
+    implementation = implementation_of(study, kind)
+    nodes = study.nodes_of(test)
+    ranks = nodes * test.ranks_per_node
+    made = method(implementation, ranks)
+    measuring_s = made.seconds(request, link.rate_mbps, ranks)
+    return JobStep(
+        link=link,
+        interconnect=name,
+        variant=variant,
+        repetition=repetition,
+        time_limit_s=limit_s(study, implementation.start_s(ranks) + measuring_s),
+        level=test.level,
+        method=made,
+        request=request,
+        mpi=implementation,
+        transport=transport,
+        device=urxe() if transport.device else None,
+        nodes=nodes,
+        ranks_per_node=test.ranks_per_node,
+        mapping=test.mapping,
+        measuring_s=measuring_s,
+        env=env or {},
+    )
 
 
 def implementation_of(study: Study, kind: mpi.Kind) -> mpi.Mpi:

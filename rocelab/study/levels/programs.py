@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
 from typing import Final
 
@@ -12,13 +13,13 @@ from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch import mpi
 from rocelab.study.levels.base import Level, contestants, limit_s
-from rocelab.study.levels.jobs import implementation_of
+from rocelab.study.levels.jobs import job_step
 from rocelab.study.own_steps import OwnStep
 from rocelab.study.own_tables import ProgramTable
 from rocelab.study.problems import Wrong
 from rocelab.study.schema import AnyTest, Study
-from rocelab.study.steps import JobStep, Step
-from rocelab.tools.base import JobRequest
+from rocelab.study.steps import Step
+from rocelab.tools.base import JobMethod, JobRequest
 from rocelab.tools.interconnects import urxe
 from rocelab.tools.own import Metric, OwnMpi, OwnProgram
 
@@ -67,7 +68,16 @@ class ProgramLevel(Level[ProgramTable]):
         for value, (name, variant) in product(values_of(test), contestants(study, test)):
             program = program_of(study, test, value, name)
             if test.run == "mpi":
-                yield _job(study, test, link, repetition, program=program, contestant=(name, variant))
+                yield job_step(
+                    study,
+                    test,
+                    link,
+                    repetition,
+                    contestant=(name, variant),
+                    method=partial(_method, study.nodes_of(test), program),
+                    request=JobRequest(()),
+                    env=test.env,
+                )
             else:
                 rsockets = _RSOCKETS if peers.name_of(variant) == "rsockets" else {}
                 yield OwnStep(
@@ -89,42 +99,8 @@ class ProgramLevel(Level[ProgramTable]):
         return at
 
 
-def _job(
-    study: Study,
-    test: ProgramTable,
-    link: LinkProfile,
-    repetition: int,
-    *,
-    program: OwnProgram,
-    contestant: tuple[str, str],
-) -> JobStep:
-    name, variant = contestant
-    kind, transport = mpi.transport(name, peers.name_of(variant))
-    implementation = implementation_of(study, kind)
-    nodes = study.nodes_of(test)
-    ranks = nodes * test.ranks_per_node
-    mpicc = str(implementation.mpiexec.with_name("mpicc"))
-    method = OwnMpi(program, kind, mpicc, ranks, nodes)
-    request = JobRequest(())
-    measuring_s = method.seconds(request, None, ranks)
-    return JobStep(
-        link=link,
-        interconnect=name,
-        variant=variant,
-        repetition=repetition,
-        time_limit_s=limit_s(study, implementation.start_s(ranks)),
-        level="program",
-        method=method,
-        request=request,
-        mpi=implementation,
-        transport=transport,
-        device=urxe() if transport.device else None,
-        nodes=nodes,
-        ranks_per_node=test.ranks_per_node,
-        mapping=test.mapping,
-        measuring_s=measuring_s,
-        env=test.env,
-    )
+def _method(nodes: int, program: OwnProgram, implementation: mpi.Mpi, ranks: int) -> JobMethod:
+    return OwnMpi(program, implementation.kind, str(implementation.mpiexec.with_name("mpicc")), ranks, nodes)
 
 
 def values_of(test: ProgramTable) -> Sequence[str | None]:

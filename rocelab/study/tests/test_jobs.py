@@ -213,7 +213,7 @@ def test_jobs_that_hang_again_and_again_are_given_up(tmp_path: Path) -> None:
     [
         ('level = "mpi"', 'level = "mpy"', "test[1].level", 'allowed: "network", "mpi"'),
         ("nodes = 2", "nodes = 5", "test[1].nodes", "fabric.nodes is 4"),
-        ("nodes = 4", "nodes = 17", "fabric.nodes", "less than or equal to 16"),
+        ("nodes = 4", "nodes = 251", "fabric.nodes", "less than or equal to 250"),
         ("iterations = 100", "iteratons = 100", "test[1].iteratons", "did you mean 'iterations'?"),
         ('kind = "bridge"', 'kind = "direct"', "test[2].links", "joins the first two nodes"),
         ("nodes = 2", "nodes = 3", "test[1].test", "between 2 processes"),
