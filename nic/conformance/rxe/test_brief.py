@@ -23,7 +23,10 @@ def test_programs_run_between_urxe_and_linux_rxe() -> None:
         pytest.skip(f"no guest with Linux rxe: {error}")
     if subprocess.run([*OWN_NAMESPACE, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no network namespaces on this machine")
-    brief = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "brief", str(INTEROP)]
-    done = subprocess.run([*OWN_NAMESPACE, *brief], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert " skipped" not in done.stdout.splitlines()[-1], done.stdout
+    brief = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfEs", "-m", "brief"]
+    done = subprocess.run([*OWN_NAMESPACE, *brief, str(INTEROP)], capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    # The first line of the message is what a summary of all tests shows.
+    wrong = "; ".join(line for line in lines if line.startswith(("FAILED", "ERROR", "SKIPPED"))) or done.stderr
+    assert done.returncode == 0, f"{wrong}\n{done.stdout}"
+    assert " skipped" not in lines[-1], f"{wrong}\n{done.stdout}"
