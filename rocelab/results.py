@@ -31,16 +31,24 @@ RunStatus = Literal["running", "complete", "incomplete", "interrupted"]
 process writes it: it crashed."""
 
 MESH_TEST = "mesh"
-"""The test, at any level, whose samples run over the number of nodes and not over the size of messages."""
+"""From each node to every other at the same time, at any level."""
+EVENTS_METRIC = "events_"
+"""How metrics begin that count what happened to packets; ``lost``, ``paused``, ``marked`` or ``resent`` follows."""
 PAIRS_LEVEL = "pairs"
 """The level whose samples are of a pair of nodes each: ``client`` and ``server`` among their parameters."""
 
+_NETWORK_OVER_NODES = frozenset({"incast", "bisection", "permutation"})
 _RUN_FILE = "run.json"
 _STUDY_FILE = "study.toml"
 _SAMPLES_FILE = "samples.ndjson"
 _PACKED_FILE = "samples.ndjson.xz"
 """The samples of a run that is kept with the documents."""
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def runs_over_nodes(level: str, test: str) -> bool:
+    """Whether the samples of a test run over the number of nodes, and not over the size of messages."""
+    return test == MESH_TEST or (level == "network" and test in _NETWORK_OVER_NODES)
 
 
 class ResultsError(Exception):

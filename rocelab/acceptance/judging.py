@@ -12,7 +12,7 @@ from typing import Final
 from rocelab import peers
 from rocelab.acceptance.criteria import ThresholdTable
 from rocelab.report import catalogue
-from rocelab.results import MESH_TEST, PAIRS_LEVEL, RunInfo, Sample
+from rocelab.results import PAIRS_LEVEL, RunInfo, Sample, runs_over_nodes
 from rocelab.stats import SeriesTable, text
 
 #: What a test is about where it has several metrics, best first.
@@ -213,9 +213,7 @@ def _values(samples: Sequence[Sample]) -> list[_Value]:
         series = table.get(key)
         assert series is not None
         for at, spread in series.spreads():
-            # A mesh is told apart by its nodes.
-            is_mesh = key.test == MESH_TEST
-            size_bytes, nodes = (0, at) if is_mesh else (at, key.nodes)
+            size_bytes, nodes = (0, at) if runs_over_nodes(key.level, key.test) else (at, key.nodes)
             what = (key.link, key.interconnect, key.variant, key.level, key.test)
             found.append(_Value(Place(*what, size_bytes, key.metric, series.unit, nodes), spread.typical))
     return found

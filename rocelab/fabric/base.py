@@ -219,6 +219,12 @@ class Launcher(Protocol):
     def sent_bytes(self, node: Node, interface: str) -> int:
         """What has left `interface` of `node` so far, in bytes of frames without preamble, check and gap."""
 
+    def network_counters(self, node: Node, link: str) -> Mapping[str, int]:
+        """Counters of what happened to packets of a link at `node`, as `rocelab.launch.network_counters` reads them.
+
+        Those of protocols are of all connections of the node. Raises LaunchError where the node is gone.
+        """
+
     def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
         """Give TCP connections made from now on over a link, at these nodes, this congestion control.
 

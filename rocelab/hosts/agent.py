@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 
 from rocelab.fabric.keeper import channel, kernel, program
 from rocelab.fabric.keeper.children import ChildWatch, reap
-from rocelab.launch import kernel_tables
+from rocelab.launch import kernel_tables, network_counters
 
 #: Version of the messages. Both sides come from the same rocelab, so another one means that something is in between.
 PROTOCOL = 1
@@ -123,6 +123,7 @@ class Agent:
             "is-listening": lambda asked: {"listening": _is_open(asked["port"], asked["protocol"])},
             "free-ports": self._free_ports,
             "sent-bytes": _sent_bytes,
+            "network-counters": _network_counters,
             "find": lambda asked: {"found": {name: _found(name) for name in asked["programs"]}},
             "write": self._write,
         }
@@ -337,6 +338,10 @@ def _sent_bytes(asked: dict[str, Any]) -> dict[str, Any]:
         return {"bytes": kernel_tables.sent_bytes("self", asked["interface"])}
     except KeyError:
         raise _RefusedError(f"there is no interface {asked['interface']}") from None
+
+
+def _network_counters(asked: dict[str, Any]) -> dict[str, Any]:
+    return {"found": network_counters.read("self", asked["interface"], asked["device"], asked["device_port"])}
 
 
 def _is_open(port: int, protocol: str) -> bool:

@@ -96,6 +96,14 @@ class HostsLauncher:
         """See `rocelab.fabric.base.Launcher.sent_bytes`."""
         return int(self._session(node).ask("sent-bytes", interface=interface)["bytes"])
 
+    def network_counters(self, node: Node, link: str) -> Mapping[str, int]:
+        """See `rocelab.fabric.base.Launcher.network_counters`."""
+        device = node.devices.get(link)
+        name, port = (None, 1) if device is None else (device.device, device.number)
+        asked = {"interface": node.interfaces[link], "device": name, "device_port": port}
+        found: Mapping[str, int] = self._session(node).ask("network-counters", limit_s=ANSWER_LIMIT_S, **asked)["found"]
+        return found
+
     def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
         """LaunchError for all but the hosts' own: their routes belong to others as well."""
         if control != peers.DEFAULT:

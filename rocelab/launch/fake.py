@@ -159,6 +159,8 @@ class FakeLauncher:
     """A name that no interface lets change."""
     core_count: int = 4
     ports: Iterator[int] = field(default_factory=lambda: itertools.count(18_000))
+    events: Mapping[str, Iterator[Mapping[str, int]]] = field(default_factory=dict)
+    """What counters of the network say at each time of asking, by node; else nothing."""
     counters: Iterator[int] = field(default_factory=lambda: itertools.count(0, 10**15))
 
     def start(
@@ -210,6 +212,10 @@ class FakeLauncher:
     def sent_bytes(self, node: Node, interface: str) -> int:  # noqa: ARG002
         """What `counters` says next."""
         return next(self.counters)
+
+    def network_counters(self, node: Node, link: str) -> Mapping[str, int]:  # noqa: ARG002
+        """What `events` says next of the node."""
+        return next(self.events.get(node.name, itertools.repeat({})))
 
     def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
         """Note it, or LaunchError if it is the one that the kernel refuses."""

@@ -26,7 +26,7 @@ from typing import IO, Final, Literal
 
 from rocelab.fabric.base import Entrance, Finished, LaunchError, Node, RemoteShell, Running
 from rocelab.fabric.keeper import channel
-from rocelab.launch import congestion, doors, kernel_tables, logs, reception
+from rocelab.launch import congestion, doors, kernel_tables, logs, network_counters, reception
 from rocelab.launch.starting import Started, start_on, start_request
 
 #: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
@@ -129,6 +129,10 @@ class NamespaceLauncher:
             raise LaunchError(f"{node.name}: its interfaces cannot be seen ({error.strerror})") from error
         except KeyError:
             raise LaunchError(f"{node.name} has no interface {interface}") from None
+
+    def network_counters(self, node: Node, link: str) -> Mapping[str, int]:
+        """See `rocelab.fabric.base.Launcher.network_counters`: the kernel's, as the interfaces have no hardware."""
+        return network_counters.read(node.pid, node.interfaces[link])
 
     def choose_congestion_control(self, nodes: Sequence[Node], link: str, control: str) -> None:
         """See `rocelab.fabric.base.Launcher.choose_congestion_control`."""

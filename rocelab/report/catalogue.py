@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rocelab import peers
-from rocelab.results import MESH_TEST
+from rocelab.results import MESH_TEST, runs_over_nodes
 from rocelab.stats import SeriesKey
 
 NAS_LEVEL = "nas"
@@ -228,10 +228,10 @@ _MPI_TEXTS = {
 def tests_of(keys: list[SeriesKey]) -> list[Test]:
     """The sections for these series: known tests in the order of this file, new ones behind as they came.
 
-    Meshes have a section of their own, because they run over the number of nodes; and so has the level cloud, whose
+    What runs over the number of nodes has a section of its own; and so has the level cloud, whose
     links are compared with each other.
     """
-    keys = [key for key in keys if key.test != MESH_TEST and key.level != "cloud"]
+    keys = [key for key in keys if not runs_over_nodes(key.level, key.test) and key.level != "cloud"]
     present = {(key.level, key.test) for key in keys if not key.metric.startswith("cpu_")}
     known = [test for test in _TESTS if (test.level, test.test) in present]
     names = {(test.level, test.test) for test in known}
@@ -280,17 +280,23 @@ def level_words(levels: set[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """A part of the section on meshes."""
+    """A part of the section on many nodes that send at once."""
 
     level: str
+    test: str
     title: str
     metric: str
     """The throughput of all nodes together."""
+    grows: bool = True
+    """Whether each further node brings a further cable that carries; else all share one."""
 
 
 MESHES = (
-    Mesh("network", "Full mesh of connections", "throughput_mbps"),
-    Mesh("mpi", "Full mesh by MPI_Alltoall", "bandwidth_mbps"),
+    Mesh("network", MESH_TEST, "Full mesh of connections", "throughput_mbps"),
+    Mesh("mpi", MESH_TEST, "Full mesh by MPI_Alltoall", "bandwidth_mbps"),
+    Mesh("network", "bisection", "Bisection: each of one half with one of the other", "throughput_mbps"),
+    Mesh("network", "permutation", "Permutation: each sends to one other", "throughput_mbps"),
+    Mesh("network", "incast", "Incast: all others send to the first", "throughput_mbps", grows=False),
 )
 MESH_RATE_STYLE = SeriesStyle("all cables at their rate", "#7d8590", "cross", (2, 4))
 GROUP_STEP = 10

@@ -11,7 +11,7 @@ from rocelab import load, peers
 from rocelab.claims import FigureSeries, Judgement, SourceFigure, claims_by_id, figures_of, judge
 from rocelab.report import catalogue
 from rocelab.report.catalogue import GROUP_STEP, Mesh, SeriesStyle, Test
-from rocelab.results import MESH_TEST, LinkInfo, ResultsError, RunInfo, RunStore, Sample
+from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, Sample
 from rocelab.stats import Better, Ratio, Series, SeriesKey, SeriesTable, text
 
 
@@ -267,8 +267,8 @@ class RunModel:
         return [each for each in found if each.series.values]
 
     def mesh(self, link: str, mesh: Mesh) -> list[StyledSeries]:
-        """What all nodes of a mesh moved together, over the number of nodes, one series for each program that ran."""
-        keys = (SeriesKey(link, mesh.level, MESH_TEST, *pair, mesh.metric) for pair in self._styles)
+        """What all nodes moved together, over the number of nodes, one series for each program that ran."""
+        keys = (SeriesKey(link, mesh.level, mesh.test, *pair, mesh.metric) for pair in self._styles)
         return [self.styled(series) for key in keys if (series := self._table.get(key)) is not None]
 
     @property

@@ -9,7 +9,7 @@ from rocelab.report import figures
 from rocelab.report.figures import NODES, SIZES, TIME, Axis, Curves, groups_axis
 from rocelab.report.gallery import Figure, Section, figure_of, metric_table, series_words
 from rocelab.report.model import RunModel, StyledSeries, link_title
-from rocelab.results import MESH_TEST
+from rocelab.results import runs_over_nodes
 
 
 def sections(model: RunModel) -> list[Section]:
@@ -71,7 +71,7 @@ def _axis(figure: SourceFigure) -> Axis:
         return groups_axis(figure.x_title, [group.name for group in figure.groups])
     if figure.over_time:
         return TIME
-    return NODES if figure.test == MESH_TEST else SIZES
+    return NODES if runs_over_nodes(figure.level, figure.test) else SIZES
 
 
 def _over_time(model: RunModel, figure: SourceFigure) -> Iterator[Figure]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.claims import linearity
 from rocelab.report import catalogue
 from rocelab.report.catalogue import Mesh, Test
 from rocelab.report.gallery import DataTable
+from rocelab.report.meshes import shares
 from rocelab.report.model import RunModel, StyledSeries, link_title, lower_is_better
 from rocelab.results import LinkInfo
 from rocelab.stats import NO_SIZE, Side, ratio_to_best, text
@@ -86,13 +86,14 @@ def _tiles(model: RunModel, link: LinkInfo) -> list[Tile]:
 
 
 def _mesh_tile(mesh: Mesh, series: Sequence[StyledSeries]) -> Tile:
-    """The largest mesh that every program went through: what moved, and how linear that is."""
+    """The most servers that every program had: what they moved, and how linear that is."""
     common = set.intersection(*(set(each.series.sizes) for each in series)) or set(series[0].series.sizes)
     nodes = max(common)
     measured = [each for each in series if nodes in each.series.values]
-    shares = text.listing([f"{100 * linearity(each.series)[nodes]:.0f} %" for each in measured])
+    parts = text.listing([f"{100 * shares(mesh, each)[nodes]:.0f} %" for each in measured])
     lines = tuple((each.label, text.quantity(each.series.spread(nodes).typical, each.series.unit)) for each in measured)
-    return Tile(f"{mesh.title}, {nodes} servers", f"{shares} of linear", "unclear", lines)
+    of = "linear" if mesh.grows else "what the fewest moved"
+    return Tile(f"{mesh.title}, {nodes} servers", f"{parts} of {of}", "unclear", lines)
 
 
 def _nearest_size(model: RunModel, series: list[StyledSeries], wanted_bytes: int) -> int:

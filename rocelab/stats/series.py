@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rocelab.results import MESH_TEST, PAIRS_LEVEL, Sample
+from rocelab.results import PAIRS_LEVEL, Sample, runs_over_nodes
 from rocelab.stats.centre import Centre, Spread, spread
 from rocelab.stats.comparison import BestRatio, Better, Ratio, ratio_to_best
 
@@ -133,13 +133,14 @@ class SeriesTable:
         self._units: dict[SeriesKey, str] = {}
         self._measured: set[SeriesKey] = set()
         for sample in samples:
-            at = sample.nodes if sample.test == MESH_TEST else sample.size_bytes
+            over_nodes = runs_over_nodes(sample.level, sample.test)
+            at = sample.nodes if over_nodes else sample.size_bytes
             # What a statistic has behind an @ is a moment of the run: that is a point of a curve, and no result.
             # A pair of nodes is one among many, and no result of the run either.
             if sample.value is None or "@" in sample.statistic or sample.level == PAIRS_LEVEL:
                 continue
-            # A mesh runs over the number of nodes, so that is not what tells one of its series from another.
-            scale = () if sample.test == MESH_TEST else (sample.nodes, sample.ranks)
+            # What runs over the number of nodes is not told apart by it.
+            scale = () if over_nodes else (sample.nodes, sample.ranks)
             place = (sample.link, sample.level, sample.test, sample.interconnect, sample.variant, sample.metric)
             key = SeriesKey(*place, *scale)
             cells[key][sample.statistic][NO_SIZE if at is None else at][sample.repetition] = sample.value

@@ -1,4 +1,4 @@
-"""Carries out one step of a mesh: a pair of programs for every node and every other node, all at the same time.
+"""Carries out one step of many pairs of programs that send at the same time: a full mesh, an incast, a bisection.
 
 The servers are started first. Once all of them listen, the clients are started, a pair on every node at a time. They
 are held until all are there and then let go together, so that none has to start against the load of the others: those
@@ -14,14 +14,17 @@ import os
 import shlex
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from typing_extensions import override
 
 from rocelab.fabric.base import Finished, LaunchError, Node, Running
 from rocelab.results import ParamValue, Sample
+from rocelab.study import network_events
 from rocelab.study.execution import (
     NO_REASON,
     Circumstances,
@@ -31,6 +34,8 @@ from rocelab.study.execution import (
     now,
     sample_of,
 )
+from rocelab.study.flows import flows
+from rocelab.study.network_events import Events, NetworkEvents
 from rocelab.study.steps import MeshStep
 from rocelab.tools.base import Output, ToolError, Value, last_words
 from rocelab.tools.mesh import MESH_METRIC, MeshRequest
@@ -54,8 +59,10 @@ _CLOCKS_WITHIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class MeshReading:
-    """What went through a mesh, by node in the order of the nodes, in 10^6 bit/s."""
+    """What all moved together, by node in the order of the nodes, in 10^6 bit/s."""
 
+    nodes: tuple[str, ...]
+    """Their names."""
     sent_mbps: tuple[float, ...]
     received_mbps: tuple[float, ...]
     wire_mbps: float
@@ -66,6 +73,8 @@ class MeshReading:
     """Connections that moved nothing while it was measured: on a full switch port, some may have to wait that long."""
     cpu_s: float
     """User and system seconds of all programs from their start to their end."""
+    events: Events = ()
+    """What happened to packets from the moment at which the programs were let go until the end of what is measured."""
 
 
 @dataclass
@@ -85,9 +94,14 @@ class _Connection:
 
 @dataclass
 class _Run:
-    connections: list[_Connection] = field(default_factory=list)
+    batches: Sequence[Sequence[_Connection]]
     start_s: float = 0.0
     wire_mbps: float = 0.0
+    events: Events = ()
+
+    @property
+    def connections(self) -> Sequence[_Connection]:
+        return [each for batch in self.batches for each in batch]
 
 
 class MeshExecutor(StepExecutor[MeshStep]):
@@ -108,7 +122,7 @@ class MeshExecutor(StepExecutor[MeshStep]):
     def execute(self, step: MeshStep, log: Path | None) -> Execution[MeshReading]:
         """Run a step to its end. Every program is gone afterwards, also when this is interrupted."""
         started_at, started_s = now(), time.monotonic()
-        run = _Run([*self._connections(step)])
+        run = _Run(self._batches(step))
         reading, error, hung = None, None, False
         try:
             deadline_s = time.monotonic() + step.time_limit_s
@@ -117,7 +131,7 @@ class MeshExecutor(StepExecutor[MeshStep]):
             clients = _wait([each.client for each in run.connections], deadline_s)
             servers = _wait([each.server for each in run.connections], deadline_s)
             hung = any(end.timed_out for end in (*clients, *servers))
-            reading = _read(step, run, clients, servers)
+            reading = _read(step, run, self._nodes[: step.nodes], clients, servers)
         except (LaunchError, ToolError) as failure:
             error = str(failure)
         finally:
@@ -132,27 +146,32 @@ class MeshExecutor(StepExecutor[MeshStep]):
             duration_s=time.monotonic() - started_s,
         )
 
-    def _connections(self, step: MeshStep) -> Iterator[_Connection]:
-        nodes = self._nodes[: step.nodes]
-        ports = {node.name: self._launcher.free_ports(node, step.nodes - 1) for node in nodes}
-        for distance in range(1, step.nodes):
-            for at, sender in enumerate(nodes):
-                receiver = nodes[(at + distance) % step.nodes]
-                request = MeshRequest(
-                    size_bytes=step.size_bytes,
-                    parallel=step.parallel,
-                    depth=step.depth,
-                    measured_s=step.measured_s,
-                    margin_s=step.margin_s,
-                    traffic_class=step.traffic_class,
-                    server_address=receiver.addresses[step.link.id],
-                    client_interface=sender.interfaces[step.link.id],
-                    server_interface=receiver.interfaces[step.link.id],
-                    port=ports[receiver.name][distance - 1],
-                    client_device=sender.devices.get(step.link.id),
-                    server_device=receiver.devices.get(step.link.id),
-                )
-                yield _Connection(sender, receiver, request)
+    def _batches(self, step: MeshStep) -> list[list[_Connection]]:
+        planned = flows(step.test, step.nodes)
+        into = Counter(receiver for batch in planned for _, receiver in batch)
+        ports = {at: iter(self._launcher.free_ports(self._nodes[at], count)) for at, count in into.items()}
+        return [
+            [self._connection(step, self._nodes[one], self._nodes[other], next(ports[other])) for one, other in batch]
+            for batch in planned
+        ]
+
+    def _connection(self, step: MeshStep, sender: Node, receiver: Node, port: int) -> _Connection:
+        link = step.link.id
+        request = MeshRequest(
+            size_bytes=step.size_bytes,
+            parallel=step.parallel,
+            depth=step.depth,
+            measured_s=step.measured_s,
+            margin_s=step.margin_s,
+            traffic_class=step.traffic_class,
+            server_address=receiver.addresses[link],
+            client_interface=sender.interfaces[link],
+            server_interface=receiver.interfaces[link],
+            port=port,
+            client_device=sender.devices.get(link),
+            server_device=receiver.devices.get(link),
+        )
+        return _Connection(sender, receiver, request)
 
     def _start(self, step: MeshStep, run: _Run, log: Path | None) -> None:
         for each in run.connections:
@@ -163,7 +182,7 @@ class MeshExecutor(StepExecutor[MeshStep]):
             left_s = max(0.0, deadline_s - time.monotonic())
             self._launcher.wait_until_listening(each.receiver, each.server, each.request.port, timeout_s=left_s)
         first_s = time.monotonic()
-        for batch in _batches(run.connections, step.nodes):
+        for batch in run.batches:
             for each in batch:
                 command = step.method.client(each.request)
                 held = () if step.method.head_start_s > 0 else _HELD
@@ -186,7 +205,10 @@ class MeshExecutor(StepExecutor[MeshStep]):
         connection.client.signal(signal.SIGSTOP)
 
     def _count_bytes(self, step: MeshStep, run: _Run) -> None:
-        """Let the clients go, wait for the middle of the run, and see what leaves the nodes during it."""
+        """Let the clients go, wait for the middle of the run, and see what leaves the nodes during it.
+
+        And what happens to packets on the way, of all nodes.
+        """
         senders = {each.sender.name: each.sender for each in run.connections}.values()
 
         def sent_bytes() -> list[tuple[int, float]]:
@@ -195,7 +217,9 @@ class MeshExecutor(StepExecutor[MeshStep]):
                 (self._launcher.sent_bytes(node, node.interfaces[step.link.id]), time.monotonic()) for node in senders
             ]
 
+        watched = NetworkEvents(self._launcher, self._nodes[: step.nodes], step.link.id, step.method.nic)
         with _precedence():
+            watched.begin()
             for _ in range(round(step.margin_s / _RELEASE_EVERY_S)):
                 for each in run.connections:
                     assert each.client is not None
@@ -204,6 +228,7 @@ class MeshExecutor(StepExecutor[MeshStep]):
             before = sent_bytes()
             time.sleep(step.measured_s)
             after = sent_bytes()
+            run.events = watched.end()
         run.wire_mbps = sum(
             (last - first) * 8e-6 / (end_s - start_s)
             for (first, start_s), (last, end_s) in zip(before, after, strict=True)
@@ -233,11 +258,6 @@ def _precedence() -> Iterator[None]:
         os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
-def _batches(connections: Sequence[_Connection], size: int) -> Iterator[Sequence[_Connection]]:
-    for first in range(0, len(connections), size):
-        yield connections[first : first + size]
-
-
 def _wait(programs: Sequence[Running | None], deadline_s: float) -> list[Finished]:
     return [each.wait(max(0.0, deadline_s - time.monotonic())) for each in programs if each is not None]
 
@@ -252,10 +272,11 @@ def _stop(run: _Run) -> None:
             program.stop()
 
 
-def _read(step: MeshStep, run: _Run, clients: Sequence[Finished], servers: Sequence[Finished]) -> MeshReading:
+def _read(
+    step: MeshStep, run: _Run, nodes: Sequence[Node], clients: Sequence[Finished], servers: Sequence[Finished]
+) -> MeshReading:
     """The throughput of every node; ToolError unless every connection did well and all ran at the same time."""
-    nodes = {name: at for at, name in enumerate(dict.fromkeys(each.sender.name for each in run.connections))}
-    sent_mbps, received_mbps = [0.0] * len(nodes), [0.0] * len(nodes)
+    sent_mbps, received_mbps = [0.0] * step.nodes, [0.0] * step.nodes
     errors = []
     idle = 0
     for each, client, server in zip(run.connections, clients, servers, strict=True):
@@ -265,8 +286,8 @@ def _read(step: MeshStep, run: _Run, clients: Sequence[Finished], servers: Seque
             errors.append(f"{each.name}: {error}")
             continue
         idle += mbps <= 0
-        sent_mbps[nodes[each.sender.name]] += mbps
-        received_mbps[nodes[each.receiver.name]] += mbps
+        sent_mbps[each.sender.index] += mbps
+        received_mbps[each.receiver.index] += mbps
     if errors:
         raise ToolError(f"{len(errors)} of {len(run.connections)} connections failed; {errors[0]}")
     if idle > _IDLE_MAX * len(run.connections):
@@ -277,7 +298,9 @@ def _read(step: MeshStep, run: _Run, clients: Sequence[Finished], servers: Seque
             "they did not all measure at the same time. Give the test a larger margin_s, or the links a lower rate"
         )
     cpu_s = sum(end.cpu_s for end in (*clients, *servers))
-    return MeshReading(tuple(sent_mbps), tuple(received_mbps), run.wire_mbps, run.start_s, idle, cpu_s)
+    names = tuple(node.name for node in nodes)
+    moved = tuple(sent_mbps), tuple(received_mbps)
+    return MeshReading(names, *moved, run.wire_mbps, run.start_s, idle, cpu_s, run.events)
 
 
 def _output(end: str, finished: Finished) -> Output:
@@ -288,7 +311,7 @@ def _output(end: str, finished: Finished) -> Output:
 
 
 def _samples(step: MeshStep, execution: Execution[MeshReading], circumstances: Circumstances) -> tuple[Sample, ...]:
-    """Samples of the whole mesh and of every node; exactly one, without a value, if the step failed."""
+    """Samples of all together and of every node; exactly one, without a value, if the step failed."""
     params: dict[str, ParamValue] = {
         "connections": step.connections,
         "parallel": step.parallel,
@@ -315,17 +338,24 @@ def _samples(step: MeshStep, execution: Execution[MeshReading], circumstances: C
     params |= {"idle_connections": reading.idle_connections}
     params |= {"start_s": round(reading.start_s, 3), "cpu_s": round(reading.cpu_s, 3)}
     sent = reading.sent_mbps
+    # A node that only receives is no slow sender, and one that only sends no slow receiver.
+    senders = [sent[at] for at in sorted({sender for batch in flows(step.test, step.nodes) for sender, _ in batch})]
     values = [
         Value(*MESH_METRIC, "total", sum(sent)),
         Value("wire_mbps", "Mbps", "total", reading.wire_mbps),
         *(
             Value("node_throughput_mbps", "Mbps", statistic, value)
-            for statistic, value in (("mean", sum(sent) / len(sent)), ("min", min(sent)), ("max", max(sent)))
+            for statistic, value in (
+                ("mean", fmean(senders)),
+                ("min", min(senders)),
+                ("max", max(senders)),
+            )
         ),
         *(
-            Value(metric, "Mbps", f"node{at}", value)
+            Value(metric, "Mbps", node, value)
             for metric, by_node in (("sent_mbps", sent), ("received_mbps", reading.received_mbps))
-            for at, value in enumerate(by_node)
+            for node, value in zip(reading.nodes, by_node, strict=True)
         ),
+        *network_events.values(reading.events, reading.nodes),
     ]
     return tuple(sample(value) for value in values)

@@ -11,7 +11,7 @@ from typing_extensions import override
 from rocelab import peers
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.fabric.plan import NODES_MAX
-from rocelab.results import MESH_TEST
+from rocelab.study.flows import FLOW_TESTS, FlowTest
 from rocelab.study.own_tables import ProgramTable, VirtualTable
 from rocelab.study.tables import (
     BUDGET_MAX_MINUTES,
@@ -87,10 +87,10 @@ class TestTable(TestOnLinks):
 
 
 class MeshTable(TestOnLinks):
-    """`[[test]]` with `test = "mesh"`: programs on the first so many nodes, from each to every other, all at once."""
+    """`[[test]]` with `test = "mesh"`, "incast" or "bisection": many of the first so many nodes send at once."""
 
     level: Literal["network"] = "network"
-    test: Literal["mesh"]
+    test: FlowTest
     nodes: Annotated[list[Annotated[int, Field(ge=2, le=NODES_MAX)]], Field(min_length=1)]
     size_bytes: SizeBytes = 65536
     parallel: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -306,7 +306,7 @@ def _level_tag(value: Any) -> str | None:
     fields: dict[str, Any] = {name: getattr(value, name, None) for name in ("level", "test")}
     table: dict[str, Any] = value if isinstance(value, dict) else fields
     level = table.get("level", "network")
-    if level == "network" and table.get("test") == MESH_TEST:
+    if level == "network" and table.get("test") in FLOW_TESTS:
         return MESH_TAG
     if level == "cloud" and isinstance(table.get("test"), str):
         return CLOUD_TAGS.get(table["test"], LEVEL_TAGS["cloud"])

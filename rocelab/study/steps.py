@@ -19,7 +19,8 @@ from typing_extensions import override
 from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch.mpi import Mpi, RankOrder, Transport
-from rocelab.results import MESH_TEST, PAIRS_LEVEL, StepKey
+from rocelab.results import PAIRS_LEVEL, StepKey
+from rocelab.study.flows import FlowTest, flows
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, Executable, JobMethod, JobRequest, Method, Test
 from rocelab.tools.cloud import CloudMethod
 from rocelab.tools.mesh import MeshMethod
@@ -365,8 +366,9 @@ class JobStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshStep(SingleStep):
-    """One start of a mesh: a pair of programs from each of so many nodes to every other, all at the same time."""
+    """One start of many pairs of programs, which send at the same time, on so many nodes."""
 
+    test: FlowTest
     method: MeshMethod
     nodes: int
     size_bytes: int
@@ -379,7 +381,7 @@ class MeshStep(SingleStep):
     @property
     def connections(self) -> int:
         """How many pairs of programs there are."""
-        return self.nodes * (self.nodes - 1)
+        return sum(map(len, flows(self.test, self.nodes)))
 
     @property
     @override
@@ -388,7 +390,7 @@ class MeshStep(SingleStep):
             link=self.link.id,
             interconnect=self.interconnect,
             level="network",
-            test=MESH_TEST,
+            test=self.test,
             variant=self.variant,
             size_bytes=self.size_bytes,
             repetition=self.repetition,
@@ -399,7 +401,7 @@ class MeshStep(SingleStep):
     @property
     @override
     def test_name(self) -> str:
-        return MESH_TEST
+        return self.test
 
     @property
     @override
@@ -424,7 +426,7 @@ class MeshStep(SingleStep):
     @property
     @override
     def series(self) -> tuple[str, ...]:
-        return (self.link.id, MESH_TEST, self.interconnect, self.variant, f"{self.nodes}-nodes")
+        return (self.link.id, self.test, self.interconnect, self.variant, f"{self.nodes}-nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,10 @@ class MeshMethod(Protocol):
         """Everything it needs on both ends."""
 
     @property
+    def nic(self) -> Executable | None:
+        """What gives the programs their device in userspace, where they have one."""
+
+    @property
     def pair_s(self) -> float:
         """About what starting and ending a pair costs a core, for planning only."""
 
@@ -97,6 +101,11 @@ class WriteMesh:
     def executables(self) -> tuple[Executable, ...]:
         """The program and what gives it its device."""
         return verbs_executables(self.tool, self.runner)
+
+    @property
+    def nic(self) -> Executable | None:
+        """Urxe, where it runs the program."""
+        return self.runner
 
     def server(self, request: MeshRequest) -> Sequence[str]:
         """Serves one client."""
@@ -144,6 +153,11 @@ class Iperf3Mesh:
     def executables(self) -> tuple[Executable, ...]:
         """iperf3 itself."""
         return (Executable("iperf3", package="iperf3"),)
+
+    @property
+    def nic(self) -> None:
+        """It uses the kernel's sockets."""
+        return
 
     def server(self, request: MeshRequest) -> Sequence[str]:
         """Serves one client."""

@@ -99,6 +99,11 @@ def test_bytes_that_leave_an_interface_are_counted(launcher: HostsLauncher, node
         launcher.sent_bytes(node, "eth9")
 
 
+def test_counters_of_what_happened_to_packets_are_read(launcher: HostsLauncher, node: Node) -> None:
+    found = launcher.network_counters(node, "eth0")
+    assert {"tcp.RetransSegs", "udp.RcvbufErrors", "ipext.InCEPkts", "interface.rx_dropped"} <= set(found)
+
+
 def test_what_belongs_to_the_hosts_is_not_changed(launcher: HostsLauncher, hosts: HostsFabric) -> None:
     launcher.choose_congestion_control(hosts.nodes, "eth0", peers.DEFAULT)
     with pytest.raises(LaunchError, match="rocelab does not change the routes of hosts"):

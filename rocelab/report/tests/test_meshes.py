@@ -25,12 +25,12 @@ LINKS = (
 TOTALS_MBPS = {2: 46.0, 4: 90.0, 16: 320.0}
 
 
-def mesh(interconnect: str, variant: str, part: float) -> list[Sample]:
+def mesh(interconnect: str, variant: str, part: float, test: str = "mesh") -> list[Sample]:
     found = []
     for nodes, total in TOTALS_MBPS.items():
         what: dict[str, Any] = {
             "link": "racks",
-            "test": "mesh",
+            "test": test,
             "interconnect": interconnect,
             "variant": variant,
             "size_bytes": 16384,
@@ -68,6 +68,38 @@ def test_the_table_has_the_spread_over_the_nodes_and_the_linearity(model: RunMod
     (table,) = meshes.tables(model, LINKS[1])
     assert table.rows[-1][:4] == ("16", "320 Mbps", "20.0 Mbps (10.0 Mbps to 30.0 Mbps)", "87 %")
     assert [row[3] for row in table.rows] == ["100 %", "98 %", "87 %"]
+
+
+def events(test: str) -> list[Sample]:
+    """Node 0 loses packets in one of three repetitions, node 3 sends again in two."""
+    what: dict[str, Any] = {"link": "racks", "test": test, "interconnect": "soft-roce", "variant": "write"}
+    what |= {"size_bytes": 16384, "nodes": 4, "ranks": 24, "unit": "events"}
+    again = [(9.0, 1), (7.0, 2)]
+    return [
+        sample(0.0, metric="events_lost", statistic="total", repetition=0, **what),
+        sample(5.0, metric="events_lost.udp.RcvbufErrors", statistic="node0", repetition=1, **what),
+        *(
+            sample(value, metric="events_resent.urxe.packet_seq_err", statistic="node3", repetition=at, **what)
+            for value, at in again
+        ),
+    ]
+
+
+def test_what_happened_to_packets_at_the_median_is_named_with_the_node(model: RunModel) -> None:
+    held = RunModel(model.info, [*model.samples, *events("mesh")])
+    _, table = meshes.tables(held, LINKS[1])
+    assert table.rows == (("Soft RoCE write", "4", "sent again", "node3: 7 urxe.packet_seq_err"),)
+    assert meshes.tables(model, LINKS[1])[1:] == []
+
+
+def test_the_servers_of_an_incast_share_one_cable(model: RunModel) -> None:
+    held = RunModel(model.info, mesh("soft-roce", "write", 0.5, test="incast"))
+    (section,) = meshes.sections(held)
+    ((_, (figure,)),) = section.links
+    points = figure.spec["datasets"]["points"]
+    assert [point["value"] for point in points if point["series"] == "all cables at their rate"] == [25, 25, 25]
+    (table,) = meshes.tables(held, LINKS[1])
+    assert [row[3] for row in table.rows] == ["100 %", "196 %", "696 %"]
 
 
 def test_meshes_have_no_place_among_the_tests_over_sizes(model: RunModel) -> None:

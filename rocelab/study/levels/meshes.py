@@ -1,4 +1,4 @@
-"""The mesh of the network level: programs on the first so many nodes, from each to every other, all at once."""
+"""Tests of the network level in which many nodes send at once: full mesh, incast, bisection."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ from typing_extensions import override
 from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.study.levels.base import Level, contestants, limit_s
+from rocelab.study.problems import Wrong
 from rocelab.study.schema import MeshTable, Study
 from rocelab.study.steps import MeshStep, Step
 from rocelab.tools import interconnects
 
 
 class MeshLevel(Level[MeshTable]):
-    """Meshes."""
+    """Full mesh, incast and bisection."""
 
     turn = 2
 
     @override
     def variants(self, test: MeshTable, interconnect: str) -> tuple[str, Sequence[str]]:
         return f"for {test.test}", tuple(interconnects.interconnect(interconnect).meshes)
+
+    @override
+    def wrong(self, study: Study, at: int, test: MeshTable) -> Iterator[Wrong]:
+        odd = [nodes for nodes in test.nodes if nodes % 2]
+        if test.test == "bisection" and odd:
+            yield ("test", at, "nodes"), f"a bisection has two halves, and {odd[0]} nodes have not: take an even number"
 
     @override
     def steps(self, study: Study, test: MeshTable, link: LinkProfile, repetition: int) -> Iterator[MeshStep]:
@@ -34,6 +41,7 @@ class MeshLevel(Level[MeshTable]):
                     variant=variant,
                     repetition=repetition,
                     time_limit_s=0.0,
+                    test=test.test,
                     method=interconnects.interconnect(name).meshes[peers.name_of(variant)],
                     nodes=nodes,
                     size_bytes=test.size_bytes,

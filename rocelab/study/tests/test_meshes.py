@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_meshes_grow_and_variants_take_turns() -> None:
 def test_every_node_sends_to_every_other_and_servers_are_there_first() -> None:
     launcher, done = execute(good, soft_roce(3))
     assert done.error is None
-    servers, clients = launcher.starts[:6], launcher.starts[6:]
+    servers, clients = launcher.starts[:6], launcher.starts[6:12]
     assert {(client.node.name, client.argv[-1]) for client in clients} == {
         (f"node{one}", f"10.80.0.{other + 1}") for one, other in itertools.permutations(range(3), 2)
     }
@@ -104,7 +105,7 @@ def test_every_node_sends_to_every_other_and_servers_are_there_first() -> None:
 
 def test_clients_are_held_until_all_are_there_and_let_go_together() -> None:
     launcher, _ = execute(good, soft_roce(3))
-    for running in launcher.running[6:]:
+    for running in launcher.running[6:12]:
         assert running.signals[:2] == [signal.SIGSTOP, signal.SIGCONT]
     tcp = next(step for step in steps() if step.interconnect == "tcp")
     launcher, _ = execute(good, tcp)
@@ -186,11 +187,56 @@ def test_the_samples_are_of_the_mesh_and_of_every_node(tmp_path: Path) -> None:
     assert samples[0].params["cpu_s"] == pytest.approx(12 * 0.5)
 
 
+def test_all_others_send_to_the_first_in_an_incast_and_it_is_no_slow_sender(tmp_path: Path) -> None:
+    step = dataclasses.replace(soft_roce(3), test="incast")
+    run = store(tmp_path)
+    launcher = FakeLauncher(good)
+    Runner(run, FakeFabric((step.link,), node_count=4), launcher, Seen(), {}).run([step])
+    assert [start.node.name for start in launcher.starts[:4]] == ["node0", "node0", "node1", "node2"]
+    assert {start.argv[-1] for start in launcher.starts[2:4]} == {"10.80.0.1"}
+    samples = run.samples()
+    assert {(sample.test, sample.nodes, sample.ranks) for sample in samples} == {("incast", 3, 4)}
+    by_name = {(sample.metric, sample.statistic): sample.value for sample in samples}
+    mbps = 2 * 2**20 * 8 / 1e6
+    assert by_name["received_mbps", "node0"] == pytest.approx(2 * mbps)
+    assert by_name["sent_mbps", "node0"] == 0
+    assert by_name["node_throughput_mbps", "min"] == pytest.approx(mbps)
+
+
+def test_what_happened_to_packets_is_told_by_the_counters_that_grew(tmp_path: Path) -> None:
+    def counting(start: Start) -> Outcome:
+        if "stat" not in start.argv:
+            return good(start)
+        counters = {"out_of_buffer": 4, "rx_packets": 1000} if start.node.name == "node0" else {}
+        return Outcome(stdout=json.dumps({"processes": [{"devices": [{"counters": counters}]}]}))
+
+    step = dataclasses.replace(soft_roce(3), test="incast")
+    run = store(tmp_path)
+    readings = [{"tcp.RetransSegs": 5, "interface.rx_dropped": 1}, {"tcp.RetransSegs": 7, "interface.rx_dropped": 1}]
+    launcher = FakeLauncher(counting, events={"node2": iter(readings)})
+    Runner(run, FakeFabric((step.link,), node_count=4), launcher, Seen(), {}).run([step])
+    found = {(each.metric, each.statistic): each.value for each in run.samples() if each.metric.startswith("events_")}
+    assert found == {
+        ("events_paused", "total"): 0,
+        ("events_marked", "total"): 0,
+        ("events_resent", "total"): 2,
+        ("events_lost", "total"): 4,
+        ("events_resent.tcp.RetransSegs", "node2"): 2,
+        ("events_lost.urxe.out_of_buffer", "node0"): 4,
+    }
+
+
 @pytest.mark.parametrize(
     ("good_text", "bad", "key", "says"),
     [
         ("nodes = [3, 2]", "nodes = [5]", "test[1].nodes", "5 is more than the fabric has"),
         ("nodes = [3, 2]", "nodes = [1]", "test[1].nodes[1]", "greater than or equal to 2"),
+        (
+            '"mesh"\nnodes = [3, 2]',
+            '"bisection"\nnodes = [2, 3]',
+            "test[1].nodes",
+            "3 nodes have not: take an even",
+        ),
         ("nodes = [3, 2]", "nods = [3]", "test[1].nods", "did you mean 'nodes'?"),
         ('soft-roce = ["write"]', 'soft-roce = ["send"]', "test[1].variants.soft-roce", "Allowed: write"),
         (
@@ -232,5 +278,8 @@ def _check_real(samples: list[Sample]) -> None:
     assert [sample.error for sample in samples if not sample.ok] == []
     totals = {sample.interconnect: sample.value for sample in samples if sample.metric == "throughput_mbps"}
     assert set(totals) == {"tcp", "soft-roce"}
+    counted = {(sample.interconnect, sample.metric) for sample in samples if sample.statistic == "total"}
+    kinds = ("lost", "paused", "marked", "resent")
+    assert counted >= {(name, f"events_{kind}") for name in totals for kind in kinds}
     # Four cables of 20 Mbps; how much of it is for the machine to say.
     assert all(0 < (total or 0.0) < 80 for total in totals.values())
