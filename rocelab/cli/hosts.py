@@ -36,8 +36,10 @@ _PROGRAMS: Final = {
     "urxe": "rocelab's own: `rocelab run --stage` copies it",
     "rocelab-sock": "rocelab's own: `rocelab run --stage` copies it",
 }
+#: Those that can be copied.
+_OWN: Final = ("urxe", "rocelab-sock")
 #: Without these a host can still be measured.
-_OPTIONAL: Final = frozenset({"qperf", "mpiexec", "srun", "urxe", "rocelab-sock"})
+_OPTIONAL: Final = frozenset({"qperf", "mpiexec", "srun", *_OWN})
 
 app = typer.Typer(no_args_is_help=True, help="Machines of your own as a fabric: what is there, and what is wrong.")
 
@@ -92,16 +94,20 @@ def opened(hosts: str | None, without: str | None, doing: str) -> Iterator[Hosts
     left_out = inventory.names(without) if without else ()
     with contextlib.ExitStack() as stack:
         with Console(stderr=True).status(f"{doing}: {len(chosen.names)} by {chosen.launcher}"):
-            made = stack.enter_context(fabric.up(chosen, programs=[*_PROGRAMS, *_own()], without=left_out))
+            made = stack.enter_context(fabric.up(chosen, programs=_places(chosen.table.programs), without=left_out))
         yield made
 
 
-def _own() -> list[str]:
-    """Where rocelab's own programs are on this machine: hosts may share its file system."""
+def _places(named: Mapping[str, str]) -> list[str]:
+    """What to look for on hosts: a program where hosts.toml names its place, else by its name.
+
+    Rocelab's own are looked for at their place on this machine, too: hosts may share its file system.
+    """
     from rocelab.tools import sock  # noqa: PLC0415, as above
     from rocelab.tools.interconnects import urxe  # noqa: PLC0415
 
-    return [urxe().name, sock.program().name]
+    own = [each.name for each in (urxe(), sock.program()) if Path(each.name).name not in named]
+    return [*(named.get(program, program) for program in _PROGRAMS), *own]
 
 
 def _as_json(fabric: HostsFabric, found: Sequence[Finding]) -> dict[str, Any]:
@@ -139,7 +145,9 @@ def _show(fabric: HostsFabric, found: Sequence[Finding]) -> None:
                 console.print(Padding(Text(f"-> {each.advice}."), (0, 0, 0, 4)))
     if not found:
         console.print("\n[green]Nothing is wrong, and the hosts are alike.[/]")
-    console.print("\nRun a study on them with: rocelab run --fabric hosts quick", highlight=False)
+    lacking = [name for name in _OWN if any(_found(said, name) is None for said in fabric.facts.values())]
+    stage = "--stage " if lacking else ""
+    console.print(f"\nRun a study on them with: rocelab run --fabric hosts {stage}quick", highlight=False)
 
 
 def _item(console: Console, name: str, words: str, style: str = "") -> None:

@@ -405,8 +405,10 @@ def main() -> NoReturn:
     try:
         folder = _make_folder()
     except OSError as failure:
-        where = failure.filename or tempfile.gettempdir()
-        print(json.dumps({"event": "refusal", "error": f"{where}: {failure.strerror}"}), flush=True)  # noqa: T201
+        # Where no folder can be written, Python names those that it has tried.
+        where = f"{failure.filename}: " if failure.filename else ""
+        advice = "" if where else ". Let TMPDIR name a folder that can be written there, in the shell that ssh starts"
+        print(json.dumps({"event": "refusal", "error": f"{where}{failure.strerror}{advice}"}), flush=True)  # noqa: T201
         sys.exit(1)
     agent = Agent(folder)
     try:

@@ -241,12 +241,22 @@ def rdma_devices(root: Path = Path("/sys/class/infiniband")) -> dict[str, dict[s
                 "firmware": _read(path / "fw_ver"),
                 "model": _read(path / "hca_type"),
                 "board": _read(path / "board_id"),
-                "driver": (path / "device/driver").resolve().name if (path / "device/driver").exists() else None,
+                "driver": _device_driver(path),
                 "ports": ports,
                 **pci(path / "device"),
             }
         )
     return found
+
+
+def _device_driver(path: Path) -> str | None:
+    """The driver below the device; of the kernel's own devices in software, which have nothing below, their module."""
+    if (path / "device/driver").exists():
+        return (path / "device/driver").resolve().name
+    if (path / "device").exists():
+        return None
+    # drivers/infiniband/sw has three: rdmavt, which others use, and these.
+    return "siw" if (_read(path / "node_type") or "").endswith("RNIC") else "rdma_rxe"
 
 
 def _port(device: Path, path: Path) -> dict[str, Any]:

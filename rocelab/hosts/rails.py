@@ -189,7 +189,7 @@ def _end(facts: Facts, candidate: _Candidate, table: RailTable | None) -> End:
         address=str(candidate.address.ip),
         prefix_bits=candidate.address.network.prefixlen,
         mtu_bytes=interface.get("mtu_bytes"),
-        rate_mbps=interface.get("rate_mbps") or port.get("rate_mbps"),
+        rate_mbps=interface.get("rate_mbps") or _port_rate_mbps(facts, device),
         cores=_cores(interface.get("local_cores")),
         device=device,
         verbs=None if device is None else _verbs(facts["devices"][device.device], port),
@@ -209,6 +209,14 @@ def _bare_end(facts: Facts, name: str, reachable: End) -> End:
         device=DevicePort(name),
         verbs=_verbs(device, port),
     )
+
+
+def _port_rate_mbps(facts: Facts, device: DevicePort | None) -> int | None:
+    """The rate of a port. A device in software says one, and has none but its interface's."""
+    if device is None or facts["devices"][device.device].get("driver") in _SOFTWARE:
+        return None
+    rate: int | None = _port_of(facts, device.device, device.number).get("rate_mbps")
+    return rate
 
 
 def _port_of(facts: Facts, device: str, number: int) -> Facts:

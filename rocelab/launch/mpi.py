@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from rocelab.devices import DevicePort
 from rocelab.fabric.base import RemoteShell
 
 Kind = Literal["openmpi", "mpich"]
@@ -135,12 +136,17 @@ def _what_it_is(words: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """What an MPI is told to talk over: environment and options, where `{interface}` is that of the link."""
+    """What an MPI is told to talk over: environment and options.
+
+    `{interface}` is the link's; where nodes have several names for it, the value is a list of all. `{device}` is an
+    RDMA device with its port, and `{gid_index}` the entry of its table of addresses; what has one that is not known is
+    left out.
+    """
 
     env: Mapping[str, str]
     options: tuple[str, ...] = ()
-    device: bool = False
-    """Whether it needs an RDMA device."""
+    urxe: bool = False
+    """Whether urxe gives programs the RDMA device that it needs."""
 
 
 #: UCX also warns of variables that only other parts of it read.
@@ -155,6 +161,13 @@ _UCX_TCP: Final = {
 #: RC, which UCX connects by UD; and nothing else between nodes. A weak fence orders what goes over one queue pair,
 #: which is all there is; for a strong one UCX reads 8 bytes at address 0 with a key of nobody's (docs/mpi.md).
 _UCX_RC: Final = {**_UCX, "UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_{interface}:1", "UCX_FENCE_MODE": "weak"}
+#: Over a device that is there, with the device's own way of RC where UCX knows one.
+_UCX_DEVICE: Final = {
+    **_UCX,
+    "UCX_TLS": "rc,self,sm",
+    "UCX_NET_DEVICES": "{device}",
+    "UCX_IB_GID_INDEX": "{gid_index}",
+}
 _OMPI_UCX: Final = ("--mca", "pml", "ucx", "--mca", "osc", "ucx")
 #: Open MPI takes UCX only over transports and devices that it knows to be fast, unless it is told to.
 _OMPI_UCX_ANY: Final = (
@@ -168,6 +181,13 @@ _OMPI_BTL: Final = (
 )
 _OFI: Final = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
 _CH4_UCX: Final = {"MPIR_CVAR_CH4_NETMOD": "ucx"}
+#: libfabric finds the device of the interface by RDMA-CM.
+_OFI_VERBS: Final = {**_OFI, "FI_PROVIDER": "verbs;ofi_rxm", "FI_VERBS_IFACE": "{interface}"}
+_UCX_ON_DEVICE: Final[Mapping[str, tuple[Kind, Transport]]] = {
+    "openmpi-ucx": ("openmpi", Transport(_UCX_DEVICE, _OMPI_UCX_ANY)),
+    "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_DEVICE})),
+}
+_OFI_ON_DEVICE: Final[Mapping[str, tuple[Kind, Transport]]] = {"mpich-ofi": ("mpich", Transport(_OFI_VERBS))}
 
 #: By interconnect, and then by variant: the implementation, and what of it talks to the network.
 _TRANSPORTS: Final[Mapping[str, Mapping[str, tuple[Kind, Transport]]]] = {
@@ -178,13 +198,16 @@ _TRANSPORTS: Final[Mapping[str, Mapping[str, tuple[Kind, Transport]]]] = {
         "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_TCP})),
     },
     "soft-roce": {
-        "openmpi-ucx": ("openmpi", Transport(_UCX_RC, _OMPI_UCX, device=True)),
-        "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_RC}, device=True)),
-        "mpich-ofi": (
-            "mpich",
-            Transport({**_OFI, "FI_PROVIDER": "verbs;ofi_rxm", "FI_VERBS_IFACE": "{interface}"}, device=True),
-        ),
+        "openmpi-ucx": ("openmpi", Transport(_UCX_RC, _OMPI_UCX, urxe=True)),
+        "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_RC}, urxe=True)),
+        "mpich-ofi": ("mpich", Transport(_OFI_VERBS, urxe=True)),
     },
+    # Devices that hosts have. UCX has no iWARP.
+    "infiniband": _UCX_ON_DEVICE,
+    "roce": {**_UCX_ON_DEVICE, **_OFI_ON_DEVICE},
+    "rxe": {**_UCX_ON_DEVICE, **_OFI_ON_DEVICE},
+    "iwarp": _OFI_ON_DEVICE,
+    "siw": _OFI_ON_DEVICE,
 }
 
 
@@ -205,13 +228,15 @@ class Job:
     argv: Sequence[str]
     hosts: Sequence[str]
     """Names of the nodes, one for each."""
-    interface: str
-    """The network interface to talk over, which has the same name on every node."""
+    interfaces: Sequence[str]
+    """The network interface to talk over on each node."""
     ranks_per_node: int = 1
     mapping: RankOrder = "slot"
     """`slot`: ranks 0, 1, ... on the first node, then the second. `node`: rank 0 on the first node, 1 on the second."""
     cores: int | None = None
     """How many cores its nodes have of their own, together; None: at least one for each process."""
+    devices: Sequence[DevicePort] = ()
+    """The RDMA device to talk over on each node; none where urxe gives one, or there is none."""
     wrapper: Sequence[str] = field(default=())
     """Put in front of the program on every rank, such as ``urxe run --``."""
 
@@ -223,13 +248,30 @@ class Job:
 
 def environment(job: Job, transport: Transport) -> dict[str, str]:
     """What mpirun and all it starts need in their environment, on every node."""
-    return {name: value.replace("{interface}", job.interface) for name, value in transport.env.items()}
+    made = {name: _filled(value, job) for name, value in transport.env.items()}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def _filled(text: str, job: Job) -> str | None:
+    """A value of a transport for a job; None if it has something that is not known of the job's devices."""
+    if "{gid_index}" in text:
+        # One environment is for all nodes; where their tables differ, UCX looks for itself.
+        indices = {device.gid_index for device in job.devices}
+        (index,) = indices if len(indices) == 1 else (None,)
+        return None if index is None else text.replace("{gid_index}", str(index))
+    for name, values in (
+        ("{interface}", job.interfaces),
+        ("{device}", [f"{each.device}:{each.number}" for each in job.devices]),
+    ):
+        if name in text:
+            return ",".join(text.replace(name, value) for value in dict.fromkeys(values))
+    return text
 
 
 def command(mpi: Mpi, job: Job, transport: Transport, shell: RemoteShell) -> list[str]:
     """The command line of mpirun on the first node."""
     hosts = ",".join(f"{host}:{job.ranks_per_node}" for host in job.hosts)
-    options = [option.replace("{interface}", job.interface) for option in transport.options]
+    options = [_filled(option, job) or "" for option in transport.options]
     program = [*job.wrapper, *job.argv]
     if mpi.kind == "mpich":
         by_node = ["-ppn", "1"] if job.mapping == "node" else []

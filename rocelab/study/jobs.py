@@ -48,7 +48,8 @@ class JobExecutor(StepExecutor[JobStep]):
         job = mpi.Job(
             argv=step.method.command(step.request),
             hosts=[node.name for node in nodes],
-            interface=nodes[0].interfaces[step.link.id],
+            interfaces=[node.interfaces[step.link.id] for node in nodes],
+            devices=[node.devices[step.link.id] for node in nodes if step.link.id in node.devices],
             ranks_per_node=step.ranks_per_node,
             mapping=step.mapping,
             cores=sum(map(len, cores.values())),

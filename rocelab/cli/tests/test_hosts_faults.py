@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rocelab.cli.tests.on_hosts import ROCELAB, STUDY, Run, samples_in
 from rocelab.fabric.base import Running
 from rocelab.hosts.tests.cluster import SshCluster
 from rocelab.results import list_runs
+from rocelab.tools import sock
 
 pytestmark = pytest.mark.fabric
 
@@ -57,9 +59,7 @@ def test_ctrl_c_ends_everything_on_all_hosts(cluster: SshCluster, study: Path, t
 def test_a_program_that_hangs_on_a_host_is_stopped_and_named(
     rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
 ) -> None:
-    hanging = tmp_path / "rocelab-sock"
-    hanging.write_text("#!/bin/sh\nsleep 1000\n")
-    hanging.chmod(0o755)
+    hanging = script(tmp_path / "rocelab-sock", "sleep 1000\n")
     text = STUDY.replace("repetitions = 2", "repetitions = 1\ntime_limit_s = 1")
     study.write_text(text)
     hosts = cluster.hosts_toml(f'[programs]\nrocelab-sock = "{hanging}"', name="inside")
@@ -71,6 +71,37 @@ def test_a_program_that_hangs_on_a_host_is_stopped_and_named(
     assert {each.interconnect for each in failed} == {"tcp"}
     assert all("node1: nothing listened on tcp port" in str(each.error) for each in failed)
     assert any(each.ok for each in samples if each.interconnect == "soft-roce")
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_host_whose_clock_is_wrong_is_named(rocelab: Run, cluster: SshCluster, tmp_path: Path) -> None:
+    ahead = "import time; real = time.time; time.time = lambda: real() + 7200; "
+    words = f'[ "$(hostname)" = node1 ] && exec {sys.executable} -I -c "{ahead}$3"\nexec {sys.executable} "$@"\n'
+    python = script(tmp_path / "python", words)
+    hosts = cluster.hosts_toml(f'python = "{python}"', name="inside")
+    checked = rocelab("hosts", "check", hosts)
+    assert checked.exit_status == 3
+    assert "node1: its clock is 7200 s ahead of this machine's" in checked.stdout
+
+
+def test_a_host_with_another_version_of_a_program_is_named(
+    rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
+) -> None:
+    older = '[ "$(hostname)$1" = node1--version ] && echo rocelab-sock 0.9 && exit\n'
+    program = script(tmp_path / "rocelab-sock", f'{older}exec {sock.program().name} "$@"\n')
+    hosts = cluster.hosts_toml(f'[programs]\nrocelab-sock = "{program}"', name="inside")
+    checked = rocelab("hosts", "check", hosts)
+    assert "node1: rocelab-sock: rocelab-sock 0.9, where the 2 others have rocelab-sock 1.0" in checked.stdout
+    kept = ("--results", tmp_path / "results", "--no-report")
+    done = rocelab("run", "--fabric", "hosts", "--hosts", hosts, study, *kept)
+    assert done.exit_status == 0, done.stderr
+    (store,) = list_runs(tmp_path / "results")
+    assert any("rocelab-sock 0.9" in note for note in store.info.provenance.notes)
 
 
 def test_runs_of_two_people_on_the_same_hosts_do_not_meet(cluster: SshCluster, study: Path, tmp_path: Path) -> None:

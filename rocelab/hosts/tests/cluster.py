@@ -17,6 +17,8 @@ from rocelab.launch.namespace import NamespaceLauncher, ProgramRunning
 #: Where `make setup-programs` unpacks sshd and Slurm, which are not installed, because their services would be started.
 PROGRAMS = Path(os.environ.get("ROCELAB_PROGRAMS", Path(__file__).resolve().parents[3] / ".build" / "programs"))
 UNPACKED = PROGRAMS / "cluster"
+#: For what is unpacked and not installed.
+SSHD_ENV = {"LD_LIBRARY_PATH": ":".join(map(str, (UNPACKED / "usr/lib").glob("*-linux-gnu")))}
 PORT = 22
 #: The pages of sshd's own that a node needs: its user, and the folder that it confines itself to.
 _PREPARE = """
@@ -61,14 +63,11 @@ class SshCluster:
 @contextlib.contextmanager
 def ssh_cluster(folder: Path, links: list[LinkProfile], nodes: int) -> Iterator[SshCluster]:
     """A fabric whose nodes have sshd."""
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    (folder / "authorized").write_text((folder / "user.pub").read_text())
+    prepare(folder)
     with emulated.up(links, emulated.default_names(nodes)) as fabric:
         launcher = NamespaceLauncher(fabric)
-        (folder / "sshd").write_text(_server_config(folder))
-        (folder / "outside").write_text(_client_config(folder, fabric, outside=True))
-        (folder / "inside").write_text(_client_config(folder, fabric, outside=False))
+        for name, is_outside in (("outside", True), ("inside", False)):
+            (folder / name).write_text(client_config(folder, _ways(fabric, outside=is_outside)))
         servers = {node.name: start_sshd(launcher, node, folder) for node in fabric.nodes}
         for node in fabric.nodes:
             launcher.wait_until_listening(node, servers[node.name], PORT, timeout_s=60)
@@ -80,12 +79,24 @@ def ssh_cluster(folder: Path, links: list[LinkProfile], nodes: int) -> Iterator[
 
 
 def start_sshd(launcher: NamespaceLauncher, node: Node, folder: Path) -> ProgramRunning:
-    sshd = [str(UNPACKED / "usr/sbin/sshd"), "-D", "-e", "-f", str(folder / "sshd")]
-    libraries = next((UNPACKED / "usr/lib").glob("*-linux-gnu"))
     # Each host has cores of its own as long as there are enough, as machines have.
     cores = (launcher.core(node, next(iter(node.addresses))),)
-    env = {"LD_LIBRARY_PATH": str(libraries)}
-    return launcher.start(node, ["sh", "-c", _PREPARE, "sh", *sshd], env=env, cores=cores)
+    return launcher.start(node, sshd(folder), env=SSHD_ENV, cores=cores)
+
+
+def prepare(folder: Path) -> None:
+    """Make the keys and sshd's configuration."""
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    (folder / "authorized").write_text((folder / "user.pub").read_text())
+    known = (folder / "host.pub").read_text().split()[:2]
+    (folder / "known").write_text(f"* {' '.join(known)}\n")
+    (folder / "sshd").write_text(_server_config(folder))
+
+
+def sshd(folder: Path) -> list[str]:
+    """What is an sshd on a machine of its own, as root, in the environment of `SSHD_ENV`."""
+    return ["sh", "-c", _PREPARE, "sh", str(UNPACKED / "usr/sbin/sshd"), "-D", "-e", "-f", str(folder / "sshd")]
 
 
 def _server_config(folder: Path) -> str:
@@ -101,16 +112,22 @@ def _server_config(folder: Path) -> str:
     return "".join(f"{name} {value}\n" for name, value in settings.items())
 
 
-def _client_config(folder: Path, fabric: emulated.EmulatedFabric, *, outside: bool) -> str:
+def _ways(fabric: emulated.EmulatedFabric, *, outside: bool) -> dict[str, dict[str, str]]:
     link = fabric.links[-1].id
-    text = ""
+    ways = {}
     for node in fabric.nodes:
         address = node.addresses[link]
-        text += f"Host {node.name}\n  HostName {address}\n"
+        ways[node.name] = {"HostName": address}
         if outside:
             relay = f"exec 3<>/dev/tcp/{address}/{PORT}; cat <&3 & cat >&3"
             enter = ["nsenter", "--net", "--target", str(node.pid), "bash", "-c", relay]
-            text += f"  ProxyCommand {shlex.join(enter)}\n"
-    known = (folder / "host.pub").read_text().split()[:2]
-    (folder / "known").write_text(f"* {' '.join(known)}\n")
-    return f"IdentityFile {folder / 'user'}\nIdentitiesOnly yes\nUserKnownHostsFile {folder / 'known'}\n{text}"
+            ways[node.name]["ProxyCommand"] = shlex.join(enter)
+    return ways
+
+
+def client_config(folder: Path, ways: Mapping[str, Mapping[str, str]]) -> str:
+    """The configuration of ssh that reaches hosts, each with settings of its own."""
+    text = f"IdentityFile {folder / 'user'}\nIdentitiesOnly yes\nUserKnownHostsFile {folder / 'known'}\n"
+    for host, settings in ways.items():
+        text += f"Host {host}\n" + "".join(f"  {name} {value}\n" for name, value in settings.items())
+    return text

@@ -180,6 +180,13 @@ def test_a_full_disk_is_named(agent: Agent) -> None:
     assert agent.ask("alive")["time_s"] > 0
 
 
+def test_a_host_without_a_folder_for_temporary_files_says_so(agents: Callable[..., Agent]) -> None:
+    nowhere = 'import tempfile; tempfile._candidate_tempdir_list = lambda: ["/proc/no"]; '
+    hello = agents(nowhere).hello
+    assert hello["event"] == "refusal"
+    assert hello["error"].startswith("No usable temporary directory found in ['/proc/no']. Let TMPDIR name a folder")
+
+
 def test_nothing_is_left_when_the_connection_ends(agent: Agent, tmp_path: Path) -> None:
     pid = agent.start("sh", "-c", "sleep 1000 & setsid sleep 1000 & exec sleep 1000")["started"]
     children = psutil.Process(pid).parent()

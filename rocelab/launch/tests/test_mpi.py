@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.devices import DevicePort
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile, RemoteShell
 from rocelab.launch import mpi
 from rocelab.launch.namespace import NamespaceLauncher
 
 SHELL = RemoteShell("/tmp/enter", {})
-JOB = mpi.Job(["bench", "latency"], ["node0", "node1"], "eth7", ranks_per_node=2, wrapper=["urxe", "run", "--"])
+JOB = mpi.Job(
+    ["bench", "latency"], ["node0", "node1"], ["eth7", "eth7"], ranks_per_node=2, wrapper=["urxe", "run", "--"]
+)
 
 
 def implementation(kind: mpi.Kind) -> mpi.Mpi:
@@ -46,12 +49,35 @@ def test_mpich() -> None:
     assert mpi.environment(JOB, transport)["FI_TCP_IFACE"] == "eth7"
 
 
+def on_devices(*devices: DevicePort) -> dict[str, str]:
+    _, transport = mpi.transport("roce", "openmpi-ucx")
+    return mpi.environment(dataclasses.replace(JOB, devices=devices), transport)
+
+
+def test_a_device_is_named_with_its_port_and_its_address() -> None:
+    found = on_devices(DevicePort("mlx5_0", 1, 3), DevicePort("mlx5_0", 1, 3))
+    assert (found["UCX_NET_DEVICES"], found["UCX_IB_GID_INDEX"]) == ("mlx5_0:1", "3")
+
+
+def test_devices_that_differ_are_all_named_and_ucx_finds_their_addresses() -> None:
+    found = on_devices(DevicePort("mlx5_0", 1, 3), DevicePort("mlx5_2", 2, 5))
+    assert found["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_2:2"
+    assert "UCX_IB_GID_INDEX" not in found
+    assert "UCX_IB_GID_INDEX" not in on_devices(DevicePort("mlx4_0"), DevicePort("mlx4_0"))
+
+
+def test_interfaces_of_several_names_are_all_named() -> None:
+    job = dataclasses.replace(JOB, interfaces=["eno1", "enp3s0"])
+    _, transport = mpi.transport("soft-roce", "mpich-ucx")
+    assert mpi.environment(job, transport)["UCX_NET_DEVICES"] == "urxe_eno1:1,urxe_enp3s0:1"
+
+
 def test_every_variant_is_of_one_implementation() -> None:
     for interconnect in ("tcp", "soft-roce"):
         for variant in mpi.variants(interconnect):
             kind, transport = mpi.transport(interconnect, variant)
             assert variant.startswith(kind)
-            assert transport.device == (interconnect == "soft-roce")
+            assert transport.urxe == (interconnect == "soft-roce")
     assert mpi.variants("carrier-pigeon") == ()
 
 

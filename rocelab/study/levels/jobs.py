@@ -143,7 +143,7 @@ def job_step(
         request=request,
         mpi=implementation,
         transport=transport,
-        device=urxe() if transport.device else None,
+        device=urxe() if transport.urxe else None,
         nodes=nodes,
         ranks_per_node=test.ranks_per_node,
         mapping=test.mapping,
