@@ -169,6 +169,8 @@ class RemoteShell:
     """Takes the arguments that ssh takes; a path without spaces."""
     env: Mapping[str, str]
     """What it needs in its environment, and so who starts it."""
+    folder: str | None = None
+    """A folder that is there on all nodes, for programs to run in. None: that of who starts them is."""
 
 
 class Launcher(Protocol):

@@ -47,6 +47,8 @@ _LOOK_EVERY_S = 0.005
 _LOOK_AT_OUTPUT_EVERY_S = 0.5
 #: Folders of runs begin with this. What holds no lock on its folder any more was killed, and the next run tidies up.
 FOLDER_PREFIX = "rocelab-run-"
+#: And so do the names that the folders of a run have on all of its hosts, which are links.
+COMMON_PREFIX = "rocelab-all-"
 _LOCK = "lock"
 #: How variables begin that describe a job step, and which of those describe the site.
 _OF_STEPS = ("SLURM_", "SLURMD_", "PMI_", "PMIX_")
@@ -101,6 +103,7 @@ class Agent:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._common: Path | None = None
         self._watch = ChildWatch()
         self._poller = select.poll()
         self._poller.register(0, select.POLLIN)
@@ -126,6 +129,7 @@ class Agent:
             "network-counters": _network_counters,
             "find": lambda asked: {"found": {name: _found(name) for name in asked["programs"]}},
             "write": self._write,
+            "name-folder": self._name_folder,
         }
 
     def serve(self) -> None:
@@ -271,6 +275,25 @@ class Agent:
         path.chmod(asked["mode"])
         return {"path": str(path)}
 
+    def _name_folder(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Give the folder of the run a name that it has on all hosts.
+
+        On a file system that hosts share the first of them has it, and its folder is there for all.
+        """
+        place = self._folder.with_name(COMMON_PREFIX + asked["name"])
+        try:
+            place.symlink_to(self._folder)
+            self._common = place
+        except FileExistsError:
+            if place.lstat().st_uid != os.getuid():
+                raise _RefusedError(f"{place} is there, and another user's") from None
+        return {"path": str(place)}
+
+    def forget_name(self) -> None:
+        """Remove what `_name_folder` has made."""
+        if self._common is not None:
+            self._common.unlink(missing_ok=True)
+
     # What goes on by itself
 
     def _look(self) -> None:
@@ -390,6 +413,10 @@ def _make_folder() -> Path:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(lock)
+    for name in place.glob(f"{COMMON_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if name.lstat().st_uid == os.getuid() and name.is_symlink() and not name.exists():
+                name.unlink()
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -420,6 +447,7 @@ def main() -> NoReturn:
         sys.stderr.flush()
     finally:
         agent.end_programs()
+        agent.forget_name()
         shutil.rmtree(folder, ignore_errors=True)
         # What is left to be written has no reader.
         os._exit(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from types import TracebackType
@@ -29,6 +30,7 @@ class HostsFabric:
         self.inventory = inventory
         self.sessions = sessions
         self.facts = facts
+        self.common_folder = _common_folder(sessions)
         self.rails = {rail.id: rail for rail in found}
         self.name = "hosts"
         self.nodes = tuple(_node(name, index, found) for index, name in enumerate(facts))
@@ -48,6 +50,15 @@ class HostsFabric:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _common_folder(sessions: Sessions) -> str | None:
+    """A name of the folders of the run that they have on all hosts; None where temporary files have other places."""
+    name = secrets.token_hex(4)
+    asked = [(session, session.submit("name-folder", name=name)) for session in sessions.values()]
+    paths = {session.await_answer(answer).get("path") for session, answer in asked}
+    (path,) = paths if len(paths) == 1 else (None,)
+    return path
 
 
 def _node(name: str, index: int, found: Sequence[Rail]) -> Node:

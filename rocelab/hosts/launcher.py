@@ -134,7 +134,8 @@ class HostsLauncher:
         script = _ENTER.format(python=python, by=self._by(), env=dict(env), cores=own)
         name = f"enter-{next(self._shells)}"
         data = b64encode(script.encode()).decode()
-        yield RemoteShell(str(first.ask("write", name=name, data=data, mode=0o700)["path"]), {})
+        program = str(first.ask("write", name=name, data=data, mode=0o700)["path"])
+        yield RemoteShell(program, {}, self._fabric.common_folder)
 
     def _by(self) -> list[str]:
         if self._fabric.inventory.launcher == "slurm":

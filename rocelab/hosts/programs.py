@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -70,17 +70,20 @@ def _is_rocelabs(program: str) -> bool:
     return Path(program).name.startswith(_OWN)
 
 
-def stage(fabric: HostsFabric, places: Places, missing: Mapping[str, Sequence[str]]) -> None:
-    """Copy programs to the folder of the run on the hosts that lack them. Raises LaunchError where one does not run."""
-    for number, (program, hosts) in enumerate(missing.items()):
+def stage(fabric: HostsFabric, places: Places, lacking: Iterable[str]) -> None:
+    """Copy programs that hosts lack to the folder of the run. Raises LaunchError where one does not run.
+
+    All hosts get a copy, also those that have the program: an MPI starts one path everywhere.
+    """
+    for number, program in enumerate(lacking):
         ours = Path(shutil.which(program) or program).resolve()
         files = [ours, *(ours.with_name(each) for each in _BESIDE.get(ours.name, ()))]
-        for host in hosts:
-            session = fabric.sessions[host]
+        for host, session in fabric.sessions.items():
             place, *_ = [_copy(session, file, f"{_STAGED}/{number}") for file in files]
             if _is_rocelabs(program):
                 _try(session, place, program)
-            places[host][program] = place
+            common = fabric.common_folder
+            places[host][program] = place if common is None else f"{common}/{_STAGED}/{number}/{ours.name}"
 
 
 def _copy(session: Session, file: Path, folder: str) -> str:

@@ -273,11 +273,13 @@ def command(mpi: Mpi, job: Job, transport: Transport, shell: RemoteShell) -> lis
     hosts = ",".join(f"{host}:{job.ranks_per_node}" for host in job.hosts)
     options = [_filled(option, job) or "" for option in transport.options]
     program = [*job.wrapper, *job.argv]
+    # Both would else want the folder of mpirun on all nodes; MPICH fails where it is not there.
+    folder = [] if shell.folder is None else ["-wdir", shell.folder]
     if mpi.kind == "mpich":
         by_node = ["-ppn", "1"] if job.mapping == "node" else []
         return [
             *(str(mpi.mpiexec), "-launcher", "ssh", "-launcher-exec", shell.program),
-            *("-hosts", hosts, "-n", str(job.ranks), *by_node, *options, *program),
+            *("-hosts", hosts, "-n", str(job.ranks), *by_node, *folder, *options, *program),
         ]
     # Ranks that poll would keep the others from the core that they share; those with a core each keep it.
     shared = job.cores is not None and job.cores < job.ranks
@@ -291,6 +293,7 @@ def command(mpi: Mpi, job: Job, transport: Transport, shell: RemoteShell) -> lis
         *("--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", shell.program),
         *("--prtemca", "prte_leave_session_attached", "1", "--prtemca", "plm_ssh_no_tree_spawn", "1"),
         *yields,
+        *folder,
         *options,
         *program,
     ]

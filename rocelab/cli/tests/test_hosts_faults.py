@@ -12,6 +12,7 @@ import pytest
 
 from rocelab.cli.tests.on_hosts import ROCELAB, STUDY, Run, samples_in
 from rocelab.fabric.base import Running
+from rocelab.hosts.agent import COMMON_PREFIX, FOLDER_PREFIX
 from rocelab.hosts.tests.cluster import SshCluster
 from rocelab.results import list_runs
 from rocelab.tools import sock
@@ -35,13 +36,14 @@ def begun(cluster: SshCluster, hosts: Path, study: Path, results: Path) -> Runni
 
 def folders() -> set[Path]:
     """What agents have on hosts, which share the temporary folder of this machine."""
-    return set(Path("/tmp").glob("rocelab-agent-*"))
+    return {path for prefix in (FOLDER_PREFIX, COMMON_PREFIX) for path in Path("/tmp").glob(f"{prefix}*")}
 
 
 def test_ctrl_c_ends_everything_on_all_hosts(cluster: SshCluster, study: Path, tmp_path: Path) -> None:
     study.write_text(STUDY.replace("repetitions = 2", "repetitions = 300"))
     before = folders()
     running = begun(cluster, cluster.hosts_toml(name="inside"), study, tmp_path / "results")
+    assert folders() - before
     running.signal(signal.SIGINT)
     done = running.wait(LIMIT_S)
     assert done.exit_status == 130, done.stderr

@@ -19,7 +19,7 @@ import pytest
 import vermin
 
 from rocelab.hosts import bundle
-from rocelab.hosts.agent import FOLDER_PREFIX
+from rocelab.hosts.agent import COMMON_PREFIX, FOLDER_PREFIX
 
 LIMIT_S = 60.0
 
@@ -204,6 +204,31 @@ def test_nothing_is_left_when_rocelab_falls_silent(agents: Callable[..., Agent],
     assert silent.process.wait(LIMIT_S) == 0
     assert gone(pid)
     assert not [*tmp_path.iterdir()]
+
+
+def test_hosts_of_a_run_have_a_common_name_for_its_folder(agents: Callable[..., Agent], tmp_path: Path) -> None:
+    """These two share a file system: the first has it."""
+    first, second = agents(), agents()
+    places = [each.ask("name-folder", name="abcd")["path"] for each in (first, second)]
+    assert places == [str(tmp_path / f"{COMMON_PREFIX}abcd")] * 2
+    assert Path(places[0]).resolve() == Path(first.hello["folder"])
+    second.close()
+    assert Path(places[0]).exists()
+    first.close()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_common_name_whose_agent_was_killed_goes_with_the_next_run(
+    agents: Callable[..., Agent], tmp_path: Path
+) -> None:
+    killed = agents()
+    killed.ask("name-folder", name="abcd")
+    killed.process.kill()
+    killed.process.wait()
+    following = agents()
+    agents().close()
+    assert [str(path) for path in tmp_path.iterdir()] == [following.hello["folder"]]
+    following.close()
 
 
 def test_programs_end_even_if_the_agent_is_killed_and_the_next_one_tidies_up(

@@ -42,7 +42,7 @@ def test_files_of_one_name_are_kept_apart(cluster: SshCluster, tmp_path: Path) -
     assert all(programs.can_be_staged(each) for each in wanted)
     with up(find(str(cluster.hosts_toml()))) as hosts:
         node = hosts.nodes[0]
-        places: programs.Places = {node.name: {}}
-        programs.stage(hosts, places, {each: [node.name] for each in wanted})
+        places: programs.Places = {each.name: {} for each in hosts.nodes}
+        programs.stage(hosts, places, wanted)
         argv = ["cat", *(places[node.name][each] for each in wanted)]
         assert HostsLauncher(hosts).start(node, argv).wait(30).stdout == "one\nother\n"

@@ -72,6 +72,14 @@ def test_interfaces_of_several_names_are_all_named() -> None:
     assert mpi.environment(job, transport)["UCX_NET_DEVICES"] == "urxe_eno1:1,urxe_enp3s0:1"
 
 
+@pytest.mark.parametrize("variant", ["openmpi-ucx", "mpich-ucx"])
+def test_ranks_run_in_a_folder_that_all_nodes_have(variant: str) -> None:
+    kind, transport = mpi.transport("soft-roce", variant)
+    argv = mpi.command(implementation(kind), JOB, transport, RemoteShell("/tmp/enter", {}, "/tmp/all"))
+    assert argv[argv.index("-wdir") + 1] == "/tmp/all"
+    assert "-wdir" not in mpi.command(implementation(kind), JOB, transport, SHELL)
+
+
 def test_every_variant_is_of_one_implementation() -> None:
     for interconnect in ("tcp", "soft-roce"):
         for variant in mpi.variants(interconnect):
