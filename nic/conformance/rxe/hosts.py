@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(1800)
 LIMIT_S = 1500.0
 #: The guests mount the file system of the host read-only: what has to be written is in memory.
 _WRITABLE = """
-mount -t tmpfs tmp /tmp && mount -t tmpfs root /root
+mount -t tmpfs tmp /tmp
 hostname {name} && cp /etc/hosts /tmp/hosts && echo '{hosts}' >>/tmp/hosts && mount --bind /tmp/hosts /etc/hosts
 exec "$@"
 """
