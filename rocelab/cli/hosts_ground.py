@@ -42,7 +42,8 @@ class HostsGround(Ground[Study]):
 
     @override
     def fitting(self, study: Study) -> tuple[Study, tuple[str, ...]]:
-        return studies.adapted(study, [*self._fabric.rails.values()], len(self._fabric.nodes))
+        site = self._fabric.inventory.table.mpi
+        return studies.adapted(study, [*self._fabric.rails.values()], len(self._fabric.nodes), site)
 
     @override
     def steps(self, study: Study) -> list[Step]:
@@ -50,7 +51,7 @@ class HostsGround(Ground[Study]):
 
     @override
     def check(self, steps: Sequence[Step], *, skip_missing: bool) -> None:
-        wanted = studies.programs_of(steps)
+        wanted = studies.programs_of(steps, self._fabric.inventory.table.mpi.start)
         self._places, missing = programs.find(self._fabric, wanted)
         ours = {program: hosts for program, hosts in missing.items() if programs.can_be_staged(program)}
         if self._stage and ours:

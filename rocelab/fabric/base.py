@@ -171,6 +171,8 @@ class RemoteShell:
     """What it needs in its environment, and so who starts it."""
     folder: str | None = None
     """A folder that is there on all nodes, for programs to run in. None: that of who starts them is."""
+    job_step: tuple[str, ...] = ()
+    """What starts an MPI program on all nodes in place of mpirun: srun with its options; empty: nothing does."""
 
 
 class Launcher(Protocol):

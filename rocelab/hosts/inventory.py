@@ -53,6 +53,16 @@ class RailTable(_Table):
     """None: that of RoCE v2 with the interface's IPv4 address."""
 
 
+class MpiTable(_Table):
+    """`[mpi]`: the site's own MPI."""
+
+    openmpi: str | None = None
+    mpich: str | None = None
+    """Folders on the hosts. None: that which the study takes."""
+    start: Literal["mpirun", "srun"] = "mpirun"
+    """`srun`: by job steps of Slurm, which tell Open MPI of its ranks by PMIx, and MPICH by PMI-2."""
+
+
 class HostsTable(_Table):
     """The whole file."""
 
@@ -63,6 +73,7 @@ class HostsTable(_Table):
     python: str = "python3"
     ssh_options: list[str] = []
     rail: list[RailTable] = []
+    mpi: MpiTable = MpiTable()
     programs: dict[str, str] = {}
     """Where programs are on the hosts that are not in PATH there, by name."""
 
@@ -115,7 +126,13 @@ def _of_file(path: Path, env: Mapping[str, str]) -> Inventory:
         names, source = _of_allocation(env)
     else:
         names, source = _names([table.hosts] if isinstance(table.hosts, str) else table.hosts, str(path)), str(path)
-    return _inventory(names, table, source, env)
+    found = _inventory(names, table, source, env)
+    if table.mpi.start == "srun" and found.launcher != "slurm":
+        raise FabricError(
+            f'{path}: mpi.start = "srun" is for hosts of an allocation that rocelab runs in: use salloc or sbatch, or '
+            'leave it out for "mpirun"'
+        )
+    return found
 
 
 def _wrong_rail(rail: RailTable, before: Sequence[str]) -> str | None:

@@ -135,13 +135,17 @@ class HostsLauncher:
         name = f"enter-{next(self._shells)}"
         data = b64encode(script.encode()).decode()
         program = str(first.ask("write", name=name, data=data, mode=0o700)["path"])
-        yield RemoteShell(program, {}, self._fabric.common_folder)
+        step = (*self._srun(), "--export=ALL") if self._fabric.inventory.table.mpi.start == "srun" else ()
+        yield RemoteShell(program, {}, self._fabric.common_folder, step)
 
     def _by(self) -> list[str]:
         if self._fabric.inventory.launcher == "slurm":
-            options = ("--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--mem=0", "--mpi=none", "--quiet")
-            return ["srun", f"--jobid={os.environ[SLURM_JOB]}", *options, "--nodelist"]
+            return [*self._srun(), "--nodes=1", "--ntasks=1", "--mpi=none", "--quiet", "--nodelist"]
         return ["ssh", "-oBatchMode=yes", *self._fabric.inventory.table.ssh_options]
+
+    @staticmethod
+    def _srun() -> tuple[str, ...]:
+        return ("srun", f"--jobid={os.environ[SLURM_JOB]}", "--overlap", "--cpu-bind=none", "--mem=0")
 
     def _session(self, node: Node) -> Session:
         return self._fabric.sessions[node.name]

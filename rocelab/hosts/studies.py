@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 from rocelab import peers
+from rocelab.hosts.inventory import MpiTable
 from rocelab.hosts.rails import Rail
 from rocelab.results import LinkInfo
 from rocelab.study.availability import measurable
@@ -29,8 +30,10 @@ KIND: Final = "rail"
 _UNTOUCHED: Final = "the interfaces of hosts are not changed"
 
 
-def adapted(study: Study, rails: Sequence[Rail], hosts: int) -> tuple[Study, tuple[str, ...]]:
-    """The study for these rails, and a sentence about each thing of it that is not measured there."""
+def adapted(
+    study: Study, rails: Sequence[Rail], hosts: int, site: MpiTable | None = None
+) -> tuple[Study, tuple[str, ...]]:
+    """The study for these rails and the site's MPI, and a sentence about each thing that is not measured there."""
     study, left_out = measurable(study, lambda wanted: None if wanted == peers.USUAL else _UNTOUCHED)
     notes = [*left_out]
     nodes = min(study.fabric.nodes, hosts)
@@ -47,11 +50,18 @@ def adapted(study: Study, rails: Sequence[Rail], hosts: int) -> tuple[Study, tup
     return study.model_copy(
         update={
             "fabric": FabricTable.model_construct(kind="emulated", nodes=nodes),
+            "mpi": study.mpi.model_copy(update=_own_mpi(site)),
             "tcp": TcpTable(congestion_control=[peers.DEFAULT]),
             "link": [_link(rail) for rail in rails],
             "test": tests,
         }
     ), tuple(dict.fromkeys(notes))
+
+
+def _own_mpi(site: MpiTable | None) -> dict[str, str]:
+    """The folders that the site names."""
+    folders = {} if site is None else {"openmpi": site.openmpi, "mpich": site.mpich}
+    return {kind: folder for kind, folder in folders.items() if folder is not None}
 
 
 def _link(rail: Rail) -> LinkTable:
@@ -75,7 +85,7 @@ def _fitting(test: AnyTest, hosts: int) -> tuple[AnyTest | None, str | None]:
     if isinstance(test, MeshTable):
         few = [nodes for nodes in test.nodes if nodes <= hosts]
         more = [nodes for nodes in test.nodes if nodes > hosts]
-        note = f"A mesh of {_listed(more)} nodes is not measured: there are {hosts} hosts." if more else None
+        note = f"{test.test} on {_listed(more)} nodes is not measured: there are {hosts} hosts." if more else None
         return (test.model_copy(update={"nodes": few}) if few else None), note
     needed = test.nodes_used(min(2, hosts))
     if needed > hosts:
@@ -126,7 +136,15 @@ def _method(method: Method) -> Method:
     return method
 
 
-def programs_of(steps: Sequence[Step]) -> dict[str, str]:
-    """Every program that the steps need on hosts, by the name that command lines have, with what to do without it."""
+def programs_of(steps: Sequence[Step], start: str = "mpirun") -> dict[str, str]:
+    """Every program that the steps need on hosts, by the name that command lines have, with what to do without it.
+
+    `start` is what starts MPI programs: where it is ``srun``, no mpirun has to be there.
+    """
     executables = (each for step in steps for each in step.executables if not each.is_read)
-    return {each.name: each.advice for each in executables}
+    wanted = {each.name: each.advice for each in executables}
+    starters = {str(implementation.mpiexec) for step in steps for implementation in step.mpi_used}
+    if start == "srun" and starters:
+        wanted = {name: advice for name, advice in wanted.items() if name not in starters}
+        wanted["srun"] = "package slurm-client"
+    return wanted

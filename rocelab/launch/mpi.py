@@ -47,6 +47,8 @@ _PROGRAMS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "mpich": ("mpiexec.hydra", "mpiexec.mpich", "mpiexec"),
 }
 _VERSION_LIMIT_S: Final = 20.0
+#: How an MPI finds its ranks where Slurm starts them, as `srun --mpi=list` names it.
+_PROCESS_MANAGEMENT: Final[Mapping[Kind, str]] = {"openmpi": "pmix", "mpich": "pmi2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def _what_it_is(words: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """What an MPI is told to talk over: environment and options.
+    """What an MPI is told to talk over, by its environment: Open MPI reads each of its parameters there, too.
 
     `{interface}` is the link's; where nodes have several names for it, the value is a list of all. `{device}` is an
     RDMA device with its port, and `{gid_index}` the entry of its table of addresses; what has one that is not known is
@@ -144,7 +146,6 @@ class Transport:
     """
 
     env: Mapping[str, str]
-    options: tuple[str, ...] = ()
     urxe: bool = False
     """Whether urxe gives programs the RDMA device that it needs."""
 
@@ -168,23 +169,26 @@ _UCX_DEVICE: Final = {
     "UCX_NET_DEVICES": "{device}",
     "UCX_IB_GID_INDEX": "{gid_index}",
 }
-_OMPI_UCX: Final = ("--mca", "pml", "ucx", "--mca", "osc", "ucx")
+_OMPI_UCX: Final = {"OMPI_MCA_pml": "ucx", "OMPI_MCA_osc": "ucx"}
 #: Open MPI takes UCX only over transports and devices that it knows to be fast, unless it is told to.
-_OMPI_UCX_ANY: Final = (
-    *_OMPI_UCX,
-    *("--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"),
-)
-_OMPI_BTL: Final = (
-    *("--mca", "pml", "ob1", "--mca", "btl", "tcp,self,sm"),
+_OMPI_UCX_ANY: Final = {
+    **_OMPI_UCX,
+    "OMPI_MCA_opal_common_ucx_tls": "any",
+    "OMPI_MCA_opal_common_ucx_devices": "any",
+}
+_OMPI_BTL: Final = {
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl": "tcp,self,sm",
+    "OMPI_MCA_btl_tcp_if_include": "{interface}",
     # It would take IPv6, where an interface has it; all others are measured over IPv4.
-    *("--mca", "btl_tcp_if_include", "{interface}", "--mca", "btl_tcp_disable_family", "6"),
-)
+    "OMPI_MCA_btl_tcp_disable_family": "6",
+}
 _OFI: Final = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
 _CH4_UCX: Final = {"MPIR_CVAR_CH4_NETMOD": "ucx"}
 #: libfabric finds the device of the interface by RDMA-CM.
 _OFI_VERBS: Final = {**_OFI, "FI_PROVIDER": "verbs;ofi_rxm", "FI_VERBS_IFACE": "{interface}"}
 _UCX_ON_DEVICE: Final[Mapping[str, tuple[Kind, Transport]]] = {
-    "openmpi-ucx": ("openmpi", Transport(_UCX_DEVICE, _OMPI_UCX_ANY)),
+    "openmpi-ucx": ("openmpi", Transport({**_UCX_DEVICE, **_OMPI_UCX_ANY})),
     "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_DEVICE})),
 }
 _OFI_ON_DEVICE: Final[Mapping[str, tuple[Kind, Transport]]] = {"mpich-ofi": ("mpich", Transport(_OFI_VERBS))}
@@ -192,13 +196,13 @@ _OFI_ON_DEVICE: Final[Mapping[str, tuple[Kind, Transport]]] = {"mpich-ofi": ("mp
 #: By interconnect, and then by variant: the implementation, and what of it talks to the network.
 _TRANSPORTS: Final[Mapping[str, Mapping[str, tuple[Kind, Transport]]]] = {
     "tcp": {
-        "openmpi-ob1": ("openmpi", Transport({}, _OMPI_BTL)),
-        "openmpi-ucx": ("openmpi", Transport(_UCX_TCP, _OMPI_UCX_ANY)),
+        "openmpi-ob1": ("openmpi", Transport(_OMPI_BTL)),
+        "openmpi-ucx": ("openmpi", Transport({**_UCX_TCP, **_OMPI_UCX_ANY})),
         "mpich-ofi": ("mpich", Transport({**_OFI, "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "{interface}"})),
         "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_TCP})),
     },
     "soft-roce": {
-        "openmpi-ucx": ("openmpi", Transport(_UCX_RC, _OMPI_UCX, urxe=True)),
+        "openmpi-ucx": ("openmpi", Transport({**_UCX_RC, **_OMPI_UCX}, urxe=True)),
         "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_RC}, urxe=True)),
         "mpich-ofi": ("mpich", Transport(_OFI_VERBS, urxe=True)),
     },
@@ -246,9 +250,12 @@ class Job:
         return len(self.hosts) * self.ranks_per_node
 
 
-def environment(job: Job, transport: Transport) -> dict[str, str]:
+def environment(mpi: Mpi, job: Job, transport: Transport) -> dict[str, str]:
     """What mpirun and all it starts need in their environment, on every node."""
     made = {name: _filled(value, job) for name, value in transport.env.items()}
+    # Ranks that poll would keep the others from the core that they share; those with a core each keep it.
+    if mpi.kind == "openmpi" and job.cores is not None and job.cores < job.ranks:
+        made["OMPI_MCA_mpi_yield_when_idle"] = "1"
     return {name: value for name, value in made.items() if value is not None}
 
 
@@ -268,22 +275,20 @@ def _filled(text: str, job: Job) -> str | None:
     return text
 
 
-def command(mpi: Mpi, job: Job, transport: Transport, shell: RemoteShell) -> list[str]:
-    """The command line of mpirun on the first node."""
-    hosts = ",".join(f"{host}:{job.ranks_per_node}" for host in job.hosts)
-    options = [_filled(option, job) or "" for option in transport.options]
+def command(mpi: Mpi, job: Job, shell: RemoteShell) -> list[str]:
+    """The command line that starts a job, on the first node: by mpirun, or where the site wants it by job steps."""
     program = [*job.wrapper, *job.argv]
+    if shell.job_step:
+        return [*shell.job_step, *_job_step(mpi, job, shell), *program]
+    hosts = ",".join(f"{host}:{job.ranks_per_node}" for host in job.hosts)
     # Both would else want the folder of mpirun on all nodes; MPICH fails where it is not there.
     folder = [] if shell.folder is None else ["-wdir", shell.folder]
     if mpi.kind == "mpich":
         by_node = ["-ppn", "1"] if job.mapping == "node" else []
         return [
             *(str(mpi.mpiexec), "-launcher", "ssh", "-launcher-exec", shell.program),
-            *("-hosts", hosts, "-n", str(job.ranks), *by_node, *folder, *options, *program),
+            *("-hosts", hosts, "-n", str(job.ranks), *by_node, *folder, *program),
         ]
-    # Ranks that poll would keep the others from the core that they share; those with a core each keep it.
-    shared = job.cores is not None and job.cores < job.ranks
-    yields = ["--mca", "mpi_yield_when_idle", "1"] if shared else []
     by = "node" if job.mapping == "node" else "slot"
     # A daemon that let go of its session would be gone from the sight of who stops the job. Only mpirun starts
     # daemons, because only it can reach the remote shell from where it runs.
@@ -292,8 +297,18 @@ def command(mpi: Mpi, job: Job, transport: Transport, shell: RemoteShell) -> lis
         *("--oversubscribe", "--bind-to", "none", "--map-by", by),
         *("--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", shell.program),
         *("--prtemca", "prte_leave_session_attached", "1", "--prtemca", "plm_ssh_no_tree_spawn", "1"),
-        *yields,
         *folder,
-        *options,
         *program,
+    ]
+
+
+def _job_step(mpi: Mpi, job: Job, shell: RemoteShell) -> list[str]:
+    """Options of srun, which tells ranks of each other as their MPI wants it."""
+    folder = [] if shell.folder is None else [f"--chdir={shell.folder}"]
+    return [
+        f"--mpi={_PROCESS_MANAGEMENT[mpi.kind]}",
+        *(f"--nodes={len(job.hosts)}", f"--nodelist={','.join(job.hosts)}"),
+        *(f"--ntasks={job.ranks}", f"--ntasks-per-node={job.ranks_per_node}"),
+        f"--distribution={'cyclic' if job.mapping == 'node' else 'block'}",
+        *folder,
     ]

@@ -55,11 +55,11 @@ class JobExecutor(StepExecutor[JobStep]):
             cores=sum(map(len, cores.values())),
             wrapper=(step.device.name, "run", "--") if step.device else (),
         )
-        env = {**mpi.environment(job, step.transport), **step.env}
+        env = {**mpi.environment(step.mpi, job, step.transport), **step.env}
         finished, argv = None, []
         try:
             with self._launcher.remote_shell(env, cores) as shell:
-                argv = mpi.command(step.mpi, job, step.transport, shell)
+                argv = mpi.command(step.mpi, job, shell)
                 own = cores.get(nodes[0].name, ())
                 running = self._launcher.start(nodes[0], argv, env={**env, **shell.env}, cores=own, log=log)
                 try:

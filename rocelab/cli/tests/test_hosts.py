@@ -228,7 +228,15 @@ def test_an_allocation_of_slurm_is_the_fabric(study: Path, tmp_path: Path) -> No
         kept = ["--results", str(tmp_path / "jobs"), "--no-report"]
         done_jobs = cluster.salloc([*ROCELAB, "run", "--fabric", "hosts", str(jobs), *kept])
         accepted = cluster.salloc([*ROCELAB, *acceptance(study, tmp_path)])
+        by_srun = tmp_path / "by-srun.toml"
+        by_srun.write_text('[mpi]\nstart = "srun"\n')
+        kept = ["--results", str(tmp_path / "by-srun"), "--no-report"]
+        words = [*ROCELAB, "run", "--fabric", "hosts", "--hosts", str(by_srun), str(jobs), *kept]
+        done_by_srun = cluster.salloc(words)
     check_acceptance(accepted, tmp_path)
+    assert done_by_srun.exit_status == 0, done_by_srun.stderr
+    check_jobs(tmp_path / "by-srun")
+    assert any("srun" in each.command for each in samples_in(tmp_path / "by-srun"))
     assert done_jobs.exit_status == 0, done_jobs.stderr
     check_jobs(tmp_path / "jobs")
     assert done.exit_status == 0, done.stderr

@@ -29,14 +29,16 @@ PluginDir={plugins}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
+TmpFS={folder}/tmp-%n
 ReturnToService=2
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 """
-#: slurmd looks for its step daemon where the package would have it, and for a hierarchy of control groups.
+#: slurmd looks for its step daemon and for PMIx where packages would have them, and for a hierarchy of control groups.
 _PREPARE = """
 mount -t overlay -o "lowerdir=$0/sbin:/usr/sbin" overlay /usr/sbin &&
+mount -t overlay -o "lowerdir=$0/lib:$LIBRARIES:/usr/lib/${LIBRARIES##*/}" overlay "/usr/lib/${LIBRARIES##*/}" &&
 mount -t cgroup2 none /sys/fs/cgroup && exec "$@"
 """
 
@@ -53,7 +55,9 @@ class SlurmCluster:
         """Run a command in an allocation of all nodes."""
         nodes = f"-N{len(self.fabric.nodes)}"
         command = [str(UNPACKED / "usr/bin/salloc"), "--quiet", nodes, *argv]
-        return self.launcher.start(self.fabric.nodes[0], command, env={**self.env, **(env or {})}).wait(4 * _LIMIT_S)
+        # slurmd has put the libraries where they belong, and jobs inherit this: Open MPI has a PMIx of its own.
+        own = {name: value for name, value in self.env.items() if name != "LD_LIBRARY_PATH"}
+        return self.launcher.start(self.fabric.nodes[0], command, env={**own, **(env or {})}).wait(4 * _LIMIT_S)
 
 
 @contextlib.contextmanager
@@ -81,7 +85,8 @@ def slurm_cluster(folder: Path, links: list[LinkProfile], nodes: int) -> Iterato
             running.append(launcher.start(first, [str(programs / "slurmctld-wlm"), "-D"], env=env))
             for node in fabric.nodes:
                 slurmd = [str(programs / "slurmd-wlm"), "-D", "-N", node.name]
-                running.append(launcher.start(node, ["sh", "-c", _PREPARE, str(folder), *slurmd], env=env))
+                prepared = ["sh", "-c", _PREPARE, str(folder), *slurmd]
+                running.append(launcher.start(node, prepared, env={**env, "LIBRARIES": str(libraries)}))
             made = SlurmCluster(fabric, launcher, env)
             _until(lambda: _idle(made) == nodes)
             yield made
@@ -91,9 +96,16 @@ def slurm_cluster(folder: Path, links: list[LinkProfile], nodes: int) -> Iterato
 
 
 def _write(folder: Path, fabric: emulated.EmulatedFabric, plugins: Path) -> None:
-    for name in ("state", "sbin", *(f"spool/{node.name}" for node in fabric.nodes)):
+    for name in (
+        "state",
+        "sbin",
+        "lib/pmix2/lib",
+        *(f"{kind}{node.name}" for kind in ("spool/", "tmp-") for node in fabric.nodes),
+    ):
         (folder / name).mkdir(parents=True)
     (folder / "sbin/slurmstepd").symlink_to(UNPACKED / "usr/sbin/slurmstepd-wlm")
+    # Its plugin opens the library by a name that only the package for developers has.
+    (folder / "lib/pmix2/lib/libpmix.so").symlink_to("libpmix.so.2")
     (folder / "munge.key").write_bytes(b"a key for a test" * 8)
     (folder / "munge.key").chmod(0o400)
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nConstrainCores=no\nConstrainRAMSpace=no\n")

@@ -91,3 +91,12 @@ def test_a_file_that_is_wrong_is_named_with_line_and_key(tmp_path: Path, text: s
     (tmp_path / "hosts.toml").write_text(text)
     with pytest.raises(FabricError, match=words):
         inventory.find(None, {})
+
+
+def test_srun_needs_an_allocation(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.toml"
+    path.write_text('hosts = "n[1-2]"\n[mpi]\nstart = "srun"\n')
+    with pytest.raises(FabricError, match=r'mpi\.start = "srun" is for hosts of an allocation.*"mpirun"'):
+        inventory.find(str(path), {})
+    found = inventory.find(str(path), {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"})
+    assert found.table.mpi.start == "srun"

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from rocelab.hosts import rails, studies
+from rocelab.hosts.inventory import MpiTable
 from rocelab.hosts.rails import Rail
 from rocelab.hosts.tests.examples import device, gid, host, interface
 from rocelab.study.loading import parse
 from rocelab.study.plan import plan
 from rocelab.study.schema import Study
+from rocelab.study.steps import Step
 
 TEXT = """\
 schema = 1
@@ -106,10 +108,47 @@ def test_ip_over_infiniband_has_its_own_name_and_no_urxe() -> None:
 def test_meshes_are_as_large_as_there_are_hosts() -> None:
     adapted, notes = studies.adapted(study(), rails_of(eth0={}), 3)
     assert {key.nodes for step in plan(adapted) if step.test_name == "mesh" for key in step.keys} == {2}
-    assert "A mesh of 4 nodes is not measured: there are 3 hosts." in notes
+    assert "mesh on 4 nodes is not measured: there are 3 hosts." in notes
 
 
 def test_nothing_of_this_machine_is_in_command_lines_for_hosts() -> None:
     adapted, _ = studies.adapted(study(), rails_of(eth0={}), 2)
     for step in studies.on_hosts(plan(adapted)):
         assert getattr(getattr(step, "method", None), "cycles_per_us", None) is None
+
+
+JOBS = """
+schema = 1
+id = "jobs"
+title = "Jobs"
+[mpi]
+mpich = "/study/mpich"
+[[link]]
+id = "a"
+kind = "direct"
+[[test]]
+level = "mpi"
+test = "latency"
+sizes_bytes = [8]
+[test.variants]
+soft-roce = ["openmpi-ucx", "mpich-ucx"]
+"""
+
+
+def jobs(site: MpiTable) -> list[Step]:
+    adapted, _ = studies.adapted(parse(JOBS, "jobs.toml"), rails_of(eth0={}), 2, site)
+    return plan(adapted)
+
+
+def test_the_sites_mpi_takes_the_place_of_the_studys() -> None:
+    found = {str(each.folder) for step in jobs(MpiTable(openmpi="/site/openmpi")) for each in step.mpi_used}
+    assert found == {"/site/openmpi", "/study/mpich"}
+
+
+def test_where_slurm_starts_ranks_no_mpirun_is_needed() -> None:
+    steps = jobs(MpiTable(openmpi="/site/openmpi"))
+    assert "/site/openmpi/mpiexec" in studies.programs_of(steps)
+    by_srun = studies.programs_of(steps, "srun")
+    assert "srun" in by_srun
+    assert not [name for name in by_srun if "mpiexec" in name]
+    assert "srun" not in studies.programs_of(plan(studies.adapted(study(), rails_of(eth0={}), 2)[0]), "srun")

@@ -26,32 +26,32 @@ def implementation(kind: mpi.Kind) -> mpi.Mpi:
 
 def test_open_mpi() -> None:
     kind, transport = mpi.transport("soft-roce", "openmpi-ucx")
-    argv = mpi.command(implementation(kind), JOB, transport, SHELL)
+    argv = mpi.command(implementation(kind), JOB, SHELL)
     assert argv[0] == "/opt/bin/mpiexec"
     assert argv[argv.index("--host") + 1] == "node0:2,node1:2"
     assert argv[argv.index("-n") + 1] == "4"
     assert argv[argv.index("plm_ssh_agent") + 1] == "/tmp/enter"
     assert argv[-5:] == ["urxe", "run", "--", "bench", "latency"]
-    assert mpi.environment(JOB, transport)["UCX_NET_DEVICES"] == "urxe_eth7:1"
+    assert mpi.environment(implementation(kind), JOB, transport)["UCX_NET_DEVICES"] == "urxe_eth7:1"
 
 
 def test_ranks_that_share_a_core_let_each_other_run() -> None:
     kind, transport = mpi.transport("tcp", "openmpi-ob1")
     for cores, yields in ((4, False), (3, True)):
         job = dataclasses.replace(JOB, cores=cores)
-        assert ("mpi_yield_when_idle" in mpi.command(implementation(kind), job, transport, SHELL)) == yields
+        assert ("OMPI_MCA_mpi_yield_when_idle" in mpi.environment(implementation(kind), job, transport)) == yields
 
 
 def test_mpich() -> None:
     kind, transport = mpi.transport("tcp", "mpich-ofi")
-    argv = mpi.command(implementation(kind), JOB, transport, SHELL)
+    argv = mpi.command(implementation(kind), JOB, SHELL)
     assert argv[argv.index("-launcher-exec") + 1] == "/tmp/enter"
-    assert mpi.environment(JOB, transport)["FI_TCP_IFACE"] == "eth7"
+    assert mpi.environment(implementation(kind), JOB, transport)["FI_TCP_IFACE"] == "eth7"
 
 
 def on_devices(*devices: DevicePort) -> dict[str, str]:
-    _, transport = mpi.transport("roce", "openmpi-ucx")
-    return mpi.environment(dataclasses.replace(JOB, devices=devices), transport)
+    kind, transport = mpi.transport("roce", "openmpi-ucx")
+    return mpi.environment(implementation(kind), dataclasses.replace(JOB, devices=devices), transport)
 
 
 def test_a_device_is_named_with_its_port_and_its_address() -> None:
@@ -68,16 +68,27 @@ def test_devices_that_differ_are_all_named_and_ucx_finds_their_addresses() -> No
 
 def test_interfaces_of_several_names_are_all_named() -> None:
     job = dataclasses.replace(JOB, interfaces=["eno1", "enp3s0"])
-    _, transport = mpi.transport("soft-roce", "mpich-ucx")
-    assert mpi.environment(job, transport)["UCX_NET_DEVICES"] == "urxe_eno1:1,urxe_enp3s0:1"
+    kind, transport = mpi.transport("soft-roce", "mpich-ucx")
+    assert mpi.environment(implementation(kind), job, transport)["UCX_NET_DEVICES"] == "urxe_eno1:1,urxe_enp3s0:1"
 
 
 @pytest.mark.parametrize("variant", ["openmpi-ucx", "mpich-ucx"])
 def test_ranks_run_in_a_folder_that_all_nodes_have(variant: str) -> None:
-    kind, transport = mpi.transport("soft-roce", variant)
-    argv = mpi.command(implementation(kind), JOB, transport, RemoteShell("/tmp/enter", {}, "/tmp/all"))
+    kind, _ = mpi.transport("soft-roce", variant)
+    argv = mpi.command(implementation(kind), JOB, RemoteShell("/tmp/enter", {}, "/tmp/all"))
     assert argv[argv.index("-wdir") + 1] == "/tmp/all"
-    assert "-wdir" not in mpi.command(implementation(kind), JOB, transport, SHELL)
+    assert "-wdir" not in mpi.command(implementation(kind), JOB, SHELL)
+
+
+@pytest.mark.parametrize(("variant", "management"), [("openmpi-ucx", "pmix"), ("mpich-ucx", "pmi2")])
+def test_where_the_site_wants_it_slurm_starts_the_ranks(variant: str, management: str) -> None:
+    kind, _ = mpi.transport("soft-roce", variant)
+    shell = RemoteShell("/tmp/enter", {}, "/tmp/all", ("srun", "--jobid=7"))
+    argv = mpi.command(implementation(kind), dataclasses.replace(JOB, mapping="node"), shell)
+    assert argv[:2] == ["srun", "--jobid=7"]
+    assert {f"--mpi={management}", "--nodes=2", "--nodelist=node0,node1", "--ntasks=4", "--chdir=/tmp/all"} <= set(argv)
+    assert "--distribution=cyclic" in argv
+    assert argv[-5:] == ["urxe", "run", "--", "bench", "latency"]
 
 
 def test_every_variant_is_of_one_implementation() -> None:
