@@ -21,12 +21,12 @@ from rocelab.cli.problems import fail, say
 from rocelab.fabric import emulated
 from rocelab.fabric.base import Fabric, Launcher
 from rocelab.launch import congestion
+from rocelab.launch.load_meter import LoadMeter
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.results import LinkInfo, Provenance, RunStore
 from rocelab.stats import text
 from rocelab.study.adaptive import Course
 from rocelab.study.availability import measurable
-from rocelab.study.load_meter import LoadMeter
 from rocelab.study.node_facts import ask
 from rocelab.study.plan import plan
 from rocelab.study.provenance import provenance, tool_versions

@@ -18,6 +18,7 @@ from rocelab.hosts.check import findings
 from rocelab.hosts.fabric import HostsFabric, ask_programs
 from rocelab.hosts.inventory import folded
 from rocelab.hosts.launcher import HostsLauncher
+from rocelab.hosts.load import HostsMeter
 from rocelab.results import LinkInfo, Provenance, RunStore
 from rocelab.study.adaptive import Course
 from rocelab.study.plan import plan
@@ -127,7 +128,8 @@ class _OnHosts:
         tools = self._tools(steps)
         launcher = HostsLauncher(self.fabric, self.places)
         try:
-            return Runner(store, self.fabric, launcher, watcher, tools, course=course).run(steps)
+            meter = HostsMeter(self.fabric.sessions)
+            return Runner(store, self.fabric, launcher, watcher, tools, course=course, meter=meter).run(steps)
         finally:
             for session in self.fabric.sessions.values():
                 if session.lost is not None:

@@ -33,6 +33,7 @@ from typing import Any, NoReturn
 from rocelab.fabric.keeper import channel, kernel, program
 from rocelab.fabric.keeper.children import ChildWatch, reap
 from rocelab.launch import kernel_tables, network_counters
+from rocelab.launch.load_meter import LoadMeter
 
 #: Version of the messages. Both sides come from the same rocelab, so another one means that something is in between.
 PROTOCOL = 1
@@ -49,6 +50,8 @@ _LOOK_AT_OUTPUT_EVERY_S = 0.5
 FOLDER_PREFIX = "rocelab-run-"
 #: And so do the names that the folders of a run have on all of its hosts, which are links.
 COMMON_PREFIX = "rocelab-all-"
+#: In the environment of all programs of a run: which run.
+MARK = "ROCELAB_RUN"
 _LOCK = "lock"
 #: How variables begin that describe a job step, and which of those describe the site.
 _OF_STEPS = ("SLURM_", "SLURMD_", "PMI_", "PMIX_")
@@ -104,6 +107,8 @@ class Agent:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._common: Path | None = None
+        self._meter = LoadMeter()
+        self._mark: dict[str, str] = {}
         self._watch = ChildWatch()
         self._poller = select.poll()
         self._poller.register(0, select.POLLIN)
@@ -129,6 +134,10 @@ class Agent:
             "network-counters": _network_counters,
             "find": lambda asked: {"found": {name: _found(name) for name in asked["programs"]}},
             "write": self._write,
+            "load-begin": self._load_begin,
+            "load-end": lambda _: {"taken": self._meter.end()},
+            "load-names": self._load_names,
+            "load-top": lambda _: {"top": self._meter.top()},
             "name-folder": self._name_folder,
         }
 
@@ -197,7 +206,7 @@ class Agent:
         files = [os.memfd_create(name) for name in ("stdout", "stderr")]
         request = {
             "argv": asked["argv"],
-            "env": {**_environment(), "TMPDIR": str(self._folder), **asked["env"]},
+            "env": {**_environment(), "TMPDIR": str(self._folder), **self._mark, **asked["env"]},
             "cores": asked["cores"],
             "directory": str(self._folder),
         }
@@ -276,10 +285,12 @@ class Agent:
         return {"path": str(path)}
 
     def _name_folder(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Give the folder of the run a name that it has on all hosts.
+        """Give the folder of the run a name that it has on all hosts, and the run's programs a mark to be known by.
 
         On a file system that hosts share the first of them has it, and its folder is there for all.
         """
+        self._mark = {MARK: asked["name"]}
+        self._meter.mark = f"{MARK}={asked['name']}".encode()
         place = self._folder.with_name(COMMON_PREFIX + asked["name"])
         try:
             place.symlink_to(self._folder)
@@ -288,6 +299,14 @@ class Agent:
             if place.lstat().st_uid != os.getuid():
                 raise _RefusedError(f"{place} is there, and another user's") from None
         return {"path": str(place)}
+
+    def _load_begin(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        self._meter.begin()
+        return {}
+
+    def _load_names(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        self._meter.note_names()
+        return {}
 
     def forget_name(self) -> None:
         """Remove what `_name_folder` has made."""

@@ -22,6 +22,7 @@ MODULES: Final = (
     "fabric/keeper/program.py",
     "hosts/agent.py",
     "launch/kernel_tables.py",
+    "launch/load_meter.py",
     "launch/network_counters.py",
 )
 #: The oldest Python of hosts on which these run; `test_bundle.py` holds them to it.

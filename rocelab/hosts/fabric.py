@@ -30,7 +30,9 @@ class HostsFabric:
         self.inventory = inventory
         self.sessions = sessions
         self.facts = facts
-        self.common_folder = _common_folder(sessions)
+        self.run_name = secrets.token_hex(4)
+        """What the run's programs have in their environment."""
+        self.common_folder = _common_folder(sessions, self.run_name)
         self.rails = {rail.id: rail for rail in found}
         self.name = "hosts"
         self.nodes = tuple(_node(name, index, found) for index, name in enumerate(facts))
@@ -52,9 +54,8 @@ class HostsFabric:
         self.close()
 
 
-def _common_folder(sessions: Sessions) -> str | None:
+def _common_folder(sessions: Sessions, name: str) -> str | None:
     """A name of the folders of the run that they have on all hosts; None where temporary files have other places."""
-    name = secrets.token_hex(4)
     asked = [(session, session.submit("name-folder", name=name)) for session in sessions.values()]
     paths = {session.await_answer(answer).get("path") for session, answer in asked}
     (path,) = paths if len(paths) == 1 else (None,)

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from rocelab import peers
 from rocelab.fabric.base import LaunchError, Node, RemoteShell, Running
+from rocelab.hosts.agent import MARK
 from rocelab.hosts.fabric import HostsFabric
 from rocelab.hosts.running import HostRunning
 from rocelab.hosts.session import ANSWER_LIMIT_S, Session
@@ -131,7 +132,8 @@ class HostsLauncher:
         first = self._session(self._fabric.nodes[0])
         python = first.introduction.result()["python"]
         own = {name: list(each) for name, each in cores.items()}
-        script = _ENTER.format(python=python, by=self._by(), env=dict(env), cores=own)
+        marked = {MARK: self._fabric.run_name, **env}
+        script = _ENTER.format(python=python, by=self._by(), env=marked, cores=own)
         name = f"enter-{next(self._shells)}"
         data = b64encode(script.encode()).decode()
         program = str(first.ask("write", name=name, data=data, mode=0o700)["path"])

@@ -18,11 +18,12 @@ from rocelab.fabric.base import Fabric, Launcher, LaunchError
 from rocelab.launch.congestion import CongestionControls
 from rocelab.launch.reception import Receptions
 from rocelab.results import ParamValue, RunStatus, RunStore, Sample
+from rocelab.study import step_load
 from rocelab.study.adaptive import Course
 from rocelab.study.execution import Circumstances, Measured, Setting, now
 from rocelab.study.kinds import Executors
-from rocelab.study.load_meter import LoadMeter, merged, summed_up
 from rocelab.study.plan import measurement_count
+from rocelab.study.step_load import Meter, merged, summed_up
 from rocelab.study.steps import Step
 
 #: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
@@ -71,7 +72,7 @@ class Runner:
         versions: Mapping[str, str],
         *,
         course: Course | None = None,
-        meter: LoadMeter | None = None,
+        meter: Meter | None = None,
     ) -> None:
         """Without a `course`, the steps are carried out as they are planned, however long that takes.
 
@@ -179,7 +180,7 @@ class Runner:
             # Where that fails, the next step tries again, and is not run unless it succeeds.
             with contextlib.suppress(LaunchError):
                 self._receptions.choose(step.link.id, peers.USUAL)
-        params = {**params, **({} if load is None else load.params)}
+        params = {**params, **({} if load is None else step_load.params(load))}
         if params:
             samples = tuple(dataclasses.replace(sample, params={**sample.params, **params}) for sample in samples)
         if not log.exists():

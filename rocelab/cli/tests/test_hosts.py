@@ -74,6 +74,8 @@ def test_a_study_runs_on_hosts_unchanged_and_is_gone_on_with(
         ("soft-roce", "send", "eth0"),
     }
     assert all(each.ok for each in samples)
+    assert any("others_cores" in each.params for each in samples)
+    assert store.info.load is not None
     again = rocelab("run", "--resume", "latest", *kept)
     assert "is complete" in again.stderr, again.stderr
 

@@ -13,11 +13,11 @@ import pytest
 
 from rocelab.fabric.base import LaunchError
 from rocelab.launch.fake import FakeLauncher, Outcome, Start
+from rocelab.launch.load_meter import LoadMeter, Taken
 from rocelab.results import RunStore
 from rocelab.study import pair_runner
 from rocelab.study.adaptive import Course
 from rocelab.study.budget import Budget, Pace
-from rocelab.study.load_meter import LoadMeter, StepLoad
 from rocelab.study.runner import HANGS_MAX, Runner, remaining
 from rocelab.study.steps import PairStep, Step
 from rocelab.study.tests import small
@@ -381,8 +381,8 @@ def test_where_a_link_cannot_be_changed_only_what_needs_it_is_not_run(tmp_path: 
 
 def test_what_others_take_meanwhile_is_noted_in_samples_and_summed_up(tmp_path: Path) -> None:
     class Busy(LoadMeter):
-        def end(self) -> StepLoad:
-            return StepLoad(others_cores=0.5, steal_cores=0.0, cores=2)
+        def end(self) -> Taken:
+            return Taken(others_cores=0.5, steal_cores=0.0, cores=2)
 
     store = small.store(tmp_path)
     Runner(store, small.fabric(), small.launcher(), small.Seen(), {}, meter=Busy(cores=(0, 1))).run(small.steps())

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from rocelab.study.load_meter import NAMES_EVERY_S, LoadMeter, StepLoad, merged, summed_up
-from rocelab.tests.test_results import make_sample
+from rocelab.launch.load_meter import NAMES_EVERY_S, LoadMeter, Taken
 
 TICKS = os.sysconf("SC_CLK_TCK")
 KERNEL = 0x00200000
@@ -64,7 +62,7 @@ def machine(tmp_path: Path) -> Machine:
     return made
 
 
-def step(machine: Machine, meter: LoadMeter, wall_s: float = 1.0) -> StepLoad:
+def step(machine: Machine, meter: LoadMeter, wall_s: float = 1.0) -> Taken:
     """The program of a step uses 1.2 s of two cores, firefox 0.5 s, and what is left is idle."""
     meter.begin()
     machine.now_s += wall_s
@@ -81,7 +79,6 @@ def test_what_is_neither_idle_nor_ours_is_others(machine: Machine) -> None:
     found = step(machine, machine.meter())
     assert found.others_cores == pytest.approx(0.5, abs=0.03)
     assert found.steal_cores == 0
-    assert found.params["disturbed"] is True
 
 
 def test_a_program_that_still_runs_is_ours_before_it_is_waited_for_and_after(machine: Machine) -> None:
@@ -95,7 +92,6 @@ def test_a_program_that_still_runs_is_ours_before_it_is_waited_for_and_after(mac
     found = meter.end()
     assert found is not None
     assert found.others_cores == pytest.approx(0.0, abs=0.03)
-    assert "disturbed" not in found.params
 
 
 def test_time_that_the_hypervisor_keeps_is_not_others(machine: Machine) -> None:
@@ -107,7 +103,6 @@ def test_time_that_the_hypervisor_keeps_is_not_others(machine: Machine) -> None:
     assert found is not None
     assert found.others_cores == pytest.approx(0, abs=0.03)
     assert found.steal_cores == pytest.approx(0.6, abs=0.03)
-    assert found.params["disturbed"] is True
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -162,17 +157,19 @@ def test_names_are_of_others_that_used_most_since_the_run_began(machine: Machine
     assert meter.top() == {"firefox": 2.0, "cc1": 1.0}
 
 
-def test_a_run_is_summed_up_by_its_steps_and_their_duration() -> None:
-    quiet = make_sample(order=0, duration_s=3.0, params={"others_cores": 0.0, "steal_cores": 0.0})
-    twice = [
-        make_sample(order=1, duration_s=1.0, params={"others_cores": 1.0, "steal_cores": 0.2, "disturbed": True})
-        for _ in range(2)
-    ]
-    old = make_sample(order=2, params={})
-    load = summed_up([quiet, *twice, old], 2, {"firefox": 3.0})
-    assert (load.others_cores, load.steal_cores, load.measured, load.disturbed) == (0.25, 0.05, 2, 1)
-    assert dataclasses.replace(load, top={}).cores == 2
-
-
-def test_names_of_a_run_that_went_on_are_added_up() -> None:
-    assert merged({"a": 3.0, "b": 1.0}, {"b": 4.0, "c": 2.0, "d": 0.5}) == {"b": 5.0, "a": 3.0, "c": 2.0}
+def test_what_has_the_mark_of_a_run_is_ours_whoever_started_it(machine: Machine) -> None:
+    meter = machine.meter()
+    meter.mark = b"ROCELAB_RUN=abcd"
+    rank = 4321
+    machine.set(rank, OTHER, "rank", 0.0)
+    for pid, environment in ((rank, b"HOME=/\0ROCELAB_RUN=abcd\0"), (OTHER, b"NOTE=ROCELAB_RUN=abcd\0")):
+        (machine.root / str(pid) / "environ").write_bytes(environment)
+    machine.write()
+    meter.begin()
+    machine.now_s += 1.0
+    machine.busy_s += 1.0
+    machine.set(rank, OTHER, "rank", 1.0)
+    machine.write()
+    found = meter.end()
+    assert found is not None
+    assert found.others_cores == pytest.approx(0.0, abs=0.03)

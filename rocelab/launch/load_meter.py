@@ -10,7 +10,8 @@ that the kernel spends on packets, all is ours:
   The threads that take over (`ksoftirqd`, `napi`) count as ours.
 
 Field numbers: proc_pid_stat(5) and proc_stat(5). /proc counts in ticks of 10 ms, which over 0.25 s is 0.04 cores.
-A look takes 0.2 ms among a hundred processes, and one for names 1 ms.
+A look takes 0.2 ms among a hundred processes, and one for names 1 ms. It runs on hosts as well, so it imports nothing
+of rocelab.
 """
 
 from __future__ import annotations
@@ -20,21 +21,15 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocelab.load import Load
-from rocelab.results import ParamValue, Sample
-
-#: Part of the cores that others and the hypervisor may take before a measurement is marked as disturbed.
-DISTURBED_SHARE: Final = 0.1
 #: Seconds between two looks at every process of the machine, for the names of those that use most.
 NAMES_EVERY_S: Final = 5.0
 #: Seconds that are looked at, at least: a shorter step is judged with what went on before it, because of the ticks.
 WINDOW_MIN_S: Final = 0.25
-#: How many names of other programs a run keeps.
+#: How many names of other programs are told.
 NAMES_KEPT: Final = 3
 #: How often the family is read at most until two readings agree: a program may end just then.
 _READINGS_MAX: Final = 4
@@ -63,24 +58,13 @@ class _Mark(NamedTuple):
     family_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class StepLoad:
+class Taken(NamedTuple):
     """What others took during a step, in cores."""
 
     others_cores: float
     steal_cores: float
     cores: int
-
-    @property
-    def params(self) -> Mapping[str, ParamValue]:
-        """For the samples of the step."""
-        found: dict[str, ParamValue] = {
-            "others_cores": round(self.others_cores, 3),
-            "steal_cores": round(self.steal_cores, 3),
-        }
-        if self.others_cores + self.steal_cores > DISTURBED_SHARE * self.cores:
-            found["disturbed"] = True
-        return found
+    """How many were looked at."""
 
 
 class LoadMeter:
@@ -95,7 +79,11 @@ class LoadMeter:
         interrupts_apart: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`root_pid` (this process) and all below it are ours. `cores`: which are looked at (all that we may use)."""
+        """`root_pid` (this process) and all below it are ours. `cores`: which are looked at (all that we may use).
+
+        And so is what has `mark` in its environment, once that is set: daemons of others start ranks of MPI.
+        """
+        self.mark: bytes | None = None
         self._proc = str(proc)
         self._root_pid = os.getpid() if root_pid is None else root_pid
         self._cores = frozenset(os.sched_getaffinity(0) if cores is None else cores)
@@ -120,7 +108,7 @@ class LoadMeter:
         if mark is not None:
             self._marks.append(mark)
 
-    def end(self) -> StepLoad | None:
+    def end(self) -> Taken | None:
         """The step has ended. None if it was the first and a short one, or if this system does not tell."""
         ended = self._mark()
         if ended is None:
@@ -133,14 +121,14 @@ class LoadMeter:
         self._marks = [mark for mark in self._marks if mark.at_s >= begun.at_s]
         return self._between(begun, ended)
 
-    def _between(self, begun: _Mark, ended: _Mark) -> StepLoad:
+    def _between(self, begun: _Mark, ended: _Mark) -> Taken:
         wall_s = ended.at_s - begun.at_s
         idle_s, steal_s = ended.idle_s - begun.idle_s, ended.steal_s - begun.steal_s
         busy_s = self.cores * wall_s - idle_s - steal_s
         if self._apart:
             busy_s -= ended.interrupts_s - begun.interrupts_s
         others_s = busy_s - (ended.family_s - begun.family_s)
-        return StepLoad(max(0.0, others_s) / wall_s, max(0.0, steal_s) / wall_s, self.cores)
+        return Taken(max(0.0, others_s) / wall_s, max(0.0, steal_s) / wall_s, self.cores)
 
     def note_names(self) -> None:
         """Between steps: look at all processes, if the last time was some seconds ago."""
@@ -213,7 +201,11 @@ class LoadMeter:
         if process.is_kernel:
             kind, _, core = process.name.partition("/")
             return not self._apart and (kind == "napi" or (kind == "ksoftirqd" and int(core) in self._cores))
-        return pid == self._root_pid or process.parent in self._family
+        return pid == self._root_pid or process.parent in self._family or self._is_marked(pid)
+
+    def _is_marked(self, pid: int) -> bool:
+        # Split at its ends: a value may have the mark in it.
+        return self.mark is not None and self.mark in _read_bytes(f"{self._proc}/{pid}/environ").split(b"\0")
 
     def _family_ticks(self) -> int:
         """CPU time of the family. Read until it is the same twice: who ends meanwhile is missed, or counted twice."""
@@ -242,39 +234,19 @@ class LoadMeter:
         )
 
 
-def summed_up(samples: Sequence[Sample], cores: int, top: Mapping[str, float]) -> Load:
-    """The load during a run, from what its samples say; a step counts once, whatever it measured."""
-    steps = {sample.order: sample for sample in samples if "others_cores" in sample.params}.values()
-    total_s = sum(step.duration_s for step in steps)
-
-    def mean(name: str) -> float:
-        weighted = sum(float(step.params[name]) * step.duration_s for step in steps)
-        return round(weighted / total_s, 3) if total_s > 0 else 0.0
-
-    return Load(
-        cores=cores,
-        others_cores=mean("others_cores"),
-        steal_cores=mean("steal_cores"),
-        measured=len(steps),
-        disturbed=sum(bool(step.params.get("disturbed")) for step in steps),
-        top=top,
-    )
-
-
-def merged(before: Mapping[str, float], now: Mapping[str, float]) -> Mapping[str, float]:
-    """The names of a run that went on, with those of its first part."""
-    return dict((Counter(before) + Counter(now)).most_common(NAMES_KEPT))
-
-
 def _read(path: str) -> str:
+    return _read_bytes(path).decode("utf-8", "replace")
+
+
+def _read_bytes(path: str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
-        return ""
+        return b""
     try:
-        return os.read(descriptor, _STAT_BYTES_MAX).decode("utf-8", "replace")
+        return os.read(descriptor, _STAT_BYTES_MAX)
     except OSError:
-        return ""
+        return b""
     finally:
         os.close(descriptor)
 
