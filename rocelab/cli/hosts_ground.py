@@ -43,8 +43,8 @@ class HostsGround(Ground[Study]):
 
     @override
     def fitting(self, study: Study) -> tuple[Study, tuple[str, ...]]:
-        site = self._fabric.inventory.table.mpi
-        return studies.adapted(study, [*self._fabric.rails.values()], len(self._fabric.nodes), site)
+        hosts, site = self._fabric, self._fabric.inventory.table.mpi
+        return studies.adapted(study, [*hosts.rails.values()], len(hosts.nodes), site, hosts.switches)
 
     @override
     def steps(self, study: Study) -> list[Step]:

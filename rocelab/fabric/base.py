@@ -56,6 +56,14 @@ class LinkProfile:
     uplink_rate_mbps: float | None = None
     gso_max_bytes: int | None = None
     """How much TCP hands to a cable at once: above 65536 it is BIG TCP. None: as the kernel has it."""
+    switches: tuple[str, ...] = ()
+    """The access switch of each node, where it is not `nodes_per_switch` that says so; empty: nothing is known."""
+
+    def switch_of(self, node: int) -> str | None:
+        """The name of the access switch of a node, by the index of that; None where it is not known."""
+        if self.switches:
+            return self.switches[node]
+        return None if self.nodes_per_switch is None else f"switch{node // self.nodes_per_switch}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,20 @@ class HostsFabric:
         self.nodes = tuple(_node(name, index, found) for index, name in enumerate(facts))
         # Nothing is made of it: `bridge` says that all nodes are joined.
         self.links = tuple(
-            LinkProfile(rail.id, "bridge", mtu_bytes=rail.mtu_bytes or 0, rate_mbps=rail.rate_mbps) for rail in found
+            LinkProfile(
+                rail.id,
+                "bridge",
+                mtu_bytes=rail.mtu_bytes or 0,
+                rate_mbps=rail.rate_mbps,
+                switches=self.switches,
+            )
+            for rail in found
         )
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The access switch of each node; empty where nothing is said of them."""
+        return tuple(self.inventory.switches[node.name] for node in self.nodes) if self.inventory.switches else ()
 
     def close(self) -> None:
         """End the agents with all that they run."""

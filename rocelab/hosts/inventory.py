@@ -11,7 +11,7 @@ import dataclasses
 import ipaddress
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -53,6 +53,13 @@ class RailTable(_Table):
     """None: that of RoCE v2 with the interface's IPv4 address."""
 
 
+class SwitchTable(_Table):
+    """`[[switch]]`: an access switch with its hosts, of which each has one."""
+
+    id: Name
+    hosts: str | list[str]
+
+
 class MpiTable(_Table):
     """`[mpi]`: the site's own MPI."""
 
@@ -73,6 +80,7 @@ class HostsTable(_Table):
     python: str = "python3"
     ssh_options: list[str] = []
     rail: list[RailTable] = []
+    switch: list[SwitchTable] = []
     mpi: MpiTable = MpiTable()
     programs: dict[str, str] = {}
     """Where programs are on the hosts that are not in PATH there, by name."""
@@ -87,6 +95,8 @@ class Inventory:
     table: HostsTable
     source: str
     """Where the hosts come from, for messages."""
+    switches: Mapping[str, str] = field(default_factory=dict)
+    """The access switch of each host; empty where nothing is said of them."""
 
     def without(self, names: Collection[str]) -> Inventory:
         """The same, but for some hosts. Raises FabricError for one that is none."""
@@ -131,6 +141,20 @@ def _of_file(path: Path, env: Mapping[str, str]) -> Inventory:
         raise FabricError(
             f'{path}: mpi.start = "srun" is for hosts of an allocation that rocelab runs in: use salloc or sbatch, or '
             'leave it out for "mpirun"'
+        )
+    return dataclasses.replace(found, switches=_switches(table.switch, found.names, path))
+
+
+def _switches(tables: Sequence[SwitchTable], hosts: Sequence[str], path: Path) -> dict[str, str]:
+    """By host. Raises FabricError unless each host has one, or there is none."""
+    found: dict[str, str] = {}
+    for table in tables:
+        for host in _names([table.hosts] if isinstance(table.hosts, str) else table.hosts, str(path)):
+            if found.setdefault(host, table.id) != table.id:
+                raise FabricError(f"{path}: {host} is at the switches {found[host]} and {table.id}: leave one out")
+    if found and (without := [host for host in hosts if host not in found]):
+        raise FabricError(
+            f"{path}: {folded(without)}: no [[switch]] has them. Name the switch of each host, or of none"
         )
     return found
 

@@ -11,7 +11,10 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
+from typing_extensions import override
+
 from rocelab import peers
+from rocelab.fabric.base import LinkProfile
 from rocelab.hosts.inventory import MpiTable
 from rocelab.hosts.rails import Rail
 from rocelab.results import LinkInfo
@@ -31,9 +34,9 @@ _UNTOUCHED: Final = "the interfaces of hosts are not changed"
 
 
 def adapted(
-    study: Study, rails: Sequence[Rail], hosts: int, site: MpiTable | None = None
+    study: Study, rails: Sequence[Rail], hosts: int, site: MpiTable | None = None, switches: Sequence[str] = ()
 ) -> tuple[Study, tuple[str, ...]]:
-    """The study for these rails and the site's MPI, and a sentence about each thing that is not measured there."""
+    """The study for these rails, MPI and switches, and a sentence about each thing that is not measured there."""
     study, left_out = measurable(study, lambda wanted: None if wanted == peers.USUAL else _UNTOUCHED)
     notes = [*left_out]
     nodes = min(study.fabric.nodes, hosts)
@@ -52,7 +55,7 @@ def adapted(
             "fabric": FabricTable.model_construct(kind="emulated", nodes=nodes),
             "mpi": study.mpi.model_copy(update=_own_mpi(site)),
             "tcp": TcpTable(congestion_control=[peers.DEFAULT]),
-            "link": [_link(rail) for rail in rails],
+            "link": [_link(rail, switches) for rail in rails],
             "test": tests,
         }
     ), tuple(dict.fromkeys(notes))
@@ -64,10 +67,24 @@ def _own_mpi(site: MpiTable | None) -> dict[str, str]:
     return {kind: folder for kind, folder in folders.items() if folder is not None}
 
 
-def _link(rail: Rail) -> LinkTable:
+class _RailTable(LinkTable):
+    """A rail as a link of the study, with what a study file does not say of links."""
+
+    switches: tuple[str, ...] = ()
+
+    @override
+    def profile(self) -> LinkProfile:
+        return dataclasses.replace(super().profile(), switches=self.switches)
+
+
+def _link(rail: Rail, switches: Sequence[str]) -> LinkTable:
     # What hosts say need not be within what a study file may ask for.
-    return LinkTable.model_construct(
-        id=rail.id, kind="bridge", mtu_bytes=rail.mtu_bytes or 0, rate_mbps=rail.rate_mbps and float(rail.rate_mbps)
+    return _RailTable.model_construct(
+        id=rail.id,
+        kind="bridge",
+        mtu_bytes=rail.mtu_bytes or 0,
+        rate_mbps=rail.rate_mbps and float(rail.rate_mbps),
+        switches=tuple(switches),
     )
 
 

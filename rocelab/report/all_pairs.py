@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -17,8 +18,9 @@ from rocelab.report.map_figure import CELL_MIN_PX, Cell, Map, map_height_px, map
 from rocelab.report.model import RunModel, link_title
 from rocelab.results import PAIRS_LEVEL, Sample
 from rocelab.stats import text
-from rocelab.stats.pairs import NODES_MIN, Effects, Outlier, Pair, taken_apart
+from rocelab.stats.pairs import NODES_MIN, Better, Effects, Outlier, Pair, switches_apart, taken_apart
 
+_SWITCH_ADVICE = "Look at what joins the switches: uplinks, their optics and counters, routes."
 #: Of more nodes, a map in a page would have cells that cannot be seen.
 MAP_NODES_MAX = 128
 _TEXT = (
@@ -42,11 +44,14 @@ class AllPairs:
     """By client and server, of each repetition that succeeded."""
     failed: tuple[Pair, ...]
     """Pairs without any value."""
+    switch_of: Mapping[str, str]
+    """By node, where that is known of all."""
 
     @property
     def nodes(self) -> list[str]:
-        """All that took part, in the order of their names as they were measured."""
-        return sorted({node for pair in (*self.values, *self.failed) for node in pair}, key=_natural)
+        """All that took part, those of a switch beside each other."""
+        nodes = {node for pair in (*self.values, *self.failed) for node in pair}
+        return sorted(nodes, key=lambda node: (_natural(self.switch_of.get(node, "")), _natural(node)))
 
     @property
     def is_one_way(self) -> bool:
@@ -67,6 +72,26 @@ class AllPairs:
     def effects(self) -> Effects | None:
         """What each node has to do with it; None where that cannot be told."""
         return taken_apart(self.values, better="lower" if self.is_lower_better else "higher")
+
+    @cached_property
+    def switches(self) -> tuple[Outlier, ...]:
+        """Switches, and paths between two, that are slower than the others."""
+        if not self.switch_of:
+            return ()
+        better: Better = "lower" if self.is_lower_better else "higher"
+        return switches_apart(self.values, self.switch_of, better=better)
+
+    @cached_property
+    def outliers(self) -> tuple[Outlier, ...]:
+        """Nodes and pairs that are slower than the others, beyond what their switches are."""
+        slow = {each.nodes[0] for each in self.switches if len(each.nodes) == 1}
+        paths = {frozenset(each.nodes) for each in self.switches}
+        found = () if self.effects is None else self.effects.outliers
+        return tuple(each for each in found if not self._is_of(each, slow, paths))
+
+    def _is_of(self, outlier: Outlier, slow: AbstractSet[str], paths: AbstractSet[frozenset[str]]) -> bool:
+        switches = [self.switch_of[node] for node in outlier.nodes] if self.switch_of else []
+        return any(switch in slow for switch in switches) or (len(switches) == 2 and frozenset(switches) in paths)
 
     @property
     def what(self) -> str:
@@ -112,40 +137,55 @@ def of_run(model: RunModel) -> list[AllPairs]:
                 unit=samples[0].unit,
                 values={pair: tuple(each) for pair, each in values.items()},
                 failed=tuple(pair for pair in asked if pair not in values),
+                switch_of=_switches(samples),
             )
         )
     return made
 
 
+def _switches(samples: Sequence[Sample]) -> dict[str, str]:
+    """The switch of each node; of none unless that of all is known."""
+    found = {
+        str(each.params[end]): str(each.params.get(f"{end}_switch", ""))
+        for each in samples
+        for end in ("client", "server")
+    }
+    return found if all(found.values()) else {}
+
+
 @dataclass(frozen=True)
 class Finding:
-    """A node or a pair that is slower than the others."""
+    """A switch, a node, or a pair of them that is slower than the others."""
 
     subject: str
     text: str
 
 
 def findings(found: Sequence[AllPairs]) -> list[Finding]:
-    """What stands out, nodes before pairs and the slowest first; one for each node or pair, with all tests."""
+    """What stands out, switches first, nodes before pairs, and the slowest first; one for each, with all tests."""
+    of_nodes = ((each, outlier) for each in found for outlier in each.outliers)
+    of_switches = ((each, outlier) for each in found for outlier in each.switches)
+    return [*_findings(of_switches, are_switches=True), *_findings(of_nodes, are_switches=False)]
+
+
+def _findings(every: Iterable[tuple[AllPairs, Outlier]], *, are_switches: bool) -> Iterator[Finding]:
     by_subject: dict[tuple[str, str], list[tuple[AllPairs, Outlier]]] = {}
-    every = [(each, outlier) for each in found for outlier in (each.effects.outliers if each.effects else ())]
     for each, outlier in sorted(every, key=lambda one: len(one[1].nodes)):
         by_subject.setdefault((each.link, " to ".join(outlier.nodes)), []).append((each, outlier))
-    return [
-        Finding(subject, f"On {link}: {'; '.join(_words(*one) for one in seen)}. {_advice(seen[0][1])}")
-        for (link, subject), seen in by_subject.items()
-    ]
+    for (link, subject), seen in by_subject.items():
+        advice = _SWITCH_ADVICE if are_switches else _advice(seen[0][1])
+        named = f"switch {subject}" if are_switches else subject
+        yield Finding(named, f"On {link}: {'; '.join(_words(*one) for one in seen)}. {advice}")
 
 
 def _words(each: AllPairs, outlier: Outlier) -> str:
     if each.is_lower_better:
         return f"{text.times(outlier.factor)} the time of the others in {each.what}"
     percent = f"{100 * outlier.factor:.0f} %"
-    assert each.effects is not None
     if len(outlier.nodes) == 2:
         return f"{percent} of what both have with others in {each.what}"
     (node,) = outlier.nodes
-    if outlier.end == "both" and not each.is_one_way:
+    if outlier.end == "both" and not each.is_one_way and each.effects is not None and node in each.effects.sends:
         sends, receives = (100 * ends[node] for ends in (each.effects.sends, each.effects.receives))
         return f"sends at {sends:.0f} % and receives at {receives:.0f} % of the others in {each.what}"
     verbs = {"sends": "sends at", "receives": "receives at", "both": "has"}
@@ -175,7 +215,7 @@ def _sentence(each: AllPairs) -> str:
         what += f"; {text.plural(len(each.failed), 'pair')} failed"
     if each.effects is None:
         return f"{what}. Of fewer than {NODES_MIN} nodes, none can be said to be slower than the others."
-    count = len(each.effects.outliers)
+    count = len(each.outliers) + len(each.switches)
     return f"{what}. " + ("No node and no pair stands out." if not count else f"{count} of them stand out.")
 
 

@@ -107,6 +107,24 @@ def taken_apart(repetitions: Mapping[Pair, Sequence[float]], *, better: Better) 
     )
 
 
+def switches_apart(
+    repetitions: Mapping[Pair, Sequence[float]], switch_of: Mapping[str, str], *, better: Better
+) -> tuple[Outlier, ...]:
+    """What stands out among access switches, as they are among nodes: a switch, or the path between two.
+
+    All pairs that cross between two switches are the values of that path, so it is slow only if all of them are.
+    """
+    one_way = all(pair[::-1] not in repetitions for pair in repetitions)
+    paths: dict[Pair, list[float]] = {}
+    for (sender, receiver), values in repetitions.items():
+        path = switch_of[sender], switch_of[receiver]
+        if path[0] != path[1]:
+            known = path[::-1] if one_way and path[::-1] in paths else path
+            paths.setdefault(known, []).append(median(values))
+    effects = taken_apart(paths, better=better)
+    return () if effects is None else effects.outliers
+
+
 def _is_lasting(factor: float, repetitions: Sequence[float], better: Better) -> bool:
     """Whether a pair was slow in each of several repetitions: in one, anything may have come between."""
     if len(repetitions) < PAIR_REPETITIONS_MIN:

@@ -132,6 +132,9 @@ class RoundExecutor(StepExecutor[RoundStep]):
         metric, unit = MAIN_METRIC[step.pair.test]
         client, server = (self._nodes[at].name for at in pair)
         params: dict[str, ParamValue] = {"client": client, "server": server, "messages": step.pair.messages}
+        for end, at in zip(("client_switch", "server_switch"), pair, strict=True):
+            if (switch := step.link.switch_of(at)) is not None:
+                params[end] = switch
         value, error = None, None
         if execution.reading is None:
             error = execution.error or NO_REASON

@@ -6,7 +6,8 @@ than there are nodes (as many as nodes, if their number is odd) each has met eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 Pair = tuple[int, int]
 
@@ -32,6 +33,32 @@ def in_parts(rounds: Sequence[Sequence[Pair]], size: int | None) -> list[list[Pa
     if size is None:
         return [list(each) for each in rounds]
     return [list(each[at : at + size]) for each in rounds for at in range(0, len(each), size)]
+
+
+def in_turns(
+    rounds: Sequence[Sequence[Pair]], switch_of: Callable[[int], str | None], at_once: int | None
+) -> list[list[Pair]]:
+    """Rounds in which at most so many pairs leave any one switch; None: as they are.
+
+    More would share what joins the switch to others, and be measured against each other.
+    """
+    if at_once is None:
+        return [list(each) for each in rounds]
+    made: list[list[Pair]] = []
+    for pairs in rounds:
+        parts: list[tuple[list[Pair], Counter[str | None]]] = []
+        for pair in pairs:
+            switches = {switch_of(node) for node in pair}
+            left = switches if len(switches) > 1 else set()
+            for part, busy in parts:
+                if all(busy[switch] < at_once for switch in left):
+                    part.append(pair)
+                    busy.update(left)
+                    break
+            else:
+                parts.append(([pair], Counter(left)))
+        made += [part for part, _ in parts]
+    return made
 
 
 def both_ways(rounds: Sequence[Sequence[Pair]]) -> list[list[Pair]]:

@@ -133,6 +133,8 @@ class AllPairsTable(TestOnLinks):
     """Left out: 8 for latency, and 65536 for all else."""
     pairs_at_once: PositiveInt | None = None
     """Left out: as many as share no node. Nodes of one machine share its cores: fewer disturb each other less."""
+    pairs_per_switch: PositiveInt | None = None
+    """How many pairs at a time may leave a switch, where it is known which nodes it has; left out: any number."""
     point_ms: Annotated[float, Field(gt=0, le=60_000, strict=False)] = 100.0
 
     @property

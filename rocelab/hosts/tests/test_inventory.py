@@ -100,3 +100,16 @@ def test_srun_needs_an_allocation(tmp_path: Path) -> None:
         inventory.find(str(path), {})
     found = inventory.find(str(path), {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"})
     assert found.table.mpi.start == "srun"
+
+
+def test_each_host_has_a_switch_or_none_has(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.toml"
+    two = '[[switch]]\nid = "a"\nhosts = "n[1-2]"\n[[switch]]\nid = "b"\nhosts = ["n3"]\n'
+    path.write_text(f'hosts = "n[1-3]"\n{two}')
+    assert inventory.find(str(path), {}).switches == {"n1": "a", "n2": "a", "n3": "b"}
+    path.write_text(f'hosts = "n[1-5]"\n{two}')
+    with pytest.raises(FabricError, match=r"n\[4-5\]: no \[\[switch\]\] has them"):
+        inventory.find(str(path), {})
+    path.write_text(f'hosts = "n[1-3]"\n{two}[[switch]]\nid = "c"\nhosts = "n3"\n')
+    with pytest.raises(FabricError, match="n3 is at the switches b and c"):
+        inventory.find(str(path), {})

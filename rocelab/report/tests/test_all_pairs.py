@@ -94,6 +94,38 @@ def test_pairs_are_no_series_of_the_run() -> None:
     assert model_of(pairs(None)).series_keys == []
 
 
+def at_switches(samples: list[Sample], per_switch: int) -> list[Sample]:
+    """The same with the switch of each node, which are filled one after the other."""
+    switch_of = {node: f"leaf{at // per_switch}" for at, node in enumerate(NODES)}
+    return [
+        dataclasses.replace(
+            each,
+            params={
+                **each.params,
+                **{f"{end}_switch": switch_of[str(each.params[end])] for end in ("client", "server")},
+            },
+        )
+        for each in samples
+    ]
+
+
+def test_a_slow_switch_is_said_and_not_each_of_its_nodes() -> None:
+    samples = []
+    for each in at_switches(pairs(None), 3):
+        switches = {each.params["client_switch"], each.params["server_switch"]}
+        is_slow = "leaf1" in switches and len(switches) == 2 and each.value is not None
+        samples.append(dataclasses.replace(each, value=each.value * 0.5) if is_slow and each.value else each)
+    (finding,) = all_pairs.findings(all_pairs.of_run(model_of(samples)))
+    assert finding.subject == "switch leaf1"
+    assert finding.text.startswith("On rail: has 50 % of the others in bandwidth of 64 KiB")
+    assert "uplinks" in finding.text
+
+
+def test_a_slow_node_is_said_as_before_where_switches_are_known() -> None:
+    (finding,) = all_pairs.findings(all_pairs.of_run(model_of(at_switches(pairs("node7"), 3))))
+    assert finding.subject == "node7"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     info = dataclasses.replace(make_info("made-up", 2, 1, 8), links=(LinkInfo("rail", "rail", 1500),), claims=())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from itertools import permutations
 
 import pytest
 
-from rocelab.stats.pairs import NODES_MIN, Pair, taken_apart
+from rocelab.stats.pairs import NODES_MIN, Pair, switches_apart, taken_apart
 
 NODES = [f"node{at:02}" for at in range(1, 17)]
 
@@ -108,3 +109,40 @@ def test_pairs_that_failed_are_missing_and_the_others_count() -> None:
 
 def test_of_few_nodes_none_is_said_to_be_slow() -> None:
     assert taken_apart(repeated(made_up(1, nodes=NODES[: NODES_MIN - 1])), better="higher") is None
+
+
+def racks(slow: tuple[str, ...], factor: float = 0.5) -> tuple[dict[tuple[str, str], list[float]], dict[str, str]]:
+    """Five switches with three nodes each; what crosses between `slow` ones, or leaves the only one, is slower."""
+    switch_of = {f"n{at}": f"leaf{at // 3}" for at in range(15)}
+    values = {}
+    for at, (one, other) in enumerate(permutations(switch_of, 2)):
+        ends = {switch_of[one], switch_of[other]}
+        within = len(ends) == 1
+        is_slow = not within and (set(slow) == ends if len(slow) == 2 else set(slow) <= ends)
+        typical = (1200.0 if within else 1000.0) + at % 5
+        values[one, other] = [typical * (factor if is_slow and slow else 1.0)] * 2
+    return values, switch_of
+
+
+def test_a_switch_with_a_slow_uplink_stands_out() -> None:
+    (found,) = switches_apart(*racks(("leaf2",)), better="higher")
+    assert (found.nodes, found.end) == (("leaf2",), "both")
+    assert found.factor == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_slow_path_between_two_switches_stands_out_both_ways() -> None:
+    found = switches_apart(*racks(("leaf1", "leaf3")), better="higher")
+    assert {each.nodes for each in found} == {("leaf1", "leaf3"), ("leaf3", "leaf1")}
+
+
+def test_one_slow_pair_makes_no_slow_path_and_what_is_within_a_switch_does_not_count() -> None:
+    values, switch_of = racks(())
+    values["n0", "n4"] = [400.0, 400.0]
+    assert switches_apart(values, switch_of, better="higher") == ()
+
+
+def test_paths_that_were_measured_one_way_count_for_both() -> None:
+    values, switch_of = racks(("leaf2",), 2.0)
+    one_way = {pair: each for pair, each in values.items() if pair[0] < pair[1]}
+    (found,) = switches_apart(one_way, switch_of, better="lower")
+    assert (found.nodes, found.end) == (("leaf2",), "both")

@@ -10,7 +10,7 @@ from typing_extensions import override
 from rocelab.fabric.base import LinkProfile
 from rocelab.study.levels.base import Level, limit_s
 from rocelab.study.levels.pairs import PairLevel
-from rocelab.study.rounds import both_ways, in_parts, tournament
+from rocelab.study.rounds import both_ways, in_parts, in_turns, tournament
 from rocelab.study.schema import AllPairsTable, Study, TestTable
 from rocelab.study.steps import RoundStep, Step
 
@@ -35,7 +35,7 @@ class AllPairsLevel(Level[AllPairsTable]):
     @override
     def steps(self, study: Study, test: AllPairsTable, link: LinkProfile, repetition: int) -> Iterator[RoundStep]:
         nodes = study.nodes_of(test)
-        rounds = in_parts(tournament(nodes), test.pairs_at_once)
+        rounds = in_parts(in_turns(tournament(nodes), link.switch_of, test.pairs_per_switch), test.pairs_at_once)
         for part, pairs in enumerate(both_ways(rounds) if test.test in _ONE_WAY else rounds):
             for pair in _PAIRS.steps(study, _of_pair(test), link, repetition):
                 # The pairs of a round may share processors, as on a machine that has all nodes.

@@ -83,6 +83,25 @@ def test_each_pair_is_measured_both_ways_and_no_node_is_twice_in_a_round() -> No
     assert len({step.key for step in steps}) == len(steps)
 
 
+RACKS = TEXT.replace('kind = "bridge"', 'kind = "two-level"\nnodes_per_switch = 2')
+
+
+def test_samples_name_the_switches_of_their_nodes_where_they_are_known(tmp_path: Path) -> None:
+    (tmp_path / "racks").mkdir()
+    samples = run(tmp_path / "racks", FakeLauncher(answer), rounds(RACKS))
+    switches = {(each.params["client"], each.params["client_switch"]) for each in samples}
+    assert switches == {("node0", "switch0"), ("node1", "switch0"), ("node2", "switch1"), ("node3", "switch1")}
+    (tmp_path / "one").mkdir()
+    assert all("client_switch" not in each.params for each in run(tmp_path / "one", FakeLauncher(answer), rounds()))
+
+
+def test_one_pair_at_a_time_leaves_a_switch() -> None:
+    steps = rounds(RACKS.replace("point_ms", "pairs_per_switch = 1\npoint_ms"))
+    crossing = [[pair for pair in step.pairs if pair[0] // 2 != pair[1] // 2] for step in steps]
+    assert max(map(len, crossing)) == 1
+    assert sorted(pair for step in steps for pair in step.pairs) == sorted(permutations(range(4), 2))
+
+
 def test_latency_is_measured_one_way_and_as_few_pairs_at_once_as_asked_for() -> None:
     steps = rounds(TEXT.replace('"bandwidth"', '"latency"').replace("point_ms", "pairs_at_once = 1\npoint_ms"))
     assert [len(step.pairs) for step in steps] == [1] * 6
