@@ -62,7 +62,8 @@ def name_of(step: Step) -> str:
         scale = text.plural(step.nodes, "node")
     elif isinstance(step, JobStep) and not step.sizes_bytes:
         scale = f"{step.ranks} processes"
-    return f"{step.link.id}, {step.test_name}, {series}, {scale}, repetition {step.repetition + 1}"
+    parts = (step.link.id, step.test_name, series, scale, f"repetition {step.repetition + 1}")
+    return ", ".join(part for part in parts if part)
 
 
 class _Watcher:

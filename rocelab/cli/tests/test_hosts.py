@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from rocelab.cli.tests.on_hosts import LINK, ROCELAB, STUDY, Run, samples_in
+from rocelab.cli.tests.test_own_programs import PROGRAM, check_qperf
 from rocelab.cli.tests.test_own_programs import short as own_program
 from rocelab.fabric.base import Finished
 from rocelab.hosts.tests.cluster import SshCluster
@@ -162,6 +164,16 @@ def test_a_program_of_ones_own_runs_on_hosts_from_the_same_file(
     assert "jacobi.64" in done.stdout
     found = {(each.interconnect, each.test, each.fabric) for each in samples_in(tmp_path / "results")}
     assert found == {("tcp", "jacobi.64", "hosts"), ("soft-roce", "jacobi.64", "hosts")}
+
+
+def test_a_server_and_a_client_of_ones_own_run_on_two_hosts(rocelab: Run, cluster: SshCluster, tmp_path: Path) -> None:
+    if shutil.which("qperf") is None:
+        pytest.skip("qperf is missing: apt-get install qperf")
+    hosts = cluster.hosts_toml(name="inside")
+    kept = ("--results", tmp_path / "results", "--no-report")
+    done = rocelab("run", "--fabric", "hosts", "--hosts", hosts, PROGRAM / "qperf.toml", *kept)
+    assert done.exit_status == 0, done.stderr
+    check_qperf([*samples_in(tmp_path / "results")])
 
 
 ACCEPTANCE = """\

@@ -50,6 +50,22 @@ def test_it_is_built_and_measured_over_tcp_and_soft_roce(tmp_path: Path) -> None
     assert "programs of the study" in said
 
 
+def check_qperf(samples: list[Sample]) -> None:
+    expected = {(name, f"round-trip.{size}") for name in ("tcp", "soft-roce") for size in (8, 4096)}
+    assert {(each.interconnect, each.test) for each in samples if each.ok} == expected, [each.error for each in samples]
+    assert all(each.metric == "latency_us" and each.value is not None and each.value > 0 for each in samples)
+
+
+@pytest.mark.fabric
+@pytest.mark.skipif(shutil.which("qperf") is None, reason="qperf is missing: apt-get install qperf")
+def test_a_server_and_a_client_that_are_installed_are_measured(tmp_path: Path) -> None:
+    words = ["run", str(PROGRAM / "qperf.toml"), "--results", str(tmp_path), "--no-report"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "soft-roce verbs, repetition 1" in done.output
+    check_qperf(find_run(tmp_path, "latest").samples())
+
+
 @pytest.mark.skipif(shutil.which("smpirun") is None, reason="SimGrid is missing: apt-get install libsimgrid-dev")
 def test_its_time_on_other_adapters_is_predicted(tmp_path: Path) -> None:
     samples, said = run(tmp_path, "--fabric", "virtual")
