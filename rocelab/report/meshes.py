@@ -81,7 +81,7 @@ def _figure(model: RunModel, link: LinkInfo, mesh: Mesh, series: Sequence[Styled
         numbers = sorted({row.at for row in rows})
         rows += [_rate_row(nodes, (nodes if mesh.grows else 1) * link.rate_mbps) for nodes in numbers]
     curves = Curves(
-        f"mesh-{mesh.level}-{link.id}",
+        f"{mesh.test}-{mesh.level}-{link.id}",
         mesh.title,
         link_title(link),
         rows,
@@ -114,7 +114,9 @@ def _cells(model: RunModel, mesh: Mesh, each: StyledSeries, nodes: int) -> tuple
     if nodes not in each.series.values:
         return ("none", "none", "none")
     total = each.series.spread(nodes)
-    per_node = text.quantity(total.typical / nodes, each.series.unit)
+    # In an incast one of them only receives.
+    senders = nodes if mesh.grows else nodes - 1
+    per_node = text.quantity(total.typical / senders, each.series.unit)
     key = each.series.key._replace(metric="node_throughput_mbps")
     ends = [model.series_of(key, statistic) for statistic in ("min", "max")]
     if all(end is not None and nodes in end.values for end in ends):

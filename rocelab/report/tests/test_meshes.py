@@ -100,6 +100,15 @@ def test_the_servers_of_an_incast_share_one_cable(model: RunModel) -> None:
     assert [point["value"] for point in points if point["series"] == "all cables at their rate"] == [25, 25, 25]
     (table,) = meshes.tables(held, LINKS[1])
     assert [row[3] for row in table.rows] == ["100 %", "196 %", "696 %"]
+    assert table.rows[-1][2].startswith("10.7 Mbps (")
+
+
+def test_each_kind_of_traffic_has_a_figure_of_its_own(model: RunModel) -> None:
+    kinds = ("mesh", "incast", "bisection", "permutation")
+    held = RunModel(model.info, [one for kind in kinds for one in mesh("soft-roce", "write", 0.5, test=kind)])
+    (section,) = meshes.sections(held)
+    names = [figure.name for _, figures in section.links for figure in figures]
+    assert len(set(names)) == len(names) == len(kinds)
 
 
 def test_meshes_have_no_place_among_the_tests_over_sizes(model: RunModel) -> None:
