@@ -3,7 +3,7 @@
 Usage: scripts/check_tree.py
 
 No file names a path of somebody's machine, no lock file depends on somebody's mirror, no source file is longer than 800
-lines, and every link from one document to another leads somewhere.
+lines, and every link from one document to another, or to a heading of one, leads somewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,7 +23,9 @@ SOURCE_SUFFIXES = frozenset({".c", ".css", ".h", ".j2", ".js", ".html", ".md", "
 _MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:root|work|workspace|home/\w+|Users/\w+|opt/wheels)(?:/|\b)|\.\./shared\b")
 _MIRROR = re.compile(r"--(?:extra-)?index-url|--find-links|--trusted-host|^registry-index|^\s*index-url", re.MULTILINE)
 _LOCK_NAMES = frozenset({"requirements.lock", "Cargo.lock", "package-lock.json"})
-_LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)\s#]+)[^)]*\)")
+_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?[^)]*\)")
+_HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
+_LINKED_WORDS = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
@@ -38,14 +41,32 @@ def text_errors(path: PurePosixPath, text: str) -> Iterator[str]:
         yield f"{path}: {lines} lines; the longest allowed are {LONGEST_LINES}: split it"
 
 
-def link_errors(path: PurePosixPath, text: str, tracked: frozenset[PurePosixPath]) -> Iterator[str]:
-    """Links of a Markdown file to files that are not there."""
+def link_errors(
+    path: PurePosixPath, text: str, tracked: frozenset[PurePosixPath], documents: Mapping[PurePosixPath, str]
+) -> Iterator[str]:
+    """Links of a Markdown file to files, or to headings of `documents`, that are not there."""
     folders = {folder for file in tracked for folder in file.parents}
     prose = _CODE.sub(lambda match: "\n" * match[0].count("\n"), text)
     for match in _LINK.finditer(prose):
-        target = _normal(path.parent / match[1])
+        target = _normal(path.parent / match[1]) if match[1] else path
+        where = f"{path}:{_line(prose, match.start())}"
         if target not in tracked and target not in folders:
-            yield f"{path}:{_line(prose, match.start())}: the link leads nowhere: {match[1]}"
+            yield f"{where}: the link leads nowhere: {match[1]}"
+        elif match[2] and target in documents and match[2] not in anchors(documents[target]):
+            yield f"{where}: {target} has no heading for the link {match[1]}#{match[2]}"
+
+
+def anchors(text: str) -> frozenset[str]:
+    """What a web page of a Markdown file calls its headings: as GitHub does it, and most others."""
+    found: Counter[str] = Counter()
+    names = []
+    fenced = re.compile(r"```.*?```", re.DOTALL)
+    for match in _HEADING.finditer(fenced.sub("", text)):
+        words = _LINKED_WORDS.sub(r"\1", match[1]).replace("`", "").lower()
+        name = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        names.append(name if not found[name] else f"{name}-{found[name]}")
+        found[name] += 1
+    return frozenset(names)
 
 
 def _normal(path: PurePosixPath) -> PurePosixPath:
@@ -71,14 +92,13 @@ def main() -> int:
     """Check every tracked file that is there and is text."""
     tracked = _tracked()
     errors: list[str] = []
-    for path in sorted(tracked):
-        data = (ROOT / path).read_bytes() if (ROOT / path).is_file() else b""
-        if b"\0" in data:
-            continue
-        text = data.decode("utf-8", errors="replace")
+    contents = {path: (ROOT / path).read_bytes() for path in sorted(tracked) if (ROOT / path).is_file()}
+    texts = {path: data.decode("utf-8", errors="replace") for path, data in contents.items() if b"\0" not in data}
+    documents = {path: text for path, text in texts.items() if path.suffix == ".md"}
+    for path, text in texts.items():
         errors += text_errors(path, text)
-        if path.suffix == ".md":
-            errors += link_errors(path, text, tracked)
+        if path in documents:
+            errors += link_errors(path, text, tracked, documents)
     for error in errors:
         print(error, file=sys.stderr)
     return 1 if errors else 0

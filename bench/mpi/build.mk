@@ -28,5 +28,5 @@ PROGRAMS += $(MPI_FOUND:%=$(BUILD)/%/rocelab-mpi)
 .PHONY: mpi-note
 all: mpi-note
 mpi-note:
-	$(foreach each,$(filter-out $(MPI_FOUND),$(MPIS)),@echo "bench: no rocelab-mpi for $(each): \
-	there is no $($(each)_MPICC); make setup installs it")
+	@: $(foreach each,$(filter-out $(MPI_FOUND),$(MPIS)),$(info bench: no rocelab-mpi for $(each): \
+	there is no $($(each)_MPICC); make setup installs it))

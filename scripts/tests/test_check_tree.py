@@ -47,9 +47,20 @@ def test_a_long_source_file_is_found_but_not_long_data() -> None:
 
 def test_links_between_documents_must_lead_somewhere() -> None:
     tracked = frozenset({PurePosixPath("README.md"), PurePosixPath("docs/guide.md")})
-    good = "[guide](docs/guide.md#top) [docs](docs) [web](https://example.org) [here](#x) `[x](y)`"
+    good = "[guide](docs/guide.md) [docs](docs) [web](https://example.org) `[x](y)`"
     text = f"{good}\n\n[gone](docs/gone.md)\n"
-    assert list(link_errors(PurePosixPath("README.md"), text, tracked)) == [
+    assert list(link_errors(PurePosixPath("README.md"), text, tracked, {})) == [
         "README.md:3: the link leads nowhere: docs/gone.md"
     ]
-    assert list(link_errors(PurePosixPath("docs/guide.md"), "[up](../README.md)", tracked)) == []
+    assert list(link_errors(PurePosixPath("docs/guide.md"), "[up](../README.md)", tracked, {})) == []
+
+
+def test_links_to_headings_must_find_one() -> None:
+    here, guide = PurePosixPath("README.md"), PurePosixPath("docs/guide.md")
+    good = "[a](docs/guide.md#a-list-of-it) [b](docs/guide.md#more-1) [c](#start)"
+    text = f"# Start\n{good}\n[d](docs/guide.md#gone) [e](#end)\n"
+    documents = {here: text, guide: "# A list, of `it`\n## More\n```\n# gone\n```\n## [More](x.md)\n"}
+    assert list(link_errors(here, text, frozenset(documents), documents)) == [
+        "README.md:3: docs/guide.md has no heading for the link docs/guide.md#gone",
+        "README.md:3: README.md has no heading for the link #end",
+    ]
