@@ -1,9 +1,11 @@
-"""Checks the design's import directions and purity of the Rust crates.
+"""Checks the design's import directions, circles and purity of the Rust crates.
 
 Usage: scripts/check_imports.py
 
 wire <- proto <- {sim, fabric, device}; fabric <- virtual; wire <- cm <- device; udp <- device <- preload <- cli. proto,
 cm and udp never see each other.
+
+Within a crate, files form no circle, but for those in CIRCLES: there, no more of them may.
 
 wire, proto, sim, fabric and cm may read no clock, open no socket and draw no unseeded randomness. Building them for a
 target without an operating system would show that, but such a target cannot be installed from a package registry.
@@ -21,6 +23,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from circles import circles, name_of, needs
 
 ROOT = Path(__file__).resolve().parent.parent
 NIC = ROOT / "nic"
@@ -42,6 +46,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
 }
 # What tests may import beyond that: proto is tested in the simulator.
 ALLOWED_IN_TESTS: Mapping[str, frozenset[str]] = {"proto": frozenset({"sim"})}
+
+#: How many files of a crate are in circles; all others have none.
+CIRCLES: Mapping[str, int] = {"wire": 12, "proto": 19, "cm": 13, "udp": 17, "device": 44, "preload": 34}
 
 SANS_IO = ("wire", "proto", "sim", "fabric", "cm")
 # External crates of the sans-IO crates: none with a clock, IO or entropy, and all #![no_std] with the features used,
@@ -66,6 +73,17 @@ def direction_errors(packages: Mapping[str, Mapping[str, Any]]) -> Iterator[str]
             if target not in allowed:
                 where = "its tests import" if in_tests else "it imports"
                 yield f"nic/{name}: {where} {target}; allowed are {', '.join(sorted(allowed)) or 'none of ours'}"
+
+
+def circle_errors(name: str, sources: Mapping[str, str]) -> Iterator[str]:
+    """Circles of files in a crate, if they have more files than is known of it; or fewer, so that it is noted."""
+    found = circles(needs(sources))
+    count, known = sum(map(len, found)), CIRCLES.get(name, 0)
+    if count < known:
+        yield f"nic/{name}: only {count} files are in circles: write that in CIRCLES of scripts/check_imports.py"
+    if count > known:
+        for circle in found:
+            yield f"nic/{name}: a circle of {len(circle)} files: {', '.join(map(name_of, circle))}"
 
 
 def purity_errors(packages: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -125,6 +143,8 @@ def main() -> int:
     """Check the workspace as it lies here."""
     packages = _packages()
     errors = [*direction_errors(packages), *purity_errors(packages, {name: _sources(name) for name in SANS_IO})]
+    for name in sorted(packages.keys() & ALLOWED.keys()):
+        errors += circle_errors(name, _sources(name))
     for error in errors:
         print(error, file=sys.stderr)
     return 1 if errors else 0

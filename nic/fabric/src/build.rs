@@ -13,7 +13,6 @@ use crate::capture::Capture;
 use crate::connection::{Connection, queue_pair};
 use crate::framing::LinkKind;
 use crate::network::{Event, Host, Network, Switch};
-use crate::outcome::Totals;
 use crate::packet::{Fifo, FlowId, Pool};
 use crate::pcie::Pcie;
 use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
@@ -23,9 +22,10 @@ use crate::scenario::{
     Algorithm, HashFields, Operation, Pattern, Place, Scenario, ScenarioError, Topology, Traffic,
 };
 use crate::series::Series;
-use crate::sockets::ByteStream;
+use crate::stream::ByteStream;
 use crate::switch::{Marking, SharedBuffer};
 use crate::topology::{Cable, Plan, Routes, mix, plan};
+use crate::totals::Totals;
 use crate::units::{PS_PER_NS, Pace};
 
 /// Messages in flight to an InfiniBand host: its adapter has room for so much.

@@ -8,7 +8,6 @@ use core::net::{Ipv4Addr, SocketAddr};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, ROCE_UDP_PORT, pad_len};
 
-use crate::network::Network;
 use crate::packet::{Body, MARKED, Packet};
 use crate::port::NOTIFICATIONS;
 use crate::units::PS_PER_NS;
@@ -48,29 +47,22 @@ impl Capture {
             frames: Vec::new(),
         }
     }
-}
 
-impl Network {
-    /// Takes the packets that were recorded since the last time, in the order of time.
-    pub fn take_frames(&mut self) -> Vec<Frame> {
-        let mut frames = self
-            .capture
-            .as_mut()
-            .map_or_else(Vec::new, |capture| core::mem::take(&mut capture.frames));
+    /// The packets that were recorded since the last time, in the order of time.
+    pub(crate) fn take(&mut self) -> Vec<Frame> {
+        let mut frames = core::mem::take(&mut self.frames);
         frames.sort_by_key(|frame| frame.at_ns);
         frames
     }
 
-    pub(crate) fn record(&mut self, port: u32, packet: u32, at: u64) {
-        let Some(capture) = &mut self.capture else {
-            return;
-        };
-        if capture.port != port || capture.left == 0 {
+    /// Records a packet that passes a port at some time, in picoseconds, if it is the port of this capture.
+    pub(crate) fn record(&mut self, port: u32, packet: &Packet, body: &Body, at: u64) {
+        if self.port != port || self.left == 0 {
             return;
         }
-        if let Some(bytes) = frame(self.pool.get(packet), self.pool.body(packet)) {
-            capture.left -= 1;
-            capture.frames.push(Frame {
+        if let Some(bytes) = frame(packet, body) {
+            self.left -= 1;
+            self.frames.push(Frame {
                 at_ns: at / PS_PER_NS,
                 bytes,
             });

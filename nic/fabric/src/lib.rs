@@ -29,12 +29,15 @@ mod port;
 mod process;
 mod programs;
 mod queue;
+mod sampling;
 mod scenario;
 mod series;
 mod sockets;
 mod software;
+mod stream;
 mod switch;
 mod topology;
+mod totals;
 mod units;
 
 pub use capture::Frame;

@@ -10,9 +10,8 @@ use alloc::vec::Vec;
 use oorandom::Rand64;
 use urxe_wire::Mtu;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Frame};
 use crate::connection::Connection;
-use crate::outcome::Totals;
 use crate::packet::Pool;
 use crate::pcie::Pcie;
 use crate::port::Port;
@@ -20,9 +19,10 @@ use crate::process::Process;
 use crate::queue::EventQueue;
 use crate::scenario::{HostConfig, Incident, Scenario};
 use crate::series::Series;
-use crate::sockets::ByteStream;
+use crate::stream::ByteStream;
 use crate::switch::SharedBuffer;
 use crate::topology::Routes;
+use crate::totals::Totals;
 use crate::units::PS_PER_NS;
 
 /// Something that happens at some point in time.
@@ -148,6 +148,18 @@ impl Network {
 
     pub(crate) const fn host_config(&self) -> &HostConfig {
         &self.scenario.host
+    }
+
+    /// Takes the packets that were recorded since the last time, in the order of time.
+    pub fn take_frames(&mut self) -> Vec<Frame> {
+        self.capture.as_mut().map_or_else(Vec::new, Capture::take)
+    }
+
+    /// A packet passes a port.
+    pub(crate) fn record(&mut self, port: u32, packet: u32, at: u64) {
+        if let Some(capture) = &mut self.capture {
+            capture.record(port, self.pool.get(packet), self.pool.body(packet), at);
+        }
     }
 
     pub(crate) fn schedule(&mut self, at: u64, event: Event) {

@@ -5,34 +5,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use urxe_proto::WcStatus;
 
 use crate::network::Network;
 use crate::process::Role;
 use crate::scenario::{Operation, Traffic};
 use crate::series::Point;
-use crate::units::PS_PER_NS;
+use crate::units::{PS_PER_NS, gbps};
 
 /// Streams whose own rates are told.
 const STREAMS_TOLD: usize = 64;
-
-/// Counters of the whole network.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) events: u64,
-    pub(crate) hops: u64,
-    pub(crate) dropped: u64,
-    pub(crate) lost_on_the_way: u64,
-    pub(crate) without_way: u64,
-    pub(crate) marked: u64,
-    pub(crate) notifications: u64,
-    pub(crate) pauses: u64,
-    pub(crate) repeated: u64,
-    pub(crate) refused: u64,
-    pub(crate) failed: u64,
-    pub(crate) failure: Option<WcStatus>,
-    pub(crate) deadlocks: u64,
-}
 
 /// See the module.
 #[derive(Clone, Debug, Serialize)]
@@ -230,12 +211,4 @@ impl Network {
             .map(|process| gbps(process.received_bytes, self.now))
             .collect()
     }
-}
-
-/// So many bytes in so many picoseconds, 10^9 bit/s.
-pub(crate) fn gbps(bytes: u64, time_ps: u64) -> f64 {
-    if time_ps == 0 {
-        return 0.0;
-    }
-    bytes as f64 * 8_000.0 / time_ps as f64
 }

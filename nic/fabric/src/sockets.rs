@@ -15,61 +15,6 @@ const PIECE_BYTES: u64 = 65_536;
 /// Segments that share an acknowledgement (RFC 1122, 4.2.3.2).
 const SEGMENTS_PER_ACK: u32 = 2;
 
-/// One direction of a connection.
-#[derive(Clone, Debug)]
-pub(crate) struct ByteStream {
-    pub(crate) from: u32,
-    pub(crate) to: u32,
-    pub(crate) writer: u32,
-    pub(crate) reader: u32,
-    /// Of a message: who reads knows where one ends.
-    pub(crate) message_bytes: u64,
-    /// The writer's data: copied to the kernel, sent, acknowledged.
-    written: u64,
-    sent: u64,
-    acked: u64,
-    /// Of the message being written: not copied yet, and being copied.
-    left: u64,
-    piece: u64,
-    is_blocked: bool,
-    /// The reader's: arrived, and read as whole messages.
-    arrived: u64,
-    messages_read: u64,
-    unacked_segments: u32,
-    owes_ack: bool,
-    /// Whether each direction waits for its turn at the adapter.
-    is_ready: [bool; 2],
-}
-
-impl ByteStream {
-    pub(crate) const fn new(
-        from: u32,
-        to: u32,
-        writer: u32,
-        reader: u32,
-        message_bytes: u64,
-    ) -> Self {
-        Self {
-            from,
-            to,
-            writer,
-            reader,
-            message_bytes,
-            written: 0,
-            sent: 0,
-            acked: 0,
-            left: 0,
-            piece: 0,
-            is_blocked: false,
-            arrived: 0,
-            messages_read: 0,
-            unacked_segments: 0,
-            owes_ack: false,
-            is_ready: [false; 2],
-        }
-    }
-}
-
 impl Network {
     /// Whether programs talk over byte streams.
     pub(crate) const fn is_sockets(&self) -> bool {

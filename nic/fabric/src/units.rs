@@ -33,6 +33,14 @@ impl Pace {
     }
 }
 
+/// So many bytes in so many picoseconds, 10^9 bit/s.
+pub(crate) fn gbps(bytes: u64, time_ps: u64) -> f64 {
+    if time_ps == 0 {
+        return 0.0;
+    }
+    bytes as f64 * 8_000.0 / time_ps as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
