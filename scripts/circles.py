@@ -15,8 +15,9 @@ Module = tuple[str, ...]
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TESTS = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{")
+_INSIDE = re.compile(r"\bmod\s+\w+\s*\{")
 _USE = re.compile(r"\buse\s+([^;]+);")
-_PATH = re.compile(r"\b(?:crate|super|self)(?:::\w+)+")
+_PATH = re.compile(r"\b(?:crate|super|self)\s*(?:::\w+)+")
 
 
 def needs(files: Mapping[str, str]) -> dict[Module, set[Module]]:
@@ -70,14 +71,27 @@ def _is_test(path: PurePosixPath) -> bool:
 def _code(text: str) -> str:
     code = re.sub(r"//[^\n]*", "", _STRING.sub('""', text))
     tests = _TESTS.search(code)
-    return code[: tests.start()] if tests else code
+    return _with_modules_inside(code[: tests.start()] if tests else code)
+
+
+def _with_modules_inside(code: str) -> str:
+    """The code, where `super` of a module that is written within the file is the file itself."""
+    for opening in _INSIDE.finditer(code):
+        depth, end = 1, opening.end()
+        while depth and end < len(code):
+            depth += (code[end] == "{") - (code[end] == "}")
+            end += 1
+        inside = code[opening.end() : end]
+        # As long as before, so that what follows stays where it is.
+        code = code[: opening.end()] + re.sub(r"\bsuper\b", "self ", inside) + code[end:]
+    return code
 
 
 def _targets(module: Module, code: str, modules: frozenset[Module]) -> Iterator[Module]:
     paths = [path for used in _USE.findall(code) for path in _expanded(" ".join(used.split()))]
     paths += _PATH.findall(_USE.sub("", code))
     for path in paths:
-        place = _place(module, path.split("::"), modules)
+        place = _place(module, [name.strip() for name in path.split("::")], modules)
         if place is None:
             continue
         target = next(place[:length] for length in range(len(place), -1, -1) if place[:length] in modules)
@@ -87,7 +101,7 @@ def _targets(module: Module, code: str, modules: frozenset[Module]) -> Iterator[
 
 def _place(module: Module, names: list[str], modules: frozenset[Module]) -> Module | None:
     """Where a path leads from a module; None if it leaves the crate."""
-    first = names[0].strip()
+    first = names[0]
     if first == "crate":
         return tuple(names[1:])
     if first == "self":

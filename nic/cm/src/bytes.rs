@@ -1,6 +1,7 @@
 //! Big-endian fields of a management datagram, at offsets from its start.
 
-use crate::MAD_LEN;
+/// Length of every management datagram, bytes.
+pub const MAD_LEN: usize = 256;
 
 /// A management datagram as it is on the wire.
 pub(crate) type Raw = [u8; MAD_LEN];

@@ -21,9 +21,10 @@ mod message;
 mod reason;
 mod service;
 
+pub use bytes::MAD_LEN;
 pub use error::MadError;
 pub use ip::IpHeader;
-pub use mad::{Attribute, MAD_LEN, Mad, Message};
+pub use mad::{Attribute, Mad, Message};
 pub use manager::{
     ACK_DELAY, ConnectionError, Event, MAX_RETRIES, Manager, Parameters, Path, PortOf,
     RESPONSE_TIMEOUT, Transmit, ack_timeout_code,

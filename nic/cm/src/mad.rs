@@ -1,11 +1,9 @@
 //! Management datagrams: the common header, and the message in it.
 
-use crate::bytes::{self, Raw};
+use crate::bytes::{self, MAD_LEN, Raw};
+use crate::error::MadError;
+use crate::message;
 use crate::message::*;
-use crate::{MadError, message};
-
-/// Length of every management datagram, bytes.
-pub const MAD_LEN: usize = 256;
 
 /// Base version 1, class 7 (communication management), class version 2, method Send (IBTA vol 1, 13.4.3
 /// and 12.6.1).
@@ -110,5 +108,24 @@ impl Mad {
         bytes::put(&mut raw, ATTRIBUTE, 2, self.message.attribute() as u64);
         self.message.emit(&mut raw);
         raw
+    }
+}
+
+impl Message {
+    /// What the receiver calls the exchange that the message belongs to; 0 of one that begins an exchange.
+    #[must_use]
+    pub const fn answered_id(&self) -> u32 {
+        match self {
+            Self::Req(_) | Self::SidrReq(_) => 0,
+            Self::Mra(m) => m.remote_comm_id,
+            Self::Rej(m) => m.remote_comm_id,
+            Self::Rep(m) => m.remote_comm_id,
+            Self::Rtu(m) => m.remote_comm_id,
+            Self::Dreq(m) => m.remote_comm_id,
+            Self::Drep(m) => m.remote_comm_id,
+            Self::SidrRep(m) => m.request_id,
+            Self::Lap(m) => m.remote_comm_id,
+            Self::Apr(m) => m.remote_comm_id,
+        }
     }
 }

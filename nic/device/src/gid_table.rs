@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use urxe_wire::Gid;
 
 use crate::across_fork::AcrossFork;
-use crate::list::GidEntry;
+use crate::gid_entry::GidEntry;
 
 /// Entries of a table. Addresses beyond it cannot be used.
 pub const GID_TABLE_LENGTH: usize = 64;

@@ -8,7 +8,7 @@
 use urxe_proto::AddressVector;
 use urxe_wire::Gid;
 
-use crate::list::GidEntry;
+use crate::gid_entry::GidEntry;
 
 /// Routers that a packet to a LID may pass: what Linux gives every packet.
 const HOP_LIMIT: u8 = 64;

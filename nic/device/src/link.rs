@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use urxe_udp::Changes;
 
 use crate::events::AsyncEventKind;
-use crate::list::{DeviceInfo, GidEntry, current};
+use crate::gid_entry::GidEntry;
+use crate::list::{DeviceInfo, current};
 
 /// What follows the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT};
 use crate::datagram::grh;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::list::socket_address;
+use crate::gid_entry::socket_address;
 use crate::nic::Nic;
 use crate::receive::{BATCHES_PER_TURN, Origin};
 

@@ -14,7 +14,7 @@ use urxe_wire::{Qpn, ROCE_UDP_PORT};
 
 use crate::congestion::with_ecn;
 use crate::error::Error;
-use crate::list::socket_address;
+use crate::gid_entry::socket_address;
 use crate::port::{Ports, udp_port};
 use crate::receive::Origin;
 

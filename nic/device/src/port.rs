@@ -12,7 +12,7 @@ use urxe_udp::{Options, Socket};
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
 
 use crate::error::Error;
-use crate::list::GidEntry;
+use crate::gid_entry::GidEntry;
 use crate::table::LOCAL_BITS;
 use crate::tap::Taps;
 

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use urxe_proto::{Habit, Instant};
 use urxe_udp::{Event, Interest, Waiter, Wakeup, set_timer_slack_ns};
 
-use crate::activity::Activity;
+use crate::activity::{Activity, LOOK_AGAIN_NS};
 use crate::chance::{CHANCE_NS, Chance};
 use crate::clock::{self, now};
 use crate::idle::Background;
@@ -22,10 +22,6 @@ use crate::threads::{ask_for_prompt_scheduling, with_signals_blocked};
 
 /// The token of news about the interface.
 const LINK: u64 = u64::MAX - 1;
-/// How long the thread sleeps before it looks whether the program still polls; doubles up to the maximum while it does. A look takes 10
-/// to 30 us of the program's processor: one each millisecond at both ends made the average of a 64 B ping-pong 8 % longer, and one
-/// message in a hundred six times. Longer than this, a peer that sent something to a program that has just stopped polling would ask again.
-pub(crate) const LOOK_AGAIN_NS: u64 = 1_000_000;
 const LOOK_AGAIN_POLLED_MAX_NS: u64 = 2_000_000;
 /// The same while the program blocks in a completion channel; doubles up to the maximum.
 const LOOK_AGAIN_BLOCKED_MAX_NS: u64 = 64_000_000;

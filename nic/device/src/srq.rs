@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::events::{AsyncEventKind, EventQueue};
 use crate::memory::{MemoryTable, Pd};
 use crate::nic::Nic;
-use crate::table::{Receives, Slot, random_u32};
+use crate::random::random_u32;
+use crate::table::{Receives, Slot};
 
 /// An XRC domain: which target queue pairs may use which shared receive queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,6 +10,7 @@ use crate::datagram::DatagramPaths;
 use crate::error::Error;
 use crate::events::{AsyncEventKind, EventQueue};
 use crate::path::Path;
+use crate::random::random_u32;
 use crate::srq::Xrcd;
 
 /// Bits of a queue pair number that count within a process; the others are its slot.
@@ -160,9 +161,4 @@ impl QpTable {
 
 const fn local_of(number: Qpn) -> usize {
     number.get() as usize & (LOCAL_COUNT - 1)
-}
-
-/// A random number from the operating system.
-pub(crate) fn random_u32() -> Result<u32, Error> {
-    getrandom::u32().map_err(|error| Error::Io(std::io::Error::other(error)))
 }

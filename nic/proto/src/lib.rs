@@ -24,6 +24,7 @@
 
 extern crate alloc;
 
+mod attr_mask;
 mod attributes;
 mod connection;
 mod dcqcn;
@@ -36,12 +37,14 @@ mod receive_queue;
 mod run;
 mod send_queue;
 mod sender;
+mod sge;
 mod state;
 mod time;
 mod unreliable;
 mod verbs;
 
-pub use attributes::{AttrMask, Attributes, ModifyError};
+pub use attr_mask::AttrMask;
+pub use attributes::{Attributes, ModifyError};
 pub use dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
 pub use habit::Habit;
 pub use memory::{
@@ -54,10 +57,11 @@ pub use rc::acknowledge::ACK_HOLD_NS;
 pub use rc::window::{Window, WindowLimits};
 pub use receive_queue::{SharedReceiveQueue, SrqEvent};
 pub use run::Run;
+pub use sge::Sge;
 pub use state::{QpState, required_attributes, transition_table};
 pub use time::Instant;
 pub use unreliable::GRH_BYTES;
 pub use verbs::{
     AddressVector, Completion, CompletionKind, Payload, QpType, QueueSide, RecvRequest, SendData,
-    SendOp, SendRequest, SendTarget, Sge, Transmit, WcStatus,
+    SendOp, SendRequest, SendTarget, Transmit, WcStatus,
 };

@@ -3,7 +3,7 @@
 
 use urxe_wire::Qpn;
 
-use crate::verbs::Sge;
+use crate::sge::Sge;
 
 /// Identifies a protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

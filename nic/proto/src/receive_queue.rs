@@ -7,7 +7,8 @@ use urxe_wire::Qpn;
 
 use crate::memory::PdId;
 use crate::qp::PostError;
-use crate::verbs::{Completion, CompletionKind, RecvRequest, Sge, WcStatus};
+use crate::sge::Sge;
+use crate::verbs::{Completion, CompletionKind, RecvRequest, WcStatus};
 
 /// A queued receive work request.
 #[derive(Clone, Debug)]

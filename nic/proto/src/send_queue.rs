@@ -5,7 +5,8 @@ use alloc::collections::VecDeque;
 use smallvec::SmallVec;
 use urxe_wire::{Operation, Psn, Qpn, Reth, Srqn, Transport};
 
-use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
+use crate::sge::Sge;
+use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, SendTarget, WcStatus};
 
 /// Data of a work request while it is queued. The sizes keep the common cases free of allocation.
 #[derive(Clone, Debug)]

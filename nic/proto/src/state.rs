@@ -3,7 +3,7 @@
 //! Source: IBTA 10.3.1 and table 96 (required and optional attributes per transition), restricted to
 //! what RoCE has.
 
-use crate::attributes::AttrMask;
+use crate::attr_mask::AttrMask;
 use crate::verbs::QpType;
 
 /// The state of a queue pair.

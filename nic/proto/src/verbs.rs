@@ -4,6 +4,7 @@
 use urxe_wire::{Gid, Header, Immediate, Qpn, Srqn, Transport};
 
 use crate::memory::{Placement, Via, WindowBind};
+use crate::sge::Sge;
 
 /// The type of a queue pair, as `ibv_qp_type` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,17 +80,6 @@ pub enum SendTarget {
     },
     /// A shared receive queue of the peer (XRC).
     XrcSrq(Srqn),
-}
-
-/// A scatter/gather element: `len` bytes at `addr` of the region named by `lkey`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Sge {
-    /// Virtual address of the first byte.
-    pub addr: u64,
-    /// Length in bytes.
-    pub len: u32,
-    /// Local key of the memory region.
-    pub lkey: u32,
 }
 
 /// What a send request does.

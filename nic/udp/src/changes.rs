@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use netlink_sys::protocols::{NETLINK_ROUTE, NETLINK_XFRM};
 use netlink_sys::{Socket as NetlinkSocket, SocketAddr as NetlinkAddress};
 
-use crate::{Interest, Waiter, uncancelled};
+use crate::uncancelled;
+use crate::wait::{Interest, Waiter};
 
 /// Groups of linux/rtnetlink.h, as bits: links, IPv4 addresses, IPv6 addresses.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;

@@ -11,10 +11,14 @@ use std::sync::atomic::Ordering;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr};
 
 use crate::control::ControlBuffer;
+use crate::error::SendError;
 use crate::error::errno;
+use crate::receive::RecvMeta;
 use crate::receive::{Envelope, segments};
 use crate::send::raw_pieces;
-use crate::{Piece, RecvMeta, SendError, Socket, Transmit, uncancelled};
+use crate::send::{Piece, Transmit};
+use crate::socket::Socket;
+use crate::uncancelled;
 
 /// Messages per system call. More would not make a message cheaper, and their headers live on the
 /// stack.

@@ -11,7 +11,8 @@ use libc::{c_int, c_void, iovec, msghdr};
 use crate::address::RawAddress;
 use crate::control::{self, ControlBuffer};
 use crate::error::errno;
-use crate::{Socket, ecn, gro, uncancelled};
+use crate::socket::Socket;
+use crate::{ecn, gro, uncancelled};
 
 /// What was received: `len` bytes, a datagram every `stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,13 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_void, iovec, msghdr};
 
+use crate::address::Destination;
 use crate::control::{ControlBuffer, ControlWriter};
+use crate::error::SendError;
 use crate::error::{classify, errno};
 use crate::gso::Segments;
-use crate::{Destination, SendError, Socket, ecn, gso, uncancelled};
+use crate::socket::Socket;
+use crate::{ecn, gso, uncancelled};
 
 /// Memory to be sent. The kernel gathers a datagram from several, so that headers and payload need
 /// not stand together.

@@ -11,11 +11,12 @@ use libc::{
 };
 
 use crate::address::{Destination, RawAddress, canonical};
+use crate::busy::BusyPoll;
+use crate::capabilities::Capabilities;
 use crate::frames::Frames;
 use crate::inherited::Private;
-use crate::{
-    BusyPoll, Capabilities, Tap, buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt,
-};
+use crate::tap::Tap;
+use crate::{buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt};
 
 /// Accept UDP datagrams without a checksum over IPv6, too (<linux/udp.h>, Linux 3.16; RFC 6935). RoCEv2 has its ICRC
 /// instead (IBTA A17.3.1.2): hardware and Linux rxe send none, and the kernel would drop them.

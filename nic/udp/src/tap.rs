@@ -8,8 +8,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::c_int;
 
+use crate::error::SendError;
+use crate::receive::RecvMeta;
 use crate::send::raw_pieces;
-use crate::{Piece, RecvMeta, SendError, Sent, Socket, Transmit};
+use crate::send::{Piece, Sent, Transmit};
+use crate::socket::Socket;
 
 /// Sees all datagrams of a socket, and sends for it.
 pub trait Tap: fmt::Debug + Send + Sync {

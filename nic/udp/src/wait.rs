@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, c_int, epoll_event, timespec};
 
-use crate::Socket;
 use crate::error::errno;
 use crate::inherited::Private;
+use crate::socket::Socket;
 use crate::uncancelled;
 
 /// Events per wait; the others come with the next one.

@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-use crate::{ParseError, bytes};
+use crate::bytes;
+use crate::error::ParseError;
 
 const SYNDROME: usize = 0;
 const MSN: Range<usize> = 1..4;

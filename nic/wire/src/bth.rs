@@ -2,7 +2,12 @@
 
 use core::ops::Range;
 
-use crate::{Opcode, ParseError, PartialPsn, Pkey, Psn, Qpn, bytes};
+use crate::bytes;
+use crate::error::ParseError;
+use crate::opcode::Opcode;
+use crate::pkey::Pkey;
+use crate::psn::{PartialPsn, Psn};
+use crate::qpn::Qpn;
 
 const OPCODE: usize = 0;
 const FLAGS: usize = 1;

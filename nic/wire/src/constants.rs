@@ -1,6 +1,6 @@
 //! Numbers of the wire that belong to no single header.
 
-use crate::Pkey;
+use crate::pkey::Pkey;
 
 /// The UDP destination port of RoCEv2 (IANA).
 pub const ROCE_UDP_PORT: u16 = 4791;

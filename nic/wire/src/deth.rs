@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-use crate::{Qpn, bytes};
+use crate::bytes;
+use crate::qpn::Qpn;
 
 const QKEY: Range<usize> = 0..4;
 const SRC_QP: Range<usize> = 5..8;

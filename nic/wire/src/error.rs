@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::{Operation, Transport};
+use crate::operation::Operation;
+use crate::transport::Transport;
 
 /// The parts of a packet, for saying which one is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,9 +1,19 @@
 //! All the headers of a packet together, in the order of the wire.
 
-use crate::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, EmitError, Feth, Ieth, Immediate, Opcode, Operation,
-    ParseError, Part, Reth, Transport, XrcEth,
-};
+use crate::aeth::Aeth;
+use crate::atomic_ack_eth::AtomicAckEth;
+use crate::atomic_eth::AtomicEth;
+use crate::bth::Bth;
+use crate::deth::Deth;
+use crate::error::{EmitError, ParseError, Part};
+use crate::feth::Feth;
+use crate::ieth::Ieth;
+use crate::immediate::Immediate;
+use crate::opcode::Opcode;
+use crate::operation::Operation;
+use crate::reth::Reth;
+use crate::transport::Transport;
+use crate::xrceth::XrcEth;
 
 /// The most bytes that [`Header::emit`] writes: an XRC atomic request.
 pub const MAX_HEADER_LEN: usize = Bth::LEN + XrcEth::LEN + AtomicEth::LEN;

@@ -1,6 +1,11 @@
 //! A received packet: its headers, and its payload in place.
 
-use crate::{Header, ICRC_LEN, NakCode, Opcode, Operation, ParseError, Part, Syndrome};
+use crate::aeth::{NakCode, Syndrome};
+use crate::constants::ICRC_LEN;
+use crate::error::{ParseError, Part};
+use crate::header::Header;
+use crate::opcode::Opcode;
+use crate::operation::Operation;
 
 /// Bytes with which a NAK of urxe tells what of the following packets has arrived: see `urxe_proto`'s `rc/early.rs`.
 pub const HELD_LEN: usize = 24;

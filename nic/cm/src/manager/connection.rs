@@ -6,7 +6,9 @@ use urxe_wire::{Mtu, Psn, Qpn};
 
 use super::timing::{self, ACK_DELAY, MAX_RETRIES, RESPONSE_TIMEOUT, ack_timeout_code};
 use super::{ConnectionError, Event, Manager, Parameters, Path};
-use crate::{Drep, Dreq, Mad, Message, Rej, RejectReason, Rep, Req, Rtu, Stage};
+use crate::mad::{Mad, Message};
+use crate::message::{Drep, Dreq, Rej, Rep, Req, Rtu, Stage};
+use crate::reason::RejectReason;
 
 /// See the table of the module above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

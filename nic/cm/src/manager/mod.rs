@@ -27,10 +27,10 @@ use core::fmt;
 
 use urxe_wire::{Gid, Mtu, Psn, Qpn};
 
-use crate::{
-    MAD_LEN, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Service, SidrRep, SidrReq, SidrStatus,
-    Stage,
-};
+use crate::bytes::MAD_LEN;
+use crate::mad::{Mad, Message};
+use crate::message::{Mra, Rej, Rep, Req, Service, SidrRep, SidrReq, Stage};
+use crate::reason::{RejectReason, SidrStatus};
 use connection::{Connection, State};
 use resolution::Resolution;
 pub use timing::{ACK_DELAY, MAX_RETRIES, RESPONSE_TIMEOUT, ack_timeout_code};
@@ -76,7 +76,7 @@ pub enum Event {
     Reply(Box<Rep>),
     /// The peer is ready: the connection stands. The private data is empty if the program said so
     /// ([`Manager::notify_established`]).
-    Ready(Box<[u8; crate::Rtu::PRIVATE_LEN]>),
+    Ready(Box<[u8; crate::message::Rtu::PRIVATE_LEN]>),
     /// The peer said no.
     Rejected(Box<Rej>),
     /// The peer did not answer.

@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 
 use super::connection::State;
 use super::{Event, Manager, Path, please_wait, timing};
-use crate::{
-    Apr, Drep, Dreq, Lap, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu, Stage,
-    ack_timeout_code,
-};
+use crate::mad::{Mad, Message};
+use crate::manager::ack_timeout_code;
+use crate::message::{Apr, Drep, Dreq, Lap, Mra, Rej, Rep, Req, Rtu, Stage};
+use crate::reason::RejectReason;
 
 impl Manager {
     /// Takes in a datagram that came over `path`. If it is a request that is not known yet, `fresh`,

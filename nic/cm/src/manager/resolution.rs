@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 
 use super::timing::{self, MAX_RETRIES, RESPONSE_TIMEOUT};
 use super::{ConnectionError, Event, Manager, Path};
-use crate::{Mad, Message, SidrRep, SidrReq, SidrStatus};
+use crate::mad::{Mad, Message};
+use crate::message::{SidrRep, SidrReq};
+use crate::reason::SidrStatus;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -99,7 +101,7 @@ impl Manager {
                     status: SidrStatus::REJECT,
                     info_len: 0,
                     qpn: urxe_wire::Qpn::default(),
-                    service_id: crate::ServiceId(0),
+                    service_id: crate::service::ServiceId(0),
                     qkey: 0,
                     info: [0; SidrRep::INFO_LEN],
                     private_data: [0; SidrRep::PRIVATE_LEN],

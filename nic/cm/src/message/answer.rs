@@ -1,8 +1,8 @@
 //! MRA and REJ: wait, and no.
 
-use super::{LOCAL_COMM_ID, REMOTE_COMM_ID};
-use crate::RejectReason;
+use super::ids::{LOCAL_COMM_ID, REMOTE_COMM_ID};
 use crate::bytes::{Raw, array, get16, get32, put, put_array};
+use crate::reason::RejectReason;
 
 const STAGE: usize = 32;
 const SERVICE_TIMEOUT: usize = 33;

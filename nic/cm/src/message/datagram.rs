@@ -3,7 +3,8 @@
 use urxe_wire::Qpn;
 
 use crate::bytes::{Raw, array, get, get16, get24, get32, put, put_array};
-use crate::{ServiceId, SidrStatus};
+use crate::reason::SidrStatus;
+use crate::service::ServiceId;
 
 const REQUEST_ID: usize = 24;
 const PKEY: usize = 28;

@@ -2,7 +2,7 @@
 
 use urxe_wire::Qpn;
 
-use super::{LOCAL_COMM_ID, REMOTE_COMM_ID};
+use super::ids::{LOCAL_COMM_ID, REMOTE_COMM_ID};
 use crate::bytes::{Raw, array, get24, get32, put, put_array};
 
 const QPN: usize = 32;

@@ -1,7 +1,7 @@
 //! LAP and APR: a request to load an alternate path, and its answer. On Ethernet routing does what
 //! alternate paths are for; a peer that asks is told that there are none.
 
-use super::{LOCAL_COMM_ID, REMOTE_COMM_ID};
+use super::ids::{LOCAL_COMM_ID, REMOTE_COMM_ID};
 use crate::bytes::{Raw, get32, put};
 
 const STATUS: usize = 33;

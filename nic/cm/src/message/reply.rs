@@ -2,7 +2,7 @@
 
 use urxe_wire::{Psn, Qpn};
 
-use super::{LOCAL_COMM_ID, REMOTE_COMM_ID};
+use super::ids::{LOCAL_COMM_ID, REMOTE_COMM_ID};
 use crate::bytes::{Raw, array, get, get24, get32, put, put_array};
 
 const QKEY: usize = 32;

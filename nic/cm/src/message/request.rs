@@ -2,9 +2,9 @@
 
 use urxe_wire::{Gid, Mtu, Psn, Qpn};
 
-use super::LOCAL_COMM_ID;
-use crate::ServiceId;
+use super::ids::LOCAL_COMM_ID;
 use crate::bytes::{Raw, array, get, get16, get24, get32, put, put_array};
+use crate::service::ServiceId;
 
 const SERVICE_ID: usize = 32;
 const CA_GUID: usize = 40;

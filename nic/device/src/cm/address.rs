@@ -10,7 +10,7 @@ use super::agent::{Inner, errno};
 use super::id::{Bound, CmAddress, CmEvent, CmEventKind, CmParam, DatagramParam, Group, State};
 use super::relay::Reservation;
 use crate::list::DeviceInfo;
-use crate::table::random_u32;
+use crate::random::random_u32;
 
 /// Ports for programs that do not care (RFC 6335 leaves them free; Linux begins here).
 const EPHEMERAL: std::ops::Range<u16> = 32768..61000;

@@ -16,7 +16,7 @@ use super::id::{
     Id, ReliableSender, State,
 };
 use super::relay;
-use crate::table::random_u32;
+use crate::random::random_u32;
 use urxe_proto::QpState;
 
 /// Requests that a listener keeps for its program where that does not say, and at most.
@@ -343,7 +343,7 @@ impl Inner {
         }
         let (file, space, uid) = (entry.file, entry.space, entry.uid);
         let local_port = entry.source.map_or(0, |source| source.port());
-        let local = crate::list::socket_address(path.local, path.link, local_port);
+        let local = crate::gid_entry::socket_address(path.local, path.link, local_port);
         // Not by listing the devices: this may be on the way of a packet.
         let door = self.door(path.link);
         let Some(device) = door.and_then(|door| door.bound_to(path.local)) else {
@@ -371,7 +371,7 @@ impl Inner {
         id.comm = Some(comm);
         id.source = Some(local);
         let remote_port = header.map_or(0, |header| header.source_port);
-        id.destination = Some(crate::list::socket_address(
+        id.destination = Some(crate::gid_entry::socket_address(
             path.remote,
             path.link,
             remote_port,

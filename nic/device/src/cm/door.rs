@@ -17,7 +17,9 @@ use super::id::Bound;
 use super::{gsi, relay};
 use crate::error::Error;
 use crate::exit;
-use crate::list::{DeviceInfo, GidEntry, current, socket_address};
+use crate::gid_entry::GidEntry;
+use crate::gid_entry::socket_address;
+use crate::list::{DeviceInfo, current};
 use crate::nic::Nic;
 
 /// See the module.

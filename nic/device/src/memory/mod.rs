@@ -167,7 +167,7 @@ impl MemoryTable {
     /// (ReDMArk, USENIX Security 2021).
     fn fresh_key(&self) -> Result<u32, Error> {
         loop {
-            let key = crate::table::random_u32()?;
+            let key = crate::random::random_u32()?;
             // Zero means "no key" to programs.
             let is_window = self.windows.contains_key(&MemoryWindow::index_of(key));
             if key != 0 && !is_window && !self.regions.contains_key(&key) {

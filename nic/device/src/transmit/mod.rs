@@ -209,7 +209,7 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::list::GidEntry;
+    use crate::gid_entry::GidEntry;
     use crate::memory::{Access, Region};
     use crate::port::Ports;
     use crate::tap::{Taps, Wiring};

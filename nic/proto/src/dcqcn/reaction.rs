@@ -1,6 +1,6 @@
 //! The reaction point: the rate of one queue pair, and when its next packet may go.
 
-use super::DcqcnParameters;
+use super::parameters::DcqcnParameters;
 use crate::time::Instant;
 
 /// Alpha, the estimate of how congested the path is, when it is 1.

@@ -15,7 +15,8 @@ pub(crate) use self::data::{Failure, Outbox};
 use self::turns::{Reply, Turns};
 pub use crate::rc::acknowledge::AckMode;
 
-use crate::attributes::{AttrMask, Attributes, ModifyError};
+use crate::attr_mask::AttrMask;
+use crate::attributes::{Attributes, ModifyError};
 use crate::connection::Connection;
 use crate::dcqcn::ReactionPoint;
 use crate::memory::PdId;

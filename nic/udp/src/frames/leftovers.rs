@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::inherited::Private;
-use crate::with_signals_blocked;
+use crate::threads::with_signals_blocked;
 
 /// How often to look whether the thread that closes a descriptor has begun to.
 const LOOK: Duration = Duration::from_micros(20);

@@ -9,6 +9,7 @@
 mod filter;
 mod leftovers;
 mod neighbours;
+mod net;
 mod reach;
 mod ring;
 mod rules;
@@ -27,7 +28,8 @@ use libc::c_int;
 use crate::inherited::Private;
 use crate::interfaces::interfaces;
 use crate::receive::RecvMeta;
-use crate::{Transmit, sockopt};
+use crate::send::Transmit;
+use crate::sockopt;
 use filter::Flow;
 use reach::Reach;
 use ring::{Ring, Shape};

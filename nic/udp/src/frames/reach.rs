@@ -15,55 +15,13 @@ use netlink_packet_route::route::{
 use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use super::net::Net;
 use super::rules::{LOCAL_TABLE, MAIN_TABLE, are_ordinary};
 use super::xfrm::{Policies, Policy};
 use crate::netlink::Netlink;
 
 /// Ranges left out, at most; with more, nothing is left. The filters have jumps of up to 255 instructions.
 const EXCLUDED_MAX: usize = 64;
-
-/// A range of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Net {
-    address: u32,
-    bits: u8,
-}
-
-impl Net {
-    /// The addresses that have the first `bits` bits in common with this one.
-    pub(super) fn new(ip: Ipv4Addr, bits: u8) -> Self {
-        let bits = bits.min(32);
-        Self {
-            address: ip.to_bits() & mask(bits),
-            bits,
-        }
-    }
-
-    pub(super) const fn address(self) -> u32 {
-        self.address
-    }
-
-    pub(super) const fn mask(self) -> u32 {
-        mask(self.bits)
-    }
-
-    pub(super) fn contains(self, ip: Ipv4Addr) -> bool {
-        ip.to_bits() & self.mask() == self.address
-    }
-
-    /// Whether one lies in the other.
-    fn overlaps(self, other: Self) -> bool {
-        let common = self.mask() & other.mask();
-        self.address & common == other.address & common
-    }
-}
-
-const fn mask(bits: u8) -> u32 {
-    match u32::MAX.checked_shl(32 - bits as u32) {
-        Some(mask) => mask,
-        None => 0,
-    }
-}
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]

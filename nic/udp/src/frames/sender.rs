@@ -11,8 +11,10 @@ use super::neighbours::{ethernet_address, goes_as_it_is};
 use super::reach::Reach;
 use super::ring::{GSO_UDP_L4, PACKET_VNET_HDR, SOL_PACKET, Shape};
 use crate::inherited::Private;
+use crate::interfaces::Interface;
 use crate::send::raw_pieces;
-use crate::{Framing, Interface, Transmit, buffer, sockopt, uncancelled};
+use crate::send::{Framing, Transmit};
+use crate::{buffer, sockopt, uncancelled};
 
 const VNET_BYTES: usize = 10;
 const ETHERNET_BYTES: usize = 14;

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket as NetlinkSocket, SocketAddr as NetlinkAddress};
 
-use super::reach::Net;
+use super::net::Net;
 
 /// linux/netlink.h.
 const HEADER_BYTES: usize = 16;

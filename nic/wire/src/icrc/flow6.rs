@@ -2,9 +2,9 @@
 
 use core::net::SocketAddrV6;
 
+use super::crc::{Icrc, Verdict, congestion_mask, crc32};
 use super::linear::FieldMap;
-use super::{Icrc, Verdict, congestion_mask, crc32};
-use crate::ICRC_LEN;
+use crate::constants::ICRC_LEN;
 
 const ONES_LEN: usize = 8;
 const IP_LEN: usize = 40;

@@ -142,7 +142,7 @@ mod tests {
     extern crate std;
     use std::vec::Vec;
 
-    use super::super::crc32;
+    use super::super::crc::crc32;
     use super::*;
 
     /// The state after `bytes` from the state zero, by the textbook.

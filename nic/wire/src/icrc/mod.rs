@@ -52,58 +52,16 @@
 //! | 1024 | 24 | 26 | 24 | 38 |
 //! | 4096 | 73 (56 GB/s) | 74 | 73 | 89 |
 
+mod crc;
 mod flow4;
 mod flow6;
 mod linear;
 
 use core::net::SocketAddr;
 
+pub use crc::{Icrc, Verdict};
 pub use flow4::{Flow4, verify4};
 pub use flow6::{Flow6, verify6};
-
-use crate::ICRC_LEN;
-
-/// A CRC under way. Made by [`Flow4::start`] or [`Flow6::start`].
-#[derive(Clone, Copy, Debug)]
-#[must_use]
-pub struct Icrc {
-    crc: u32,
-}
-
-impl Icrc {
-    /// Covers the next bytes of the packet.
-    #[inline]
-    pub fn update(&mut self, bytes: &[u8]) {
-        self.crc = crc32(self.crc, bytes);
-    }
-
-    /// The bytes that end the packet (little-endian, alone among all fields).
-    #[inline]
-    #[must_use]
-    pub fn finish(self) -> [u8; ICRC_LEN] {
-        self.crc.to_le_bytes()
-    }
-}
-
-/// What a receiver can say about a packet's ICRC.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[must_use]
-pub enum Verdict {
-    /// Right, for the IPv4 ID that was expected (or for IPv6, which has none).
-    Exact,
-    /// Right if the packet had this IPv4 ID, which a UDP socket does not tell. It leaves 16 of the 32 bits of protection.
-    SomeId(u16),
-    /// Wrong whatever the ID, or the packet is too short to have one.
-    Bad,
-}
-
-impl Verdict {
-    /// Whether the packet may be believed.
-    #[inline]
-    pub const fn is_good(self) -> bool {
-        !matches!(self, Self::Bad)
-    }
-}
 
 /// What is common to the ICRCs of all packets from one address and port to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,24 +98,5 @@ impl Flow {
             Self::V4(flow) => verify4(flow, udp_payload, hint_id),
             Self::V6(flow) => verify6(flow, udp_payload),
         }
-    }
-}
-
-/// Continues a CRC-32, given and returned in its finished (inverted) form.
-#[inline]
-fn crc32(crc: u32, bytes: &[u8]) -> u32 {
-    let mut crc = libdeflater::Crc::with_initial(crc);
-    crc.update(bytes);
-    crc.sum()
-}
-
-/// The correction to the CRC before the BTH that makes its byte 4, which is masked, count as all ones.
-///
-/// A change `c` of the byte after four others equals a change of the state before them that becomes `c` by then.
-#[inline]
-fn congestion_mask(first: &[u8]) -> u32 {
-    match first.get(crate::bth::CONGESTION) {
-        Some(0) | None => linear::UNMASK_ZERO,
-        Some(&byte) => linear::UNMASK.apply(u16::from(byte ^ 0xff)),
     }
 }
