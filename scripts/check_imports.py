@@ -48,7 +48,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
 ALLOWED_IN_TESTS: Mapping[str, frozenset[str]] = {"proto": frozenset({"sim"})}
 
 #: How many files of a crate are in circles; all others have none.
-CIRCLES: Mapping[str, int] = {"proto": 13, "cm": 3, "udp": 10, "device": 34, "preload": 34}
+CIRCLES: Mapping[str, int] = {"proto": 13, "udp": 10, "device": 34, "preload": 34}
 
 SANS_IO = ("wire", "proto", "sim", "fabric", "cm")
 # External crates of the sans-IO crates: none with a clock, IO or entropy, and all #![no_std] with the features used,

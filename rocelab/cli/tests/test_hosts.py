@@ -237,6 +237,7 @@ def test_an_allocation_of_slurm_is_the_fabric(study: Path, tmp_path: Path) -> No
     jobs = tmp_path / "jobs.toml"
     jobs.write_text(MPI_STUDY)
     with slurm_cluster(folder, [LINK], 2) as cluster:
+        checked = cluster.salloc([*ROCELAB, "hosts", "check"])
         kept = ["--results", str(tmp_path / "results"), "--no-report"]
         done = cluster.salloc([*ROCELAB, "run", "--fabric", "hosts", str(study), *kept])
         kept = ["--results", str(tmp_path / "jobs"), "--no-report"]
@@ -247,6 +248,8 @@ def test_an_allocation_of_slurm_is_the_fabric(study: Path, tmp_path: Path) -> No
         kept = ["--results", str(tmp_path / "by-srun"), "--no-report"]
         words = [*ROCELAB, "run", "--fabric", "hosts", "--hosts", str(by_srun), str(jobs), *kept]
         done_by_srun = cluster.salloc(words)
+    assert "2 hosts, from the allocation" in checked.stdout, checked.stderr
+    assert ", by slurm" in checked.stdout
     check_acceptance(accepted, tmp_path)
     assert done_by_srun.exit_status == 0, done_by_srun.stderr
     check_jobs(tmp_path / "by-srun")
