@@ -202,7 +202,7 @@ PURPOSE := $(if $(filter test-arm64,$(MAKECMDGOALS)),arm64,$(if $(filter setup t
 setup-packages:
 	@scripts/setup_packages $(PURPOSE)
 
-setup-python: $(PYTHON_STAMP)
+setup-python: $(PYTHON_STAMP) ## Install rocelab alone, with what it needs to run
 
 # The packages come first: python3-venv is one of them.
 $(PYTHON_STAMP): | setup-packages

@@ -50,16 +50,16 @@ def run(
     job = mpi.Job(
         argv=[str(implementation.folder / program), *arguments],
         hosts=[node.name for node in fabric.nodes[:nodes]],
-        interface=fabric.nodes[0].interfaces[LINK],
+        interfaces=[node.interfaces[LINK] for node in fabric.nodes[:nodes]],
         ranks_per_node=ranks_per_node,
-        wrapper=[urxe().name, "run", "--"] if transport.device else [],
+        wrapper=[urxe().name, "run", "--"] if transport.urxe else [],
     )
     # Other tests are running: who polls in vain is to let them, as the times are of no interest here.
-    env = {**mpi.environment(job, transport), "OMPI_MCA_mpi_yield_when_idle": "1"}
+    env = {**mpi.environment(implementation, job, transport), "OMPI_MCA_mpi_yield_when_idle": "1"}
     launcher = NamespaceLauncher(fabric)
     try:
         with launcher.remote_shell(env) as shell:
-            argv = mpi.command(implementation, job, transport, shell)
+            argv = mpi.command(implementation, job, shell)
             finished = launcher.start(fabric.nodes[0], argv, env={**env, **shell.env}).wait(LIMIT_S)
     except LaunchError as error:
         pytest.fail(str(error))

@@ -103,8 +103,8 @@ def hosts_toml(guest: Guest, second_guest: Guest) -> Iterator[Path]:
     path = folder / "hosts.toml"
     path.write_text(f'hosts = "guest[1-2]"\nssh_options = ["-F", "{folder / "ssh"}"]\npython = "/usr/bin/python3"\n')
     yield path
-    for each in servers:
-        each.stop()
+    for server in servers:
+        server.stop()
 
 
 def answers(address: str) -> bool:

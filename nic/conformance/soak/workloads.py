@@ -82,13 +82,13 @@ class Workload:
         job = mpi.Job(
             argv=[str(implementation.folder / "python"), ALLTOALL, f"{seconds:g}"],
             hosts=[node.name for node in nodes],
-            interface=nodes[0].interfaces[LINK],
+            interfaces=[node.interfaces[LINK] for node in nodes],
             ranks_per_node=RANKS // len(nodes),
             wrapper=[urxe().name, "run", *fault.options, "--"],
         )
-        env = {**mpi.environment(job, transport), "OMPI_MCA_mpi_yield_when_idle": "1", **fault.env}
+        env = {**mpi.environment(implementation, job, transport), "OMPI_MCA_mpi_yield_when_idle": "1", **fault.env}
         with scene.launcher.remote_shell(env) as shell:
-            argv = mpi.command(implementation, job, transport, shell)
+            argv = mpi.command(implementation, job, shell)
             program = scene.launcher.start(nodes[0], argv, env={**env, **shell.env})
             try:
                 yield [program]
