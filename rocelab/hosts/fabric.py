@@ -32,7 +32,7 @@ class HostsFabric:
         self.facts = facts
         self.run_name = secrets.token_hex(4)
         """What the run's programs have in their environment."""
-        self.common_folder = _common_folder(sessions, self.run_name)
+        self.common_folder = common_folder(sessions, self.run_name)
         self.rails = {rail.id: rail for rail in found}
         self.name = "hosts"
         self.nodes = tuple(_node(name, index, found) for index, name in enumerate(facts))
@@ -66,10 +66,16 @@ class HostsFabric:
         self.close()
 
 
-def _common_folder(sessions: Sessions, name: str) -> str | None:
-    """A name of the folders of the run that they have on all hosts; None where temporary files have other places."""
+def common_folder(sessions: Sessions, name: str) -> str | None:
+    """A name of the folders of the run that they have on all hosts; None where temporary files have other places.
+
+    A host that is lost at this moment is told of by what is measured on it.
+    """
     asked = [(session, session.submit("name-folder", name=name)) for session in sessions.values()]
-    paths = {session.await_answer(answer).get("path") for session, answer in asked}
+    paths: set[str | None] = set()
+    for session, answer in asked:
+        with contextlib.suppress(HostError):
+            paths.add(session.await_answer(answer).get("path"))
     (path,) = paths if len(paths) == 1 else (None,)
     return path
 

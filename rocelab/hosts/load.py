@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from rocelab.hosts.session import HostError, Message
 from rocelab.hosts.sessions import Sessions
-from rocelab.launch.load_meter import NAMES_KEPT, Taken
+from rocelab.launch.load_meter import NAMES_EVERY_S, NAMES_KEPT, Taken
 
 
 class HostsMeter:
@@ -16,6 +17,7 @@ class HostsMeter:
     def __init__(self, sessions: Sessions) -> None:
         """All hosts are asked before and after each step, whether it is on them or not."""
         self._sessions = sessions
+        self._named_at_s: float | None = None
 
     @property
     def cores(self) -> int:
@@ -32,8 +34,11 @@ class HostsMeter:
         return max(taken, key=lambda each: (each.others_cores + each.steal_cores) / each.cores, default=None)
 
     def note_names(self) -> None:
-        """Between steps: look which programs others run."""
-        self._submit("load-names")
+        """Between steps: look which programs others run. Agents would not look more often, so they are not asked."""
+        now_s = time.monotonic()
+        if self._named_at_s is None or now_s - self._named_at_s >= NAMES_EVERY_S:
+            self._named_at_s = now_s
+            self._submit("load-names")
 
     def top(self) -> Mapping[str, float]:
         """The other programs that used most so far, with their hosts: name to CPU seconds."""

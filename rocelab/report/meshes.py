@@ -31,7 +31,7 @@ _EVENTS_TEXT: Final = {
     "lost": "lost or damaged",
     "paused": "held back by flow control",
     "marked": "marked as congested",
-    "resent": "sent again",
+    "resent": "sent or asked for again",
 }
 
 

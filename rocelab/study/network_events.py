@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from rocelab.fabric.base import Finished, Launcher, LaunchError, Node
+from rocelab.fabric.base import Finished, Launcher, LaunchError, Node, Running
 from rocelab.launch.network_counters import KINDS, kind_of
 from rocelab.results import EVENTS_METRIC
 from rocelab.tools import urxe_stat
@@ -51,15 +51,21 @@ class NetworkEvents:
         """Of each node; nothing where it cannot be had, as it is no part of what is measured."""
         if self._nic is None:
             return [{} for _ in self._nodes]
-        asked = [self._launcher.start(node, urxe_stat.command(self._nic)) for node in self._nodes]
+        asked = [self._asked(node, urxe_stat.command(self._nic)) for node in self._nodes]
         found: list[Mapping[str, int]] = []
         for each in asked:
             said: Finished | None = None
             with contextlib.suppress(LaunchError):
-                said = each.wait(_STAT_LIMIT_S)
+                said = None if each is None else each.wait(_STAT_LIMIT_S)
             counted = {} if said is None or said.exit_status != 0 else urxe_stat.read(said.stdout)
             found.append({name: count for name, count in counted.items() if kind_of(name.partition(".")[2])})
         return found
+
+    def _asked(self, node: Node, command: Sequence[str]) -> Running | None:
+        try:
+            return self._launcher.start(node, command)
+        except LaunchError:
+            return None
 
 
 def values(events: Events, nodes: Sequence[str]) -> Iterator[Value]:

@@ -17,6 +17,7 @@ from rocelab.hosts import studies
 from rocelab.hosts.fabric import up
 from rocelab.hosts.inventory import find
 from rocelab.hosts.launcher import HostsLauncher
+from rocelab.hosts.load import HostsMeter
 from rocelab.hosts.tests.cluster import ssh_cluster
 from rocelab.study.loading import parse
 from rocelab.study.plan import plan
@@ -83,7 +84,9 @@ def test_sixty_four_hosts_are_reached_asked_and_measured(tmp_path: Path) -> None
             with closing(small.store(tmp_path / "results")) as store:
                 started_s = time.monotonic()
                 steps = studies.on_hosts(plan(study))
-                outcome = Runner(store, hosts, HostsLauncher(hosts), small.Seen(), {}).run(steps)
+                outcome = Runner(
+                    store, hosts, HostsLauncher(hosts), small.Seen(), {}, meter=HostsMeter(hosts.sessions)
+                ).run(steps)
                 say(f"{len(steps)} rounds of {NODES // 2} pairs: {time.monotonic() - started_s:.1f} s")
             assert outcome.failed == 0
             samples = [*samples_in(tmp_path / "results")]

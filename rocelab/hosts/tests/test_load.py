@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from rocelab.hosts.fabric import common_folder
 from rocelab.hosts.load import HostsMeter
 from rocelab.hosts.session import Session
 from rocelab.launch.load_meter import Taken
@@ -61,4 +62,14 @@ def test_all_hosts_are_asked_before_and_between_steps() -> None:
     found = both({}, {}, asked)
     found.begin()
     found.note_names()
+    found.note_names()  # at once: there is nothing new to see
     assert asked == ["load-begin", "load-begin", "load-names", "load-names"]
+
+
+def test_a_host_that_is_lost_leaves_the_others_their_common_folder() -> None:
+    gone = session("n2", {}, [])
+    gone.lose("n2 is lost")
+    hosts = {"n1": session("n1", {"name-folder": {"path": "/tmp/all"}}, []), "n2": gone}
+    assert common_folder(hosts, "ab") == "/tmp/all"  # type: ignore[arg-type]
+    hosts["n3"] = session("n3", {"name-folder": {"path": "/scratch/all"}}, [])
+    assert common_folder(hosts, "ab") is None  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def events(test: str) -> list[Sample]:
 def test_what_happened_to_packets_at_the_median_is_named_with_the_node(model: RunModel) -> None:
     held = RunModel(model.info, [*model.samples, *events("mesh")])
     _, table = meshes.tables(held, LINKS[1])
-    assert table.rows == (("Soft RoCE write", "4", "sent again", "node3: 7 urxe.packet_seq_err"),)
+    assert table.rows == (("Soft RoCE write", "4", "sent or asked for again", "node3: 7 urxe.packet_seq_err"),)
     assert meshes.tables(model, LINKS[1])[1:] == []
 
 

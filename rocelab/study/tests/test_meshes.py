@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.fabric import emulated
-from rocelab.fabric.base import FabricError
+from rocelab.fabric.base import FabricError, LaunchError
 from rocelab.launch.fake import FakeFabric, FakeLauncher, Outcome, Start
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.results import Sample
@@ -224,6 +224,17 @@ def test_what_happened_to_packets_is_told_by_the_counters_that_grew(tmp_path: Pa
         ("events_resent.tcp.RetransSegs", "node2"): 2,
         ("events_lost.urxe.out_of_buffer", "node0"): 4,
     }
+
+
+def test_a_mesh_counts_where_nothing_is_known_of_its_packets() -> None:
+    def without_stat(start: Start) -> Outcome:
+        if "stat" in start.argv:
+            raise LaunchError(f"{start.node.name}: there is no urxe")
+        return good(start)
+
+    _, done = execute(without_stat, soft_roce(3))
+    assert done.reading is not None
+    assert done.reading.events == ({}, {}, {})
 
 
 @pytest.mark.parametrize(

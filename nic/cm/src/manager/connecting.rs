@@ -372,7 +372,7 @@ impl Manager {
         }
     }
 
-    /// Confirms the end of a connection to whoever asks.
+    /// Confirms the end of a connection to a peer that asks for it.
     pub(super) fn confirm_end(&mut self, path: Path, mad: &Mad, dreq: &Dreq) {
         let drep = Drep {
             local_comm_id: dreq.remote_comm_id,
