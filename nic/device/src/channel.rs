@@ -5,20 +5,16 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use urxe_duty::constants::LOOK_ARMED_NS;
+use urxe_duty::{EventWaits, Looker};
 use urxe_proto::Instant;
 use urxe_udp::{Interest, Waiter};
 
 use crate::blocking::{self, BlockingCall, Step, Waiting};
 use crate::clock::now;
+use crate::look::{Looked, look};
 use crate::nic::Nic;
 use crate::signalled::{EventFd, Signalled};
-use crate::spin::{Looked, Spin};
-
-/// A program that has found an event each time so often waits for the descriptor by itself.
-const READY_WAITS: u32 = 4;
-
-/// How long a program that armed a queue waits for the engine.
-const LOOK_NS: u64 = 30_000;
 
 /// What a thread that blocks waits with: the channel's descriptor and the sockets.
 #[derive(Debug)]
@@ -26,7 +22,7 @@ struct Watcher {
     waiter: Waiter,
     /// Tells when the sockets have changed.
     watched: Arc<EventFd>,
-    spin: Spin,
+    looker: Looker,
 }
 
 /// A completion channel. Completion queues that were armed put their cookies into it.
@@ -34,12 +30,12 @@ struct Watcher {
 pub struct CompletionChannel {
     nic: Weak<Nic>,
     cookies: Signalled<u64>,
-    /// Calls of [`Self::wait`] in a row in which there was an event already.
-    ready_waits: AtomicU32,
+    /// [`EventWaits`].
+    event_waits: AtomicU32,
     /// When the program armed a queue last, to wait for the descriptor by itself, nanoseconds; 0 once an event has come.
     armed_ns: AtomicU64,
     /// Whether it pays to look for packets then.
-    spin: Mutex<Spin>,
+    looker: Mutex<Looker>,
     /// Waits for the descriptor and the sockets; kept between calls, made anew for a second thread.
     waiter: Mutex<Option<Box<Watcher>>>,
 }
@@ -49,9 +45,9 @@ impl CompletionChannel {
         Ok(Arc::new(Self {
             nic: Arc::downgrade(nic),
             cookies: Signalled::new()?,
-            ready_waits: AtomicU32::new(READY_WAITS),
+            event_waits: AtomicU32::new(EventWaits::new().to_bits()),
             armed_ns: AtomicU64::new(0),
-            spin: Mutex::new(Spin::heedless()),
+            looker: Mutex::new(Looker::heedless()),
             waiter: Mutex::new(None),
         }))
     }
@@ -65,9 +61,9 @@ impl CompletionChannel {
     pub(crate) fn push(&self, cookie: u64) {
         let armed_ns = self.armed_ns.swap(0, Ordering::Relaxed);
         if armed_ns > 0
-            && let Ok(mut spin) = self.spin.try_lock()
+            && let Ok(mut looker) = self.looker.try_lock()
         {
-            spin.note_sleep(now().since(Instant::from_nanos(armed_ns)));
+            looker.note_sleep(now().since(Instant::from_nanos(armed_ns)));
         }
         self.cookies.push(cookie);
     }
@@ -80,20 +76,20 @@ impl CompletionChannel {
     /// Whether the program blocks in [`Self::wait`], so that nobody else has to watch the sockets. Who waits for the descriptor in a
     /// `poll` of its own finds an event there.
     pub(crate) fn is_waited_in(&self) -> bool {
-        self.ready_waits.load(Ordering::Relaxed) < READY_WAITS
+        self.event_waits().are_in_channel()
     }
 
     /// The program is about to wait for the descriptor in a `poll` of its own, until which it may be woken twice, with the background
     /// thread in between: looks for packets before, where that has paid, until there is an event. Whether there is one, of
     /// this queue or another: should the program then wait on for this one alone, the background thread notices within 2 ms.
     pub(crate) fn look(&self, nic: &Nic) -> bool {
-        if let Ok(mut spin) = self.spin.try_lock()
-            && spin.may_pay()
+        if let Ok(mut looker) = self.looker.try_lock()
+            && looker.may_pay()
         {
             let _presence = nic.progress().enter_blocking();
-            let until = now().after(LOOK_NS);
+            let until = now().after(LOOK_ARMED_NS);
             // The background thread may still be in the engine, at the end of the round that brought the last event.
-            while spin.look(nic, None, || self.has_cookie()) == Looked::Done
+            while look(&mut looker, nic, None, || self.has_cookie()) == Looked::Done
                 && !self.has_cookie()
                 && now() < until
             {
@@ -132,12 +128,12 @@ impl CompletionChannel {
 
     /// The program asked for an event, and had to wait for it, or not.
     fn note_wait(&self, has_waited: bool) {
-        let ready_waits = if has_waited {
-            0
-        } else {
-            (self.ready_waits.load(Ordering::Relaxed) + 1).min(READY_WAITS)
-        };
-        self.ready_waits.store(ready_waits, Ordering::Relaxed);
+        let waits = self.event_waits().after(has_waited);
+        self.event_waits.store(waits.to_bits(), Ordering::Relaxed);
+    }
+
+    fn event_waits(&self) -> EventWaits {
+        EventWaits::from_bits(self.event_waits.load(Ordering::Relaxed))
     }
 
     fn has_cookie(&self) -> bool {
@@ -155,7 +151,7 @@ impl CompletionChannel {
         Ok(Box::new(Watcher {
             waiter,
             watched,
-            spin: Spin::default(),
+            looker: Looker::default(),
         }))
     }
 }
@@ -248,7 +244,7 @@ impl InEngine {
     fn note_ready(&mut self) {
         let slept_ns = now().since(self.since);
         if let Some(watcher) = &mut self.watcher {
-            watcher.spin.note_sleep(slept_ns);
+            watcher.looker.note_sleep(slept_ns);
         }
     }
 
@@ -278,7 +274,7 @@ impl InEngine {
             let ready = watcher.waiter.wait(Some(0))?;
             nic.forget_errors(ready);
         }
-        match watcher.spin.look(nic, deadline, || channel.has_cookie()) {
+        match look(&mut watcher.looker, nic, deadline, || channel.has_cookie()) {
             Looked::Done if channel.has_cookie() => return Ok(None),
             Looked::Done => {}
             Looked::InVain(wanted_at) => deadline = wanted_at,

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use urxe_proto::{ACK_HOLD_NS, Habit, Instant, QpType};
+use urxe_duty::Posts;
+use urxe_proto::{ACK_HOLD_NS, Instant, QpType};
 use urxe_udp::{RecvBuffer, wait_writable};
 use urxe_wire::Operation;
 
@@ -34,11 +35,6 @@ const MESSAGE_PACKETS: u32 = 64;
 /// to send, whose acknowledgements would not all find room.
 const PACKETS_PER_ROUND: u32 = 256;
 
-/// A program that streams runs a round this often while it posts. What it has for many queue pairs, or posts once a hundred messages
-/// have completed, may take it milliseconds: without rounds acknowledgements wait meanwhile, and the background thread takes
-/// it for one that does not poll, so that nothing waits for company any more.
-const ROUND_NS: u64 = 50_000;
-
 /// How often a round takes in more. Between two READs of 16 KiB that are answered one by one, a batch ends for nothing.
 const TAKEN_MAX: usize = 16;
 
@@ -47,23 +43,9 @@ const TAKEN_MAX: usize = 16;
 /// bandwidth.
 const MANY_SENDERS: usize = 16;
 
-/// What a program posts before it polls, from so many requests on, may wait for each other: the pieces of a message, ...
-const BURST_MIN: u32 = 2;
-/// ... and from so many on it is a stream.
-const STREAM_MIN: u32 = 8;
 /// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
 /// works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
-
-/// How long nothing waits for company after the program was found to post and then not to poll: at first, for it may only
-/// have been kept from its processor, and if it is found so again and again.
-const DISTRUST_NS: (u64, u64) = (2_000_000, 1_000_000_000);
-/// The same for the pieces of a message. A program that computes for long after each loses more by their waiting, once, than it gains.
-const PIECES_DISTRUST_NS: (u64, u64) = (50_000_000, 10_000_000_000);
-
-/// Of rounds with nothing to do, one in so many looks at the clock, and so at the timers: a few microseconds for a program
-/// that spins, and the background thread sees to one that polls less often.
-const IDLE_ROUNDS_PER_CLOCK: u32 = 8;
 
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 const WINDOW_MAX_BYTES: usize = 1 << 20;
@@ -104,8 +86,7 @@ pub(crate) struct Engine {
     pub(crate) outgoing: Outgoing,
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u16>,
-    /// When the program last ran a round that looked at the clock, or claimed one.
-    ran_at: Instant,
+    posts: Posts,
     /// More packets were there than the last look took in.
     pub(crate) has_more: bool,
     /// The last round left some of them for the next.
@@ -114,16 +95,6 @@ pub(crate) struct Engine {
     pub(crate) requests: u64,
     /// Queue pairs with requests in flight.
     senders: usize,
-    /// Posts since the program last ran a round.
-    burst: u32,
-    /// Posts between the two rounds before.
-    last_burst: u32,
-    /// Rounds with nothing to do.
-    idle_rounds: u32,
-    /// Nothing waits for company while it lasts: the program was found to post and then not to poll.
-    distrust: Habit,
-    /// See [`PIECES_DISTRUST_NS`].
-    pieces_distrust: Habit,
 }
 
 impl std::fmt::Debug for Engine {
@@ -149,16 +120,11 @@ impl Engine {
             timers: Timers::default(),
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
-            ran_at: Instant::default(),
+            posts: Posts::new(),
             has_more: false,
             is_unfinished: false,
             requests: 0,
             senders: 0,
-            burst: 0,
-            last_burst: 0,
-            idle_rounds: 0,
-            distrust: Habit::new(DISTRUST_NS.0, DISTRUST_NS.1),
-            pieces_distrust: Habit::new(PIECES_DISTRUST_NS.0, PIECES_DISTRUST_NS.1),
         }
     }
 
@@ -171,9 +137,7 @@ impl Engine {
     /// that brought something; the next empty one sends them. Returns how many packets came, and when it is: `None` of
     /// a round with nothing to do, in which the clock was not looked at.
     pub(crate) fn run(&mut self) -> (usize, Option<Instant>) {
-        if self.burst > 0 {
-            self.last_burst = std::mem::take(&mut self.burst);
-        }
+        self.posts.note_round();
         let mut clock = None;
         let received = self.receive(&mut clock, false);
         if received == 0 {
@@ -182,14 +146,12 @@ impl Engine {
         if self.was_quick(received) && self.outgoing.is_empty() && !self.is_unfinished {
             return (0, None);
         }
-        if received == 0 && self.ready.is_empty() && self.outgoing.is_empty() {
-            self.idle_rounds = self.idle_rounds.wrapping_add(1);
-            if !self.idle_rounds.is_multiple_of(IDLE_ROUNDS_PER_CLOCK) {
-                return (0, None);
-            }
+        let has_nothing = received == 0 && self.ready.is_empty() && self.outgoing.is_empty();
+        if has_nothing && !self.posts.looks_at_clock() {
+            return (0, None);
         }
         let now = clock.unwrap_or_else(clock::now);
-        self.ran_at = now;
+        self.posts.note_round_at(now);
         self.expire(now);
         let mode = if received == 0 && !self.was_quick(received) {
             AckMode::Idle
@@ -216,12 +178,7 @@ impl Engine {
 
     /// Whether a program that streams should run a round before it goes on to post. It is taken to do so then.
     pub(crate) fn claim_round(&mut self, now: Instant) -> bool {
-        let is_due =
-            self.burst.max(self.last_burst) >= STREAM_MIN && now.since(self.ran_at) >= ROUND_NS;
-        if is_due {
-            self.ran_at = now;
-        }
-        is_due
+        self.posts.claim_round(now)
     }
 
     /// Whether a request has no answer yet, or a message that has just come in full no acknowledgement: the program may be about
@@ -362,14 +319,7 @@ impl Engine {
     /// The program posted. Whether it does so often before it polls, and answers are on their way to it, so that
     /// it will poll: then what it posted need not leave at once.
     pub(crate) fn note_post(&mut self, now: Instant) -> bool {
-        self.burst = self.burst.saturating_add(1);
-        let burst = self.burst.max(self.last_burst);
-        let distrust = if burst < STREAM_MIN {
-            &self.pieces_distrust
-        } else {
-            &self.distrust
-        };
-        self.senders > 0 && burst >= BURST_MIN && !distrust.lasts(now)
+        self.posts.note_post(now, self.senders > 0)
     }
 
     /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. Whoever
@@ -383,8 +333,7 @@ impl Engine {
 
     /// The program posted and then did not poll: nothing waits for company for a while, longer if that was so before.
     pub(crate) fn stop_gathering(&mut self, now: Instant) {
-        self.distrust.note(now);
-        self.pieces_distrust.note(now);
+        self.posts.note_unpolled(now);
         self.flush();
     }
 
@@ -657,29 +606,5 @@ mod tests {
         assert_eq!(share(96, 16), MIB);
         assert_eq!(share(96, 64), MIB / 4);
         assert_eq!(share(8, 64), MIB / 16, "of a small buffer a half");
-    }
-
-    #[test]
-    fn nothing_is_gathered_for_a_program_that_was_found_not_to_poll() {
-        let mut engine = Engine::new(1, Arc::new(EventQueue::new().unwrap()));
-        let start = Instant::from_nanos(PIECES_DISTRUST_NS.1);
-        let last_of = |engine: &mut Engine, burst, now| {
-            engine.burst = 0;
-            (0..burst).fold(false, |_, _| engine.note_post(now))
-        };
-        let streams = |engine: &mut Engine, now| last_of(engine, STREAM_MIN, now);
-        let sends_pieces = |engine: &mut Engine, now| last_of(engine, BURST_MIN, now);
-        assert!(!streams(&mut engine, start), "no answers are on their way");
-        engine.senders = 1;
-        assert!(streams(&mut engine, start) && sends_pieces(&mut engine, start));
-        assert!(!last_of(&mut engine, BURST_MIN - 1, start));
-        engine.stop_gathering(start);
-        assert!(!streams(&mut engine, start.after(DISTRUST_NS.0 - 1)));
-        assert!(streams(&mut engine, start.after(DISTRUST_NS.0)));
-        assert!(!sends_pieces(
-            &mut engine,
-            start.after(PIECES_DISTRUST_NS.0 - 1)
-        ));
-        assert!(sends_pieces(&mut engine, start.after(PIECES_DISTRUST_NS.0)));
     }
 }

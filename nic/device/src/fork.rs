@@ -15,7 +15,8 @@ use crate::cm;
 use crate::exit::OPENED;
 use crate::gid_table::TABLES;
 use crate::guard::INSTALLING;
-use crate::idle::BACKGROUND;
+use crate::usage::BACKGROUND;
+
 use crate::stat::SERVING;
 use crate::tap::TAPS;
 

@@ -1,4 +1,4 @@
-//! Threads of the program that wait for packets in a poll, because others want the processor ([`crate::idle`]).
+//! Threads of the program that wait for packets in a poll, because others want the processor ([`urxe_duty::Poller`]).
 //!
 //! A packet in a socket wakes them. But another thread may take it out before they look, and with it what they wait for: the
 //! background thread, or one that blocks in a completion channel. Then that thread wakes them.

@@ -6,8 +6,6 @@ pub(crate) mod alone;
 mod exchanges;
 mod rounds;
 
-pub(crate) use rounds::Round;
-
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -17,6 +15,7 @@ use urxe_proto::{QpStats, Sge, WindowType};
 use urxe_udp::{Event, Interest, Socket, Waiter};
 use urxe_wire::Mtu;
 
+use crate::background;
 use crate::blocking;
 use crate::channel::CompletionChannel;
 use crate::clock::now;
@@ -460,7 +459,7 @@ impl Nic {
     /// When the process has no threads left.
     pub fn begin_event_wait(self: &Arc<Self>) -> io::Result<EventWait> {
         // The thread looks after the interface, whose changes are events.
-        self.progress.start(self)?;
+        self.start_thread()?;
         Ok(EventWait(Arc::clone(&self.events)))
     }
 
@@ -526,7 +525,12 @@ impl Nic {
         stat::serve().unwrap_or_else(|error| {
             log::warn!("`urxe stat` will not see this process: {error}");
         });
-        Ok(self.progress.start(self)?)
+        Ok(self.start_thread()?)
+    }
+
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        let weak = Arc::downgrade(self);
+        self.progress.start(move || background::run(&weak))
     }
 
     /// Sends acknowledgements that are held back, and tells peers that their queue pairs are gone: the device

@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use urxe_duty::Advice;
 use urxe_proto::Instant;
 
 use super::{Nic, lock};
 use crate::clock::now;
 use crate::engine::Engine;
 use crate::guard;
-use crate::idle::{self, Advice};
 use crate::memory::Offer;
 use crate::moderation::Moderated;
+use crate::usage::advise;
 
 /// What a round of [`Nic::run_looking`] or [`Nic::run_waiting`] came to.
 pub(crate) struct Round {
@@ -112,7 +113,7 @@ impl Nic {
                 return;
             }
         }
-        match idle::advise(received > 0, self.progress.work()) {
+        match advise(received > 0, self.progress.work()) {
             Advice::Spin => {}
             Advice::Yield => std::thread::yield_now(),
             Advice::Wait(wait_ns) => {

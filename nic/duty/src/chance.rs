@@ -1,22 +1,14 @@
 //! A background thread that is never without work gives the program a chance to poll.
 //!
 //! The thread takes over when the program does not poll. Where both share a processor the program may be unable to: the thread,
-//! which takes precedence, makes it send what the peer answers, and so goes on for ever. With 16 queue pairs and messages of
-//! 1 MiB `ib_write_bw` got 4 to 33 % of its own processor, and four fifths of the bandwidth that it has when it polls.
+//! which takes precedence, makes it send what the peer answers, and so goes on for ever.
 
 use urxe_proto::Instant;
 
-/// A thread that has worked for so long steps aside. Twice as long each time that the program does not poll then, ...
-const WORK_NS: u64 = 500_000;
-/// ... up to this, when it costs a thousandth of the time.
-const WORK_MAX_NS: u64 = 50_000_000;
-/// How long it steps aside: enough for a program that was interrupted while it polled to go on with that.
-pub(crate) const CHANCE_NS: u64 = 50_000;
-/// Who waited for packets so long has let others have the processor.
-const REST_NS: u64 = 5_000;
+use crate::constants::{STEP_ASIDE_AFTER_MAX_NS, STEP_ASIDE_AFTER_MIN_NS, WAIT_SHOWN_NS};
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chance {
     working_since: Instant,
     work_ns: u64,
@@ -26,13 +18,13 @@ impl Chance {
     pub(crate) const fn new() -> Self {
         Self {
             working_since: Instant::from_nanos(0),
-            work_ns: WORK_NS,
+            work_ns: STEP_ASIDE_AFTER_MIN_NS,
         }
     }
 
     /// The thread waited from `since` to `now`.
     pub(crate) const fn note_wait(&mut self, since: Instant, now: Instant) {
-        if now.since(since) >= REST_NS {
+        if now.since(since) >= WAIT_SHOWN_NS {
             self.working_since = now;
         }
     }
@@ -46,9 +38,9 @@ impl Chance {
     pub(crate) fn note_given(&mut self, now: Instant, was_taken: bool) {
         self.working_since = now;
         self.work_ns = if was_taken {
-            WORK_NS
+            STEP_ASIDE_AFTER_MIN_NS
         } else {
-            (2 * self.work_ns).min(WORK_MAX_NS)
+            (2 * self.work_ns).min(STEP_ASIDE_AFTER_MAX_NS)
         };
     }
 }
@@ -62,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn who_works_without_a_rest_steps_aside() {
+    fn a_thread_that_works_without_a_rest_steps_aside() {
         let mut chance = Chance::new();
         chance.note_wait(at(0), at(1_000));
         assert!(!chance.is_due(at(1_499)));

@@ -15,8 +15,7 @@ const LEN: usize = 64;
 fn waiting_thread(nic: &Arc<Nic>) -> Thread {
     let progress = nic.progress();
     // One that has begun ends.
-    progress.stop();
-    progress.stop.store(false, Ordering::Relaxed);
+    progress.restart();
     Thread::new(nic).unwrap()
 }
 
@@ -87,76 +86,6 @@ impl Scene {
 }
 
 #[test]
-fn who_has_just_waited_for_an_event_does_not_poll_yet() {
-    let progress = Progress::new().unwrap();
-    assert!(progress.is_polled(now()));
-    let blocking = progress.enter_blocking();
-    assert!(!progress.is_polled(now().after(RECENT_NS)));
-    drop(blocking);
-    assert!(!progress.is_polled(now()));
-    assert!(progress.is_polled(now().after(RECENT_NS)));
-}
-
-/// A pause every 50 us would be half of the time of a long message.
-#[test]
-fn who_is_busy_for_long_and_may_then_stop_polling_is_left_alone_after_one_pause_and_is_to_tell() {
-    let nic = Nic::open_without_thread();
-    let has_left_it_alone = |is_likely_to_stop: bool| {
-        let mut thread = Thread::new(&nic).unwrap();
-        if is_likely_to_stop {
-            thread.note_stopped(now());
-        }
-        thread.watched = Some(nic.watch(&thread.packets).unwrap());
-        // It has no reason to step aside, however long this takes.
-        let later = now().after(60_000_000_000);
-        thread.chance.note_wait(now(), later);
-        let busy = nic.engine();
-        std::thread::scope(|scope| {
-            let turns = scope.spawn(|| {
-                for _ in 0..=PAUSES_LONG {
-                    assert_eq!(thread.slept, None);
-                    thread.turn(&nic).unwrap();
-                }
-            });
-            while !turns.is_finished() && !nic.progress().is_to_tell() {
-                std::thread::yield_now();
-            }
-            drop(busy);
-        });
-        thread.slept_while_it_sends()
-    };
-    assert!(!has_left_it_alone(false));
-    assert!(has_left_it_alone(true));
-}
-
-/// A program that computes between its messages, and whose peer acknowledges late, was taken for one that looks at its memory:
-/// MPI messages of 8 KiB took two to three times as long on two processors.
-#[test]
-fn a_program_that_told_has_stopped_if_a_message_comes_while_it_does_not_poll_but_not_if_an_answer_does()
- {
-    let (ends, qps) = connected(LEN);
-    let thinks_that_it_has_stopped = || {
-        let mut thread = Thread::new(&ends[0].nic).unwrap();
-        thread.parting.note_told(0);
-        thread.waited = Some((1_000_000, false));
-        thread.turn(&ends[0].nic).unwrap();
-        assert_eq!(thread.waited, None);
-        thread.parting.is_likely()
-    };
-    write(&ends[0], &qps[0], &ends[1], LEN);
-    ends[1].nic.run_waiting();
-    while ends[1].nic.is_amid() {
-        ends[1].nic.run_looking();
-    }
-    assert!(ends[0].nic.is_amid());
-    assert!(!thinks_that_it_has_stopped());
-    assert!(!ends[0].nic.is_amid(), "the answer has come");
-
-    write(&ends[1], &qps[1], &ends[0], LEN);
-    assert!(thinks_that_it_has_stopped());
-}
-
-#[test]
 fn the_thread_knows_how_long_it_waited_and_whether_the_program_polled_meanwhile() {
     const SENT_AFTER_NS: u64 = 2_000_000;
     let wait = |polls: bool| {
@@ -173,8 +102,15 @@ fn the_thread_knows_how_long_it_waited_and_whether_the_program_polled_meanwhile(
             others.write(1, LEN);
         });
         let in_vain = now().after(20_000_000_000);
-        thread.wait_for_packets(nic, Some(in_vain)).unwrap();
-        thread.waited.unwrap()
+        match thread.wait(nic, Some(in_vain)).unwrap() {
+            Event::Waited {
+                since_ns,
+                until_ns,
+                has_packets: true,
+                has_polled,
+            } => (until_ns - since_ns, has_polled),
+            event => panic!("{event:?}"),
+        }
     };
     for polls in [false, true] {
         let (waited_ns, has_polled) = wait(polls);
@@ -199,7 +135,7 @@ fn a_program_that_goes_on_polling_is_looked_at_ever_less_often() {
 
 /// It owes an acknowledgement then that the peer did not ask for, which its background thread has to send before the peer sends again.
 #[test]
-fn who_stops_polling_acknowledges_in_time() {
+fn a_program_that_stops_polling_acknowledges_in_time() {
     let clock = Clock::new();
     for owes in [0, 1] {
         let (scene, peer) = (Scene::new(LEN), 1 - owes);
@@ -268,7 +204,7 @@ fn the_acknowledgement_of_a_long_write_travels_with_the_reply() {
     });
     let turns = std::iter::repeat_with(|| {
         // One that has learnt to look for packets does so while the program replies.
-        thread.spin = Spin::default();
+        thread.looker = Looker::default();
         thread.turn(scene.nic(1)).unwrap();
     });
     assert!(turns.take(1_000).any(|()| exchanges.get() == EXCHANGES));
@@ -441,15 +377,4 @@ fn messages_to_many_peers_share_system_calls() {
         usual <= POSTS as u64 / 8,
         "{calls_of_bursts:?} calls for {POSTS}"
     );
-}
-
-#[test]
-fn who_asks_for_an_event_is_heard_though_the_thread_waits_for_packets_already() {
-    let progress = Progress::new().unwrap();
-    assert!(!progress.take_over.load(Ordering::Relaxed));
-    for wakes_at_ns in [u64::MAX, AWAKE, 0] {
-        progress.wakes_at_ns.store(wakes_at_ns, Ordering::Relaxed);
-        progress.take_over();
-        assert!(progress.take_over.swap(false, Ordering::Relaxed));
-    }
 }

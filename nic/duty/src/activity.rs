@@ -2,23 +2,11 @@
 
 use urxe_proto::Instant;
 
-/// How long the thread sleeps before it looks whether the program still polls; doubles up to the maximum while it does. A look takes 10
-/// to 30 us of the program's processor: one each millisecond at both ends made the average of a 64 B ping-pong 8 % longer, and one
-/// message in a hundred six times. Longer than this, a peer that sent something to a program that has just stopped polling would ask again.
-pub(crate) const LOOK_AGAIN_NS: u64 = 1_000_000;
-/// A program that polled this often in each [`LOOK_AGAIN_NS`] polls for itself.
-const BUSY_POLLS: u64 = 16;
-/// A round in which much is done takes long, so that there are few of them. A program that got this much done in rounds of
-/// its own, packets and posts, polls for itself, too, ...
-const BUSY_WORK: u64 = 32;
-/// ... if it polled this often.
-const BUSY_POLLS_MIN: u64 = 2;
-/// Who got so much done was in the engine for most of the time: to make a packet takes about a microsecond.
-const FULL_WORK: u64 = 128;
+use crate::constants::{BUSY_POLLS, BUSY_POLLS_MIN, BUSY_WORK, FULL_WORK, LOOK_AGAIN_NS};
 
 /// What the program did since a moment that is [`LOOK_AGAIN_NS`] ago, or was the thread's last turn: while the thread waits for
 /// packets, its turns are as frequent as they.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Activity {
     since: Instant,
     polls: u64,
@@ -64,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn who_polls_often_is_found_to_however_often_the_thread_looks() {
+    fn a_program_that_polls_often_is_found_to_at_any_rate_of_looks() {
         for look_ns in [2_000, 10_000, 100_000, LOOK_AGAIN_NS, 2 * LOOK_AGAIN_NS] {
             assert!(polls_for_itself(look_ns, 20, 0), "{look_ns}");
             assert!(!polls_for_itself(look_ns, 12, 0), "{look_ns}");
@@ -84,7 +72,7 @@ mod tests {
         }
         assert!(
             !polls_for_itself(LOOK_AGAIN_NS, 0, 1_000),
-            "who only posts does not poll"
+            "a program that only posts does not poll"
         );
     }
 }
