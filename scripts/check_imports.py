@@ -5,7 +5,8 @@ Usage: scripts/check_imports.py
 wire <- proto <- {sim, fabric, duty, device}; fabric <- virtual; wire <- cm <- device; {duty, udp} <- device <- preload
 <- cli. proto, cm and udp never see each other.
 
-Within a crate, files form no circle, but for those in CIRCLES: there, no more of them may.
+Within a crate, files form no circle, but for those in CIRCLES: there, no more of them may. Folders of a crate that has
+many stand in LAYERS, and need those below them alone.
 
 wire, proto, duty, sim, fabric and cm may read no clock, open no socket and draw no unseeded randomness. Building them
 for a target without an operating system would show that, but such a target cannot be installed from a package registry.
@@ -49,7 +50,12 @@ ALLOWED: Mapping[str, frozenset[str]] = {
 ALLOWED_IN_TESTS: Mapping[str, frozenset[str]] = {"proto": frozenset({"sim"})}
 
 #: How many files of a crate are in circles; all others have none.
-CIRCLES: Mapping[str, int] = {"proto": 13, "udp": 10, "device": 33, "preload": 34}
+CIRCLES: Mapping[str, int] = {"proto": 13, "udp": 10, "preload": 34}
+
+#: The folders of a crate's source, each of which needs those before it alone; so do the files beside them.
+LAYERS: Mapping[str, tuple[str, ...]] = {
+    "device": ("process", "memory", "delivery", "attach", "engine", "nic", "objects", "cm", "stat", "open", "exit"),
+}
 
 SANS_IO = ("wire", "proto", "duty", "sim", "fabric", "cm")
 # External crates of the sans-IO crates: none with a clock, IO or entropy, and all #![no_std] with the features used,
@@ -85,6 +91,20 @@ def circle_errors(name: str, sources: Mapping[str, str]) -> Iterator[str]:
     if count > known:
         for circle in found:
             yield f"nic/{name}: a circle of {len(circle)} files: {', '.join(map(name_of, circle))}"
+
+
+def layer_errors(name: str, sources: Mapping[str, str]) -> Iterator[str]:
+    """Files that need a folder above their own, and folders without a place among those of their crate."""
+    layers = LAYERS.get(name, ())
+    for module, targets in sorted(needs(sources).items() if layers else ()):
+        for target in sorted(targets):
+            if not module or not target or module[0] == target[0]:
+                continue
+            if {module[0], target[0]} <= set(layers):
+                if layers.index(target[0]) > layers.index(module[0]):
+                    yield f"nic/{name}: {name_of(module)} needs {name_of(target)}, which is above it"
+            else:
+                yield f"nic/{name}: {module[0]} or {target[0]} has no place in LAYERS of scripts/check_imports.py"
 
 
 def purity_errors(packages: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -145,7 +165,8 @@ def main() -> int:
     packages = _packages()
     errors = [*direction_errors(packages), *purity_errors(packages, {name: _sources(name) for name in SANS_IO})]
     for name in sorted(packages.keys() & ALLOWED.keys()):
-        errors += circle_errors(name, _sources(name))
+        sources = _sources(name)
+        errors += [*circle_errors(name, sources), *layer_errors(name, sources)]
     for error in errors:
         print(error, file=sys.stderr)
     return 1 if errors else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from check_imports import CIRCLES, circle_errors
+from check_imports import CIRCLES, LAYERS, circle_errors, layer_errors
 from circles import circles, needs
 
 SMALL = {
@@ -48,3 +48,16 @@ def test_a_new_circle_is_named_and_one_that_is_gone_has_to_be_noted() -> None:
     (error,) = circle_errors("preload", around)
     assert error.startswith("nic/preload: only 4 files are in circles")
     assert CIRCLES["preload"] > 4
+
+
+def test_a_folder_that_needs_one_above_it_is_named_and_so_is_one_without_a_place() -> None:
+    low, high = LAYERS["device"][:2]
+    sources = {"lib.rs": f"mod {low};\nmod {high};\n", f"{low}/mod.rs": "mod a;\n", f"{high}/mod.rs": "mod b;\n"}
+    below = {**sources, f"{low}/a.rs": "", f"{high}/b.rs": f"use crate::{low}::a::A;\n"}
+    assert not list(layer_errors("device", below))
+    above = {**sources, f"{low}/a.rs": f"use crate::{high}::b::B;\n", f"{high}/b.rs": ""}
+    (error,) = layer_errors("device", above)
+    assert error == f"nic/device: {low}::a needs {high}::b, which is above it"
+    (error,) = layer_errors("device", {**below, "attic.rs": f"use crate::{low}::a::A;\n"})
+    assert "attic" in error
+    assert not list(layer_errors("wire", above))

@@ -17,92 +17,56 @@ mod support;
 #[cfg(test)]
 extern crate self as urxe_device;
 
-mod across_fork;
-mod ahead;
-mod background;
-mod batch;
-mod blocking;
-mod capture;
-mod channel;
-mod clock;
+mod attach;
 mod cm;
-mod congestion;
-mod cq;
-mod datagram;
-mod dm;
+mod delivery;
 mod engine;
-mod error;
-mod events;
 mod exit;
-mod farewell;
-mod fork;
-mod forward;
-mod gid_entry;
-mod gid_table;
-mod guard;
-mod impair;
-mod lid;
-mod link;
-mod list;
-mod look;
-mod mapping;
 mod memory;
-mod moderation;
-mod multicast;
-mod naps;
 mod nic;
-mod odp;
-mod path;
-mod ping;
-mod port;
-mod progress;
-mod qp;
-mod random;
-mod receive;
-mod signalled;
-mod srq;
+mod objects;
+mod open;
+mod process;
 mod stat;
-mod table;
-mod tap;
-mod threads;
-mod timers;
-mod transmit;
-mod usage;
-mod vendor_mad;
 
-pub use across_fork::{AcrossFork, Held, Locked, epoch};
-pub use blocking::{BlockingCall, Step, Waiting, poll, timespec};
-pub use channel::{ChannelWait, CompletionChannel};
+pub use attach::congestion::{CongestionControl, DCQCN_VARIABLE};
+pub use attach::gid_entry::GidEntry;
+pub use attach::gid_table::GID_TABLE_LENGTH;
+pub use attach::impair::{Delay, Impairment, Share};
+pub use attach::lid::{address_of_lid, lid};
+pub use attach::list::{DeviceInfo, list};
+pub use attach::tap::{
+    FRAMES_VARIABLE, IMPAIR_VARIABLE, PCAP_VARIABLE, RECEIVE_BUFFER_VARIABLE, Wiring,
+};
 pub use cm::{
     CmAddress, CmEvent, CmEventKind, CmFile, CmInfo, CmOption, CmParam, CmQpAttributes, CmQpType,
     CmWait, ConnectionParam, DatagramParam, ReliableSender,
 };
-pub use congestion::{CongestionControl, DCQCN_VARIABLE};
-pub use cq::Cq;
-pub use dm::DeviceMemory;
-pub use error::Error;
-pub use events::{AsyncEvent, AsyncEventKind, EventWait};
+pub use delivery::events::{AsyncEvent, AsyncEventKind, EventWait};
+pub use delivery::moderation::Moderation;
+pub use engine::ping::{PingAnswer, PingQuestion};
+pub use engine::srq::domain::Xrcd;
+pub use engine::stats::DeviceStats;
 pub use exit::at_exit;
-pub use fork::prepare_for_fork;
-pub use gid_entry::GidEntry;
-pub use gid_table::GID_TABLE_LENGTH;
-pub use guard::{find_handlers, forget_mask};
-pub use impair::{Delay, Impairment, Share};
-pub use lid::{address_of_lid, lid};
-pub use list::{DeviceInfo, list};
-pub use mapping::Mapping;
+pub use memory::dm::DeviceMemory;
+pub use memory::mapping::Mapping;
 pub use memory::{Access, MemoryRegion, Pd};
-pub use moderation::Moderation;
-pub use nic::{DeviceStats, Limits, Nic, PortInfo};
-pub use ping::{PingAnswer, PingQuestion};
-pub use qp::{Qp, QpInit, SendPoster};
-pub use srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit, Xrcd};
+pub use nic::{Limits, Nic, PortInfo};
+pub use objects::channel::{ChannelWait, CompletionChannel};
+pub use objects::cq::Cq;
+pub use objects::qp::{Qp, QpInit, SendPoster};
+pub use objects::srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit};
+pub use process::across_fork::{AcrossFork, Held, Locked, epoch};
+pub use process::blocking::{BlockingCall, Step, Waiting, poll, timespec};
+pub use process::error::Error;
+pub use process::fork::prepare_for_fork;
+pub use process::guard::{find_handlers, forget_mask};
+pub use process::threads::{Uncancelled, with_signals_blocked};
 pub use stat::{
     Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, counters_of, peer,
 };
-pub use tap::{FRAMES_VARIABLE, IMPAIR_VARIABLE, PCAP_VARIABLE, RECEIVE_BUFFER_VARIABLE, Wiring};
-pub use threads::{Uncancelled, with_signals_blocked};
 
+pub use engine::vendor_mad::{gsi_datagram, gsi_payload};
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
@@ -112,4 +76,3 @@ pub use urxe_proto::{
 };
 pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};
-pub use vendor_mad::{gsi_datagram, gsi_payload};

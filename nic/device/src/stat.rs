@@ -13,16 +13,18 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use urxe_proto::{QpState, QpStats, QpType, QueuePair};
+use urxe_proto::{QpState, QpType, QueuePair};
 use urxe_udp::Private;
 use urxe_wire::ROCE_UDP_PORT;
 
-use crate::across_fork::AcrossFork;
 use crate::engine::Engine;
-use crate::exit;
-use crate::nic::{DeviceStats, Nic};
-use crate::table::Slot;
-use crate::threads::with_signals_blocked;
+use crate::engine::counters::{Named, device_counters, transport_counters};
+use crate::engine::table::Slot;
+use crate::nic::Nic;
+use crate::nic::opened::opened;
+use crate::process::across_fork::AcrossFork;
+use crate::process::fork::{Part, hold};
+use crate::process::threads::with_signals_blocked;
 
 /// What the names of the sockets begin with, after the zero byte of an abstract name. The process's number
 /// and a random one follow.
@@ -103,72 +105,6 @@ pub struct QpStat {
     pub counters: Counters,
 }
 
-/// A counter and its name.
-type Named = (&'static str, u64);
-
-/// The counters of a device by name. Names are those of rdma-core's hw_counters, as mlx5 documents
-/// them, where those have one.
-fn device_counters(stats: &DeviceStats) -> [Named; 14] {
-    [
-        ("tx_packets", stats.tx_packets),
-        ("tx_bytes", stats.tx_bytes),
-        ("tx_batches", stats.tx_batches),
-        ("tx_dropped", stats.tx_dropped),
-        ("tx_blocked", stats.tx_blocked),
-        ("rx_packets", stats.rx_packets),
-        ("rx_bytes", stats.rx_bytes),
-        ("rx_batches", stats.rx_batches),
-        ("rx_errors", stats.rx_errors),
-        ("rx_malformed", stats.rx_malformed),
-        ("rx_unknown_qp", stats.rx_unknown_qp),
-        ("rx_wrong_source", stats.rx_wrong_source),
-        ("rx_icrc_encapsulated", stats.rx_icrc_errors),
-        ("np_ecn_marked_roce_packets", stats.rx_ecn_marked),
-    ]
-}
-
-/// How many counters of a queue pair also count for its device.
-const TRANSPORT_COUNTERS: usize = 15;
-
-/// These counters.
-fn transport_counters(stats: &QpStats) -> [Named; TRANSPORT_COUNTERS] {
-    [
-        ("duplicate_request", stats.duplicate_request),
-        ("out_of_sequence", stats.out_of_sequence),
-        ("packet_seq_err", stats.packet_seq_err),
-        ("implied_nak_seq_err", stats.implied_nak_seq_err),
-        ("local_ack_timeout_err", stats.local_ack_timeout_err),
-        ("rnr_nak_retry_err", stats.rnr_nak_received),
-        ("out_of_buffer", stats.rnr_nak_sent + stats.out_of_buffer),
-        ("bad_qkey", stats.bad_qkey),
-        ("too_long", stats.too_long),
-        ("early_retransmissions", stats.probes),
-        ("ignored_responses", stats.ignored_responses),
-        ("qp_dropped", stats.dropped),
-        ("rp_cnp_handled", stats.cnp_handled),
-        ("rp_cnp_ignored", stats.cnp_ignored),
-        ("np_cnp_sent", stats.cnp_sent),
-    ]
-}
-
-/// The counters of queue pairs that were destroyed.
-#[derive(Debug)]
-pub(crate) struct Departed([Named; TRANSPORT_COUNTERS]);
-
-impl Default for Departed {
-    fn default() -> Self {
-        Self(transport_counters(&QpStats::default()))
-    }
-}
-
-impl Departed {
-    pub(crate) fn add(&mut self, stats: &QpStats) {
-        for ((_, sum), (_, value)) in self.0.iter_mut().zip(transport_counters(stats)) {
-            *sum += value;
-        }
-    }
-}
-
 fn add(counters: &mut Counters, named: &[Named]) {
     for (name, value) in named {
         *counters.entry((*name).to_owned()).or_default() += *value;
@@ -229,7 +165,7 @@ impl Nic {
 #[must_use]
 pub fn counters_of(device: &str) -> Counters {
     let mut sum = Counters::new();
-    for nic in exit::opened() {
+    for nic in opened() {
         if nic.info().name == device {
             for (name, value) in nic.stat().counters {
                 *sum.entry(name).or_default() += value;
@@ -297,6 +233,7 @@ pub(crate) static SERVING: AcrossFork<Option<u32>> = AcrossFork::new(None);
 /// When there is no descriptor or thread to be had.
 pub(crate) fn serve() -> io::Result<()> {
     let pid = std::process::id();
+    hold(Part::Serving, &SERVING);
     let mut serving = SERVING.lock();
     if *serving == Some(pid) {
         return Ok(());
@@ -343,7 +280,7 @@ fn answer(mut asker: UnixStream) -> io::Result<()> {
         pid: std::process::id(),
         comm: comm.trim_end().to_owned(),
         uid: None,
-        devices: exit::opened().iter().map(|nic| nic.stat()).collect(),
+        devices: opened().iter().map(|nic| nic.stat()).collect(),
     };
     let text = serde_json::to_vec(&stat)?;
     asker.set_write_timeout(Some(WRITE_TIMEOUT))?;

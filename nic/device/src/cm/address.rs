@@ -9,8 +9,8 @@ use urxe_wire::{Gid, Qpn};
 use super::agent::{Inner, errno};
 use super::id::{Bound, CmAddress, CmEvent, CmEventKind, CmParam, DatagramParam, Group, State};
 use super::relay::Reservation;
-use crate::list::DeviceInfo;
-use crate::random::random_u32;
+use crate::attach::list::DeviceInfo;
+use crate::process::random::random_u32;
 
 /// Ports for programs that do not care (RFC 6335 leaves them free; Linux begins here).
 const EPHEMERAL: std::ops::Range<u16> = 32768..61000;
@@ -252,10 +252,10 @@ impl Inner {
     /// The devices there are, remembered for a moment: a program may resolve thousands of addresses.
     pub(super) fn devices(&mut self) -> &[Arc<DeviceInfo>] {
         const REMEMBER_NS: u64 = 200_000_000;
-        let now_ns = crate::clock::now().as_nanos();
+        let now_ns = crate::process::clock::now().as_nanos();
         let is_fresh = |(at_ns, _): &(u64, _)| now_ns.saturating_sub(*at_ns) < REMEMBER_NS;
         if !self.known_devices.as_ref().is_some_and(is_fresh) {
-            let devices = crate::list::list().unwrap_or_default();
+            let devices = crate::attach::list::list().unwrap_or_default();
             let devices = devices.into_iter().map(Arc::new).collect();
             self.known_devices = Some((now_ns, devices));
         }

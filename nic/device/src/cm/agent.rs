@@ -1,7 +1,7 @@
 //! The one agent of a process: all its exchanges, identifiers and doors behind one lock, and a thread
 //! that keeps time and reads what nobody else reads.
 //!
-//! An opened device that gets a packet for QP 1 calls [`receive`] on whatever thread runs its engine, with
+//! An opened device that gets a packet for QP 1 calls [`super::arrival::receive`] on the thread that runs its engine, with
 //! the engine's lock held. It never waits there: what cannot be dealt with at once is left for the thread.
 //! So the agent's lock comes before all others.
 
@@ -15,22 +15,20 @@ use urxe_cm::{MAD_LEN, Mad, Manager, Message, Path, ServiceId};
 use urxe_udp::{Changes, RecvBuffer, Socket, Wakeup};
 use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT};
 
-use super::connect::SLOT_SHIFT;
 use super::door::{Door, reply_port};
 use super::files::EventFile;
 use super::gsi;
-use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, State};
+use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, SLOT_SHIFT, State};
 use super::relay::{self, Relayed};
 use super::watch::Watch;
-use crate::across_fork::AcrossFork;
-use crate::clock::now;
-use crate::error::Error;
-use crate::fork::prepare;
-use crate::forward;
-use crate::list::DeviceInfo;
-use crate::port::udp_port;
-use crate::receive::{BATCHES_PER_TURN, Origin};
-use crate::threads::with_signals_blocked;
+use crate::attach::list::DeviceInfo;
+use crate::engine::forward;
+use crate::engine::origin::{BATCHES_PER_TURN, Origin};
+use crate::engine::port::udp_port;
+use crate::process::across_fork::AcrossFork;
+use crate::process::clock::now;
+use crate::process::error::Error;
+use crate::process::threads::with_signals_blocked;
 
 /// How often to try whether port 4791 has become free, while requests or answers may come to it.
 const LOOK_FOR_PORT_NS: u64 = 250_000_000;
@@ -72,10 +70,10 @@ const INBOX_MAX: usize = 4096;
 
 /// A datagram that came to UDP port `port`.
 #[derive(Debug)]
-struct Arrived {
-    path: Path,
-    port: u16,
-    mad: [u8; MAD_LEN],
+pub(super) struct Arrived {
+    pub(super) path: Path,
+    pub(super) port: u16,
+    pub(super) mad: [u8; MAD_LEN],
 }
 
 /// What the lock protects.
@@ -122,7 +120,6 @@ impl Agent {
         if let Some(agent) = Self::existing() {
             return Ok(agent);
         }
-        prepare();
         let _making = MAKING.lock();
         if let Some(agent) = Self::existing() {
             return Ok(agent);
@@ -188,7 +185,7 @@ impl Agent {
 
     /// Takes a datagram in now, if nobody else is at work here and its door is open; else leaves it for the
     /// thread.
-    fn arrived(&self, arrived: Arrived) {
+    pub(super) fn arrived(&self, arrived: Arrived) {
         // Not before those that wait: a farewell would overtake what made the connection.
         if let Some(mut inner) = self.inner.try_lock()
             && inner.door(arrived.path.link).is_some()
@@ -624,7 +621,7 @@ impl Inner {
     }
 }
 
-fn path(link: u32, local: SocketAddr, source: SocketAddr) -> Path {
+pub(super) fn path(link: u32, local: SocketAddr, source: SocketAddr) -> Path {
     Path {
         link,
         local: Gid::from(local.ip()),
@@ -632,21 +629,4 @@ fn path(link: u32, local: SocketAddr, source: SocketAddr) -> Path {
         port: reply_port(source),
         from: Some(source.port()),
     }
-}
-
-/// A packet for QP 1 that an opened device got, with the engine's lock held.
-#[cold]
-pub(crate) fn receive(link: u32, origin: &Origin, datagram: &[u8], packet: &Packet<'_>) {
-    let (local, source) = (origin.local, origin.source);
-    let Some(mad) = gsi::mad(source, local, origin.ip_id, datagram, packet) else {
-        return;
-    };
-    let Ok(agent) = Agent::get() else {
-        return;
-    };
-    agent.arrived(Arrived {
-        path: path(link, local, source),
-        port: local.port(),
-        mad: *mad,
-    });
 }

@@ -12,11 +12,11 @@ use urxe_wire::{DEFAULT_PKEY, Gid, Psn, Qpn, ROCE_UDP_PORT};
 
 use super::agent::{Inner, errno};
 use super::id::{
-    Bound, CmEvent, CmEventKind, CmParam, CmQpAttributes, CmQpType, ConnectionParam, DatagramParam,
-    Id, ReliableSender, State,
+    Bound, CmAddress, CmEvent, CmEventKind, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
+    DatagramParam, Id, ReliableSender, SLOT_SHIFT, State,
 };
 use super::relay;
-use crate::random::random_u32;
+use crate::process::random::random_u32;
 use urxe_proto::QpState;
 
 /// Requests that a listener keeps for its program where that does not say, and at most.
@@ -87,7 +87,7 @@ impl Inner {
             flow_label: 0,
             packet_rate: 0,
             traffic_class: entry.traffic_class,
-            hop_limit: super::CmAddress::HOP_LIMIT,
+            hop_limit: CmAddress::HOP_LIMIT,
             service_level: 0,
             ack_timeout: entry.ack_timeout.unwrap_or(ack_timeout_code(ACK_DELAY)),
             private_data: padded(&data).ok_or_else(invalid)?,
@@ -283,7 +283,7 @@ impl Inner {
         let address = entry
             .address_of(parameters.path.remote)
             .ok_or_else(invalid)?;
-        let address = super::CmAddress {
+        let address = CmAddress {
             traffic_class: parameters.traffic_class,
             ..address
         };
@@ -343,7 +343,7 @@ impl Inner {
         }
         let (file, space, uid) = (entry.file, entry.space, entry.uid);
         let local_port = entry.source.map_or(0, |source| source.port());
-        let local = crate::gid_entry::socket_address(path.local, path.link, local_port);
+        let local = crate::attach::gid_entry::socket_address(path.local, path.link, local_port);
         // Not by listing the devices: this may be on the way of a packet.
         let door = self.door(path.link);
         let Some(device) = door.and_then(|door| door.bound_to(path.local)) else {
@@ -371,7 +371,7 @@ impl Inner {
         id.comm = Some(comm);
         id.source = Some(local);
         let remote_port = header.map_or(0, |header| header.source_port);
-        id.destination = Some(crate::gid_entry::socket_address(
+        id.destination = Some(crate::attach::gid_entry::socket_address(
             path.remote,
             path.link,
             remote_port,
@@ -515,9 +515,6 @@ impl Inner {
     }
 }
 
-/// The bits of a communication ID below the slot.
-pub(super) const SLOT_SHIFT: u32 = 22;
-
 pub(super) fn random_psn() -> io::Result<Psn> {
     random_u32().map(Psn::new).map_err(|_| errno(libc::EAGAIN))
 }
@@ -562,7 +559,7 @@ fn replied(rep: &Rep) -> ConnectionParam {
     }
 }
 
-fn datagram(qp_num: u32, qkey: u32, address: Option<super::CmAddress>, data: &[u8]) -> CmParam {
+fn datagram(qp_num: u32, qkey: u32, address: Option<CmAddress>, data: &[u8]) -> CmParam {
     CmParam::Datagram(Box::new(DatagramParam {
         qp_num,
         qkey,

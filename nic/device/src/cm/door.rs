@@ -15,12 +15,11 @@ use urxe_wire::{Gid, ROCE_UDP_PORT};
 
 use super::id::Bound;
 use super::{gsi, relay};
-use crate::error::Error;
-use crate::exit;
-use crate::gid_entry::GidEntry;
-use crate::gid_entry::socket_address;
-use crate::list::{DeviceInfo, current};
+use crate::attach::gid_entry::GidEntry;
+use crate::attach::gid_entry::socket_address;
+use crate::attach::list::{DeviceInfo, current};
 use crate::nic::Nic;
+use crate::process::error::Error;
 
 /// See the module.
 #[derive(Debug)]
@@ -145,7 +144,7 @@ impl Door {
         };
         let taps = self.nic.taps();
         if let Ok(Some(ports)) =
-            crate::port::bind_all(&gids, self.link(), taps, ROCE_UDP_PORT, false)
+            crate::engine::port::bind_all(&gids, self.link(), taps, ROCE_UDP_PORT, false)
         {
             let sockets = ports.into_iter().filter_map(|port| port.socket).collect();
             let relay = relay::bind_process(self.link(), 0).ok();
@@ -206,7 +205,7 @@ impl Door {
 
 /// A device that the process has open on an interface; if it has several, one that has its ports.
 fn opened(link: u32) -> Option<Arc<Nic>> {
-    exit::opened()
+    crate::nic::opened::opened()
         .into_iter()
         .filter(|nic| nic.info().ifindex == link && !nic.is_closed())
         .max_by_key(|nic| !nic.sockets().is_empty())
@@ -223,7 +222,7 @@ fn socket_of(sockets: &[Arc<Socket>], local: Gid) -> Option<&Arc<Socket>> {
 /// (Linux and hardware choose their source ports freely, and from 49152 up) to the well-known one.
 pub(super) fn reply_port(source: SocketAddr) -> u16 {
     let port = source.port();
-    if (ROCE_UDP_PORT..ROCE_UDP_PORT + crate::port::SLOTS).contains(&port) {
+    if (ROCE_UDP_PORT..ROCE_UDP_PORT + crate::engine::port::SLOTS).contains(&port) {
         port
     } else {
         ROCE_UDP_PORT

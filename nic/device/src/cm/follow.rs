@@ -4,7 +4,7 @@ use urxe_wire::Gid;
 
 use super::agent::Inner;
 use super::id::{CmEventKind, CmParam, Id, State};
-use crate::list::{DeviceInfo, current};
+use crate::attach::list::{DeviceInfo, current};
 
 impl Id {
     /// Whether its device now is such that the program should know: with another MAC address (which is what

@@ -10,7 +10,10 @@ use urxe_udp::Private;
 use urxe_wire::{Gid, Mtu, Psn, Qpn};
 
 use super::relay::Reservation;
-use crate::list::DeviceInfo;
+use crate::attach::list::DeviceInfo;
+
+/// The bits of a communication ID below the slot.
+pub(super) const SLOT_SHIFT: u32 = 22;
 
 /// Q_Key of datagram queue pairs in the port space UDP, and of all but IPoIB (`RDMA_UDP_QKEY`).
 pub(super) const UDP_QKEY: u32 = 0x0123_4567;

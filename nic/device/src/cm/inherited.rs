@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use super::agent::{AGENT, Agent, Inner, MAKING};
 use super::files::EventFile;
 use super::id::{CmEventKind, CmParam, Group, Id, State};
-use crate::across_fork::{AcrossFork, Held};
-use crate::blocking::Waiting;
-use crate::threads::with_signals_blocked;
+use crate::process::across_fork::{AcrossFork, Held};
+use crate::process::blocking::Waiting;
+use crate::process::fork::{Part, hold, in_child};
+use crate::process::threads::with_signals_blocked;
 
 /// A child that uses what it inherited waits for its parent to end at most so long, unless it asks for events: after daemon(3) either
 /// may be first.
@@ -99,17 +100,39 @@ fn wait_for_any(fds: &mut [libc::pollfd], at_most: Option<Duration>) -> libc::c_
     fds.iter().fold(0, |all, fd| all | fd.revents)
 }
 
-/// The locks of communication management that a fork waits for, in their order.
-pub(crate) fn agent_locks() -> impl Iterator<Item = &'static dyn Held> {
-    // SAFETY: null, or an agent, which is never freed.
-    let agent = unsafe { AGENT.load(Ordering::Acquire).as_ref() };
-    let inner = agent.map(|agent| &agent.inner as &'static dyn Held);
-    let ours: [&'static dyn Held; 2] = [&INHERITED, &MAKING];
-    ours.into_iter().chain(inner)
+/// Lets a fork take the locks of communication management, and its child set aside what its parent had.
+pub(super) fn hold_over_forks() {
+    hold(Part::Inherited, &INHERITED);
+    hold(Part::MakingAgent, &MAKING);
+    hold(Part::Agent, &AgentLock);
+    in_child(Part::Inherited, inherit);
+}
+
+/// That of the process's agent, which a child replaces.
+struct AgentLock;
+
+impl AgentLock {
+    fn agent() -> Option<&'static Agent> {
+        // SAFETY: null, or an agent, which is never freed.
+        unsafe { AGENT.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+impl Held for AgentLock {
+    fn hold(&self, at_most: Duration) -> bool {
+        Self::agent().is_some_and(|agent| agent.inner.hold(at_most))
+    }
+
+    unsafe fn release(&self) {
+        if let Some(agent) = Self::agent() {
+            // SAFETY: by the caller's promise, of the same agent: nothing replaces one that is locked.
+            unsafe { agent.inner.release() };
+        }
+    }
 }
 
 /// In the child of a fork, in which nothing is locked: sets aside what its parent had.
-pub(crate) fn inherit() {
+fn inherit() {
     // SAFETY: null, or an agent, which is never freed.
     let agent = unsafe { AGENT.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() };
     // A lock that the fork did not get is another thread's, or this one was interrupted with it: such a child inherits nothing.

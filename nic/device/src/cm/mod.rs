@@ -6,6 +6,7 @@
 
 mod address;
 mod agent;
+mod arrival;
 mod connect;
 mod door;
 mod files;
@@ -26,18 +27,17 @@ use urxe_cm::PortSpace;
 use urxe_proto::QpState;
 use urxe_udp::Private;
 
-use crate::blocking::{self, BlockingCall, Step, Waiting};
-use crate::list::DeviceInfo;
+use crate::attach::list::DeviceInfo;
 use crate::nic::Nic;
-pub(crate) use agent::receive;
+use crate::process::blocking::{self, BlockingCall, Step, Waiting};
 use agent::{Agent, Inner, errno};
+pub(crate) use arrival::receive;
 use files::EventFile;
 pub use id::{
     CmAddress, CmEvent, CmEventKind, CmInfo, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
     DatagramParam, ReliableSender,
 };
 use id::{Id, State};
-pub(crate) use inherited::{agent_locks, inherit};
 
 /// An event file, with which a program does everything else. Its identifiers are its own: a number of
 /// another file is refused. It is closed by closing its descriptor.
@@ -70,7 +70,7 @@ impl CmFile {
         let file = EventFile::new(is_cloexec, is_nonblocking)?;
         let fd = file.fd();
         let identity = file.own_identity();
-        let key = Agent::get()?.with(|inner| inner.add_file(file))?;
+        let key = arrival::agent()?.with(|inner| inner.add_file(file))?;
         Ok(Self { key, fd, identity })
     }
 

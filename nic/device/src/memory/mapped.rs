@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use crate::odp::page_bytes;
+use crate::process::odp::page_bytes;
 
 const MAPS: &str = "/proc/self/maps";
 
@@ -55,7 +55,7 @@ pub(super) fn is_accessible(range: Range<u64>, wanted: Use) -> bool {
     let found = is_covered(range.clone(), |at| mapping_at(&maps, at, wanted));
     found
         .or_else(|_| is_covered_by_text(BufReader::new(maps), &range, wanted))
-        // A kernel that does not tell: an access finds out (`crate::guard`).
+        // A kernel that does not tell: an access finds out (`crate::process::guard`).
         .unwrap_or(true)
 }
 

@@ -2,7 +2,9 @@
 //! reads or writes a program's memory does it here, after a check of key, protection domain, bounds
 //! and rights.
 
+pub(crate) mod dm;
 mod mapped;
+pub(crate) mod mapping;
 mod protected;
 mod region;
 
@@ -16,10 +18,10 @@ use urxe_proto::{
 
 use urxe_wire::Qpn;
 
-use crate::ahead::{self, Ahead};
-use crate::error::Error;
-use crate::guard::{guarded, place, place_pieces, take};
-use crate::odp;
+use crate::process::ahead::{self, Ahead};
+use crate::process::error::Error;
+use crate::process::guard::{guarded, place, place_pieces, take};
+use crate::process::odp;
 use region::Backing;
 
 pub(crate) use protected::{Offer, Protected};
@@ -167,7 +169,7 @@ impl MemoryTable {
     /// (ReDMArk, USENIX Security 2021).
     fn fresh_key(&self) -> Result<u32, Error> {
         loop {
-            let key = crate::random::random_u32()?;
+            let key = crate::process::random::random_u32()?;
             // Zero means "no key" to programs.
             let is_window = self.windows.contains_key(&MemoryWindow::index_of(key));
             if key != 0 && !is_window && !self.regions.contains_key(&key) {

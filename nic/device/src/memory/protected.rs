@@ -1,7 +1,7 @@
 //! Memory that the program has protected, and has a handler of faults for: to learn what is accessed (dirty tracking), or to be able to
 //! move it. To hardware, which reaches memory by its physical address, protection is no obstacle, and nobody is told. Here what a
 //! peer sends is placed in spite of the protection, too, so that no packet has to wait for a handler that may take long or not come
-//! back; and the handler is called as soon as the engine's lock is free ([`crate::guard::offer`]). A page whose handler does not make it
+//! back; and the handler is called as soon as the engine's lock is free ([`crate::process::guard::offer`]). A page whose handler does not make it
 //! accessible is then taken at its word: further accesses are access errors.
 
 use std::fs::File;
@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 
 use urxe_proto::AccessError;
 
-use crate::guard::{self, Fault};
-use crate::odp;
+use crate::process::guard::{self, Fault};
+use crate::process::odp;
 
 /// Pages that handlers are to be called for, at most: the others are told of when they are accessed again.
 const OFFERS_MAX: usize = 64;

@@ -3,8 +3,8 @@
 use urxe_proto::{AccessError, PdId};
 
 use super::mapped::{self, Use};
-use crate::error::Error;
-use crate::odp;
+use crate::process::error::Error;
+use crate::process::odp;
 
 bitflags::bitflags! {
     /// Rights to a region. Bit values are those of `enum ibv_access_flags`.
@@ -72,7 +72,7 @@ pub struct MemoryRegion {
 /// What is behind a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
-    /// Memory that the program promised to keep mapped; an access finds out if it did not (`crate::guard`).
+    /// Memory that the program promised to keep mapped; an access finds out if it did not (`crate::process::guard`).
     Mapped,
     /// Memory that may be missing when it is accessed, and is brought in then.
     OnDemand,

@@ -1,10 +1,12 @@
 //! An opened device.
 
-#[cfg(test)]
-pub(crate) mod alone;
-#[cfg(test)]
-mod exchanges;
+pub(crate) mod background;
+pub(crate) mod look;
+pub(crate) mod naps;
+pub(crate) mod opened;
 mod rounds;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -15,31 +17,25 @@ use urxe_proto::{QpStats, Sge, WindowType};
 use urxe_udp::{Event, Interest, Socket, Waiter};
 use urxe_wire::Mtu;
 
-use crate::background;
-use crate::blocking;
-use crate::channel::CompletionChannel;
-use crate::clock::now;
-use crate::cm;
-use crate::cq::Cq;
-use crate::dm::{self, DeviceMemory};
+use crate::attach::gid_entry::GidEntry;
+use crate::attach::link::Link;
+use crate::attach::list::DeviceInfo;
+use crate::attach::tap::Taps;
+use crate::delivery::events::EventQueue;
+use crate::delivery::moderated::Moderated;
+use crate::delivery::progress::Progress;
+use crate::engine::port::Ports;
+use crate::engine::srq::table::SrqTable;
+use crate::engine::stats::DeviceStats;
+use crate::engine::table::QpTable;
 use crate::engine::{AckMode, Engine};
-use crate::error::Error;
-use crate::events::{AsyncEvent, EventQueue, EventWait};
-use crate::exit;
-use crate::gid_entry::GidEntry;
-use crate::guard;
-use crate::link::Link;
-use crate::list::DeviceInfo;
+use crate::memory::dm::{self, DeviceMemory};
 use crate::memory::{Access, MemoryRegion, Pd, Region, WINDOWS_MAX};
-use crate::moderation::Moderated;
-use crate::naps::Naps;
-use crate::port::Ports;
-use crate::progress::Progress;
-use crate::signalled::EventFd;
-use crate::srq::SrqTable;
-use crate::stat;
-use crate::table::QpTable;
-use crate::tap::{Taps, Wiring};
+use crate::nic::naps::Naps;
+use crate::process::clock::now;
+use crate::process::error::Error;
+use crate::process::guard;
+use crate::process::signalled::EventFd;
 
 /// How much a device holds. What bounds it is memory; the figures are what programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,44 +111,13 @@ pub struct PortInfo {
     pub active_mtu: Mtu,
 }
 
-/// Counters of an opened device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(
-    missing_docs,
-    reason = "the names say it: packets, bytes and batches (system calls)"
-)]
-pub struct DeviceStats {
-    pub tx_packets: u64,
-    pub tx_bytes: u64,
-    pub tx_batches: u64,
-    /// Packets that the kernel refused.
-    pub tx_dropped: u64,
-    /// Times that the send buffer was full.
-    pub tx_blocked: u64,
-    pub rx_packets: u64,
-    pub rx_bytes: u64,
-    pub rx_batches: u64,
-    /// Receives that failed.
-    pub rx_errors: u64,
-    /// Packets that are not RoCEv2.
-    pub rx_malformed: u64,
-    /// Packets for a queue pair that does not exist.
-    pub rx_unknown_qp: u64,
-    /// Packets that did not come from the queue pair's peer, or for one that is not connected.
-    pub rx_wrong_source: u64,
-    /// Packets with a wrong ICRC.
-    pub rx_icrc_errors: u64,
-    /// Packets that a switch marked "congestion experienced".
-    pub rx_ecn_marked: u64,
-}
-
 /// An opened device. Queue pairs, completion queues and channels keep it alive; [`Self::close`] ends
 /// its background thread.
 #[derive(Debug)]
 pub struct Nic {
     info: DeviceInfo,
     engine: Mutex<Engine>,
-    progress: Progress,
+    progress: Arc<Progress>,
     naps: Naps,
     /// The sockets again, for waiting without the engine's lock.
     sockets: Mutex<Arc<[Arc<Socket>]>>,
@@ -161,64 +126,27 @@ pub struct Nic {
     link: Link,
     events: Arc<EventQueue>,
     device_memory: dm::Pool,
-    moderated: Moderated,
+    moderated: Arc<Moderated>,
     /// What its sockets pass through.
     taps: Arc<Taps>,
 }
 
 impl Nic {
-    /// Opens a device, as the process's environment asks for ([`Wiring::from_environment`]). If communication
-    /// management has it open already, and nobody else uses it, it is that one: a peer then finds both on one
-    /// port.
-    ///
-    /// # Errors
-    /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
-    pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
-        match cm::claim(info) {
-            Some(nic) => Ok(nic),
-            None => Self::open_unshared(info),
-        }
-    }
-
-    /// Opens a device of its own, as the process's environment asks for.
-    pub(crate) fn open_unshared(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
-        Self::open_tapped(info, Taps::of_environment(&info.name)?)
-    }
-
-    /// Opens a device.
-    ///
-    /// # Errors
-    /// When the process has no descriptors left, or a capture file cannot be written.
-    pub fn open_wired(info: &DeviceInfo, wiring: &Wiring) -> Result<Arc<Self>, Error> {
-        Self::open_tapped(info, Arc::new(Taps::new(wiring, &info.name)?))
-    }
-
-    fn open_tapped(info: &DeviceInfo, taps: Arc<Taps>) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(info: &DeviceInfo, taps: Arc<Taps>) -> Result<Arc<Self>, Error> {
         let events = Arc::new(EventQueue::new()?);
-        let nic = Arc::new(Self {
+        Ok(Arc::new(Self {
             info: info.clone(),
             engine: Mutex::new(Engine::new(info.ifindex, Arc::clone(&events))),
-            progress: Progress::new()?,
+            progress: Arc::new(Progress::new()?),
             naps: Naps::default(),
             sockets: Mutex::new(Arc::new([])),
             stale: Mutex::new(Arc::new(EventFd::new()?)),
             link: Link::new(info)?,
             events,
             device_memory: dm::Pool::default(),
-            moderated: Moderated::default(),
+            moderated: Arc::default(),
             taps,
-        });
-        exit::remember(&nic);
-        Ok(nic)
-    }
-
-    /// Ends the background thread, after what is owed to peers was sent; unless communication management
-    /// goes on with the device.
-    pub fn close(&self) {
-        self.take_leave();
-        if !cm::keeps(self) {
-            self.progress.stop();
-        }
+        }))
     }
 
     /// Whether it was closed.
@@ -284,7 +212,9 @@ impl Nic {
     pub fn numbers(&self, number: urxe_wire::Qpn) -> bool {
         let engine = self.engine();
         let own = engine.sockets.as_ref().map(|ports| ports.slot);
-        own.is_some_and(|slot| crate::port::udp_port(number) == urxe_wire::ROCE_UDP_PORT + slot)
+        own.is_some_and(|slot| {
+            crate::engine::port::udp_port(number) == urxe_wire::ROCE_UDP_PORT + slot
+        })
     }
 
     // ---- objects -----------------------------------------------------------------------------
@@ -418,51 +348,6 @@ impl Nic {
         self.engine().memory.dealloc_window(rkey)
     }
 
-    /// Makes a completion channel.
-    ///
-    /// # Errors
-    /// When the process has no descriptors left.
-    pub fn create_channel(self: &Arc<Self>) -> Result<Arc<CompletionChannel>, Error> {
-        Ok(CompletionChannel::new(self)?)
-    }
-
-    /// Makes a completion queue. `cookie` comes back from the channel and in events.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a depth of zero or above the limit.
-    pub fn create_cq(
-        self: &Arc<Self>,
-        depth: usize,
-        channel: Option<Arc<CompletionChannel>>,
-        cookie: u64,
-    ) -> Result<Arc<Cq>, Error> {
-        if depth == 0 || depth > LIMITS.max_cqe {
-            return Err(Error::Invalid(format!(
-                "a completion queue has 1 to {} entries, not {depth}",
-                LIMITS.max_cqe
-            )));
-        }
-        Ok(Cq::new(self, depth, channel, cookie))
-    }
-
-    /// The next asynchronous event; waits for it unless [`Self::event_fd`] is non-blocking.
-    ///
-    /// # Errors
-    /// EAGAIN or EINTR.
-    pub fn next_event(self: &Arc<Self>) -> io::Result<AsyncEvent> {
-        blocking::finish(self.begin_event_wait()?)
-    }
-
-    /// The same in steps.
-    ///
-    /// # Errors
-    /// When the process has no threads left.
-    pub fn begin_event_wait(self: &Arc<Self>) -> io::Result<EventWait> {
-        // The thread looks after the interface, whose changes are events.
-        self.start_thread()?;
-        Ok(EventWait(Arc::clone(&self.events)))
-    }
-
     /// A descriptor that is readable while asynchronous events wait.
     #[must_use]
     pub fn event_fd(&self) -> RawFd {
@@ -494,7 +379,7 @@ impl Nic {
         matches!(self.engine.try_lock(), Err(TryLockError::WouldBlock))
     }
 
-    pub(crate) const fn progress(&self) -> &Progress {
+    pub(crate) const fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
@@ -502,35 +387,8 @@ impl Nic {
         &self.taps
     }
 
-    pub(crate) fn events(&self) -> &EventQueue {
+    pub(crate) const fn events(&self) -> &Arc<EventQueue> {
         &self.events
-    }
-
-    /// Binds the sockets and starts the background thread, once.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
-        self.follow_link();
-        {
-            let mut engine = self.engine();
-            if engine.sockets.is_none() {
-                let ports = Ports::open(&self.gids(), self.info.ifindex, &self.taps)?;
-                log::info!(
-                    "{}: UDP port {}",
-                    self.info.name,
-                    urxe_wire::ROCE_UDP_PORT + ports.slot
-                );
-                self.note_sockets(&ports);
-                engine.sockets = Some(ports);
-            }
-        }
-        stat::serve().unwrap_or_else(|error| {
-            log::warn!("`urxe stat` will not see this process: {error}");
-        });
-        Ok(self.start_thread()?)
-    }
-
-    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
-        let weak = Arc::downgrade(self);
-        self.progress.start(move || background::run(&weak))
     }
 
     /// Sends acknowledgements that are held back, and tells peers that their queue pairs are gone: the device
@@ -566,7 +424,7 @@ impl Nic {
     }
 
     /// The sockets are now those of `ports`.
-    fn note_sockets(&self, ports: &Ports) {
+    pub(crate) fn note_sockets(&self, ports: &Ports) {
         *lock(&self.sockets) = ports.sockets();
         self.sockets_changed();
     }

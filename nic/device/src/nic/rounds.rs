@@ -6,12 +6,12 @@ use urxe_duty::Advice;
 use urxe_proto::Instant;
 
 use super::{Nic, lock};
-use crate::clock::now;
+use crate::delivery::moderated::Moderated;
 use crate::engine::Engine;
-use crate::guard;
 use crate::memory::Offer;
-use crate::moderation::Moderated;
-use crate::usage::advise;
+use crate::process::clock::now;
+use crate::process::guard;
+use crate::process::usage::advise;
 
 /// What a round of [`Nic::run_looking`] or [`Nic::run_waiting`] came to.
 pub(crate) struct Round {
@@ -217,16 +217,8 @@ impl Nic {
         }
     }
 
-    pub(crate) const fn moderated(&self) -> &Moderated {
+    pub(crate) const fn moderated(&self) -> &Arc<Moderated> {
         &self.moderated
-    }
-
-    /// An event of a completion queue waits until `due`.
-    pub(crate) fn note_moderated(&self, due: Option<Instant>) {
-        if let Some(due) = due {
-            self.moderated.note(due);
-            self.progress.note_deadline(Some(due));
-        }
     }
 }
 
@@ -235,8 +227,8 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
-    use crate::clock::staged::Clock;
-    use crate::nic::alone::{are_amid, connected, run_until_nobody_is_amid, write};
+    use crate::nic::tests::alone::{are_amid, connected, run_until_nobody_is_amid, write};
+    use crate::process::clock::staged::Clock;
 
     #[test]
     fn a_request_without_an_answer_and_a_message_without_a_reply_are_not_the_end() {
@@ -279,7 +271,7 @@ mod tests {
         );
     }
 
-    /// Those that wait in a poll are told of it ([`crate::naps`]).
+    /// Those that wait in a poll are told of it ([`crate::nic::naps`]).
     #[test]
     fn what_comes_is_counted_whoever_takes_it_in() {
         let nic = Nic::open_without_thread();

@@ -1,0 +1,8 @@
+//! What the engine hands over to the program: completions, events, and word of who makes progress.
+
+pub(crate) mod channel;
+pub(crate) mod completions;
+pub(crate) mod events;
+pub(crate) mod moderated;
+pub(crate) mod moderation;
+pub(crate) mod progress;

@@ -1,0 +1,4 @@
+//! Shared receive queues.
+
+pub(crate) mod domain;
+pub(crate) mod table;

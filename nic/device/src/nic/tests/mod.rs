@@ -1,0 +1,4 @@
+//! Opened devices in tests.
+
+pub(crate) mod alone;
+mod exchanges;

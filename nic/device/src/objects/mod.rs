@@ -1,0 +1,8 @@
+//! The objects that a program has of an opened device.
+
+pub(crate) mod address;
+pub(crate) mod channel;
+pub(crate) mod cq;
+pub(crate) mod groups;
+pub(crate) mod qp;
+pub(crate) mod srq;
