@@ -45,9 +45,9 @@ def test_a_new_circle_is_named_and_one_that_is_gone_has_to_be_noted() -> None:
     around = {**SMALL, "b/mod.rs": "use crate::c::C;\n"}
     (error,) = circle_errors("sim", around)
     assert error == "nic/sim: a circle of 4 files: a, b, b::inner, c"
-    (error,) = circle_errors("preload", around)
-    assert error.startswith("nic/preload: only 4 files are in circles")
-    assert CIRCLES["preload"] > 4
+    (error,) = circle_errors("proto", around)
+    assert error.startswith("nic/proto: only 4 files are in circles")
+    assert CIRCLES["proto"] > 4
 
 
 def test_a_folder_that_needs_one_above_it_is_named_and_so_is_one_without_a_place() -> None:

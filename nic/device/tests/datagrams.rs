@@ -158,13 +158,13 @@ fn a_message_longer_than_the_mtu_is_refused() {
         fence: false,
         target: to(&a, qp_b.number(), QKEY),
     };
-    assert_eq!(qp_a.poster().post(&request), Err(PostError::TooLong));
+    assert_eq!(qp_a.post_send(&request), Err(PostError::TooLong));
     let write = SendRequest {
         op: SendOp::Write { va: 0, rkey: 1 },
         data: SendData::Sges(&[]),
         ..request
     };
-    assert_eq!(qp_a.poster().post(&write), Err(PostError::Unsupported));
+    assert_eq!(qp_a.post_send(&write), Err(PostError::Unsupported));
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl End {
             fence: false,
             target: SendTarget::Connection,
         };
-        self.qp.poster().post(&request).unwrap();
+        self.qp.post_send(&request).unwrap();
     }
 
     fn post_recv(&self) {

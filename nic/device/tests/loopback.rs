@@ -145,7 +145,7 @@ impl End {
             fence: false,
             target: SendTarget::Connection,
         };
-        self.qp.poster().post(&request).unwrap();
+        self.qp.post_send(&request).unwrap();
     }
 
     fn post_recv(&self, wr_id: u64, sges: &[Sge]) {

@@ -104,7 +104,7 @@ fn it_has_no_reads_atomics_or_invalidations() {
             fence: false,
             target: PEER,
         };
-        let refused = qp_a.poster().post(&request);
+        let refused = qp_a.post_send(&request);
         assert_eq!(refused, Err(PostError::Unsupported), "{op:?}");
     }
 }

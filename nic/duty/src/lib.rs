@@ -17,6 +17,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod act;
 mod activity;
 mod background;
 mod chance;
@@ -27,7 +28,8 @@ mod parting;
 mod poller;
 mod posts;
 
-pub use background::{Act, Background, Event, Ran, Reason, Seen};
+pub use act::{Act, Event, Ran, Reason, Seen};
+pub use background::Background;
 pub use event_waits::EventWaits;
 pub use looker::{Look, Looker, Next};
 pub use poller::{Advice, Poller, Usage};

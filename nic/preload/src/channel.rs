@@ -13,7 +13,7 @@ use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
 use crate::object::INHERITED;
 use crate::reported::HasEvents;
-use crate::{context, convert, cq};
+use crate::{context, convert, cq_state};
 
 /// A queue that may have events, by the cookie in them. Not by its address: an event may be in the
 /// channel when its queue is destroyed, and the address in use again.
@@ -175,7 +175,7 @@ unsafe extern "C" fn begin_get_event(frame: &mut Frame) -> bool {
         // SAFETY: by the caller's promise; the queue is live while the map is locked, and counting the event keeps it so
         // until the program acknowledges.
         unsafe {
-            cq::state(found.0).events.add();
+            cq_state::state(found.0).events.add();
             *cq = found.0;
             *cq_context = (*found.0).cq_context;
         }

@@ -19,7 +19,7 @@ use crate::abi::{
 use crate::blocking::{self, Frame};
 use crate::cm_abi::*;
 use crate::errno::{Errno, Outcome};
-use crate::{cm_files, device};
+use crate::{cm_table, device};
 
 /// The partition of every RoCE device.
 const PKEY: u16 = 0xffff;
@@ -197,7 +197,7 @@ impl Call<'_> {
 
     unsafe fn migrate_id(&self) -> Outcome<()> {
         let cmd: rdma_ucm_migrate_id = self.structure();
-        let from = cm_files::file(cmd.fd.cast_signed()).ok_or(Errno(libc::EBADF))?;
+        let from = cm_table::file(cmd.fd.cast_signed()).ok_or(Errno(libc::EBADF))?;
         let events_reported = self.file.migrate(cmd.id, &from).map_err(failed)?;
         let answer = rdma_ucm_migrate_resp { events_reported };
         // SAFETY: by the caller's promise.

@@ -1,34 +1,45 @@
-//! Opening and closing a device: a full `verbs_context`, one NIC behind each.
-use std::os::fd::{AsRawFd, OwnedFd};
+//! What stands behind contexts: one NIC each.
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Once};
 
 use parking_lot::Mutex;
-use urxe_device::Nic;
+use urxe_device::{Nic, Xrcd};
 
 use crate::abi::*;
 use crate::dispatch::Dispatch;
 use crate::errno::Outcome;
 use crate::handle::{Handle, Users};
 use crate::of_process::OfProcess;
-use crate::{convert, descriptors, device, events, operations, xrc};
+use crate::registry::Registry;
+use crate::{convert, device};
 
 /// What stands behind a context.
 pub(crate) struct ContextState {
     /// The device, opened.
     pub(crate) nic: Arc<Nic>,
     /// The objects that asynchronous events name.
-    pub(crate) events: Arc<events::Registry>,
+    pub(crate) events: Arc<Registry>,
     /// Protection domains, queues and channels that were not destroyed.
     pub(crate) users: Users,
     /// What programs take for the kernel's device.
-    _descriptor: Option<OwnedFd>,
+    pub(crate) _descriptor: Option<OwnedFd>,
     /// What functions of libibverbs that we do not know call.
-    _dispatch: Option<Dispatch>,
+    pub(crate) _dispatch: Option<Dispatch>,
     /// XRC domains that were opened with a file.
-    pub(crate) xrc_domains: Mutex<Vec<xrc::Opened>>,
+    pub(crate) xrc_domains: Mutex<Vec<OpenedDomain>>,
 }
 
-type Context = Handle<verbs_context, OfProcess<ContextState>>;
+/// A file: its device and inode.
+pub(crate) type FileId = (u64, u64);
+
+/// A domain that has a file, and how often it is open.
+pub(crate) struct OpenedDomain {
+    pub(crate) file: FileId,
+    pub(crate) xrcd: Xrcd,
+    pub(crate) handles: u32,
+}
+
+pub(crate) type Context = Handle<verbs_context, OfProcess<ContextState>>;
 
 /// The state of an open context of ours.
 ///
@@ -40,7 +51,7 @@ pub(crate) unsafe fn state<'a>(context: *mut ibv_context) -> &'a ContextState {
 }
 
 impl ContextState {
-    fn of(nic: Arc<Nic>) -> Self {
+    pub(crate) fn of(nic: Arc<Nic>) -> Self {
         Self {
             nic,
             events: Arc::default(),
@@ -73,7 +84,7 @@ pub(crate) unsafe fn is_inherited(context: *mut ibv_context, ends: bool) -> Outc
 
 /// # Safety
 /// `device` is one of ours.
-unsafe fn open_nic(device: *mut ibv_device) -> Outcome<Arc<Nic>> {
+pub(crate) unsafe fn open_nic(device: *mut ibv_device) -> Outcome<Arc<Nic>> {
     // SAFETY: by the caller's promise.
     let info = unsafe { device::info(device) };
     let nic = Nic::open(&info).map_err(|error| {
@@ -82,43 +93,6 @@ unsafe fn open_nic(device: *mut ibv_device) -> Outcome<Arc<Nic>> {
     })?;
     flush_at_exit();
     Ok(nic)
-}
-
-/// `ibv_open_device`.
-///
-/// # Safety
-/// `device` is one of ours.
-pub(crate) unsafe fn open(device: *mut ibv_device) -> Outcome<*mut ibv_context> {
-    // SAFETY: by the caller's promise.
-    let nic = unsafe { open_nic(device) }?;
-    let mut vctx = verbs_context {
-        sz: size_of::<verbs_context>(),
-        ..verbs_context::default()
-    };
-    operations::fill(&mut vctx);
-    // SAFETY: by the caller's promise.
-    let dispatch = unsafe { Dispatch::new(device) };
-    match &dispatch {
-        Some(dispatch) => dispatch.lend(&mut vctx),
-        None => log::warn!(
-            "libibverbs here has no constructor for drivers' contexts that urxe knows; functions of it that are newer \
-             than urxe end the program"
-        ),
-    }
-    vctx.context.device = device;
-    vctx.context.abi_compat = ABI_IS_EXTENDED;
-    let descriptor = descriptors::open_device()?;
-    vctx.context.cmd_fd = descriptor.as_raw_fd();
-    vctx.context.async_fd = nic.event_fd();
-    vctx.context.num_comp_vectors = 1;
-    let state = ContextState {
-        _descriptor: Some(descriptor),
-        _dispatch: dispatch,
-        ..ContextState::of(nic)
-    };
-    let vctx = Context::give(vctx, OfProcess::new(state));
-    // SAFETY: just made.
-    Ok(unsafe { &raw mut (*vctx).context })
 }
 
 /// Lets the devices send what they owe their peers when the program returns or calls exit: a peer must

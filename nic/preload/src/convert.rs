@@ -266,7 +266,7 @@ fn put_address(to: &mut Attributes, address: &ibv_ah_attr, nic: &Nic) -> Outcome
 
 /// An address: that of the GRH, or the one that a LID of ours stands for.
 pub(crate) fn address_vector(address: &ibv_ah_attr, nic: &Nic) -> Outcome<AddressVector> {
-    if address.port_num != crate::query::PORT {
+    if address.port_num != crate::port::PORT {
         return Err(Errno::INVAL);
     }
     if address.is_global == 0 {

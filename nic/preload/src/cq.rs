@@ -4,72 +4,18 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use urxe_device::{Cq, Moderation};
+use urxe_device::Moderation;
 
 use crate::abi::*;
 use crate::channel::{self, ChannelState};
+use crate::cq_state::{CqHandle, CqState, Cursor, is_inherited, known, state};
 use crate::errno::{Errno, Outcome};
-use crate::handle::{Growing, Handle, Number, Users};
+use crate::handle::Users;
 use crate::object::INHERITED;
 use crate::reported::{HasEvents, Reported};
+use crate::unsupported::refuse;
+use crate::wall_clock::WallClock;
 use crate::{context, convert, cq_ex, pd};
-
-/// What stands behind a completion queue.
-pub(crate) struct CqState {
-    pub(crate) cq: Arc<Cq>,
-    /// Events that the program got: of the channel, and asynchronous ones.
-    pub(crate) events: Reported,
-    pub(crate) async_events: Reported,
-    /// Queue pairs that complete here.
-    pub(crate) users: Users,
-    /// Names the queue in events.
-    cookie: u64,
-    /// The parent domain it was created in, or null.
-    pub(crate) parent: AtomicPtr<ibv_pd>,
-    /// Where `ibv_start_poll` is.
-    pub(crate) cursor: cq_ex::Cursor,
-}
-
-pub(crate) type CqHandle = Handle<Growing<ibv_cq_ex>, CqState>;
-
-/// The state of a queue of ours.
-///
-/// # Safety
-/// `cq` is ours and live, and stays so while the reference lives.
-pub(crate) unsafe fn state<'a>(cq: *mut ibv_cq) -> &'a CqState {
-    // SAFETY: by the caller's promise; every queue of ours is an extended one.
-    unsafe { CqHandle::state(cq.cast()) }
-}
-
-/// Whether it is the parent's, in the child of a fork.
-///
-/// # Safety
-/// As for [`state`].
-#[inline]
-pub(crate) unsafe fn is_inherited(cq: *mut ibv_cq) -> bool {
-    // SAFETY: by the caller's promise.
-    unsafe { CqHandle::is_inherited(cq.cast()) }
-}
-
-/// The state of a queue that a verb uses: EINVAL for a handle that is not its, EIO if it is the parent's.
-///
-/// # Safety
-/// As for [`state`].
-pub(crate) unsafe fn known<'a>(cq: *mut ibv_cq) -> Outcome<&'a CqState> {
-    // SAFETY: by the caller's promise.
-    if unsafe { is_inherited(cq) } {
-        return Err(INHERITED);
-    }
-    // SAFETY: as above.
-    let (state, handle) = unsafe { (state(cq), (*cq).handle) };
-    state.number().is_of(handle).map(|()| state)
-}
-
-impl CqState {
-    fn number(&self) -> Number {
-        Number::of(self.cookie as u32)
-    }
-}
 
 /// `ibv_create_cq`.
 ///
@@ -86,6 +32,76 @@ pub(crate) unsafe fn create(
     let vector = u32::try_from(vector).map_err(|_| Errno::INVAL)?;
     // SAFETY: by the caller's promise.
     unsafe { new(context, cqe, cq_context, channel, vector) }.map(<*mut ibv_cq_ex>::cast)
+}
+
+const TIMESTAMPS: u64 =
+    (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
+
+/// The fields that a completion may have; others (VLANs, flow tags) are refused.
+const FIELDS: u64 = IBV_WC_STANDARD_FLAGS as u64 | TIMESTAMPS;
+
+/// `ibv_create_cq_ex`.
+///
+/// # Safety
+/// `context` is ours and open, `attr` is null or readable.
+pub(crate) unsafe fn create_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+) -> Outcome<*mut ibv_cq_ex> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let attr = unsafe { &*attr };
+    if attr.wc_flags & !FIELDS != 0 {
+        return refuse("completions with VLANs, flow tags or tag matching");
+    }
+    if attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
+        return Err(Errno::INVAL);
+    }
+    let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+        attr.parent_domain
+    } else {
+        std::ptr::null_mut()
+    };
+    // SAFETY: by the caller's promise; it is ours if its context is.
+    if !parent.is_null() && unsafe { (*parent).context != context || !pd::is_parent(parent) } {
+        return Err(Errno::INVAL);
+    }
+    if !parent.is_null() {
+        // SAFETY: ours, as was checked.
+        unsafe { pd::known(parent) }?;
+    }
+    let known = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && attr.flags & !known != 0 {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let made = unsafe {
+        new(
+            context,
+            attr.cqe,
+            attr.cq_context,
+            attr.channel,
+            attr.comp_vector,
+        )
+    }?;
+    // SAFETY: just made, and not yet given to the program.
+    let state = unsafe { state(made.cast()) };
+    if attr.wc_flags & TIMESTAMPS != 0 {
+        state.cq.keep_timestamps();
+    }
+    if attr.wc_flags & u64::from(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0 {
+        state.cursor.lock().wall_clock = Some(WallClock::default());
+    }
+    if !parent.is_null() {
+        // SAFETY: ours, as was checked.
+        unsafe { pd::state(parent) }.users.add();
+        state.parent.store(parent, Ordering::Relaxed);
+    }
+    // SAFETY: as above.
+    cq_ex::set_readers(unsafe { &mut *made }, attr.wc_flags);
+    Ok(made)
 }
 
 /// Makes a queue with at least `cqe` entries.
@@ -139,7 +155,7 @@ pub(crate) unsafe fn new(
         users: Users::default(),
         cookie,
         parent: AtomicPtr::default(),
-        cursor: cq_ex::Cursor::default(),
+        cursor: Cursor::default(),
     };
     owner.users.add();
     let made: *mut ibv_cq_ex = CqHandle::give(cq_ex::without_readers(public), private).cast();

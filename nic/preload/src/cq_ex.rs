@@ -1,115 +1,12 @@
 //! The extended completion queue: start, next, end, and a reader for each field.
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
-
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::abi::*;
-use crate::cq::new;
-use crate::errno::{Errno, Outcome};
+use crate::cq_state::Shown;
 use crate::handle::Growing;
 use crate::object::INHERITED;
-use crate::unsupported::refuse;
-use crate::wall_clock::WallClock;
-use crate::{convert, cq, pd};
-
-/// The completion that the readers show. One is taken at a time, so that a program may mix both ways
-/// of polling a queue.
-#[derive(Default)]
-pub(crate) struct Cursor(Mutex<Kept>);
-
-#[derive(Clone, Copy, Default)]
-struct Shown {
-    wc: ibv_wc,
-    /// When it came, by the device's clock, and by the wall clock where the program wants that.
-    stamp_ns: u64,
-    wall_ns: u64,
-}
-
-/// What a [`Cursor`] keeps.
-#[derive(Default)]
-struct Kept {
-    shown: Shown,
-    /// Set for a queue with timestamps by the wall clock.
-    wall_clock: Option<WallClock>,
-}
-
-impl Cursor {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock()
-    }
-}
-
-const TIMESTAMPS: u64 =
-    (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) as u64;
-
-/// The fields that a completion may have; others (VLANs, flow tags) are refused.
-const FIELDS: u64 = IBV_WC_STANDARD_FLAGS as u64 | TIMESTAMPS;
-
-/// `ibv_create_cq_ex`.
-///
-/// # Safety
-/// `context` is ours and open, `attr` is null or readable.
-pub(crate) unsafe fn create(
-    context: *mut ibv_context,
-    attr: *mut ibv_cq_init_attr_ex,
-) -> Outcome<*mut ibv_cq_ex> {
-    if attr.is_null() {
-        return Err(Errno::INVAL);
-    }
-    // SAFETY: by the caller's promise.
-    let attr = unsafe { &*attr };
-    if attr.wc_flags & !FIELDS != 0 {
-        return refuse("completions with VLANs, flow tags or tag matching");
-    }
-    if attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
-        return Err(Errno::INVAL);
-    }
-    let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
-        attr.parent_domain
-    } else {
-        std::ptr::null_mut()
-    };
-    // SAFETY: by the caller's promise; it is ours if its context is.
-    if !parent.is_null() && unsafe { (*parent).context != context || !pd::is_parent(parent) } {
-        return Err(Errno::INVAL);
-    }
-    if !parent.is_null() {
-        // SAFETY: ours, as was checked.
-        unsafe { pd::known(parent) }?;
-    }
-    let known = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-    if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 && attr.flags & !known != 0 {
-        return Err(Errno::INVAL);
-    }
-    // SAFETY: by the caller's promise.
-    let made = unsafe {
-        new(
-            context,
-            attr.cqe,
-            attr.cq_context,
-            attr.channel,
-            attr.comp_vector,
-        )
-    }?;
-    // SAFETY: just made, and not yet given to the program.
-    let state = unsafe { cq::state(made.cast()) };
-    if attr.wc_flags & TIMESTAMPS != 0 {
-        state.cq.keep_timestamps();
-    }
-    if attr.wc_flags & u64::from(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0 {
-        state.cursor.lock().wall_clock = Some(WallClock::default());
-    }
-    if !parent.is_null() {
-        // SAFETY: ours, as was checked.
-        unsafe { pd::state(parent) }.users.add();
-        state.parent.store(parent, Ordering::Relaxed);
-    }
-    // SAFETY: as above.
-    set_readers(unsafe { &mut *made }, attr.wc_flags);
-    Ok(made)
-}
+use crate::{convert, cq_state};
 
 /// For fields that were not asked for at creation, and of libibverbs newer than we are.
 unsafe extern "C" fn read_nothing(_: *mut ibv_cq_ex) -> u64 {
@@ -129,7 +26,7 @@ pub(crate) fn without_readers(mut cq: ibv_cq_ex) -> Growing<ibv_cq_ex> {
     unsafe { Growing::new(cq, offset_of!(ibv_cq_ex, start_poll), refusal) }
 }
 
-fn set_readers(cq: &mut ibv_cq_ex, fields: u64) {
+pub(crate) fn set_readers(cq: &mut ibv_cq_ex, fields: u64) {
     let has = |field: u32| fields & u64::from(field) != 0;
     cq.start_poll = Some(start_poll);
     cq.next_poll = Some(next_poll);
@@ -158,7 +55,7 @@ fn set_readers(cq: &mut ibv_cq_ex, fields: u64) {
 /// `cq` is ours and live.
 unsafe fn show_next(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: by the caller's promise.
-    let state = unsafe { cq::state(cq.cast()) };
+    let state = unsafe { cq_state::state(cq.cast()) };
     let mut kept = state.cursor.lock();
     let Some((completion, stamp_ns)) = state.cq.poll_one() else {
         return libc::ENOENT;
@@ -185,7 +82,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     }
     // SAFETY: the program's queue is live.
     unsafe {
-        if cq::is_inherited(cq.cast()) {
+        if cq_state::is_inherited(cq.cast()) {
             return INHERITED.0;
         }
         show_next(cq)
@@ -204,7 +101,7 @@ macro_rules! readers {
     ($($name:ident -> $ty:ty = |$wc:pat_param| $value:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $ty {
             // SAFETY: the program's queue is live.
-            let $wc = unsafe { cq::state(cq.cast()) }.cursor.lock().shown.wc;
+            let $wc = unsafe { cq_state::state(cq.cast()) }.cursor.lock().shown.wc;
             $value
         }
     )*};
@@ -227,11 +124,19 @@ readers! {
 /// By the clock that `ibv_query_rt_values_ex` reads.
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: the program's queue is live.
-    unsafe { cq::state(cq.cast()) }.cursor.lock().shown.stamp_ns
+    unsafe { cq_state::state(cq.cast()) }
+        .cursor
+        .lock()
+        .shown
+        .stamp_ns
 }
 
 /// Nanoseconds since 1970.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: the program's queue is live.
-    unsafe { cq::state(cq.cast()) }.cursor.lock().shown.wall_ns
+    unsafe { cq_state::state(cq.cast()) }
+        .cursor
+        .lock()
+        .shown
+        .wall_ns
 }

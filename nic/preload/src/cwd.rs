@@ -4,48 +4,17 @@
 //! into a folder of ours is in a real one that was removed at once: its name tells where the process is, to us and to
 //! whatever it starts with our library.
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::descriptors::{self, read_link};
+use crate::descriptors::{self};
 use crate::errno::{Convention, Errno, MinusOne, Outcome, Pointer};
 use crate::next::{Next, call_next};
 use crate::sysfs::Node;
 use crate::tree::{self, Route};
+use crate::working_folder::{MAY_BE_OURS, NAME, ours};
 
-/// What the name of such a folder begins with, and what the kernel shows behind a name that was removed.
-const NAME: &str = "/urxe-cwd-";
-const REMOVED: &str = " (deleted)";
 /// Where such folders are made, the first that can be written.
 const PLACES: [&str; 3] = ["/dev/shm", "/tmp", "/var/tmp"];
-
-/// Whether the process may be in a folder of ours. It stays so: a child of vfork shares this, and not the folder.
-static MAY_BE_OURS: AtomicBool = AtomicBool::new(false);
-
-/// Looks where the process was started.
-#[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
-static LOOK: extern "C" fn() = {
-    extern "C" fn look() {
-        MAY_BE_OURS.store(find().is_some(), Ordering::Relaxed);
-    }
-    look
-};
-
-/// The folder of ours that this thread is in.
-pub(crate) fn ours() -> Option<String> {
-    MAY_BE_OURS.load(Ordering::Relaxed).then(find)?
-}
-
-fn find() -> Option<String> {
-    let shown = read_link("/proc/thread-self/cwd")?;
-    let (_, name) = shown.strip_suffix(REMOVED)?.split_once(NAME)?;
-    // The random part ends before the path begins.
-    name.find('/').map(|begin| name[begin..].to_owned())
-}
-
-/// The kernel's folder that this thread is in.
-pub(crate) fn real() -> Option<String> {
-    read_link("/proc/thread-self/cwd")
-}
 
 static NEXT_CHDIR: Next = Next::libc(c"chdir");
 

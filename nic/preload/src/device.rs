@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Handle;
 use crate::next::{Next, call_next};
-use crate::{report, sysfs, tree};
+use crate::{kernel_files, report, sysfs};
 
 /// What a device is, as of the last listing. Looked at with the lock of [`DEVICES`], which a fork waits for.
 pub(crate) type DeviceState = Mutex<DeviceInfo>;
@@ -200,7 +200,7 @@ pub(crate) unsafe fn list(num_devices: *mut c_int) -> *mut *mut ibv_device {
     let saved = std::io::Error::last_os_error();
     let mut count: c_int = 0;
     // It looks through the folders where ours would be, too.
-    let next = tree::without_ours(|| {
+    let next = kernel_files::without_ours(|| {
         call_next!(NEXT, fn(*mut c_int) -> *mut *mut ibv_device, &raw mut count)
     })
     .unwrap_or(std::ptr::null_mut());

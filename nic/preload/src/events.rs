@@ -1,72 +1,14 @@
 //! Asynchronous events: errors of queues and queue pairs, changes of the port.
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
 use urxe_device::{AsyncEvent, AsyncEventKind, SrqEvent};
 
 use crate::abi::*;
 use crate::blocking::{self, Frame};
 use crate::errno::{Errno, Outcome};
+use crate::registry::Registry;
 use crate::reported::HasEvents;
-use crate::{context, convert, cq, qp, query, srq};
-
-/// The objects that events name, by what the device knows them by.
-#[derive(Default)]
-pub(crate) struct Registry(Mutex<Objects>);
-
-#[derive(Default)]
-struct Objects {
-    queues: HashMap<u64, *mut ibv_cq>,
-    /// Of an XRC target all handles, the first of which its events name.
-    pairs: HashMap<u32, Vec<*mut ibv_qp>>,
-    shared: HashMap<u32, *mut ibv_srq>,
-}
-
-// SAFETY: the pointers are only used while the map is locked, and destroying an object removes it.
-unsafe impl Send for Objects {}
-
-impl Registry {
-    fn lock(&self) -> MutexGuard<'_, Objects> {
-        self.0.lock()
-    }
-
-    pub(crate) fn add_cq(&self, cookie: u64, cq: *mut ibv_cq) {
-        self.lock().queues.insert(cookie, cq);
-    }
-
-    pub(crate) fn forget_cq(&self, cookie: u64) {
-        self.lock().queues.remove(&cookie);
-    }
-
-    pub(crate) fn add_qp(&self, number: u32, qp: *mut ibv_qp) {
-        self.lock().pairs.entry(number).or_default().push(qp);
-    }
-
-    pub(crate) fn forget_qp(&self, number: u32, qp: *mut ibv_qp) {
-        let mut objects = self.lock();
-        if let Some(handles) = objects.pairs.get_mut(&number) {
-            handles.retain(|handle| *handle != qp);
-            if handles.is_empty() {
-                objects.pairs.remove(&number);
-            }
-        }
-    }
-
-    pub(crate) fn add_srq(&self, number: u32, srq: *mut ibv_srq) {
-        self.lock().shared.insert(number, srq);
-    }
-
-    pub(crate) fn forget_srq(&self, number: u32) {
-        self.lock().shared.remove(&number);
-    }
-
-    /// What `f` makes of the queue pair with this number, if there is one.
-    pub(crate) fn with_qp<T>(&self, number: u32, f: impl FnOnce(*mut ibv_qp) -> T) -> Option<T> {
-        let objects = self.lock();
-        objects.pairs.get(&number)?.first().map(|qp| f(*qp))
-    }
-}
+use crate::{context, convert, cq_state, port, qp_state, srq};
 
 /// What kind of object an event is of.
 enum Element {
@@ -130,8 +72,8 @@ pub(crate) unsafe fn is_inherited(event: *const ibv_async_event) -> bool {
     // SAFETY: by the caller's promise.
     unsafe {
         match Element::of(event) {
-            Element::Queue(cq) if !cq.is_null() => cq::is_inherited(cq),
-            Element::Pair(qp) if !qp.is_null() => qp::is_inherited(qp),
+            Element::Queue(cq) if !cq.is_null() => cq_state::is_inherited(cq),
+            Element::Pair(qp) if !qp.is_null() => qp_state::is_inherited(qp),
             Element::Srq(srq) if !srq.is_null() => srq::is_inherited(srq),
             _ => false,
         }
@@ -182,7 +124,7 @@ impl Registry {
             AsyncEventKind::Qp(number, what) => {
                 let qp = *objects.pairs.get(&number.get())?.first()?;
                 // SAFETY: registered, and so live while the map is locked.
-                unsafe { qp::state(qp) }.events.add();
+                unsafe { qp_state::state(qp) }.events.add();
                 event.element.qp = qp;
                 event.event_type = convert::qp_event(what);
             }
@@ -196,7 +138,7 @@ impl Registry {
             AsyncEventKind::CqOverrun(cookie) => {
                 let cq = *objects.queues.get(&cookie)?;
                 // SAFETY: registered, and so live while the map is locked.
-                unsafe { cq::state(cq) }.async_events.add();
+                unsafe { cq_state::state(cq) }.async_events.add();
                 event.element.cq = cq;
                 event.event_type = IBV_EVENT_CQ_ERR;
             }
@@ -211,7 +153,7 @@ impl Registry {
 
 /// Makes an event one of the port.
 fn put_port(event: &mut ibv_async_event, kind: ibv_event_type) {
-    event.element.port_num = query::PORT.into();
+    event.element.port_num = port::PORT.into();
     event.event_type = kind;
 }
 

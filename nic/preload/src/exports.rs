@@ -24,8 +24,8 @@ use crate::errno::{Convention, Errno, ErrnoCode, MinusOne, NegativeErrno, Plain,
 use crate::next::{Next, c_name, call_next};
 use crate::object::{Object, answer_of_inherited};
 use crate::{
-    ah, buffers, channel, context, cq, descriptors, device, dm, dmabuf, events, gid, memory, pd,
-    qp, query, srq, unsupported,
+    ah, buffers, channel, context, cq, descriptors, device, dm, dmabuf, events, gid, memory,
+    opening, pd, qp, query, srq, unsupported,
 };
 
 /// Defines the verbs of the table: `"VERSION" Convention: verb(object: type, ...) = ours;`
@@ -76,7 +76,7 @@ verbs! {
     "IBVERBS_1.1" Pointer<c_char>: ibv_get_device_name(device: *mut ibv_device) = device::name;
     "IBVERBS_1.9" MinusOne: ibv_get_device_index(device: *mut ibv_device) = device::index;
     "IBVERBS_1.1" Plain<u64>: ibv_get_device_guid(device: *mut ibv_device) = device::guid;
-    "IBVERBS_1.1" Pointer<ibv_context>: ibv_open_device(device: *mut ibv_device) = context::open;
+    "IBVERBS_1.1" Pointer<ibv_context>: ibv_open_device(device: *mut ibv_device) = opening::open;
     "IBVERBS_1.1" MinusOne: ibv_close_device(context: *mut ibv_context) = context::close;
     "IBVERBS_1.1" ErrnoCode: ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) = query::device;
     "IBVERBS_1.1" ErrnoCode: ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut _compat_ibv_port_attr) = query::port_compat;

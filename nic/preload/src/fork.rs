@@ -1,7 +1,7 @@
 //! What of this crate is locked while the process forks, so that the child finds it whole and free.
 use urxe_device::{Held, prepare_for_fork};
 
-use crate::{buffers, cm_files, device, folders, fts, of_process, report};
+use crate::{buffers, cm_table, device, folders, fts, of_process, report};
 
 /// In the order in which they are taken: a thread that renews a context looks its device up, and one that looks at the news lists all.
 static LOCKS: [&(dyn Held + 'static); 8] = [
@@ -9,7 +9,7 @@ static LOCKS: [&(dyn Held + 'static); 8] = [
     &device::LAST,
     &device::DEVICES,
     &buffers::BUFFERS,
-    &cm_files::FILES,
+    &cm_table::FILES,
     &folders::OPEN,
     &fts::OPEN,
     &report::SAID,

@@ -7,7 +7,7 @@ use urxe_device::{GID_TABLE_LENGTH, Gid, GidEntry};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
-use crate::query::{PORT, check_port};
+use crate::port::{PORT, check_port};
 use crate::{context, device};
 
 /// Entries of the table.

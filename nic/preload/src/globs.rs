@@ -5,8 +5,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use libc::{dirent, stat as Stat};
 
 use crate::errno::Errno;
+use crate::kernel_files::passes_through;
 use crate::next::{Next, c_name, call_next};
-use crate::{cwd, folders, paths, tree};
+use crate::{folders, paths, working_folder};
 
 /// `glob_t` of glob.h, with the members that are for `GLOB_ALTDIRFUNC`.
 #[repr(C)]
@@ -63,10 +64,10 @@ fn may_match_ours(pattern: &[u8], flags: c_int) -> bool {
     let fixed = &pattern[..ends];
     let is_near = |root: &&[u8]| root.starts_with(fixed) || fixed.starts_with(root);
     let roots: [&[u8]; 2] = [b"/sys", b"/dev"];
-    !tree::passes_through()
+    !passes_through()
         && match pattern.first() {
             Some(b'/') => has_braces || roots.iter().any(is_near),
-            Some(_) => has_braces || cwd::ours().is_some(),
+            Some(_) => has_braces || working_folder::ours().is_some(),
             None => false,
         }
 }

@@ -6,7 +6,7 @@ use urxe_device::{
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Number};
-use crate::{convert, pd, qp};
+use crate::{convert, pd, qp_state};
 
 pub(crate) type MwHandle = Handle<ibv_mw, Number>;
 
@@ -110,7 +110,7 @@ pub(crate) unsafe fn bind(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bi
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    let (state, bind) = unsafe { (qp::state(qp), &*bind) };
+    let (state, bind) = unsafe { (qp_state::state(qp), &*bind) };
     // SAFETY: by the caller's promise.
     let (is_type_1, rkey) = unsafe { ((*mw).type_ == IBV_MW_TYPE_1, next_key((*mw).rkey)) };
     if !is_type_1 {
@@ -127,7 +127,7 @@ pub(crate) unsafe fn bind(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bi
         fence: has(IBV_SEND_FENCE),
         target: SendTarget::Connection,
     };
-    let posted = state.qp.poster().post(&request);
+    let posted = state.qp.post_send(&request);
     posted.map_err(convert::post_errno)?;
     // SAFETY: by the caller's promise.
     unsafe { (*mw).rkey = rkey };

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::{sockaddr, sockaddr_nl, sockaddr_un, socklen_t};
 
 use crate::errno::{Convention, Errno, MinusOne, Outcome};
+use crate::kernel_files::passes_through;
 use crate::next::{Next, call_next};
-use crate::{device, nldev, tree};
+use crate::{device, nldev};
 
 const NETLINK_RDMA: c_int = 20;
 /// Sockets have abstract addresses: this, which end it is, and a number in hexadecimal digits.
@@ -42,7 +43,7 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
         protocol
     )
     .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)));
-    if fd >= 0 || domain != libc::AF_NETLINK || protocol != NETLINK_RDMA || tree::passes_through() {
+    if fd >= 0 || domain != libc::AF_NETLINK || protocol != NETLINK_RDMA || passes_through() {
         return fd;
     }
     let is_refused = Errno::of(&std::io::Error::last_os_error()) == Errno(libc::EPROTONOSUPPORT);

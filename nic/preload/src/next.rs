@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{dl, elf};
+use crate::{elf, libc_dl};
 
 /// A symbol of the next library, looked up at its first use.
 pub(crate) struct Next {
@@ -90,10 +90,10 @@ impl Next {
         unsafe {
             match self.of {
                 Library::Verbs(version) => {
-                    dl::real_dlvsym()(library, self.name.as_ptr(), version.as_ptr())
+                    libc_dl::real_dlvsym()(library, self.name.as_ptr(), version.as_ptr())
                 }
                 Library::Libc | Library::VerbsPrivate => {
-                    dl::real_dlsym()(library, self.name.as_ptr())
+                    libc_dl::real_dlsym()(library, self.name.as_ptr())
                 }
             }
         }

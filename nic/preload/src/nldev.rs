@@ -7,7 +7,8 @@ use urxe_device::DeviceInfo;
 
 use crate::device;
 use crate::errno::Errno;
-use crate::query::{CAP_FLAGS, PHYSICAL_DISABLED, PHYSICAL_LINK_UP, PORT};
+use crate::port::PORT;
+use crate::query::{CAP_FLAGS, PHYSICAL_DISABLED, PHYSICAL_LINK_UP};
 
 /// `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command)`.
 const fn nldev(command: u16) -> u16 {

@@ -5,9 +5,7 @@
 //! contexts and protection domains can be used; behind a context there is a device of the child's own then.
 use urxe_device::epoch;
 
-use crate::abi::*;
 use crate::errno::{Convention, Errno, Outcome};
-use crate::{ah, buffers, channel, context, cq, dm, events, memory, mw, pd, qp, srq, xrc};
 
 /// Anything a verb takes as its first argument.
 pub(crate) trait Object: Copy {
@@ -25,67 +23,6 @@ pub(crate) trait Object: Copy {
     /// # Safety
     /// It is a live object of ours.
     unsafe fn is_inherited(self, ends: bool) -> Outcome<bool>;
-}
-
-macro_rules! objects {
-    ($($ty:ty: |$object:ident, $ends:ident| $ours:expr, $inherited:expr;)*) => {$(
-        impl Object for *mut $ty {
-            fn is_nothing(self) -> bool {
-                self.is_null()
-            }
-            unsafe fn is_ours(self) -> bool {
-                let $object = self;
-                // SAFETY: the object is live, and so is the context or device it points to.
-                unsafe { $ours }
-            }
-            unsafe fn is_inherited(self, $ends: bool) -> Outcome<bool> {
-                let $object = self;
-                // SAFETY: by the caller's promise.
-                unsafe { $inherited }
-            }
-        }
-    )*};
-}
-
-objects! {
-    ibv_context: |context, ends| is_our_context(context), context::is_inherited(context, ends);
-    ibv_pd: |pd, ends| is_our_context((*pd).context), pd::is_inherited(pd, ends);
-    ibv_td: |td, _ends| is_our_context((*td).context), Ok(pd::is_thread_inherited(td));
-    ibv_mr: |mr, _ends| is_our_context((*mr).context), Ok(memory::MrHandle::is_inherited(mr));
-    ibv_mw: |mw, _ends| is_our_context((*mw).context), Ok(mw::MwHandle::is_inherited(mw));
-    ibv_dm: |dm, _ends| is_our_context((*dm).context), Ok(dm::DmHandle::is_inherited(dm));
-    ibv_comp_channel: |channel, _ends| is_our_context((*channel).context), Ok(channel::is_inherited(channel));
-    ibv_cq: |cq, _ends| is_our_context((*cq).context), Ok(cq::is_inherited(cq));
-    ibv_srq: |srq, _ends| is_our_context((*srq).context), Ok(srq::is_inherited(srq));
-    ibv_qp: |qp, _ends| is_our_context((*qp).context), Ok(qp::is_inherited(qp));
-    ibv_ah: |ah, _ends| is_our_context((*ah).context), Ok(ah::AhHandle::is_inherited(ah));
-    ibv_xrcd: |xrcd, _ends| is_our_context((*xrcd).context), Ok(xrc::is_inherited(xrcd));
-    ibv_async_event: |event, _ends| events::is_ours(event), Ok(events::is_inherited(event));
-}
-
-impl Object for *mut ibv_device {
-    fn is_nothing(self) -> bool {
-        self.is_null()
-    }
-    unsafe fn is_ours(self) -> bool {
-        // SAFETY: by the caller's promise.
-        unsafe { is_our_device(self) }
-    }
-    unsafe fn is_inherited(self, _ends: bool) -> Outcome<bool> {
-        Ok(false)
-    }
-}
-
-impl Object for *mut ibv_buf {
-    fn is_nothing(self) -> bool {
-        self.is_null()
-    }
-    unsafe fn is_ours(self) -> bool {
-        buffers::is_ours(self)
-    }
-    unsafe fn is_inherited(self, _ends: bool) -> Outcome<bool> {
-        Ok(false)
-    }
 }
 
 /// What a verb of ours returns without being called, if that is so.

@@ -7,7 +7,7 @@ use urxe_device::Uncancelled;
 use crate::abi::*;
 use crate::errno::{Convention, ErrnoCode, Pointer};
 use crate::object::answer_of_inherited;
-use crate::{cq, cq_ex, dm, memory, mw, pd, post, qp, query, srq, unsupported, xrc};
+use crate::{cq, dm, memory, mw, pd, post, qp, query, srq, unsupported, xrc};
 
 /// `table.field(arguments) Convention = ours;`
 macro_rules! operations {
@@ -54,7 +54,7 @@ operations! {
     vctx.ops: req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) ErrnoCode = cq::request_notification;
     vctx: query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, size: usize) ErrnoCode = query::port;
     vctx: query_device_ex(context: *mut ibv_context, input: *const ibv_query_device_ex_input, attr: *mut ibv_device_attr_ex, size: usize) ErrnoCode = query::device_ex;
-    vctx: create_cq_ex(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) Pointer<ibv_cq_ex> = cq_ex::create;
+    vctx: create_cq_ex(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) Pointer<ibv_cq_ex> = cq::create_ex;
     vctx: modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) ErrnoCode = cq::modify;
     vctx: query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) ErrnoCode = query::values;
     vctx: alloc_parent_domain(context: *mut ibv_context, attr: *mut ibv_parent_domain_init_attr) Pointer<ibv_pd> = pd::alloc_parent;

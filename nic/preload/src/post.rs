@@ -1,51 +1,16 @@
 //! Posting with `ibv_post_send` and `ibv_post_recv`: lists of C work requests.
 use std::ffi::c_int;
 
-use arrayvec::ArrayVec;
 use urxe_device::{
-    Error, Immediate, QpType, Qpn, RecvRequest, SendData, SendOp, SendPoster, SendRequest,
-    SendTarget, Sge, Srqn,
+    Immediate, QpType, Qpn, SendData, SendOp, SendPoster, SendRequest, SendTarget, Srqn,
 };
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
-use crate::object::INHERITED;
-use crate::qp::{self, QpState};
+use crate::lists::{receive_list, refuse_all, request_list};
+use crate::qp_state::{self, QpState};
 use crate::unsupported::refuse;
 use crate::{ah, convert, mw};
-
-/// Scatter/gather elements that a request of ours may have at most.
-pub(crate) const MAX_SGE: usize = 32;
-
-/// A request's list of elements, converted, without an allocation.
-pub(crate) type SgeList = ArrayVec<Sge, MAX_SGE>;
-
-/// Converts a list of elements.
-///
-/// # Safety
-/// `list` has `count` readable elements.
-pub(crate) unsafe fn sge_list(list: *const ibv_sge, count: usize) -> Outcome<SgeList> {
-    if count == 0 {
-        return Ok(SgeList::new());
-    }
-    if count > MAX_SGE || list.is_null() {
-        return Err(Errno::INVAL);
-    }
-    // A program in C may have its list where a structure of Rust could not be (libiscsi: in a packed one).
-    // SAFETY: by the caller's promise.
-    let elements = (0..count).map(|index| unsafe { list.add(index).read_unaligned() });
-    Ok(elements.map(|element| convert::sge(&element)).collect())
-}
-
-/// The elements of a work request.
-///
-/// # Safety
-/// `list` has `count` readable elements.
-unsafe fn request_list(list: *const ibv_sge, count: c_int) -> Outcome<SgeList> {
-    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
-    // SAFETY: by the caller's promise.
-    unsafe { sge_list(list, count) }
-}
 
 /// `ibv_post_send`: posts the list up to the first request that is refused, which `bad` then names.
 ///
@@ -57,29 +22,27 @@ pub(crate) unsafe extern "C" fn post_send(
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    if unsafe { qp::is_inherited(qp) } {
+    if unsafe { qp_state::is_inherited(qp) } {
         // SAFETY: by the caller's promise.
         return unsafe { refuse_all(wr, bad) };
     }
     // SAFETY: by the caller's promise.
-    let state = unsafe { qp::state(qp) };
-    // What was posted goes out when the poster is dropped.
-    let mut poster = state.qp.poster();
-    let mut result = 0;
-    while !wr.is_null() {
-        // SAFETY: by the caller's promise.
-        if let Err(errno) = unsafe { send_one(&mut poster, state, &*wr) } {
-            result = errno.0;
-            if !bad.is_null() {
-                // SAFETY: by the caller's promise.
-                unsafe { *bad = wr };
+    let state = unsafe { qp_state::state(qp) };
+    state.qp.post_sends(|poster| {
+        while !wr.is_null() {
+            // SAFETY: by the caller's promise.
+            if let Err(errno) = unsafe { send_one(poster, state, &*wr) } {
+                if !bad.is_null() {
+                    // SAFETY: by the caller's promise.
+                    unsafe { *bad = wr };
+                }
+                return errno.0;
             }
-            break;
+            // SAFETY: by the caller's promise.
+            wr = unsafe { (*wr).next };
         }
-        // SAFETY: by the caller's promise.
-        wr = unsafe { (*wr).next };
-    }
-    result
+        0
+    })
 }
 
 /// # Safety
@@ -236,65 +199,12 @@ pub(crate) unsafe extern "C" fn post_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    if unsafe { qp::is_inherited(qp) } {
+    if unsafe { qp_state::is_inherited(qp) } {
         // SAFETY: by the caller's promise.
         return unsafe { refuse_all(wr, bad) };
     }
     // SAFETY: by the caller's promise.
-    let queue = &unsafe { qp::state(qp) }.qp;
+    let queue = &unsafe { qp_state::state(qp) }.qp;
     // SAFETY: by the caller's promise.
     unsafe { receive_list(wr, bad, |request| queue.post_recv(request)) }
-}
-
-/// Refuses requests for a queue of the parent's, in the child of a fork; the first is `bad` then.
-///
-/// # Safety
-/// `bad` is null or writable.
-#[cold]
-pub(crate) unsafe fn refuse_all<W>(wr: *mut W, bad: *mut *mut W) -> c_int {
-    if !bad.is_null() {
-        // SAFETY: by the caller's promise.
-        unsafe { *bad = wr };
-    }
-    INHERITED.0
-}
-
-/// Posts receives up to the first that is refused, which `bad` then names; returns its error.
-///
-/// # Safety
-/// `wr` is a list of requests, `bad` is null or writable.
-pub(crate) unsafe fn receive_list(
-    mut wr: *mut ibv_recv_wr,
-    bad: *mut *mut ibv_recv_wr,
-    post: impl Fn(&RecvRequest<'_>) -> Result<(), Error>,
-) -> c_int {
-    while !wr.is_null() {
-        // SAFETY: by the caller's promise.
-        let request = unsafe { &*wr };
-        // SAFETY: by the caller's promise.
-        if let Err(errno) = unsafe { receive_one(request, &post) } {
-            if !bad.is_null() {
-                // SAFETY: by the caller's promise.
-                unsafe { *bad = wr };
-            }
-            return errno.0;
-        }
-        wr = request.next;
-    }
-    0
-}
-
-/// # Safety
-/// The list of `wr` is readable.
-unsafe fn receive_one(
-    wr: &ibv_recv_wr,
-    post: &impl Fn(&RecvRequest<'_>) -> Result<(), Error>,
-) -> Outcome<()> {
-    // SAFETY: by the caller's promise.
-    let list = unsafe { request_list(wr.sg_list, wr.num_sge) }?;
-    let request = RecvRequest {
-        wr_id: wr.wr_id,
-        sges: list.as_slice(),
-    };
-    post(&request).map_err(|error| convert::errno(&error))
 }

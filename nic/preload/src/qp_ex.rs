@@ -2,11 +2,9 @@
 //!
 //! Requests are gathered between start and complete and posted by complete, in their order. As with
 //! every provider, other threads that start on the same queue pair wait until then.
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
-use std::ops::Range;
 
-use parking_lot::Mutex;
 use parking_lot::lock_api::GuardNoSend;
 use urxe_device::{
     Immediate, Placement, QpType, SendData, SendOp, SendRequest, SendTarget, Sge, Srqn,
@@ -15,8 +13,10 @@ use urxe_device::{
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Growing;
+use crate::lists::sge_list;
 use crate::object::INHERITED;
-use crate::qp::{self, QpState};
+use crate::qp_state::{self, QpState};
+use crate::requests::{Batch, Pending, PendingData};
 use crate::{convert, mw, post};
 
 /// What may be asked for in `send_ops_flags`.
@@ -56,80 +56,7 @@ pub(crate) fn supports(kind: QpType, operations: u64) -> bool {
     operations & !all == 0
 }
 
-/// Requests between start and complete.
-#[derive(Default)]
-pub(crate) struct Builder(Mutex<Batch>);
-
-/// Held from start to complete or abort. The vectors keep their memory for the next batch.
-#[derive(Default)]
-struct Batch {
-    requests: Vec<Pending>,
-    sges: Vec<Sge>,
-    inline: Vec<u8>,
-    /// The first mistake; complete returns it and posts nothing.
-    mistake: Option<Errno>,
-}
-
-struct Pending {
-    wr_id: u64,
-    flags: c_uint,
-    op: SendOp,
-    data: PendingData,
-    target: SendTarget,
-}
-
-/// Ranges of the batch's vectors.
-enum PendingData {
-    Sges(Range<usize>),
-    Inline(Range<usize>),
-}
-
 impl Batch {
-    fn clear(&mut self) {
-        self.requests.clear();
-        self.sges.clear();
-        self.inline.clear();
-        self.mistake = None;
-    }
-
-    fn add(&mut self, wr_id: u64, flags: c_uint, op: SendOp) {
-        let data = PendingData::Sges(0..0);
-        self.requests.push(Pending {
-            wr_id,
-            flags,
-            op,
-            data,
-            target: SendTarget::Connection,
-        });
-    }
-
-    fn blame(&mut self, errno: Errno) {
-        self.mistake.get_or_insert(errno);
-    }
-
-    /// Gives the request that was begun last its data.
-    fn set_data(&mut self, data: PendingData) {
-        match self.requests.last_mut() {
-            Some(request) => request.data = data,
-            None => self.blame(Errno::INVAL),
-        }
-    }
-
-    /// Says where the request that was begun last goes.
-    fn set_target(&mut self, target: Outcome<SendTarget>) {
-        match (self.requests.last_mut(), target) {
-            (Some(request), Ok(target)) => request.target = target,
-            (Some(_), Err(errno)) => self.blame(errno),
-            (None, _) => self.blame(Errno::INVAL),
-        }
-    }
-
-    fn set_sges(&mut self, list: impl IntoIterator<Item = Sge>) {
-        let start = self.sges.len();
-        self.sges.extend(list);
-        self.set_data(PendingData::Sges(start..self.sges.len()));
-    }
-
     /// # Safety
     /// Each piece is null, or readable, unless all together are more than `max` bytes.
     unsafe fn set_inline(&mut self, pieces: &[ibv_data_buf], max: u32) {
@@ -149,19 +76,20 @@ impl Batch {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
         }
-        let mut poster = state.qp.poster();
-        // One request alone is refused, or it is not.
-        if self.requests.len() > 1 {
-            for (ahead, pending) in self.requests.iter().enumerate() {
-                poster
-                    .check(&self.request(state, pending), ahead)
-                    .map_err(convert::post_errno)?;
+        state.qp.post_sends(|poster| {
+            // One request alone is refused, or it is not.
+            if self.requests.len() > 1 {
+                for (ahead, pending) in self.requests.iter().enumerate() {
+                    poster
+                        .check(&self.request(state, pending), ahead)
+                        .map_err(convert::post_errno)?;
+                }
             }
-        }
-        self.requests.iter().try_for_each(|pending| {
-            poster
-                .post(&self.request(state, pending))
-                .map_err(convert::post_errno)
+            self.requests.iter().try_for_each(|pending| {
+                poster
+                    .post(&self.request(state, pending))
+                    .map_err(convert::post_errno)
+            })
         })
     }
 
@@ -190,7 +118,7 @@ impl Batch {
 /// holds the lock.
 unsafe fn with_batch(qp: *mut ibv_qp_ex, f: impl FnOnce(&mut Batch)) {
     // SAFETY: by the caller's promise.
-    let builder = &unsafe { qp::state(qp.cast()) }.builder.0;
+    let builder = &unsafe { qp_state::state(qp.cast()) }.builder.0;
     if !builder.is_locked() {
         log::debug!("a program built a work request without ibv_wr_start");
         return;
@@ -201,9 +129,9 @@ unsafe fn with_batch(qp: *mut ibv_qp_ex, f: impl FnOnce(&mut Batch)) {
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: the program's queue pair is live.
-    let builder = &unsafe { qp::state(qp.cast()) }.builder.0;
+    let builder = &unsafe { qp_state::state(qp.cast()) }.builder.0;
     // SAFETY: as above.
-    if unsafe { qp::is_inherited(qp.cast()) } {
+    if unsafe { qp_state::is_inherited(qp.cast()) } {
         return;
     }
     let mut batch = builder.lock();
@@ -214,11 +142,11 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: the program's queue pair is live.
-    if unsafe { qp::is_inherited(qp.cast()) } {
+    if unsafe { qp_state::is_inherited(qp.cast()) } {
         return INHERITED.0;
     }
     // SAFETY: the program's queue pair is live.
-    let state = unsafe { qp::state(qp.cast()) };
+    let state = unsafe { qp_state::state(qp.cast()) };
     let mut result = Err(Errno::INVAL);
     // SAFETY: the program called start on this thread.
     unsafe { with_batch(qp, |batch| result = batch.post(state)) };
@@ -230,8 +158,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: the program's queue pair is live, and it called start on this thread.
     unsafe {
-        if !qp::is_inherited(qp.cast()) {
-            unlock(qp::state(qp.cast()));
+        if !qp_state::is_inherited(qp.cast()) {
+            unlock(qp_state::state(qp.cast()));
         }
     }
 }
@@ -374,7 +302,7 @@ unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
     // SAFETY: the program's list has that many elements.
-    let list = unsafe { post::sge_list(list, count) };
+    let list = unsafe { sge_list(list, count) };
     let set = |batch: &mut Batch| match list {
         Ok(list) => batch.set_sges(list),
         Err(errno) => batch.blame(errno),
@@ -402,7 +330,7 @@ unsafe fn bytes(piece: &ibv_data_buf) -> &[u8] {
 unsafe fn set_inline(qp: *mut ibv_qp_ex, pieces: &[ibv_data_buf]) {
     // SAFETY: by the caller's promise.
     unsafe {
-        let max = qp::state(qp.cast()).qp.init().capacity.inline_bytes;
+        let max = qp_state::state(qp.cast()).qp.init().capacity.inline_bytes;
         with_batch(qp, |batch| batch.set_inline(pieces, max));
     }
 }

@@ -6,10 +6,9 @@ use urxe_device::{Cq, Limits, Nic};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
+use crate::port::check_port;
 use crate::{context, convert, device, speed};
 
-/// RoCE devices of ours have one port.
-pub(crate) const PORT: u8 = 1;
 /// The default partition, full member, in network byte order; RoCE has no other.
 const PKEY: u16 = 0xffff;
 /// "No vendor" and "unknown part", as Linux's software RDMA devices say.
@@ -39,15 +38,6 @@ pub(crate) const CAP_FLAGS: u32 = IBV_DEVICE_CURR_QP_STATE_MOD
 /// LinkUp and Disabled of the physical port states of IBTA 14.2.5.6.
 pub(crate) const PHYSICAL_LINK_UP: u8 = 5;
 pub(crate) const PHYSICAL_DISABLED: u8 = 3;
-
-/// EINVAL unless `port` is the one there is.
-pub(crate) fn check_port(port: u32) -> Outcome<()> {
-    if port == u32::from(PORT) {
-        Ok(())
-    } else {
-        Err(Errno::INVAL)
-    }
-}
 
 /// A limit as C has it, where `int` may be too small for it.
 fn clamp(value: impl TryInto<c_int>) -> c_int {

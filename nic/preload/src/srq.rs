@@ -7,10 +7,11 @@ use urxe_device::{Nic, RecvRequest, Srq, SrqInit, XrcSrqInit};
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Number, Users};
+use crate::lists::{receive_list, refuse_all};
 use crate::object::INHERITED;
 use crate::reported::{HasEvents, Reported};
 use crate::unsupported::refuse;
-use crate::{context, convert, cq, pd, post, xrc};
+use crate::{context, convert, cq_state, pd, xrc};
 
 /// What stands behind a shared receive queue.
 pub(crate) struct SrqState {
@@ -156,7 +157,7 @@ unsafe fn new(
         xrc: xrc
             .map(|xrc| {
                 // SAFETY: by the caller's promise.
-                let (domain, cq) = unsafe { (xrc::known(xrc.domain)?, cq::known(xrc.cq)?) };
+                let (domain, cq) = unsafe { (xrc::known(xrc.domain)?, cq_state::known(xrc.cq)?) };
                 Outcome::Ok(XrcSrqInit {
                     xrcd: domain.xrcd,
                     cq: Arc::clone(&cq.cq),
@@ -174,7 +175,7 @@ unsafe fn new(
         // SAFETY: by the caller's promise.
         unsafe {
             xrc::state(xrc.domain).users.add();
-            cq::state(xrc.cq).users.add();
+            cq_state::state(xrc.cq).users.add();
         }
     }
     let public = ibv_srq {
@@ -292,7 +293,7 @@ pub(crate) unsafe fn destroy(srq: *mut ibv_srq) -> Outcome<()> {
         pd::state((*srq).pd).users.remove();
         if let Some(xrc) = state.xrc {
             xrc::state(xrc.domain).users.remove();
-            cq::state(xrc.cq).users.remove();
+            cq_state::state(xrc.cq).users.remove();
         }
         drop(SrqHandle::take_back(srq));
     }
@@ -311,11 +312,11 @@ pub(crate) unsafe extern "C" fn post(
     // SAFETY: by the caller's promise.
     if unsafe { is_inherited(srq) } {
         // SAFETY: by the caller's promise.
-        return unsafe { post::refuse_all(wr, bad) };
+        return unsafe { refuse_all(wr, bad) };
     }
     // SAFETY: by the caller's promise.
     let queue = &unsafe { state(srq) }.srq;
     let post = |request: &RecvRequest<'_>| queue.post(request);
     // SAFETY: by the caller's promise.
-    unsafe { post::receive_list(wr, bad, post) }
+    unsafe { receive_list(wr, bad, post) }
 }

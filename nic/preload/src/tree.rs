@@ -1,13 +1,13 @@
 //! Which of the paths that programs name lead to something of ours ([`sysfs`]), as the kernel would walk them: a link
 //! is followed before what comes after it, `..` included.
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use crate::device;
 use crate::errno::Errno;
+use crate::kernel_files::{is_really_there, passes_through};
 use crate::next::{Next, call_next};
 use crate::sysfs::{self, Node};
-use crate::{cwd, descriptors};
+use crate::{descriptors, working_folder};
 
 /// What a path leads to.
 #[derive(Clone, Debug)]
@@ -40,24 +40,6 @@ const ROOTS: [&[u8]; 2] = [b"sys", b"dev"];
 /// As many links as the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-thread_local! {
-    static PASSES_THROUGH: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread is in [`without_ours`].
-pub(crate) fn passes_through() -> bool {
-    PASSES_THROUGH.get()
-}
-
-/// Runs `f` with nothing of ours in the file system: the libibverbs behind us must not take our devices
-/// for the kernel's.
-pub(crate) fn without_ours<T>(f: impl FnOnce() -> T) -> T {
-    let before = PASSES_THROUGH.replace(true);
-    let result = f();
-    PASSES_THROUGH.set(before);
-    result
-}
-
 fn has_mark(path: &[u8]) -> bool {
     let has = |mark: &&[u8]| {
         // SAFETY: both are readable for their length. It is libc's, for every relative path comes by here.
@@ -85,7 +67,7 @@ pub(crate) fn may_be_ours(path: &[u8]) -> bool {
     };
     begin > 0
         && ROOTS.iter().any(is_below)
-        && !PASSES_THROUGH.get()
+        && !passes_through()
         && (has_mark(inside) || is_shared(path))
 }
 
@@ -191,20 +173,6 @@ fn resolve(path: &str) -> Option<String> {
     path.to_str().ok().map(str::to_owned)
 }
 
-/// Whether the real file system has something at `path`.
-pub(crate) fn is_really_there(path: &str) -> bool {
-    static NEXT: Next = Next::libc(c"access");
-    CString::new(path).is_ok_and(|path| {
-        let found = call_next!(
-            NEXT,
-            fn(*const c_char, c_int) -> c_int,
-            path.as_ptr(),
-            libc::F_OK
-        );
-        found == Some(0)
-    })
-}
-
 /// Our names in the folder at `path`, which has no links in it.
 pub(crate) fn list(path: &str) -> Vec<String> {
     sysfs::names(&device::current(), &names_of(path))
@@ -232,7 +200,7 @@ unsafe fn absolute(at: c_int, path: *const c_char) -> Option<Absolute> {
     if bytes.first() == Some(&b'/') {
         return may_be_ours(bytes).then(|| Some((path.to_str().ok()?.to_owned(), false)))?;
     }
-    if bytes.is_empty() || PASSES_THROUGH.get() {
+    if bytes.is_empty() || passes_through() {
         return None;
     }
     let (base, is_ours) = base(at, has_mark(bytes))?;
@@ -244,7 +212,7 @@ unsafe fn absolute(at: c_int, path: *const c_char) -> Option<Absolute> {
 /// wanted.
 fn base(at: c_int, asks_the_kernel: bool) -> Option<Absolute> {
     let ours = if at == libc::AT_FDCWD {
-        cwd::ours()
+        working_folder::ours()
     } else {
         descriptors::folder(at)
     };
@@ -253,7 +221,7 @@ fn base(at: c_int, asks_the_kernel: bool) -> Option<Absolute> {
     }
     let real = || {
         if at == libc::AT_FDCWD {
-            cwd::real()
+            working_folder::real()
         } else {
             descriptors::link_of(at)
         }
@@ -304,7 +272,7 @@ pub(crate) unsafe fn route_to_list(at: c_int, path: *const c_char) -> Option<Lis
             let text = unsafe { (!path.is_null()).then(|| CStr::from_ptr(path)) }?
                 .to_str()
                 .ok()?;
-            if text.is_empty() || text.starts_with('/') || PASSES_THROUGH.get() {
+            if text.is_empty() || text.starts_with('/') || passes_through() {
                 return None;
             }
             // A relative name of a shared folder has no mark.
@@ -435,7 +403,7 @@ mod tests {
 
     #[test]
     fn nothing_is_ours_while_the_next_library_looks() {
-        without_ours(|| assert!(elsewhere("/sys/class/infiniband")));
+        crate::kernel_files::without_ours(|| assert!(elsewhere("/sys/class/infiniband")));
         assert!(!elsewhere("/sys/class/infiniband"));
     }
 }

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use urxe_device::Xrcd;
 
 use crate::abi::*;
+use crate::context::{FileId, OpenedDomain};
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
 use crate::object::INHERITED;
@@ -17,16 +18,6 @@ pub(crate) struct XrcdState {
     /// Queues and queue pairs in it, by this handle.
     pub(crate) users: Users,
     file: Option<FileId>,
-}
-
-/// A file: its device and inode.
-pub(crate) type FileId = (u64, u64);
-
-/// A domain that has a file, and how often it is open.
-pub(crate) struct Opened {
-    file: FileId,
-    xrcd: Xrcd,
-    handles: u32,
 }
 
 type XrcdHandle = Handle<ibv_xrcd, XrcdState>;
@@ -112,7 +103,7 @@ pub(crate) unsafe fn open(
         None if file.is_some() && !creates => return Err(Errno(libc::EAGAIN)),
         None => {
             let xrcd = state.nic.alloc_xrcd();
-            opened.extend(file.map(|file| Opened {
+            opened.extend(file.map(|file| OpenedDomain {
                 file,
                 xrcd,
                 handles: 1,

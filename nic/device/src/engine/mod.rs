@@ -18,15 +18,15 @@ pub(crate) mod stats;
 pub(crate) mod table;
 pub(crate) mod timers;
 pub(crate) mod transmit;
+pub(crate) mod turns;
 pub(crate) mod vendor_mad;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use urxe_duty::Posts;
-use urxe_proto::{ACK_HOLD_NS, Instant, QpType};
+use urxe_proto::{ACK_HOLD_NS, Instant};
 use urxe_udp::{RecvBuffer, wait_writable};
-use urxe_wire::Operation;
 
 use crate::delivery::events::EventQueue;
 use crate::engine::counters::Departed;
@@ -38,18 +38,11 @@ use crate::engine::stats::DeviceStats;
 use crate::engine::table::QpTable;
 use crate::engine::timers::Timers;
 use crate::engine::transmit::Outgoing;
-use crate::engine::transmit::payload::MemoryGone;
+use crate::engine::transmit::turn::Then;
 use crate::memory::MemoryTable;
 use crate::process::clock;
 
 pub(crate) use urxe_proto::AckMode;
-
-/// Packets of one queue pair before the others get their turn.
-pub(crate) const PACKETS_PER_TURN: u32 = 128;
-
-/// Of what a queue pair sends in a turn, with little in flight, so many packets are a message, whatever its length, and those of the batch
-/// that this many end in: as frames, five or six of the peer's 96 places for long ones. What is behind them is a stream.
-const MESSAGE_PACKETS: u32 = 64;
 
 /// Packets that a round sends before it looks for what has come meanwhile. Hundreds of queue pairs may have many thousands
 /// to send, whose acknowledgements would not all find room.
@@ -58,31 +51,12 @@ const PACKETS_PER_ROUND: u32 = 256;
 /// How often a round takes in more. Between two READs of 16 KiB that are answered one by one, a batch ends for nothing.
 const TAKEN_MAX: usize = 16;
 
-/// The acknowledgements of fewer queue pairs with requests in flight find room till their turn comes, one in each round. To take
-/// in many at a time makes rounds rare, and a slow link wants packets in every round: at 1 Gbps it cost a tenth of the
-/// bandwidth.
-const MANY_SENDERS: usize = 16;
-
 /// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
 /// works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
 
-/// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
-const WINDOW_MAX_BYTES: usize = 1 << 20;
-/// The same of all of them together: the rest of the peer's buffer is for other senders, and for datagrams.
-const WINDOWS_MAX_BYTES: usize = 16 << 20;
-
 /// How long a queue pair or a process that ends waits for a full send buffer: 25 MB at 1 Gbps.
 const DRAIN_MAX_NS: u64 = 200_000_000;
-
-/// What becomes of packets that were made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    /// The last batch of them waits for others.
-    Gather,
-    /// All leave.
-    Send,
-}
 
 /// See the module.
 pub(crate) struct Engine {
@@ -212,11 +186,6 @@ impl Engine {
         self.senders > 0 || self.ready.iter().any(is_whole)
     }
 
-    /// See [`MANY_SENDERS`].
-    pub(crate) const fn has_many_senders(&self) -> bool {
-        self.senders >= MANY_SENDERS
-    }
-
     /// Whether the last round left something to send, so that the next is wanted at once.
     pub(crate) const fn is_unfinished(&self) -> bool {
         self.is_unfinished
@@ -235,16 +204,6 @@ impl Engine {
         self.expire(now);
         let more = self.exchange(now, AckMode::Hold, true);
         received + more
-    }
-
-    /// The queue pair at `index` may have something to send.
-    pub(crate) fn mark_ready(&mut self, index: u16) {
-        if let Some(slot) = self.qps.get_mut(index)
-            && !slot.is_ready
-        {
-            slot.is_ready = true;
-            self.ready.push_back(index);
-        }
     }
 
     fn expire(&mut self, now: Instant) {
@@ -357,34 +316,6 @@ impl Engine {
         self.flush();
     }
 
-    /// Makes packets of what may be sent: no more queue pairs get their turn after `most` packets. Returns how many it made.
-    fn build(&mut self, now: Instant, mode: AckMode, most: u32, then: Then) -> u32 {
-        self.is_unfinished = false;
-        let mut built = 0;
-        if self.outgoing.is_blocked() {
-            self.flush();
-        }
-        for _ in 0..self.ready.len() {
-            if self.outgoing.is_blocked() {
-                return built;
-            }
-            if built >= most {
-                self.is_unfinished = true;
-                return built;
-            }
-            let Some(index) = self.ready.pop_front() else {
-                break;
-            };
-            let then = if self.ready.is_empty() {
-                then
-            } else {
-                Then::Gather
-            };
-            built += self.transmit_from(index, now, mode, then);
-        }
-        built
-    }
-
     /// Waits for a while until the sockets have taken what waits for them. For a queue pair or a process that ends:
     /// requests of the unreliable services have completed before, and nobody sends their packets again.
     pub(crate) fn drain(&mut self) {
@@ -409,125 +340,6 @@ impl Engine {
         self.outgoing.flush(ports, &mut self.stats);
     }
 
-    /// Bytes that one queue pair may have in flight. The peer's receive buffer is taken to be like ours
-    /// (its address, and so its socket, serves all queue pairs of a process there), and shared by all that
-    /// send; half of it, because the kernel counts its own bookkeeping, too.
-    fn window_bytes(&self, port: usize) -> u32 {
-        let socket = self
-            .ports()
-            .get(port)
-            .and_then(|port| port.socket.as_deref());
-        let buffer = socket.map_or(0, urxe_udp::Socket::receive_buffer_bytes);
-        window_share_bytes(buffer, self.senders)
-    }
-
-    /// Gives a queue pair its turn. What it has made leaves before the bookkeeping, if `then` says so: somebody waits for it.
-    /// Returns how many packets that were.
-    fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode, then: Then) -> u32 {
-        let Some(slot) = self.qps.get_mut(index) else {
-            return 0;
-        };
-        slot.is_ready = false;
-        let port = slot.path.as_ref().map(|path| path.port);
-        if mode == AckMode::Hold && port.is_some() && slot.qp.is_at_rest(now) {
-            self.end_turn(index, false);
-            return 0;
-        }
-        let window_bytes = port.map_or(0, |port| self.window_bytes(port));
-        let ports = self
-            .sockets
-            .as_ref()
-            .map_or(&[][..], |sockets| &sockets.ports);
-        let Some(slot) = self.qps.get_mut(index) else {
-            return 0;
-        };
-        slot.qp.set_window_bytes(window_bytes);
-        let pd = slot.qp.pd();
-        // Where there is no link, none is slow.
-        let crosses_link = || slot.path.as_ref().is_some_and(|path| !path.is_local());
-        let rate_bps = slot.qp.bulk_rate_bps().filter(|_| crosses_link());
-        // Each has its share of the link.
-        let all_bps = rate_bps.map(|bps| bps.saturating_mul(self.senders.max(1) as u64));
-        self.outgoing.set_rate(all_bps);
-        let is_one_of_many = self.senders + self.ready.len() >= MANY_SENDERS;
-        self.outgoing
-            .set_stream(is_one_of_many || slot.qp.is_streaming());
-        self.outgoing
-            .expect_acknowledgement(slot.qp.owes_response());
-        let mut has_more = true;
-        let Some(path) = &slot.path else {
-            return self.transmit_datagrams(index, now, mode);
-        };
-        let mtu_bytes = slot.qp.mtu_bytes();
-        let (memory, stats) = (&mut self.memory, &mut self.stats);
-        let mut left = PACKETS_PER_TURN;
-        let mut is_long = false;
-        while left > 0 {
-            let mut is_last = false;
-            if left < PACKETS_PER_TURN - MESSAGE_PACKETS {
-                self.outgoing.set_stream(true);
-            }
-            // Only behind a full packet others can follow that are like it. The others are spared the question.
-            let pushed = if is_long {
-                let run_max = self.outgoing.run_max(mtu_bytes, &ports[path.port]);
-                let polled = slot.qp.poll_run(now, mode, run_max.min(left), memory);
-                let Some(run) = &polled else {
-                    has_more = false;
-                    break;
-                };
-                left -= (1 + run.more).min(left);
-                self.outgoing.push_run(run, pd, path, memory, ports, stats)
-            } else {
-                let polled = slot.qp.poll_transmit(now, mode, memory);
-                let Some(transmit) = &polled else {
-                    has_more = false;
-                    break;
-                };
-                left -= 1;
-                is_long = transmit.payload.len() == mtu_bytes;
-                is_last = transmit.header.bth.opcode.operation() == Some(Operation::Acknowledge);
-                self.outgoing.push(transmit, pd, path, memory, ports, stats)
-            };
-            if let Err(MemoryGone(bth)) = pushed {
-                // As good as lost, and sent again when the program's handler has been told.
-                let is_reliable = !matches!(slot.qp.config().qp_type, QpType::Uc | QpType::Ud);
-                // Asked of all, so that no later failure of another kind is taken for this fault.
-                let is_protected = memory.protected.note_fault(false);
-                if !(is_reliable && is_protected) {
-                    slot.qp.handle_memory_fault(&bth);
-                }
-            }
-            if self.outgoing.is_blocked() {
-                break;
-            }
-            // Requests go first, then what else is owed, then this: unless they had their turn before.
-            if is_last && slot.qp.is_at_rest(now) {
-                has_more = false;
-                break;
-            }
-        }
-        slot.deliver(&self.events);
-        if then == Then::Send {
-            self.flush();
-        }
-        self.end_turn(index, has_more);
-        PACKETS_PER_TURN - left
-    }
-
-    /// What is left to do for a queue pair that has had its turn, and may have more to send.
-    fn end_turn(&mut self, index: u16, has_more: bool) {
-        let Some(slot) = self.qps.get_mut(index) else {
-            return;
-        };
-        let is_sender = slot.qp.awaits_answer();
-        self.senders += usize::from(is_sender);
-        self.senders -= usize::from(std::mem::replace(&mut slot.is_sender, is_sender));
-        if has_more || slot.qp.owes_response() {
-            self.mark_ready(index);
-        }
-        self.arm(index);
-    }
-
     /// The memory that packets under construction point to is going away: sends them, and drops those that the
     /// socket does not take now, unless they are copies.
     pub(crate) fn forget_outgoing_memory(&mut self) {
@@ -541,90 +353,5 @@ impl Engine {
     }
 }
 
-/// See [`Engine::window_bytes`].
-fn window_share_bytes(buffer_bytes: usize, senders: usize) -> u32 {
-    let share = (buffer_bytes / 2).min(WINDOWS_MAX_BYTES) / senders.max(1);
-    u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
-mod tests {
-    use urxe_proto::{SendOp, SendTarget, WcStatus};
-    use urxe_wire::Mtu;
-
-    use super::*;
-    use crate::nic::tests::alone::{connected_by, run_until_nobody_is_amid, write};
-    use crate::objects::qp::Qp;
-    use crate::process::clock::staged::Clock;
-    use crate::support::{End, post};
-
-    /// Two devices of which the second, with a large window, has many turns to send, and which the first has `asked` for something.
-    fn one_with_many_turns(len: usize, ask: impl FnOnce(&[End; 2], &Qp)) -> ([End; 2], [Qp; 2]) {
-        let (ends, qps) = connected_by(Mtu::B1024, len);
-        for _ in 0..20 {
-            write(&ends[1], &qps[1], &ends[0], len);
-            run_until_nobody_is_amid(&ends);
-        }
-        ask(&ends, &qps[0]);
-        write(&ends[1], &qps[1], &ends[0], len);
-        (ends, qps)
-    }
-
-    /// A peer that sends as much heard nothing until the window was full: on a slow link it stood still for 10 ms.
-    #[test]
-    fn an_acknowledgement_leaves_between_turns_of_requests() {
-        const LEN: usize = 4 << 20;
-        // On a busy machine the peer would ask again, and send less.
-        let _clock = Clock::new();
-        let (ends, _qps) = one_with_many_turns(LEN, |ends, qp| write(&ends[0], qp, &ends[1], LEN));
-        let [left, right] = ends.each_ref().map(|end| &end.nic);
-        let mut turns = 0;
-        while left.stats().tx_packets > right.stats().rx_packets {
-            let before = right.stats().tx_packets;
-            right.run_looking();
-            turns = (right.stats().tx_packets - before) / u64::from(PACKETS_PER_TURN);
-        }
-        let owes = right
-            .engine()
-            .qps
-            .iter()
-            .any(|slot| slot.qp.owes_response());
-        assert!(turns > 0, "the window was full");
-        assert!(!owes);
-    }
-
-    /// It was not while requests kept coming, and gave up.
-    #[test]
-    fn a_peer_that_reads_is_answered_between_turns_of_requests() {
-        const LEN: usize = 4 << 20;
-        const READ: usize = 64 << 10;
-        let (ends, _qps) = one_with_many_turns(LEN, |ends, qp| {
-            let (va, rkey) = (ends[1].va(0), ends[1].key);
-            let (read, into) = (SendOp::Read { va, rkey }, ends[0].sge(0, READ));
-            post(qp, 7, read, &[into], SendTarget::Connection);
-        });
-        let [left, right] = ends.each_ref().map(|end| &end.nic);
-        let before = right.stats().tx_packets;
-        let mut has_read = false;
-        while !has_read {
-            right.run_looking();
-            left.run_looking();
-            ends[0].cq.poll(1, |completion| {
-                assert_eq!(completion.status, WcStatus::Success);
-                has_read = true;
-            });
-            let sent = right.stats().tx_packets - before;
-            assert!(sent < 2 << 10, "half of a message was sent meanwhile");
-        }
-    }
-
-    #[test]
-    fn windows_share_what_is_theirs_of_the_buffer() {
-        const MIB: usize = 1 << 20;
-        let share = |buffer_mib, senders| window_share_bytes(buffer_mib * MIB, senders) as usize;
-        assert_eq!(share(96, 0), MIB);
-        assert_eq!(share(96, 16), MIB);
-        assert_eq!(share(96, 64), MIB / 4);
-        assert_eq!(share(8, 64), MIB / 16, "of a small buffer a half");
-    }
-}
+mod tests;

@@ -362,14 +362,25 @@ impl Qp {
         Ok(self.slot(&mut self.nic.engine())?.qp.state())
     }
 
-    /// Begins a list of send requests. They go out when the poster is dropped.
-    #[must_use]
-    pub fn poster(&self) -> SendPoster<'_> {
-        SendPoster {
+    /// Lets `post` queue send requests, and submits them: those that it queued go out, whatever it returns, or, of a program
+    /// that streams, at the latest when it polls. The engine is held meanwhile.
+    pub fn post_sends<T>(&self, post: impl FnOnce(&mut SendPoster<'_>) -> T) -> T {
+        let mut poster = SendPoster {
             qp: self,
             engine: self.nic.engine(),
             found_full: false,
-        }
+        };
+        let result = post(&mut poster);
+        poster.submit();
+        result
+    }
+
+    /// Queues a send request, and submits it.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.post_sends(|poster| poster.post(request))
     }
 
     /// Queues a receive request.
@@ -508,8 +519,7 @@ impl Drop for Qp {
     }
 }
 
-/// Takes send requests for one queue pair; holds the engine meanwhile. What was posted goes out when
-/// it is dropped, or, of a program that streams, at the latest when it polls.
+/// Takes send requests for one queue pair ([`Qp::post_sends`]).
 #[derive(Debug)]
 pub struct SendPoster<'a> {
     qp: &'a Qp,
@@ -545,14 +555,13 @@ impl SendPoster<'_> {
         }
         posted
     }
-}
 
-impl Drop for SendPoster<'_> {
-    fn drop(&mut self) {
+    /// What was queued goes out.
+    fn submit(mut self) {
         self.qp.settle_posted(&mut self.engine);
         if self.found_full {
             // The program will try again until there is room, perhaps from many threads, which then leave
-            // the lock to nobody who would take in the acknowledgements that make room.
+            // the lock to none that would take in the acknowledgements that make room.
             self.qp.nic.run_round(&mut self.engine);
         }
     }

@@ -364,7 +364,7 @@ fn post_as(qp: &Qp, wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget, si
         fence: false,
         target,
     };
-    qp.poster().post(&request).unwrap();
+    qp.post_send(&request).unwrap();
 }
 
 pub fn post_recv(qp: &Qp, wr_id: u64, sges: &[Sge]) {

@@ -3,12 +3,14 @@
 //! The scheduler is what matters of Linux's: fair shares by weight, time slices, and a woken thread that takes a processor at
 //! once if it takes precedence, or is owed much. Costs are those of a present-day processor, rounded.
 
-mod threads;
+mod background;
+mod program;
 
 use std::collections::{BTreeSet, VecDeque};
 
-pub(crate) use threads::Program;
-use threads::{Body, new_background, new_program};
+use background::new_background;
+pub(crate) use program::Program;
+use program::{Body, new_program};
 
 /// A thread that runs uncontended for so long leaves its processor to others that are ready.
 const SLICE_NS: u64 = 3_000_000;

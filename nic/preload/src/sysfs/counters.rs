@@ -1,7 +1,7 @@
 //! The counters of a port: what the contexts count that this process has open ([`urxe_device::counters_of`]).
 use urxe_device::{Counters, DeviceInfo};
 
-use super::Node;
+use super::node::Node;
 
 /// A file, and the counters that it sums up.
 pub(super) struct Counter {

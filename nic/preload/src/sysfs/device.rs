@@ -3,7 +3,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use urxe_device::{DeviceInfo, GidEntry};
 
-use super::{Content, Make, Node, counters, folder, function};
+use super::content::{Content, Make, folder};
+use super::node::Node;
+use super::{counters, function};
 use crate::elf;
 use crate::errno::Errno;
 use crate::query::link;

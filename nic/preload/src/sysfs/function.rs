@@ -4,7 +4,8 @@
 //! `/sys/class/infiniband/<device>` leads to, and read the function's files, to learn what is near to what.
 use urxe_device::DeviceInfo;
 
-use super::{Content, Make, Node, folder};
+use super::content::{Content, Make, folder};
+use super::node::Node;
 
 /// The PCI domain of our functions, a number of four hexadecimal digits: programs read no more.
 ///

@@ -16,112 +16,21 @@
 //! The folders that hold the links are shared with real devices. How paths lead through all this: [`crate::tree`].
 //!
 //! Source: Documentation/ABI/stable/sysfs-class-infiniband and Documentation/ABI/testing/sysfs-bus-pci of Linux.
+mod content;
 mod counters;
 mod device;
 mod function;
+mod node;
 mod verbs;
-
-use std::ffi::{CStr, c_char, c_int};
 
 use urxe_device::DeviceInfo;
 
-use crate::errno::{Convention, Errno, MinusOne, Outcome};
-use crate::next::{Next, call_next};
-use crate::tree::{self, Found};
+use crate::kernel_files::is_really_there;
+use content::{Content, Make, folder};
 
 pub(crate) use function::MARK;
+pub(crate) use node::Node;
 pub(crate) use verbs::{MAJOR as UVERBS_MAJOR, uverbs_name};
-
-/// What there is at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
-    /// A file that can be read, and what is in it.
-    File(Vec<u8>),
-    /// A file that is there and has nothing to say: reading it is this error.
-    Mute(Errno),
-    /// A folder of ours alone.
-    Folder,
-    /// A folder that real devices have entries in, too.
-    Shared,
-    /// A symbolic link, and where it leads.
-    Link(String),
-    /// A character device, by its minor number.
-    Character(u32),
-}
-
-impl Node {
-    /// A file's text, with the newline that sysfs ends it with.
-    fn line(mut text: String) -> Self {
-        text.push('\n');
-        Self::File(text.into_bytes())
-    }
-
-    /// A file of a fixed text.
-    fn text(text: &str) -> Self {
-        Self::line(text.to_owned())
-    }
-
-    fn link(target: &str) -> Self {
-        Self::Link(target.to_owned())
-    }
-}
-
-/// Makes what is at a place of a device's part of the tree.
-type Make = fn(&DeviceInfo) -> Node;
-
-/// What a folder of a device holds.
-enum Content {
-    /// These names.
-    Names(&'static [(&'static str, Make)]),
-    /// The same, and one that is made of the device's.
-    NamesAnd(&'static [(&'static str, Make)], Vec<(String, Make)>),
-    /// The numbers below this one.
-    Numbers(usize, fn(&DeviceInfo, usize) -> Node),
-    /// Counters.
-    Counters(&'static [counters::Counter]),
-}
-
-impl Content {
-    fn names(&self) -> Vec<String> {
-        let owned = |(name, _): &(&str, Make)| (*name).to_owned();
-        match self {
-            Self::Names(table) => table.iter().map(owned).collect(),
-            Self::NamesAnd(table, more) => {
-                let more = more.iter().map(|(name, _)| name.clone());
-                table.iter().map(owned).chain(more).collect()
-            }
-            Self::Numbers(count, _) => (0..*count).map(|number| number.to_string()).collect(),
-            Self::Counters(table) => table.iter().map(|each| each.name.to_owned()).collect(),
-        }
-    }
-
-    fn node(&self, info: &DeviceInfo, name: &str) -> Option<Node> {
-        let named = |table: &[(&str, Make)]| {
-            let found = table.iter().find(|(each, _)| *each == name);
-            found.map(|(_, make)| make(info))
-        };
-        match self {
-            Self::Names(table) => named(table),
-            Self::NamesAnd(table, more) => named(table).or_else(|| {
-                let found = more.iter().find(|(each, _)| each == name);
-                found.map(|(_, make)| make(info))
-            }),
-            Self::Numbers(count, make) => {
-                let number: usize = name.parse().ok()?;
-                (number < *count && name == number.to_string()).then(|| make(info, number))
-            }
-            Self::Counters(table) => {
-                let found = table.iter().find(|each| each.name == name);
-                found.map(|counter| counter.read(info))
-            }
-        }
-    }
-}
-
-/// The folder that stands for a name in a table.
-fn folder(_: &DeviceInfo) -> Node {
-    Node::Folder
-}
 
 /// The shared folders, and what of ours is in them.
 const SHARED: &[(&[&str], Entries)] = &[
@@ -229,7 +138,7 @@ fn shared_node(
     name: &str,
 ) -> Option<Node> {
     if (folder, name) == (ABI_VERSION.0, ABI_VERSION.1) {
-        let is_missing = !tree::is_really_there("/sys/class/infiniband_verbs/abi_version");
+        let is_missing = !is_really_there("/sys/class/infiniband_verbs/abi_version");
         return is_missing.then(|| Node::text(ABI_VERSION.2));
     }
     let named = |of: fn(&DeviceInfo) -> String| devices.iter().find(|info| of(info) == name);
@@ -303,54 +212,4 @@ fn function_content(info: &DeviceInfo, inside: &[&str]) -> Option<Content> {
         ["net", name] if *name == info.netdev => Some(Content::Names(function::INTERFACE)),
         _ => None,
     }
-}
-
-/// `ibv_read_sysfs_file`: the length of the text without its newline, or -1.
-///
-/// # Safety
-/// `dir` and `file` are strings, `buf` has `size` writable bytes.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ibv_read_sysfs_file(
-    dir: *const c_char,
-    file: *const c_char,
-    buf: *mut c_char,
-    size: usize,
-) -> c_int {
-    static NEXT: Next = Next::verb(c"ibv_read_sysfs_file", c"IBVERBS_1.0");
-    if dir.is_null() || file.is_null() || buf.is_null() {
-        return MinusOne::raw(Err(Errno::INVAL));
-    }
-    // SAFETY: by the caller's promise.
-    let path = unsafe { [CStr::from_ptr(dir), CStr::from_ptr(file)] }.map(CStr::to_string_lossy);
-    let text = match tree::lookup(&path.join("/"), true) {
-        Found::Elsewhere(_) => {
-            return call_next!(
-                NEXT,
-                fn(*const c_char, *const c_char, *mut c_char, usize) -> c_int,
-                dir,
-                file,
-                buf,
-                size
-            )
-            .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)));
-        }
-        Found::Ours(_, Node::File(text)) => Ok(text),
-        Found::Ours(_, Node::Mute(errno)) | Found::Missing(errno) => Err(errno),
-        Found::Ours(..) => Err(Errno(libc::EISDIR)),
-    };
-    let room = std::ptr::slice_from_raw_parts_mut(buf.cast::<u8>(), size);
-    // SAFETY: by the caller's promise.
-    MinusOne::raw(put(text, unsafe { &mut *room }))
-}
-
-/// Writes the text without its newline, and a zero where there is room for one.
-fn put(text: Outcome<Vec<u8>>, room: &mut [u8]) -> Outcome<c_int> {
-    let text = text?;
-    let text = text.strip_suffix(b"\n").unwrap_or(&text);
-    let length = text.len().min(room.len());
-    room[..length].copy_from_slice(&text[..length]);
-    if let Some(end) = room.get_mut(length) {
-        *end = 0;
-    }
-    c_int::try_from(length).map_err(|_| Errno::INVAL)
 }

@@ -1,7 +1,9 @@
 //! The character device of a device of ours, which programs open through libibverbs and not by themselves.
 use urxe_device::DeviceInfo;
 
-use super::{Make, Node, function};
+use super::content::Make;
+use super::function;
+use super::node::Node;
 
 /// The major number that the kernel has for verbs (Documentation/admin-guide/devices.txt of Linux).
 pub(crate) const MAJOR: u32 = 231;

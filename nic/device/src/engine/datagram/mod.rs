@@ -9,7 +9,9 @@ use urxe_wire::Packet;
 
 use crate::engine::origin::Origin;
 use crate::engine::transmit::payload::MemoryGone;
-use crate::engine::{AckMode, Engine, PACKETS_PER_TURN};
+use crate::engine::transmit::turn::Turn;
+use crate::engine::turns::PACKETS_PER_TURN;
+use crate::engine::{AckMode, Engine};
 
 /// Length of a UDP header.
 const UDP_BYTES: usize = 8;
@@ -60,7 +62,13 @@ impl Engine {
 
     /// Gives a datagram queue pair its turn to send. Returns how many packets it made.
     #[cold]
-    pub(crate) fn transmit_datagrams(&mut self, index: u16, now: Instant, mode: AckMode) -> u32 {
+    pub(crate) fn transmit_datagrams(
+        &mut self,
+        index: u16,
+        now: Instant,
+        mode: AckMode,
+        turn: &Turn,
+    ) -> u32 {
         let (Some(slot), Some(sockets)) = (self.qps.get_mut(index), &self.sockets) else {
             return 0;
         };
@@ -68,7 +76,6 @@ impl Engine {
             return 0;
         };
         slot.is_ready = false;
-        let pd = slot.qp.pd();
         let mut has_more = true;
         let mut polled = 0;
         while polled < PACKETS_PER_TURN {
@@ -88,7 +95,7 @@ impl Engine {
             };
             let pushed = self.outgoing.push(
                 &transmit,
-                pd,
+                turn,
                 path,
                 &self.memory,
                 &sockets.ports,

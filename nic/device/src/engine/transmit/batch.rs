@@ -8,6 +8,7 @@ use urxe_wire::icrc::Icrc;
 use urxe_wire::{Bth, ICRC_LEN, MAX_HEADER_LEN, Reth, pad_len};
 
 use super::payload::{MemoryGone, copy_payload, is_acknowledged, is_copied, run_source};
+use super::turn::Turn;
 use crate::engine::path::Path;
 use crate::engine::port::Port;
 use crate::engine::stats::DeviceStats;
@@ -135,18 +136,13 @@ impl Batch {
 
     /// Adds packets of a run behind its first, which is in the batch: as many of `count` as it takes, or none, if their memory
     /// is not all there. Returns how many.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the pieces of an engine, borrowed apart"
-    )]
     pub(super) fn add_run(
         &mut self,
         next: &Transmit<'_>,
         count: u32,
-        pd: PdId,
+        turn: &Turn,
         path: &Path,
         memory: &MemoryTable,
-        max_bytes: usize,
         ports: &[Port],
     ) -> u32 {
         let header_len = next.header.wire_len();
@@ -164,13 +160,13 @@ impl Batch {
         let arena_room = ARENA_BYTES - MAX_HEADER_LEN - self.used;
         let count = (count as usize)
             .min(packets_max(&ports[path.port]).saturating_sub(self.count))
-            .min(max_bytes.saturating_sub(self.bytes) / length)
+            .min(turn.room_bytes.saturating_sub(self.bytes) / length)
             .min(arena_room / stride)
             .min((PIECES_MAX - self.pieces.len()) / 2);
         if count == 0 {
             return 0;
         }
-        let Some(from) = run_source(&next.payload, count, pd, memory) else {
+        let Some(from) = run_source(&next.payload, count, turn.pd, memory) else {
             return 0;
         };
         let packets = &mut self.arena[self.used..self.used + count * stride];

@@ -1,0 +1,311 @@
+use super::*;
+use crate::attach::gid_entry::GidEntry;
+use crate::attach::tap::{Taps, Wiring};
+use crate::engine::port::Ports;
+use crate::memory::{Access, Pd, Region};
+use urxe_proto::{AddressVector, Payload, Sge, Via};
+use urxe_udp::{Framing, MAX_TRANSMIT_BYTES, Piece};
+use urxe_wire::{Aeth, Bth, Gid, Header, Immediate, Opcode, Psn, Qpn, Syndrome, Transport};
+
+fn loopback() -> (Ports, Path) {
+    let here = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
+    let gids = [GidEntry {
+        gid: here,
+        scope_id: 0,
+    }];
+    let taps = Taps::new(&Wiring::default(), "test").unwrap();
+    let ports = Ports::open(&gids, 1, &taps).unwrap();
+    let to = AddressVector {
+        dest_gid: here,
+        ..AddressVector::default()
+    };
+    let path = Path::new(&ports, &to, Qpn::new(5)).unwrap();
+    (ports, path)
+}
+
+/// A message of two packets, and an acknowledgement behind it: how many packets the batch has after each.
+fn gathered(
+    (first, last): (Operation, Operation),
+    last_len: usize,
+    is_owed: bool,
+    is_stream: bool,
+) -> [usize; 3] {
+    let (ports, path) = loopback();
+    let header = |operation: Operation| {
+        let opcode = Opcode::new(Transport::Rc, operation);
+        let mut header = Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0)));
+        let reth = Reth {
+            va: 0,
+            rkey: 0,
+            len: 4096,
+        };
+        header.reth = operation.has_reth().then_some(reth);
+        header.immediate = operation.has_immediate().then_some(Immediate([0; 4]));
+        header
+    };
+    let mut acknowledge = header(Operation::Acknowledge);
+    acknowledge.aeth = Some(Aeth {
+        syndrome: Syndrome::Ack { credits: 31 },
+        msn: 1,
+    });
+    let packets = [
+        (header(first), Payload::Bytes(&[7; 4096])),
+        (header(last), Payload::Bytes(&[7; 4096][..last_len])),
+        (acknowledge, Payload::Empty),
+    ];
+    let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+    let mut memory = MemoryTable::default();
+    let pd = memory.alloc_pd();
+    let turn = Turn {
+        is_stream,
+        is_ack_owed: is_owed,
+        ..turn_of(pd)
+    };
+    packets.map(|(header, payload)| {
+        let transmit = Transmit {
+            address: None,
+            header,
+            payload,
+        };
+        outgoing
+            .push(&transmit, &turn, &path, &memory, &ports.ports, &mut stats)
+            .unwrap();
+        outgoing.gathered()
+    })
+}
+
+/// A turn that is no part of a stream, on a link of unknown rate.
+fn turn_of(pd: Pd) -> Turn {
+    Turn {
+        pd: pd.id(),
+        room_bytes: MAX_TRANSMIT_BYTES,
+        is_stream: false,
+        is_ack_owed: false,
+    }
+}
+
+#[test]
+fn an_acknowledgement_leaves_with_the_end_of_a_message() {
+    let write = (Operation::WriteFirst, Operation::WriteLast);
+    let send = (Operation::SendFirst, Operation::SendLast);
+    let (with_the_end, apart) = ([1, 1, 2], [1, 2, 1]);
+    for length in [4096, 1000, 4] {
+        assert_eq!(gathered(write, length, true, false), with_the_end);
+        assert_eq!(gathered(write, length, false, false), apart);
+    }
+    let pieces = (Operation::WriteOnly, Operation::WriteOnly);
+    assert_eq!(gathered(pieces, 4084, true, false), with_the_end);
+    // Nobody looks for these in its memory, or they are another message.
+    let with_immediate = (Operation::WriteFirst, Operation::WriteLastImm);
+    assert_eq!(gathered(with_immediate, 1000, true, false), apart);
+    assert_eq!(gathered(pieces, 1000, true, false), apart);
+    // It does not end the batch; or is in a hurry as part of it.
+    assert_eq!(gathered(send, 4096, true, false), [1, 2, 3]);
+    assert_eq!(gathered(send, 1000, true, false), apart);
+    // Nobody looks in its memory for each message of a stream.
+    assert_eq!(gathered(write, 1000, true, true), apart);
+    assert_eq!(gathered(write, 4096, true, true), with_the_end);
+}
+
+/// The batch under construction, as bytes.
+fn bytes_of(outgoing: &mut Outgoing) -> Vec<u8> {
+    outgoing.building.close_run();
+    let pieces = &outgoing.building.pieces;
+    // SAFETY: parts of the arena, or of a test's own memory.
+    let bytes = |piece: &Piece<'_>| unsafe {
+        std::slice::from_raw_parts(piece.address(), piece.len()).to_vec()
+    };
+    pieces.iter().flat_map(bytes).collect()
+}
+
+#[test]
+fn a_run_makes_the_bytes_that_its_packets_make() {
+    const PACKETS: u32 = 40;
+    let (ports, path) = loopback();
+    let ports = &ports.ports;
+    let mut bytes = vec![0u8; 8192 * PACKETS as usize];
+    bytes.iter_mut().zip(0u32..).for_each(|(byte, at)| {
+        *byte = (at.wrapping_mul(2_654_435_761) >> 24) as u8;
+    });
+    let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
+    let pd = memory.alloc_pd();
+    let turn = turn_of(pd);
+    let access = Access::REMOTE_READ;
+    let region = Region::new(pd, addr, bytes.len() as u64, addr, access);
+    let region = memory.register(region.unwrap()).unwrap();
+    let sge = |len| {
+        [Sge {
+            addr,
+            len,
+            lkey: region.lkey,
+        }]
+    };
+    let (all, too_short) = (sge(PACKETS * 8192), sge(PACKETS * 512));
+    let local = |sges, len| Payload::Local {
+        sges,
+        offset: 3,
+        len,
+    };
+    let remote = |len| Payload::Remote {
+        via: Via {
+            pd: pd.id(),
+            qp: Qpn::new(5),
+        },
+        rkey: region.rkey,
+        va: addr,
+        len,
+    };
+    // Copied, referred to, of a peer's range, in memory that ends on the way, and messages with an address each.
+    let cases = [
+        (Operation::SendMiddle, local(&all, 1024), None),
+        (Operation::SendMiddle, local(&all, 4096), None),
+        (Operation::ReadResponseMiddle, remote(1024), None),
+        (Operation::SendMiddle, local(&too_short, 1024), Some(19)),
+        (Operation::WriteOnly, local(&all, 1024), None),
+        (Operation::WriteOnly, local(&all, 4096), None),
+    ];
+    for (operation, payload, fault_at) in cases {
+        let opcode = Opcode::Queue {
+            transport: Transport::Rc,
+            operation,
+        };
+        let psn = Psn::new(0xff_fff8);
+        let mut header = Header::new(Bth::new(opcode, Qpn::new(5), psn));
+        let (va, rkey, len) = (0xffff_f000, 7, payload.len());
+        header.reth = (operation == Operation::WriteOnly).then_some(Reth { va, rkey, len });
+        let run = Run {
+            first: Transmit {
+                address: None,
+                header,
+                payload,
+            },
+            more: PACKETS - 1,
+        };
+        let (mut together, mut apart) = (Outgoing::new(), Outgoing::new());
+        let mut stats = [DeviceStats::default(); 2];
+        let pushed = together.push_run(&run, &turn, &path, &memory, ports, &mut stats[0]);
+        let pushed_apart = (0..PACKETS).try_for_each(|index| {
+            let packet = run.packet(index);
+            apart.push(&packet, &turn, &path, &memory, ports, &mut stats[1])
+        });
+        assert_eq!(pushed, pushed_apart);
+        let fault = fault_at.map(|at| run.packet(at).header.bth);
+        assert_eq!(pushed.err().map(|MemoryGone(bth)| bth), fault);
+        let numbers = |outgoing: &Outgoing, stats: &DeviceStats| {
+            (outgoing.gathered(), stats.tx_batches, stats.tx_packets)
+        };
+        assert_eq!(numbers(&together, &stats[0]), numbers(&apart, &stats[1]));
+        assert!(bytes_of(&mut together) == bytes_of(&mut apart));
+    }
+}
+
+#[test]
+fn a_batch_that_waits_stays_as_it_is() {
+    let (ports, path) = loopback();
+    let mut memory = MemoryTable::default();
+    let pd = memory.alloc_pd();
+    let turn = turn_of(pd);
+    let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+    let opcode = Opcode::new(Transport::Rc, Operation::SendMiddle);
+    let mut push = |outgoing: &mut Outgoing, payload| {
+        let transmit = Transmit {
+            address: None,
+            header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+            payload: Payload::Bytes(payload),
+        };
+        outgoing
+            .push(&transmit, &turn, &path, &memory, &ports.ports, &mut stats)
+            .unwrap();
+        stats.tx_dropped
+    };
+    push(&mut outgoing, &[1; 256]);
+    std::mem::swap(&mut outgoing.building, &mut outgoing.waiting);
+    outgoing.waiting.is_blocked = true;
+    assert_eq!(push(&mut outgoing, &[2; 256]), 0);
+    // It is longer than the batch's packets, and there is nowhere to put that.
+    assert_eq!(push(&mut outgoing, &[3; 512]), 1);
+    assert_eq!((outgoing.waiting.count, outgoing.gathered()), (1, 1));
+    std::mem::swap(&mut outgoing.building, &mut outgoing.waiting);
+    assert!(bytes_of(&mut outgoing)[Bth::LEN..][..256] == [1; 256]);
+}
+
+/// Frames have less room and no order.
+#[test]
+fn only_what_is_sent_again_may_go_as_a_frame_and_of_streams_what_is_short() {
+    let (ports, path) = loopback();
+    let mut memory = MemoryTable::default();
+    let pd = memory.alloc_pd();
+    let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+    let cases = [
+        (Transport::Rc, false, Framing::Message, 1),
+        (Transport::Rc, true, Framing::Stream, 2),
+        (Transport::Rc, false, Framing::Stream, 3),
+        (Transport::Uc, false, Framing::Never, 1),
+        (Transport::Uc, true, Framing::Never, 2),
+        (Transport::Rc, false, Framing::Message, 1),
+    ];
+    for (transport, is_stream, framing, gathered) in cases {
+        let turn = Turn {
+            is_stream,
+            ..turn_of(pd)
+        };
+        let opcode = Opcode::Queue {
+            transport,
+            operation: Operation::SendOnly,
+        };
+        let transmit = Transmit {
+            address: None,
+            header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+            payload: Payload::Empty,
+        };
+        outgoing
+            .push(&transmit, &turn, &path, &memory, &ports.ports, &mut stats)
+            .unwrap();
+        let target = outgoing.building.target.as_ref().unwrap();
+        let found = (outgoing.building.framing(target), outgoing.gathered());
+        assert_eq!(found, (framing, gathered), "{transport:?}");
+    }
+}
+
+/// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports that do not
+/// repeat them stay.
+#[test]
+fn only_what_points_to_memory_goes_with_it() {
+    const LEN: u32 = 4096;
+    let (ports, path) = loopback();
+    let bytes = vec![7u8; LEN as usize];
+    let (addr, mut memory) = (bytes.as_ptr() as u64, MemoryTable::default());
+    let pd = memory.alloc_pd();
+    let turn = turn_of(pd);
+    let region = Region::new(pd, addr, LEN.into(), addr, Access::empty());
+    let region = memory.register(region.unwrap()).unwrap();
+    let sges = [Sge {
+        addr,
+        len: LEN,
+        lkey: region.lkey,
+    }];
+    for (transport, stays) in [(Transport::Uc, true), (Transport::Rc, false)] {
+        let operation = Operation::SendOnly;
+        let opcode = Opcode::Queue {
+            transport,
+            operation,
+        };
+        let transmit = Transmit {
+            address: None,
+            header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+            payload: Payload::Local {
+                sges: &sges,
+                offset: 0,
+                len: LEN,
+            },
+        };
+        let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
+        let ports = &ports.ports;
+        outgoing
+            .push(&transmit, &turn, &path, &memory, ports, &mut stats)
+            .unwrap();
+        outgoing.building.is_blocked = true;
+        outgoing.forget_memory();
+        assert_eq!(outgoing.building.count, usize::from(stays), "{transport:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! What packets are for.
+
+use urxe_proto::PdId;
+
+/// Packets of one queue pair's turn: whose they are, and what they are for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// The protection domain of their payload.
+    pub(crate) pd: PdId,
+    /// Bytes of a batch, at most ([`super::Outgoing::room_bytes`]).
+    pub(crate) room_bytes: usize,
+    /// They are part of a stream, or of one of many flows, which are one to the link.
+    pub(crate) is_stream: bool,
+    /// An acknowledgement probably comes behind them.
+    pub(crate) is_ack_owed: bool,
+}
+
+/// What becomes of packets that were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// The last batch of them waits for others.
+    Gather,
+    /// All leave.
+    Send,
+}
