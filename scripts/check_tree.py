@@ -2,12 +2,14 @@
 
 Usage: scripts/check_tree.py
 
-No file names a path of somebody's machine, no lock file depends on somebody's mirror, no source file is longer than 800
-lines, and every link from one document to another, or to a heading of one, leads somewhere.
+No file names a path of somebody's machine, no lock file depends on somebody's mirror, no source file is longer than 500
+lines (other text: 800), no function than 70 (of Rust, clippy counts them), and every link from one document to another,
+or to a heading of one, leads somewhere.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -16,7 +18,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
-LONGEST_LINES = 800
+#: Of source files, and of other text.
+LONGEST_LINES = 500
+LONGEST_TEXT_LINES = 800
+LONGEST_FUNCTION_LINES = 70
+CODE_SUFFIXES = frozenset({".c", ".h", ".java", ".py", ".rs"})
 SOURCE_SUFFIXES = frozenset({".c", ".css", ".h", ".j2", ".js", ".html", ".md", ".py", ".rs", ".sh", ".toml"})
 
 # Home and workplace folders; /tmp and /usr are on every machine.
@@ -26,6 +32,10 @@ _LOCK_NAMES = frozenset({"requirements.lock", "Cargo.lock", "package-lock.json"}
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?[^)]*\)")
 _HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
 _LINKED_WORDS = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_C_FUNCTION = re.compile(r"^(?P<indent>)[a-z][\w *]*?\b(?P<name>\w+)\([^;{}]*\)\n?\s?\{", re.MULTILINE)
+_JAVA_METHOD = re.compile(
+    r"^(?P<indent> {4})(?:[\w<>\[\], ?]+ )?(?P<name>\w+)\([^;{}]*\)(?: throws [\w, .]+)? \{", re.MULTILINE
+)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
@@ -37,8 +47,27 @@ def text_errors(path: PurePosixPath, text: str) -> Iterator[str]:
         for match in _MIRROR.finditer(text):
             yield f"{path}:{_line(text, match.start())}: a lock file must not depend on a mirror ({match[0].strip()})"
     lines = text.count("\n")
-    if path.suffix in SOURCE_SUFFIXES and lines > LONGEST_LINES:
-        yield f"{path}: {lines} lines; the longest allowed are {LONGEST_LINES}: split it"
+    longest = LONGEST_LINES if path.suffix in CODE_SUFFIXES else LONGEST_TEXT_LINES
+    if path.suffix in CODE_SUFFIXES | SOURCE_SUFFIXES and lines > longest:
+        yield f"{path}: {lines} lines; the longest allowed are {longest}: split it"
+    for name, line, length in functions(path, text):
+        if length > LONGEST_FUNCTION_LINES:
+            yield f"{path}:{line}: {name} has {length} lines; {LONGEST_FUNCTION_LINES} are allowed: split it"
+
+
+def functions(path: PurePosixPath, text: str) -> Iterator[tuple[str, int, int]]:
+    """Functions of Python, C and Java: the name, the first line, and how many lines there are."""
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+                yield node.name, node.lineno, node.end_lineno - node.lineno + 1
+    elif path.suffix in (".c", ".h", ".java"):
+        # As the formatters lay them out: a function ends with a brace as far left as its first line begins.
+        pattern = _JAVA_METHOD if path.suffix == ".java" else _C_FUNCTION
+        for match in pattern.finditer(text):
+            end = text.find(f"\n{match['indent']}}}\n", match.end())
+            if end >= 0:
+                yield match["name"], _line(text, match.start()), text.count("\n", match.start(), end) + 2
 
 
 def link_errors(

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from check_tree import LONGEST_LINES, link_errors, text_errors
+from check_tree import LONGEST_FUNCTION_LINES, LONGEST_LINES, link_errors, text_errors
 
 # Put together here, because this file is checked too.
 HOME = "/" + "home/ann"
@@ -43,6 +43,26 @@ def test_a_long_source_file_is_found_but_not_long_data() -> None:
     ]
     assert errors("a.csv", long) == []
     assert errors("a.rs", "x\n" * LONGEST_LINES) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "line", "end"),
+    [
+        ("a.py", "def spin():\n", "    x()\n", ""),
+        ("a.c", "static struct x *spin(int a,\n                      int b)\n{\n", "    x();\n", "}\n"),
+        (
+            "A.java",
+            "class A {\n    private List<String> spin(int a) throws IOException {\n",
+            "        x();\n",
+            "    }\n}\n",
+        ),
+    ],
+)
+def test_a_long_function_is_found(name: str, begin: str, line: str, end: str) -> None:
+    fitting = LONGEST_FUNCTION_LINES - begin.count("\n") - (1 if end else 0) + begin.startswith("class")
+    assert errors(name, begin + line * fitting + end) == []
+    [error] = errors(name, begin + line * (fitting + 1) + end)
+    assert "spin has 71 lines" in error
 
 
 def test_links_between_documents_must_lead_somewhere() -> None:

@@ -1,126 +1,14 @@
 //! Seeing inside unmodified programs, and giving them a bad network: perftest and ibverbs-utils of Debian in a network
 //! namespace of their own, under `urxe run`.
-use std::collections::HashSet;
+mod support;
+
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::Command;
+use support::*;
 
 use serde_json::Value;
 
-/// What every script begins with: two ends of a program over loopback, and waiting for things to happen.
-const PRELUDE: &str = r#"
-set -eu
-cd "$OUT"
-ip link set lo up
-until_true() { # until_true WHAT COMMAND...: waits for a minute
-    what=$1; shift
-    for _ in $(seq 1200); do "$@" && return 0; sleep 0.05; done
-    echo "never happened: $what"; exit 1
-}
-listens() { ss -Hltn | grep -q ":$1 "; }
-start() { # start PORT SERVER-OPTIONS CLIENT-OPTIONS PROGRAM...: both ends, in the background
-    port=$1 server_options=$2 client_options=$3; shift 3
-    timeout --kill-after=1 120 urxe run $server_options -- "$@" >server 2>&1 &
-    server=$!
-    until_true "a server" listens "$port"
-    timeout --kill-after=1 120 urxe run $client_options -- "$@" 127.0.0.1 >client 2>&1 &
-    client=$!
-}
-finish() { # both ends succeed
-    wait $client || { cat server client; echo "the client failed"; exit 1; }
-    wait $server || { cat server client; echo "the server failed"; exit 1; }
-}
-shows() { urxe stat --json | grep -q "$1"; }
-"#;
-
-/// Scripts spin on all processors: one at a time.
-fn turn() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The library under test: cargo puts it where it puts this test.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.parent().unwrap().join("liburxe.so");
-    assert!(
-        library.is_file(),
-        "cargo did not build {}",
-        library.display()
-    );
-    library
-}
-
-/// `PATH` with the command under test in front.
-fn path() -> std::ffi::OsString {
-    let folder = Path::new(env!("CARGO_BIN_EXE_urxe")).parent().unwrap();
-    let rest = std::env::var_os("PATH").unwrap_or_default();
-    let rest = std::env::split_paths(&rest).chain(["/usr/sbin".into(), "/sbin".into()]);
-    std::env::join_paths(std::iter::once(folder.to_owned()).chain(rest)).unwrap()
-}
-
-/// The options of unshare that this user may use: root needs no user namespace.
-fn namespace() -> Option<&'static [&'static str]> {
-    const CHOICES: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
-    CHOICES.into_iter().find(|options| {
-        let output = Command::new("unshare").args(*options).arg("true").output();
-        output.is_ok_and(|output| output.status.success())
-    })
-}
-
-/// Runs a script in a namespace and in `folder`. Its output, or `None` if this machine cannot run it (which is said).
-fn script(name: &str, needs: &[&str], folder: &Path, text: &str) -> Option<Output> {
-    let path = path();
-    let found =
-        |program: &&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    let mut programs = needs.iter().chain(&["bash", "ip", "ss", "unshare"]);
-    if let Some(missing) = programs.find(|program| !found(program)) {
-        eprintln!("skipped: {name} needs {missing}, which is not installed");
-        return None;
-    }
-    let Some(options) = namespace() else {
-        eprintln!("skipped: {name} needs network namespaces, which are not permitted");
-        return None;
-    };
-    let _turn = turn();
-    let output = Command::new("unshare")
-        .args(options)
-        .args(["bash", "-c", &format!("{PRELUDE}\n{text}")])
-        .env("PATH", &path)
-        .env("URXE_LIBRARY", library())
-        .env("OUT", folder)
-        .env_remove("URXE_LOG")
-        .env_remove("LD_PRELOAD")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{name}: {}", shown(&output));
-    Some(output)
-}
-
-fn shown(output: &Output) -> String {
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    format!(
-        "{}\n{}{}",
-        output.status,
-        text(&output.stdout),
-        text(&output.stderr)
-    )
-}
-
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-fn json(folder: &Path, file: &str) -> Value {
-    let text = std::fs::read_to_string(folder.join(file)).unwrap();
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}: {text}"))
-}
-
-#[test]
-fn stat_and_qp_show_both_ends_of_a_busy_program() {
-    let folder = folder();
-    let text = r#"
+const STAT_SCRIPT: &str = r#"
         urxe stat >nobody
         start 18515 "" "" ib_write_bw -d urxe_lo -x 0 -D 1 --run_infinitely -q 2 -s 4096
         until_true "packets" shows '"rx_packets": [1-9][0-9][0-9]'
@@ -135,8 +23,12 @@ fn stat_and_qp_show_both_ends_of_a_busy_program() {
         wait $client $server || true
         until_true "an end" sh -c 'urxe stat | grep -q "no process"'
     "#;
+
+#[test]
+fn stat_and_qp_show_both_ends_of_a_busy_program() {
+    let folder = folder();
     let needs = &["ib_write_bw"];
-    let Some(_) = script("urxe stat", needs, folder.path(), text) else {
+    let Some(_) = script("urxe stat", needs, folder.path(), STAT_SCRIPT) else {
         return;
     };
     let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
@@ -391,170 +283,6 @@ fn a_stopped_process_is_named_and_does_not_hold_up_the_others() {
     assert_eq!(stat["processes"].as_array().unwrap().len(), 1, "{stat}");
     let expected = format!("urxe: process {}: does not answer", read("pid").trim());
     assert!(read("errors").starts_with(&expected), "{}", read("errors"));
-}
-
-#[test]
-fn wireshark_reads_what_programs_sent() {
-    let folder = folder();
-    let text = r#"
-        start 18515 "--pcap server.pcapng" "--pcap client.pcapng" ib_send_lat -d urxe_lo -x 0 -n 50 -s 2000
-        finish
-        start 18515 "--pcap server.%p" "--pcap both.pcapng" ib_read_bw -d urxe_lo -x 0 -n 20 -s 20000
-        finish
-        ls server.[0-9]*
-        # Both ends are processes of one program, which write one file.
-        urxe run --pcap tree.pcapng -- bash -c '
-            ib_write_bw -d urxe_lo -x 0 -n 100 -s 4096 >/dev/null &
-            until ss -Hltn | grep -q :18515; do sleep 0.05; done
-            ib_write_bw -d urxe_lo -x 0 -n 100 -s 4096 127.0.0.1 >/dev/null && wait'
-        # Killed in the middle: what was written can be read, but for the packet that was just being written.
-        start 18515 "--pcap killed.pcapng" "" ib_write_bw -d urxe_lo -x 0 -D 20 -s 4096
-        until_true "packets" test -s killed.pcapng
-        sleep 0.3
-        urxe stat --json | sed -n 's/^ *"pid": \([0-9]*\),/\1/p' | xargs kill -9
-        wait $client $server || true
-        fields='-e frame.time_epoch -e frame.p2p_dir -e ip.src -e ip.id -e udp.length -e infiniband.bth.opcode -e infiniband.bth.psn'
-        for file in client both tree; do tshark -n -r $file.pcapng -T fields $fields >$file.fields; done
-        tshark -n -r killed.pcapng -T fields $fields >killed.fields || test $? -eq 2
-        capinfos -tl client.pcapng
-        tshark -n -r client.pcapng -o udp.check_checksum:TRUE -o ip.check_checksum:TRUE -z expert,warn -q >expert
-    "#;
-    let needs = &[
-        "ib_send_lat",
-        "ib_read_bw",
-        "ib_write_bw",
-        "tshark",
-        "capinfos",
-    ];
-    let Some(output) = script("urxe run --pcap", needs, folder.path(), text) else {
-        return;
-    };
-    let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
-    let opcodes = |file: &str| -> Vec<String> {
-        let text = read(file);
-        let lines = text.lines().map(|line| line.split('\t').nth(5).unwrap());
-        lines.map(str::to_owned).collect()
-    };
-    let client = opcodes("client.fields");
-    // ib_send_lat of 2000 bytes at path MTU 4096 or 1024: SEND Only, or First and Last; acknowledgements.
-    assert!(client.contains(&"17".to_owned()), "{client:?}");
-    // A message that was sent again is the same one: direction, opcode and PSN tell.
-    let text = read("client.fields");
-    let messages: HashSet<_> = text
-        .lines()
-        .map(|line| line.split('\t').collect::<Vec<_>>())
-        .filter(|fields| ["2", "4"].contains(&fields[5]))
-        .map(|fields| (fields[1], fields[6]))
-        .collect();
-    assert_eq!(messages.len(), 100, "50 messages each way: {text}");
-    let both = opcodes("both.fields");
-    assert!(
-        both.contains(&"12".to_owned()) && both.contains(&"15".to_owned()),
-        "{both:?}"
-    );
-    assert!(
-        both.iter().all(|opcode| !opcode.is_empty()),
-        "not RoCE: {both:?}"
-    );
-    // Both directions.
-    for direction in ["\t0\t", "\t1\t"] {
-        assert!(text.contains(direction), "{text}");
-    }
-    assert!(shown(&output).contains("server."), "{}", shown(&output));
-    assert!(!opcodes("killed.fields").is_empty());
-    // What was received was sent, with the same headers.
-    let tree = read("tree.fields");
-    let passed = |direction: &str| {
-        let lines = tree
-            .lines()
-            .map(|line| line.split('\t').collect::<Vec<_>>());
-        let lines = lines.filter(|fields| fields[1] == direction);
-        let mut passed: Vec<_> = lines.map(|fields| fields[2..].join(" ")).collect();
-        passed.sort();
-        passed
-    };
-    let (sent, received) = (passed("0"), passed("1"));
-    // The last acknowledgement may find nobody.
-    let known = received
-        .iter()
-        .filter(|packet| sent.binary_search(packet).is_ok());
-    assert!(
-        received.len() >= 100 && known.count() == received.len(),
-        "{tree}"
-    );
-    let expert = read("expert");
-    assert!(!expert.to_lowercase().contains("checksum"), "{expert}");
-}
-
-#[test]
-fn perftest_completes_on_a_bad_network() {
-    let folder = folder();
-    let text = r#"
-        bad='--loss 5% --duplicate 1% --reorder 1% --corrupt 1% --seed 7'
-        for program in ib_write_bw ib_read_bw ib_send_bw; do
-            start 18515 "$bad" "$bad" $program -d urxe_lo -x 0 -n 200 -s 65536
-            until_true "losses" shows '"impaired_lost": [1-9]'
-            finish
-            cat client
-        done
-        start 18515 "$bad" "--loss 5% --pcap client.pcapng" ib_send_lat -d urxe_lo -x 0 -n 500 -s 64
-        finish
-        cat client
-    "#;
-    let needs = &["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_send_lat"];
-    let Some(output) = script("urxe run --loss", needs, folder.path(), text) else {
-        return;
-    };
-    let text = shown(&output);
-    assert_eq!(text.matches(" 65536      200 ").count(), 3, "{text}");
-    assert_eq!(text.matches(" 64      500 ").count(), 1, "{text}");
-    let capture = folder.path().join("client.pcapng").metadata().unwrap();
-    assert!(capture.len() > 10_000, "{} bytes", capture.len());
-}
-
-#[test]
-fn says_what_is_wrong_with_a_network_or_a_capture() {
-    let urxe = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_urxe"))
-            .args(arguments)
-            .env("URXE_LIBRARY", library())
-            .output()
-            .unwrap();
-        (output.status.code(), shown(&output))
-    };
-    for (option, value, part) in [
-        (
-            "--loss",
-            "1",
-            "'1' has no percent sign: write it as 1% or 0.05%",
-        ),
-        ("--reorder", "120%", "'120%' is not between 0% and 100%"),
-        ("--corrupt", "x%", "'x%' is not a percentage"),
-        (
-            "--delay",
-            "5",
-            "'5' has no unit: write it as 100us, 1.5ms or 2s",
-        ),
-        ("--seed", "-1", "unexpected argument '-1'"),
-    ] {
-        let (status, text) = urxe(&["run", option, value, "--", "true"]);
-        assert!(status == Some(2) && text.contains(part), "{option}: {text}");
-    }
-    let (status, text) = urxe(&["run", "--pcap", "/nonexistent/file", "--", "true"]);
-    assert!(
-        status == Some(1) && text.contains("cannot write the capture /nonexistent/file"),
-        "{text}"
-    );
-    let (status, text) = urxe(&["stat", "--watch=0"]);
-    assert!(
-        status == Some(2) && text.contains("not between 0.1 and 86400 seconds"),
-        "{text}"
-    );
-    let (status, text) = urxe(&["ping", "no-such-host.invalid"]);
-    assert!(
-        status == Some(1) && text.contains("no-such-host.invalid"),
-        "{text}"
-    );
 }
 
 #[test]

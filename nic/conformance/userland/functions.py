@@ -93,7 +93,7 @@ def program(header: Header, expected: Mapping[str, Expected]) -> str:
     have = "".join(f"#define HAVE_{each.name}\n" for each in header.functions)
     tries = "".join(f'    try_call("{title}", {call});\n' for title, call in names)
     main = f'int main(void)\n{{\n    catch_signals();\n{tries}    puts("done");\n    return 0;\n}}\n'
-    return "\n".join([have + '#include "objects.h"\n', *calls, main])
+    return "\n".join([have + '#include "cm_objects.h"\n', *calls, main])
 
 
 def _titles(header: Header) -> Iterator[tuple[str, Function, bool]]:

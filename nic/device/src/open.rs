@@ -23,7 +23,7 @@ impl Nic {
     /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
         management::hand_to(cm::receive);
-        match cm::claim(info) {
+        match cm::sharing::claim(info) {
             Some(nic) => Ok(nic),
             None => Self::open_unshared(info),
         }
@@ -33,7 +33,7 @@ impl Nic {
     /// goes on with the device.
     pub fn close(&self) {
         self.take_leave();
-        if !cm::keeps(self) {
+        if !cm::sharing::keeps(self) {
             self.progress().stop();
         }
     }

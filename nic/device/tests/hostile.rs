@@ -23,138 +23,139 @@ type Request = (
     Option<Syndrome>,
 );
 
+const REQUESTS: [Request; 16] = [
+    (
+        "a wrong rkey",
+        |duel| {
+            (
+                duel.write(duel.end.va(0), duel.end.key ^ 1, 16),
+                DATA.into(),
+            )
+        },
+        DENIED,
+    ),
+    (
+        "an rkey of nothing",
+        |duel| (duel.write(duel.end.va(0), 0, 16), DATA.into()),
+        DENIED,
+    ),
+    (
+        "beyond the end",
+        |duel| {
+            let va = duel.end.va(BUFFER_BYTES - 15);
+            (duel.write(va, duel.end.key, 16), DATA.into())
+        },
+        DENIED,
+    ),
+    (
+        "before the start",
+        |duel| {
+            (
+                duel.write(duel.end.va(0) - 1, duel.end.key, 16),
+                DATA.into(),
+            )
+        },
+        DENIED,
+    ),
+    (
+        "around the end of the address space",
+        |duel| (duel.write(u64::MAX - 7, duel.end.key, 16), DATA.into()),
+        DENIED,
+    ),
+    (
+        "the key of another protection domain",
+        |duel| {
+            let other = duel.end.nic.alloc_pd();
+            let at = duel.end.va(0);
+            let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+            let region = duel.end.nic.register(other, at, 64, at, all).unwrap();
+            (duel.write(at, region.rkey, 16), DATA.into())
+        },
+        DENIED,
+    ),
+    (
+        "a region that peers may only read",
+        |duel| {
+            let at = duel.end.va(0);
+            let only = Access::REMOTE_READ;
+            let region = duel.end.nic.register(duel.end.pd, at, 64, at, only);
+            (duel.write(at, region.unwrap().rkey, 16), DATA.into())
+        },
+        DENIED,
+    ),
+    (
+        "an atomic on a region without that right",
+        |duel| {
+            let at = duel.end.va(0).next_multiple_of(8);
+            let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+            let region = duel.end.nic.register(duel.end.pd, at, 64, at, access);
+            (duel.fetch_add(at, region.unwrap().rkey), Vec::new())
+        },
+        DENIED,
+    ),
+    (
+        "an atomic on an odd address",
+        |duel| {
+            let at = duel.end.va(0).next_multiple_of(8) + 4;
+            (duel.fetch_add(at, duel.end.key), Vec::new())
+        },
+        INVALID,
+    ),
+    (
+        "no length with a wrong key, which nobody looks at",
+        |duel| (duel.write(7, 0xdead_beef, 0), Vec::new()),
+        ACK,
+    ),
+    (
+        "more data than the length",
+        |duel| (duel.write(duel.end.va(0), duel.end.key, 8), DATA.into()),
+        INVALID,
+    ),
+    (
+        "less data than the length",
+        |duel| (duel.write(duel.end.va(0), duel.end.key, 17), DATA.into()),
+        INVALID,
+    ),
+    (
+        "a first packet that is not full",
+        |duel| {
+            let mut header = duel.write(duel.end.va(0), duel.end.key, 3000);
+            header.bth.opcode = Opcode::new(Transport::Rc, Operation::WriteFirst);
+            (header, DATA.into())
+        },
+        INVALID,
+    ),
+    (
+        "more than the path MTU",
+        |duel| {
+            (
+                duel.write(duel.end.va(0), duel.end.key, 1028),
+                vec![1; 1028],
+            )
+        },
+        INVALID,
+    ),
+    (
+        "the middle of no message",
+        |duel| (duel.header(Operation::WriteMiddle), vec![1; 1024]),
+        INVALID,
+    ),
+    (
+        "a PSN far ahead",
+        |duel| {
+            // Before it said anything credible, the answer would go to where another urxe would listen.
+            duel.send(&duel.read(0), &[]);
+            let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
+            header.bth.psn = duel.expected.add(100_000);
+            (header, DATA.into())
+        },
+        Some(Syndrome::Nak(NakCode::PsnSequenceError)),
+    ),
+];
+
 #[test]
 fn requests_that_the_peer_may_not_make_are_refused_and_touch_nothing() {
-    let requests: [Request; 16] = [
-        (
-            "a wrong rkey",
-            |duel| {
-                (
-                    duel.write(duel.end.va(0), duel.end.key ^ 1, 16),
-                    DATA.into(),
-                )
-            },
-            DENIED,
-        ),
-        (
-            "an rkey of nothing",
-            |duel| (duel.write(duel.end.va(0), 0, 16), DATA.into()),
-            DENIED,
-        ),
-        (
-            "beyond the end",
-            |duel| {
-                let va = duel.end.va(BUFFER_BYTES - 15);
-                (duel.write(va, duel.end.key, 16), DATA.into())
-            },
-            DENIED,
-        ),
-        (
-            "before the start",
-            |duel| {
-                (
-                    duel.write(duel.end.va(0) - 1, duel.end.key, 16),
-                    DATA.into(),
-                )
-            },
-            DENIED,
-        ),
-        (
-            "around the end of the address space",
-            |duel| (duel.write(u64::MAX - 7, duel.end.key, 16), DATA.into()),
-            DENIED,
-        ),
-        (
-            "the key of another protection domain",
-            |duel| {
-                let other = duel.end.nic.alloc_pd();
-                let at = duel.end.va(0);
-                let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-                let region = duel.end.nic.register(other, at, 64, at, all).unwrap();
-                (duel.write(at, region.rkey, 16), DATA.into())
-            },
-            DENIED,
-        ),
-        (
-            "a region that peers may only read",
-            |duel| {
-                let at = duel.end.va(0);
-                let only = Access::REMOTE_READ;
-                let region = duel.end.nic.register(duel.end.pd, at, 64, at, only);
-                (duel.write(at, region.unwrap().rkey, 16), DATA.into())
-            },
-            DENIED,
-        ),
-        (
-            "an atomic on a region without that right",
-            |duel| {
-                let at = duel.end.va(0).next_multiple_of(8);
-                let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-                let region = duel.end.nic.register(duel.end.pd, at, 64, at, access);
-                (duel.fetch_add(at, region.unwrap().rkey), Vec::new())
-            },
-            DENIED,
-        ),
-        (
-            "an atomic on an odd address",
-            |duel| {
-                let at = duel.end.va(0).next_multiple_of(8) + 4;
-                (duel.fetch_add(at, duel.end.key), Vec::new())
-            },
-            INVALID,
-        ),
-        (
-            "no length with a wrong key, which nobody looks at",
-            |duel| (duel.write(7, 0xdead_beef, 0), Vec::new()),
-            ACK,
-        ),
-        (
-            "more data than the length",
-            |duel| (duel.write(duel.end.va(0), duel.end.key, 8), DATA.into()),
-            INVALID,
-        ),
-        (
-            "less data than the length",
-            |duel| (duel.write(duel.end.va(0), duel.end.key, 17), DATA.into()),
-            INVALID,
-        ),
-        (
-            "a first packet that is not full",
-            |duel| {
-                let mut header = duel.write(duel.end.va(0), duel.end.key, 3000);
-                header.bth.opcode = Opcode::new(Transport::Rc, Operation::WriteFirst);
-                (header, DATA.into())
-            },
-            INVALID,
-        ),
-        (
-            "more than the path MTU",
-            |duel| {
-                (
-                    duel.write(duel.end.va(0), duel.end.key, 1028),
-                    vec![1; 1028],
-                )
-            },
-            INVALID,
-        ),
-        (
-            "the middle of no message",
-            |duel| (duel.header(Operation::WriteMiddle), vec![1; 1024]),
-            INVALID,
-        ),
-        (
-            "a PSN far ahead",
-            |duel| {
-                // Before it said anything credible, the answer would go to where another urxe would listen.
-                duel.send(&duel.read(0), &[]);
-                let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
-                header.bth.psn = duel.expected.add(100_000);
-                (header, DATA.into())
-            },
-            Some(Syndrome::Nak(NakCode::PsnSequenceError)),
-        ),
-    ];
-    for (name, make, expected) in requests {
+    for (name, make, expected) in REQUESTS {
         let duel = Duel::new(1);
         let (header, payload) = make(&duel);
         duel.send(&header, &payload);
@@ -166,66 +167,67 @@ fn requests_that_the_peer_may_not_make_are_refused_and_touch_nothing() {
 /// How a packet is changed, and the counter that tells.
 type Change = (&'static str, fn(&Duel), &'static str);
 
+const CHANGES: [Change; 8] = [
+    (
+        "an unknown operation",
+        |duel| send_changed(duel, |packet| packet[0] = 0x1e),
+        "rx_malformed",
+    ),
+    (
+        "the operation of an unreliable connection",
+        |duel| send_changed(duel, |packet| packet[0] |= 0x20),
+        "qp_dropped",
+    ),
+    (
+        "more padding than data",
+        |duel| {
+            let header = duel.header(Operation::SendOnly);
+            duel.send_as(&duel.peer, &header, &[], |packet| packet[1] |= 0x30);
+        },
+        "rx_malformed",
+    ),
+    (
+        "a length that is not of words",
+        |duel| send_changed(duel, |packet| packet.push(0)),
+        "rx_malformed",
+    ),
+    (
+        "another version of the header",
+        |duel| send_changed(duel, |packet| packet[1] |= 0x0f),
+        "rx_malformed",
+    ),
+    (
+        "another partition",
+        |duel| send_changed(duel, |packet| packet[2..4].copy_from_slice(&[0x81, 0x11])),
+        "qp_dropped",
+    ),
+    (
+        "a wrong ICRC",
+        |duel| {
+            let packet = [0x0a; 44];
+            let mut packet = packet.to_vec();
+            let header = duel.write(duel.end.va(0), duel.end.key, 12);
+            let len = header.emit(12, &mut packet).unwrap();
+            packet.truncate(len);
+            packet.extend_from_slice(&DATA);
+            duel.peer.send_to(&packet, duel.to).unwrap();
+        },
+        "rx_icrc_encapsulated",
+    ),
+    (
+        "another address",
+        |duel| {
+            let stranger = UdpSocket::bind((Ipv4Addr::new(127, 77, 6, 99), 0)).unwrap();
+            let header = duel.write(duel.end.va(0), duel.end.key, 16);
+            duel.send_as(&stranger, &header, &DATA, |_| ());
+        },
+        "rx_wrong_source",
+    ),
+];
+
 #[test]
 fn packets_that_are_not_what_they_seem_are_dropped_in_silence() {
-    let changes: [Change; 8] = [
-        (
-            "an unknown operation",
-            |duel| send_changed(duel, |packet| packet[0] = 0x1e),
-            "rx_malformed",
-        ),
-        (
-            "the operation of an unreliable connection",
-            |duel| send_changed(duel, |packet| packet[0] |= 0x20),
-            "qp_dropped",
-        ),
-        (
-            "more padding than data",
-            |duel| {
-                let header = duel.header(Operation::SendOnly);
-                duel.send_as(&duel.peer, &header, &[], |packet| packet[1] |= 0x30);
-            },
-            "rx_malformed",
-        ),
-        (
-            "a length that is not of words",
-            |duel| send_changed(duel, |packet| packet.push(0)),
-            "rx_malformed",
-        ),
-        (
-            "another version of the header",
-            |duel| send_changed(duel, |packet| packet[1] |= 0x0f),
-            "rx_malformed",
-        ),
-        (
-            "another partition",
-            |duel| send_changed(duel, |packet| packet[2..4].copy_from_slice(&[0x81, 0x11])),
-            "qp_dropped",
-        ),
-        (
-            "a wrong ICRC",
-            |duel| {
-                let packet = [0x0a; 44];
-                let mut packet = packet.to_vec();
-                let header = duel.write(duel.end.va(0), duel.end.key, 12);
-                let len = header.emit(12, &mut packet).unwrap();
-                packet.truncate(len);
-                packet.extend_from_slice(&DATA);
-                duel.peer.send_to(&packet, duel.to).unwrap();
-            },
-            "rx_icrc_encapsulated",
-        ),
-        (
-            "another address",
-            |duel| {
-                let stranger = UdpSocket::bind((Ipv4Addr::new(127, 77, 6, 99), 0)).unwrap();
-                let header = duel.write(duel.end.va(0), duel.end.key, 16);
-                duel.send_as(&stranger, &header, &DATA, |_| ());
-            },
-            "rx_wrong_source",
-        ),
-    ];
-    for (name, send, counter) in changes {
+    for (name, send, counter) in CHANGES {
         let duel = Duel::new(2);
         let counted = || duel.end.nic.stat().counters[counter];
         let before = counted();

@@ -38,6 +38,7 @@ mod stream;
 mod switch;
 mod topology;
 mod totals;
+mod traffic_setup;
 mod units;
 
 pub use capture::Frame;

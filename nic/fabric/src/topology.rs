@@ -50,40 +50,7 @@ pub(crate) fn plan(topology: &Topology, ports: u32, rate_gbps: f64) -> Result<Pl
             }
             1
         }
-        Topology::LeafSpine {
-            hosts,
-            hosts_per_rack,
-            leaves_per_rack,
-            spines,
-            uplinks,
-            uplink_gbps,
-        } => {
-            let some = hosts_per_rack > 0 && leaves_per_rack > 0 && spines > 0 && uplinks > 0;
-            refuse(if some {
-                ""
-            } else {
-                "racks, leaves, spines and uplinks"
-            })?;
-            let leaves = hosts.div_ceil(hosts_per_rack) * leaves_per_rack;
-            for host in 0..hosts {
-                for port in 0..ports {
-                    let leaf = host / hosts_per_rack * leaves_per_rack + port % leaves_per_rack;
-                    join(Owner::Host(host), Owner::Switch(leaf), rate_gbps);
-                }
-            }
-            for leaf in 0..leaves {
-                for spine in 0..spines {
-                    for _ in 0..uplinks {
-                        join(
-                            Owner::Switch(leaf),
-                            Owner::Switch(leaves + spine),
-                            uplink_gbps,
-                        );
-                    }
-                }
-            }
-            leaves + spines
-        }
+        Topology::LeafSpine { .. } => leaf_spine(topology, ports, rate_gbps, &mut join)?,
         Topology::Ring { hosts } => {
             refuse(if hosts < 3 {
                 "three hosts for a ring"
@@ -104,6 +71,51 @@ pub(crate) fn plan(topology: &Topology, ports: u32, rate_gbps: f64) -> Result<Pl
         switches,
         cables,
     })
+}
+
+/// The cables of racks whose leaves are joined by spines. How many switches those are.
+fn leaf_spine(
+    topology: &Topology,
+    ports: u32,
+    rate_gbps: f64,
+    join: &mut impl FnMut(Owner, Owner, f64),
+) -> Result<u32, ScenarioError> {
+    let Topology::LeafSpine {
+        hosts,
+        hosts_per_rack,
+        leaves_per_rack,
+        spines,
+        uplinks,
+        uplink_gbps,
+    } = *topology
+    else {
+        return Ok(0);
+    };
+    let some = hosts_per_rack > 0 && leaves_per_rack > 0 && spines > 0 && uplinks > 0;
+    refuse(if some {
+        ""
+    } else {
+        "racks, leaves, spines and uplinks"
+    })?;
+    let leaves = hosts.div_ceil(hosts_per_rack) * leaves_per_rack;
+    for host in 0..hosts {
+        for port in 0..ports {
+            let leaf = host / hosts_per_rack * leaves_per_rack + port % leaves_per_rack;
+            join(Owner::Host(host), Owner::Switch(leaf), rate_gbps);
+        }
+    }
+    for leaf in 0..leaves {
+        for spine in 0..spines {
+            for _ in 0..uplinks {
+                join(
+                    Owner::Switch(leaf),
+                    Owner::Switch(leaves + spine),
+                    uplink_gbps,
+                );
+            }
+        }
+    }
+    Ok(leaves + spines)
 }
 
 fn refuse(what: &str) -> Result<(), ScenarioError> {

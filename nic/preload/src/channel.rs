@@ -146,7 +146,7 @@ pub(crate) unsafe fn destroy(channel: *mut ibv_comp_channel) -> Outcome<()> {
     Ok(())
 }
 
-blocking::calls! {
+crate::routed::calls! {
     /// `ibv_get_cq_event` of a channel of ours: blocks, unless the program made the channel's descriptor non-blocking.
     get_event = begin_get_event;
 }

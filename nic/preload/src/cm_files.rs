@@ -63,7 +63,7 @@ static FIND_NEXT: extern "C" fn() = {
     find
 };
 
-blocking::routed! {
+crate::routed::routed! {
     /// `close` of libc. With the last descriptor of a file of ours all ends that belongs to the file: it is free when this
     /// returns.
     close(fd: c_int) -> c_int = route_close;
@@ -94,7 +94,7 @@ extern "C" fn close_ours(fd: c_int) -> c_int {
     closed
 }
 
-blocking::routed! {
+crate::routed::routed! {
     /// `write` of libc.
     write(fd: c_int, bytes: *const c_void, count: usize) -> isize = route_write;
 }
@@ -107,7 +107,7 @@ extern "C" fn route_write(fd: c_int) -> Function {
     }
 }
 
-blocking::calls! {
+crate::routed::calls! {
     /// `write` of a command.
     command = begin_command;
 }

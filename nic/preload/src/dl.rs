@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use crate::blocking::{self, Function};
+use crate::blocking::Function;
 use crate::elf;
 use crate::libc_dl::{real_dlsym, real_dlvsym};
 
@@ -82,7 +82,7 @@ mod routes {
     }
 }
 
-blocking::routed! {
+crate::routed::routed! {
     /// `dlsym` of libc.
     dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void = routes::dlsym;
     /// `dlvsym` of libc.

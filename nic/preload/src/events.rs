@@ -80,7 +80,7 @@ pub(crate) unsafe fn is_inherited(event: *const ibv_async_event) -> bool {
     }
 }
 
-blocking::calls! {
+crate::routed::calls! {
     /// `ibv_get_async_event` of a context of ours: blocks, unless the program made `async_fd` non-blocking.
     get = begin_get;
 }

@@ -145,7 +145,7 @@ verbs! {
     "IBVERBS_1.1" ErrnoCode: ibv_destroy_ah(ah: *mut ibv_ah) = ah::destroy;
 }
 
-blocking::routed! {
+crate::routed::routed! {
     /// `ibv_get_async_event` of libibverbs, symbol version IBVERBS_1.1.
     ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int = route_get_async_event;
     /// `ibv_get_cq_event` of libibverbs, symbol version IBVERBS_1.1.

@@ -162,7 +162,7 @@ macro_rules! reads {
     ($($next:ident: $name:ident($fd:ident $(, $arg:ident: $ty:ty)*) if $begins:expr;)*) => {$(
         static $next: Next = Next::libc(c_name!(stringify!($name)));
 
-        blocking::routed! {
+        crate::routed::routed! {
             #[doc = concat!("`", stringify!($name), "` of libc.")]
             $name($fd: c_int $(, $arg: $ty)*) -> isize = routes::$name;
         }

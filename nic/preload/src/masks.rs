@@ -16,7 +16,7 @@ macro_rules! changes {
         $(
             static $next: Next = Next::libc(c_name!(stringify!($name)));
 
-            blocking::routed! {
+            crate::routed::routed! {
                 #[doc = concat!("`", stringify!($name), "` of libc.")]
                 $name($($arg: $ty),*) -> $ret = routes::$name;
             }

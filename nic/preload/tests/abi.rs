@@ -77,6 +77,11 @@ fn every_transport() {
 }
 
 #[test]
+fn datagrams_and_multicast() {
+    common::run("datagrams");
+}
+
+#[test]
 fn every_kind_of_memory() {
     common::run("memory");
 }
@@ -183,6 +188,7 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
         "files",
         "walks",
         "transports",
+        "datagrams",
         "attributes",
         "newer",
         "lengths",
@@ -204,7 +210,14 @@ fn nothing_is_leaked_or_touched_outside_of_its_allocation() {
 
 #[test]
 fn nothing_is_used_that_was_not_set() {
-    for name in ["refusals", "transports", "extended", "memory", "queues"] {
+    for name in [
+        "refusals",
+        "transports",
+        "datagrams",
+        "extended",
+        "memory",
+        "queues",
+    ] {
         common::run_in_valgrind(name);
     }
 }

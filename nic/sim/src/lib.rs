@@ -19,6 +19,7 @@ mod host;
 mod link;
 mod memory;
 mod random;
+mod setup;
 mod trace;
 mod world;
 
@@ -27,5 +28,6 @@ pub use host::{AckPolicy, Host, HostId, HostStats, ROUTE_HEADER};
 pub use link::{Link, LinkConfig, LinkStats};
 pub use memory::{Region, Rights, VecMemory};
 pub use random::Random;
+pub use setup::ConnectOptions;
 pub use trace::Trace;
-pub use world::{ConnectOptions, QpHandle, World};
+pub use world::{QpHandle, World};

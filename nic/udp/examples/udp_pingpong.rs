@@ -75,11 +75,7 @@ fn variants() -> Vec<Variant> {
         gro: false,
         ..no_tos
     };
-    let busy_poll = Some(BusyPoll {
-        budget_us: 50,
-        prefer: false,
-    });
-    vec![
+    let mut variants = vec![
         plain,
         Variant {
             name: "2 pieces",
@@ -111,6 +107,19 @@ fn variants() -> Vec<Variant> {
             connected: true,
             ..plain
         },
+    ];
+    variants.extend(waits(&plain));
+    variants
+}
+
+/// Ways to wait, and to acknowledge.
+fn waits(plain: &Variant) -> Vec<Variant> {
+    let plain = *plain;
+    let busy_poll = Some(BusyPoll {
+        budget_us: 50,
+        prefer: false,
+    });
+    vec![
         Variant {
             name: "SO_BUSY_POLL",
             options: Options {

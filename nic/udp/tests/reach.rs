@@ -38,8 +38,38 @@ fn forgeries() -> Vec<Forgery> {
     let header = |at: usize, byte: u8| {
         Box::new(move |frame: &mut Vec<u8>| frame[ETHERNET_BYTES + at] = byte)
     };
-    vec![
+    let mut forgeries: Vec<Forgery> = vec![
         ("as it is", Box::new(|_: &mut Vec<u8>| ()), Some(true)),
+        ("through a router", header(8, 63), Some(true)),
+        ("a fragment", header(6, 0x20), Some(false)),
+        (
+            "to another host's link address",
+            Box::new(|frame: &mut Vec<u8>| frame[5] ^= 1),
+            Some(false),
+        ),
+        ("in a virtual network", Box::new(tagged(5)), Some(false)),
+        (
+            "with a priority, in no virtual network",
+            Box::new(tagged(5 << 13)),
+            Some(true),
+        ),
+        (
+            "to another address of the receiver",
+            Box::new(to("10.9.0.77")),
+            Some(false),
+        ),
+        (
+            "to another host's address",
+            Box::new(to("10.9.0.3")),
+            Some(false),
+        ),
+    ];
+    forgeries.extend(forged_sources());
+    forgeries
+}
+
+fn forged_sources() -> Vec<Forgery> {
+    vec![
         (
             "from another neighbour",
             Box::new(from("10.9.0.3")),
@@ -83,29 +113,6 @@ fn forgeries() -> Vec<Forgery> {
             "from where a route leads nowhere",
             Box::new(from("10.9.0.200")),
             None,
-        ),
-        ("through a router", header(8, 63), Some(true)),
-        ("a fragment", header(6, 0x20), Some(false)),
-        (
-            "to another host's link address",
-            Box::new(|frame: &mut Vec<u8>| frame[5] ^= 1),
-            Some(false),
-        ),
-        ("in a virtual network", Box::new(tagged(5)), Some(false)),
-        (
-            "with a priority, in no virtual network",
-            Box::new(tagged(5 << 13)),
-            Some(true),
-        ),
-        (
-            "to another address of the receiver",
-            Box::new(to("10.9.0.77")),
-            Some(false),
-        ),
-        (
-            "to another host's address",
-            Box::new(to("10.9.0.3")),
-            Some(false),
         ),
     ]
 }
@@ -159,6 +166,72 @@ fn what_the_kernel_would_drop_is_no_frame() {
     });
 }
 
+/// Changes of the routes, how to take each back, and the times to live of packets that then go as frames.
+const ROUTES: &[(&str, &str, &[u8])] = &[
+    (
+        "ip route add blackhole 10.9.0.2/32",
+        "ip route del blackhole 10.9.0.2/32",
+        &[],
+    ),
+    (
+        "ip route add 10.9.0.2/31 dev other",
+        "ip route del 10.9.0.2/31 dev other",
+        &[],
+    ),
+    (
+        "ip route add prohibit 10.9.0.0/29",
+        "ip route del prohibit 10.9.0.0/29",
+        &[],
+    ),
+    (
+        "ip rule add to 10.9.0.2 unreachable",
+        "ip rule del to 10.9.0.2 unreachable",
+        &[],
+    ),
+    (
+        "ip route add 10.9.0.3/32 dev other",
+        "ip route del 10.9.0.3/32 dev other",
+        &[TTL],
+    ),
+    (
+        "ip rule add to 10.8.0.0/16 lookup 100",
+        "ip rule del to 10.8.0.0/16 lookup 100",
+        &[64],
+    ),
+    // Some packets only, or some routes of a table.
+    (
+        "ip rule add pref 9 tos 0x10 lookup main && ip rule del pref 32766",
+        "ip rule add pref 32766 lookup main && ip rule del pref 9",
+        &[],
+    ),
+    (
+        "ip rule add pref 9 lookup main suppress_prefixlength 0 && ip rule del pref 32766",
+        "ip rule add pref 32766 lookup main && ip rule del pref 9",
+        &[64],
+    ),
+    // The tables that every host has, asked in another order, about other packets, or not at all.
+    (
+        "ip rule add to 10.9.0.2 pref 100 lookup default",
+        "ip rule del to 10.9.0.2 pref 100 lookup default",
+        &[],
+    ),
+    (
+        "ip rule add pref 1 lookup default && ip rule del pref 32767",
+        "ip rule add pref 32767 lookup default && ip rule del pref 1",
+        &[],
+    ),
+    (
+        "ip rule del pref 32766",
+        "ip rule add pref 32766 lookup main",
+        &[],
+    ),
+    (
+        "ip route add 10.9.0.2/32 dev veth mtu 1400",
+        "ip route del 10.9.0.2/32",
+        &[64],
+    ),
+];
+
 #[test]
 fn routes_are_followed() {
     with_frames("routes_are_followed", |ends| {
@@ -177,74 +250,11 @@ fn routes_are_followed() {
             left.run(|| ends.left.follow());
         };
         assert_eq!(on_the_link(ends), [TTL]);
-        for (begin, end, expected) in [
-            (
-                "ip route add blackhole 10.9.0.2/32",
-                "ip route del blackhole 10.9.0.2/32",
-                &[][..],
-            ),
-            (
-                "ip route add 10.9.0.2/31 dev other",
-                "ip route del 10.9.0.2/31 dev other",
-                &[],
-            ),
-            (
-                "ip route add prohibit 10.9.0.0/29",
-                "ip route del prohibit 10.9.0.0/29",
-                &[],
-            ),
-            (
-                "ip rule add to 10.9.0.2 unreachable",
-                "ip rule del to 10.9.0.2 unreachable",
-                &[],
-            ),
-            (
-                "ip route add 10.9.0.3/32 dev other",
-                "ip route del 10.9.0.3/32 dev other",
-                &[TTL],
-            ),
-            (
-                "ip rule add to 10.8.0.0/16 lookup 100",
-                "ip rule del to 10.8.0.0/16 lookup 100",
-                &[64],
-            ),
-            // Some packets only, or some routes of a table.
-            (
-                "ip rule add pref 9 tos 0x10 lookup main && ip rule del pref 32766",
-                "ip rule add pref 32766 lookup main && ip rule del pref 9",
-                &[],
-            ),
-            (
-                "ip rule add pref 9 lookup main suppress_prefixlength 0 && ip rule del pref 32766",
-                "ip rule add pref 32766 lookup main && ip rule del pref 9",
-                &[64],
-            ),
-            // The tables that every host has, asked in another order, about other packets, or not at all.
-            (
-                "ip rule add to 10.9.0.2 pref 100 lookup default",
-                "ip rule del to 10.9.0.2 pref 100 lookup default",
-                &[],
-            ),
-            (
-                "ip rule add pref 1 lookup default && ip rule del pref 32767",
-                "ip rule add pref 32767 lookup default && ip rule del pref 1",
-                &[],
-            ),
-            (
-                "ip rule del pref 32766",
-                "ip rule add pref 32766 lookup main",
-                &[],
-            ),
-            (
-                "ip route add 10.9.0.2/32 dev veth mtu 1400",
-                "ip route del 10.9.0.2/32",
-                &[64],
-            ),
-        ] {
+        for (begin, end, expected) in ROUTES {
             begin.split(" && ").for_each(|line| left.command(line));
             follow();
             drain(&ends.right);
-            assert_eq!(on_the_link(ends), expected, "{begin}");
+            assert_eq!(on_the_link(ends), *expected, "{begin}");
             end.split(" && ").for_each(|line| left.command(line));
             follow();
             assert_eq!(on_the_link(ends), [TTL], "{end}");

@@ -11,15 +11,15 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use urxe_cm::{MAD_LEN, Mad, Manager, Message, Path, ServiceId};
+use urxe_cm::{MAD_LEN, Mad, Manager, Path, ServiceId};
 use urxe_udp::{Changes, RecvBuffer, Socket, Wakeup};
-use urxe_wire::{Gid, Packet, Qpn, ROCE_UDP_PORT};
+use urxe_wire::{Gid, Packet, Qpn};
 
 use super::door::{Door, reply_port};
 use super::files::EventFile;
 use super::gsi;
-use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, SLOT_SHIFT, State};
-use super::relay::{self, Relayed};
+use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, State};
+use super::relay::{self};
 use super::watch::Watch;
 use crate::attach::list::DeviceInfo;
 use crate::engine::forward;
@@ -27,7 +27,6 @@ use crate::engine::origin::{BATCHES_PER_TURN, Origin};
 use crate::engine::port::udp_port;
 use crate::process::across_fork::AcrossFork;
 use crate::process::clock::now;
-use crate::process::error::Error;
 use crate::process::threads::with_signals_blocked;
 
 /// How often to try whether port 4791 has become free, while requests or answers may come to it.
@@ -36,17 +35,17 @@ const LOOK_FOR_PORT_NS: u64 = 250_000_000;
 /// How long a request without a listener waits for one. A program that tells its peer by another way that it is about
 /// to listen (perftest with `-R`, which a refusal ends with a fault) may get no processor for more than 100 ms on a
 /// busy machine. Linux asks again after 4.3 s, so that it takes the wait for a slow answer.
-const GRACE_NS: u64 = 500_000_000;
+pub(super) const GRACE_NS: u64 = 500_000_000;
 /// Requests that wait so, at most; others are refused at once.
-const WAITING_MAX: usize = 256;
+pub(super) const WAITING_MAX: usize = 256;
 
 /// A request for which nobody listens, yet.
 #[derive(Debug)]
-struct Waiting {
-    until_ns: u64,
-    path: Path,
-    service_id: ServiceId,
-    mad: Mad,
+pub(super) struct Waiting {
+    pub(super) until_ns: u64,
+    pub(super) path: Path,
+    pub(super) service_id: ServiceId,
+    pub(super) mad: Mad,
 }
 
 /// A failure as the C interface knows it.
@@ -91,13 +90,13 @@ pub(super) struct Inner {
     pub(super) known_devices: Option<(u64, Vec<Arc<DeviceInfo>>)>,
     /// The time of the call under way.
     pub(super) now_ns: u64,
-    waiting: Vec<Waiting>,
+    pub(super) waiting: Vec<Waiting>,
     /// When to try port 4791 again.
     pub(super) looks_at_ns: u64,
     /// News of the interfaces.
     pub(super) changes: Changes,
     /// When the thread wakes by itself.
-    wakes_at_ns: u64,
+    pub(super) wakes_at_ns: u64,
     /// The thread has to look at something before the time that it knows.
     pub(super) is_stale: bool,
 }
@@ -355,143 +354,7 @@ impl Inner {
 
     // ---- doors -------------------------------------------------------------------------------
 
-    /// Opens the door of a device if it is not; returns its slot.
-    pub(super) fn open_door(&mut self, info: &DeviceInfo) -> io::Result<u16> {
-        if let Some(door) = self.door(info.ifindex) {
-            return Ok(door.slot);
-        }
-        let door = Door::open(info).map_err(|error| match error {
-            Error::Io(error) => error,
-            other => errno(other.errno()),
-        })?;
-        let slot = door.slot;
-        self.add_door(door);
-        Ok(slot)
-    }
-
-    /// Opens the doors of all devices.
-    pub(super) fn open_doors(&mut self) {
-        for info in self.devices().to_vec() {
-            // A device that just lost its addresses has nobody to listen to.
-            let _ = self.open_door(&info);
-        }
-    }
-
-    /// Opens the door of a device that the process has open and that has got a packet: a process that knows
-    /// nothing of connections still passes on what is for others.
-    fn attach_door(&mut self, link: u32) {
-        if self.door(link).is_none()
-            && let Some(door) = Door::attach(link)
-        {
-            self.add_door(door);
-        }
-    }
-
-    fn add_door(&mut self, door: Door) {
-        if let Some(relay) = &door.relay {
-            let _ = self.watch.add_reader(&**relay);
-        }
-        self.doors.push(door);
-    }
-
-    pub(super) fn door(&mut self, link: u32) -> Option<&mut Door> {
-        self.doors.iter_mut().find(|door| door.link() == link)
-    }
-
     // ---- what comes in -----------------------------------------------------------------------
-
-    /// A datagram that came to UDP port `port`, or that was passed on (`None`).
-    fn incoming(&mut self, path: Path, raw: &[u8], port: Option<u16>) {
-        let Ok(mad) = Mad::parse(raw) else {
-            return;
-        };
-        match &mad.message {
-            Message::Req(req) => self.request(path, &mad, req.service_id, port),
-            Message::SidrReq(req) => self.request(path, &mad, req.service_id, port),
-            message => {
-                let slot = u16::try_from(message.answered_id() >> SLOT_SHIFT).unwrap_or(0);
-                if port != Some(ROCE_UDP_PORT) || !self.pass_on_answer(path, &mad, slot) {
-                    self.manager.handle_mad(self.now_ns, path, &mad, 0);
-                }
-            }
-        }
-    }
-
-    fn request(&mut self, path: Path, mad: &Mad, service_id: ServiceId, port: Option<u16>) {
-        if self.manager.is_repetition(&path, &mad.message) {
-            self.manager.handle_mad(self.now_ns, path, mad, 0);
-        } else if let Some(listener) = self.listener_for(&path, service_id) {
-            // What cannot be taken in now will be repeated.
-            let _ = self.admit(listener, path, mad);
-        } else if port.is_none() || !self.pass_on_request(path, mad, service_id) {
-            self.keep_waiting(path, mad, service_id);
-        }
-    }
-
-    fn keep_waiting(&mut self, path: Path, mad: &Mad, service_id: ServiceId) {
-        if self.waiting.iter().any(|waiting| waiting.mad == *mad) {
-            return;
-        }
-        if self.waiting.len() >= WAITING_MAX {
-            self.manager.refuse(path, mad);
-            return;
-        }
-        self.waiting.push(Waiting {
-            until_ns: self.now_ns + GRACE_NS,
-            path,
-            service_id,
-            mad: mad.clone(),
-        });
-        self.is_stale = true;
-    }
-
-    /// Takes in requests for which somebody listens by now, and refuses those that have waited enough.
-    fn look_at_waiting(&mut self) {
-        for waiting in std::mem::take(&mut self.waiting) {
-            let Waiting {
-                path,
-                service_id,
-                mad,
-                ..
-            } = &waiting;
-            if self.manager.is_repetition(path, &mad.message) {
-                // A repetition of it was taken in.
-            } else if let Some(listener) = self.listener_for(path, *service_id) {
-                let _ = self.admit(listener, *path, mad);
-            } else if self.now_ns < waiting.until_ns {
-                self.waiting.push(waiting);
-            } else if !self.pass_on_request(*path, mad, *service_id) {
-                self.manager.refuse(*path, mad);
-            }
-        }
-    }
-
-    fn pass_on_request(&mut self, path: Path, mad: &Mad, service_id: ServiceId) -> bool {
-        let from = self.door(path.link).and_then(|door| door.holder_relay());
-        let relayed = Relayed {
-            path,
-            mad: mad.emit(),
-        };
-        match (from, service_id.port()) {
-            (Some(from), Some((space, port))) => relay::to_listener(from, space, port, &relayed),
-            _ => false,
-        }
-    }
-
-    fn pass_on_answer(&mut self, path: Path, mad: &Mad, slot: u16) -> bool {
-        let Some(door) = self.door(path.link) else {
-            return false;
-        };
-        if slot == door.slot {
-            return false;
-        }
-        let relayed = Relayed {
-            path,
-            mad: mad.emit(),
-        };
-        door.holder_relay()
-            .is_some_and(|from| slot != 0 && relay::to_process(from, slot, &relayed))
-    }
 
     // ---- what the thread does ----------------------------------------------------------------
 
@@ -598,7 +461,7 @@ impl Inner {
     /// Delivers events, and sends what is to be sent.
     fn settle(&mut self) {
         while let Some((comm, event)) = self.manager.poll_event() {
-            self.happened(comm, event);
+            self.handle_exchange_event(comm, event);
         }
         while let Some(transmit) = self.manager.poll_transmit() {
             if let Some(door) = self.door(transmit.path.link) {

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use urxe_cm::{
     ACK_DELAY, Event, IpHeader, Mad, Manager, Message, Path, Rej, RejectReason, Rep, Req, Rtu,
-    Service, ServiceId, SidrRep, SidrReq, SidrStatus, ack_timeout_code, padded,
+    Service, ServiceId, SidrReq, SidrStatus, ack_timeout_code, padded,
 };
 use urxe_wire::{DEFAULT_PKEY, Gid, Psn, Qpn, ROCE_UDP_PORT};
 
 use super::agent::{Inner, errno};
 use super::id::{
-    Bound, CmAddress, CmEvent, CmEventKind, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
-    DatagramParam, Id, ReliableSender, SLOT_SHIFT, State,
+    Bound, CmAddress, CmEvent, CmEventKind, CmParam, CmQpAttributes, CmQpType, ConnectionParam, Id,
+    ReliableSender, SLOT_SHIFT, State,
 };
+use super::news::{News, news_of, resolution, type_of, with_header};
 use super::relay;
 use crate::process::random::random_u32;
 use urxe_proto::QpState;
@@ -385,86 +386,23 @@ impl Inner {
     }
 
     /// Turns what happened to an exchange into an event of its identifier.
-    pub(super) fn happened(&mut self, comm: u32, event: Event) {
+    pub(super) fn handle_exchange_event(&mut self, comm: u32, event: Event) {
         let Some(&id) = self.by_comm.get(&comm) else {
             return;
         };
         let Some(entry) = self.ids.get_mut(&id) else {
             return;
         };
-        let mut state = None;
-        let mut status = 0;
         let is_over = matches!(
             event,
             Event::Rejected(_) | Event::Unreachable | Event::TimeWaitExit
         );
-        let (kind, param) = match event {
-            Event::Request(req) => {
-                let param = requested(&req);
-                (
-                    CmEventKind::ConnectRequest,
-                    CmParam::Connection(Box::new(param)),
-                )
-            }
-            Event::Resolve(req) => {
-                let data = &req.private_data[IpHeader::LEN..];
-                let param = datagram(0, 0, None, data);
-                (CmEventKind::ConnectRequest, param)
-            }
-            Event::Reply(rep) => {
-                let param = replied(&rep);
-                (
-                    CmEventKind::ConnectResponse,
-                    CmParam::Connection(Box::new(param)),
-                )
-            }
-            Event::Resolved(rep) if rep.status == SidrStatus::SUCCESS => {
-                state = Some(State::Connected);
-                let remote = entry.destination.map(|to| Gid::from(to.ip()));
-                let address = remote.and_then(|gid| entry.address_of(gid));
-                let param = datagram(rep.qpn.get(), rep.qkey, address, &rep.private_data);
-                (CmEventKind::Established, param)
-            }
-            Event::Resolved(rep) => {
-                state = Some(State::Disconnected);
-                status = rep.status.0.into();
-                // A REJ is what the kernel makes of "nobody listens", and a program of no.
-                (
-                    CmEventKind::Unreachable,
-                    datagram(0, 0, None, &rep.private_data),
-                )
-            }
-            Event::Ready(private_data) => {
-                state = Some(State::Connected);
-                let param = ConnectionParam {
-                    private_data: private_data.to_vec(),
-                    ..ConnectionParam::default()
-                };
-                (
-                    CmEventKind::Established,
-                    CmParam::Connection(Box::new(param)),
-                )
-            }
-            Event::Rejected(rej) => {
-                state = Some(State::Disconnected);
-                status = rej.reason.0.into();
-                let param = ConnectionParam {
-                    private_data: rej.private_data.to_vec(),
-                    ..ConnectionParam::default()
-                };
-                (CmEventKind::Rejected, CmParam::Connection(Box::new(param)))
-            }
-            Event::Unreachable => {
-                state = Some(State::Disconnected);
-                status = -libc::ETIMEDOUT;
-                (CmEventKind::Unreachable, CmParam::None)
-            }
-            Event::Disconnected => {
-                state = Some(State::Disconnected);
-                (CmEventKind::Disconnected, CmParam::None)
-            }
-            Event::TimeWaitExit => (CmEventKind::TimeWaitExit, CmParam::None),
-        };
+        let News {
+            kind,
+            param,
+            status,
+            state,
+        } = news_of(entry, event);
         if let Some(state) = state {
             entry.state = state;
         }
@@ -517,71 +455,4 @@ impl Inner {
 
 pub(super) fn random_psn() -> io::Result<Psn> {
     random_u32().map(Psn::new).map_err(|_| errno(libc::EAGAIN))
-}
-
-fn with_header(header: &IpHeader, data: &[u8]) -> Vec<u8> {
-    [&header.emit(), data].concat()
-}
-
-fn type_of(service: Service) -> CmQpType {
-    match service {
-        Service::Uc => CmQpType::Uc,
-        Service::Xrc => CmQpType::XrcTarget,
-        Service::Rc | Service::Other(_) => CmQpType::Rc,
-    }
-}
-
-fn requested(req: &Req) -> ConnectionParam {
-    ConnectionParam {
-        qp_num: req.qpn.get(),
-        qkey: 0,
-        private_data: req.private_data[IpHeader::LEN..].to_vec(),
-        responder_resources: req.initiator_depth,
-        initiator_depth: req.responder_resources,
-        flow_control: req.flow_control,
-        retry_count: req.retry_count,
-        rnr_retry_count: req.rnr_retry_count,
-        srq: req.srq,
-    }
-}
-
-fn replied(rep: &Rep) -> ConnectionParam {
-    ConnectionParam {
-        qp_num: rep.qpn.get(),
-        qkey: 0,
-        private_data: rep.private_data.to_vec(),
-        responder_resources: rep.initiator_depth,
-        initiator_depth: rep.responder_resources,
-        flow_control: rep.flow_control,
-        retry_count: 0,
-        rnr_retry_count: rep.rnr_retry_count,
-        srq: rep.srq,
-    }
-}
-
-fn datagram(qp_num: u32, qkey: u32, address: Option<CmAddress>, data: &[u8]) -> CmParam {
-    CmParam::Datagram(Box::new(DatagramParam {
-        qp_num,
-        qkey,
-        address,
-        private_data: data.to_vec(),
-    }))
-}
-
-fn resolution(
-    status: SidrStatus,
-    qp_num: u32,
-    qkey: u32,
-    private_data: [u8; SidrRep::PRIVATE_LEN],
-) -> SidrRep {
-    SidrRep {
-        request_id: 0,
-        status,
-        info_len: 0,
-        qpn: Qpn::new(qp_num),
-        service_id: ServiceId(0),
-        qkey,
-        info: [0; SidrRep::INFO_LEN],
-        private_data,
-    }
 }

@@ -9,12 +9,16 @@ mod agent;
 mod arrival;
 mod connect;
 mod door;
+mod doors;
 mod files;
 mod follow;
 mod gsi;
 mod id;
+mod incoming;
 mod inherited;
+mod news;
 mod relay;
+pub(crate) mod sharing;
 mod watch;
 
 use std::io;
@@ -27,8 +31,6 @@ use urxe_cm::PortSpace;
 use urxe_proto::QpState;
 use urxe_udp::Private;
 
-use crate::attach::list::DeviceInfo;
-use crate::nic::Nic;
 use crate::process::blocking::{self, BlockingCall, Step, Waiting};
 use agent::{Agent, Inner, errno};
 pub(crate) use arrival::receive;
@@ -444,33 +446,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
         canonical
     } else {
         address
-    }
-}
-
-/// The device `info`, if communication management has it open and no program uses it.
-pub(crate) fn claim(info: &DeviceInfo) -> Option<Arc<Nic>> {
-    Agent::existing()?.with(|inner| inner.door(info.ifindex)?.claim(info))
-}
-
-/// A program is done with a device: whether communication management goes on with it.
-pub(crate) fn keeps(nic: &Nic) -> bool {
-    Agent::existing().is_some_and(|agent| {
-        agent.with(|inner| {
-            let door = inner.door(nic.info().ifindex);
-            door.is_some_and(|door| door.take_back(nic))
-        })
-    })
-}
-
-/// Tells peers that the connections of a process that ends are over.
-pub(crate) fn at_exit() {
-    if let Some(agent) = Agent::existing() {
-        agent.try_with(|inner| {
-            let ids: Vec<u32> = inner.ids.keys().copied().collect();
-            for id in ids {
-                inner.remove_id(id);
-            }
-        });
     }
 }
 

@@ -123,7 +123,7 @@ impl Engine {
     }
 
     pub(crate) fn ports(&self) -> &[Port] {
-        self.sockets.as_ref().map_or(&[], |sockets| &sockets.ports)
+        Ports::of(self.sockets.as_ref())
     }
 
     /// One round: packets in, timers, packets out; in this order, lest a thread that was kept from its
@@ -333,10 +333,7 @@ impl Engine {
 
     /// Sends the batch under construction.
     pub(crate) fn flush(&mut self) {
-        let ports = self
-            .sockets
-            .as_ref()
-            .map_or(&[][..], |sockets| &sockets.ports);
+        let ports = Ports::of(self.sockets.as_ref());
         self.outgoing.flush(ports, &mut self.stats);
     }
 

@@ -70,6 +70,11 @@ fn options(ifindex: u32, taps: &Taps, has_frames: bool) -> Options {
 }
 
 impl Ports {
+    /// Those of an engine, none before it has sockets.
+    pub(crate) fn of(sockets: Option<&Self>) -> &[Port] {
+        sockets.map_or(&[], |sockets| &sockets.ports)
+    }
+
     /// Binds sockets for addresses that are new, and closes those of addresses that are gone.
     pub(crate) fn follow(&mut self, gids: &[GidEntry], taps: &Taps) {
         let port = ROCE_UDP_PORT + self.slot;

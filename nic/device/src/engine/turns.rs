@@ -1,12 +1,15 @@
 //! Queue pairs have their turns to send.
 
-use urxe_proto::{AckMode, Instant, QpType};
-use urxe_wire::Operation;
+use urxe_proto::{AckMode, Instant, QpType, QueuePair};
+use urxe_wire::{Bth, Operation};
 
 use super::Engine;
+use super::port::Ports;
+use super::table::Slot;
 use super::transmit::Outgoing;
 use super::transmit::payload::MemoryGone;
 use super::transmit::turn::{Then, Turn};
+use crate::memory::MemoryTable;
 
 /// Packets of one queue pair before the others get their turn.
 pub(crate) const PACKETS_PER_TURN: u32 = 128;
@@ -45,30 +48,17 @@ impl Engine {
             return 0;
         }
         let window_bytes = port.map_or(0, |port| self.window_bytes(port));
-        let ports = self
-            .sockets
-            .as_ref()
-            .map_or(&[][..], |sockets| &sockets.ports);
+        let ports = Ports::of(self.sockets.as_ref());
         let Some(slot) = self.qps.get_mut(index) else {
             return 0;
         };
         slot.qp.set_window_bytes(window_bytes);
-        // Where there is no link, none is slow.
-        let crosses_link = || slot.path.as_ref().is_some_and(|path| !path.is_local());
-        let rate_bps = slot.qp.bulk_rate_bps().filter(|_| crosses_link());
-        // Each has its share of the link.
-        let all_bps = rate_bps.map(|bps| bps.saturating_mul(self.senders.max(1) as u64));
         let is_one_of_many = self.senders + self.ready.len() >= MANY_SENDERS;
-        let mut turn = Turn {
-            pd: slot.qp.pd(),
-            room_bytes: self.outgoing.room_bytes(all_bps),
-            is_stream: is_one_of_many || slot.qp.is_streaming(),
-            is_ack_owed: slot.qp.owes_response(),
-        };
-        let mut has_more = true;
+        let mut turn = turn_of(slot, &mut self.outgoing, self.senders, is_one_of_many);
         let Some(path) = &slot.path else {
             return self.transmit_datagrams(index, now, mode, &turn);
         };
+        let mut has_more = true;
         let mtu_bytes = slot.qp.mtu_bytes();
         let (memory, stats) = (&mut self.memory, &mut self.stats);
         let mut left = PACKETS_PER_TURN;
@@ -102,13 +92,7 @@ impl Engine {
                     .push(transmit, &turn, path, memory, ports, stats)
             };
             if let Err(MemoryGone(bth)) = pushed {
-                // As good as lost, and sent again when the program's handler has been told.
-                let is_reliable = !matches!(slot.qp.config().qp_type, QpType::Uc | QpType::Ud);
-                // Asked of all, so that no later failure of another kind is taken for this fault.
-                let is_protected = memory.protected.note_fault(false);
-                if !(is_reliable && is_protected) {
-                    slot.qp.handle_memory_fault(&bth);
-                }
+                note_memory_gone(&mut slot.qp, memory, &bth);
             }
             if self.outgoing.is_blocked() {
                 break;
@@ -196,4 +180,31 @@ impl Engine {
 pub(super) fn window_share_bytes(buffer_bytes: usize, senders: usize) -> u32 {
     let share = (buffer_bytes / 2).min(WINDOWS_MAX_BYTES) / senders.max(1);
     u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// The memory of a packet's payload is gone. The packet is as good as lost; one that the program protects is sent again when its
+/// handler has been told.
+#[cold]
+fn note_memory_gone(qp: &mut QueuePair, memory: &mut MemoryTable, bth: &Bth) {
+    let is_reliable = !matches!(qp.config().qp_type, QpType::Uc | QpType::Ud);
+    // Asked of all, so that no later failure of another kind is taken for this fault.
+    let is_protected = memory.protected.note_fault(false);
+    if !(is_reliable && is_protected) {
+        qp.handle_memory_fault(bth);
+    }
+}
+
+/// What a queue pair's packets are for, now that so many have requests in flight.
+fn turn_of(slot: &Slot, outgoing: &mut Outgoing, senders: usize, is_one_of_many: bool) -> Turn {
+    // Where there is no link, none is slow.
+    let crosses_link = || slot.path.as_ref().is_some_and(|path| !path.is_local());
+    let rate_bps = slot.qp.bulk_rate_bps().filter(|_| crosses_link());
+    // Each has its share of the link.
+    let all_bps = rate_bps.map(|bps| bps.saturating_mul(senders.max(1) as u64));
+    Turn {
+        pd: slot.qp.pd(),
+        room_bytes: outgoing.room_bytes(all_bps),
+        is_stream: is_one_of_many || slot.qp.is_streaming(),
+        is_ack_owed: slot.qp.owes_response(),
+    }
 }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::process::guard::take;
+use urxe_proto::{AtomicOp, Memory, Placement};
 
 fn table() -> (MemoryTable, Pd, Vec<u8>) {
     let mut table = MemoryTable::default();

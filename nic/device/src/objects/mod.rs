@@ -4,5 +4,6 @@ pub(crate) mod address;
 pub(crate) mod channel;
 pub(crate) mod cq;
 pub(crate) mod groups;
+pub(crate) mod poster;
 pub(crate) mod qp;
 pub(crate) mod srq;

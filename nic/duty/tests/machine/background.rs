@@ -4,7 +4,7 @@ use urxe_duty::{Act, Background, Event, Look, Looker, Next, Ran, Reason, Seen};
 use urxe_proto::Instant;
 
 use super::program::{Body, begin_round, end_round};
-use super::{CALL_NS, Do, Machine, Wakes};
+use super::{CALL_NS, Do, Machine, Process, Wakes};
 
 /// What a held acknowledgement waits for a reply.
 const HELD_NS: u64 = 50_000;
@@ -153,11 +153,7 @@ impl BackgroundThread {
         let now = Instant::from_nanos(machine.now_ns);
         if is_in_round {
             end_round(index, machine, packets);
-            let preemptions: i64 = machine
-                .threads_of(process)
-                .iter()
-                .map(|thread| thread.preemptions)
-                .sum();
+            let preemptions = preemptions(process, machine);
             let next = self
                 .looker
                 .after_round(&mut look, now, packets, || preemptions);
@@ -222,44 +218,8 @@ impl BackgroundThread {
                 wanted_at_ns,
                 rounds,
                 ..
-            } => {
-                let preemptions: i64 = machine
-                    .threads_of(process)
-                    .iter()
-                    .map(|thread| thread.preemptions)
-                    .sum();
-                let Some(look) = self
-                    .looker
-                    .begin(|| Instant::from_nanos(now_ns), || preemptions)
-                else {
-                    return Ok(Event::LookedInVain { wanted_at_ns });
-                };
-                self.doing = Doing::Looks {
-                    look,
-                    rounds,
-                    packets: 0,
-                    is_in_round: false,
-                };
-                Do::Run(100)
-            }
-            Act::Wait { until_ns } => {
-                self.doing = Doing::Waits {
-                    since_ns: now_ns,
-                    polls: own.polls,
-                };
-                own.wakes_at_ns = until_ns;
-                if !own.socket.is_empty() || own.is_asked {
-                    return Err(Do::Run(CALL_NS));
-                }
-                Do::Sleep {
-                    until_ns,
-                    on: Wakes {
-                        packets: true,
-                        wanted: true,
-                        ..Wakes::default()
-                    },
-                }
-            }
+            } => return self.begin_look(process, machine, wanted_at_ns, rounds),
+            Act::Wait { until_ns } => self.begin_wait(own, now_ns, until_ns),
             Act::Pause { for_ns } => {
                 self.doing = Doing::Pauses;
                 sleep_until(now_ns + for_ns, Wakes::default())
@@ -277,10 +237,8 @@ impl BackgroundThread {
             }
             Act::RunIfLate { by_ns, .. } => {
                 // What is overdue is an acknowledgement of packets that wait.
-                let is_late = own
-                    .socket
-                    .front()
-                    .is_some_and(|came| now_ns - came >= by_ns.max(HELD_NS));
+                let is_late = |came: &u64| now_ns - came >= by_ns.max(HELD_NS);
+                let is_late = own.socket.front().is_some_and(is_late);
                 let Some(for_ns) = is_late.then(|| begin_round(index, machine)).flatten() else {
                     return Ok(Event::InTime);
                 };
@@ -289,6 +247,52 @@ impl BackgroundThread {
             }
         })
     }
+
+    fn begin_look(
+        &mut self,
+        process: usize,
+        machine: &Machine,
+        wanted_at_ns: Option<u64>,
+        rounds: u64,
+    ) -> Result<Event, Do> {
+        let preemptions = preemptions(process, machine);
+        let now = || Instant::from_nanos(machine.now_ns);
+        let Some(look) = self.looker.begin(now, || preemptions) else {
+            return Ok(Event::LookedInVain { wanted_at_ns });
+        };
+        self.doing = Doing::Looks {
+            look,
+            rounds,
+            packets: 0,
+            is_in_round: false,
+        };
+        Err(Do::Run(100))
+    }
+
+    fn begin_wait(&mut self, own: &mut Process, now_ns: u64, until_ns: Option<u64>) -> Do {
+        self.doing = Doing::Waits {
+            since_ns: now_ns,
+            polls: own.polls,
+        };
+        own.wakes_at_ns = until_ns;
+        if own.is_asked {
+            return Do::Run(CALL_NS);
+        }
+        Do::Sleep {
+            until_ns,
+            on: Wakes {
+                packets: true,
+                wanted: true,
+                ..Wakes::default()
+            },
+        }
+    }
+}
+
+/// How often threads of the process had to leave their processor.
+fn preemptions(process: usize, machine: &Machine) -> i64 {
+    let threads = machine.threads_of(process);
+    threads.iter().map(|thread| thread.preemptions).sum()
 }
 
 fn see(process: usize, machine: &mut Machine) -> Event {

@@ -21,17 +21,9 @@ static struct ibv_qp_attr queried(struct ibv_qp *qp)
     return attr;
 }
 
-static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
+static void check_init(struct ibv_qp *qp)
 {
     enum { INIT = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS };
-    enum {
-        RTR = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
-    };
-    enum {
-        RTS = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-        IBV_QP_MAX_QP_RD_ATOMIC
-    };
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .port_num = 1,
                                .qp_access_flags = IBV_ACCESS_REMOTE_WRITE},
@@ -52,8 +44,15 @@ static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
     CHECK_EQ(got.qp_state, IBV_QPS_INIT);
     CHECK(got.port_num == 1 && got.pkey_index == 0);
     CHECK_EQ(got.qp_access_flags, IBV_ACCESS_REMOTE_WRITE);
+}
 
-    attr = (struct ibv_qp_attr){
+static void check_rtr(struct ibv_qp *qp, union ibv_gid *gid)
+{
+    enum {
+        RTR = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+    };
+    struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
         .path_mtu = IBV_MTU_2048,
         .dest_qp_num = qp->qp_num,
@@ -66,6 +65,8 @@ static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
              .sl = 3,
              .grh = {.dgid = *gid, .hop_limit = 33, .traffic_class = 0x20, .flow_label = 77}},
     };
+    struct ibv_qp_attr got;
+
     attr.path_mtu = 9;
     CHECK_EQ(ibv_modify_qp(qp, &attr, RTR), EINVAL);
     attr.path_mtu = IBV_MTU_2048;
@@ -87,14 +88,23 @@ static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
     CHECK(got.ah_attr.grh.hop_limit == 33 && got.ah_attr.grh.traffic_class == 0x20);
     CHECK_EQ(got.ah_attr.grh.flow_label, 77);
     CHECK_EQ(got.qp_access_flags, IBV_ACCESS_REMOTE_WRITE);
+}
 
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-                                .timeout = 15,
-                                .retry_cnt = 8,
-                                .rnr_retry = 5,
-                                .sq_psn = 0x654321,
-                                .max_rd_atomic = 3,
-                                .cur_qp_state = IBV_QPS_INIT};
+static void check_rts(struct ibv_qp *qp)
+{
+    enum {
+        RTS = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+        IBV_QP_MAX_QP_RD_ATOMIC
+    };
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
+                               .timeout = 15,
+                               .retry_cnt = 8,
+                               .rnr_retry = 5,
+                               .sq_psn = 0x654321,
+                               .max_rd_atomic = 3,
+                               .cur_qp_state = IBV_QPS_INIT};
+    struct ibv_qp_attr got;
+
     CHECK_EQ(ibv_modify_qp(qp, &attr, RTS), EINVAL);
     attr.retry_cnt = 6;
     CHECK_EQ(ibv_modify_qp(qp, &attr, RTS | IBV_QP_CUR_STATE), EINVAL);
@@ -108,6 +118,14 @@ static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
     attr.qp_access_flags = IBV_ACCESS_REMOTE_READ;
     CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
     CHECK_EQ(queried(qp).qp_access_flags, IBV_ACCESS_REMOTE_READ);
+}
+
+/* What is set of a queue pair on its way to RTS is what a query tells. */
+static void check_query(struct ibv_qp *qp, union ibv_gid *gid)
+{
+    check_init(qp);
+    check_rtr(qp, gid);
+    check_rts(qp);
 }
 
 /* Receives and sends are flushed in the order of their queue, when the queue pair fails and later.

@@ -203,6 +203,23 @@ static void *acknowledge_late(void *event)
     return NULL;
 }
 
+/* What the server is told of a request with these private data of 16 bytes. */
+static void check_request(const struct rdma_cm_event *event, const struct rdma_cm_id *client,
+                          const char *text)
+{
+    CHECK(event->param.conn.private_data_len >= 16);
+    CHECK_EQ(event->param.conn.private_data_len, REQUEST_BYTES);
+    CHECK(!strcmp(event->param.conn.private_data, text));
+    for (int i = 16; i < REQUEST_BYTES; i++) /* what is beyond is zero */
+        CHECK_EQ(((const char *)event->param.conn.private_data)[i], 0);
+    /* As the peer sees them: what one end may have outstanding, the other has to serve. */
+    CHECK_EQ(event->param.conn.initiator_depth, 3);
+    CHECK_EQ(event->param.conn.responder_resources, 2);
+    CHECK_EQ(event->param.conn.rnr_retry_count, 5);
+    CHECK_EQ(event->param.conn.retry_count, 6);
+    CHECK_EQ(event->param.conn.qp_num, client->qp->qp_num);
+}
+
 /* A connection from its request to its end. */
 static void check_connection(void)
 {
@@ -223,17 +240,7 @@ static void check_connection(void)
     int mask;
 
     event = request_connection(&ends, &param);
-    CHECK(event->param.conn.private_data_len >= 16);
-    CHECK_EQ(event->param.conn.private_data_len, REQUEST_BYTES);
-    CHECK(!strcmp(event->param.conn.private_data, text));
-    for (int i = 16; i < REQUEST_BYTES; i++) /* what is beyond is zero */
-        CHECK_EQ(((const char *)event->param.conn.private_data)[i], 0);
-    /* As the peer sees them: what one end may have outstanding, the other has to serve. */
-    CHECK_EQ(event->param.conn.initiator_depth, 3);
-    CHECK_EQ(event->param.conn.responder_resources, 2);
-    CHECK_EQ(event->param.conn.rnr_retry_count, 5);
-    CHECK_EQ(event->param.conn.retry_count, 6);
-    CHECK_EQ(event->param.conn.qp_num, ends.client->qp->qp_num);
+    check_request(event, ends.client, text);
     CHECK_EQ(rdma_ack_cm_event(event), 0);
     CHECK_FAILS(rdma_accept(ends.listener, &param), EINVAL);
     add_qp(ends.server);

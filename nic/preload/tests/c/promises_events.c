@@ -316,16 +316,31 @@ static void expect_membership(uint32_t group, bool expected)
     }
 }
 
+/* A datagram queue pair that may send. */
+static struct ibv_qp *datagram_qp(struct ibv_pd *pd, struct ibv_cq *cq)
+{
+    struct ibv_qp_init_attr init = {
+        .send_cq = cq, .recv_cq = cq, .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_UD};
+    struct ibv_qp *qp = ibv_create_qp(pd, &init);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
+
+    CHECK(qp != NULL);
+    CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+             0);
+    attr.qp_state = IBV_QPS_RTR;
+    CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+    attr.qp_state = IBV_QPS_RTS;
+    CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+    return qp;
+}
+
 /* A queue pair of a group cannot be destroyed, and gets one copy however often it was attached. */
 static void check_multicast(struct ibv_context *context, struct ibv_pd *pd)
 {
     static char memory[4096];
     struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
     struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);
-    struct ibv_qp_init_attr init = {
-        .send_cq = cq, .recv_cq = cq, .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_UD};
-    struct ibv_qp *qp = ibv_create_qp(pd, &init);
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
+    struct ibv_qp *qp = datagram_qp(pd, cq);
     /* Of this process alone: tests run at the same time. */
     uint32_t ip = 0xef090000 | (getpid() & 0xffff);
     union ibv_gid group = {.raw = {[10] = 0xff,
@@ -352,12 +367,6 @@ static void check_multicast(struct ibv_context *context, struct ibv_pd *pd)
     CHECK(send.wr.ud.ah->pd == pd && send.wr.ud.ah->context == context);
     send.wr.ud.remote_qpn = 0xffffff;
     send.wr.ud.remote_qkey = QKEY;
-    CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
-             0);
-    attr.qp_state = IBV_QPS_RTR;
-    CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
-    attr.qp_state = IBV_QPS_RTS;
-    CHECK_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
     expect_membership(ip, false);
     CHECK_EQ(ibv_attach_mcast(qp, &group, 0), 0);
     CHECK_EQ(ibv_attach_mcast(qp, &group, 0), 0);

@@ -2,6 +2,7 @@
 
 mod congestion;
 mod data;
+mod outgoing;
 mod packets;
 mod turns;
 

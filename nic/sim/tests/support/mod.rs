@@ -9,9 +9,12 @@
 pub mod bench;
 pub mod check;
 pub mod driver;
+pub mod failures;
 pub mod go_back_n;
+pub mod pair;
 pub mod program;
 pub mod queue_pair;
 pub mod scenario;
 pub mod seeds;
 pub mod unreliable;
+pub mod weather;

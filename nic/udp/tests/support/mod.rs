@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
-use urxe_udp::{Destination, Options, RecvBuffer, RecvMeta, Socket};
+use urxe_udp::{Destination, Framing, Options, Piece, RecvBuffer, RecvMeta, Socket, Transmit};
 
 /// Set in the process that has the privileges.
 const INSIDE: &str = "URXE_UDP_TEST_INSIDE";
@@ -325,4 +325,24 @@ pub(crate) fn capture(namespace: &Namespace, interface: &str) -> Capture {
 /// `count` bytes that differ from their neighbours.
 pub(crate) fn pattern(count: usize) -> Vec<u8> {
     (0..count).map(|k| (k * 31 + (k >> 8)) as u8).collect()
+}
+
+pub(super) fn bind(address: &str) -> Socket {
+    Socket::bind(address.parse().unwrap(), &Options::default())
+        .unwrap_or_else(|error| panic!("{address}: {error}"))
+}
+
+pub(super) fn transmit<'a>(
+    destination: &'a Destination,
+    segment_size: Option<u16>,
+    iov: &'a [Piece<'a>],
+) -> Transmit<'a> {
+    Transmit {
+        destination,
+        segment_size,
+        tos: 0,
+        framing: Framing::Never,
+        whole: None,
+        iov,
+    }
 }

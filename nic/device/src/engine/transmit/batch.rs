@@ -5,7 +5,7 @@ use urxe_udp::{
     Destination, Framing, MAX_TRANSMIT_BYTES, Piece, SendError, Socket, Transmit as UdpTransmit,
 };
 use urxe_wire::icrc::Icrc;
-use urxe_wire::{Bth, ICRC_LEN, MAX_HEADER_LEN, Reth, pad_len};
+use urxe_wire::{Bth, Header, ICRC_LEN, MAX_HEADER_LEN, Reth, pad_len};
 
 use super::payload::{MemoryGone, copy_payload, is_acknowledged, is_copied, run_source};
 use super::turn::Turn;
@@ -173,18 +173,7 @@ impl Batch {
         if next.header.emit(payload_len, packets).is_err() {
             return 0;
         }
-        let (first, others) = packets.split_at_mut(stride);
-        for (other, psn) in others.chunks_exact_mut(stride).zip(1..) {
-            other[..header_len].copy_from_slice(&first[..header_len]);
-            if let Some(bth) = other.first_chunk_mut() {
-                Bth::put_psn(bth, next.header.bth.psn.add(psn));
-            }
-            if let Some(Reth { va, len, .. }) = next.header.reth
-                && let Some(reth) = other[..header_len].last_chunk_mut()
-            {
-                Reth::put_va(reth, va.wrapping_add(u64::from(psn) * u64::from(len)));
-            }
-        }
+        number_headers(packets, stride, &next.header);
         let first_id = self.count;
         let finish = || {
             for (index, packet) in packets.chunks_exact_mut(stride).enumerate() {
@@ -215,11 +204,13 @@ impl Batch {
         if is_copied {
             self.used += count * stride;
         } else {
-            for index in 0..count {
+            // SAFETY: as above.
+            let payloads = (0..count).map(|index| unsafe { from.add(index * payload_len) });
+            for payload in payloads {
                 self.used += header_len;
                 self.close_run();
                 // SAFETY: as above.
-                let piece = unsafe { Piece::from_raw(from.add(index * payload_len), payload_len) };
+                let piece = unsafe { Piece::from_raw(payload, payload_len) };
                 self.pieces.push(piece);
                 self.used += ICRC_LEN;
             }
@@ -405,5 +396,23 @@ impl Batch {
             Err(_) => stats.tx_dropped += count,
         }
         self.discard();
+    }
+}
+
+/// Makes the headers of a run's packets, which are `stride` bytes apart, out of that of the first.
+fn number_headers(packets: &mut [u8], stride: usize, header: &Header) {
+    let len = header.wire_len();
+    let (first, others) = packets.split_at_mut(stride);
+    for (other, psn) in others.chunks_exact_mut(stride).zip(1..) {
+        other[..len].copy_from_slice(&first[..len]);
+        if let Some(bth) = other.first_chunk_mut() {
+            Bth::put_psn(bth, header.bth.psn.add(psn));
+        }
+        if let Some(reth) = header.reth
+            && let Some(place) = other[..len].last_chunk_mut()
+        {
+            let offset = u64::from(psn) * u64::from(reth.len);
+            Reth::put_va(place, reth.va.wrapping_add(offset));
+        }
     }
 }

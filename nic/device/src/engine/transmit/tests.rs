@@ -118,6 +118,25 @@ fn bytes_of(outgoing: &mut Outgoing) -> Vec<u8> {
     pieces.iter().flat_map(bytes).collect()
 }
 
+/// So many packets, the numbers of which wrap.
+fn run_of(operation: Operation, payload: Payload<'_>, packets: u32) -> Run<'_> {
+    let opcode = Opcode::Queue {
+        transport: Transport::Rc,
+        operation,
+    };
+    let mut header = Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0xff_fff8)));
+    let (va, rkey, len) = (0xffff_f000, 7, payload.len());
+    header.reth = (operation == Operation::WriteOnly).then_some(Reth { va, rkey, len });
+    Run {
+        first: Transmit {
+            address: None,
+            header,
+            payload,
+        },
+        more: packets - 1,
+    }
+}
+
 #[test]
 fn a_run_makes_the_bytes_that_its_packets_make() {
     const PACKETS: u32 = 40;
@@ -165,22 +184,7 @@ fn a_run_makes_the_bytes_that_its_packets_make() {
         (Operation::WriteOnly, local(&all, 4096), None),
     ];
     for (operation, payload, fault_at) in cases {
-        let opcode = Opcode::Queue {
-            transport: Transport::Rc,
-            operation,
-        };
-        let psn = Psn::new(0xff_fff8);
-        let mut header = Header::new(Bth::new(opcode, Qpn::new(5), psn));
-        let (va, rkey, len) = (0xffff_f000, 7, payload.len());
-        header.reth = (operation == Operation::WriteOnly).then_some(Reth { va, rkey, len });
-        let run = Run {
-            first: Transmit {
-                address: None,
-                header,
-                payload,
-            },
-            more: PACKETS - 1,
-        };
+        let run = run_of(operation, payload, PACKETS);
         let (mut together, mut apart) = (Outgoing::new(), Outgoing::new());
         let mut stats = [DeviceStats::default(); 2];
         let pushed = together.push_run(&run, &turn, &path, &memory, ports, &mut stats[0]);

@@ -7,12 +7,14 @@
 //! a message is what the specification has for retries, here it also paces. And a short RDMA WRITE may go out as several
 //! WRITEs, whose packets have one length ([`targets`]).
 
+mod planning;
 mod receiving;
 mod selective;
 mod sending;
 mod targets;
 
-pub(crate) use sending::{Planned, carry_out};
+pub(crate) use planning::Planned;
+pub(crate) use sending::carry_out;
 
 use alloc::collections::VecDeque;
 

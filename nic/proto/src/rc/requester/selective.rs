@@ -10,7 +10,8 @@
 use urxe_wire::Psn;
 
 use super::super::early::{EARLY_MAX, Held};
-use super::sending::{Planned, fetch_header, note_end};
+use super::planning::Planned;
+use super::sending::{fetch_header, note_end};
 use super::{Requester, distance};
 use crate::connection::Connection;
 use crate::memory::{Memory, scatter};

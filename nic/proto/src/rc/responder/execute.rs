@@ -1,20 +1,16 @@
 //! How a responder executes a request, each kind in its turn.
 
-use urxe_wire::{Feth, Operation, Packet, Psn, Reth};
+use urxe_wire::{Operation, Packet, Psn, Reth};
 
 use super::super::acknowledge::{ReadJob, Reply};
 use super::super::early::EARLY_MAX;
 use super::{Gap, Handled, Refusal, Responder};
 use crate::connection::Connection;
-use crate::memory::{AccessError, AtomicOp, Memory, Placement, RemoteAccess, RemoteRange, scatter};
+use crate::memory::{Memory, RemoteAccess, RemoteRange, scatter};
 use crate::qp::Outbox;
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::time::Instant;
 use crate::verbs::{Completion, CompletionKind, WcStatus};
-
-/// Results of atomics kept for repetition, at least. The specification asks for as many as
-/// `max_dest_rd_atomic`.
-const ATOMIC_LOG_MIN: usize = 16;
 
 impl Responder {
     /// Executes the request that is expected next. Nothing is changed when it is refused, except that a
@@ -339,7 +335,7 @@ impl Responder {
     /// The peer promised not to have more READs and atomics outstanding than `max_dest_rd_atomic`.
     /// What it asked for again does not count: it may have got the first answer since. What was kept is executed all at once,
     /// and may hold requests that the peer has cut into other pieces since: between two urxe there is room for all of them.
-    fn has_room_for_reply(&self, connection: &Connection) -> bool {
+    pub(super) fn has_room_for_reply(&self, connection: &Connection) -> bool {
         let may_be_kept = connection.keeps_early || self.has_kept;
         let kept_max = if may_be_kept { EARLY_MAX } else { 0 };
         let limit = u32::from(self.limits.max_dest_rd_atomic) + kept_max;
@@ -348,112 +344,7 @@ impl Responder {
 
     // ---- ATOMIC WRITE and FLUSH --------------------------------------------------------------
 
-    /// The right to write is what it takes, as for Linux rxe.
-    fn handle_atomic_write<M: Memory>(
-        &mut self,
-        connection: &Connection,
-        packet: &Packet<'_>,
-        memory: &mut M,
-    ) -> Handled {
-        let reth = packet.header.reth.ok_or(Refusal::Invalid)?;
-        let value = packet.payload.try_into().map_err(|_| Refusal::Invalid)?;
-        let is_valid = reth.len == 8 && self.limits.allow_write;
-        if !is_valid || !self.has_room_for_reply(connection) {
-            return Err(Refusal::Invalid);
-        }
-        memory
-            .write_atomic(connection.via(), reth.rkey, reth.va, value)
-            .map_err(refusal_of_atomic)?;
-        self.answer_without_data(connection);
-        Ok(())
-    }
-
-    fn handle_flush<M: Memory>(
-        &mut self,
-        connection: &Connection,
-        packet: &Packet<'_>,
-        memory: &mut M,
-    ) -> Handled {
-        let (Some(reth), Some(feth)) = (packet.header.reth, packet.header.feth) else {
-            return Err(Refusal::Invalid);
-        };
-        let placement = Placement::from_bits(feth.placement).ok_or(Refusal::Invalid)?;
-        let range = match feth.selectivity {
-            Feth::RANGE => Some((reth.va, reth.len)),
-            Feth::REGION => None,
-            _ => return Err(Refusal::Invalid),
-        };
-        // Which kinds are granted is the region's affair, as with Linux rxe: the queue pair grants FLUSH or none.
-        let is_valid = !placement.is_empty() && !self.limits.allow_flush.is_empty();
-        if !is_valid || !self.has_room_for_reply(connection) {
-            return Err(Refusal::Invalid);
-        }
-        memory
-            .flush(connection.via(), reth.rkey, range, placement)
-            .map_err(|_| Refusal::Access)?;
-        self.answer_without_data(connection);
-        Ok(())
-    }
-
-    /// A request of one packet was executed whose answer says just that: a READ response without data (as Linux rxe answers).
-    fn answer_without_data(&mut self, connection: &Connection) {
-        self.msn = later_msn(self.msn, 1);
-        let job = empty_job(self.expected, self.msn, connection, false);
-        self.expected = self.expected.next();
-        self.acknowledger.push_reply(Reply::Read(job));
-    }
-
     // ---- atomics -----------------------------------------------------------------------------
-
-    fn handle_atomic<M: Memory>(
-        &mut self,
-        connection: &Connection,
-        operation: Operation,
-        packet: &Packet<'_>,
-        memory: &mut M,
-    ) -> Handled {
-        let request = packet.header.atomic.ok_or(Refusal::Invalid)?;
-        if !self.limits.allow_atomic || !self.has_room_for_reply(connection) {
-            return Err(Refusal::Invalid);
-        }
-        let op = if operation == Operation::CompareSwap {
-            AtomicOp::CompareSwap {
-                compare: request.compare,
-                swap: request.swap_or_add,
-            }
-        } else {
-            AtomicOp::FetchAdd {
-                add: request.swap_or_add,
-            }
-        };
-        let original = memory
-            .atomic(connection.via(), request.rkey, request.va, op)
-            .map_err(refusal_of_atomic)?;
-        self.msn = later_msn(self.msn, 1);
-        let psn = self.expected;
-        self.expected = psn.next();
-        let log_len = ATOMIC_LOG_MIN.max(usize::from(self.limits.max_dest_rd_atomic));
-        if self.atomic_log.len() == log_len {
-            self.atomic_log.pop_front();
-        }
-        self.atomic_log.push_back((psn, original));
-        self.acknowledger.push_reply(Reply::Atomic {
-            psn,
-            original,
-            msn: self.msn,
-            repeated: false,
-        });
-        Ok(())
-    }
-}
-
-/// An address that is not a multiple of 8 breaks a rule (IBTA 9.4).
-fn refusal_of_atomic(error: AccessError) -> Refusal {
-    if error == AccessError::Misaligned {
-        Refusal::Invalid
-    } else {
-        Refusal::Access
-    }
 }
 
 /// The answer to a request that fetches nothing.
@@ -495,7 +386,7 @@ pub(super) fn read_job(
 }
 
 /// After `count` messages. The message sequence number has 24 bits.
-const fn later_msn(msn: u32, count: u32) -> u32 {
+pub(super) const fn later_msn(msn: u32, count: u32) -> u32 {
     (msn + count) & 0x00ff_ffff
 }
 

@@ -1,6 +1,8 @@
 //! The responder of a reliable connection: executes the peer's requests in PSN order, exactly once
 //! (IBTA 9.7).
 
+mod atomics;
+mod duplicates;
 mod execute;
 
 use alloc::boxed::Box;
@@ -8,8 +10,7 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{NakCode, Operation, Packet, Psn, Syndrome};
 
-use self::execute::{empty_job, read_job};
-use super::acknowledge::{AckMode, Acknowledger, Polled, Reply, SEQUENCE_ERROR};
+use super::acknowledge::{AckMode, Acknowledger, Polled, SEQUENCE_ERROR};
 use super::early::{EARLY_MAX, Early};
 use crate::connection::Connection;
 use crate::memory::{Memory, Placement};
@@ -19,9 +20,6 @@ use crate::run::Run;
 use crate::time::Instant;
 use crate::unreliable::Recent;
 use crate::verbs::{Payload, Transmit, WcStatus};
-
-/// Repeated READs and atomics that wait to be answered, beyond `max_dest_rd_atomic`, at most.
-const REPEATED_MAX: usize = 16;
 
 /// Limits and rights that `modify` sets.
 #[derive(Clone, Copy, Debug)]
@@ -332,74 +330,10 @@ impl Responder {
 
     // ---- duplicates and refusals -------------------------------------------------------------
 
-    /// A request that was executed before: SEND and WRITE are only acknowledged, READ is answered
-    /// anew, an atomic from the log (IBTA 9.7.5), and of a FLUSH or an ATOMIC WRITE it is said again that it was done.
-    fn handle_duplicate<M: Memory>(
-        &mut self,
-        now: Instant,
-        connection: &Connection,
-        packet: &Packet<'_>,
-        memory: &M,
-    ) {
-        let psn = packet.header.bth.psn;
-        match packet.header.bth.opcode.operation() {
-            Some(Operation::ReadRequest) => {
-                let Some(reth) = packet.header.reth else {
-                    return;
-                };
-                let job = read_job(reth, psn, self.msn, connection, true);
-                let is_old = !psn.add(job.packets).is_after(self.expected);
-                if is_old && self.check_read_source(connection, reth, memory).is_ok() {
-                    let end = psn.add(job.packets);
-                    self.repeat(connection, psn, end, Reply::Read(job));
-                }
-            }
-            Some(Operation::Flush | Operation::AtomicWrite) => {
-                let job = empty_job(psn, self.msn, connection, true);
-                self.repeat(connection, psn, psn.next(), Reply::Read(job));
-            }
-            Some(Operation::CompareSwap | Operation::FetchAdd) => {
-                let logged = self
-                    .atomic_log
-                    .iter()
-                    .find(|(logged, _)| *logged == psn)
-                    .copied();
-                if let Some((psn, original)) = logged {
-                    let msn = self.msn;
-                    self.repeat(
-                        connection,
-                        psn,
-                        psn.next(),
-                        Reply::Atomic {
-                            psn,
-                            original,
-                            msn,
-                            repeated: true,
-                        },
-                    );
-                }
-            }
-            _ => self.owe_urgently(now),
-        }
-    }
-
     /// The peer is sending again what was executed.
     fn owe_urgently(&mut self, now: Instant) {
         self.acknowledger.owe_urgently(now);
         self.acknowledger.keep_order(self.expected.sub(1));
-    }
-
-    /// Answers anew from `psn` on. A peer that asks for more at once than it may is not heard.
-    fn repeat(&mut self, connection: &Connection, psn: Psn, end: Psn, reply: Reply) {
-        if connection.keeps_early {
-            self.acknowledger.forget_replies_between(psn, end);
-        } else {
-            self.acknowledger.forget_replies_from(psn);
-        }
-        let limit = REPEATED_MAX + usize::from(self.limits.max_dest_rd_atomic);
-        if self.acknowledger.pending_replies() < limit {
-            self.acknowledger.push_reply(reply);
-        }
     }
 
     /// Tells the peer, and the program, why a request was not executed. The peer is not told that a key cannot be made invalid: its message

@@ -1,0 +1,78 @@
+//! Requests that came before.
+
+use super::super::acknowledge::Reply;
+use super::Responder;
+use super::execute::{empty_job, read_job};
+use crate::connection::Connection;
+use crate::memory::Memory;
+use crate::time::Instant;
+use urxe_wire::{Operation, Packet, Psn};
+
+/// Repeated READs and atomics that wait to be answered, beyond `max_dest_rd_atomic`, at most.
+const REPEATED_MAX: usize = 16;
+
+impl Responder {
+    /// A request that was executed before: SEND and WRITE are only acknowledged, READ is answered
+    /// anew, an atomic from the log (IBTA 9.7.5), and of a FLUSH or an ATOMIC WRITE it is said again that it was done.
+    pub(super) fn handle_duplicate<M: Memory>(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        packet: &Packet<'_>,
+        memory: &M,
+    ) {
+        let psn = packet.header.bth.psn;
+        match packet.header.bth.opcode.operation() {
+            Some(Operation::ReadRequest) => {
+                let Some(reth) = packet.header.reth else {
+                    return;
+                };
+                let job = read_job(reth, psn, self.msn, connection, true);
+                let is_old = !psn.add(job.packets).is_after(self.expected);
+                if is_old && self.check_read_source(connection, reth, memory).is_ok() {
+                    let end = psn.add(job.packets);
+                    self.repeat(connection, psn, end, Reply::Read(job));
+                }
+            }
+            Some(Operation::Flush | Operation::AtomicWrite) => {
+                let job = empty_job(psn, self.msn, connection, true);
+                self.repeat(connection, psn, psn.next(), Reply::Read(job));
+            }
+            Some(Operation::CompareSwap | Operation::FetchAdd) => {
+                let logged = self
+                    .atomic_log
+                    .iter()
+                    .find(|(logged, _)| *logged == psn)
+                    .copied();
+                if let Some((psn, original)) = logged {
+                    let msn = self.msn;
+                    self.repeat(
+                        connection,
+                        psn,
+                        psn.next(),
+                        Reply::Atomic {
+                            psn,
+                            original,
+                            msn,
+                            repeated: true,
+                        },
+                    );
+                }
+            }
+            _ => self.owe_urgently(now),
+        }
+    }
+
+    /// Answers anew from `psn` on. A peer that asks for more at once than it may is not heard.
+    pub(super) fn repeat(&mut self, connection: &Connection, psn: Psn, end: Psn, reply: Reply) {
+        if connection.keeps_early {
+            self.acknowledger.forget_replies_between(psn, end);
+        } else {
+            self.acknowledger.forget_replies_from(psn);
+        }
+        let limit = REPEATED_MAX + usize::from(self.limits.max_dest_rd_atomic);
+        if self.acknowledger.pending_replies() < limit {
+            self.acknowledger.push_reply(reply);
+        }
+    }
+}
