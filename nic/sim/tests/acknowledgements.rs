@@ -24,14 +24,14 @@ fn it_goes_at_the_first_look_in_vain() {
 }
 
 #[test]
-fn it_waits_longer_for_who_has_replied_and_no_longer_for_who_has_not() {
+fn it_waits_longer_for_a_host_that_has_replied_and_no_longer_for_one_that_has_not() {
     let mut pair = Pair::new();
-    assert_eq!(pair.looks(), 1);
+    assert_eq!(pair.wait_ns(), 0);
     for _ in 0..3 {
         pair.exchange();
     }
-    for expected in [8, 4, 2, 1, 1] {
-        assert_eq!(pair.looks(), expected);
+    for expected in [2_000, 1_000, 500, 0, 0] {
+        assert_eq!(pair.wait_ns(), expected);
     }
 }
 

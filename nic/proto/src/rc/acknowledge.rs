@@ -39,7 +39,7 @@ pub enum AckMode {
     /// Only those that may not wait.
     Hold,
     /// The host looked for packets, and there was none: those that have waited for a reply of the program for as long as
-    /// such waits have paid.
+    /// such waits have paid, since the first look in vain.
     Idle,
     /// All that the peer waits for, and what nobody waits for once it is half as old as it may become.
     Flush,
@@ -328,7 +328,7 @@ impl Acknowledger {
         self.is_ack_pressing(now)
             || match mode {
                 AckMode::Hold => false,
-                AckMode::Idle => self.is_awaited && self.patience.look(),
+                AckMode::Idle => self.is_awaited && self.patience.look(now),
                 AckMode::Flush => self.is_awaited || since.after(QUIET_HOLD_NS) <= now,
                 AckMode::All => true,
             }

@@ -108,11 +108,12 @@ impl Pair {
         assert_eq!(back, Some(Operation::Acknowledge));
     }
 
-    /// How many looks in vain the next acknowledgement waits.
-    pub fn looks(&mut self) -> usize {
+    /// How long the next acknowledgement waits while the host looks for packets in vain, each half a microsecond.
+    pub fn wait_ns(&mut self) -> u64 {
         self.ask();
-        (1..100)
-            .find(|_| self.answer(NOW, AckMode::Idle).is_some())
+        (0..100)
+            .map(|look| look * 500)
+            .find(|after| self.answer(NOW.after(*after), AckMode::Idle).is_some())
             .expect("it goes some time")
     }
 }
