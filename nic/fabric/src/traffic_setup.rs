@@ -1,5 +1,10 @@
 //! The traffic of a scenario: processes and connections.
 
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use crate::build::WATCH_NS;
 use crate::connection::{Connection, queue_pair};
 use crate::network::{Event, Network};
@@ -9,10 +14,6 @@ use crate::scenario::{Algorithm, Operation, Pattern, ScenarioError, Traffic};
 use crate::stream::ByteStream;
 use crate::topology::mix;
 use crate::units::PS_PER_NS;
-use alloc::format;
-use alloc::string::ToString;
-use alloc::vec;
-use alloc::vec::Vec;
 
 /// Programs of a pattern start within this time, at random.
 const START_WITHIN_NS: u64 = 1_000;

@@ -1,5 +1,11 @@
 //! Structures of RDMA-CM's kernel interface, from and to the device's.
 
+use std::net::SocketAddr;
+
+use urxe_device::{
+    CmAddress, CmEvent, CmInfo, CmParam, CmQpAttributes, CmQpType, ConnectionParam, Gid,
+};
+
 use crate::abi::{
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QP_ACCESS_FLAGS,
     IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_MAX_QP_RD_ATOMIC,
@@ -10,10 +16,6 @@ use crate::abi::{
 use crate::cm_abi::*;
 use crate::device;
 use crate::errno::{Errno, Outcome};
-use std::net::SocketAddr;
-use urxe_device::{
-    CmAddress, CmEvent, CmInfo, CmParam, CmQpAttributes, CmQpType, ConnectionParam, Gid,
-};
 
 /// "Exactly", of a selector in a path record (IBTA vol 1, 15.2.5.16).
 pub(crate) const EXACTLY: u8 = 2;

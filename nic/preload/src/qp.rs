@@ -285,7 +285,7 @@ pub(crate) unsafe fn open(
         // SAFETY: by the caller's promise.
         let is_own = unsafe { context::state(context) }
             .nic
-            .numbers(Qpn::new(attr.qp_num));
+            .may_have_numbered(Qpn::new(attr.qp_num));
         return if is_own {
             Err(Errno::INVAL)
         } else {

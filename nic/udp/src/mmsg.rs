@@ -13,11 +13,11 @@ use libc::{c_int, c_uint, c_void, iovec, mmsghdr};
 use crate::control::ControlBuffer;
 use crate::error::SendError;
 use crate::error::errno;
-use crate::receive::RecvMeta;
-use crate::receive::{Envelope, segments};
-use crate::send::raw_pieces;
-use crate::send::{Piece, Transmit};
+use crate::received::RecvMeta;
+use crate::received::{Envelope, segments};
 use crate::socket::Socket;
+use crate::transmit::raw_pieces;
+use crate::transmit::{Piece, Transmit};
 use crate::uncancelled;
 
 /// Messages per system call. More would not make a message cheaper, and their headers live on the

@@ -10,7 +10,7 @@ use libc::{
     IPPROTO_IPV6, IPPROTO_UDP, IPV6_V6ONLY, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, c_int,
 };
 
-use crate::address::{Destination, RawAddress, canonical};
+use crate::address::{RawAddress, canonical};
 use crate::busy::BusyPoll;
 use crate::capabilities::Capabilities;
 use crate::frames::Frames;
@@ -149,7 +149,7 @@ impl Socket {
         // Before bind, so that not even the first datagram comes without.
         let gro = options.gro && gro::enable(fd);
         let receive_tos = options.receive_tos && ecn::enable_receive(fd, ipv6);
-        bind_fd(fd, address)?;
+        sockopt::bind_fd(fd, address)?;
         let local = local_address(fd)?;
         let frames = if options.frames {
             Frames::open(fd, local)
@@ -282,17 +282,6 @@ fn open(ipv6: bool) -> io::Result<OwnedFd> {
             -1 => Err(io::Error::last_os_error()),
             fd => Ok(OwnedFd::from_raw_fd(fd)),
         }
-    }
-}
-
-pub(crate) fn bind_fd(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
-    let raw = Destination::new(address);
-    // SAFETY: pointer and length describe `raw`.
-    let status = unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), raw.length()) };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }
 

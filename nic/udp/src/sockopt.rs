@@ -2,7 +2,10 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::address::Destination;
 
 use libc::{c_int, c_void, socklen_t};
 
@@ -61,4 +64,15 @@ pub(crate) fn get_ints<const N: usize>(
     }
     // SAFETY: zeroed above, and every bit pattern is an integer.
     Ok(unsafe { value.assume_init() })
+}
+
+pub(crate) fn bind_fd(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    let raw = Destination::new(address);
+    // SAFETY: pointer and length describe `raw`.
+    let status = unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), raw.length()) };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

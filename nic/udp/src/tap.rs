@@ -9,48 +9,22 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use libc::c_int;
 
 use crate::error::SendError;
-use crate::receive::RecvMeta;
-use crate::send::raw_pieces;
-use crate::send::{Piece, Sent, Transmit};
-use crate::socket::Socket;
+use crate::received::RecvMeta;
+use crate::transmit::raw_pieces;
+use crate::transmit::{Piece, Sent, Transmit};
 
 /// Sees all datagrams of a socket, and sends for it.
 pub trait Tap: fmt::Debug + Send + Sync {
     /// Sends `transmit`, whose bytes are `bytes` (one piece), in place of the socket: by
-    /// [`Socket::duplicate`]s of it, which have no tap.
+    /// [`Socket::duplicate`](crate::Socket::duplicate)s of it, which have no tap.
     ///
     /// # Errors
     ///
-    /// As [`Socket::send`].
+    /// As [`Socket::send`](crate::Socket::send).
     fn send(&self, transmit: &Transmit<'_>, bytes: &[u8]) -> Result<Sent, SendError>;
 
     /// What `meta` describes was received; the bytes are `bytes`.
     fn received(&self, meta: &RecvMeta, bytes: &[u8]);
-}
-
-impl Socket {
-    /// Lets `tap` stand between the socket and the network.
-    #[must_use]
-    pub fn with_tap(mut self, tap: Box<dyn Tap>) -> Self {
-        self.tap = Some(tap);
-        self
-    }
-
-    /// Gathers the bytes for the tap.
-    #[cold]
-    pub(crate) fn send_tapped(
-        &self,
-        tap: &dyn Tap,
-        transmit: &Transmit<'_>,
-    ) -> Result<Sent, SendError> {
-        let bytes = gather(transmit.iov)?;
-        let piece = [Piece::new(&bytes)];
-        let gathered = Transmit {
-            iov: &piece,
-            ..*transmit
-        };
-        tap.send(&gathered, &bytes)
-    }
 }
 
 /// The bytes of all pieces.
@@ -58,7 +32,7 @@ impl Socket {
 /// # Errors
 ///
 /// [`SendError::Fault`] where there is no memory.
-fn gather(pieces: &[Piece<'_>]) -> Result<Vec<u8>, SendError> {
+pub(crate) fn gather(pieces: &[Piece<'_>]) -> Result<Vec<u8>, SendError> {
     let length = pieces.iter().map(Piece::len).sum();
     let mut bytes: Vec<u8> = Vec::with_capacity(length);
     let local = libc::iovec {

@@ -1,10 +1,11 @@
 //! Scripts of `urxe` and programs under it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
 
 /// What every script begins with: two ends of a program over loopback, and waiting for things to happen.
 pub(crate) const PRELUDE: &str = r#"

@@ -150,17 +150,17 @@ impl Agent {
     /// Does something, and then what follows from it.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = self.inner.lock();
-        self.work(&mut inner, work)
+        self.do_and_settle(&mut inner, work)
     }
 
     /// The same, unless another thread is at it: for a process that ends.
     pub(super) fn try_with(&self, work: impl FnOnce(&mut Inner)) {
         if let Some(mut inner) = self.inner.try_lock() {
-            self.work(&mut inner, work);
+            self.do_and_settle(&mut inner, work);
         }
     }
 
-    fn work<T>(&self, inner: &mut Inner, work: impl FnOnce(&mut Inner) -> T) -> T {
+    fn do_and_settle<T>(&self, inner: &mut Inner, work: impl FnOnce(&mut Inner) -> T) -> T {
         inner.now_ns = now().as_nanos();
         let result = work(inner);
         inner.settle();
@@ -190,7 +190,7 @@ impl Agent {
             && inner.door(arrived.path.link).is_some()
             && self.lock_inbox().is_empty()
         {
-            return self.work(&mut inner, |inner| {
+            return self.do_and_settle(&mut inner, |inner| {
                 inner.incoming(arrived.path, &arrived.mad, Some(arrived.port));
             });
         }

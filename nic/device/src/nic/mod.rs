@@ -137,7 +137,7 @@ impl Nic {
 
     /// Whether it may be this opened device, and no other, that gave a queue pair its number.
     #[must_use]
-    pub fn numbers(&self, number: urxe_wire::Qpn) -> bool {
+    pub fn may_have_numbered(&self, number: urxe_wire::Qpn) -> bool {
         let engine = self.engine();
         let own = engine.sockets.as_ref().map(|ports| ports.slot);
         own.is_some_and(|slot| {

@@ -79,7 +79,7 @@ impl Nic {
         self.progress.note_work(sent + received as u64);
         self.progress.note_round_at(now);
         self.moderated.expire(now);
-        self.after(engine, now);
+        self.note_deadline(engine, now);
         if was_amid && !engine.is_amid() {
             self.progress.note_answered();
         }
@@ -183,7 +183,7 @@ impl Nic {
     }
 
     /// After a round or a command of the program: the background thread may have to wake earlier.
-    pub(crate) fn after(&self, engine: &Engine, now: Instant) {
+    pub(crate) fn note_deadline(&self, engine: &Engine, now: Instant) {
         self.progress.note_deadline(self.deadline(engine, now));
     }
 

@@ -467,7 +467,7 @@ impl Qp {
         if let Some(slot) = qps.get_mut(self.index) {
             slot.deliver(events);
         }
-        self.nic.after(engine, now);
+        self.nic.note_deadline(engine, now);
     }
 }
 

@@ -1,8 +1,9 @@
 //! System calls that send and receive datagrams, each as a variant has it.
 
-use libc::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr;
+
+use libc::{c_int, c_void};
 use urxe_udp::{Destination, Framing, Piece, RecvBuffer, Socket, Transmit};
 
 use crate::Ends;

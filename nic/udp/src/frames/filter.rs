@@ -13,7 +13,7 @@ use libc::{
 };
 
 use super::reach::Reach;
-use super::sender::TTL;
+use super::reach::TTL;
 use crate::sockopt;
 
 /// The Ethernet header.

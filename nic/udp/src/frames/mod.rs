@@ -10,6 +10,7 @@ mod filter;
 mod leftovers;
 mod neighbours;
 mod net;
+mod packet_socket;
 mod reach;
 mod ring;
 mod rules;
@@ -19,17 +20,15 @@ mod xfrm;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use libc::c_int;
-
 use crate::inherited::Private;
 use crate::interfaces::interfaces;
-use crate::receive::RecvMeta;
-use crate::send::Transmit;
+use crate::received::RecvMeta;
 use crate::sockopt;
+use crate::transmit::Transmit;
 use filter::Flow;
 use reach::Reach;
 use ring::{Ring, Shape};
@@ -157,7 +156,10 @@ impl Frames {
         };
         let reach = place.look();
         let [short, long, all] = lengths();
-        let receivers = [packet_socket()?, packet_socket()?];
+        let receivers = [
+            packet_socket::packet_socket()?,
+            packet_socket::packet_socket()?,
+        ];
         let [short_fd, long_fd] = &receivers;
         // The kernel gives a frame to the socket that was bound last first: what is short is in a hurry.
         let long_ring = Ring::open(long_fd.as_fd(), Shape::LONG, &place.flow(&reach, long))?;
@@ -320,34 +322,4 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// A packet socket that receives nothing yet.
-fn packet_socket() -> io::Result<Private<OwnedFd>> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: plain integers; a descriptor that is not negative is ours.
-    unsafe {
-        match libc::socket(libc::AF_PACKET, kind, 0) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd).into()),
-        }
-    }
-}
-
-/// Binds a packet socket to an interface, for frames of `protocol` (ETH_P_*; 0: none).
-fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    // SAFETY: all zeros is a valid sockaddr_ll.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::sa_family_t;
-    address.sll_protocol = protocol.to_be();
-    address.sll_ifindex = ifindex as c_int;
-    let bytes = std::mem::size_of_val(&address) as libc::socklen_t;
-    // SAFETY: pointer and length describe `address`.
-    let status = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), bytes) };
-    if status == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }

@@ -20,6 +20,9 @@ use super::rules::{LOCAL_TABLE, MAIN_TABLE, are_ordinary};
 use super::xfrm::{Policies, Policy};
 use crate::netlink::Netlink;
 
+/// Time to live: what arrives with it comes from a neighbour (RFC 5082), and was sent here.
+pub(super) const TTL: u8 = 255;
+
 /// Ranges left out, at most; with more, nothing is left. The filters have jumps of up to 255 instructions.
 const EXCLUDED_MAX: usize = 64;
 

@@ -12,7 +12,7 @@ use libc::c_int;
 use super::filter::{self, Flow};
 use super::leftovers;
 use crate::inherited::PrivateMapping;
-use crate::receive::RecvMeta;
+use crate::received::RecvMeta;
 use crate::sockopt;
 
 pub(super) const SOL_PACKET: c_int = 263;
@@ -215,7 +215,7 @@ impl Ring {
         };
         sockopt::set(fd, SOL_PACKET, PACKET_RX_RING, request)?;
         let mapping = Mapping::new(fd, shape.bytes())?;
-        super::bind(fd, flow.ifindex, libc::ETH_P_ALL as u16)?;
+        super::packet_socket::bind(fd, flow.ifindex, libc::ETH_P_ALL as u16)?;
         Ok(Self {
             shape,
             slot: mapping.start.cast(),

@@ -8,12 +8,12 @@ use libc::{c_int, c_void, iovec, msghdr};
 
 use super::leftovers;
 use super::neighbours::{ethernet_address, goes_as_it_is};
-use super::reach::Reach;
+use super::reach::{Reach, TTL};
 use super::ring::{GSO_UDP_L4, PACKET_VNET_HDR, SOL_PACKET, Shape};
 use crate::inherited::Private;
 use crate::interfaces::Interface;
-use crate::send::raw_pieces;
-use crate::send::{Framing, Transmit};
+use crate::transmit::raw_pieces;
+use crate::transmit::{Framing, Transmit};
 use crate::{buffer, sockopt, uncancelled};
 
 const VNET_BYTES: usize = 10;
@@ -45,8 +45,7 @@ const UNKNOWN_NS: u64 = 10_000_000;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Neighbours remembered.
 const NEIGHBOURS_MAX: usize = 256;
-/// Time to live: what arrives with it comes from a neighbour (RFC 5082), and was sent here.
-pub(super) const TTL: u8 = 255;
+
 /// So long after a long batch, which takes the socket, short ones to the same neighbour do, too: they would overtake it in the
 /// ring, if nobody read the socket meanwhile.
 const AFTER_LONG_NS: u64 = 20_000_000;
@@ -112,11 +111,11 @@ impl Sender {
         local: SocketAddrV4,
         reach: Reach,
     ) -> io::Result<Self> {
-        let fd = super::packet_socket()?;
+        let fd = super::packet_socket::packet_socket()?;
         sockopt::set(fd.as_fd(), SOL_PACKET, PACKET_VNET_HDR, 1 as c_int)?;
         buffer::set_send_buffer(fd.as_fd(), SEND_BUFFER_BYTES)?;
         // It is to receive nothing.
-        super::bind(fd.as_fd(), interface.index, 0)?;
+        super::packet_socket::bind(fd.as_fd(), interface.index, 0)?;
         // SAFETY: plain integers; a descriptor that is not negative is ours.
         let questions = unsafe {
             match libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) {
@@ -124,7 +123,7 @@ impl Sender {
                 fd => OwnedFd::from_raw_fd(fd),
             }
         };
-        crate::socket::bind_fd(questions.as_fd(), SocketAddr::from((*local.ip(), 0)))?;
+        crate::sockopt::bind_fd(questions.as_fd(), SocketAddr::from((*local.ip(), 0)))?;
         Ok(Self {
             fd: Outlet(Some(fd)),
             questions,

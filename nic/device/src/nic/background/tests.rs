@@ -1,13 +1,15 @@
 //! The background thread, round by round.
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use urxe_proto::{QpType, SendOp};
+use urxe_wire::Mtu;
+
 use super::*;
 use crate::nic::tests::alone::{connected, write};
 use crate::objects::qp::Qp;
 use crate::process::clock::staged::{self, Clock};
 use crate::support::{End, connect_both, post_recv, post_unsignaled};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use urxe_proto::{QpType, SendOp};
-use urxe_wire::Mtu;
 
 const LEN: usize = 64;
 
