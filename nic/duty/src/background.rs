@@ -261,7 +261,7 @@ impl Background {
             is_asked,
             ..
         } = self.turn;
-        // An answer alone, perhaps an acknowledgement that nobody waits for, says nothing of a program that computes.
+        // An answer alone, perhaps an acknowledgement that completes nothing, says nothing of a program that computes.
         if let Some((waited_ns, has_polled)) = self.waited.take()
             && (has_polled || ran.has_requests)
             && self.parting.note_wait(waited_ns, has_polled)

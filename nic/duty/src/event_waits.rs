@@ -8,7 +8,7 @@ use crate::constants::READY_WAITS;
 pub struct EventWaits(u32);
 
 impl EventWaits {
-    /// Of a channel that nobody has waited in.
+    /// Of a channel in which no thread has waited.
     #[must_use]
     pub const fn new() -> Self {
         Self(READY_WAITS)
@@ -38,7 +38,7 @@ impl EventWaits {
         }
     }
 
-    /// Whether the program waits in the channel, so that nobody else has to watch the sockets.
+    /// Whether the program waits in the channel, so that the background thread need not watch the sockets.
     #[must_use]
     pub const fn are_in_channel(self) -> bool {
         self.0 < READY_WAITS
