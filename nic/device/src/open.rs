@@ -22,7 +22,6 @@ impl Nic {
     /// # Errors
     /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
-        management::hand_to(cm::receive);
         match cm::sharing::claim(info) {
             Some(nic) => Ok(nic),
             None => Self::open_unshared(info),
@@ -40,6 +39,7 @@ impl Nic {
 
     /// Binds the sockets and starts the background thread, once.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
+        management::hand_to(cm::receive);
         self.follow_link();
         {
             let mut engine = self.engine();
