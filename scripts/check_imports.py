@@ -54,7 +54,19 @@ CIRCLES: Mapping[str, int] = {"proto": 13, "udp": 2}
 
 #: The folders of a crate's source, each of which needs those before it alone; so do the files beside them.
 LAYERS: Mapping[str, tuple[str, ...]] = {
-    "device": ("process", "memory", "delivery", "attach", "engine", "nic", "objects", "cm", "stat", "open", "exit"),
+    "device": (
+        "process",
+        "memory",
+        "delivery",
+        "attach",
+        "engine",
+        "nic",
+        "objects",
+        "cm",
+        "stat_server",
+        "open",
+        "exit",
+    ),
 }
 
 SANS_IO = ("wire", "proto", "duty", "sim", "fabric", "cm")

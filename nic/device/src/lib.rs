@@ -27,7 +27,7 @@ mod nic;
 mod objects;
 mod open;
 mod process;
-mod stat;
+mod stat_server;
 
 pub use attach::congestion::{CongestionControl, DCQCN_VARIABLE};
 pub use attach::gid_entry::GidEntry;
@@ -63,7 +63,7 @@ pub use process::error::Error;
 pub use process::fork::prepare_for_fork;
 pub use process::guard::{find_handlers, forget_mask};
 pub use process::threads::{Uncancelled, with_signals_blocked};
-pub use stat::{
+pub use stat_server::{
     Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, counters_of, peer,
 };
 

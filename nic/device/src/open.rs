@@ -12,7 +12,7 @@ use crate::nic::Nic;
 use crate::nic::background;
 use crate::process::blocking;
 use crate::process::error::Error;
-use crate::stat;
+use crate::stat_server;
 
 impl Nic {
     /// Opens a device, as the process's environment asks for ([`crate::Wiring::from_environment`]). If communication
@@ -54,7 +54,7 @@ impl Nic {
                 engine.sockets = Some(ports);
             }
         }
-        stat::serve().unwrap_or_else(|error| {
+        stat_server::serve().unwrap_or_else(|error| {
             log::warn!("`urxe stat` will not see this process: {error}");
         });
         Ok(self.start_thread()?)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use urxe_proto::{Completion, Instant, WcStatus};
 
-use crate::delivery::channel::ChannelEvents;
+use crate::delivery::channel_events::ChannelEvents;
 use crate::delivery::events::{AsyncEventKind, EventQueue};
 use crate::delivery::moderated::{Moderate, Moderated};
 use crate::delivery::moderation::{Moderation, Moderator};

@@ -1,6 +1,6 @@
 //! What the engine hands over to the program: completions, events, and word of who makes progress.
 
-pub(crate) mod channel;
+pub(crate) mod channel_events;
 pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod moderated;

@@ -9,7 +9,7 @@ use urxe_duty::constants::LOOK_ARMED_NS;
 use urxe_proto::Instant;
 use urxe_udp::{Interest, Waiter};
 
-use crate::delivery::channel::ChannelEvents;
+use crate::delivery::channel_events::ChannelEvents;
 use crate::nic::Nic;
 use crate::nic::look::{Looked, look};
 use crate::process::blocking::{self, BlockingCall, Step, Waiting};

@@ -13,13 +13,13 @@ use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
 
 use crate::connection::Connection;
 use crate::memory::{Memory, RemoteAccess, RemoteRange, Via};
-use crate::rc::patience::Patience;
+use crate::rc::ack_patience::Patience;
 use crate::run::Run;
 use crate::time::Instant;
 use crate::verbs::{Payload, Transmit};
 
-/// An acknowledgement waits at most this long for company, in nanoseconds. Well below the time after
-/// which a requester sends again.
+/// An acknowledgement waits at most this long for company, in nanoseconds, if the host polls again by then. Well below the time
+/// after which a requester sends again.
 pub const ACK_HOLD_NS: u64 = 50_000;
 /// One that nobody waits for goes along with what is sent once it is this old: else it would soon go alone.
 const QUIET_HOLD_NS: u64 = ACK_HOLD_NS / 2;

@@ -1,9 +1,9 @@
 //! The reliable connection (RC, and XRC, which is the same but for where receives come from): one
 //! requester and one responder per queue pair.
 
+pub(crate) mod ack_patience;
 pub(crate) mod acknowledge;
 pub(crate) mod early;
-pub(crate) mod patience;
 pub(crate) mod requester;
 pub(crate) mod responder;
 pub(crate) mod retry;
