@@ -64,6 +64,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
         "objects",
         "cm",
         "stat_server",
+        "forks",
         "open",
         "exit",
     ),

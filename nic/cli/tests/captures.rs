@@ -88,7 +88,7 @@ fn wireshark_reads_what_programs_sent() {
         passed
     };
     let (sent, received) = (passed("0"), passed("1"));
-    // The last acknowledgement may find nobody.
+    // The last acknowledgement may find no process any more.
     let known = received
         .iter()
         .filter(|packet| sent.binary_search(packet).is_ok());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::attach::list::DeviceInfo;
 use crate::cm;
 use crate::delivery::events::{AsyncEvent, EventWait};
-use crate::engine::management;
 use crate::engine::port::Ports;
+use crate::forks;
 use crate::nic::Nic;
 use crate::nic::background;
 use crate::process::blocking;
@@ -39,7 +39,7 @@ impl Nic {
 
     /// Binds the sockets and starts the background thread, once.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
-        management::hand_to(cm::receive);
+        forks::hold_all();
         self.follow_link();
         {
             let mut engine = self.engine();
@@ -52,6 +52,7 @@ impl Nic {
                 );
                 self.note_sockets(&ports);
                 engine.sockets = Some(ports);
+                engine.management = Some(cm::receive);
             }
         }
         stat_server::serve().unwrap_or_else(|error| {

@@ -23,7 +23,6 @@ use crate::engine::table::Slot;
 use crate::nic::Nic;
 use crate::nic::opened::opened;
 use crate::process::across_fork::AcrossFork;
-use crate::process::fork::{Part, hold};
 use crate::process::threads::with_signals_blocked;
 
 /// What the names of the sockets begin with, after the zero byte of an abstract name. The process's number
@@ -233,7 +232,6 @@ pub(crate) static SERVING: AcrossFork<Option<u32>> = AcrossFork::new(None);
 /// When there is no descriptor or thread to be had.
 pub(crate) fn serve() -> io::Result<()> {
     let pid = std::process::id();
-    hold(Part::Serving, &SERVING);
     let mut serving = SERVING.lock();
     if *serving == Some(pid) {
         return Ok(());

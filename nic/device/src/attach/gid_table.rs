@@ -7,7 +7,6 @@ use urxe_wire::Gid;
 
 use crate::attach::gid_entry::GidEntry;
 use crate::process::across_fork::AcrossFork;
-use crate::process::fork::{Part, hold};
 
 /// Entries of a table. Addresses beyond it cannot be used.
 pub const GID_TABLE_LENGTH: usize = 64;
@@ -17,7 +16,6 @@ pub(crate) static TABLES: AcrossFork<BTreeMap<u32, Table>> = AcrossFork::new(BTr
 
 /// The table of interface `ifindex`, whose addresses are now `addresses`.
 pub(crate) fn follow(ifindex: u32, addresses: &[GidEntry]) -> Vec<GidEntry> {
-    hold(Part::Tables, &TABLES);
     let mut tables = TABLES.lock();
     let table = tables.entry(ifindex).or_default();
     table.follow(addresses);

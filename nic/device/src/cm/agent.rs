@@ -39,7 +39,7 @@ pub(super) const GRACE_NS: u64 = 500_000_000;
 /// Requests that wait so, at most; others are refused at once.
 pub(super) const WAITING_MAX: usize = 256;
 
-/// A request for which nobody listens, yet.
+/// A request without a listener, yet.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) until_ns: u64,

@@ -4,7 +4,6 @@ use urxe_wire::Packet;
 
 use super::agent::{Agent, Arrived, path};
 use super::{gsi, inherited};
-use crate::engine::management;
 use crate::engine::origin::Origin;
 
 /// A packet for QP 1 that an opened device got, with the engine's lock held.
@@ -30,6 +29,5 @@ pub(crate) fn receive(link: u32, origin: &Origin, datagram: &[u8], packet: &Pack
 /// When the process has no descriptors or threads left.
 pub(super) fn agent() -> std::io::Result<&'static Agent> {
     inherited::hold_over_forks();
-    management::hand_to(receive);
     Agent::get()
 }

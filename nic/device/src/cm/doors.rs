@@ -25,7 +25,7 @@ impl Inner {
     /// Opens the doors of all devices.
     pub(super) fn open_doors(&mut self) {
         for info in self.devices().to_vec() {
-            // A device that just lost its addresses has nobody to listen to.
+            // A device that just lost its addresses cannot be listened on.
             let _ = self.open_door(&info);
         }
     }

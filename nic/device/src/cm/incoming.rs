@@ -59,7 +59,7 @@ impl Inner {
         self.is_stale = true;
     }
 
-    /// Takes in requests for which somebody listens by now, and refuses those that have waited enough.
+    /// Takes in requests that have a listener by now, and refuses those that have waited enough.
     pub(super) fn look_at_waiting(&mut self) {
         for waiting in std::mem::take(&mut self.waiting) {
             let Waiting {

@@ -101,7 +101,7 @@ fn wait_for_any(fds: &mut [libc::pollfd], at_most: Option<Duration>) -> libc::c_
 }
 
 /// Lets a fork take the locks of communication management, and its child set aside what its parent had.
-pub(super) fn hold_over_forks() {
+pub(crate) fn hold_over_forks() {
     hold(Part::Inherited, &INHERITED);
     hold(Part::MakingAgent, &MAKING);
     hold(Part::Agent, &AgentLock);

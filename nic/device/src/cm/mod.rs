@@ -40,6 +40,7 @@ pub use id::{
     DatagramParam, ReliableSender,
 };
 use id::{Id, State};
+pub(crate) use inherited::hold_over_forks;
 
 /// An event file, with which a program does everything else. Its identifiers are its own: a number of
 /// another file is refused. It is closed by closing its descriptor.

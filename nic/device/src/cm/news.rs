@@ -111,7 +111,7 @@ pub(super) fn news_of(entry: &Id, event: Event) -> News {
         Event::Resolved(rep) => {
             state = Some(State::Disconnected);
             status = rep.status.0.into();
-            // A REJ is what the kernel makes of "nobody listens", and a program of no.
+            // REJ stands for a missing listener in the kernel, and for the refusal of a program.
             (
                 CmEventKind::Unreachable,
                 datagram(0, 0, None, &rep.private_data),

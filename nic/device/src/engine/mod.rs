@@ -1,4 +1,4 @@
-//! The engine: everything that moves when packets come and go. One lock, held by whoever makes
+//! The engine: everything that moves when packets come and go. One lock, held by the thread that makes
 //! progress.
 
 pub(crate) mod congestion;
@@ -74,6 +74,8 @@ pub(crate) struct Engine {
     pub(crate) buffer: Option<Box<RecvBuffer>>,
     /// Bound when the first queue pair is made: a program that only looks takes no slot.
     pub(crate) sockets: Option<Ports>,
+    /// Takes in packets for QP 1; without it they are dropped.
+    pub(crate) management: Option<management::Receive>,
     /// Multicast groups that queue pairs are attached to.
     pub(crate) groups: Vec<Group>,
     pub(crate) timers: Timers,
@@ -110,6 +112,7 @@ impl Engine {
             ended: Ended::default(),
             buffer: Some(Box::new(RecvBuffer::new())),
             sockets: None,
+            management: None,
             groups: Vec::new(),
             timers: Timers::default(),
             outgoing: Outgoing::new(),
@@ -191,7 +194,7 @@ impl Engine {
         self.is_unfinished
     }
 
-    /// Whether a round that received so much looked at memory only. Nobody's patience is measured in such rounds.
+    /// Whether a round that received so much looked at memory only. Such rounds do not count as looks in vain.
     pub(crate) fn was_quick(&self, received: usize) -> bool {
         received == 0 && self.sockets.as_ref().is_some_and(Ports::was_quick)
     }
@@ -301,8 +304,8 @@ impl Engine {
         self.posts.note_post(now, self.senders > 0)
     }
 
-    /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. Whoever
-    /// calls this sees to it that [`Self::flush`] is called soon.
+    /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. The caller
+    /// sees to it that [`Self::flush`] is called soon.
     pub(crate) fn gather(&mut self, now: Instant) {
         self.build(now, AckMode::Hold, u32::MAX, Then::Gather);
         if self.outgoing.gathered() >= GATHERED_MAX {

@@ -9,7 +9,6 @@ use urxe_wire::{Bth, ICRC_LEN, Opcode, Operation, Packet, Qpn, Reth, Transport};
 use crate::attach::congestion::is_marked;
 use crate::engine::Engine;
 use crate::engine::forward;
-use crate::engine::management;
 use crate::engine::origin::{BATCHES_PER_TURN, Origin};
 use crate::engine::path::{Path, Verified};
 use crate::engine::port::Ports;
@@ -238,8 +237,10 @@ impl Engine {
                 }
                 self.stats.rx_unknown_qp += 1;
                 self.answer_for_ended(now, origin, packet, datagram);
-            } else if !self.handle_vendor_mad(now, origin, packet, datagram) {
-                management::receive(self.link, origin, datagram, packet);
+            } else if !self.handle_vendor_mad(now, origin, packet, datagram)
+                && let Some(receive) = self.management
+            {
+                receive(self.link, origin, datagram, packet);
             }
             return None;
         };

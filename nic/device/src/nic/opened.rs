@@ -7,7 +7,6 @@ use crate::attach::tap::{Taps, Wiring};
 use crate::nic::Nic;
 use crate::process::across_fork::AcrossFork;
 use crate::process::error::Error;
-use crate::process::fork::{Part, hold, in_child};
 
 /// The devices that the process has opened.
 pub(crate) static OPENED: AcrossFork<Vec<Weak<Nic>>> = AcrossFork::new(Vec::new());
@@ -33,8 +32,6 @@ impl Nic {
 }
 
 fn remember(nic: Arc<Nic>) -> Result<Arc<Nic>, Error> {
-    hold(Part::Opened, &OPENED);
-    in_child(Part::Opened, forget);
     let mut opened = OPENED.lock();
     opened.retain(|nic| nic.strong_count() > 0);
     opened.push(Arc::downgrade(&nic));
@@ -44,7 +41,7 @@ fn remember(nic: Arc<Nic>) -> Result<Arc<Nic>, Error> {
 
 /// What the parent owes its peers is the parent's to send, and its threads are not in the child. A lock that the fork did not
 /// get is left.
-fn forget() {
+pub(crate) fn forget() {
     if let Some(mut opened) = OPENED.try_lock() {
         opened.clear();
     }

@@ -68,9 +68,8 @@ fn all() -> impl Iterator<Item = (usize, &'static dyn Held)> {
         .chain(ours)
 }
 
-/// To be called before anything is locked that a fork waits for; the first call counts. `others` are locks of a crate that uses this
-/// one, to be taken in this order and before ours. At most 50.
-pub fn prepare_for_fork(others: &'static [&'static dyn Held]) {
+/// A fork takes these locks before ours, in this order; the first call counts. At most 50.
+pub(crate) fn hold_others(others: &'static [&'static dyn Held]) {
     let _ = OTHERS.set(others);
     prepare();
 }
@@ -145,6 +144,14 @@ extern "C" fn after_in_child() {
     for what in IN_CHILD.iter().rev().filter_map(OnceLock::get) {
         what();
     }
+}
+
+/// Parts without a lock yet, by their places.
+#[cfg(test)]
+pub(crate) fn unheld() -> Vec<usize> {
+    let parts = LOCKS.iter().enumerate();
+    let missing = parts.filter(|(_, lock)| lock.get().is_none());
+    missing.map(|(part, _)| part).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use urxe_duty::{Advice, Poller, Usage};
 
 use crate::process::across_fork::AcrossFork;
 use crate::process::clock::now;
-use crate::process::fork::{Part, hold, in_child};
 
 /// The processor-time clocks of the background threads.
 pub(crate) static BACKGROUND: AcrossFork<Vec<libc::clockid_t>> = AcrossFork::new(Vec::new());
@@ -20,8 +19,6 @@ impl CountedInBackground {
         // SAFETY: the calling thread, and room for its clock.
         let status = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
         let clock = (status == 0).then_some(clock);
-        hold(Part::Background, &BACKGROUND);
-        in_child(Part::Background, forget_all);
         BACKGROUND.lock().extend(clock);
         Self(clock)
     }
@@ -35,7 +32,7 @@ impl Drop for CountedInBackground {
 }
 
 /// In the child of a fork these threads are not there.
-fn forget_all() {
+pub(crate) fn forget_all() {
     if let Some(mut clocks) = BACKGROUND.try_lock() {
         clocks.clear();
     }

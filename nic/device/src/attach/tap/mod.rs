@@ -16,7 +16,6 @@ use crate::attach::congestion::{CongestionControl, DCQCN_VARIABLE};
 use crate::attach::impair::{BadLink, ImpairCounters, Impairment};
 use crate::process::across_fork::AcrossFork;
 use crate::process::error::Error;
-use crate::process::fork::{Part, hold};
 use wire::Wire;
 
 /// The environment variable that names the capture file.
@@ -154,7 +153,6 @@ impl Taps {
     /// As [`Wiring::from_environment`] and [`Self::new`].
     pub(crate) fn of_environment(name: &str) -> Result<Arc<Self>, Error> {
         let key = (std::process::id(), name.to_owned());
-        hold(Part::Taps, &TAPS);
         let mut all = TAPS.lock();
         all.retain(|(_, taps)| taps.strong_count() > 0);
         let known = all.iter().find(|(known, _)| *known == key);

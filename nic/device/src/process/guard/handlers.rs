@@ -6,7 +6,6 @@ use libc::{c_int, c_void, siginfo_t};
 
 use super::call::{Outcome, leave, urxe_guard_frame_now, urxe_guard_set_frame};
 use crate::process::across_fork::AcrossFork;
-use crate::process::fork::{Part, hold};
 
 pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
@@ -87,10 +86,9 @@ pub(super) fn unblock() {
 }
 
 /// Held by who puts our handlers in front.
-static INSTALLING: AcrossFork<()> = AcrossFork::new(());
+pub(crate) static INSTALLING: AcrossFork<()> = AcrossFork::new(());
 
 pub(super) fn install() {
-    hold(Part::Installing, &INSTALLING);
     let _alone = INSTALLING.lock();
     for (at, signal) in SIGNALS.into_iter().enumerate() {
         let current = current(signal);

@@ -18,6 +18,8 @@
 mod call;
 mod handlers;
 
+pub(crate) use handlers::INSTALLING;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
