@@ -38,6 +38,18 @@ def test_what_failed_shows() -> None:
     assert "| FAILS | passes | not run | not run |" in text.splitlines()[2]
 
 
+def test_an_end_is_excused_by_what_it_says_when_its_data_were_right() -> None:
+    rping = next(run for run in RUNS if run.command.startswith("rping"))
+    data = "server ping data: rdma-ping-19: TUVWXYZ\n"
+    race = "server DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"
+    assert rping.is_done(0, "")
+    assert rping.is_done(255, data + race)
+    assert not rping.is_done(255, race)
+    assert not rping.is_done(255, data)
+    assert not rping.is_done(-11, data + race)
+    assert not RUNS[0].is_done(1, data + race)
+
+
 def test_a_refusal_may_be_lost_where_packets_are() -> None:
     said = f"client on urxe: wrong: {REFUSAL_LOST}"
     assert REFUSAL_LOST in OPERATIONS.read_text()
