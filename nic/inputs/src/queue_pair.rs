@@ -4,9 +4,10 @@
 
 use urxe_proto::{
     AccessError, AckMode, AddressVector, AtomicOp, AttrMask, Attributes, BindTarget, Capacity,
-    GRH_BYTES, Instant, LocalAccess, Memory, MemoryWindow, PdId, QpConfig, QpState, QpType,
-    QueuePair, RecvRequest, RemoteAccess, RemoteRange, SendData, SendOp, SendRequest, SendTarget,
-    Sge, SharedReceiveQueue, Via, WindowAccess, WindowBind, WindowType, required_attributes,
+    GRH_BYTES, Instant, LocalAccess, Memory, MemoryWindow, PdId, PeerAbilities, QpConfig, QpState,
+    QpType, QueuePair, RecvRequest, RemoteAccess, RemoteRange, SendData, SendOp, SendRequest,
+    SendTarget, Sge, SharedReceiveQueue, Via, WindowAccess, WindowBind, WindowType,
+    required_attributes,
 };
 use urxe_wire::{MAX_HEADER_LEN, Mtu, Packet, Psn, Qpn, Srqn};
 
@@ -264,7 +265,7 @@ pub fn run(bytes: &[u8]) {
     };
     let mut qp = connected(qp_type, shares_receives);
     // A peer of our own kind may send in another order, and tells what arrived.
-    qp.set_keeps_early(kind & 8 != 0);
+    qp.set_peer_abilities(PeerAbilities::from_bits_truncate(kind >> 3));
     let (mut memory, mut queue) = (Region::new(), shared());
     post(&mut qp);
     let (mut now, mut rest) = (Instant::from_nanos(1), bytes);
@@ -301,9 +302,9 @@ mod tests {
     /// The peer may have two READs outstanding, and asks for hundreds before the first is answered.
     #[test]
     fn a_flood_of_reads_is_refused_and_takes_little_memory() {
-        for keeps_early in [false, true] {
+        for peer_abilities in [PeerAbilities::empty(), PeerAbilities::URXE] {
             let mut qp = connected(QpType::Rc, false);
-            qp.set_keeps_early(keeps_early);
+            qp.set_peer_abilities(peer_abilities);
             let mut memory = Region::new();
             let now = Instant::from_nanos(1);
             for psn in 0..5000 {

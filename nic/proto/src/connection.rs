@@ -3,6 +3,7 @@
 use urxe_wire::{Bth, Header, Opcode, Operation, Pkey, Psn, Qpn, Transport};
 
 use crate::memory::{PdId, Via};
+use crate::peer::PeerAbilities;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +16,7 @@ pub(crate) struct Connection {
     pub(crate) mtu_bytes: u32,
     /// Of a datagram queue pair.
     pub(crate) qkey: u32,
-    /// Whether both ends keep what arrives early, as urxe does.
-    pub(crate) keeps_early: bool,
+    pub(crate) peer_abilities: PeerAbilities,
 }
 
 impl Connection {
@@ -26,6 +26,12 @@ impl Connection {
             pd: self.pd,
             qp: self.qp,
         }
+    }
+
+    /// Whether both ends do all of this.
+    #[inline]
+    pub(crate) const fn has(&self, abilities: PeerAbilities) -> bool {
+        self.peer_abilities.contains(abilities)
     }
 
     /// A header to the peer with nothing but its base transport header.

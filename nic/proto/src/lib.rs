@@ -31,6 +31,7 @@ mod dcqcn;
 mod habit;
 mod memory;
 mod memory_window;
+mod peer;
 mod qp;
 mod rc;
 mod receive_queue;
@@ -52,6 +53,7 @@ pub use memory::{
     WindowAccess, WindowBind, gather, scatter,
 };
 pub use memory_window::{BindTarget, MemoryWindow, WindowType};
+pub use peer::PeerAbilities;
 pub use qp::{AckMode, Capacity, PostError, QpConfig, QpEvent, QpStats, QueuePair};
 pub use rc::acknowledge::ACK_HOLD_NS;
 pub use rc::window::{Window, WindowLimits};

@@ -3,8 +3,8 @@
 use crate::host::HostId;
 use crate::world::{QpHandle, World};
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, PdId, Placement, QpConfig, QpState, QpType, QueuePair,
-    required_attributes,
+    AttrMask, Attributes, Capacity, PdId, PeerAbilities, Placement, QpConfig, QpState, QpType,
+    QueuePair, required_attributes,
 };
 use urxe_wire::{Mtu, Psn, Qpn, Srqn};
 
@@ -29,8 +29,8 @@ pub struct ConnectOptions {
     pub min_rnr_timer: u8,
     /// READs and atomics outstanding, at both sides.
     pub max_rd_atomic: u8,
-    /// Whether both ends keep what arrives early, as urxe does when it hears that its peer is of its kind.
-    pub keeps_early: bool,
+    /// What both ends do beyond the specification.
+    pub peer_abilities: PeerAbilities,
     /// Queue capacities.
     pub capacity: Capacity,
 }
@@ -47,7 +47,7 @@ impl Default for ConnectOptions {
             rnr_retry: 7,
             min_rnr_timer: 12,
             max_rd_atomic: 4,
-            keeps_early: false,
+            peer_abilities: PeerAbilities::empty(),
             capacity: Capacity {
                 send_requests: 256,
                 recv_requests: 256,
@@ -98,7 +98,7 @@ impl World {
                 ..attributes(options)
             };
             self.bring_up(end, &attributes);
-            self.set_keeps_early(end, options.keeps_early);
+            self.set_peer_abilities(end, options.peer_abilities);
         }
         (first, second)
     }

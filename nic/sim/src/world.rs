@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, DcqcnParameters, Instant, ModifyError, PostError, QueuePair, RecvRequest,
-    SendRequest,
+    AttrMask, Attributes, DcqcnParameters, Instant, ModifyError, PeerAbilities, PostError,
+    QueuePair, RecvRequest, SendRequest,
 };
 use urxe_wire::{Gid, Qpn};
 
@@ -134,10 +134,10 @@ impl World {
         }
     }
 
-    /// Tells a queue pair whether its peer is urxe, too.
-    pub fn set_keeps_early(&mut self, qp: QpHandle, keeps_early: bool) {
+    /// Tells a queue pair what its peer does beyond the specification.
+    pub fn set_peer_abilities(&mut self, qp: QpHandle, abilities: PeerAbilities) {
         if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
-            qp.set_keeps_early(keeps_early);
+            qp.set_peer_abilities(abilities);
         }
     }
 

@@ -5,11 +5,13 @@ mod support;
 use support::queue_pair::queue_pair;
 use support::scenario::PD;
 use urxe_proto::{
-    AckMode, Instant, QpType, QueuePair, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
+    AckMode, Instant, PeerAbilities, QpType, QueuePair, SendData, SendOp, SendRequest, SendTarget,
+    Sge, WcStatus,
 };
 use urxe_sim::{Rights, VecMemory};
 use urxe_wire::{Header, Immediate, Operation, Packet, Psn, Qpn, Reth};
 
+const GAINS: PeerAbilities = PeerAbilities::GAINS_BY_EQUAL_LENGTHS;
 const NOW: Instant = Instant::from_nanos(1);
 const MTU_BYTES: u32 = 1024;
 const PACKETS_MAX: u32 = 65;
@@ -25,12 +27,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(is_our_kind: bool) -> Self {
+    fn new(abilities: PeerAbilities) -> Self {
         let (left, right) = (Qpn::new(0x11), Qpn::new(0x12));
         let [requester, other] = [(left, right), (right, left)].map(|(number, peer)| {
             let mut qp = queue_pair(number, peer, QpType::Rc, Psn::new(0), 0);
             qp.set_window_bytes(1 << 20);
-            qp.set_keeps_early(is_our_kind);
+            qp.set_peer_abilities(abilities);
             qp
         });
         let length = (PACKETS_MAX * MTU_BYTES) as usize;
@@ -133,30 +135,30 @@ impl Pair {
 }
 
 /// How many packets each request of a READ of `packets` asks for.
-fn divided(packets: u32, is_our_kind: bool) -> Vec<u32> {
-    let mut pair = Pair::new(is_our_kind);
+fn divided(packets: u32, abilities: PeerAbilities) -> Vec<u32> {
+    let mut pair = Pair::new(abilities);
     pair.post_read(packets * MTU_BYTES);
     std::iter::from_fn(|| pair.ask().map(|bytes| bytes / MTU_BYTES)).collect()
 }
 
 #[test]
 fn a_short_read_is_asked_for_in_pairs() {
-    assert_eq!(divided(1, true), [1]);
-    assert_eq!(divided(2, true), [2]);
-    assert_eq!(divided(3, true), [2, 1]);
-    assert_eq!(divided(4, true), [2, 2]);
-    assert_eq!(divided(16, true), [2; 8]);
+    assert_eq!(divided(1, GAINS), [1]);
+    assert_eq!(divided(2, GAINS), [2]);
+    assert_eq!(divided(3, GAINS), [2, 1]);
+    assert_eq!(divided(4, GAINS), [2, 2]);
+    assert_eq!(divided(16, GAINS), [2; 8]);
 }
 
 #[test]
 fn long_reads_and_those_from_other_devices_are_asked_for_at_once() {
-    assert_eq!(divided(17, true), [17]);
-    assert_eq!(divided(4, false), [4]);
+    assert_eq!(divided(17, GAINS), [17]);
+    assert_eq!(divided(4, PeerAbilities::empty()), [4]);
 }
 
 #[test]
 fn the_packets_of_its_answer_have_one_length() {
-    let mut pair = Pair::new(true);
+    let mut pair = Pair::new(GAINS);
     pair.post_read(16 * MTU_BYTES);
     while pair.ask().is_some() {}
     let lengths: Vec<usize> = std::iter::from_fn(|| pair.answer()).collect();
@@ -168,7 +170,7 @@ fn the_packets_of_its_answer_have_one_length() {
 
 #[test]
 fn of_reads_that_wait_for_each_other_as_many_go_as_may() {
-    let mut pair = Pair::new(true);
+    let mut pair = Pair::new(GAINS);
     (0..3).for_each(|_| pair.post_read(16 * MTU_BYTES));
     // The peer takes 16 at a time.
     assert_eq!(std::iter::from_fn(|| pair.ask()).count(), 16);
@@ -184,7 +186,7 @@ fn operations(packets: &[(Header, u32)]) -> Vec<Operation> {
 #[test]
 fn packets_of_a_short_write_to_memory_that_was_written_before_are_messages_of_one_length() {
     use Operation::{WriteFirst, WriteLast, WriteMiddle, WriteOnly};
-    let mut pair = Pair::new(true);
+    let mut pair = Pair::new(GAINS);
     let length = 3 * MTU_BYTES;
     let whole = [WriteFirst, WriteMiddle, WriteLast];
     assert_eq!(operations(&pair.write(0, length)), whole);
@@ -215,7 +217,7 @@ fn packets_of_a_short_write_to_memory_that_was_written_before_are_messages_of_on
 
 #[test]
 fn a_write_is_divided_evenly_where_that_takes_few_more_packets() {
-    let mut pair = Pair::new(true);
+    let mut pair = Pair::new(GAINS);
     pair.write(0, 16 * MTU_BYTES);
     let mut lengths = |length| -> Vec<u32> {
         let packets = pair.write(0, length);
@@ -234,22 +236,22 @@ fn a_write_is_divided_evenly_where_that_takes_few_more_packets() {
 
 #[test]
 fn long_writes_and_those_to_other_devices_are_one_message() {
-    let is_in_pieces = |packets: u32, is_our_kind: bool| {
-        let mut pair = Pair::new(is_our_kind);
+    let is_in_pieces = |packets: u32, abilities: PeerAbilities| {
+        let mut pair = Pair::new(abilities);
         let length = packets * MTU_BYTES;
         pair.write(0, length);
         operations(&pair.write(0, length)) == vec![Operation::WriteOnly; packets as usize]
     };
-    assert!(is_in_pieces(2, true));
-    assert!(is_in_pieces(64, true));
-    assert!(!is_in_pieces(65, true));
-    assert!(!is_in_pieces(2, false));
+    assert!(is_in_pieces(2, GAINS));
+    assert!(is_in_pieces(64, GAINS));
+    assert!(!is_in_pieces(65, GAINS));
+    assert!(!is_in_pieces(2, PeerAbilities::empty()));
 }
 
 /// Its completion at the other end tells the length of all.
 #[test]
 fn a_write_with_immediate_is_one_message() {
-    let mut pair = Pair::new(true);
+    let mut pair = Pair::new(GAINS);
     pair.write(0, 2 * MTU_BYTES);
     let op = SendOp::WriteImm {
         va: pair.its_va(0),

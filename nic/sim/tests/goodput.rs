@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use support::bench::Bench;
 use support::go_back_n::GoBackN;
-use urxe_proto::{SendOp, WcStatus};
+use urxe_proto::{PeerAbilities, SendOp, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, Rule};
 use urxe_wire::Mtu;
 
@@ -41,7 +41,7 @@ const fn link(round_trip_us: u64) -> LinkConfig {
 #[derive(Clone, Copy)]
 struct Load {
     verb: Verb,
-    keeps_early: bool,
+    peer_abilities: PeerAbilities,
     message_bytes: usize,
     outstanding: u64,
     loss_ppm: u32,
@@ -62,7 +62,7 @@ impl Load {
     fn mbps_of(&self, seed: u64, messages: u64) -> u64 {
         let options = ConnectOptions {
             mtu: Mtu::B4096,
-            keeps_early: self.keeps_early,
+            peer_abilities: self.peer_abilities,
             ..ConnectOptions::default()
         };
         let mut bench = Bench::over(seed, options, link(self.round_trip_us));
@@ -90,10 +90,15 @@ impl Load {
 }
 
 /// Mbit/s of payload, to a peer that keeps what arrives early or not: the median of some seeds.
-fn goodput_mbps(verb: Verb, keeps_early: bool, loss_ppm: u32, round_trip_us: u64) -> u64 {
+fn goodput_mbps(
+    verb: Verb,
+    peer_abilities: PeerAbilities,
+    loss_ppm: u32,
+    round_trip_us: u64,
+) -> u64 {
     let load = Load {
         verb,
-        keeps_early,
+        peer_abilities,
         message_bytes: MESSAGE_BYTES,
         outstanding: OUTSTANDING,
         loss_ppm,
@@ -139,14 +144,23 @@ fn table(title: &str, mbps: impl Fn(u32, u64) -> u64) -> String {
 
 #[test]
 fn goodput_against_loss_and_round_trip() {
-    let of = |verb, keeps_early| {
-        move |loss, round_trip| goodput_mbps(verb, keeps_early, loss, round_trip)
+    let of = |verb, peer_abilities| {
+        move |loss, round_trip| goodput_mbps(verb, peer_abilities, loss, round_trip)
     };
     let tables = [
-        table("Write between two urxe", of(Verb::Write, true)),
-        table("Read between two urxe", of(Verb::Read, true)),
-        table("Write to another device", of(Verb::Write, false)),
-        table("Read from another device", of(Verb::Read, false)),
+        table(
+            "Write between two urxe",
+            of(Verb::Write, PeerAbilities::URXE),
+        ),
+        table("Read between two urxe", of(Verb::Read, PeerAbilities::URXE)),
+        table(
+            "Write to another device",
+            of(Verb::Write, PeerAbilities::empty()),
+        ),
+        table(
+            "Read from another device",
+            of(Verb::Read, PeerAbilities::empty()),
+        ),
         table("Write, bare go-back-N", |loss, round_trip| {
             bare_mbps(Verb::Write, loss, round_trip)
         }),
@@ -163,7 +177,7 @@ fn recovery_between_two_urxe_is_better_than_bare_go_back_n() {
         for round_trip_us in ROUND_TRIP_US {
             for verb in [Verb::Write, Verb::Read] {
                 let bare = bare_mbps(verb, loss_ppm, round_trip_us);
-                let ours = goodput_mbps(verb, true, loss_ppm, round_trip_us);
+                let ours = goodput_mbps(verb, PeerAbilities::URXE, loss_ppm, round_trip_us);
                 let enough = match (verb, loss_ppm, round_trip_us) {
                     // A window that starts small is what is missing where there is little to recover from.
                     (_, 0, _) => bare / 2,
@@ -187,7 +201,7 @@ fn recovery_between_two_urxe_is_better_than_bare_go_back_n() {
 #[test]
 fn a_clean_link_is_used_to_the_full() {
     for verb in [Verb::Write, Verb::Read] {
-        let mbps = goodput_mbps(verb, true, 0, 100);
+        let mbps = goodput_mbps(verb, PeerAbilities::URXE, 0, 100);
         // Headers take 2 %; the rest is the first and the last round trip.
         assert!(mbps > 9_300, "{verb:?}: {mbps} Mbit/s");
     }
@@ -198,17 +212,18 @@ fn a_clean_link_is_used_to_the_full() {
 fn writes_that_are_divided_evenly_leave_no_link_idle() {
     for message_bytes in [4_100, 8_204, 10_000, 25_000] {
         for round_trip_us in [10, 100, 1_000] {
-            let [divided, whole] = [true, false].map(|keeps_early| {
-                let load = Load {
-                    verb: Verb::Write,
-                    keeps_early,
-                    message_bytes,
-                    outstanding: 120,
-                    loss_ppm: 0,
-                    round_trip_us,
-                };
-                load.mbps_of(1, 2_000)
-            });
+            let [divided, whole] =
+                [PeerAbilities::URXE, PeerAbilities::empty()].map(|peer_abilities| {
+                    let load = Load {
+                        verb: Verb::Write,
+                        peer_abilities,
+                        message_bytes,
+                        outstanding: 120,
+                        loss_ppm: 0,
+                        round_trip_us,
+                    };
+                    load.mbps_of(1, 2_000)
+                });
             let enough = whole * 95 / 100;
             assert!(
                 divided >= enough,

@@ -5,8 +5,8 @@ mod support;
 use support::queue_pair::queue_pair;
 use support::scenario::PD;
 use urxe_proto::{
-    AckMode, CompletionKind, Instant, QpState, QpType, QueuePair, RecvRequest, SendData, SendOp,
-    SendRequest, SendTarget, Sge, WcStatus,
+    AckMode, CompletionKind, Instant, PeerAbilities, QpState, QpType, QueuePair, RecvRequest,
+    SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
 };
 use urxe_sim::{Rights, VecMemory};
 use urxe_wire::{
@@ -57,8 +57,8 @@ impl Pair {
     /// Both know that the other is urxe.
     fn of_our_kind() -> Self {
         let mut pair = Self::new(QpType::Rc);
-        pair.left.set_keeps_early(true);
-        pair.right.set_keeps_early(true);
+        pair.left.set_peer_abilities(PeerAbilities::URXE);
+        pair.right.set_peer_abilities(PeerAbilities::URXE);
         pair
     }
 
@@ -402,9 +402,9 @@ fn acknowledges(pair: &mut Pair, psn: Psn, acknowledged: Psn) -> bool {
 
 #[test]
 fn an_acknowledgement_in_a_header_is_believed_of_few_requests_and_about_what_is_in_flight() {
-    let begin = |of_our_kind: bool| {
+    let begin = |abilities: PeerAbilities| {
         let mut pair = Pair::of_our_kind();
-        pair.left.set_keeps_early(of_our_kind);
+        pair.left.set_peer_abilities(abilities);
         pair.send(8);
         let [(header, _)] = &pair.sent(NOW)[..] else {
             panic!("one packet");
@@ -414,18 +414,18 @@ fn an_acknowledgement_in_a_header_is_believed_of_few_requests_and_about_what_is_
     // Those about the next request: 192 before it and 192 behind it, ...
     for distance in [0, 1, 192] {
         for psn in [FIRST.add(distance), FIRST.sub(distance)] {
-            let (sent, mut pair) = begin(true);
+            let (sent, mut pair) = begin(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS);
             assert!(acknowledges(&mut pair, psn, sent), "{psn:?}");
         }
     }
     for distance in [193, 1000, 1 << 20, 0x7f_ffff] {
         for psn in [FIRST.add(distance), FIRST.sub(distance)] {
-            let (sent, mut pair) = begin(true);
+            let (sent, mut pair) = begin(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS);
             assert!(!acknowledges(&mut pair, psn, sent), "{psn:?}");
         }
     }
     // ... and of what is acknowledged, nothing but what is in flight, of 22 bits.
-    let (sent, mut pair) = begin(true);
+    let (sent, mut pair) = begin(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS);
     for wrong in (1..1 << 22).step_by(991) {
         assert!(
             !acknowledges(&mut pair, FIRST, sent.add(wrong)),
@@ -434,6 +434,6 @@ fn an_acknowledgement_in_a_header_is_believed_of_few_requests_and_about_what_is_
     }
     assert_eq!(pair.left.state(), QpState::ReadyToSend);
     // To any other device those bits mean nothing.
-    let (sent, mut pair) = begin(false);
+    let (sent, mut pair) = begin(PeerAbilities::empty());
     assert!(!acknowledges(&mut pair, FIRST, sent));
 }

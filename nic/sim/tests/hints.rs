@@ -5,6 +5,7 @@ mod support;
 
 use support::bench::{Bench, REGION_BYTES};
 use support::check::assert_same;
+use support::queue_pair::any_peer_abilities;
 use support::seeds::for_each_seed;
 use urxe_proto::{SendOp, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, Match, Random, Rule};
@@ -74,7 +75,9 @@ fn run(seed: u64) {
     while done < 3 * TURNS {
         bench.run_for(1 + random.below(mind_ns));
         for end in [a, b] {
-            bench.world.set_keeps_early(end, random.chance(500_000));
+            bench
+                .world
+                .set_peer_abilities(end, any_peer_abilities(&mut random));
         }
         while let Some(completion) = bench.send_completion() {
             let expected = (done as u64, WcStatus::Success);

@@ -4,7 +4,9 @@
 mod support;
 
 use support::scenario::PD;
-use urxe_proto::{Instant, QueueSide, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
+use urxe_proto::{
+    Instant, PeerAbilities, QueueSide, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
+};
 use urxe_sim::{
     ConnectOptions, Fault, HostId, LinkConfig, Match, QpHandle, Random, Rights, Rule, World,
 };
@@ -58,7 +60,7 @@ impl Incast {
         let target = memory.register(PD, Rights::ALL, vec![0; MESSAGE_BYTES]);
         let options = ConnectOptions {
             mtu: Mtu::B1024,
-            keeps_early: true,
+            peer_abilities: PeerAbilities::URXE,
             ..ConnectOptions::default()
         };
         let senders = (0..senders).map(|_| {

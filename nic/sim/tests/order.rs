@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::VecDeque;
 
+use support::queue_pair::any_peer_abilities;
 use support::scenario::{END, PD};
 use support::seeds::{for_each_seed, is_replay};
 use urxe_proto::{
@@ -123,7 +124,7 @@ fn run(seed: u64, slot: &mut Option<World>) {
     }
     let options = ConnectOptions {
         mtu: Mtu::B1024,
-        keeps_early: random.chance(500_000),
+        peer_abilities: any_peer_abilities(&mut random),
         ..ConnectOptions::default()
     };
     let (a, b) = world.connect(hosts[0], hosts[1], PD, &options);

@@ -7,7 +7,7 @@ use support::driver::Outcome;
 use support::failures::*;
 use support::scenario::{Weather, build};
 use support::seeds::for_each_seed;
-use urxe_proto::{QpState, QueueSide, SendOp, WcStatus};
+use urxe_proto::{PeerAbilities, QpState, QueueSide, SendOp, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, Match, Random, Rights, Rule};
 use urxe_wire::{Immediate, Mtu};
 
@@ -185,7 +185,7 @@ fn a_long_write_that_does_not_fit_places_no_byte() {
 #[test]
 fn a_short_write_that_does_not_fit_places_no_byte_of_what_was_written_before() {
     let options = ConnectOptions {
-        keeps_early: true,
+        peer_abilities: PeerAbilities::URXE,
         ..options()
     };
     let mut bench = Bench::new(4, options);

@@ -4,7 +4,7 @@
 mod support;
 
 use support::bench::Bench;
-use urxe_proto::{SendOp, WcStatus};
+use urxe_proto::{PeerAbilities, SendOp, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, Rule};
 use urxe_wire::{Immediate, Mtu, Operation};
 
@@ -238,7 +238,9 @@ fn who_still_answers_later_reads_uses_up_no_retries() {
 #[test]
 fn a_long_round_trip_of_single_packets_is_learnt_too() {
     const MESSAGES: u64 = 20;
-    for (is_read, keeps_early) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (is_read, peer_abilities) in [true, false].into_iter().flat_map(|is_read| {
+        [PeerAbilities::URXE, PeerAbilities::empty()].map(|abilities| (is_read, abilities))
+    }) {
         let link = LinkConfig {
             delay_ns: 100_000_000,
             ..LinkConfig::default()
@@ -246,7 +248,7 @@ fn a_long_round_trip_of_single_packets_is_learnt_too() {
         // Longer than the round trip.
         let options = ConnectOptions {
             timeout: 18,
-            keeps_early,
+            peer_abilities,
             ..ConnectOptions::default()
         };
         let mut bench = Bench::over(1, options, link);
@@ -260,7 +262,7 @@ fn a_long_round_trip_of_single_packets_is_learnt_too() {
         let probes = bench.world.qp(bench.a).stats().probes;
         assert!(
             probes <= 5,
-            "{probes} probes, READ {is_read}, early kept {keeps_early}"
+            "{probes} probes, READ {is_read}, {peer_abilities:?}"
         );
     }
 }
@@ -272,11 +274,11 @@ const LONG_DELAY_NS: u64 = 25_000_000;
 fn a_round_trip_that_is_longer_than_the_first_probe_is_learnt() {
     const MESSAGES: u64 = 64;
     const BYTES: usize = 64 << 10;
-    for keeps_early in [true, false] {
+    for peer_abilities in [PeerAbilities::URXE, PeerAbilities::empty()] {
         for is_read in [true, false] {
             let options = ConnectOptions {
                 mtu: Mtu::B4096,
-                keeps_early,
+                peer_abilities,
                 ..ConnectOptions::default()
             };
             let link = LinkConfig {
@@ -298,7 +300,7 @@ fn a_round_trip_that_is_longer_than_the_first_probe_is_learnt() {
                 assert_eq!(bench.wait_send().status, WcStatus::Success);
             }
             let stats = bench.world.qp(bench.a).stats();
-            let told = format!("READ {is_read}, early kept {keeps_early}: {stats:?}");
+            let told = format!("READ {is_read}, {peer_abilities:?}: {stats:?}");
             assert!(stats.probes <= 2, "{told}");
             let (a, b) = (bench.a.host, bench.b.host);
             let (from, to) = if is_read { (b, a) } else { (a, b) };
@@ -321,11 +323,11 @@ fn a_peer_that_waits_for_its_processor_is_not_lost_however_short_the_timeout() {
         retry_count: 4,
         ..ConnectOptions::default()
     };
-    for keeps_early in [false, true] {
+    for peer_abilities in [PeerAbilities::empty(), PeerAbilities::URXE] {
         let mut bench = Bench::new(
             9,
             ConnectOptions {
-                keeps_early,
+                peer_abilities,
                 ..options
             },
         );

@@ -2,12 +2,12 @@
 
 mod support;
 
-use support::queue_pair::queue_pair;
+use support::queue_pair::{any_peer_abilities, queue_pair};
 use support::scenario::PD;
 use support::seeds::for_each_seed;
 use urxe_proto::{
-    AckMode, AttrMask, Attributes, Instant, Payload, QpType, QueuePair, RecvRequest, RemoteRange,
-    SendData, SendOp, SendRequest, SendTarget, Sge, Transmit, gather,
+    AckMode, AttrMask, Attributes, Instant, Payload, PeerAbilities, QpType, QueuePair, RecvRequest,
+    RemoteRange, SendData, SendOp, SendRequest, SendTarget, Sge, Transmit, gather,
 };
 use urxe_sim::{Random, Rights, VecMemory};
 use urxe_wire::{
@@ -258,7 +258,8 @@ fn packets_handled_together_do_what_they_do_one_by_one() {
         ];
         for end in &mut ends {
             end.qp.set_window_bytes(1 << 20);
-            end.qp.set_keeps_early(seed % 2 == 0);
+            end.qp
+                .set_peer_abilities(any_peer_abilities(&mut Random::new(seed)));
         }
         for round in 1..60 {
             let now = Instant::from_nanos(round * 10_000_000);
@@ -347,7 +348,7 @@ fn a_run_does_not_go_past_what_was_kept() {
     let mut from = End::new(numbers.0, numbers.1, Psn::new(0), 0x55);
     let mut to = End::new(numbers.1, numbers.0, Psn::new(0), 0xaa);
     from.qp.set_window_bytes(1 << 20);
-    to.qp.set_keeps_early(true);
+    to.qp.set_peer_abilities(PeerAbilities::URXE);
     let [local, remote] = [&from, &to].map(|end| end.sge(&mut Random::new(1), 12 << 10));
     let (va, rkey) = (remote.addr, remote.lkey);
     from.qp

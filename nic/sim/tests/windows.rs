@@ -3,11 +3,12 @@
 mod support;
 
 use support::check::assert_same;
+use support::queue_pair::any_peer_abilities;
 use support::scenario::{PD, Weather};
 use support::seeds::{for_each_seed, is_replay};
 use urxe_proto::{
-    Completion, CompletionKind, QpState, QueueSide, RecvRequest, SendData, SendOp, SendRequest,
-    SendTarget, Sge, WcStatus, WindowAccess, WindowBind, WindowType,
+    Completion, CompletionKind, PeerAbilities, QpState, QueueSide, RecvRequest, SendData, SendOp,
+    SendRequest, SendTarget, Sge, WcStatus, WindowAccess, WindowBind, WindowType,
 };
 use urxe_sim::{ConnectOptions, LinkConfig, QpHandle, Random, Rights, World};
 
@@ -86,7 +87,7 @@ fn run(seed: u64, slot: &mut Option<World>) {
     let weather = Weather::bad(&mut random);
     world.add_link(hosts[0], hosts[1], LinkConfig::default(), &weather.rules());
     let options = ConnectOptions {
-        keeps_early: random.chance(500_000),
+        peer_abilities: any_peer_abilities(&mut random),
         ..ConnectOptions::default()
     };
     let (owner, peer) = world.connect(hosts[0], hosts[1], PD, &options);
@@ -152,7 +153,7 @@ fn a_write_that_reaches_too_far_places_no_byte_though_the_window_opened_more_und
     let hosts = [world.add_host(), world.add_host()];
     world.add_link(hosts[0], hosts[1], LinkConfig::default(), &[]);
     let options = ConnectOptions {
-        keeps_early: true,
+        peer_abilities: PeerAbilities::URXE,
         ..ConnectOptions::default()
     };
     let (owner, peer) = world.connect(hosts[0], hosts[1], PD, &options);

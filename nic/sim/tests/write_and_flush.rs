@@ -5,8 +5,8 @@ mod support;
 use support::bench::{Bench, REGION_BYTES};
 use support::scenario::PD;
 use urxe_proto::{
-    AttrMask, Attributes, Placement, PostError, QpState, SendData, SendOp, SendRequest, SendTarget,
-    WcStatus,
+    AttrMask, Attributes, PeerAbilities, Placement, PostError, QpState, SendData, SendOp,
+    SendRequest, SendTarget, WcStatus,
 };
 use urxe_sim::{ConnectOptions, Fault, Match, Rights, Rule};
 use urxe_wire::Operation;
@@ -38,11 +38,11 @@ fn source_word(bench: &Bench) -> u64 {
 
 #[test]
 fn eight_bytes_are_written_and_the_answer_says_so() {
-    for keeps_early in [false, true] {
+    for peer_abilities in [PeerAbilities::empty(), PeerAbilities::URXE] {
         let mut bench = Bench::new(
             1,
             ConnectOptions {
-                keeps_early,
+                peer_abilities,
                 ..options()
             },
         );
@@ -57,11 +57,11 @@ fn eight_bytes_are_written_and_the_answer_says_so() {
 /// The answer is lost, and the request comes again when another has changed the word.
 #[test]
 fn it_is_done_once_though_its_answer_is_lost() {
-    for keeps_early in [false, true] {
+    for peer_abilities in [PeerAbilities::empty(), PeerAbilities::URXE] {
         let mut bench = Bench::new(
             1,
             ConnectOptions {
-                keeps_early,
+                peer_abilities,
                 ..options()
             },
         );

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 
-use urxe_proto::AddressVector;
+use urxe_proto::{AddressVector, PeerAbilities};
 use urxe_udp::Destination;
 use urxe_wire::icrc::Flow;
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
@@ -125,6 +125,14 @@ impl Path {
     /// Whether the peer was heard, and is urxe.
     pub(crate) fn is_to_our_kind(&self) -> bool {
         self.peer == Peer::OurKind
+    }
+
+    /// What the peer does beyond the specification, as far as it was heard.
+    pub(crate) fn peer_abilities(&self) -> PeerAbilities {
+        match self.peer {
+            Peer::OurKind => PeerAbilities::URXE,
+            Peer::Stranger | Peer::Unheard => PeerAbilities::empty(),
+        }
     }
 
     /// Whether a packet of the peer's host comes from where only the peer can send, if it is urxe: from the port that its number tells, to this

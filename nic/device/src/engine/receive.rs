@@ -258,7 +258,7 @@ impl Engine {
             Verified::News => {
                 if slot.qp.is_credible(packet) {
                     path.believe(origin);
-                    slot.qp.set_keeps_early(path.is_to_our_kind());
+                    slot.qp.set_peer_abilities(path.peer_abilities());
                 }
             }
             Verified::Foreign => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use urxe_proto::{
-    AddressVector, AttrMask, Attributes, Capacity, Instant, PdId, QpConfig, QpState, QpType,
-    QueuePair, RecvRequest,
+    AddressVector, AttrMask, Attributes, Capacity, Instant, PdId, PeerAbilities, QpConfig, QpState,
+    QpType, QueuePair, RecvRequest,
 };
 use urxe_wire::{Gid, Qpn};
 
@@ -309,7 +309,7 @@ impl Qp {
         }
         if is_reset || path.is_some() {
             // What the peer is, at another address perhaps, is to be found out.
-            slot.qp.set_keeps_early(false);
+            slot.qp.set_peer_abilities(PeerAbilities::empty());
             self.set_path(&mut engine, path)?;
         }
         self.settle(&mut engine);

@@ -8,6 +8,7 @@ use urxe_wire::{Bth, CNP_RESERVED_LEN, Header, ICRC_LEN, Opcode, Psn, pad_len};
 use super::{AckMode, QueuePair};
 use crate::dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
 use crate::memory::Memory;
+use crate::peer::PeerAbilities;
 use crate::run::Run;
 use crate::state::QpState;
 use crate::time::Instant;
@@ -129,7 +130,11 @@ impl QueuePair {
             self.stats.tx_packets += 1;
             self.turns.note_requests(1);
             self.responder.note_request();
-            if planned.ends && self.connection.keeps_early {
+            if planned.ends
+                && self
+                    .connection
+                    .has(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS)
+            {
                 self.acknowledge_in(&mut planned);
             }
             return Some(self.sender.packets(&planned));

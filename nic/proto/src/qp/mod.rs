@@ -21,6 +21,7 @@ use crate::attributes::{Attributes, ModifyError};
 use crate::connection::Connection;
 use crate::dcqcn::ReactionPoint;
 use crate::memory::PdId;
+use crate::peer::PeerAbilities;
 use crate::rc::requester::RequesterLimits;
 use crate::rc::responder::{Responder, ResponderLimits};
 use crate::receive_queue::{Inbound, ReceiveQueue};
@@ -193,7 +194,11 @@ impl QueuePair {
         self.attributes.merge(wanted, mask);
         self.attributes.state = to;
         self.connection = Connection {
-            keeps_early: self.connection.keeps_early && to != QpState::Init,
+            peer_abilities: if to == QpState::Init {
+                PeerAbilities::empty()
+            } else {
+                self.connection.peer_abilities
+            },
             ..connection(&self.config, &self.attributes)
         };
         match to {
@@ -257,11 +262,12 @@ impl QueuePair {
             .set_window_max(max_bytes / self.connection.mtu_bytes);
     }
 
-    /// Whether the peer is urxe, too: then packets that arrive early are kept, and the sender is told which, in a way that
-    /// nobody else would understand. Until it is known they are dropped, as the specification has it.
-    pub fn set_keeps_early(&mut self, keeps_early: bool) {
-        // The packets of a target may name different shared receive queues.
-        self.connection.keeps_early = keeps_early && self.config.qp_type == QpType::Rc;
+    /// What the peer's device does beyond the specification, as far as it is known, until the queue pair is initialised again. Only RC has any.
+    pub fn set_peer_abilities(&mut self, abilities: PeerAbilities) {
+        // The packets of an XRC target may name different shared receive queues.
+        if self.config.qp_type == QpType::Rc {
+            self.connection.peer_abilities = abilities;
+        }
     }
 
     /// Queues a send request.
@@ -403,7 +409,7 @@ fn connection(config: &QpConfig, attributes: &Attributes) -> Connection {
         pkey: attributes.pkey,
         mtu_bytes: u32::try_from(attributes.path_mtu.bytes()).unwrap_or(u32::MAX),
         qkey: attributes.qkey,
-        keeps_early: false,
+        peer_abilities: PeerAbilities::empty(),
     }
 }
 

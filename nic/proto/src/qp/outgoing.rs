@@ -2,6 +2,7 @@
 
 use super::{AckMode, QpEvent, QueuePair};
 use crate::memory::Memory;
+use crate::peer::PeerAbilities;
 use crate::rc::requester::Planned;
 use crate::run::Run;
 use crate::state::QpState;
@@ -81,7 +82,11 @@ impl QueuePair {
             self.stats.tx_packets += 1 + u64::from(planned.more);
             self.turns.note_requests(1 + planned.more);
             self.responder.note_request();
-            if planned.ends && self.connection.keeps_early {
+            if planned.ends
+                && self
+                    .connection
+                    .has(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS)
+            {
                 self.acknowledge_in(&mut planned);
             }
             return Some(self.sender.packets(&planned));
@@ -110,7 +115,11 @@ impl QueuePair {
         memory: &mut M,
     ) -> Option<Run<'static>> {
         let reply = self.reply?;
-        if self.connection.keeps_early && self.responder.may_ride_along() {
+        if self
+            .connection
+            .has(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS)
+            && self.responder.may_ride_along()
+        {
             return None;
         }
         let is_next =

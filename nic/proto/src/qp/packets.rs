@@ -4,6 +4,7 @@ use urxe_wire::{Bth, Opcode, Operation, Packet, PartialPsn, Psn, Qpn, Transport}
 
 use super::{Failure, QpEvent, QueuePair};
 use crate::memory::Memory;
+use crate::peer::PeerAbilities;
 use crate::receive_queue::SharedReceiveQueue;
 use crate::sender::Sender;
 use crate::state::QpState;
@@ -54,7 +55,9 @@ impl QueuePair {
         } else if self.config.qp_type == QpType::Rc {
             // The bits are reserved for all but our own kind.
             if let Some(acknowledged) = bth.acknowledges
-                && self.connection.keeps_early
+                && self
+                    .connection
+                    .has(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS)
                 && self.responder.expects_about(bth.psn)
             {
                 self.handle_acknowledged(now, acknowledged);

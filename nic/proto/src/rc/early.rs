@@ -1,8 +1,7 @@
-//! Packets that arrive early, between two ends that both are urxe.
+//! Packets that arrive early, between two ends that repeat selectively ([`crate::PeerAbilities::SELECTIVE_REPEAT`]).
 //!
-//! The specification lets a responder drop what follows a gap, and has the requester send all of it again: go-back-N. A
-//! responder of ours keeps such packets, if it was told that its peer is of our kind ([`crate::QueuePair::set_keeps_early`]),
-//! and executes them once the gap is closed: to anybody else they look as if the network had delayed them. It says which
+//! The specification lets a responder drop what follows a gap, and has the requester send all of it again: go-back-N. With the
+//! ability the responder keeps such packets, and executes them once the gap is closed: to anybody else they look as if the network had delayed them. It says which
 //! it has: its NAK for a PSN sequence error, which has no payload otherwise, carries [`Held`] as three words. A requester
 //! that finds them there sends what is missing again, and nothing else ([`super::requester`]).
 

@@ -2,8 +2,8 @@
 
 use super::queue_pair::queue_pair;
 use urxe_proto::{
-    AckMode, Instant, QpType, QueuePair, RecvRequest, SendData, SendOp, SendRequest, SendTarget,
-    Transmit,
+    AckMode, Instant, PeerAbilities, QpType, QueuePair, RecvRequest, SendData, SendOp, SendRequest,
+    SendTarget, Transmit,
 };
 use urxe_sim::VecMemory;
 use urxe_wire::{Operation, Packet, Psn, Qpn};
@@ -122,7 +122,7 @@ impl Pair {
 pub fn of_our_kind() -> Pair {
     let mut pair = Pair::new();
     for end in [&mut pair.left, &mut pair.right] {
-        end.set_keeps_early(true);
+        end.set_peer_abilities(PeerAbilities::URXE);
     }
     pair
 }

@@ -1,8 +1,10 @@
 //! A queue pair alone, for tests that hand it packets themselves.
 
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, QpConfig, QpState, QpType, QueuePair, required_attributes,
+    AttrMask, Attributes, Capacity, PeerAbilities, QpConfig, QpState, QpType, QueuePair,
+    required_attributes,
 };
+use urxe_sim::Random;
 use urxe_wire::{Mtu, Psn, Qpn};
 
 use super::scenario::PD;
@@ -10,6 +12,15 @@ use super::scenario::PD;
 /// Entries of each of its queues.
 pub const REQUESTS: usize = 2048;
 const MTU: Mtu = Mtu::B1024;
+
+/// Any of what a peer may do beyond the specification, often all or nothing of it.
+pub fn any_peer_abilities(random: &mut Random) -> PeerAbilities {
+    match random.index(4) {
+        0 => PeerAbilities::empty(),
+        1 => PeerAbilities::URXE,
+        _ => PeerAbilities::from_bits_truncate(random.bits() as u8),
+    }
+}
 
 /// Ready to send to `peer` and to let it do what it likes, with up to 16 READs at a time and with packet sequence numbers from `psn` on both ways.
 pub fn queue_pair(number: Qpn, peer: Qpn, qp_type: QpType, psn: Psn, qkey: u32) -> QueuePair {

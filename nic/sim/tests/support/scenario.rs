@@ -1,7 +1,7 @@
 //! A whole random scenario from a seed: two or three hosts, links with faults, connections, a program in
 //! each direction of each.
 
-use urxe_proto::{AttrMask, Attributes, Instant, PdId, QpState, QpType, QueueSide};
+use urxe_proto::{AttrMask, Attributes, Instant, PdId, PeerAbilities, QpState, QpType, QueueSide};
 use urxe_sim::{
     AckPolicy, ConnectOptions, Fault, HostId, LinkConfig, Match, QpHandle, Random, Rights, Rule,
     World,
@@ -10,6 +10,7 @@ use urxe_wire::{Mtu, Psn, Srqn};
 
 use super::driver::{Driver, Outcome, Pace, SourceKeys};
 use super::program::{Mix, SOURCE_BYTES, generate};
+use super::queue_pair::any_peer_abilities;
 use super::seeds::is_replay;
 use super::unreliable::Way;
 pub use super::weather::Weather;
@@ -70,7 +71,7 @@ fn any_options(random: &mut Random) -> ConnectOptions {
         rnr_retry: 7,
         min_rnr_timer: random.between(1, 14) as u8,
         max_rd_atomic: [1, 2, 4, 16][random.index(4)],
-        keeps_early: random.chance(500_000),
+        peer_abilities: any_peer_abilities(random),
         ..ConnectOptions::default()
     }
 }
@@ -252,7 +253,9 @@ fn both_directions(
         let (pace, seed) = (any_pace(random), random.bits());
         let random = Random::new(seed);
         let mut driver = Driver::new(world, ends, PD, program, keys, pace, random);
-        driver.executes_in_leaps = options.keeps_early;
+        driver.executes_in_leaps = options
+            .peer_abilities
+            .contains(PeerAbilities::SELECTIVE_REPEAT);
         driver
     };
     [

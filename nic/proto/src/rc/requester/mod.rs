@@ -27,6 +27,7 @@ use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
 use crate::connection::Connection;
 use crate::habit::Habit;
+use crate::peer::PeerAbilities;
 use crate::qp::{Failure, Outbox, QpStats};
 use crate::rc::STREAM_PACKETS;
 use crate::send_queue::{Position, SendQueue, Wqe};
@@ -262,7 +263,9 @@ impl Requester {
             self.hurry.note(now);
         }
         // Another device may have said already what it misses, once, and that may be lost.
-        let is_doubtful = connection.keeps_early && self.pass.is_none() && self.placed.is_none();
+        let is_doubtful = connection.has(PeerAbilities::SELECTIVE_REPEAT)
+            && self.pass.is_none()
+            && self.placed.is_none();
         let timed = self.timed;
         self.go_back();
         self.doubt = is_doubtful.then_some(Doubt { timed });

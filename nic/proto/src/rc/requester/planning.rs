@@ -4,6 +4,7 @@ use super::sending::{fetch_header, note_end};
 use super::{Requester, distance};
 use crate::connection::Connection;
 use crate::memory::Memory;
+use crate::peer::PeerAbilities;
 use crate::qp::Outbox;
 use crate::send_queue::{Position, Wqe};
 use crate::time::Instant;
@@ -187,7 +188,7 @@ impl Requester {
         let count = match next_end {
             // Linux rxe remembers of a READ that it repeats only what was asked for last, and drops without a word what
             // lies before that: what was asked for at once is asked for again at once, whatever the window.
-            Some(end) if is_again && !connection.keeps_early => {
+            Some(end) if is_again && !connection.has(PeerAbilities::SELECTIVE_REPEAT) => {
                 let count = distance(*end, first).min(left);
                 (self.in_flight() == 0 || count <= self.room()).then_some(count)
             }
@@ -233,8 +234,9 @@ impl Requester {
     /// that wait. Not where so few may be asked for at once that two READs could not overlap.
     fn piece_of_read(&self, connection: &Connection, wqe: &Wqe) -> u32 {
         let pieces = wqe.packets.div_ceil(2) as usize;
-        let is_worth_it =
-            connection.keeps_early && wqe.packets <= PAIRS_MAX && 2 * pieces <= self.max_fetches;
+        let is_worth_it = connection.has(PeerAbilities::GAINS_BY_EQUAL_LENGTHS)
+            && wqe.packets <= PAIRS_MAX
+            && 2 * pieces <= self.max_fetches;
         if is_worth_it { 2 } else { u32::MAX }
     }
 

@@ -7,6 +7,7 @@ use super::super::early::Held;
 use super::{Doubt, Requester, distance};
 use crate::connection::Connection;
 use crate::memory::{Memory, scatter};
+use crate::peer::PeerAbilities;
 use crate::qp::{Outbox, QpStats};
 use crate::time::Instant;
 use crate::verbs::{SendOp, WcStatus};
@@ -202,7 +203,7 @@ impl Requester {
             return;
         };
         if psn != self.unacked {
-            if connection.keeps_early {
+            if connection.has(PeerAbilities::SELECTIVE_REPEAT) {
                 self.place_early(connection, psn, bytes, memory);
             }
             self.handle_later_answer(now, connection, psn.next(), stats);
@@ -280,7 +281,7 @@ impl Requester {
             self.answered = Some((self.unacked, end));
             self.retry.handle_later_answer(now);
         }
-        if connection.keeps_early {
+        if connection.has(PeerAbilities::SELECTIVE_REPEAT) {
             self.look_for_missing(now, end, stats);
         } else {
             self.handle_implied_nak(now, stats);
@@ -394,7 +395,7 @@ impl Requester {
     /// once only, or late, patience is better: what it sees too often may cost retries.
     #[cold]
     fn handle_answer_again(&mut self, now: Instant, connection: &Connection) {
-        if connection.keeps_early
+        if connection.has(PeerAbilities::ANSWERS_REPETITIONS)
             && let Some((end, sent)) = self.again
             && !end.is_after(self.unacked)
         {

@@ -8,6 +8,7 @@ use super::planning::Planned;
 use super::{QUIET_PACKETS, Requester, STREAM_PACKETS, distance};
 use crate::connection::Connection;
 use crate::memory::{AccessError, LocalAccess, Memory, Via};
+use crate::peer::PeerAbilities;
 use crate::qp::Outbox;
 use crate::run::Run;
 use crate::send_queue::{Position, Wqe};
@@ -109,7 +110,7 @@ impl Requester {
         }
         wqe.start(next, connection.mtu_bytes);
         if let SendOp::Write { va, rkey } = wqe.op
-            && connection.keeps_early
+            && connection.has(PeerAbilities::GAINS_BY_EQUAL_LENGTHS)
             && (2..=PIECES_MAX).contains(&wqe.packets)
             && wqe.length <= DIVIDED_MAX_BYTES
             && self.targets.covers(rkey, va, wqe.length)
@@ -161,7 +162,7 @@ impl Requester {
     ) -> bool {
         let and_as_much = self.in_flight() + (wqe.packets - offset).saturating_add(wqe.packets);
         !wqe.signaled
-            && connection.keeps_early
+            && connection.has(PeerAbilities::UNASKED_ACKNOWLEDGEMENTS)
             && wqe.packets < STREAM_PACKETS
             && self.pass.is_none()
             && self.cursor == self.sent_end

@@ -5,6 +5,7 @@ use super::Responder;
 use super::execute::{empty_job, read_job};
 use crate::connection::Connection;
 use crate::memory::Memory;
+use crate::peer::PeerAbilities;
 use crate::time::Instant;
 use urxe_wire::{Operation, Packet, Psn};
 
@@ -65,7 +66,7 @@ impl Responder {
 
     /// Answers anew from `psn` on. A peer that asks for more at once than it may is not heard.
     pub(super) fn repeat(&mut self, connection: &Connection, psn: Psn, end: Psn, reply: Reply) {
-        if connection.keeps_early {
+        if connection.has(PeerAbilities::SELECTIVE_REPEAT) {
             self.acknowledger.forget_replies_between(psn, end);
         } else {
             self.acknowledger.forget_replies_from(psn);

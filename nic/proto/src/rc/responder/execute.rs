@@ -7,6 +7,7 @@ use super::super::early::EARLY_MAX;
 use super::{Gap, Handled, Refusal, Responder};
 use crate::connection::Connection;
 use crate::memory::{Memory, RemoteAccess, RemoteRange, scatter};
+use crate::peer::PeerAbilities;
 use crate::qp::Outbox;
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::time::Instant;
@@ -336,7 +337,7 @@ impl Responder {
     /// What it asked for again does not count: it may have got the first answer since. What was kept is executed all at once,
     /// and may hold requests that the peer has cut into other pieces since: between two urxe there is room for all of them.
     pub(super) fn has_room_for_reply(&self, connection: &Connection) -> bool {
-        let may_be_kept = connection.keeps_early || self.has_kept;
+        let may_be_kept = connection.has(PeerAbilities::SELECTIVE_REPEAT) || self.has_kept;
         let kept_max = if may_be_kept { EARLY_MAX } else { 0 };
         let limit = u32::from(self.limits.max_dest_rd_atomic) + kept_max;
         self.acknowledger.pending_first_replies() < limit as usize

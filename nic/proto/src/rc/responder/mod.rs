@@ -14,6 +14,7 @@ use super::acknowledge::{AckMode, Acknowledger, Polled, SEQUENCE_ERROR};
 use super::early::{EARLY_MAX, Early};
 use crate::connection::Connection;
 use crate::memory::{Memory, Placement};
+use crate::peer::PeerAbilities;
 use crate::qp::{Failure, Outbox, QpEvent, QpStats};
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::run::Run;
@@ -267,7 +268,7 @@ impl Responder {
         let ends = operation.is_some_and(Operation::ends_message);
         if bth.ack_request && !has_response {
             self.acknowledger.owe(now);
-        } else if connection.keeps_early && ends {
+        } else if connection.has(PeerAbilities::UNASKED_ACKNOWLEDGEMENTS) && ends {
             self.acknowledger.owe_quietly(now);
         }
         // What a READ or a FLUSH does the program here cannot see.
@@ -284,7 +285,9 @@ impl Responder {
         }
         let is_news = self.gap == Gap::None;
         self.gap = Gap::Reported;
-        if connection.keeps_early && packet.payload.len() <= connection.mtu_bytes as usize {
+        if connection.has(PeerAbilities::SELECTIVE_REPEAT)
+            && packet.payload.len() <= connection.mtu_bytes as usize
+        {
             self.has_kept = true;
             let early = self.early.get_or_insert_default();
             early.keep(self.expected, packet);
