@@ -1,9 +1,10 @@
 //! A queue pair of the protocol core, and what the adapter knows of it.
 
 use urxe_proto::{
-    AccessError, AtomicOp, AttrMask, Attributes, Capacity, LocalAccess, Memory, ModifyError, PdId,
-    QpConfig, QpState, QpType, QueuePair, RecvRequest, RemoteAccess, RemoteRange, SendData, SendOp,
-    SendRequest, SendTarget, Sge, Via, WindowBind, required_attributes,
+    AccessError, AtomicOp, AttrMask, Attributes, Capacity, Egress, LocalAccess, Memory,
+    ModifyError, PdId, QpConfig, QpState, QpType, QueuePair, RecvRequest, RemoteAccess,
+    RemoteRange, SendData, SendOp, SendRequest, SendTarget, Sge, Via, WindowBind,
+    required_attributes,
 };
 use urxe_wire::{Mtu, Psn, Qpn};
 
@@ -130,7 +131,10 @@ pub(crate) fn queue_pair(
         };
         qp.modify(&wanted, mask | AttrMask::STATE)?;
     }
-    qp.set_window_bytes(config.window_bytes);
+    qp.set_egress(Egress {
+        window_bytes: config.window_bytes,
+        ..Egress::default()
+    });
     qp.set_dcqcn(config.dcqcn.map(|dcqcn| dcqcn.parameters(config.rate_gbps)));
     Ok(qp)
 }

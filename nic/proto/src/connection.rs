@@ -17,6 +17,8 @@ pub(crate) struct Connection {
     /// Of a datagram queue pair.
     pub(crate) qkey: u32,
     pub(crate) peer_abilities: PeerAbilities,
+    /// See [`crate::Egress`].
+    pub(crate) batch_packets: u32,
 }
 
 impl Connection {

@@ -28,6 +28,7 @@ mod attr_mask;
 mod attributes;
 mod connection;
 mod dcqcn;
+mod egress;
 mod habit;
 mod memory;
 mod memory_window;
@@ -47,6 +48,7 @@ mod verbs;
 pub use attr_mask::AttrMask;
 pub use attributes::{Attributes, ModifyError};
 pub use dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
+pub use egress::Egress;
 pub use habit::Habit;
 pub use memory::{
     AccessError, AtomicOp, LocalAccess, Memory, PdId, Placement, RemoteAccess, RemoteRange, Via,

@@ -3,8 +3,8 @@
 use crate::host::HostId;
 use crate::world::{QpHandle, World};
 use urxe_proto::{
-    AttrMask, Attributes, Capacity, PdId, PeerAbilities, Placement, QpConfig, QpState, QpType,
-    QueuePair, required_attributes,
+    AttrMask, Attributes, Capacity, Egress, PdId, PeerAbilities, Placement, QpConfig, QpState,
+    QpType, QueuePair, required_attributes,
 };
 use urxe_wire::{Mtu, Psn, Qpn, Srqn};
 
@@ -31,6 +31,9 @@ pub struct ConnectOptions {
     pub max_rd_atomic: u8,
     /// What both ends do beyond the specification.
     pub peer_abilities: PeerAbilities,
+    /// How much both hosts send on at once. The links of a [`World`] carry one packet after the other; batches are what a queue pair
+    /// is told of.
+    pub egress: Egress,
     /// Queue capacities.
     pub capacity: Capacity,
 }
@@ -48,6 +51,10 @@ impl Default for ConnectOptions {
             min_rnr_timer: 12,
             max_rd_atomic: 4,
             peer_abilities: PeerAbilities::empty(),
+            egress: Egress {
+                batch_packets: 15,
+                ..Egress::default()
+            },
             capacity: Capacity {
                 send_requests: 256,
                 recv_requests: 256,
@@ -99,6 +106,7 @@ impl World {
             };
             self.bring_up(end, &attributes);
             self.set_peer_abilities(end, options.peer_abilities);
+            self.set_egress(end, options.egress);
         }
         (first, second)
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, DcqcnParameters, Instant, ModifyError, PeerAbilities, PostError,
+    AttrMask, Attributes, DcqcnParameters, Egress, Instant, ModifyError, PeerAbilities, PostError,
     QueuePair, RecvRequest, SendRequest,
 };
 use urxe_wire::{Gid, Qpn};
@@ -127,10 +127,10 @@ impl World {
         self.ports.insert(to, Link::new(config));
     }
 
-    /// Sets how many bytes a queue pair may have in flight at most.
-    pub fn set_window_bytes(&mut self, qp: QpHandle, max_bytes: u32) {
+    /// Says how much a queue pair's host sends on at once.
+    pub fn set_egress(&mut self, qp: QpHandle, egress: Egress) {
         if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
-            qp.set_window_bytes(max_bytes);
+            qp.set_egress(egress);
         }
     }
 

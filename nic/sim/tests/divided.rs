@@ -5,8 +5,8 @@ mod support;
 use support::queue_pair::queue_pair;
 use support::scenario::PD;
 use urxe_proto::{
-    AckMode, Instant, PeerAbilities, QpType, QueuePair, SendData, SendOp, SendRequest, SendTarget,
-    Sge, WcStatus,
+    AckMode, Egress, Instant, PeerAbilities, QpType, QueuePair, SendData, SendOp, SendRequest,
+    SendTarget, Sge, WcStatus,
 };
 use urxe_sim::{Rights, VecMemory};
 use urxe_wire::{Header, Immediate, Operation, Packet, Psn, Qpn, Reth};
@@ -14,6 +14,7 @@ use urxe_wire::{Header, Immediate, Operation, Packet, Psn, Qpn, Reth};
 const GAINS: PeerAbilities = PeerAbilities::GAINS_BY_EQUAL_LENGTHS;
 const NOW: Instant = Instant::from_nanos(1);
 const MTU_BYTES: u32 = 1024;
+const BATCH_PACKETS: u32 = 63;
 const PACKETS_MAX: u32 = 65;
 
 /// A queue pair that reads and writes memory of another, each with memory of its own: of zeros, and of sevens.
@@ -31,7 +32,10 @@ impl Pair {
         let (left, right) = (Qpn::new(0x11), Qpn::new(0x12));
         let [requester, other] = [(left, right), (right, left)].map(|(number, peer)| {
             let mut qp = queue_pair(number, peer, QpType::Rc, Psn::new(0), 0);
-            qp.set_window_bytes(1 << 20);
+            qp.set_egress(Egress {
+                window_bytes: 1 << 20,
+                batch_packets: BATCH_PACKETS,
+            });
             qp.set_peer_abilities(abilities);
             qp
         });

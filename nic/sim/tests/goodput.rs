@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use support::bench::Bench;
 use support::go_back_n::GoBackN;
-use urxe_proto::{PeerAbilities, SendOp, WcStatus};
+use urxe_proto::{Egress, PeerAbilities, SendOp, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, Rule};
 use urxe_wire::Mtu;
 
@@ -242,11 +242,16 @@ fn shaped_mbps(messages: u64, both_ways: bool) -> u64 {
         mtu_bytes: 1_500,
         queue_bytes: Some(1 << 20),
     };
-    let mut bench = Bench::over(1, ConnectOptions::default(), link);
     // As the device sets it, which knows of no queue but the peer's receive buffer.
-    for qp in [bench.a, bench.b] {
-        bench.world.set_window_bytes(qp, 1 << 20);
-    }
+    let egress = Egress {
+        window_bytes: 1 << 20,
+        ..Egress::default()
+    };
+    let options = ConnectOptions {
+        egress,
+        ..ConnectOptions::default()
+    };
+    let mut bench = Bench::over(1, options, link);
     let start = bench.world.now();
     let verbs = if both_ways { 2 } else { 1 };
     let (mut posted, mut completed) = (0, 0);

@@ -10,7 +10,8 @@ use std::collections::{BTreeSet, VecDeque};
 use support::queue_pair::queue_pair;
 use support::scenario::PD;
 use urxe_proto::{
-    AckMode, Instant, QpType, QueuePair, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
+    AckMode, Egress, Instant, QpType, QueuePair, SendData, SendOp, SendRequest, SendTarget, Sge,
+    WcStatus,
 };
 use urxe_sim::{Random, Rights, VecMemory};
 use urxe_wire::{Aeth, Bth, Header, Opcode, Operation, Packet, Psn, Qpn, Syndrome, Transport};
@@ -42,7 +43,10 @@ impl Reader {
         let length = PACKETS * MTU_BYTES;
         let key = memory.register(PD, Rights::ALL, vec![0; length as usize]);
         let mut qp = queue_pair(Qpn::new(0x11), Qpn::new(0x12), QpType::Rc, Psn::new(0), 0);
-        qp.set_window_bytes(64 << 10);
+        qp.set_egress(Egress {
+            window_bytes: 64 << 10,
+            ..Egress::default()
+        });
         qp.post_send(&SendRequest {
             wr_id: 7,
             op: SendOp::Read { va: 0, rkey: 1 },

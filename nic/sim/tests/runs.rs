@@ -6,8 +6,8 @@ use support::queue_pair::{any_peer_abilities, queue_pair};
 use support::scenario::PD;
 use support::seeds::for_each_seed;
 use urxe_proto::{
-    AckMode, AttrMask, Attributes, Instant, Payload, PeerAbilities, QpType, QueuePair, RecvRequest,
-    RemoteRange, SendData, SendOp, SendRequest, SendTarget, Sge, Transmit, gather,
+    AckMode, AttrMask, Attributes, Egress, Instant, Payload, PeerAbilities, QpType, QueuePair,
+    RecvRequest, RemoteRange, SendData, SendOp, SendRequest, SendTarget, Sge, Transmit, gather,
 };
 use urxe_sim::{Random, Rights, VecMemory};
 use urxe_wire::{
@@ -257,7 +257,10 @@ fn packets_handled_together_do_what_they_do_one_by_one() {
             End::new(right, left, psn, 0xaa),
         ];
         for end in &mut ends {
-            end.qp.set_window_bytes(1 << 20);
+            end.qp.set_egress(Egress {
+                window_bytes: 1 << 20,
+                ..Egress::default()
+            });
             end.qp
                 .set_peer_abilities(any_peer_abilities(&mut Random::new(seed)));
         }
@@ -347,7 +350,10 @@ fn a_run_does_not_go_past_what_was_kept() {
     let numbers = (Qpn::new(0x11), Qpn::new(0x12));
     let mut from = End::new(numbers.0, numbers.1, Psn::new(0), 0x55);
     let mut to = End::new(numbers.1, numbers.0, Psn::new(0), 0xaa);
-    from.qp.set_window_bytes(1 << 20);
+    from.qp.set_egress(Egress {
+        window_bytes: 1 << 20,
+        ..Egress::default()
+    });
     to.qp.set_peer_abilities(PeerAbilities::URXE);
     let [local, remote] = [&from, &to].map(|end| end.sge(&mut Random::new(1), 12 << 10));
     let (va, rkey) = (remote.addr, remote.lkey);

@@ -1,14 +1,15 @@
 //! Queue pairs have their turns to send.
 
-use urxe_proto::{AckMode, Instant, QpType, QueuePair};
+use urxe_proto::{AckMode, Egress, Instant, QpType, QueuePair};
+use urxe_udp::Socket;
 use urxe_wire::{Bth, Operation};
 
 use super::Engine;
 use super::port::Ports;
 use super::table::Slot;
-use super::transmit::Outgoing;
 use super::transmit::payload::MemoryGone;
 use super::transmit::turn::{Then, Turn};
+use super::transmit::{Outgoing, batch_packets};
 use crate::memory::MemoryTable;
 
 /// Packets of one queue pair before the others get their turn.
@@ -47,19 +48,19 @@ impl Engine {
             self.end_turn(index, false);
             return 0;
         }
-        let window_bytes = port.map_or(0, |port| self.window_bytes(port));
+        let mtu_bytes = slot.qp.mtu_bytes();
+        let egress = port.map(|port| self.egress(port, mtu_bytes));
         let ports = Ports::of(self.sockets.as_ref());
         let Some(slot) = self.qps.get_mut(index) else {
             return 0;
         };
-        slot.qp.set_window_bytes(window_bytes);
+        slot.qp.set_egress(egress.unwrap_or_default());
         let is_one_of_many = self.senders + self.ready.len() >= MANY_SENDERS;
         let mut turn = turn_of(slot, &mut self.outgoing, self.senders, is_one_of_many);
         let Some(path) = &slot.path else {
             return self.transmit_datagrams(index, now, mode, &turn);
         };
         let mut has_more = true;
-        let mtu_bytes = slot.qp.mtu_bytes();
         let (memory, stats) = (&mut self.memory, &mut self.stats);
         let mut left = PACKETS_PER_TURN;
         let mut is_long = false;
@@ -153,16 +154,19 @@ impl Engine {
         built
     }
 
-    /// Bytes that one queue pair may have in flight. The peer's receive buffer is taken to be like ours
+    /// How much one queue pair sends on at once. The peer's receive buffer is taken to be like ours
     /// (its address, and so its socket, serves all queue pairs of a process there), and shared by all that
     /// send; half of it, because the kernel counts its own bookkeeping, too.
-    fn window_bytes(&self, port: usize) -> u32 {
-        let socket = self
-            .ports()
-            .get(port)
-            .and_then(|port| port.socket.as_deref());
-        let buffer = socket.map_or(0, urxe_udp::Socket::receive_buffer_bytes);
-        window_share_bytes(buffer, self.senders)
+    fn egress(&self, port: usize, mtu_bytes: u32) -> Egress {
+        let port = &self.ports()[port];
+        let buffer = port
+            .socket
+            .as_deref()
+            .map_or(0, Socket::receive_buffer_bytes);
+        Egress {
+            window_bytes: window_share_bytes(buffer, self.senders),
+            batch_packets: batch_packets(mtu_bytes, port),
+        }
     }
 
     /// The queue pair at `index` may have something to send.
@@ -176,7 +180,7 @@ impl Engine {
     }
 }
 
-/// See [`Engine::window_bytes`].
+/// See [`Engine::egress`].
 pub(super) fn window_share_bytes(buffer_bytes: usize, senders: usize) -> u32 {
     let share = (buffer_bytes / 2).min(WINDOWS_MAX_BYTES) / senders.max(1);
     u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)

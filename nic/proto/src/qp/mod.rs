@@ -20,6 +20,7 @@ use crate::attr_mask::AttrMask;
 use crate::attributes::{Attributes, ModifyError};
 use crate::connection::Connection;
 use crate::dcqcn::ReactionPoint;
+use crate::egress::Egress;
 use crate::memory::PdId;
 use crate::peer::PeerAbilities;
 use crate::rc::requester::RequesterLimits;
@@ -199,6 +200,7 @@ impl QueuePair {
             } else {
                 self.connection.peer_abilities
             },
+            batch_packets: self.connection.batch_packets,
             ..connection(&self.config, &self.attributes)
         };
         match to {
@@ -256,10 +258,12 @@ impl QueuePair {
         };
     }
 
-    /// Sets how many bytes may be in flight to the peer at most: what its receive buffer takes.
-    pub fn set_window_bytes(&mut self, max_bytes: u32) {
+    /// Says how much the caller sends on at once from now on.
+    #[inline]
+    pub fn set_egress(&mut self, egress: Egress) {
+        self.connection.batch_packets = egress.batch_packets;
         self.sender
-            .set_window_max(max_bytes / self.connection.mtu_bytes);
+            .set_window_max(egress.window_bytes / self.connection.mtu_bytes);
     }
 
     /// What the peer's device does beyond the specification, as far as it is known, until the queue pair is initialised again. Only RC has any.
@@ -410,6 +414,7 @@ fn connection(config: &QpConfig, attributes: &Attributes) -> Connection {
         mtu_bytes: u32::try_from(attributes.path_mtu.bytes()).unwrap_or(u32::MAX),
         qkey: attributes.qkey,
         peer_abilities: PeerAbilities::empty(),
+        batch_packets: Egress::default().batch_packets,
     }
 }
 

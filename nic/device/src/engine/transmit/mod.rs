@@ -10,6 +10,7 @@ pub(crate) mod payload;
 pub(crate) mod turn;
 
 use urxe_proto::{Run, Transmit};
+use urxe_udp::MAX_TRANSMIT_BYTES;
 use urxe_wire::{Bth, ICRC_LEN, Operation, Reth, XrcEth, pad_len};
 
 use self::batch::{Batch, packets_max};
@@ -27,6 +28,17 @@ const MTU_MIN_BYTES: u32 = 256;
 const HARDLY_BYTES: usize = Reth::LEN;
 /// By so much the last of a WRITE's messages of one packet is shorter than the others at most, if they cannot be of one length.
 const UNEVEN_BYTES: usize = 256;
+
+/// How many packets of full length may leave in one batch.
+pub(crate) fn batch_packets(mtu_bytes: u32, port: &Port) -> u32 {
+    packets_in(MAX_TRANSMIT_BYTES, mtu_bytes, port)
+}
+
+fn packets_in(room_bytes: usize, mtu_bytes: u32, port: &Port) -> u32 {
+    let length = Bth::LEN + XrcEth::LEN + Reth::LEN + mtu_bytes as usize + ICRC_LEN;
+    let packets = (room_bytes / length).clamp(1, packets_max(port));
+    u32::try_from(packets).unwrap_or(1)
+}
 
 /// The batch under construction, and one that the socket did not take.
 #[derive(Debug)]
@@ -58,9 +70,7 @@ impl Outgoing {
     /// How many packets of full length a run may have, so that one that does not fit the batch under construction fits the
     /// next.
     pub(crate) fn run_max(turn: &Turn, mtu_bytes: u32, port: &Port) -> u32 {
-        let length = Bth::LEN + XrcEth::LEN + Reth::LEN + mtu_bytes as usize + ICRC_LEN;
-        let bytes = turn.room_bytes / length;
-        u32::try_from(bytes.clamp(1, packets_max(port))).unwrap_or(1)
+        packets_in(turn.room_bytes, mtu_bytes, port)
     }
 
     /// Adds packets, sending what stands in their way first.

@@ -26,6 +26,7 @@ use super::early::Held;
 use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
 use crate::connection::Connection;
+use crate::egress::Egress;
 use crate::habit::Habit;
 use crate::peer::PeerAbilities;
 use crate::qp::{Failure, Outbox, QpStats};
@@ -33,9 +34,6 @@ use crate::rc::STREAM_PACKETS;
 use crate::send_queue::{Position, SendQueue, Wqe};
 use crate::time::Instant;
 use crate::verbs::{SendRequest, WcStatus};
-
-/// Greatest window until the caller sets another, bytes.
-const DEFAULT_WINDOW_BYTES: u32 = 512 << 10;
 
 /// Packets of messages without completions that may be in flight without having asked for an acknowledgement: what a ping-pong of
 /// messages of 16 KiB sends until one comes by itself.
@@ -133,7 +131,10 @@ impl Requester {
             quiet_end: first,
             hurry: Habit::new(HURRY_NS.0, HURRY_NS.1),
             max_fetches: usize::from(limits.max_rd_atomic.max(1)),
-            window: Window::new(WindowLimits::for_mtu(mtu_bytes, DEFAULT_WINDOW_BYTES)),
+            window: Window::new(WindowLimits::for_mtu(
+                mtu_bytes,
+                Egress::default().window_bytes,
+            )),
             window_was_full: false,
             retry: Retry::new(limits.timeout_ns, limits.retry_count, limits.rnr_retry),
             rnr_until: None,

@@ -11,8 +11,7 @@ use crate::time::Instant;
 use crate::verbs::SendOp;
 use urxe_wire::{Header, Ieth, Transport, XrcEth};
 
-/// A READ of up to so many packets is asked for two by two; in a longer one those in the middle, all of one length, fill what the
-/// kernel takes at once.
+/// A READ of up to so many packets is asked for two by two; in a longer one most are in the middle, and all of one length.
 const PAIRS_MAX: u32 = 16;
 
 /// The next packet, before its payload is borrowed from the queue.
@@ -230,8 +229,7 @@ impl Requester {
     }
 
     /// How many packets of a READ are asked for at once. The first and the last of an answer are 4 bytes longer than those between
-    /// them, and the kernel takes only packets of one length together: a peer of our kind sends an answer of two with others
-    /// that wait. Not where so few may be asked for at once that two READs could not overlap.
+    /// them: a peer that gains by equal lengths sends an answer of two with others that wait. Not where so few may be asked for at once that two READs could not overlap.
     fn piece_of_read(&self, connection: &Connection, wqe: &Wqe) -> u32 {
         let pieces = wqe.packets.div_ceil(2) as usize;
         let is_worth_it = connection.has(PeerAbilities::GAINS_BY_EQUAL_LENGTHS)

@@ -19,12 +19,6 @@ use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 const ACK_INTERVAL_MAX: u32 = 64;
 /// The end of a message asks for one, too, unless so many more wait behind it.
 const MESSAGES_BEHIND: Position = 4;
-/// Each packet of a WRITE of up to so many bytes is a message of its own: the first of a longer one has 16 bytes more than those behind
-/// it, and so leaves alone, which costs it less. (What is longer is also acknowledged on the way, which a program that looks for it in
-/// its memory bears better when the peer's device knows that it is one message.)
-const DIVIDED_MAX_BYTES: u32 = 64 << 10;
-/// And of so many packets at most: of less than 1024 bytes each, addresses would take more of the link than that saves.
-const PIECES_MAX: u32 = 64;
 /// Packets that are made of a WRITE beyond those that it needs, at most.
 const SPARE_PIECES_MAX: u32 = 4;
 
@@ -111,8 +105,8 @@ impl Requester {
         wqe.start(next, connection.mtu_bytes);
         if let SendOp::Write { va, rkey } = wqe.op
             && connection.has(PeerAbilities::GAINS_BY_EQUAL_LENGTHS)
-            && (2..=PIECES_MAX).contains(&wqe.packets)
-            && wqe.length <= DIVIDED_MAX_BYTES
+            && wqe.packets > 1
+            && wqe.packets <= divided_max(connection.batch_packets)
             && self.targets.covers(rkey, va, wqe.length)
         {
             let spare = spare_pieces(
@@ -243,6 +237,18 @@ impl Requester {
         if self.timed.is_none() && first_time && !self.is_asking_again() {
             self.timed = Some((self.cursor, now));
         }
+    }
+}
+
+/// Each packet of a WRITE of up to so many is a message of its own: the first of a longer one has 16 bytes more than those behind it, and so
+/// leaves alone, which costs it less. A batch and one packet more take two batches as one message, too. (What is longer is also
+/// acknowledged on the way, which a program that looks for it in its memory bears better when the peer's device knows that it is one
+/// message.)
+const fn divided_max(batch_packets: u32) -> u32 {
+    if batch_packets > 1 {
+        batch_packets + 1
+    } else {
+        0
     }
 }
 
