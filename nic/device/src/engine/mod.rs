@@ -133,7 +133,7 @@ impl Engine {
     /// processor takes for lost what waits in the socket. Acknowledgements may wait for company in a round
     /// that brought something; the next empty one sends them. Returns how many packets came, and when it is: `None` of
     /// a round with nothing to do, in which the clock was not looked at.
-    pub(crate) fn run(&mut self) -> (usize, Option<Instant>) {
+    pub(crate) fn run_round(&mut self) -> (usize, Option<Instant>) {
         self.posts.note_round();
         let mut clock = None;
         let received = self.receive(&mut clock, false);
@@ -161,7 +161,7 @@ impl Engine {
 
     /// A round of a thread that looks for packets before it sleeps. An acknowledgement waits for the program's reply as long
     /// as such waits have paid.
-    pub(crate) fn run_looking(&mut self, now: Instant) -> usize {
+    pub(crate) fn run_looking_round(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
         let mode = if self.was_quick(received) {
@@ -202,7 +202,7 @@ impl Engine {
     /// A round of the background thread before it sleeps. An acknowledgement waits for the program's reply: what came may
     /// be half of a ping-pong, of any length. Sent alone, it would get there first, and a peer that then looks at its memory
     /// only would need its own background thread for the reply, some 20 us.
-    pub(crate) fn run_in_background(&mut self, now: Instant) -> usize {
+    pub(crate) fn run_background_round(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
         let more = self.exchange(now, AckMode::Hold, true);

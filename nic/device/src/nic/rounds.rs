@@ -70,7 +70,7 @@ impl Nic {
         self.progress.note_released();
         let was_amid = self.progress.is_to_tell() && engine.is_amid();
         let sent_before = engine.stats.tx_packets;
-        let (received, now) = engine.run();
+        let (received, now) = engine.run_round();
         let Some(now) = now else {
             return (received, engine.was_quick(received));
         };
@@ -126,7 +126,7 @@ impl Nic {
     /// One round of a thread that is going to wait for packets.
     pub(crate) fn run_waiting(&self) -> Round {
         let mut engine = self.engine();
-        let round = self.run_for_thread(&mut engine, Engine::run_in_background);
+        let round = self.run_for_thread(&mut engine, Engine::run_background_round);
         if engine.memory.protected.has_offers() {
             self.make_offers(engine);
         }
@@ -136,7 +136,7 @@ impl Nic {
     /// One round of a thread that looks for packets before it sleeps, unless another thread is at it.
     pub(crate) fn run_looking(&self) -> Option<Round> {
         let mut engine = self.engine.try_lock().ok()?;
-        let round = self.run_for_thread(&mut engine, Engine::run_looking);
+        let round = self.run_for_thread(&mut engine, Engine::run_looking_round);
         if engine.memory.protected.has_offers() {
             self.make_offers(engine);
         }

@@ -44,7 +44,7 @@ pub(super) struct Batch {
     arena: Box<[u8]>,
     used: usize,
     /// Start of the bytes in the arena that are not in `pieces` yet.
-    run_start: usize,
+    unlisted_start: usize,
     pub(super) pieces: Vec<Piece<'static>>,
     pub(super) target: Option<Target>,
     segment_bytes: usize,
@@ -69,7 +69,7 @@ impl Batch {
         Self {
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             used: 0,
-            run_start: 0,
+            unlisted_start: 0,
             pieces: Vec::with_capacity(64),
             target: None,
             segment_bytes: 0,
@@ -84,7 +84,7 @@ impl Batch {
 
     pub(super) fn discard(&mut self) {
         self.used = 0;
-        self.run_start = 0;
+        self.unlisted_start = 0;
         self.pieces.clear();
         self.target = None;
         self.count = 0;
@@ -208,7 +208,7 @@ impl Batch {
             let payloads = (0..count).map(|index| unsafe { from.add(index * payload_len) });
             for payload in payloads {
                 self.used += header_len;
-                self.close_run();
+                self.list_rest();
                 // SAFETY: as above.
                 let piece = unsafe { Piece::from_raw(payload, payload_len) };
                 self.pieces.push(piece);
@@ -252,14 +252,14 @@ impl Batch {
         } else {
             let mut icrc = path.flow.start(length, id, header);
             self.used += header_len;
-            let (pieces, run_start) = (self.pieces.len(), self.run_start);
+            let (pieces, unlisted_start) = (self.pieces.len(), self.unlisted_start);
             if self
                 .refer_payload(transmit, pd, memory, &mut icrc)
                 .is_none()
             {
                 self.used = start;
                 self.pieces.truncate(pieces);
-                self.run_start = run_start;
+                self.unlisted_start = unlisted_start;
                 return Err(MemoryGone(transmit.header.bth));
             }
             self.arena[self.used..self.used + pad].fill(0);
@@ -308,7 +308,7 @@ impl Batch {
         memory: &MemoryTable,
         icrc: &mut Icrc,
     ) -> Option<()> {
-        self.close_run();
+        self.list_rest();
         self.refers = true;
         let (mut skip, mut left) = (offset, len);
         for sge in sges {
@@ -335,13 +335,13 @@ impl Batch {
     }
 
     /// Makes a piece of the bytes in the arena that have none yet.
-    pub(super) fn close_run(&mut self) {
-        if self.run_start < self.used {
-            let run = &self.arena[self.run_start..self.used];
+    pub(super) fn list_rest(&mut self) {
+        if self.unlisted_start < self.used {
+            let unlisted = &self.arena[self.unlisted_start..self.used];
             // SAFETY: the arena is not written below `used` and not freed while the batch stands.
             self.pieces
-                .push(unsafe { Piece::from_raw(run.as_ptr(), run.len()) });
-            self.run_start = self.used;
+                .push(unsafe { Piece::from_raw(unlisted.as_ptr(), unlisted.len()) });
+            self.unlisted_start = self.used;
         }
     }
 
@@ -359,7 +359,7 @@ impl Batch {
         if self.count == 0 {
             return;
         }
-        self.close_run();
+        self.list_rest();
         let Some((target, socket)) = self
             .target
             .as_ref()

@@ -109,7 +109,7 @@ fn an_acknowledgement_leaves_with_the_end_of_a_message() {
 
 /// The batch under construction, as bytes.
 fn bytes_of(outgoing: &mut Outgoing) -> Vec<u8> {
-    outgoing.building.close_run();
+    outgoing.building.list_rest();
     let pieces = &outgoing.building.pieces;
     // SAFETY: parts of the arena, or of a test's own memory.
     let bytes = |piece: &Piece<'_>| unsafe {
