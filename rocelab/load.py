@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-#: The part of the measurements, of the cores, and of what the busiest program took, from which on a person is told.
+#: The part of the measurements, of the cores, and of what the busiest program took, from which on a
+#: person is told.
 _WORTH_SAYING: Final = 0.1
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
-#: How a program waits for the network: in the end asleep in the kernel, though it, or the kernel for it, may look
-#: before, as Soft RoCE by events does; or asking again and again.
+#: How a program waits for the network: in the end asleep in the kernel, though it, or the kernel
+#: for it, may look before, as Soft RoCE by events does; or asking again and again.
 Waiting = Literal["blocking", "polling"]
 WAITINGS: Final[tuple[Waiting, ...]] = ("blocking", "polling")
 
 TCP: Final = "tcp"
 SOFT_ROCE: Final = "soft-roce"
-#: How the ends of a link hand what arrives to TCP: as the fabric made them; by NAPI; by NAPI whose interrupts wait
-#: at the server while programs poll (`rocelab.launch.reception`).
+#: How the ends of a link hand what arrives to TCP: as the fabric made them; by NAPI; by NAPI whose
+#: interrupts wait at the server while programs poll (`rocelab.launch.reception`).
 Reception = Literal["usual", "napi", "napi-deferred"]
 USUAL: Final = "usual"
 
@@ -25,15 +25,16 @@ USUAL: Final = "usual"
 DEFAULT: Final = "default"
 SEPARATOR: Final = "@"
 
-#: By level, the series of Soft RoCE that is held against TCP, for each way of waiting the first that a run has. At the
-#: network level it is two-sided, as TCP is, and as what the publications measured. MPI programs poll.
+#: By level, the series of Soft RoCE that is held against TCP, for each way of waiting the first
+#: that a run has. At the network level it is two-sided, as TCP is, and as what the publications
+#: measured. MPI programs poll.
 SUBJECTS: Final[Mapping[str, Mapping[Waiting, tuple[str, ...]]]] = {
     "network": {"polling": ("send",), "blocking": ("send-events",)},
     "mpi": {"polling": ("openmpi-ucx", "mpich-ucx", "mpich-ofi")},
     "program": {"polling": ("openmpi-ucx", "mpich-ucx", "mpich-ofi", "verbs", "rsockets")},
 }
-#: By level, the TCPs it is held against, by their names without congestion control. Others are measured to check
-#: these, or under a condition of their own, such as load.
+#: By level, the TCPs it is held against, by their names without congestion control. Others are
+#: measured to check these, or under a condition of their own, such as load.
 TCPS: Final[Mapping[str, Mapping[str, Waiting]]] = {
     "network": {
         **dict.fromkeys(

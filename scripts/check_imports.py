@@ -52,7 +52,8 @@ ALLOWED_IN_TESTS: Mapping[str, frozenset[str]] = {"proto": frozenset({"sim"})}
 #: How many files of a crate are in circles; all others have none.
 CIRCLES: Mapping[str, int] = {"proto": 13, "udp": 2}
 
-#: The folders of a crate's source, each of which needs those before it alone; so do the files beside them.
+#: The folders of a crate's source, each of which needs those before it alone; so do the files
+#: beside them.
 LAYERS: Mapping[str, tuple[str, ...]] = {
     "device": (
         "process",
@@ -71,9 +72,9 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
 }
 
 SANS_IO = ("wire", "proto", "duty", "sim", "fabric", "cm")
-# External crates of the sans-IO crates: none with a clock, IO or entropy, and all #![no_std] with the features used,
-# but libdeflater: of it only the CRC is used, a function of its arguments. oorandom is a generator that only a seed can
-# start; serde turns data into other data.
+# External crates of the sans-IO crates: none with a clock, IO or entropy, and all #![no_std] with
+# the features used, but libdeflater: of it only the CRC is used, a function of its arguments.
+# oorandom is a generator that only a seed can start; serde turns data into other data.
 PURE_CRATES = frozenset({"bitflags", "libdeflater", "oorandom", "serde", "smallvec"})
 _TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{")  # the last thing in a file
 

@@ -18,10 +18,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Of source files, and of other text.
+#: Of source files, and of other text, whose tables do not count.
 LONGEST_LINES = 500
 LONGEST_TEXT_LINES = 800
 LONGEST_FUNCTION_LINES = 70
+#: Of Markdown and of comments; code is as wide as its formatter makes it.
+PROSE_COLUMNS = 100
 CODE_SUFFIXES = frozenset({".c", ".h", ".java", ".py", ".rs"})
 SOURCE_SUFFIXES = frozenset({".c", ".css", ".h", ".j2", ".js", ".html", ".md", ".py", ".rs", ".sh", ".toml"})
 
@@ -36,6 +38,13 @@ _C_FUNCTION = re.compile(r"^(?P<indent>)[a-z][\w *]*?\b(?P<name>\w+)\([^;{}]*\)\
 _JAVA_METHOD = re.compile(
     r"^(?P<indent> {4})(?:[\w<>\[\], ?]+ )?(?P<name>\w+)\([^;{}]*\)(?: throws [\w, .]+)? \{", re.MULTILINE
 )
+#: What a comment begins with, where a line has nothing else.
+_COMMENTS = {
+    **dict.fromkeys((".rs", ".c", ".h", ".java"), re.compile(r"^ *//[/!]? ?")),
+    **dict.fromkeys((".py", ".sh"), re.compile(r"^ *#:? ")),
+    ".md": re.compile(r""),
+}
+_UNBROKEN = re.compile(r"`[^`]*`|\[[^\]]*\]\([^)]*\)|\]\([^)]*\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
@@ -46,13 +55,32 @@ def text_errors(path: PurePosixPath, text: str) -> Iterator[str]:
     if path.name in _LOCK_NAMES:
         for match in _MIRROR.finditer(text):
             yield f"{path}:{_line(text, match.start())}: a lock file must not depend on a mirror ({match[0].strip()})"
-    lines = text.count("\n")
+    lines = len([line for line in text.splitlines() if path.suffix != ".md" or not line.startswith("|")])
     longest = LONGEST_LINES if path.suffix in CODE_SUFFIXES else LONGEST_TEXT_LINES
     if path.suffix in CODE_SUFFIXES | SOURCE_SUFFIXES and lines > longest:
         yield f"{path}: {lines} lines; the longest allowed are {longest}: split it"
+    yield from wide_prose(path, text)
     for name, line, length in functions(path, text):
         if length > LONGEST_FUNCTION_LINES:
             yield f"{path}:{line}: {name} has {length} lines; {LONGEST_FUNCTION_LINES} are allowed: split it"
+
+
+def wide_prose(path: PurePosixPath, text: str) -> Iterator[str]:
+    """Lines of Markdown and of comments that are too wide, though they could be broken: no tables, and no examples."""
+    begins, in_example = _COMMENTS.get(path.suffix), False
+    for number, line in enumerate(text.splitlines(), start=1):
+        begin = begins.match(line) if begins else None
+        if begin is None:
+            in_example = False
+            continue
+        words = line[begin.end() :]
+        in_example ^= words.lstrip().startswith("```")
+        in_block = path.suffix == ".md" and line.startswith("    ") and not line.lstrip().startswith("- ")
+        if len(line) <= PROSE_COLUMNS or in_example or in_block or words.lstrip().startswith(("|", "<!--", "#")):
+            continue
+        unbroken = _UNBROKEN.sub(lambda match: "x" * len(match[0]), words).strip().removeprefix("- ")
+        if " " in unbroken:
+            yield f"{path}:{number}: {len(line)} columns; {PROSE_COLUMNS} are allowed: break the line"
 
 
 def functions(path: PurePosixPath, text: str) -> Iterator[tuple[str, int, int]]:
@@ -62,7 +90,8 @@ def functions(path: PurePosixPath, text: str) -> Iterator[tuple[str, int, int]]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
                 yield node.name, node.lineno, node.end_lineno - node.lineno + 1
     elif path.suffix in (".c", ".h", ".java"):
-        # As the formatters lay them out: a function ends with a brace as far left as its first line begins.
+        # As the formatters lay them out: a function ends with a brace as far left as its first line
+        # begins.
         pattern = _JAVA_METHOD if path.suffix == ".java" else _C_FUNCTION
         for match in pattern.finditer(text):
             end = text.find(f"\n{match['indent']}}}\n", match.end())

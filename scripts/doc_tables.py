@@ -14,6 +14,7 @@ import argparse
 import functools
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from rocelab.report.model import RunModel
 from rocelab.results import RunStore
 
 ROOT = Path(__file__).resolve().parent.parent
+#: As wide as other prose (check_tree.py).
+COLUMNS = 100
 _PLACE = re.compile(r"<!-- table (?P<table>[a-z-]+) of (?P<run>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -38,7 +41,13 @@ def _made(place: re.Match[str]) -> str:
         body = TABLES[name](_model(kept))
     else:
         raise SystemExit(f"there is no table {name!r}; there are {', '.join((*TABLES, *ROW_TABLES))}")
-    return f"<!-- table {place['table']} of {place['run']} -->\n\n{body}\n\n<!-- end -->"
+    lines = [
+        line
+        if line.startswith(("|", "#"))
+        else textwrap.fill(line, COLUMNS, break_long_words=False, break_on_hyphens=False)
+        for line in body.split("\n")
+    ]
+    return "\n".join([f"<!-- table {place['table']} of {place['run']} -->", "", *lines, "", "<!-- end -->"])
 
 
 def renewed(text: str) -> str:

@@ -76,7 +76,8 @@ def ipv6(stand: Stand) -> Iterator[Step]:
             }
             for what, method in methods.items():
                 name = f"{what}, IPv{version}"
-                # perftest's ends find each other over IPv4; the address of the queue pairs is chosen by their index.
+                # perftest's ends find each other over IPv4; the address of the queue pairs is
+                # chosen by their index.
                 is_named = version == 6 and isinstance(method, Sock)
                 address = stand.receiver.addresses6[DIRECT.id] if is_named else None
                 request = stand.request(DIRECT, stand.nodes[0], size_bytes, messages, address)
@@ -174,7 +175,8 @@ def _shared(stand: Stand, shared: Shared) -> Values:
     stand.choose(SWITCH, shared.control)
     one, _, other, third = stand.nodes
     kinds = [soft_roce(events=True)] * shared.soft_roce + [Sock("bandwidth", "blocking")] * shared.tcp
-    # The first stream is alone on its node, so it and the others meet at the switch's port and nowhere before.
+    # The first stream is alone on its node, so it and the others meet at the switch's port and
+    # nowhere before.
     senders = [one, *[other] * len(kinds)]
     pairs: list[tuple[Pair, Node, Request]] = [
         (method, sender, stand.request(SWITCH, sender, 65536)) for method, sender in zip(kinds, senders, strict=False)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from rocelab.tools.base import Output, Reading, Request, ToolError, Value, check_exit, last_words
 from rocelab.tools.interconnects import urxe
 
-# Iterations, overhead, bandwidth, rate of messages; one thread has the average of the last three, too, and the median.
+# Iterations, overhead, bandwidth, rate of messages; one thread has the average of the last three,
+# too, and the median.
 _FINAL = re.compile(r"^Final:\s+(?P<numbers>[\d.\s]+)$", re.MULTILINE)
 _MIB = 1 << 20
 

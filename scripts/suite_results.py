@@ -19,7 +19,8 @@ _RUNNING = re.compile(r"^running (\d+) tests?$")
 _IGNORED = re.compile(r"^test (?P<name>.+?) \.\.\. ignored(?:, (?P<reason>.*))?$")
 _OUTPUT_OF = re.compile(r"^---- (?P<name>.+?) stdout ----$")
 _SKIPPED = re.compile(r"^skipped: (?P<reason>.+)$", re.IGNORECASE)
-# Written past the capture of libtest, so that `cargo test` alone shows it too; it may land in the middle of a line.
+# Written past the capture of libtest, so that `cargo test` alone shows it too; it may land in the
+# middle of a line.
 _SKIPPED_BY_NAME = re.compile(r"\bSKIPPED (?P<test>\w+(?:::\w+)*): (?P<reason>.+)$")
 _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 _COLLECTION_SKIPPED = re.compile(r"Skipped: (?P<reason>.*?)['\"]?\)?$")
@@ -115,7 +116,8 @@ def _read_suite_line(line: str, suite: _Suite, tally: Tally) -> None:
 
 
 def _finish(suite: _Suite, tally: Tally, *, passed: int, failed: int) -> None:
-    # The names stand last before the result; a test's own output may hold lines that look like them.
+    # The names stand last before the result; a test's own output may hold lines that look like
+    # them.
     names = suite.failed[-failed:] if failed else []
     names += ["(a test whose name could not be read)"] * (failed - len(names))
     skipped = [Note(f"{suite.name} {test}", reason) for test, reason in suite.skipped.items() if test not in names]
@@ -164,7 +166,8 @@ def read_junit(path: Path) -> Tally:
 
 def _skip_reason(skipped: ET.Element) -> str:
     message = skipped.get("message", "no reason")
-    # A module that skips itself while it is collected has its reason only in the text: ('file', 17, 'Skipped: reason').
+    # A module that skips itself while it is collected has its reason only in the text: ('file', 17,
+    # 'Skipped: reason').
     if message == "collection skipped" and (match := _COLLECTION_SKIPPED.search(skipped.text or "")):
         message = match["reason"]
     expected = "expected to fail: " if skipped.get("type") == "pytest.xfail" else ""

@@ -15,7 +15,8 @@ def value(series: Series, at: int, centre: Centre | None = None) -> Number:
     found = series.ratio_to_best([one], at, better="higher", centre=centre)
     if found is not None:
         return Number.of(found.ratio)
-    # Where a value is 0, such as what is lost, there is no interval on a logarithmic scale, unless nothing varies.
+    # Where a value is 0, such as what is lost, there is no interval on a logarithmic scale, unless
+    # nothing varies.
     spread = series.spread(at)
     is_sure = spread.low == spread.high and (spread.count > 1 or series.is_exact)
     return Number.exactly(spread.typical) if is_sure else Number(spread.typical, None, None)

@@ -189,7 +189,8 @@ def _judge_linear(rule: Linear, sides: Sides) -> Finding:
     if rule.bottleneck is None:
         return Finding(verdict, summary)
     narrow = _series(rule, sides, rule.bottleneck)
-    # Held against one server of the wide link: the narrow one may be as narrow for two servers as for sixteen.
+    # Held against one server of the wide link: the narrow one may be as narrow for two servers as
+    # for sixteen.
     smallest = series.sizes[0]
     ratio = (
         narrow.only(rule.to_nodes).ratio_to(series.only(smallest), NO_SIZE)

@@ -134,7 +134,8 @@ class Finished:
     cpu_user_s: float
     cpu_system_s: float
     timed_out: bool = False
-    #: What rocelab itself did to the program and why (time limit, too much output); None if it ended by itself.
+    #: What rocelab itself did to the program and why (time limit, too much output); None if it
+    #: ended by itself.
     stopped_because: str | None = field(default=None)
 
     @property

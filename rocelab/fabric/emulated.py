@@ -158,7 +158,8 @@ def _start(
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, MARKER, name, tie, root]
     with tempfile.TemporaryFile() as errors:
         with theirs:
-            # A session of its own: Ctrl-C in the terminal is for the owner, who then ends the fabric in order.
+            # A session of its own: Ctrl-C in the terminal is for the owner, who then ends the
+            # fabric in order.
             guard = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

@@ -214,7 +214,8 @@ def specification(links: Sequence[LinkProfile], planned: Sequence[Node]) -> dict
 def _port(at: int, link: LinkProfile, node: Node) -> dict[str, Any]:
     return {
         "interface": node.interfaces[link.id],
-        # Locally administered, and the same in every run, so that runs differ in nothing they need not.
+        # Locally administered, and the same in every run, so that runs differ in nothing they need
+        # not.
         "mac": f"02:52:6f:63:{at:02x}:{node.index + 1:02x}",
         "mtu_bytes": link.mtu_bytes,
         "gso_max_bytes": link.gso_max_bytes,

@@ -53,7 +53,8 @@ def identity_or_none(pid: int) -> Identity | None:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The name, in parentheses, may itself hold spaces and parentheses; the fields follow the last one.
+    # The name, in parentheses, may itself hold spaces and parentheses; the fields follow the last
+    # one.
     fields = stat.rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None

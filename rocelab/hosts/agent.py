@@ -35,18 +35,22 @@ from rocelab.fabric.keeper.children import ChildWatch, reap
 from rocelab.launch import kernel_tables, network_counters
 from rocelab.launch.load_meter import LoadMeter
 
-#: Version of the messages. Both sides come from the same rocelab, so another one means that something is in between.
+#: Version of the messages. Both sides come from the same rocelab, so another one means that
+#: something is in between.
 PROTOCOL = 1
-#: The connection is taken for lost when nothing was heard of rocelab for so long. It says something every few seconds.
+#: The connection is taken for lost when nothing was heard of rocelab for so long. It says something
+#: every few seconds.
 SILENCE_MAX_S = 30.0
-#: What a program may write before it is stopped: a benchmark that loops on an error must not fill the memory.
+#: What a program may write before it is stopped: a benchmark that loops on an error must not fill
+#: the memory.
 OUTPUT_BYTES_MAX = 64 << 20
 #: How much of a program's output one line has. Long lines are slow to put together.
 _PIECE_BYTES = 32 << 10
 #: How often a port that is waited for, and the amount of output, are looked at.
 _LOOK_EVERY_S = 0.005
 _LOOK_AT_OUTPUT_EVERY_S = 0.5
-#: Folders of runs begin with this. What holds no lock on its folder any more was killed, and the next run tidies up.
+#: Folders of runs begin with this. What holds no lock on its folder any more was killed, and the
+#: next run tidies up.
 FOLDER_PREFIX = "rocelab-run-"
 #: And so do the names that the folders of a run have on all of its hosts, which are links.
 COMMON_PREFIX = "rocelab-all-"

@@ -153,7 +153,8 @@ class HostsLauncher:
         return self._fabric.sessions[node.name]
 
 
-#: A program that takes what ssh takes, and starts the command on another host with an environment and cores.
+#: A program that takes what ssh takes, and starts the command on another host with an environment
+#: and cores.
 _ENTER: Final = """#!{python} -I
 import os, shlex, sys
 by, env, cores = {by!r}, {env!r}, {cores!r}

@@ -29,10 +29,12 @@ from rocelab.hosts.agent import SILENCE_MAX_S
 from rocelab.hosts.inventory import Inventory
 from rocelab.hosts.session import HostError, Session
 
-#: How long it may take until a host's agent says its first word: a login, and the start of Python on a busy host.
+#: How long it may take until a host's agent says its first word: a login, and the start of Python
+#: on a busy host.
 START_LIMIT_S: Final = 60.0
 _CONNECT_LIMIT_S: Final = 15
-#: How many connections are begun at the same time, or a gateway's sshd turns some away (MaxStartups, sshd_config(5)).
+#: How many connections are begun at the same time, or a gateway's sshd turns some away
+#: (MaxStartups, sshd_config(5)).
 STARTS_AT_ONCE: Final = 32
 #: How often an agent is asked for a sign of life.
 ALIVE_EVERY_S: Final = SILENCE_MAX_S / 6
@@ -156,8 +158,8 @@ class _Engine(EventHandler):  # type: ignore[misc]
 
     def _serve(self) -> None:
         self._task = task = task_self()
-        # Nothing is kept of what is read, sessions never wait for each other, and ssh is what is wanted, whatever the
-        # site's own configuration of ClusterShell has.
+        # Nothing is kept of what is read, sessions never wait for each other, and ssh is what is
+        # wanted, whatever the site's own configuration of ClusterShell has.
         for name, value in (("stdout_msgtree", False), ("stderr_msgtree", False), ("stderr", True)):
             task.set_default(name, value)
         task.set_default("distant_worker", WorkerSsh)

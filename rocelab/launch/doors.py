@@ -87,7 +87,8 @@ class _Doorkeeper:
             threading.Thread(target=self._answer, args=(door,), daemon=True).start()
 
     def _answer(self, door: socket.socket) -> None:
-        # Who asked may be gone before its answer, and the fabric before its programs: then nobody waits for it.
+        # Who asked may be gone before its answer, and the fabric before its programs: then nobody
+        # waits for it.
         with door, contextlib.suppress(OSError):
             data, files, _, _ = socket.recv_fds(door, _REQUEST_BYTES_MAX, 3)
             try:

@@ -19,8 +19,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-#: Documentation/networking/napi.rst of Linux: nanoseconds after which packets that wait are handed on, and how often
-#: a NAPI that found nothing waits so long instead of switching its interrupts on again.
+#: Documentation/networking/napi.rst of Linux: nanoseconds after which packets that wait are handed
+#: on, and how often a NAPI that found nothing waits so long instead of switching its interrupts on
+#: again.
 ATTRIBUTES = ("gro_flush_timeout", "napi_defer_hard_irqs")
 
 #: linux/sockios.h and linux/ethtool.h.
@@ -105,7 +106,8 @@ def main() -> None:
     try:
         interface = Interface(name)
         before = interface.values(active=False)
-        # What is so already may be something that this user cannot set, as the attributes are in a user namespace.
+        # What is so already may be something that this user cannot set, as the attributes are in a
+        # user namespace.
         every = dict(expanded(wanted, before))
         changes = {each: value for each, value in every.items() if value != before[each]}
         try:

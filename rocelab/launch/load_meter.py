@@ -27,7 +27,8 @@ from typing import Final, NamedTuple
 
 #: Seconds between two looks at every process of the machine, for the names of those that use most.
 NAMES_EVERY_S: Final = 5.0
-#: Seconds that are looked at, at least: a shorter step is judged with what went on before it, because of the ticks.
+#: Seconds that are looked at, at least: a shorter step is judged with what went on before it,
+#: because of the ticks.
 WINDOW_MIN_S: Final = 0.25
 #: How many names of other programs are told.
 NAMES_KEPT: Final = 3

@@ -30,7 +30,8 @@ RankOrder = Literal["slot", "node"]
 #: Where `make setup-programs` puts the implementations that rocelab brings.
 _OWN: Final = Path(__file__).resolve().parents[2] / ".build" / "programs"
 _TITLES: Final[Mapping[Kind, str]] = {"openmpi": "Open MPI", "mpich": "MPICH"}
-#: About how long mpirun takes to start and to end on an emulated fabric: once, and for each process.
+#: About how long mpirun takes to start and to end on an emulated fabric: once, and for each
+#: process.
 _START_S: Final[Mapping[Kind, float]] = {"openmpi": 2.0, "mpich": 1.0}
 _START_RANK_S: Final = 0.15
 #: What an mpiexec says of itself: Open MPI's own words, and those of MPICH's process manager.
@@ -38,10 +39,11 @@ _VERSIONS: Final[Mapping[Kind, re.Pattern[str]]] = {
     "openmpi": re.compile(r"\(Open MPI\) (\d\S*)"),
     "mpich": re.compile(r"^HYDRA build details:\s+Version:\s+(\d\S*)", re.MULTILINE),
 }
-#: The oldest release that takes the options of `command`: Open MPI 4 has others for starting daemons and choosing a
-#: transport, and MPICH 3 chooses its transport when it is built.
+#: The oldest release that takes the options of `command`: Open MPI 4 has others for starting
+#: daemons and choosing a transport, and MPICH 3 chooses its transport when it is built.
 _OLDEST: Final[Mapping[Kind, int]] = {"openmpi": 5, "mpich": 4}
-#: Where a system has several, each has a name of its own; mpiexec is one of them, and MPICH's may be another manager's.
+#: Where a system has several, each has a name of its own; mpiexec is one of them, and MPICH's may
+#: be another manager's.
 _PROGRAMS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "openmpi": ("mpiexec.openmpi", "mpiexec"),
     "mpich": ("mpiexec.hydra", "mpiexec.mpich", "mpiexec"),
@@ -152,15 +154,17 @@ class Transport:
 
 #: UCX also warns of variables that only other parts of it read.
 _UCX: Final = {"UCX_WARN_UNUSED_ENV_VARS": "n"}
-#: Received in pieces of 1 MiB instead of 64 KiB: 1.1 to 1.3 times the bandwidth, and the same latency (docs/mpi.md).
+#: Received in pieces of 1 MiB instead of 64 KiB: 1.1 to 1.3 times the bandwidth, and the same
+#: latency (docs/mpi.md).
 _UCX_TCP: Final = {
     **_UCX,
     "UCX_TLS": "tcp,self,sm",
     "UCX_NET_DEVICES": "{interface}",
     "UCX_TCP_RX_SEG_SIZE": "1m",
 }
-#: RC, which UCX connects by UD; and nothing else between nodes. A weak fence orders what goes over one queue pair,
-#: which is all there is; for a strong one UCX reads 8 bytes at address 0 with a key of nobody's (docs/mpi.md).
+#: RC, which UCX connects by UD; and nothing else between nodes. A weak fence orders what goes over
+#: one queue pair, which is all there is; for a strong one UCX reads 8 bytes at address 0 with a key
+#: of nobody's (docs/mpi.md).
 _UCX_RC: Final = {**_UCX, "UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_{interface}:1", "UCX_FENCE_MODE": "weak"}
 #: Over a device that is there, with the device's own way of RC where UCX knows one.
 _UCX_DEVICE: Final = {
@@ -170,7 +174,8 @@ _UCX_DEVICE: Final = {
     "UCX_IB_GID_INDEX": "{gid_index}",
 }
 _OMPI_UCX: Final = {"OMPI_MCA_pml": "ucx", "OMPI_MCA_osc": "ucx"}
-#: Open MPI takes UCX only over transports and devices that it knows to be fast, unless it is told to.
+#: Open MPI takes UCX only over transports and devices that it knows to be fast, unless it is told
+#: to.
 _OMPI_UCX_ANY: Final = {
     **_OMPI_UCX,
     "OMPI_MCA_opal_common_ucx_tls": "any",
@@ -253,7 +258,8 @@ class Job:
 def environment(mpi: Mpi, job: Job, transport: Transport) -> dict[str, str]:
     """What mpirun and all it starts need in their environment, on every node."""
     made = {name: _filled(value, job) for name, value in transport.env.items()}
-    # Ranks that poll would keep the others from the core that they share; those with a core each keep it.
+    # Ranks that poll would keep the others from the core that they share; those with a core each
+    # keep it.
     if mpi.kind == "openmpi" and job.cores is not None and job.cores < job.ranks:
         made["OMPI_MCA_mpi_yield_when_idle"] = "1"
     return {name: value for name, value in made.items() if value is not None}
@@ -290,8 +296,8 @@ def command(mpi: Mpi, job: Job, shell: RemoteShell) -> list[str]:
             *("-hosts", hosts, "-n", str(job.ranks), *by_node, *folder, *program),
         ]
     by = "node" if job.mapping == "node" else "slot"
-    # A daemon that let go of its session would be gone from the sight of who stops the job. Only mpirun starts
-    # daemons, because only it can reach the remote shell from where it runs.
+    # A daemon that let go of its session would be gone from the sight of who stops the job. Only
+    # mpirun starts daemons, because only it can reach the remote shell from where it runs.
     return [
         *(str(mpi.mpiexec), "--allow-run-as-root", "--host", hosts, "-n", str(job.ranks)),
         *("--oversubscribe", "--bind-to", "none", "--map-by", by),

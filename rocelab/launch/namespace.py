@@ -29,11 +29,13 @@ from rocelab.fabric.keeper import channel
 from rocelab.launch import congestion, doors, kernel_tables, logs, network_counters, reception
 from rocelab.launch.starting import Started, start_on, start_request
 
-#: What a program may write before it is stopped: a benchmark that loops on an error must not fill the disk.
+#: What a program may write before it is stopped: a benchmark that loops on an error must not fill
+#: the disk.
 OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Longer than the keeper's own limits for stopping (SIGTERM, then SIGKILL until nothing is left).
 STOP_LIMIT_S: Final = 20.0
-#: linux/pidfd.h: to the process group that the program leads (Linux 6.9; before, the kernel refuses the flag).
+#: linux/pidfd.h: to the process group that the program leads (Linux 6.9; before, the kernel refuses
+#: the flag).
 _PIDFD_SIGNAL_PROCESS_GROUP: Final = 1 << 2
 _LOOK_EVERY_S: Final = 0.5
 #: Below those that the kernel gives to clients (net.ipv4.ip_local_port_range).

@@ -29,8 +29,9 @@ KINDS = (
         ),
     ),
 )
-#: Of /proc/net/snmp and /proc/net/netstat, by protocol. They are the machine's, of all its connections. SndbufErrors is
-#: not among them: it counts calls that the kernel refused, and a program like urxe makes them again.
+#: Of /proc/net/snmp and /proc/net/netstat, by protocol. They are the machine's, of all its
+#: connections. SndbufErrors is not among them: it counts calls that the kernel refused, and a
+#: program like urxe makes them again.
 _OF_PROTOCOLS = {"Tcp": ("RetransSegs",), "Udp": ("RcvbufErrors",), "IpExt": ("InCEPkts",)}
 #: Columns of /proc/net/dev behind the interface's name.
 _OF_INTERFACE = {"rx_errors": 2, "rx_dropped": 3, "rx_fifo": 4, "tx_errors": 10, "tx_dropped": 11, "tx_fifo": 12}

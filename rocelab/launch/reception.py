@@ -76,7 +76,8 @@ class Receptions:
         """
         nodes = [node for node in self._nodes if link in node.addresses]
         if self._chosen.get(link, peers.USUAL) != reception:
-            # Until all are as they were, nothing else may be measured; and until all have changed, what is set is open.
+            # Until all are as they were, nothing else may be measured; and until all have changed,
+            # what is set is open.
             self._restore(link, nodes)
             if reception != peers.USUAL:
                 self._chosen[link] = None

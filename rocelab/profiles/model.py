@@ -16,10 +16,12 @@ import pydantic
 
 #: Bits of data for bits on the wire.
 ENCODINGS: Mapping[str, float] = {"8b/10b": 8 / 10, "64b/66b": 64 / 66, "128b/130b": 128 / 130}
-#: InfiniBand: bytes that mark the beginning and the end of a packet. With 8b/10b these are two symbols (IBTA volume 2,
-#: 5.7); with 64b/66b a packet fills whole blocks of 8 bytes, for which one is counted.
+#: InfiniBand: bytes that mark the beginning and the end of a packet. With 8b/10b these are two
+#: symbols (IBTA volume 2, 5.7); with 64b/66b a packet fills whole blocks of 8 bytes, for which one
+#: is counted.
 DELIMITER_BYTES: Mapping[str, int] = {"8b/10b": 2, "64b/66b": 8}
-#: PCI Express: transfers per second and lane in 10^9, and encoding (PCI Express Base Specification, 3.0, section 4.2).
+#: PCI Express: transfers per second and lane in 10^9, and encoding (PCI Express Base Specification,
+#: 3.0, section 4.2).
 PCIE_GENERATIONS: Mapping[int, tuple[float, str]] = {
     1: (2.5, "8b/10b"),
     2: (5.0, "8b/10b"),

@@ -173,6 +173,23 @@ def _ratios(kept: str, level: str, heads: Sequence[tuple[tuple[str, str, str], s
     return _table(head, [(what, *(found.get(place, "") for place in places)) for what, found in ratios.items()])
 
 
+def experiments(kept: str) -> str:
+    """What was measured of each mechanism of the NIC, and whether the change was kept: a table for each, under a heading."""
+    head = ("question", "workload", "result", "before", "n", "measured", "outcome")
+    by_mechanism = itertools.groupby(csv.DictReader(kept.splitlines()), key=lambda row: row["mechanism"])
+    return "\n\n".join(
+        f"## {mechanism}\n\n{_table(head, [_experiment(row) for row in found])}" for mechanism, found in by_mechanism
+    )
+
+
+def _experiment(row: Mapping[str, str]) -> Sequence[str]:
+    span = f"{row['low']} to {row['high']}" if row["low"] else ""
+    figure = f"{row['value']} ({span})" if row["value"] and span else row["value"] or span
+    result = f"{figure} {row['unit']}".strip()
+    measured = f"{row['date']}, {row['commit']}; {row['machine']}"
+    return (row["question"], row["workload"], result, row["before"], row["n"], measured, row["decision"])
+
+
 TABLES: Final[Mapping[str, Callable[[RunModel], str]]] = {
     "conditions": conditions,
     "bars": bars,
@@ -185,5 +202,6 @@ ROW_TABLES: Final[Mapping[str, Callable[[str], str]]] = {
     "rows": rows,
     "tried": tried,
     "settings": kernel_settings,
+    "experiments": experiments,
 }
 """What a document may ask for of the rows of a script."""

@@ -13,7 +13,8 @@ from rocelab.report.figures import BETTER_COLOUR, UNCLEAR_COLOUR, WORSE_COLOUR, 
 CELL_MIN_PX = 8
 _CELL_MAX_PX = 28
 _SIDE_MAX_PX = 520
-#: Full colour from half and from twice of what all have; grey in between, where nodes differ as nodes do.
+#: Full colour from half and from twice of what all have; grey in between, where nodes differ as
+#: nodes do.
 _DOMAIN = (0.5, 0.9, 1.1, 2.0)
 
 

@@ -28,7 +28,8 @@ def theme(*, dark: bool, font: str = _PAGE_FONT) -> dict[str, Any]:
         },
         "legend": {"labelColor": ink, "labelFontSize": 12, "symbolStrokeWidth": 2, "symbolSize": 80},
         "title": {"color": ink, "subtitleColor": muted},
-        # The page says what a figure shows, once; hundreds of labelled marks would only be in the way.
+        # The page says what a figure shows, once; hundreds of labelled marks would only be in the
+        # way.
         "aria": False,
     }  # fmt: skip
 

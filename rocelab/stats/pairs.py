@@ -18,16 +18,20 @@ from numpy.typing import NDArray
 
 #: With fewer nodes, a slow one cannot be told from the others.
 NODES_MIN: Final = 4
-#: Part of the others' value that a node has to be away from it. Cables and ports fail by factors (a lane of four, a
-#: rate of the step below: 25 % and more); a tenth is what well-kept nodes differ by.
+#: Part of the others' value that a node has to be away from it. Cables and ports fail by factors (a
+#: lane of four, a rate of the step below: 25 % and more); a tenth is what well-kept nodes differ
+#: by.
 NODE_MATTERS: Final = 0.10
 #: The same of a single pair, which has a value or a few where a node has those of all its pairs.
 PAIR_MATTERS: Final = 0.20
-#: How many times the spread of the others (as a standard deviation, from their median absolute deviation).
+#: How many times the spread of the others (as a standard deviation, from their median absolute
+#: deviation).
 NODE_SIGMAS: Final = 5.0
-#: Of pairs there are many more, and their spread comes out too small by what nodes were given of it.
+#: Of pairs there are many more, and their spread comes out too small by what nodes were given of
+#: it.
 PAIR_SIGMAS: Final = 8.0
-#: A pair that was measured less often is never said to be slow: what came between once would be taken for its path.
+#: A pair that was measured less often is never said to be slow: what came between once would be
+#: taken for its path.
 PAIR_REPETITIONS_MIN: Final = 2
 #: Median absolute deviation to standard deviation, of a normal distribution.
 _MAD_TO_SIGMA: Final = 1.4826

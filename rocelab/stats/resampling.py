@@ -102,8 +102,9 @@ def _from_t(values: Values, centre: Centre, random: np.random.Generator) -> Valu
 def _bootstrap_quantile(gaps: Values, a: Values, b: Values, centre: Centre) -> _Quantile:
     if centre != "mean":
         return lambda level: float(np.quantile(gaps, level))
-    # Resampled means spread too little, by n/(n-1) and as if their spread was known: the expanded percentile interval
-    # goes as much further out as t does (Hesterberg, The American Statistician 69, 2015, 371-386).
+    # Resampled means spread too little, by n/(n-1) and as if their spread was known: the expanded
+    # percentile interval goes as much further out as t does (Hesterberg, The American Statistician
+    # 69, 2015, 371-386).
     fewest, freedom = min(len(a), len(b)), welch_error(np.log(a), np.log(b))[1]
     widening = math.sqrt(fewest / (fewest - 1))
     distributions = scipy_stats()

@@ -135,8 +135,8 @@ class SeriesTable:
         for sample in samples:
             over_nodes = runs_over_nodes(sample.level, sample.test)
             at = sample.nodes if over_nodes else sample.size_bytes
-            # What a statistic has behind an @ is a moment of the run: that is a point of a curve, and no result.
-            # A pair of nodes is one among many, and no result of the run either.
+            # What a statistic has behind an @ is a moment of the run: that is a point of a curve,
+            # and no result. A pair of nodes is one among many, and no result of the run either.
             if sample.value is None or "@" in sample.statistic or sample.level == PAIRS_LEVEL:
                 continue
             # What runs over the number of nodes is not told apart by it.

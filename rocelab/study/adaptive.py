@@ -25,10 +25,12 @@ from rocelab.stats import Side as RatioSide
 from rocelab.study.budget import Budget, Pace, Revision, Round, Schedule
 from rocelab.study.steps import Step
 
-#: How often chance alone may show such a difference at one look before the last (Haybittle and Peto).
+#: How often chance alone may show such a difference at one look before the last (Haybittle and
+#: Peto).
 INTERIM_P_VALUE: Final = 0.001
-#: A ratio that is as near to 1 as this, with its whole interval, needs no more repetitions: programs on a link that is
-#: slower than they are have the same bandwidth, however often it is measured.
+#: A ratio that is as near to 1 as this, with its whole interval, needs no more repetitions:
+#: programs on a link that is slower than they are have the same bandwidth, however often it is
+#: measured.
 SAME_WITHIN: Final = 0.05
 #: So many looks at most: the rate of false differences above is for this number.
 LOOKS_MAX: Final = 40

@@ -69,7 +69,8 @@ class RoundExecutor(StepExecutor[RoundStep]):
         taking_part = [self._nodes[at] for pair in step.pairs for at in pair]
 
         def cores(node: Node, link: str) -> Collection[int]:
-            # Where nodes share a machine, and have no cores of their own, the kernel spreads the programs better.
+            # Where nodes share a machine, and have no cores of their own, the kernel spreads the
+            # programs better.
             own = self._launcher.own_cores(node, taking_part)
             core = self._launcher.core(node, link)
             return own and (core if core in own else own[0],)

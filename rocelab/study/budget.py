@@ -14,7 +14,8 @@ from typing import Final
 
 from rocelab.study.steps import Step
 
-#: The fewest repetitions of a first pass that is made shorter to fit a budget: one alone has no spread.
+#: The fewest repetitions of a first pass that is made shorter to fit a budget: one alone has no
+#: spread.
 REPETITIONS_MIN: Final = 2
 #: How far beyond the budget a turn that has begun may go on before it is broken off.
 OVERRUN_MAX_S: Final = 10.0

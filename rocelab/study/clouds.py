@@ -47,7 +47,8 @@ from rocelab.tools.cloud import (
     report,
 )
 
-#: How long the daemons of a layer may take to come up, all together; longer where more programs want to run than can.
+#: How long the daemons of a layer may take to come up, all together; longer where more programs
+#: want to run than can.
 UP_LIMIT_S: Final = 55.0
 _LONGER_MAX: Final = 4.0
 #: How long something small may take: a format, a look at a folder.

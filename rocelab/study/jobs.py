@@ -43,7 +43,8 @@ class JobExecutor(StepExecutor[JobStep]):
         """Run a step to its end. A job that did not end well may still have measured some of its sizes."""
         started_at, started_s = now(), time.monotonic()
         nodes = self._fabric.nodes[: step.nodes]
-        # Processes of two nodes that poll would else meet on one core and stay there, each waiting for the other.
+        # Processes of two nodes that poll would else meet on one core and stay there, each waiting
+        # for the other.
         cores = {node.name: own for node in nodes if (own := self._launcher.own_cores(node, nodes))}
         job = mpi.Job(
             argv=step.method.command(step.request),

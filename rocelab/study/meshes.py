@@ -47,7 +47,8 @@ _CONNECT_LIMIT_S = 10.0
 _CONNECT_PAUSE_S = 0.002
 #: A shell that stops itself, and is the program afterwards.
 _HELD = ("sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
-#: How often clients are let go during the margin: one that was slow to stop has missed the first time.
+#: How often clients are let go during the margin: one that was slow to stop has missed the first
+#: time.
 _RELEASE_EVERY_S = 0.25
 #: Part of the connections that may have moved nothing. More is not the network's doing.
 _IDLE_MAX = 0.05

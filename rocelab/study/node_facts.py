@@ -17,8 +17,9 @@ from typing import Any, Final
 from rocelab.fabric.base import Fabric, Launcher, LaunchError
 from rocelab.results import ParamValue
 
-#: Settings that change what TCP or UDP reach, as sysctl names them; Documentation/admin-guide/sysctl/net.rst and
-#: Documentation/networking/ip-sysctl.rst of Linux have their meaning.
+#: Settings that change what TCP or UDP reach, as sysctl names them;
+#: Documentation/admin-guide/sysctl/net.rst and Documentation/networking/ip-sysctl.rst of Linux have
+#: their meaning.
 SYSCTLS: Final = (
     "net.ipv4.tcp_congestion_control",
     "net.ipv4.tcp_available_congestion_control",
@@ -30,7 +31,8 @@ SYSCTLS: Final = (
     "net.core.busy_read",
     "net.core.default_qdisc",
 )
-#: Names of the kernel's features of an interface (net/ethtool/common.c) and the shorter ones that people use.
+#: Names of the kernel's features of an interface (net/ethtool/common.c) and the shorter ones that
+#: people use.
 _FEATURES: Final = {
     "tx-tcp-segmentation": "tso",
     "tx-generic-segmentation": "gso",

@@ -76,8 +76,9 @@ class PairRunner:
 
     def prepare(self, step: PairStep, log: Path | None) -> None:
         """Start a step that sleeps first, while others are measured."""
-        # The client is held, so that it cannot begin before `execute` lets it; its sleep runs out all the same.
-        # This returns when both have settled, so that their start does not disturb what is measured meanwhile.
+        # The client is held, so that it cannot begin before `execute` lets it; its sleep runs out
+        # all the same. This returns when both have settled, so that their start does not disturb
+        # what is measured meanwhile.
         pair = self._pair(step, log)
         self._waiting[step] = pair
         self._guarded(pair, partial(self._hold, step, pair))

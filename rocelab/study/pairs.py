@@ -23,7 +23,8 @@ from rocelab.study.steps import PairStep
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, CpuTime, Value
 
 _MIB = 1 << 20
-#: The CPU time of a start varies by a few milliseconds; what is left of a shorter region would be that.
+#: The CPU time of a start varies by a few milliseconds; what is left of a shorter region would be
+#: that.
 _REGION_MIN_S = 0.005
 
 

@@ -59,8 +59,8 @@ def _by_system(study: Study) -> Iterator[Step]:
                 if repetition < study.repetitions_of(test) and link in study.links_of(test)
                 for step in level_of(test).steps(study, test, link.profile(), repetition)
             ]
-            # Daemons keep their connections, so they are started anew for each congestion control. What has none goes
-            # with the first.
+            # Daemons keep their connections, so they are started anew for each congestion control.
+            # What has none goes with the first.
             controls = list(dict.fromkeys(control for step in steps if (control := peers.control_of(step.variant))))
             yield from sorted(steps, key=lambda step: _place_of(peers.control_of(step.variant), controls))
 

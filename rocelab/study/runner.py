@@ -26,9 +26,11 @@ from rocelab.study.plan import measurement_count
 from rocelab.study.step_load import Meter, merged, summed_up
 from rocelab.study.steps import Step
 
-#: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it is given up.
+#: A series that hangs this often in a row would go on hanging, at a time limit each: the rest of it
+#: is given up.
 HANGS_MAX = 3
-#: How far ahead a step is looked for that can be started early: about one round of what takes turns.
+#: How far ahead a step is looked for that can be started early: about one round of what takes
+#: turns.
 LOOK_AHEAD_STEPS = 6
 #: How much faster or slower than planned messages may be taken to be.
 PACE_MAX = 50.0

@@ -283,7 +283,8 @@ class SparkTable(_CloudTable):
         return every_size_bytes_of(self.sizes_bytes)
 
 
-#: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's errors.
+#: The levels of tests, each with a table of its own. The tags are in the paths of pydantic's
+#: errors.
 LEVEL_TAGS: Mapping[str, str] = {
     "network": "level network",
     "mpi": "level mpi",

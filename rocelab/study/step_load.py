@@ -10,7 +10,8 @@ from rocelab.launch.load_meter import NAMES_KEPT, Taken
 from rocelab.load import Load
 from rocelab.results import ParamValue, Sample
 
-#: Part of the cores that others and the hypervisor may take before a measurement is marked as disturbed.
+#: Part of the cores that others and the hypervisor may take before a measurement is marked as
+#: disturbed.
 DISTURBED_SHARE: Final = 0.1
 
 

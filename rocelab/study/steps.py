@@ -31,10 +31,12 @@ _MESSAGES_MAX = 50_000
 #: How many pairs of a mesh start and end at the same time, for planning only.
 _CORES_ASSUMED = 2
 
-#: What the test of CPU use is held against TCP by: cores in use say little without what was moved meanwhile.
+#: What the test of CPU use is held against TCP by: cores in use say little without what was moved
+#: meanwhile.
 _CPU_METRICS = (("cpu_client_us_per_mib", "us/MiB"), ("cpu_server_us_per_mib", "us/MiB"))
 
-#: To change how a link receives, and to change it back: two small programs on each node, twice. For planning only.
+#: To change how a link receives, and to change it back: two small programs on each node, twice. For
+#: planning only.
 _RECEPTION_S = 0.15
 
 

@@ -19,7 +19,8 @@ from rocelab.devices import DevicePort
 Test = Literal["latency", "bandwidth", "bidirectional-bandwidth", "cpu-use"]
 TESTS: tuple[Test, ...] = ("latency", "bandwidth", "bidirectional-bandwidth", "cpu-use")
 
-#: The test whose samples are CPU time and nothing else: the others are too short to tell it apart from a start.
+#: The test whose samples are CPU time and nothing else: the others are too short to tell it apart
+#: from a start.
 CPU_TEST: Test = "cpu-use"
 
 #: The value that a test is about; also the metric of a sample that failed.
@@ -31,13 +32,15 @@ MAIN_METRIC: Mapping[Test, tuple[str, str]] = {
 }
 
 
-#: Parameters of a reading: the congestion control that the connection had at either end, by the program's own words.
+#: Parameters of a reading: the congestion control that the connection had at either end, by the
+#: program's own words.
 CONTROL_PARAMS: Mapping[str, str] = {
     "client": "congestion_control_client",
     "server": "congestion_control_server",
 }
 
-#: The suites of MPI benchmarks: rocelab's own, the OSU micro-benchmarks and the Intel MPI benchmarks.
+#: The suites of MPI benchmarks: rocelab's own, the OSU micro-benchmarks and the Intel MPI
+#: benchmarks.
 SuiteName = Literal["rocelab", "osu", "imb"]
 
 

@@ -50,7 +50,8 @@ def files(place: Place) -> Mapping[str, str]:
             {
                 "hbase.rootdir": f"hdfs://{place.master.name}:{hdfs.NAMENODE_PORT}/hbase",
                 "hbase.cluster.distributed": "true",
-                # By address: the peer looks for itself among its interfaces, and finds the name of the node alone.
+                # By address: the peer looks for itself among its interfaces, and finds the name of
+                # the node alone.
                 "hbase.zookeeper.quorum": place.master.address,
                 "hbase.zookeeper.property.clientPort": _ZOOKEEPER_PORT,
                 "hbase.zookeeper.property.dataDir": f"{NODE_FOLDER}/zookeeper",
@@ -212,7 +213,8 @@ class Ycsb:
         ]
         if failed:
             raise ToolError(f"not every operation was OK: {', '.join(failed)}: {last_words(seen.output)}")
-        # YCSB counts a read-modify-write without its outcome, and the read and the update that it is each with theirs.
+        # YCSB counts a read-modify-write without its outcome, and the read and the update that it
+        # is each with theirs.
         modified = found.get((_MODIFY, "Operations"), 0.0)
         done = sum(found[op, "Return=OK"] for op in operations) - modified
         if modified > min(found.get((op, "Return=OK"), 0.0) for op in ("READ", "UPDATE")) or done != self._count:

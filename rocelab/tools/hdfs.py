@@ -66,7 +66,8 @@ def files(place: Place) -> Mapping[str, str]:
                 "dfs.datanode.data.dir": f"file://{DATA_FOLDER}/data",
                 "dfs.namenode.datanode.registration.ip-hostname-check": "false",
                 "dfs.permissions.enabled": "false",
-                # Of three DataNodes that do nothing yet, one counts as overloaded, and is left out in silence.
+                # Of three DataNodes that do nothing yet, one counts as overloaded, and is left out
+                # in silence.
                 "dfs.namenode.redundancy.considerLoad": "false",
                 "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
                 "dfs.datanode.du.reserved": 0,
@@ -158,9 +159,9 @@ class TestDfsio:
         if sum(seen.stored_bytes) < REPLICATION * written:
             found = " + ".join(f"{each:,}" for each in seen.stored_bytes)
             raise ToolError(f"the DataNodes hold {found} bytes, not {REPLICATION} times {written:,}")
-        # The local runner is on the first node, which has no DataNode: from there to one DataNode, on to the second and
-        # the third; and back from one of them. Tasks on YARN are beside DataNodes, where the first replica goes and
-        # from where they read.
+        # The local runner is on the first node, which has no DataNode: from there to one DataNode,
+        # on to the second and the third; and back from one of them. Tasks on YARN are beside
+        # DataNodes, where the first replica goes and from where they read.
         times = REPLICATION + 1 if self.runner == "local" else REPLICATION - 1
         moved = sum(each.total_bytes for each in seen.traffic)
         if moved < times * written:

@@ -108,7 +108,8 @@ def _verbs(name: str, title: str, runner: Executable | None, *, rdma_cm: bool = 
 
 _MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce, "udp": _udp}
 INTERCONNECTS: tuple[str, ...] = tuple(_MAKERS)
-#: Those that need a device of their own. They are measured where hosts have one, in place of nothing in a study file.
+#: Those that need a device of their own. They are measured where hosts have one, in place of
+#: nothing in a study file.
 _OF_DEVICES: Mapping[str, Callable[[], Interconnect]] = {
     "infiniband": lambda: _verbs("infiniband", "InfiniBand", None),
     "roce": lambda: _verbs("roce", "RoCE", None),

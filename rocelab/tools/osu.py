@@ -18,7 +18,8 @@ from rocelab.tools.base import Executable, JobReading, JobRequest, Output, Value
 from rocelab.tools.columns import Column, Dialect
 from rocelab.tools.mpi_tests import main_metric, seconds
 
-#: Where the programs of an OMB are below the folder that a study names: a build, or what `make install` made.
+#: Where the programs of an OMB are below the folder that a study names: a build, or what
+#: `make install` made.
 _FOLDERS: Final = tuple(
     f"{top}{kind}"
     for top in ("", "mpi/", "c/mpi/", "libexec/osu-micro-benchmarks/mpi/")

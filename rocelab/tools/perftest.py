@@ -24,9 +24,11 @@ Operation = Literal["send", "write", "read"]
 _NUMBERS = re.compile(r"^\s*(\d+)((?:\s+-?(?:\d+(?:\.\d+)?|nan|inf))+)\s*$", re.MULTILINE)
 _MIB: Final = 1 << 20
 _MBPS: Final = 1e6
-#: Both columns are printed with a fixed number of digits: MiB/s is the exact one from here on, messages/s below.
+#: Both columns are printed with a fixed number of digits: MiB/s is the exact one from here on,
+#: messages/s below.
 _EXACT_FROM_BYTES: Final = 4096
-#: Two decimals of MiB/s and six of millions of messages a second still agree this well in the middle.
+#: Two decimals of MiB/s and six of millions of messages a second still agree this well in the
+#: middle.
 _COLUMNS_AGREE_WITHIN: Final = 0.05
 _COLUMNS_COMPARED: Final = range(1024, 65537)
 _CALIBRATION_S: Final = 0.22
@@ -98,7 +100,8 @@ class Perftest:
     def _command(self, request: Request, interface: str, device: DevicePort | None) -> list[str]:
         options = {
             "latency": ["-C"] if self._prints_cycles else [],
-            # The peak is found by comparing every pair of messages: seconds of CPU time for a number nobody uses.
+            # The peak is found by comparing every pair of messages: seconds of CPU time for a
+            # number nobody uses.
             "bandwidth": ["--noPeak"],
             "bidirectional-bandwidth": ["--noPeak", "--bidirectional"],
             "cpu-use": ["--noPeak"],

@@ -199,7 +199,8 @@ class Spark:
             # Every executor takes part, and reducers are not put where most of their input is.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.shuffle.reduceLocality.enabled": "false",
-            # One replica of what is sorted, as Hadoop's own TeraSort writes it: the network is for the shuffle.
+            # One replica of what is sorted, as Hadoop's own TeraSort writes it: the network is for
+            # the shuffle.
             "spark.hadoop.dfs.replication": "1",
             "spark.task.maxFailures": "1",
             "spark.stage.maxConsecutiveAttempts": "1",

@@ -25,8 +25,8 @@ _DCQCN = {
     "gain_divisor": 205,
     "fast_recovery_raises": 1,
 }
-#: Open MPI's MPI_Alltoall sends smaller blocks to all others at once, and these step by step (its decision function
-#: of fixed rules, coll/tuned, up to release 4.0).
+#: Open MPI's MPI_Alltoall sends smaller blocks to all others at once, and these step by step (its
+#: decision function of fixed rules, coll/tuned, up to release 4.0).
 _PAIRWISE_BYTES = 3_000
 _TIME_LIMIT_NS = 60_000_000_000
 

@@ -49,7 +49,8 @@ def test_a_suite_without_a_test_is_a_failure() -> None:
 def test_a_hanging_suite_is_ended_with_all_it_started() -> None:
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     failures = run(python(code), limit_s=0.5, show=hide).failures
-    # The reader of its output comes back only because the grandchild, which holds the pipe too, is gone.
+    # The reader of its output comes back only because the grandchild, which holds the pipe too, is
+    # gone.
     assert failures[0].reason.startswith("still running after")
 
 

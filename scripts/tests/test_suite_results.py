@@ -8,7 +8,8 @@ import pytest
 
 from suite_results import Note, Tally, closing_line, read_cargo, read_junit, read_mutants, without_captured_output
 
-# cargo 1.95 on a crate with a pass, a failure, ignored tests, one that skips itself, a crash, and documentation tests.
+# cargo 1.95 on a crate with a pass, a failure, ignored tests, one that skips itself, a crash, and
+# documentation tests.
 CARGO = (Path(__file__).parent / "cargo_test_output.txt").read_text(encoding="utf-8").splitlines(keepends=True)
 
 

@@ -14,7 +14,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use urxe_device::{Delay, Share};
 
-/// Run unmodified RDMA programs over plain UDP sockets: no RDMA hardware, no kernel module, no root.
+/// Run unmodified RDMA programs over plain UDP sockets: no RDMA hardware, no kernel module, no
+/// root.
 #[derive(Parser)]
 #[command(name = "urxe", version = env!("URXE_VERSION"), max_term_width = 100)]
 struct Cli {
@@ -35,8 +36,8 @@ enum Command {
     },
     /// Show the counters of running programs
     ///
-    /// Of every process of yours (of all users' for root) that has urxe queue pairs, in this network
-    /// namespace. It does not stop or slow them.
+    /// Of every process of yours (of all users' for root) that has urxe queue pairs, in this
+    /// network namespace. It does not stop or slow them.
     Stat(stat::Stat),
     /// Show the queue pairs of running programs, as `rdma resource show qp` does
     Qp {
@@ -76,8 +77,8 @@ Exit status: 0 RoCEv2 is there, 1 no, 3 no answer.";
 struct Run {
     /// Write what goes over the wire to FILE, for Wireshark
     ///
-    /// FILE is begun anew (pcapng). All processes of the program write to it; with %p in its name, each
-    /// writes a file of its own, with its process ID in the name.
+    /// FILE is begun anew (pcapng). All processes of the program write to it; with %p in its name,
+    /// each writes a file of its own, with its process ID in the name.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 
@@ -86,8 +87,8 @@ struct Run {
     log: Option<String>,
     /// Mount the devices in /sys, for programs that read it without libc: all those written in Go
     ///
-    /// In a mount namespace of the program's own: copies of what is there when it starts, with counters of 0.
-    /// For other users than root in a user namespace.
+    /// In a mount namespace of the program's own: copies of what is there when it starts, with
+    /// counters of 0. For other users than root in a user namespace.
     #[arg(long)]
     sysfs: bool,
     /// The liburxe.so to load, instead of the one installed with this command
@@ -149,8 +150,8 @@ struct BadNetwork {
 }
 
 fn main() -> ExitCode {
-    // As other commands do, end quietly when the reader of a pipe has seen enough. Rust ignores the signal.
-    // SAFETY: the default action of a signal, set before there is another thread.
+    // As other commands do, end quietly when the reader of a pipe has seen enough. Rust ignores the
+    // signal. SAFETY: the default action of a signal, set before there is another thread.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let outcome = match Cli::parse().command {
         Command::Ping(options) => match ping::run(&options) {

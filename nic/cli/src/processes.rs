@@ -1,7 +1,8 @@
 //! The processes that use urxe devices, in this network namespace.
 //!
-//! Any user can listen under such names, and root asks them all. So nothing that is said is trusted: whose process it is and what it is called
-//! comes from the kernel, texts lose what a terminal would obey, and time, bytes and processes of each user are bounded.
+//! Any user can listen under such names, and root asks them all. So nothing that is said is
+//! trusted: whose process it is and what it is called comes from the kernel, texts lose what a
+//! terminal would obey, and time, bytes and processes of each user are bounded.
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -21,10 +22,12 @@ const LISTENS: u32 = 0x1_0000;
 const TEXT_MAX: usize = 64;
 /// Lines about processes that do not answer as they should.
 const COMPLAINTS_MAX: usize = 16;
-/// What a list or an object of an answer takes in memory, about, and an entry: a counter takes more, other values less.
+/// What a list or an object of an answer takes in memory, about, and an entry: a counter takes
+/// more, other values less.
 const OBJECT_BYTES: usize = 512;
 const ENTRY_BYTES: usize = 64;
-/// How much more memory than bytes an answer may take: true ones with many queue pairs take three to five times as much.
+/// How much more memory than bytes an answer may take: true ones with many queue pairs take three
+/// to five times as much.
 const EXPANSION_MAX: usize = 6;
 /// What any answer may take besides: devices without queue pairs are many objects and few bytes.
 const EXPANSION_FREE_BYTES: usize = 64 << 10;
@@ -58,8 +61,8 @@ const LIMITS: Limits = Limits {
     bytes: 64 << 20,
 };
 
-/// Asks every process. Of those that do not answer, and why, a line is said on stderr; those of other users are
-/// left out silently.
+/// Asks every process. Of those that do not answer, and why, a line is said on stderr; those of
+/// other users are left out silently.
 pub(crate) fn all() -> Result<Vec<ProcessStat>> {
     let sockets = std::fs::read(SOCKETS).with_context(|| format!("cannot read {SOCKETS}"))?;
     let sockets = String::from_utf8_lossy(&sockets);
@@ -74,8 +77,9 @@ pub(crate) fn all() -> Result<Vec<ProcessStat>> {
     Ok(processes)
 }
 
-/// The abstract names, without the zero byte (which the kernel shows as `@`), of the sockets that answer. What is not as
-/// [`urxe_device`] makes them is somebody else's: the number of a process, and 16 hexadecimal digits.
+/// The abstract names, without the zero byte (which the kernel shows as `@`), of the sockets that
+/// answer. What is not as [`urxe_device`] makes them is somebody else's: the number of a process,
+/// and 16 hexadecimal digits.
 fn names(sockets: &str) -> impl Iterator<Item = &str> {
     sockets.lines().skip(1).filter_map(|line| {
         // Num, RefCount, Protocol, Flags, Type, St, Inode, Path.
@@ -122,7 +126,8 @@ struct Asked<'a> {
     end: Option<Result<()>>,
 }
 
-/// What the processes behind these names tell, by their numbers, and a line for each that does not as it should.
+/// What the processes behind these names tell, by their numbers, and a line for each that does not
+/// as it should.
 fn ask_all(names: &[&str], limits: &Limits) -> (Vec<ProcessStat>, Vec<String>) {
     let mut users: HashMap<u32, Left> = HashMap::new();
     let (mut processes, mut complaints) = (Vec::new(), Vec::new());
@@ -223,7 +228,8 @@ fn listen(asked: &mut [Asked<'_>], users: &mut HashMap<u32, Left>, limits: &Limi
     }
 }
 
-/// Whether an answer takes not much more memory than it has bytes: what has no name and no value is short to write.
+/// Whether an answer takes not much more memory than it has bytes: what has no name and no value is
+/// short to write.
 fn is_modest(text: &[u8]) -> bool {
     let of = |byte| match byte {
         b'{' | b'[' => OBJECT_BYTES,
@@ -338,7 +344,8 @@ fn clean_names(counters: &mut Counters) {
 /// Replaces what a terminal would obey, or not show where it is, and cuts what is too long.
 fn clean_text(text: &mut String) {
     let is_harmless = |c: char| {
-        // Marks of direction, joiners and what has no width (Unicode's Bidi_Control and Default_Ignorable_Code_Point).
+        // Marks of direction, joiners and what has no width (Unicode's Bidi_Control and
+        // Default_Ignorable_Code_Point).
         let is_format = matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}');
         !c.is_control() && !is_format

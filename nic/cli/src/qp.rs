@@ -1,4 +1,5 @@
-//! `urxe qp`: the queue pairs of the processes that use urxe devices, as `rdma resource show qp` words them.
+//! `urxe qp`: the queue pairs of the processes that use urxe devices, as `rdma resource show qp`
+//! words them.
 use anyhow::Result;
 use serde::Serialize;
 use urxe_device::{DeviceStat, ProcessStat, QpStat, STAT_SCHEMA};

@@ -12,17 +12,19 @@ use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
 
 use crate::{BadNetwork, Run, library, sysfs};
 
-/// How long a piece of a message is that UCX sends, its header included: nine packets of the largest path MTU, so that a message of
-/// 32 KiB is one piece. Its own 8,256 bytes are two and a short one, which ends a batch: a system call and an acknowledgement for
-/// each piece (docs/mpi.md).
+/// How long a piece of a message is that UCX sends, its header included: nine packets of the
+/// largest path MTU, so that a message of 32 KiB is one piece. Its own 8,256 bytes are two and a
+/// short one, which ends a batch: a system call and an acknowledgement for each piece
+/// (docs/mpi.md).
 const UCX_PIECE: (&str, &str) = ("UCX_RC_VERBS_SEG_SIZE", "36864");
 
 /// How many such pieces UCX has room for. Its own 4,095 would be 150 MB a process.
 const UCX_ROOM: (&str, &str) = ("UCX_RC_VERBS_RX_QUEUE_LEN", "1024");
 
-/// What keeps UCX from forgetting packets, on a network that loses some: it stops the timer that would repeat its own datagrams
-/// when it stops polling for them, even if some are not acknowledged, and a connection is then never made
-/// (docs/mpi.md). It costs latency, so only such networks have it.
+/// What keeps UCX from forgetting packets, on a network that loses some: it stops the timer that
+/// would repeat its own datagrams when it stops polling for them, even if some are not
+/// acknowledged, and a connection is then never made (docs/mpi.md). It costs latency, so only such
+/// networks have it.
 const UCX_REPEATS: (&str, &str) = ("UCX_ADAPTIVE_PROGRESS", "n");
 
 /// Why a program was not run, with the exit status that shells use for it.
@@ -132,8 +134,9 @@ fn uses_rc_of_ucx(transports: Option<OsString>) -> bool {
     })
 }
 
-/// Empties the capture file, to which the program's processes will append; its absolute path. A name with
-/// `%p` in it stands for as many files as there will be processes, none of which is there yet.
+/// Empties the capture file, to which the program's processes will append; its absolute path. A
+/// name with `%p` in it stands for as many files as there will be processes, none of which is there
+/// yet.
 fn begin_capture(file: &Path) -> Result<PathBuf> {
     let file = std::path::absolute(file)
         .with_context(|| format!("cannot make {} an absolute path", file.display()))?;

@@ -1,7 +1,9 @@
-//! `urxe run --sysfs`: the devices in `/sys` also for programs that ask the kernel without libc, as all do that are written in Go.
+//! `urxe run --sysfs`: the devices in `/sys` also for programs that ask the kernel without libc, as
+//! all do that are written in Go.
 //!
-//! The program gets a mount namespace of its own, with copies of what `liburxe.so` shows at that moment mounted where the kernel would
-//! have it. A folder of the kernel's that lacks an entry is covered with one that has it, and all the kernel's entries.
+//! The program gets a mount namespace of its own, with copies of what `liburxe.so` shows at that
+//! moment mounted where the kernel would have it. A folder of the kernel's that lacks an entry is
+//! covered with one that has it, and all the kernel's entries.
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -72,7 +74,8 @@ fn close(target: &Path) -> Result<()> {
         .with_context(|| format!("cannot make {} read-only", target.display()))
 }
 
-/// Enters a mount namespace of this process alone: with root's privileges, or else in a user namespace in which the user is itself.
+/// Enters a mount namespace of this process alone: with root's privileges, or else in a user
+/// namespace in which the user is itself.
 fn enter_namespace() -> Result<()> {
     // SAFETY: the namespace of mounts; this process has one thread.
     let entered = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
@@ -97,7 +100,8 @@ fn mount_empty(target: &Path) -> Result<()> {
         .with_context(|| format!("cannot mount a tmpfs at {}", target.display()))
 }
 
-/// Makes a folder exist: the next one above it that does is covered, unless it is in `covered` already.
+/// Makes a folder exist: the next one above it that does is covered, unless it is in `covered`
+/// already.
 fn make_room(target: &Path, covered: &mut BTreeSet<PathBuf>) -> Result<()> {
     if target.is_dir() {
         return Ok(());

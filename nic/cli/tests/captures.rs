@@ -50,7 +50,8 @@ fn wireshark_reads_what_programs_sent() {
         lines.map(str::to_owned).collect()
     };
     let client = opcodes("client.fields");
-    // ib_send_lat of 2000 bytes at path MTU 4096 or 1024: SEND Only, or First and Last; acknowledgements.
+    // ib_send_lat of 2000 bytes at path MTU 4096 or 1024: SEND Only, or First and Last;
+    // acknowledgements.
     assert!(client.contains(&"17".to_owned()), "{client:?}");
     // A message that was sent again is the same one: direction, opcode and PSN tell.
     let text = read("client.fields");

@@ -1,5 +1,5 @@
-//! Seeing inside unmodified programs, and giving them a bad network: perftest and ibverbs-utils of Debian in a network
-//! namespace of their own, under `urxe run`.
+//! Seeing inside unmodified programs, and giving them a bad network: perftest and ibverbs-utils of
+//! Debian in a network namespace of their own, under `urxe run`.
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
@@ -126,8 +126,8 @@ fn has_frames() -> bool {
     true
 }
 
-/// An answer of four packets takes three batches, as its last packet is longer than those in the middle; with the first of the next
-/// answer it takes two.
+/// An answer of four packets takes three batches, as its last packet is longer than those in the
+/// middle; with the first of the next answer it takes two.
 #[test]
 fn reads_that_wait_together_are_answered_together() {
     let folder = folder();
@@ -184,7 +184,8 @@ fn stat_tells_what_went_past_the_ip_layer() {
     assert_eq!(frames("UC-on.json"), [0, 0]);
 }
 
-/// What part of the batches that leave does so as frames, of a program of perftest with messages of so many bytes.
+/// What part of the batches that leave does so as frames, of a program of perftest with messages of
+/// so many bytes.
 const SHARE_OF_FRAMES: &str = r#"
     ip link set eth0 mtu 9000
     at_peer ip link set eth0 mtu 9000
@@ -326,8 +327,8 @@ fn ping_says_that_nothing_is_there() {
     }
 }
 
-/// A stack that is not urxe: it answers a SIDR_REQ (attribute 0x17 of class 7) as Linux does where nobody has the
-/// service, with a SIDR_REP (0x18) of status 1 to UDP port 4791, and drops all else.
+/// A stack that is not urxe: it answers a SIDR_REQ (attribute 0x17 of class 7) as Linux does where
+/// nobody has the service, with a SIDR_REP (0x18) of status 1 to UDP port 4791, and drops all else.
 const OTHER_STACK: &str = r#"
 import socket
 s = socket.socket(type=socket.SOCK_DGRAM)

@@ -1,5 +1,5 @@
-//! `urxe run --sysfs`: the devices in `/sys` for a program that is linked with its own libc, into which nothing can be preloaded.
-//! Programs written in Go see `/sys` as it does.
+//! `urxe run --sysfs`: the devices in `/sys` for a program that is linked with its own libc, into
+//! which nothing can be preloaded. Programs written in Go see `/sys` as it does.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

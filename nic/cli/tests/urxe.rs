@@ -105,8 +105,8 @@ fn finds_the_library_beside_the_command_or_in_lib() {
     std::fs::create_dir(&bin).unwrap();
     std::fs::create_dir(&lib).unwrap();
     let command = bin.join("urxe");
-    // A link, not a copy: a process that another test starts meanwhile would inherit the copy open for
-    // writing, and nobody could run it then.
+    // A link, not a copy: a process that another test starts meanwhile would inherit the copy open
+    // for writing, and nobody could run it then.
     std::fs::hard_link(env!("CARGO_BIN_EXE_urxe"), &command).unwrap();
     let preloaded = || {
         let mut run_it = Command::new(&command);

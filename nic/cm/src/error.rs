@@ -7,8 +7,8 @@ use core::fmt;
 pub enum MadError {
     /// It does not have 256 bytes.
     Length(usize),
-    /// Its base version, class, class version or method is not that of a connection manager's message
-    /// (IBTA vol 1, 12.6.1): the four bytes.
+    /// Its base version, class, class version or method is not that of a connection manager's
+    /// message (IBTA vol 1, 12.6.1): the four bytes.
     NotCm([u8; 4]),
     /// The attribute names no message of the connection manager.
     Attribute(u16),

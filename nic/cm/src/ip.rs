@@ -21,8 +21,8 @@ impl IpHeader {
     const IPV4: u8 = 4;
     const IPV6: u8 = 6;
 
-    /// Reads it from the start of `private_data`; `None` if there is none (another version, another IP
-    /// version, or too few bytes).
+    /// Reads it from the start of `private_data`; `None` if there is none (another version, another
+    /// IP version, or too few bytes).
     #[must_use]
     pub fn parse(private_data: &[u8]) -> Option<Self> {
         let raw = private_data.first_chunk::<{ Self::LEN }>()?;
@@ -49,8 +49,8 @@ impl IpHeader {
         })
     }
 
-    /// The bytes on the wire. Both addresses are of the source's family; an IPv4 address stands in the
-    /// last four of sixteen bytes.
+    /// The bytes on the wire. Both addresses are of the source's family; an IPv4 address stands in
+    /// the last four of sixteen bytes.
     #[must_use]
     pub fn emit(&self) -> [u8; Self::LEN] {
         let mut raw = [0; Self::LEN];

@@ -1,9 +1,9 @@
 //! InfiniBand communication management: how two programs agree on a connection, or find a datagram
 //! queue pair, over the general services queue pair (QP 1) of their devices.
 //!
-//! [`Mad`] is a management datagram with one of the connection manager's messages; [`Manager`] is all
-//! exchanges of one host as state machines, with their retransmissions. Nothing here does IO, reads a
-//! clock or draws randomness: time, datagrams and communication IDs are arguments.
+//! [`Mad`] is a management datagram with one of the connection manager's messages; [`Manager`] is
+//! all exchanges of one host as state machines, with their retransmissions. Nothing here does IO,
+//! reads a clock or draws randomness: time, datagrams and communication IDs are arguments.
 //!
 //! The layouts and the protocol are those of the InfiniBand Architecture Specification, volume 1,
 //! release 1.4 ("IBTA" below), chapter 12, and of its annex A11 (RDMA IP CM service).

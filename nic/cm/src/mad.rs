@@ -5,8 +5,8 @@ use crate::error::MadError;
 use crate::message;
 use crate::message::*;
 
-/// Base version 1, class 7 (communication management), class version 2, method Send (IBTA vol 1, 13.4.3
-/// and 12.6.1).
+/// Base version 1, class 7 (communication management), class version 2, method Send (IBTA vol 1,
+/// 13.4.3 and 12.6.1).
 const HEAD: [u8; 4] = [0x01, 0x07, 0x02, 0x03];
 const TRANSACTION: usize = 8;
 const ATTRIBUTE: usize = 16;
@@ -112,7 +112,8 @@ impl Mad {
 }
 
 impl Message {
-    /// What the receiver calls the exchange that the message belongs to; 0 of one that begins an exchange.
+    /// What the receiver calls the exchange that the message belongs to; 0 of one that begins an
+    /// exchange.
     #[must_use]
     pub const fn answered_id(&self) -> u32 {
         match self {

@@ -1,7 +1,7 @@
 //! Why a request is refused.
 
-/// Reason codes of a REJ (IBTA vol 1, 12.6.7.2). Only those that this crate sends or tells apart have
-/// names; a peer may send any.
+/// Reason codes of a REJ (IBTA vol 1, 12.6.7.2). Only those that this crate sends or tells apart
+/// have names; a peer may send any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RejectReason(pub u16);
 

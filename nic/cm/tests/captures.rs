@@ -1,5 +1,5 @@
-//! Datagrams that Linux really sent: each is understood, and written byte for byte as it was; and the
-//! state machines, given a program's part, say what Linux said.
+//! Datagrams that Linux really sent: each is understood, and written byte for byte as it was; and
+//! the state machines, given a program's part, say what Linux said.
 
 use std::net::IpAddr;
 use std::path::Path as FilePath;

@@ -19,8 +19,9 @@ fn events(manager: &mut Manager) -> Vec<(u32, Event)> {
     std::iter::from_fn(|| manager.poll_event()).collect()
 }
 
-/// IDs are random: of 2,000 connections about one has the ID of one before it, for which the other end still waits that
-/// nothing of it is on its way. Its request was taken for one of the old connection's, and ignored for seconds.
+/// IDs are random: of 2,000 connections about one has the ID of one before it, for which the other
+/// end still waits that nothing of it is on its way. Its request was taken for one of the old
+/// connection's, and ignored for seconds.
 #[test]
 fn a_request_with_the_id_of_an_old_connection_is_a_new_one() {
     const ID: u32 = 77;
@@ -151,8 +152,8 @@ fn who_does_not_know_the_ids_of_a_connection_cannot_end_it() {
     assert!(!events(&mut server).is_empty());
 }
 
-/// A program that is slow to confirm makes its end ask for patience; when the confirmation is then lost, the other end
-/// does not wait for as long as a program may take.
+/// A program that is slow to confirm makes its end ask for patience; when the confirmation is then
+/// lost, the other end does not wait for as long as a program may take.
 #[test]
 fn a_confirmation_that_is_lost_after_a_slow_answer_is_repeated_soon() {
     let (mut here, mut there) = (Manager::default(), Manager::default());

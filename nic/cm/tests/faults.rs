@@ -1,5 +1,6 @@
 //! Two hosts over a network that loses, repeats and reorders, in virtual time from a seed: every
-//! connection ends connected at both ends and then over at both, or with an error event, in bounded time.
+//! connection ends connected at both ends and then over at both, or with an error event, in bounded
+//! time.
 
 mod support;
 
@@ -165,8 +166,8 @@ fn check(seed: u64, faults: Faults) -> World {
             .filter(|name| matches!(**name, "rejected" | "unreachable" | "disconnected"));
         assert!(one_end.count() <= 1, "seed {seed} {faults:?}: {events:?}");
     }
-    // Who still stands is connected at both ends: as many here as there, apart from those that one end
-    // gave up after all its repetitions were lost.
+    // Who still stands is connected at both ends: as many here as there, apart from those that one
+    // end gave up after all its repetitions were lost.
     for (host, events) in world.events.iter().enumerate() {
         for (id, events) in events {
             let is_ready = events.contains(&"ready") || host == 1 && events.contains(&"accept");
@@ -337,8 +338,8 @@ fn a_queue_pair_in_a_new_life_is_told_of_its_old_one() {
     assert_eq!(world.events[1][&500], ["accept", "disconnected", "exit"]);
 }
 
-/// Datagrams that are true but for a few bytes, from the peer and from elsewhere, at any time: nothing
-/// panics, and what a program lets go of is forgotten in the end.
+/// Datagrams that are true but for a few bytes, from the peer and from elsewhere, at any time:
+/// nothing panics, and what a program lets go of is forgotten in the end.
 #[test]
 fn a_hostile_peer_leaves_nothing_behind() {
     for seed in 0..200 {

@@ -1,5 +1,6 @@
-//! Another user of the peer's host has its address and a UDP port of its own, and so has who passes datagrams on: what they say of a
-//! connection whose peer sends from the port that its queue pair's number tells does not count.
+//! Another user of the peer's host has its address and a UDP port of its own, and so has who passes
+//! datagrams on: what they say of a connection whose peer sends from the port that its queue pair's
+//! number tells does not count.
 
 mod support;
 
@@ -110,7 +111,8 @@ fn requests() -> [Mad; 3] {
 
 #[test]
 fn a_request_from_elsewhere_that_names_what_is_in_use_ends_nothing_and_is_not_waited_for() {
-    // The request itself comes to the well-known port, and so is passed on where another process has that.
+    // The request itself comes to the well-known port, and so is passed on where another process
+    // has that.
     for asked in [Some(PORT), None] {
         for port in FOREIGN {
             let mut manager = established(asked, Some(PORT));
@@ -180,7 +182,8 @@ fn nor_at_the_end_that_asked_for_it() {
     }
 }
 
-/// A request comes to the well-known port, and so by way of whoever holds that, however often it is repeated.
+/// A request comes to the well-known port, and so by way of whoever holds that, however often it is
+/// repeated.
 #[test]
 fn a_request_may_be_repeated_by_another_way() {
     for port in [Some(PORT), None] {
@@ -195,7 +198,8 @@ fn a_request_may_be_repeated_by_another_way() {
     }
 }
 
-/// An attacker that names another user's queue pair before the owner does keeps the owner out in no state of its exchange.
+/// An attacker that names another user's queue pair before the owner does keeps the owner out in no
+/// state of its exchange.
 #[test]
 fn a_request_from_the_port_of_its_queue_pair_takes_the_place_of_one_from_elsewhere() {
     for port in FOREIGN {
@@ -229,7 +233,8 @@ fn a_request_from_the_port_of_its_queue_pair_takes_the_place_of_one_from_elsewhe
     }
 }
 
-/// Linux and hardware choose their source ports freely, and pay for a queue pair that comes to a new life as the specification says.
+/// Linux and hardware choose their source ports freely, and pay for a queue pair that comes to a
+/// new life as the specification says.
 #[test]
 fn a_peer_of_another_kind_may_send_from_any_port() {
     for (asked, later) in [

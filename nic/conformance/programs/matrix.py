@@ -37,24 +37,30 @@ class Entry:
     #: A file that has to be there as well, and what installs it.
     needs: str | None = None
     remedy: str = "`make setup-packages setup-programs`"
-    #: What the output of the client has to contain, as regular expressions (multi-line): all of them.
+    #: What the output of the client has to contain, as regular expressions (multi-line): all of
+    #: them.
     proves: tuple[str, ...] = ()
     #: The same for the output of the server, which is stopped if it does not end by itself.
     server_proves: tuple[str, ...] = ()
-    #: At least so many bytes of packets, sent and received, have to be in urxe's captures of the client.
+    #: At least so many bytes of packets, sent and received, have to be in urxe's captures of the
+    #: client.
     carries_bytes: int = 0
-    #: Of which a line in the output excuses an exit status that is not 0: trouble that is the program's own.
+    #: Of which a line in the output excuses an exit status that is not 0: trouble that is the
+    #: program's own.
     excuses: str | None = None
-    #: When the client may start: `tcp:PORT` or `udp:PORT` of the server is open, then after `pause_s`.
+    #: When the client may start: `tcp:PORT` or `udp:PORT` of the server is open, then after
+    #: `pause_s`.
     ready: str | None = None
     pause_s: float = 0.0
     #: Whether the server goes on after its client, so that it has to be stopped.
     server_stays: bool = False
     #: Added to the environment of both.
     env: Mapping[str, str] = field(default_factory=dict)
-    #: No judgement of speed: on two busy processors libfabric, which reads `/proc/kallsyms`, takes 15 s to begin.
+    #: No judgement of speed: on two busy processors libfabric, which reads `/proc/kallsyms`, takes
+    #: 15 s to begin.
     limit_s: float = 180.0
-    #: The first release of rdma-core that it is for, and the first that it is not for any more: command lines change.
+    #: The first release of rdma-core that it is for, and the first that it is not for any more:
+    #: command lines change.
     since: int | None = None
     before: int | None = None
     #: Why it does not work yet. The test then has to fail, and turns red when it no longer does.

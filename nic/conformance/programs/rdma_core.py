@@ -75,7 +75,8 @@ def run_all(asked: argparse.Namespace) -> int:
 def prepare(folder: Path, device: str) -> None:
     """Make the tests importable, and give them the device."""
     sys.path[:0] = [str(folder), str(folder / "tests")]
-    # They hand themselves to processes that they start, which only a fork can do: Python 3.14 has another default.
+    # They hand themselves to processes that they start, which only a fork can do: Python 3.14 has
+    # another default.
     multiprocessing.set_start_method("fork")
     sys.argv[1:] = ["--dev", device]
     importlib.import_module("args_parser").parser.parse_args()
@@ -85,8 +86,8 @@ def prepare(folder: Path, device: str) -> None:
         interface = Path(f"/sys/class/infiniband/{dev}/parent").read_text(encoding="ascii").strip()
         self.args.append([dev, port, index, *self.get_ip_mac_address(interface)])
 
-    # They look for the network interface in a PCI device's folder, which Linux rxe has not; those of RDMA-CM would be
-    # skipped for it. rxe names the interface in `parent`.
+    # They look for the network interface in a PCI device's folder, which Linux rxe has not; those
+    # of RDMA-CM would be skipped for it. rxe names the interface in `parent`.
     if not Path(f"/sys/class/infiniband/{device}/device/net").is_dir():
         base.RDMATestCase._get_ip_mac = add_addresses  # noqa: SLF001
 

@@ -27,7 +27,8 @@ from .mirror import MirrorError
 
 HERE: Final = Path(__file__).resolve().parent
 QEMU: Final = "qemu-system-x86_64"
-#: What joins the guests and the host, and the device of urxe on it. Packets of a path MTU of 4096 fit.
+#: What joins the guests and the host, and the device of urxe on it. Packets of a path MTU of 4096
+#: fit.
 BRIDGE: Final = "br0"
 LINK_MTU_BYTES: Final = 4200
 HOST_DEVICE: Final = f"urxe_{BRIDGE}"
@@ -201,7 +202,8 @@ def why_no_kvm(device: Path = KVM, cpuinfo: Path = CPUINFO) -> str | None:
             os.close(descriptor)
     except OSError as error:
         return f"{device}: {error.strerror}"
-    # There is a KVM for processors without them, PVM, but it runs only kernels that were made for it.
+    # There is a KVM for processors without them, PVM, but it runs only kernels that were made for
+    # it.
     if not {"vmx", "svm"} & set(cpuinfo.read_text(encoding="utf-8").split()):
         return "the processors have neither VMX nor SVM"
     return None

@@ -32,7 +32,8 @@ from .guest import (
 from .kernels import BUILT, ROOT
 from .runs import RUNS, Run, Side, command_lines, documented, table
 
-#: Many times as long as any takes, as a guest's processors may be emulated, and its host may be busy.
+#: Many times as long as any takes, as a guest's processors may be emulated, and its host may be
+#: busy.
 LIMIT_S = 120.0
 READY_S = 120.0
 #: A socket of urxe's for those who listen with RDMA-CM.
@@ -61,13 +62,15 @@ BOTH_WAYS_WITH_LOSS = each(WITH_LOSS)
 pytestmark = pytest.mark.timeout(600)
 #: What became of each run, by its name and its column in the table.
 OUTCOMES: dict[tuple[str, str], bool] = {}
-#: What operations.py says when a refusal was lost. Whoever refused is in error then, and answers no more.
+#: What operations.py says when a refusal was lost. Whoever refused is in error then, and answers no
+#: more.
 REFUSAL_LOST = "the refusal did not arrive"
 #: What the pingpongs say when nobody answers, ...
 GIVEN_UP = "transport retry counter exceeded"
 #: ... and perftest when nobody listens: of its first and of its second connection.
 REFUSED = ("Unexpected CM event bl blka 8", "RDMA_CM_EVENT_REJECTED")
-#: It makes a client about as slow as the server on an emulated processor, which then is refused less often.
+#: It makes a client about as slow as the server on an emulated processor, which then is refused
+#: less often.
 SLOWLY = ("valgrind", "--quiet")
 #: How often a program runs that has trouble of its own, and how often which did.
 ATTEMPTS = 12

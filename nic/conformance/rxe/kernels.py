@@ -20,9 +20,11 @@ from .mirror import DEBIAN, MirrorError, Release, extract
 ROOT: Final = Path(__file__).resolve().parents[3]
 #: What is fetched, and what the runs leave behind.
 BUILT: Final = ROOT / ".build" / "rxe"
-#: The releases whose kernels are booted, with Linux 6.1, 6.12 and one of the newest. All runs are on the first.
+#: The releases whose kernels are booted, with Linux 6.1, 6.12 and one of the newest. All runs are
+#: on the first.
 SUITES: Final = ("bookworm", "trixie", "sid")
-#: The modules that a guest needs besides those that they depend on. A kernel may have some of them built in.
+#: The modules that a guest needs besides those that they depend on. A kernel may have some of them
+#: built in.
 MODULES: Final = (
     "virtio_pci",
     "virtio_net",
@@ -39,8 +41,8 @@ MODULES: Final = (
     "rdma_ucm",
     "rdma_rxe",
 )
-#: The packages that a kernel is made of. The first depends on the one with this version's image, which since Linux 7
-#: only depends on others, with the image and with the modules.
+#: The packages that a kernel is made of. The first depends on the one with this version's image,
+#: which since Linux 7 only depends on others, with the image and with the modules.
 NEWEST: Final = "linux-image-amd64"
 PARTS: Final = re.compile(r"linux-(image|binary|modules)-")
 IMAGE: Final = re.compile(r"boot/vmlinuz-[^/]+|(usr/)?lib/modules/[^/]+/vmlinuz")

@@ -132,7 +132,8 @@ def _signed(release: bytes) -> str:
     """What is signed of InRelease."""
     if shutil.which("gpgv") is None or not KEYS.exists():
         return release.decode()
-    # Where a key that is not here has signed it, too, gpgv fails, although it has found a good signature.
+    # Where a key that is not here has signed it, too, gpgv fails, although it has found a good
+    # signature.
     checking = ["gpgv", "--quiet", "--status-fd", "2", "--keyring", str(KEYS), "--output", "-"]
     checked = subprocess.run(checking, input=release, capture_output=True, check=False)
     if b"[GNUPG:] VALIDSIG" not in checked.stderr or b"[GNUPG:] BADSIG" in checked.stderr:

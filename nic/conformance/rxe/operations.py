@@ -197,7 +197,8 @@ def look(end: End, name: str, key: int) -> None:
         expect(received.byte_len == BYTES, f"{received.byte_len} bytes were received")
         if name.endswith("immediate"):
             expect(socket.ntohl(received.imm_data) == IMMEDIATE, f"immediate {received.imm_data:#x}")
-        # Linux rxe invalidates the key, as the next operation finds, and does not tell the program so.
+        # Linux rxe invalidates the key, as the next operation finds, and does not tell the program
+        # so.
         if received.wc_flags & enums.IBV_WC_WITH_INV:
             expect(received.imm_data == key, f"{received.imm_data:#x} became invalid, not {key:#x}")
     places = {"SEND": SEND_AT, "WRITE": WRITE_AT}

@@ -39,8 +39,9 @@ class Run:
 
     #: What of RDMA it shows, for people.
     shows: str
-    #: How it is started: the server, and behind a bar the client, if that is more than the server's address at the end.
-    #: `{program}` and `{options}` stand for the parts of `command`, `{device}`, `{gid}` and `{server}` for the end's.
+    #: How it is started: the server, and behind a bar the client, if that is more than the server's
+    #: address at the end. `{program}` and `{options}` stand for the parts of `command`, `{device}`,
+    #: `{gid}` and `{server}` for the end's.
     form: str
     #: The program and its options. With a bar, the server and the client are two programs.
     command: str
@@ -48,15 +49,16 @@ class Run:
     port: int | None = None
     #: Whether the queue pairs are connected over IPv6.
     ipv6: bool = False
-    #: Whether it also runs with loss. Unreliable transports then lose messages, and the programs wait for them.
+    #: Whether it also runs with loss. Unreliable transports then lose messages, and the programs
+    #: wait for them.
     with_loss: bool = False
-    #: Whether its ends do not wait for each other when they are done: with loss, one may be gone before it has answered
-    #: the other's last packet, which then fails. That is so with any device.
+    #: Whether its ends do not wait for each other when they are done: with loss, one may be gone
+    #: before it has answered the other's last packet, which then fails. That is so with any device.
     may_miss_the_end: bool = False
     #: Whether its client may be refused by a server that does not listen again yet.
     may_be_refused: bool = False
-    #: A line of an end's output which excuses an exit status that is not 0, if the end also printed `proves`: trouble
-    #: that is the program's own.
+    #: A line of an end's output which excuses an exit status that is not 0, if the end also printed
+    #: `proves`: trouble that is the program's own.
     excuses: str | None = None
     #: A line that an excused end has printed when all of its data were right.
     proves: str | None = None
@@ -142,7 +144,8 @@ RUNS: Final = (
     _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", ipv6=True),
     _pingpong("RC SEND, with events", "ibv_rc_pingpong -c -n 200 -e", with_loss=True),
     _pingpong("RC SEND, MTU 4096", "ibv_rc_pingpong -c -n 100 -m 4096 -s 20000", with_loss=True, on_newer=True),
-    # With 16 queue pairs it ends once all together are done, while some still have messages under way: not with loss.
+    # With 16 queue pairs it ends once all together are done, while some still have messages under
+    # way: not with loss.
     _pingpong("RC SEND, shared receive queue", "ibv_srq_pingpong -c -n 100", on_newer=True),
     _pingpong("RC SEND, shared receive queue", "ibv_srq_pingpong -c -n 100 -q 1", with_loss=True),
     _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100", on_newer=True),

@@ -24,7 +24,8 @@ from .runs import Side
 
 PORT: Final = 18515
 LIMIT_S: Final = 60.0
-#: 1.07 s: a guest whose processor is emulated may stand still for longer than the 67 ms that perftest gives it.
+#: 1.07 s: a guest whose processor is emulated may stand still for longer than the 67 ms that
+#: perftest gives it.
 ACK_TIMEOUT: Final = "18"
 READY_S: Final = 40.0
 REPETITIONS: Final = 5
@@ -52,8 +53,9 @@ def _bandwidth(verb: str, bytes_: int, count: int) -> Measure:
     return Measure(title, f"ib_{verb}_bw -n {count} -s {bytes_} --report_gbits", 3, "Gbit/s", more_is_better=True)
 
 
-#: The latency is the median of a run; the bandwidth the mean of a run. Runs take a second or more: what a program does
-#: for the first time costs an emulated processor a hundred milliseconds, and a kernel module has done it all before.
+#: The latency is the median of a run; the bandwidth the mean of a run. Runs take a second or more:
+#: what a program does for the first time costs an emulated processor a hundred milliseconds, and a
+#: kernel module has done it all before.
 MEASURES: Final = (
     *(_latency(bytes_) for bytes_ in (8, 1024, 16384)),
     _bandwidth("send", 1024, 10000),

@@ -18,7 +18,8 @@ def main() -> None:
     """Exchange until the time is up, which rank 0 says; it also says how often."""
     world = MPI.COMM_WORLD
     rank, size = world.Get_rank(), world.Get_size()
-    # The time counts from when all ranks have met: to start them takes long where they share processors.
+    # The time counts from when all ranks have met: to start them takes long where they share
+    # processors.
     end_s = float("inf")
     rounds = 0
     while world.bcast(time.monotonic() < end_s):

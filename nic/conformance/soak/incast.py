@@ -34,7 +34,8 @@ FIRST_PORT: Final = 18515
 #: Marked is what exceeds this share of what the port can carry for longer than a burst.
 MARKED_FROM: Final = 0.85
 MARKED_BURST: Final = 16
-#: Of a full packet, on the wire. A limit in bytes would allow bursts of a second, one in packets does not.
+#: Of a full packet, on the wire. A limit in bytes would allow bursts of a second, one in packets
+#: does not.
 PACKET_BYTES: Final = 1106
 #: perftest's line of results: bytes, iterations, peak and average in MiB/s.
 RESULT: Final = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
@@ -131,7 +132,8 @@ def _mark(fabric: EmulatedFabric, rate_mbps: float) -> None:
 def _switch(fabric: EmulatedFabric) -> int:
     """A process in the network namespace of the fabric's switch, which has the other ends of the nodes' cables."""
     nodes = {Path(f"/proc/{node.pid}/ns/net").readlink() for node in fabric.nodes}
-    # A cable's end says which interface is the other: `iflink` in the node is the index in the switch.
+    # A cable's end says which interface is the other: `iflink` in the node is the index in the
+    # switch.
     other_ends = {Path(f"/proc/{node.pid}/root/sys/class/net/eth0/iflink").read_text().strip() for node in fabric.nodes}
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

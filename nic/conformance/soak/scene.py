@@ -90,6 +90,7 @@ def _processes(node: Node, word: str) -> Iterator[tuple[int, Path]]:
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
                 words = (folder / "cmdline").read_text(errors="replace").split("\0")
-                # Shells, mpiexec and `ssh` have it in theirs, too, as a part of what they are to start.
+                # Shells, mpiexec and `ssh` have it in theirs, too, as a part of what they are to
+                # start.
                 if words[0].rpartition("/")[2] == word or (word.endswith(".py") and words[1:2] == [word]):
                     yield int(folder.name), folder

@@ -29,7 +29,8 @@ SAMPLE_S: Final = 0.2
 ERROR: Final = re.compile(
     r"Failed status|Completion with error|Couldn't|Unable to|Failed to|exited on signal|PRTE|UCX +ERROR", re.IGNORECASE
 )
-#: Memory may grow so much between the middle of a run and its end: buffers that fill for the first time.
+#: Memory may grow so much between the middle of a run and its end: buffers that fill for the first
+#: time.
 GROWTH_SHARE: Final = 0.1
 GROWTH_BYTES: Final = 32 << 20
 SAMPLES_MIN: Final = 5

@@ -14,7 +14,8 @@ from .scene import Holding
 from .soak import SAID_CHARS, available, growth, pairs, said, soak
 
 SECONDS = 1.5
-#: Long runs, which `make soak` has: 16 ranks that lose much, and programs that only now and then get a processor.
+#: Long runs, which `make soak` has: 16 ranks that lose much, and programs that only now and then
+#: get a processor.
 LEFT_OUT = {"loss 5 %", "tiny receive buffer", "oversubscribed 8 times"}
 
 pytestmark = [pytest.mark.fabric, pytest.mark.timeout(900)]

@@ -17,7 +17,8 @@ from .scene import LINK, Scene
 
 PORT: Final = 18515
 RANKS: Final = 16
-#: perftest's -u: the local ACK timeout, 1.07 s, so that all its retries outlast a peer that is stopped.
+#: perftest's -u: the local ACK timeout, 1.07 s, so that all its retries outlast a peer that is
+#: stopped.
 ACK_TIMEOUT: Final = "18"
 #: A peer that is gone is found out about sooner.
 ACK_TIMEOUT_OF_KILLED: Final = "14"

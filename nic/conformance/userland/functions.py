@@ -18,7 +18,8 @@ from typing import Final
 from .headers import Function, Header, Parameter
 
 HERE: Final = Path(__file__).resolve().parent
-#: What is given for a parameter of such a type if the table does not say; with `fresh` objects for the call alone.
+#: What is given for a parameter of such a type if the table does not say; with `fresh` objects for
+#: the call alone.
 OBJECTS: Final = {
     "struct ibv_ah *": "ah()",
     "struct ibv_buf *": "buf()",
@@ -58,9 +59,11 @@ class TableError(Exception):
 class Expected:
     """How a function is called, and what it has to answer."""
 
-    #: `pointer`, `void`, a number, `NULL` or -1 with the name of an error, the name of one, or `value`: any.
+    #: `pointer`, `void`, a number, `NULL` or -1 with the name of an error, the name of one, or
+    #: `value`: any.
     answer: str
-    #: C expressions for the parameters that are not the default for their type. `a0` is the first argument, and so on.
+    #: C expressions for the parameters that are not the default for their type. `a0` is the first
+    #: argument, and so on.
     arguments: Mapping[str, str]
     #: What is called after it, and before what came of it is asked for.
     then: str | None = None

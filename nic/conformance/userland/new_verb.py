@@ -21,7 +21,8 @@ from .test_functions import in_a_namespace
 
 LIMIT_S = 1200.0
 BUILT = ROOT / ".build" / "new-verb"
-#: The verbs, with what stands before their parameters, their parameters, the arguments, the context, and the refusal.
+#: The verbs, with what stands before their parameters, their parameters, the arguments, the
+#: context, and the refusal.
 POINTER = ("struct ibv_mr *", "lend_mr", "struct ibv_pd *pd, size_t length", "pd, length", "pd->context")
 NUMBER = ("int ", "measure_qp", "struct ibv_qp *qp, uint64_t *measure", "qp, measure", "qp->context")
 REFUSALS = {"lend_mr": "errno = EOPNOTSUPP;\n\treturn NULL;", "measure_qp": "return EOPNOTSUPP;"}

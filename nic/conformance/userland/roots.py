@@ -37,7 +37,8 @@ KEYS: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 ANSWER_S: Final = 10.0
 #: How long one root may take.
 LIMIT_S: Final = 600.0
-#: What a root holds, with what that depends on. The last line is what command lines of the matrix use beside it.
+#: What a root holds, with what that depends on. The last line is what command lines of the matrix
+#: use beside it.
 PACKAGES: Final = (
     *("ibverbs-providers", "ibverbs-utils", "libibverbs1", "librdmacm1t64", "rdmacm-utils"),
     *("libibverbs-dev", "librdmacm-dev", "python3-pyverbs"),

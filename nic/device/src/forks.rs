@@ -10,8 +10,9 @@ use crate::process::guard::INSTALLING;
 use crate::process::usage::{self, BACKGROUND};
 use crate::stat_server::SERVING;
 
-/// To be called before anything is locked that a fork waits for, best before the program has threads. `others` are locks of a crate
-/// that uses this one, to be taken in this order and before ours; those of the first call count. At most 50.
+/// To be called before anything is locked that a fork waits for, best before the program has
+/// threads. `others` are locks of a crate that uses this one, to be taken in this order and before
+/// ours; those of the first call count. At most 50.
 pub fn prepare_for_fork(others: &'static [&'static dyn Held]) {
     hold_others(others);
     hold_all();

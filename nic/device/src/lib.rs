@@ -5,10 +5,10 @@
 //!
 //! # Who makes progress
 //!
-//! There is no thread per packet. A program that polls a completion queue runs the engine inline, on
-//! its own thread. One that blocks in [`CompletionChannel::wait`] runs it there. A background thread
-//! per [`Nic`] takes over when the program does neither (it computes, or waits in its own `poll`), and
-//! sleeps otherwise, so that no packet wakes two threads.
+//! There is no thread per packet. A program that polls a completion queue runs the engine inline,
+//! on its own thread. One that blocks in [`CompletionChannel::wait`] runs it there. A background
+//! thread per [`Nic`] takes over when the program does neither (it computes, or waits in its own
+//! `poll`), and sleeps otherwise, so that no packet wakes two threads.
 
 /// What tests of this crate alone have in common with those of whole devices.
 #[cfg(test)]

@@ -15,9 +15,9 @@ use crate::process::error::Error;
 use crate::stat_server;
 
 impl Nic {
-    /// Opens a device, as the process's environment asks for ([`crate::Wiring::from_environment`]). If communication
-    /// management has it open already, and no program uses it, it is that one: a peer then finds both on one
-    /// port.
+    /// Opens a device, as the process's environment asks for ([`crate::Wiring::from_environment`]).
+    /// If communication management has it open already, and no program uses it, it is that one: a
+    /// peer then finds both on one port.
     ///
     /// # Errors
     /// As [`Self::open_wired`], or [`Error::Invalid`] for an environment that cannot be understood.
@@ -28,8 +28,8 @@ impl Nic {
         }
     }
 
-    /// Ends the background thread, after what is owed to peers was sent; unless communication management
-    /// goes on with the device.
+    /// Ends the background thread, after what is owed to peers was sent; unless communication
+    /// management goes on with the device.
     pub fn close(&self) {
         self.take_leave();
         if !cm::sharing::keeps(self) {

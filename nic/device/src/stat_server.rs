@@ -1,9 +1,10 @@
-//! Counters and queue pairs of a running process, for whoever asks from outside: `urxe stat`, `urxe qp`.
+//! Counters and queue pairs of a running process, for whoever asks from outside: `urxe stat`,
+//! `urxe qp`.
 //!
-//! A process with queue pairs listens on a Unix socket with an abstract name, which exists in its network
-//! namespace and vanishes with the process. A thread of its own answers, which sleeps until somebody
-//! asks: it works whatever the program does, and nobody pays for it meanwhile. Who connects gets a
-//! [`ProcessStat`] as JSON, if it is the same user or root.
+//! A process with queue pairs listens on a Unix socket with an abstract name, which exists in its
+//! network namespace and vanishes with the process. A thread of its own answers, which sleeps until
+//! somebody asks: it works whatever the program does, and nobody pays for it meanwhile. Who
+//! connects gets a [`ProcessStat`] as JSON, if it is the same user or root.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -25,12 +26,12 @@ use crate::nic::opened::opened;
 use crate::process::across_fork::AcrossFork;
 use crate::process::threads::with_signals_blocked;
 
-/// What the names of the sockets begin with, after the zero byte of an abstract name. The process's number
-/// and a random one follow.
+/// What the names of the sockets begin with, after the zero byte of an abstract name. The process's
+/// number and a random one follow.
 pub const STAT_SOCKET_PREFIX: &str = "urxe-stat/";
 
-/// The version of [`ProcessStat`]. It grows when a field changes its meaning or goes away; new fields and
-/// counters may come at any time.
+/// The version of [`ProcessStat`]. It grows when a field changes its meaning or goes away; new
+/// fields and counters may come at any time.
 pub const STAT_SCHEMA: u32 = 1;
 
 /// How long an asker may take to read the answer.
@@ -111,7 +112,8 @@ fn add(counters: &mut Counters, named: &[Named]) {
 }
 
 impl Nic {
-    /// What it tells of itself, now. It takes the engine for a moment, as a thread of the program does.
+    /// What it tells of itself, now. It takes the engine for a moment, as a thread of the program
+    /// does.
     #[must_use]
     pub fn stat(&self) -> DeviceStat {
         let info = self.info();
@@ -159,8 +161,8 @@ impl Nic {
     }
 }
 
-/// The counters of a device, of all of this process's contexts of it that are open, added up: those of
-/// [`DeviceStat`]. Empty if there are none.
+/// The counters of a device, of all of this process's contexts of it that are open, added up: those
+/// of [`DeviceStat`]. Empty if there are none.
 #[must_use]
 pub fn counters_of(device: &str) -> Counters {
     let mut sum = Counters::new();

@@ -1,5 +1,6 @@
-//! Attackers of each kind that docs/security.md thinks of, at a live queue pair: by raw frames on its link, and by sockets on its host.
-//! Those on the peer's host are in `foreign_ports.rs`, and a peer that lies in `hostile.rs`.
+//! Attackers of each kind that docs/security.md thinks of, at a live queue pair: by raw frames on
+//! its link, and by sockets on its host. Those on the peer's host are in `foreign_ports.rs`, and a
+//! peer that lies in `hostile.rs`.
 
 mod support;
 
@@ -104,7 +105,8 @@ impl Scene {
             panic!("{from}");
         };
         let frame = frame(self.near_mac, source, self.to.port(), payload);
-        // SAFETY: all zeros is a valid sockaddr_ll; the pointers and lengths are those of living values.
+        // SAFETY: all zeros is a valid sockaddr_ll; the pointers and lengths are those of living
+        // values.
         let sent = unsafe {
             let mut address: libc::sockaddr_ll = std::mem::zeroed();
             address.sll_family = libc::AF_PACKET as u16;
@@ -127,7 +129,8 @@ impl Scene {
         self.wait_until("the memory is written", || self.end.buffer[..16] == DATA);
     }
 
-    /// Sends a packet by the link, which `counter` counts, and which changes nothing of the victim's memory.
+    /// Sends a packet by the link, which `counter` counts, and which changes nothing of the
+    /// victim's memory.
     fn is_counted(&self, from: SocketAddr, psn: Psn, counter: &str) {
         let before = self.count(counter);
         self.send(from, &packet(from, self.to, &self.write(psn)));
@@ -214,7 +217,8 @@ fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
     SocketAddr::from((ip, port))
 }
 
-/// An attacker that sees the packets of a connection knows all its numbers: with one packet it writes where the peer may.
+/// An attacker that sees the packets of a connection knows all its numbers: with one packet it
+/// writes where the peer may.
 #[test]
 fn on_the_path_one_packet_is_enough() {
     on_a_link(|| {
@@ -223,7 +227,8 @@ fn on_the_path_one_packet_is_enough() {
     });
 }
 
-/// An attacker that may forge the peer's address and port, and knows the queue pair, but not the PSN.
+/// An attacker that may forge the peer's address and port, and knows the queue pair, but not the
+/// PSN.
 #[test]
 fn beside_the_path_the_number_of_the_next_packet_has_to_be_guessed() {
     const GUESSES: u32 = 1500;
@@ -260,7 +265,8 @@ fn beside_the_path_the_port_has_to_be_right_once_the_peer_is_known() {
     });
 }
 
-/// Another host of the link, from its own address, or from the victim's, which no packet from a link can have.
+/// Another host of the link, from its own address, or from the victim's, which no packet from a
+/// link can have.
 #[test]
 fn who_does_not_forge_the_address_of_the_peer_does_nothing() {
     on_a_link(|| {
@@ -308,7 +314,8 @@ fn another_user_of_the_host_does_nothing() {
     });
 }
 
-/// Another user may have all ports first. Who comes later is told so, and finds one as soon as there is one.
+/// Another user may have all ports first. Who comes later is told so, and finds one as soon as
+/// there is one.
 #[test]
 fn who_takes_all_ports_keeps_others_out_as_long_as_it_has_them() {
     in_namespace(&["link set lo up"], || {

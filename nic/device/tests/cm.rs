@@ -1,5 +1,5 @@
-//! Communication management over loopback: both ends in this process, which finds its own datagrams on
-//! the port that it holds (or that another process holds, and passes on).
+//! Communication management over loopback: both ends in this process, which finds its own datagrams
+//! on the port that it holds (or that another process holds, and passes on).
 
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -68,7 +68,8 @@ impl File {
     }
 }
 
-/// A queue pair number that no other test uses: one that is connected cannot ask for another connection.
+/// A queue pair number that no other test uses: one that is connected cannot ask for another
+/// connection.
 fn unique() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(100);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! Marks of a switch come back as notifications, and slow down whoever sends the data. There is no switch here: a program may
-//! have its packets marked from the start, by their traffic class.
+//! Marks of a switch come back as notifications, and slow down whoever sends the data. There is no
+//! switch here: a program may have its packets marked from the start, by their traffic class.
 mod support;
 
 use std::net::Ipv4Addr;
@@ -18,7 +18,8 @@ use urxe_wire::ROCE_UDP_PORT;
 
 const LENGTH: usize = 4 << 20;
 const MIN_RATE: &str = "min_rate=200Mbps";
-/// How long the message takes at least once its queue pair has been slowed down: at the least rate it takes 170 ms.
+/// How long the message takes at least once its queue pair has been slowed down: at the least rate
+/// it takes 170 ms.
 const SLOW: Duration = Duration::from_millis(20);
 /// Longest time that anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,7 +48,8 @@ fn connect(marked: (&End, &Qp), plain: (&End, &Qp)) {
     }
 }
 
-/// Sends `LENGTH` bytes from `from` to `to`, with packets that are marked. Returns how long it took.
+/// Sends `LENGTH` bytes from `from` to `to`, with packets that are marked. Returns how long it
+/// took.
 fn transfer(from: &mut End, to: &mut End, is_read: bool) -> Duration {
     fill(&mut from.buffer);
     to.buffer.fill(0);

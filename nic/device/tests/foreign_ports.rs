@@ -1,5 +1,6 @@
-//! Another user of the peer's host has its address, and a UDP port of its own: once the peer is known to be urxe, which sends from the
-//! port that its queue pair's number tells, nothing else counts.
+//! Another user of the peer's host has its address, and a UDP port of its own: once the peer is
+//! known to be urxe, which sends from the port that its queue pair's number tells, nothing else
+//! counts.
 
 mod support;
 
@@ -42,7 +43,8 @@ fn genuine(duel: &Duel) {
     assert_eq!(duel.end.buffer[..16], DATA);
 }
 
-/// All that a stranger might try, who knows all numbers, from its port: nothing comes of it, and nothing is answered.
+/// All that a stranger might try, who knows all numbers, from its port: nothing comes of it, and
+/// nothing is answered.
 fn nothing_comes_from(duel: &Duel, from: &UdpSocket) {
     let response = |syndrome| {
         let opcode = Opcode::new(Transport::Rc, Operation::Acknowledge);
@@ -85,7 +87,8 @@ fn who_is_known_to_be_urxe_is_heard_from_its_port_alone() {
     }
 }
 
-/// Lets what `from` sends arrive as if a switch had marked it (RFC 3168: 3 is "congestion experienced").
+/// Lets what `from` sends arrive as if a switch had marked it (RFC 3168: 3 is "congestion
+/// experienced").
 fn mark(from: &UdpSocket) {
     let marked: libc::c_int = 3;
     // SAFETY: an option that is an int.
@@ -101,7 +104,8 @@ fn mark(from: &UdpSocket) {
     assert_eq!(status, 0);
 }
 
-/// The ICRC does not cover a mark, so who forges packets of the peer's address can have them marked, and the peer would be told to send less.
+/// The ICRC does not cover a mark, so who forges packets of the peer's address can have them
+/// marked, and the peer would be told to send less.
 #[test]
 fn marks_of_congestion_count_in_packets_from_the_port_of_the_peer_alone() {
     let duel = Duel::with(19, QpType::Rc, PEER_PORT);
@@ -122,7 +126,8 @@ fn marks_of_congestion_count_in_packets_from_the_port_of_the_peer_alone() {
     );
 }
 
-/// A forged packet that happens to come next makes the peer another device, until it is heard from its own port.
+/// A forged packet that happens to come next makes the peer another device, until it is heard from
+/// its own port.
 #[test]
 fn a_later_packet_from_the_port_of_the_peer_wins() {
     for port in [ROCE_UDP_PORT, 0] {
@@ -182,7 +187,8 @@ fn what_is_passed_on_is_not_believed_of_a_peer_that_is_urxe() {
             holder.send_to(&passed_on(peer, &packet), duel.to).unwrap();
         };
         let well_known = SocketAddr::from((own, ROCE_UDP_PORT));
-        // Before it was heard the peer may be another device, and come by that way; it is not taken for urxe then.
+        // Before it was heard the peer may be another device, and come by that way; it is not taken
+        // for urxe then.
         forge(well_known);
         assert_eq!(duel.verdict(), ACK);
         assert_eq!(duel.end.buffer[..16], FORGED);
@@ -198,7 +204,8 @@ fn what_is_passed_on_is_not_believed_of_a_peer_that_is_urxe() {
     });
 }
 
-/// What arrives early is kept, up to 192 packets ahead: from elsewhere it would take as many guesses less.
+/// What arrives early is kept, up to 192 packets ahead: from elsewhere it would take as many
+/// guesses less.
 #[test]
 fn packets_at_every_191st_number_leave_no_byte_of_a_stranger() {
     const STEP: u32 = 191;

@@ -1,5 +1,5 @@
-//! What a hostile peer, or anybody on its network, may send to a live queue pair over real sockets: each is answered as the
-//! specification says or dropped, and none reaches memory that it may not.
+//! What a hostile peer, or anybody on its network, may send to a live queue pair over real sockets:
+//! each is answered as the specification says or dropped, and none reaches memory that it may not.
 
 mod support;
 
@@ -16,7 +16,8 @@ use urxe_wire::{
 const DENIED: Option<Syndrome> = Some(Syndrome::Nak(NakCode::RemoteAccessError));
 const INVALID: Option<Syndrome> = Some(Syndrome::Nak(NakCode::InvalidRequest));
 
-/// A request with a right ICRC, from the peer's address, with the PSN that is expected, and what is the answer to it.
+/// A request with a right ICRC, from the peer's address, with the PSN that is expected, and what is
+/// the answer to it.
 type Request = (
     &'static str,
     fn(&Duel) -> (Header, Vec<u8>),
@@ -143,7 +144,8 @@ const REQUESTS: [Request; 16] = [
     (
         "a PSN far ahead",
         |duel| {
-            // Before it said anything credible, the answer would go to where another urxe would listen.
+            // Before it said anything credible, the answer would go to where another urxe would
+            // listen.
             duel.send(&duel.read(0), &[]);
             let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
             header.bth.psn = duel.expected.add(100_000);
@@ -276,8 +278,9 @@ fn what_was_executed_is_not_executed_again() {
     }
 }
 
-/// The peer may have four READs outstanding, and asks for hundreds at once. Those that the engine has not answered yet count:
-/// what it refuses depends on how quick it is, and that it goes on or refuses does not.
+/// The peer may have four READs outstanding, and asks for hundreds at once. Those that the engine
+/// has not answered yet count: what it refuses depends on how quick it is, and that it goes on or
+/// refuses does not.
 #[test]
 fn a_flood_of_reads_is_served_or_ends_the_connection() {
     let duel = Duel::new(4);
@@ -292,8 +295,9 @@ fn a_flood_of_reads_is_served_or_ends_the_connection() {
     assert!(duel.is_untouched());
 }
 
-/// Another urxe would send from that port, and would understand more than the specification says. Who knows the number of
-/// the queue pair, but not the PSN, cannot make it take its peer for one, nor send its answers there.
+/// Another urxe would send from that port, and would understand more than the specification says.
+/// Who knows the number of the queue pair, but not the PSN, cannot make it take its peer for one,
+/// nor send its answers there.
 #[test]
 fn a_packet_that_only_its_address_speaks_for_does_not_tell_what_the_peer_is() {
     let duel = Duel::new(6);
@@ -315,7 +319,8 @@ fn a_packet_that_only_its_address_speaks_for_does_not_tell_what_the_peer_is() {
         duel.send(&write(turn), &DATA);
         assert_eq!(duel.verdict(), ACK, "turn {turn}");
         forge();
-        // Nothing but the answer: to a READ, an acknowledgement besides would tell Linux rxe that it is done.
+        // Nothing but the answer: to a READ, an acknowledgement besides would tell Linux rxe that
+        // it is done.
         if turn == 2 {
             duel.send(&duel.read(turn + 1), &[]);
             let answers = duel.answers_within(Duration::from_secs(10));
@@ -325,7 +330,8 @@ fn a_packet_that_only_its_address_speaks_for_does_not_tell_what_the_peer_is() {
         }
     }
     forge();
-    // What comes early is dropped, and the word of it says no more than the specification has it say.
+    // What comes early is dropped, and the word of it says no more than the specification has it
+    // say.
     duel.send(&write(9), &DATA);
     for (header, payload_len) in duel.packets_within(QUIET) {
         let syndrome = header.aeth.map(|aeth| aeth.syndrome);
@@ -390,7 +396,8 @@ fn a_damaged_datagram_reaches_no_member_of_a_group() {
         }
     };
     let damaging = Nic::open_wired(&device("lo"), &damaged).unwrap();
-    // Most are damaged where they would be refused for that alone: the operation, the queue pair, the Q_Key.
+    // Most are damaged where they would be refused for that alone: the operation, the queue pair,
+    // the Q_Key.
     send(&End::of(damaging, 4096), 100);
     duel.end.wait_for_nothing();
     assert!(duel.is_untouched());
@@ -398,7 +405,8 @@ fn a_damaged_datagram_reaches_no_member_of_a_group() {
     assert_eq!(duel.end.wait(&[], 1)[0].byte_len, 48);
 }
 
-/// Whoever can guess keys and numbers needs no more to write into memory (ReDMArk, USENIX Security '21).
+/// Whoever can guess keys and numbers needs no more to write into memory (ReDMArk, USENIX Security
+/// '21).
 #[test]
 fn keys_and_numbers_do_not_follow_from_each_other() {
     const COUNT: usize = 200;

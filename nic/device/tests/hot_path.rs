@@ -1,5 +1,6 @@
-//! Instructions that a message takes, both ends together: they do not depend on the machine's mood, so that a message
-//! that has become dearer is seen. docs/dev/hot-path.md says where they go.
+//! Instructions that a message takes, both ends together: they do not depend on the machine's mood,
+//! so that a message that has become dearer is seen. docs/dev/mechanisms/packets.md says where they
+//! go.
 mod support;
 
 use std::process::Command;
@@ -12,8 +13,8 @@ const BURST: usize = 32;
 /// Names the work to the process that does it under valgrind.
 const WORK: &str = "URXE_HOT_PATH";
 
-/// Two ends in one process and on one thread, so that nobody spins; without background threads, which valgrind would
-/// let work at any time.
+/// Two ends in one process and on one thread, so that nobody spins; without background threads,
+/// which valgrind would let work at any time.
 struct Pair {
     left: End,
     right: End,
@@ -111,9 +112,9 @@ enum Work {
     Writes,
 }
 
-/// What is counted: work, message length, path MTU, messages, and how many instructions each may take in a build with debug
-/// assertions: a quarter more than it took, or half more where most of them copy and sum up bytes, which other
-/// processors do with other instructions.
+/// What is counted: work, message length, path MTU, messages, and how many instructions each may
+/// take in a build with debug assertions: a quarter more than it took, or half more where most of
+/// them copy and sum up bytes, which other processors do with other instructions.
 const CASES: [(Work, usize, Mtu, usize, u64); 5] = [
     (Work::PingPong, 64, Mtu::B4096, 1024, 12_000),
     (Work::Sends, 64, Mtu::B4096, 2048, 7_000),

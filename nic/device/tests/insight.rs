@@ -1,5 +1,5 @@
-//! What stands between a device and the network (a bad one, a capture), and what a device tells of itself: two
-//! opened devices in one process, over the loopback interface.
+//! What stands between a device and the network (a bad one, a capture), and what a device tells of
+//! itself: two opened devices in one process, over the loopback interface.
 
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
@@ -356,8 +356,8 @@ fn a_capture_on_a_bad_network_has_only_what_left() {
     assert!(lost > 0 && doubled > 0);
 }
 
-/// The packets of a direction to the queue pair of an end. The device that holds the port of hardware has those of other
-/// tests, too, and passes them on.
+/// The packets of a direction to the queue pair of an end. The device that holds the port of
+/// hardware has those of other tests, too, and passes them on.
 fn addressed(packets: &[Captured], direction: u32, end: &End) -> Vec<Vec<u8>> {
     packets
         .iter()
@@ -367,8 +367,8 @@ fn addressed(packets: &[Captured], direction: u32, end: &End) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Those among them that went straight to it: while a peer is silent, as it may be on a busy machine, some go to the
-/// port of hardware instead.
+/// Those among them that went straight to it: while a peer is silent, as it may be on a busy
+/// machine, some go to the port of hardware instead.
 fn straight(packets: &[Captured], direction: u32, end: &End) -> Vec<Vec<u8>> {
     // The numbers of urxe's queue pairs tell their port.
     let port = u32::from(ROCE_UDP_PORT) + (end.qp.number().get() >> 14);
@@ -384,8 +384,8 @@ fn field(bytes: &[u8]) -> u32 {
         .fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// What `look` finds once it says that all of it is there: acknowledgements go on for a moment, and a capture is
-/// written a moment later.
+/// What `look` finds once it says that all of it is there: acknowledgements go on for a moment, and
+/// a capture is written a moment later.
 fn settled<T>(look: impl Fn() -> (bool, T)) -> T {
     for _ in 0..50 {
         std::thread::sleep(WRITTEN);

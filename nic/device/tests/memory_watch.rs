@@ -1,4 +1,5 @@
-//! Programs that poll until what they sent has arrived, and then look at their memory for what a peer writes.
+//! Programs that poll until what they sent has arrived, and then look at their memory for what a
+//! peer writes.
 mod support;
 
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ const LONG: usize = 4 << 20;
 const SHORT: usize = 64;
 const EXCHANGES: u8 = 100;
 
-/// Without a word of the program the thread, which is on its guard, finds the reply by its next look: after 0.2 ms.
+/// Without a word of the program the thread, which is on its guard, finds the reply by its next
+/// look: after 0.2 ms.
 #[test]
 #[ignore = "quiet: it measures how soon a thread that the kernel wakes has seen a reply, in microseconds"]
 fn a_reply_is_seen_at_once_after_long_polling() {

@@ -1,4 +1,5 @@
-//! A program that has one processor shares it with its background thread, which takes precedence over it.
+//! A program that has one processor shares it with its background thread, which takes precedence
+//! over it.
 mod support;
 
 use std::fs;
@@ -41,8 +42,8 @@ fn ran(task: &str) -> Duration {
     Duration::from_nanos(ran_ns)
 }
 
-/// The background thread of a program with much to send used to find it in the engine whenever it looked, took over, and left it half of its
-/// processor, or less.
+/// The background thread of a program with much to send used to find it in the engine whenever it
+/// looked, took over, and left it half of its processor, or less.
 #[test]
 #[ignore = "quiet: the kernel's scheduler shares a processor between the program and its thread, and no other program may want it"]
 fn a_program_that_polls_keeps_its_processor() {

@@ -1,5 +1,5 @@
-//! Programs that wait for an event in a `poll()` of their own, perhaps after they have polled for a while, as storage systems and
-//! message libraries do.
+//! Programs that wait for an event in a `poll()` of their own, perhaps after they have polled for a
+//! while, as storage systems and message libraries do.
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,15 +27,16 @@ fn is_readable(fd: i32, patience: Duration) -> bool {
     unsafe { libc::poll(&raw mut entry, 1, timeout_ms) == 1 }
 }
 
-/// One test at a time: they count what the background threads of the process do, and pin threads to processors.
+/// One test at a time: they count what the background threads of the process do, and pin threads to
+/// processors.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the background threads, which hold their devices while they sleep, and waits until they have left the list: what they
-/// have counted would be missing from what is counted next.
+/// Ends the background threads, which hold their devices while they sleep, and waits until they
+/// have left the list: what they have counted would be missing from what is counted next.
 fn close(ends: &[End; 2]) {
     for end in ends {
         end.nic.close();
@@ -47,7 +48,8 @@ fn close(ends: &[End; 2]) {
     }
 }
 
-/// Gives the end a completion queue with a channel, whose descriptor blocks or does not, `O_NONBLOCK` or 0.
+/// Gives the end a completion queue with a channel, whose descriptor blocks or does not,
+/// `O_NONBLOCK` or 0.
 fn with_channel(end: &mut End, flags: libc::c_int) -> Arc<CompletionChannel> {
     let channel = end.nic.create_channel().unwrap();
     // SAFETY: plain integers.
@@ -79,7 +81,8 @@ fn send_all(end: &mut End, qp: &urxe_device::Qp, start: Instant, is_done: &Atomi
     }
 }
 
-/// How long a message took, in the median, to a program that polls so long before it waits; `None` where there is one processor alone.
+/// How long a message took, in the median, to a program that polls so long before it waits; `None`
+/// where there is one processor alone.
 fn median_of(polling: Duration) -> Option<Duration> {
     let [first, second, ..] = processors()[..] else {
         println!("skipped: it takes two processors");
@@ -138,8 +141,9 @@ fn median_of(polling: Duration) -> Option<Duration> {
     Some(median)
 }
 
-/// Half of the messages used to take 0.3 ms and more: the polls seemed to be what the program goes on with, so that the background
-/// thread left the next message to it, and its sleeps time that others took from it, so that its polls waited, too. Now 40 to 60 us.
+/// Half of the messages used to take 0.3 ms and more: the polls seemed to be what the program goes
+/// on with, so that the background thread left the next message to it, and its sleeps time that
+/// others took from it, so that its polls waited, too. Now 40 to 60 us.
 #[test]
 #[ignore = "quiet: it measures how soon the kernel wakes one thread after another, in microseconds"]
 fn a_program_that_polls_before_it_waits_for_an_event_is_not_left_waiting() {
@@ -205,7 +209,8 @@ fn who_waits_for_events_that_come_soon_looks_for_them_before_it_sleeps() {
         close(&ends);
         slept
     };
-    // Programs whose descriptor blocks, though they take no event before there is one, are no others.
+    // Programs whose descriptor blocks, though they take no event before there is one, are no
+    // others.
     for flags in [0, libc::O_NONBLOCK] {
         let mut slept = [(); 3].map(|()| exchange(flags));
         slept.sort_unstable();

@@ -1,4 +1,5 @@
-//! Programs that protect what they have registered, and repair the faults: to learn which pages are written, say.
+//! Programs that protect what they have registered, and repair the faults: to learn which pages are
+//! written, say.
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! A device follows the routes and IPsec policies of its host: what these do not let go straight to a neighbour is no frame.
+//! A device follows the routes and IPsec policies of its host: what these do not let go straight to
+//! a neighbour is no frame.
 
 mod support;
 

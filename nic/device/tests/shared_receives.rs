@@ -1,5 +1,5 @@
-//! Shared receive queues over the loopback interface: with every type of queue pair, their limits and
-//! their events; and XRC, which names them on the wire.
+//! Shared receive queues over the loopback interface: with every type of queue pair, their limits
+//! and their events; and XRC, which names them on the wire.
 
 mod support;
 
@@ -169,7 +169,8 @@ fn a_queue_pair_in_error_leaves_the_queue_alone_and_says_so() {
     assert_eq!(b.wait(&[&a], 1)[0].qp, other.number());
 }
 
-// ---- XRC -----------------------------------------------------------------------------------------
+// ---- XRC
+// -----------------------------------------------------------------------------------------
 
 /// A target with a domain, and its queues, each with a completion queue of its own.
 struct Target {

@@ -1,5 +1,5 @@
-//! Peers that are not of our own kind: they listen on port 4791 whatever their queue pairs' numbers, and
-//! send from a port of their choice.
+//! Peers that are not of our own kind: they listen on port 4791 whatever their queue pairs'
+//! numbers, and send from a port of their choice.
 
 mod support;
 
@@ -213,7 +213,8 @@ fn what_a_stranger_sends_reaches_all_devices_of_a_host() {
             (answer.header.bth.dest_qp, answer.header.bth.psn),
             (NUMBER, psn)
         );
-        // One of our own kind comes directly once it has been answered, from the same port: its ICRCs are others then.
+        // One of our own kind comes directly once it has been answered, from the same port: its
+        // ICRCs are others then.
         let direct = SocketAddr::new(to.ip(), to.port() + 1);
         for (number, to) in (1..).zip([direct, to, direct]) {
             post_recv(&connected, 1, &[second.sge(0, 100)]);
@@ -236,7 +237,8 @@ fn what_a_stranger_sends_reaches_all_devices_of_a_host() {
     });
 }
 
-/// The word of a queue pair that is gone: the receiver's number, its own, and a PSN. See `farewell.rs`.
+/// The word of a queue pair that is gone: the receiver's number, its own, and a PSN. See
+/// `farewell.rs`.
 fn farewell(datagram: &[u8]) -> Option<[u32; 3]> {
     let mad = urxe_device::gsi_payload(datagram)?;
     let word = |at: usize| u32::from_be_bytes(*mad[40 + at..].first_chunk().unwrap());

@@ -1,4 +1,5 @@
-//! Programs that post many messages before they poll: messages wait for company, and no message waits for ever.
+//! Programs that post many messages before they poll: messages wait for company, and no message
+//! waits for ever.
 mod support;
 
 use std::sync::Arc;
@@ -136,7 +137,8 @@ impl Many {
     }
 }
 
-/// A round that sent all that many queue pairs have would leave their acknowledgements without room.
+/// A round that sent all that many queue pairs have would leave their acknowledgements without
+/// room.
 #[test]
 fn a_round_looks_for_packets_before_it_has_sent_everything() {
     const QPS: usize = 24;

@@ -1,4 +1,5 @@
-//! Programs that unmap what they have registered: who wants to use it gets an error, and nobody crashes.
+//! Programs that unmap what they have registered: who wants to use it gets an error, and nobody
+//! crashes.
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +64,8 @@ struct Pair {
     qp_b: Qp,
 }
 
-/// What may stand between a device and its network, which then sees all bytes: nothing, a capture, a bad network.
+/// What may stand between a device and its network, which then sees all bytes: nothing, a capture,
+/// a bad network.
 fn wirings() -> [Wiring; 3] {
     [
         Wiring::default(),

@@ -1,5 +1,5 @@
-//! Memory windows over the loopback interface: bound and invalidated in the order of the send queue, here and by
-//! the peer.
+//! Memory windows over the loopback interface: bound and invalidated in the order of the send
+//! queue, here and by the peer.
 
 mod support;
 

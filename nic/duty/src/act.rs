@@ -13,7 +13,8 @@ pub struct Seen {
     pub now_ns: u64,
     /// Rounds that the program ran itself, so far.
     pub rounds: u64,
-    /// Polls of the program so far: these rounds, and polls that found completions and needed no round.
+    /// Polls of the program so far: these rounds, and polls that found completions and needed no
+    /// round.
     pub polls: u64,
     /// Packets that came and went in these rounds, and posts, so far.
     pub work: u64,
@@ -124,8 +125,8 @@ pub enum Act {
         /// Not if another thread is in the engine.
         unless_taken: bool,
     },
-    /// Look for packets before waiting for them: until the program makes progress itself, or has something to do, perhaps on
-    /// this processor.
+    /// Look for packets before waiting for them: until the program makes progress itself, or has
+    /// something to do, perhaps on this processor.
     Look {
         /// When the next round is wanted.
         wanted_at_ns: Option<u64>,
@@ -139,8 +140,9 @@ pub enum Act {
         /// Until then at most.
         until_ns: Option<u64>,
     },
-    /// Wait for the program that is in the engine. A thread that queues up at the lock makes its owner wake it by a system
-    /// call, and would keep an owner on its own processor from leaving the lock: it takes precedence.
+    /// Wait for the program that is in the engine. A thread that queues up at the lock makes its
+    /// owner wake it by a system call, and would keep an owner on its own processor from leaving
+    /// the lock: it takes precedence.
     Pause {
         /// For so long.
         for_ns: u64,
@@ -168,7 +170,8 @@ pub enum Act {
 pub enum Reason {
     /// It runs rounds.
     Polls,
-    /// It runs rounds until its requests are answered, and tells so: from then on it reads its memory, as it has before.
+    /// It runs rounds until its requests are answered, and tells so: from then on it reads its
+    /// memory, as it has before.
     Sends,
     /// It works off completions that are there, for which it needs no rounds. Its peers need one.
     HasEnough,

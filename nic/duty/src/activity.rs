@@ -1,11 +1,12 @@
-//! Whether a program polls often enough, or gets enough done when it polls, to be left alone by the background thread.
+//! Whether a program polls often enough, or gets enough done when it polls, to be left alone by the
+//! background thread.
 
 use urxe_proto::Instant;
 
 use crate::constants::{BUSY_POLLS, BUSY_POLLS_MIN, BUSY_WORK, FULL_WORK, LOOK_AGAIN_NS};
 
-/// What the program did since a moment that is [`LOOK_AGAIN_NS`] ago, or was the thread's last turn: while the thread waits for
-/// packets, its turns are as frequent as they.
+/// What the program did since a moment that is [`LOOK_AGAIN_NS`] ago, or was the thread's last
+/// turn: while the thread waits for packets, its turns are as frequent as they.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activity {
     since: Instant,
@@ -38,8 +39,8 @@ impl Activity {
 mod tests {
     use super::*;
 
-    /// Whether the program is found to poll for itself within two milliseconds, looked at every `look_ns`, if it polls
-    /// and gets work done so often a millisecond.
+    /// Whether the program is found to poll for itself within two milliseconds, looked at every
+    /// `look_ns`, if it polls and gets work done so often a millisecond.
     fn polls_for_itself(look_ns: u64, polls_per_ms: u64, work_per_ms: u64) -> bool {
         let start_ns = 1_000_000_000;
         let mut activity = Activity::default();

@@ -1,8 +1,8 @@
-//! What the background thread does: it sleeps while the program makes progress itself, and makes progress when the program
-//! computes, reads its memory, or waits in a `poll` of its own.
+//! What the background thread does: it sleeps while the program makes progress itself, and makes
+//! progress when the program computes, reads its memory, or waits in a `poll` of its own.
 //!
-//! The thread hands every [`Event`] to [`Background::next`], and does what the [`Act`] says; the outcome is the next event,
-//! until [`Act::EndTurn`].
+//! The thread hands every [`Event`] to [`Background::next`], and does what the [`Act`] says; the
+//! outcome is the next event, until [`Act::EndTurn`].
 
 use urxe_proto::{Habit, Instant};
 
@@ -46,7 +46,8 @@ pub struct Background {
     /// Why the thread slept last, and how long, unless it has waited for packets since.
     slept: Option<(Reason, u64)>,
     has_slept: bool,
-    /// How long it has waited until packets came, and whether the program polled meanwhile, if it has not seen yet what they are.
+    /// How long it has waited until packets came, and whether the program polled meanwhile, if it
+    /// has not seen yet what they are.
     waited: Option<(u64, bool)>,
     pauses: u32,
     /// The program has stopped polling without a word: the thread does not sleep.
@@ -164,7 +165,8 @@ impl Background {
         }
     }
 
-    /// The program polls. One that has been found to stop is watched, unless it sends and tells when that is over.
+    /// The program polls. One that has been found to stop is watched, unless it sends and tells
+    /// when that is over.
     fn leave_alone(&mut self, has_run: bool) -> Act {
         let is_vigilant = self.turn.is_vigilant;
         let may_ask = !is_vigilant || self.slept_while_it_sends();
@@ -261,7 +263,8 @@ impl Background {
             is_asked,
             ..
         } = self.turn;
-        // An answer alone, perhaps an acknowledgement that completes nothing, says nothing of a program that computes.
+        // An answer alone, perhaps an acknowledgement that completes nothing, says nothing of a
+        // program that computes.
         if let Some((waited_ns, has_polled)) = self.waited.take()
             && (has_polled || ran.has_requests)
             && self.parting.note_wait(waited_ns, has_polled)
@@ -303,8 +306,9 @@ impl Background {
     fn wake(&mut self, since_ns: u64, until_ns: u64) -> Act {
         self.chance
             .note_wait(Instant::from_nanos(since_ns), Instant::from_nanos(until_ns));
-        // A thread that blocks knows the timers that there were when it began to. Another may have posted since, and if its
-        // packet was lost, nothing ever wakes the first. And a program that polled may have stopped, while its peer waits.
+        // A thread that blocks knows the timers that there were when it began to. Another may have
+        // posted since, and if its packet was lost, nothing ever wakes the first. And a program
+        // that polled may have stopped, while its peer waits.
         let unless_taken = !self.leaves_to_blocking_calls();
         let by_ns = if unless_taken { LATE_NS } else { 0 };
         Act::RunIfLate {

@@ -1,7 +1,8 @@
 //! A background thread that is never without work gives the program a chance to poll.
 //!
-//! The thread takes over when the program does not poll. Where both share a processor the program may be unable to: the thread,
-//! which takes precedence, makes it send what the peer answers, and so goes on for ever.
+//! The thread takes over when the program does not poll. Where both share a processor the program
+//! may be unable to: the thread, which takes precedence, makes it send what the peer answers, and
+//! so goes on for ever.
 
 use urxe_proto::Instant;
 

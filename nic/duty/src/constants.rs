@@ -1,7 +1,9 @@
-//! Every number behind a decision: its unit, what it means, where it comes from, and how to measure it again.
+//! Every number behind a decision: its unit, what it means, where it comes from, and how to measure
+//! it again.
 //!
-//! Commands are to be run on two nodes of an emulated fabric, interleaved with the value of today, on a quiet machine and on
-//! one with another busy process per core. "Chosen" says that the value was tried, and that nothing derives it.
+//! Commands are to be run on two nodes of an emulated fabric, interleaved with the value of today,
+//! on a quiet machine and on one with another busy process per core. "Chosen" says that the value
+//! was tried, and that nothing derives it.
 
 /// Declares a constant, and documents it in one form.
 macro_rules! constants {

@@ -1,9 +1,11 @@
-//! Whether a program waits for events inside the completion channel, or for its descriptor by itself.
+//! Whether a program waits for events inside the completion channel, or for its descriptor by
+//! itself.
 
 use crate::constants::READY_WAITS;
 
-/// Calls in a row in which an event was there already. A program that always finds one has waited for the descriptor in a
-/// `poll` of its own, and there the background thread has to watch the sockets.
+/// Calls in a row in which an event was there already. A program that always finds one has waited
+/// for the descriptor in a `poll` of its own, and there the background thread has to watch the
+/// sockets.
 #[derive(Clone, Copy, Debug)]
 pub struct EventWaits(u32);
 
@@ -38,7 +40,8 @@ impl EventWaits {
         }
     }
 
-    /// Whether the program waits in the channel, so that the background thread need not watch the sockets.
+    /// Whether the program waits in the channel, so that the background thread need not watch the
+    /// sockets.
     #[must_use]
     pub const fn are_in_channel(self) -> bool {
         self.0 < READY_WAITS

@@ -1,5 +1,5 @@
-//! Which thread runs the NIC's engine, and when: decisions without IO. Every event carries its time; every answer says what
-//! the thread that asked does next.
+//! Which thread runs the NIC's engine, and when: decisions without IO. Every event carries its
+//! time; every answer says what the thread that asked does next.
 //!
 //! | policy | asked by | decides |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | [`Posts`] | the engine, at each post and round | whether posted packets wait for company, and when a program that only posts runs a round |
 //! | [`EventWaits`] | a completion channel | whether the program waits for events in it, or by itself |
 //!
-//! The numbers behind the decisions stand in [`constants`]. What each thread reads and shares with the others (atomics,
-//! descriptors, the clock, processor usage) is the caller's.
+//! The numbers behind the decisions stand in [`constants`]. What each thread reads and shares with
+//! the others (atomics, descriptors, the clock, processor usage) is the caller's.
 #![no_std]
 #![forbid(unsafe_code)]
 

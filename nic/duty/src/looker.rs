@@ -1,10 +1,11 @@
 //! Whether a thread that waits for packets looks for them for a while before it sleeps.
 //!
-//! To sleep and to be woken costs both ends: the sleeper tens of microseconds, the sender's processor the interrupt that
-//! wakes it. A thread that looks for at most as long as that costs spends at most twice what the better choice would. So a
-//! thread looks where that pays: once enough of its sleeps were short, until it has looked in vain. A vain look is mostly a
-//! sign that the next packet has to wait for a thread that wants this very processor, so after each it takes more short
-//! sleeps to look again.
+//! To sleep and to be woken costs both ends: the sleeper tens of microseconds, the sender's
+//! processor the interrupt that wakes it. A thread that looks for at most as long as that costs
+//! spends at most twice what the better choice would. So a thread looks where that pays: once
+//! enough of its sleeps were short, until it has looked in vain. A vain look is mostly a sign that
+//! the next packet has to wait for a thread that wants this very processor, so after each it takes
+//! more short sleeps to look again.
 
 use urxe_proto::Instant;
 
@@ -19,7 +20,8 @@ pub struct Looker {
     short: u32,
     /// How many it takes.
     needed: u32,
-    /// Times that threads of the process had been made to leave their processor; `None` if that is no matter.
+    /// Times that threads of the process had been made to leave their processor; `None` if that is
+    /// no matter.
     preemptions: Option<i64>,
 }
 
@@ -51,8 +53,8 @@ impl Default for Looker {
 }
 
 impl Looker {
-    /// For a thread that takes precedence over no other, and that the background thread makes leave its processor whenever it
-    /// has slept: it learns from vain looks alone.
+    /// For a thread that takes precedence over no other, and that the background thread makes leave
+    /// its processor whenever it has slept: it learns from vain looks alone.
     #[must_use]
     pub fn heedless() -> Self {
         Self {
@@ -76,8 +78,9 @@ impl Looker {
         self.short >= self.needed
     }
 
-    /// Begins a look, if it pays and no thread of the process had to leave its processor since the last one: the background
-    /// thread takes precedence over the program, which would only wait for it. `preemptions` counts how often threads had to.
+    /// Begins a look, if it pays and no thread of the process had to leave its processor since the
+    /// last one: the background thread takes precedence over the program, which would only wait for
+    /// it. `preemptions` counts how often threads had to.
     pub fn begin(
         &mut self,
         now: impl FnOnce() -> Instant,

@@ -1,6 +1,7 @@
-//! Whether a program polls on once all that it sent is answered, or looks at its memory from then on for what a peer writes
-//! there, as `ib_write_lat` does. The background thread lets a program alone that polls, and would find only by its next look, a
-//! millisecond later or two, that it has stopped. So it has those that are likely to stop tell it when they have the last answer.
+//! Whether a program polls on once all that it sent is answered, or looks at its memory from then
+//! on for what a peer writes there, as `ib_write_lat` does. The background thread lets a program
+//! alone that polls, and would find only by its next look, a millisecond later or two, that it has
+//! stopped. So it has those that are likely to stop tell it when they have the last answer.
 
 use crate::constants::{POLLS_ON, STOP_WEIGHT, STOP_WEIGHT_MAX, WAIT_SHOWN_NS};
 
@@ -46,7 +47,8 @@ impl Parting {
         self.told_at = None;
     }
 
-    /// The thread waited so long until packets came, while the program polled or did not. Whether that shows that it has stopped.
+    /// The thread waited so long until packets came, while the program polled or did not. Whether
+    /// that shows that it has stopped.
     pub(crate) fn note_wait(&mut self, waited_ns: u64, has_polled: bool) -> bool {
         if waited_ns < WAIT_SHOWN_NS || self.told_at.take().is_none() {
             return false;

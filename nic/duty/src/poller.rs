@@ -1,16 +1,18 @@
 //! What a polling thread does when nothing comes.
 //!
-//! It spins as long as it has the processor to itself. Where others want it, spinning is the wrong thing: the peer on the
-//! same processor, or the kernel thread that carries the packets, cannot run until the spinner's time slice ends,
-//! milliseconds a message. `sched_yield` is no way out: since Linux 6.15 it costs the rest of the slice, so that a thread
-//! that yields among busy strangers starves. But a thread that sent something, and has no answer after longer than a peer
-//! takes, yields once: Linux puts a peer that slept on the processor of the thread that woke it by sending, though others
-//! are idle.
+//! It spins as long as it has the processor to itself. Where others want it, spinning is the wrong
+//! thing: the peer on the same processor, or the kernel thread that carries the packets, cannot run
+//! until the spinner's time slice ends, milliseconds a message. `sched_yield` is no way out: since
+//! Linux 6.15 it costs the rest of the slice, so that a thread that yields among busy strangers
+//! starves. But a thread that sent something, and has no answer after longer than a peer takes,
+//! yields once: Linux puts a peer that slept on the processor of the thread that woke it by
+//! sending, though others are idle.
 //!
-//! The kernel tells how long a thread ran, how often it was made to leave its processor, and how often it left by itself.
-//! A thread that did not run for a good part of a millisecond without having asked for it shares its processor. From then
-//! on, for a while, when it finds nothing for some microseconds, it waits for a packet, briefly, in the kernel. The
-//! background threads of the process are not waited for: on a processor of one's own, to sleep and to be woken costs more.
+//! The kernel tells how long a thread ran, how often it was made to leave its processor, and how
+//! often it left by itself. A thread that did not run for a good part of a millisecond without
+//! having asked for it shares its processor. From then on, for a while, when it finds nothing for
+//! some microseconds, it waits for a packet, briefly, in the kernel. The background threads of the
+//! process are not waited for: on a processor of one's own, to sleep and to be woken costs more.
 
 use urxe_proto::Instant;
 
@@ -26,7 +28,8 @@ pub struct Poller {
     polls: u32,
     /// What the program had got done when it last looked.
     work: u64,
-    /// Since when it has polled in vain with nothing done, as far as it looked; `None` once it has yielded.
+    /// Since when it has polled in vain with nothing done, as far as it looked; `None` once it has
+    /// yielded.
     vain_since: Option<Instant>,
     /// Waits since packets came.
     waits: u32,
@@ -53,7 +56,8 @@ pub enum Advice {
 pub struct Usage {
     /// Times that it was made to leave its processor.
     pub preemptions: i64,
-    /// Times that it left by itself, to sleep: then the kernel does not tell for how long it was kept away.
+    /// Times that it left by itself, to sleep: then the kernel does not tell for how long it was
+    /// kept away.
     pub sleeps: i64,
     /// How long it ran.
     pub ran_ns: u64,
@@ -82,7 +86,8 @@ impl Poller {
         }
     }
 
-    /// The thread polled, and packets came or not. `work` is what its process has got done so far, posts among it.
+    /// The thread polled, and packets came or not. `work` is what its process has got done so far,
+    /// posts among it.
     pub fn poll(
         &mut self,
         packets_came: bool,

@@ -1,4 +1,5 @@
-//! Whether what a program posts waits for company, and when a program that only posts runs a round in between.
+//! Whether what a program posts waits for company, and when a program that only posts runs a round
+//! in between.
 
 use urxe_proto::{Habit, Instant};
 
@@ -18,7 +19,8 @@ pub struct Posts {
     last_burst: u32,
     /// Rounds with nothing to do.
     idle_rounds: u32,
-    /// Nothing waits for company while it lasts: the program was found to post and then not to poll.
+    /// Nothing waits for company while it lasts: the program was found to post and then not to
+    /// poll.
     distrust: Habit,
     /// The same for the pieces of a message.
     pieces_distrust: Habit,
@@ -44,8 +46,9 @@ impl Posts {
         }
     }
 
-    /// The program posted; `has_senders` if answers to requests of its are on their way. Whether it does so often before it
-    /// polls, and will poll for the answers: then what it posted need not leave at once.
+    /// The program posted; `has_senders` if answers to requests of its are on their way. Whether it
+    /// does so often before it polls, and will poll for the answers: then what it posted need not
+    /// leave at once.
     #[inline]
     pub fn note_post(&mut self, now: Instant, has_senders: bool) -> bool {
         self.burst = self.burst.saturating_add(1);
@@ -79,7 +82,8 @@ impl Posts {
         self.ran_at = now;
     }
 
-    /// Whether a program that streams should run a round before it goes on to post. It is taken to do so then.
+    /// Whether a program that streams should run a round before it goes on to post. It is taken to
+    /// do so then.
     #[inline]
     pub fn claim_round(&mut self, now: Instant) -> bool {
         let is_due = self.largest_burst() >= STREAM_MIN && now.since(self.ran_at) >= ROUND_NS;
@@ -89,7 +93,8 @@ impl Posts {
         is_due
     }
 
-    /// The program posted and then did not poll: nothing waits for company for a while, longer if that was so before.
+    /// The program posted and then did not poll: nothing waits for company for a while, longer if
+    /// that was so before.
     pub fn note_unpolled(&mut self, now: Instant) {
         self.distrust.note(now);
         self.pieces_distrust.note(now);

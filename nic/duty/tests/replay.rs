@@ -1,5 +1,6 @@
-//! What the background thread decided on real workloads, decided again: `traces/*.jsonl`, an event and an act a line, as
-//! `URXE_LOG=trace` prints them with the target `urxe::duty`. A change of the policy that changes a decision shows here which, and on what.
+//! What the background thread decided on real workloads, decided again: `traces/*.jsonl`, an event
+//! and an act a line, as `URXE_LOG=trace` prints them with the target `urxe::duty`. A change of the
+//! policy that changes a decision shows here which, and on what.
 
 use std::fs;
 use std::path::Path;

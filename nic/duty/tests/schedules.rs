@@ -1,5 +1,6 @@
-//! How long packets wait, and how much of the processors the background threads take, on machines of one and two
-//! processors in virtual time. Every case runs with several seeds; nothing here depends on the machine that runs it.
+//! How long packets wait, and how much of the processors the background threads take, on machines
+//! of one and two processors in virtual time. Every case runs with several seeds; nothing here
+//! depends on the machine that runs it.
 
 mod machine;
 
@@ -30,7 +31,8 @@ impl Fared {
     }
 }
 
-/// A program to which a peer elsewhere sends a packet each `gap_ns` on average, after it had `settle_ns` to show what it does.
+/// A program to which a peer elsewhere sends a packet each `gap_ns` on average, after it had
+/// `settle_ns` to show what it does.
 fn alone(processors: usize, program: Program, gap_ns: u64, seed: u64) -> Fared {
     const SETTLE_NS: u64 = 50 * MS;
     const MEASURED_NS: u64 = 500 * MS;
@@ -98,7 +100,8 @@ fn a_program_that_reads_its_memory_hears_of_packets_at_once() {
                 );
             }
             let fared = alone(1, Program::ReadsMemory, gap_ns, seed);
-            // To be woken, to run rounds, and to wait for a reply: what a packet takes, and no more.
+            // To be woken, to run rounds, and to wait for a reply: what a packet takes, and no
+            // more.
             let bound_permille = 12 * US * 1_000 / gap_ns;
             assert!(
                 fared.background_permille <= bound_permille,
@@ -183,8 +186,8 @@ fn a_thread_that_looks_for_packets_leaves_a_stranger_its_processor() {
     }
 }
 
-/// How many messages each of so many ranks sent in half a second, the fewest and the most, and how many parts in a thousand of
-/// a processor their background threads took.
+/// How many messages each of so many ranks sent in half a second, the fewest and the most, and how
+/// many parts in a thousand of a processor their background threads took.
 fn exchange(ranks: usize, processors: usize, computes_ns: u64) -> (u64, u64, u64) {
     let mut machine = Machine::new(processors);
     for rank in 0..ranks {

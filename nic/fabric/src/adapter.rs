@@ -1,4 +1,5 @@
-//! What an adapter does: it picks whose turn it is to send, fetches data, and takes in what arrives.
+//! What an adapter does: it picks whose turn it is to send, fetches data, and takes in what
+//! arrives.
 
 use urxe_proto::{AckMode, Completion, Instant, WcStatus};
 use urxe_wire::{Header, Packet as WirePacket, Syndrome};

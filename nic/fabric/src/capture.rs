@@ -1,4 +1,5 @@
-//! Packets of one cable as they would be on a real one, for Wireshark: Ethernet, IPv4, UDP, RoCEv2 with its ICRC.
+//! Packets of one cable as they would be on a real one, for Wireshark: Ethernet, IPv4, UDP, RoCEv2
+//! with its ICRC.
 //!
 //! Their payload is zeroes: no data is simulated.
 
@@ -55,7 +56,8 @@ impl Capture {
         frames
     }
 
-    /// Records a packet that passes a port at some time, in picoseconds, if it is the port of this capture.
+    /// Records a packet that passes a port at some time, in picoseconds, if it is the port of this
+    /// capture.
     pub(crate) fn record(&mut self, port: u32, packet: &Packet, body: &Body, at: u64) {
         if self.port != port || self.left == 0 {
             return;

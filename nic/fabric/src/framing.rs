@@ -24,7 +24,8 @@ const TCP_BYTES: u64 = 32;
 /// InfiniBand: local route header 8, VCRC 2 (IBTA volume 1, 6 and 7).
 const INFINIBAND_BYTES: u64 = 8 + 2;
 
-/// Bytes of a link that an RDMA packet takes. InfiniBand also has delimiters, whose length goes with the encoding.
+/// Bytes of a link that an RDMA packet takes. InfiniBand also has delimiters, whose length goes
+/// with the encoding.
 pub(crate) fn rdma_bytes(
     kind: LinkKind,
     delimiter_bytes: u64,

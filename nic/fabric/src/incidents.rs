@@ -97,7 +97,8 @@ impl Network {
         self.routes = Routes::find(&hosts, &switches, &self.ports);
     }
 
-    /// Looks for a circle of ports each of which is paused because of packets that wait for the next.
+    /// Looks for a circle of ports each of which is paused because of packets that wait for the
+    /// next.
     pub(crate) fn watch(&mut self) {
         let circle = self.paused_circle();
         if circle > 0 {
@@ -109,7 +110,8 @@ impl Network {
         self.schedule(at, Event::Watch);
     }
 
-    /// How many ports are in such circles, or wait for one: those that remain when all are taken away whose way is free.
+    /// How many ports are in such circles, or wait for one: those that remain when all are taken
+    /// away whose way is free.
     fn paused_circle(&self) -> u64 {
         let is_stuck = |id: u32| {
             let port = &self.ports[id as usize];
@@ -141,7 +143,8 @@ impl Network {
         }
     }
 
-    /// Whether packets that came in at `ingress` wait at one of the `stuck` ports of a switch, and at no port that is free.
+    /// Whether packets that came in at `ingress` wait at one of the `stuck` ports of a switch, and
+    /// at no port that is free.
     fn holds_for(&self, switch: u32, ingress: u32, stuck: &[u32]) -> bool {
         let mut is_held = false;
         for port in &self.switches[switch as usize].ports {

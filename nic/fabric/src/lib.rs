@@ -1,12 +1,14 @@
 //! Adapters, links and switches in virtual time, with the NIC's protocol code in the adapters.
 //!
-//! A [`Scenario`] says which hosts there are, how they are joined and what they do; a [`Network`] lets it happen. Every
-//! RDMA packet is made and taken in by [`urxe_proto::QueuePair`], which also has the congestion control: the same code
-//! that runs over sockets. What is modelled is around it: buses, pipelines, wires, buffers, pauses, credits, marks. There
-//! is no data in the packets, only their length.
+//! A [`Scenario`] says which hosts there are, how they are joined and what they do; a [`Network`]
+//! lets it happen. Every RDMA packet is made and taken in by [`urxe_proto::QueuePair`], which also
+//! has the congestion control: the same code that runs over sockets. What is modelled is around it:
+//! buses, pipelines, wires, buffers, pauses, credits, marks. There is no data in the packets, only
+//! their length.
 //!
-//! Nothing here reads a clock or does IO, and all randomness comes from the seed of the scenario, so the same scenario is
-//! the same run. Time is in picoseconds: a byte at 100 Gbps takes 80 of them.
+//! Nothing here reads a clock or does IO, and all randomness comes from the seed of the scenario,
+//! so the same scenario is the same run. Time is in picoseconds: a byte at 100 Gbps takes 80 of
+//! them.
 //!
 //! `docs/simulator.md` describes the model and its limits.
 #![no_std]

@@ -1,8 +1,9 @@
 //! The clock, and everything that it moves.
 //!
-//! Events are few for what happens: a port that finds its wire free sends without one, and only a port with more to
-//! send asks to be woken. A packet arrives at a switch when as much of it is there as the switch waits for, and has gone
-//! through its pipeline; so the time of arrival already holds the latency of the switch.
+//! Events are few for what happens: a port that finds its wire free sends without one, and only a
+//! port with more to send asks to be woken. A packet arrives at a switch when as much of it is
+//! there as the switch waits for, and has gone through its pipeline; so the time of arrival already
+//! holds the latency of the switch.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -98,7 +99,8 @@ pub(crate) struct Switch {
     pub(crate) salt: u64,
 }
 
-/// A simulation. Make it with [`Self::new`], let time pass with [`Self::run`], and ask for [`Self::outcome`].
+/// A simulation. Make it with [`Self::new`], let time pass with [`Self::run`], and ask for
+/// [`Self::outcome`].
 #[derive(Debug)]
 pub struct Network {
     pub(crate) scenario: Scenario,
@@ -166,8 +168,8 @@ impl Network {
         self.events.schedule(at, event);
     }
 
-    /// Lets up to `events` things happen. False once it is over: nothing is left to happen, all programs have ended,
-    /// or time is up.
+    /// Lets up to `events` things happen. False once it is over: nothing is left to happen, all
+    /// programs have ended, or time is up.
     pub fn run(&mut self, events: u64) -> bool {
         for _ in 0..events {
             if self.is_over {

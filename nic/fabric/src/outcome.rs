@@ -18,7 +18,8 @@ const STREAMS_TOLD: usize = 64;
 /// See the module.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Whether everything that was to be done was done in the time that was given, without a failure.
+    /// Whether everything that was to be done was done in the time that was given, without a
+    /// failure.
     pub complete: bool,
     /// Why not, for a person.
     pub problem: Option<String>,
@@ -26,8 +27,8 @@ pub struct Outcome {
     pub simulated_ns: u64,
     /// Half of each round trip of a ping-pong, nanoseconds.
     pub latencies_ns: Vec<f64>,
-    /// Data of messages that ended over the time they took, all streams together, 10^9 bit/s. Of streams without an end,
-    /// data that arrived.
+    /// Data of messages that ended over the time they took, all streams together, 10^9 bit/s. Of
+    /// streams without an end, data that arrived.
     pub throughput_gbps: Option<f64>,
     /// New data that arrived at each host while it was counted, 10^9 bit/s.
     pub host_gbps: Vec<f64>,

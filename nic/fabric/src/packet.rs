@@ -1,4 +1,5 @@
-//! Packets under way, in one pool, so that a packet is a number everywhere else; and queues of them.
+//! Packets under way, in one pool, so that a packet is a number everywhere else; and queues of
+//! them.
 
 use alloc::vec::Vec;
 
@@ -28,8 +29,8 @@ pub(crate) enum Body {
     },
 }
 
-/// A packet, as switches see it: half a cache line, which is most of what a hop costs. What hosts see is its [`Body`], which
-/// the pool keeps apart.
+/// A packet, as switches see it: half a cache line, which is most of what a hop costs. What hosts
+/// see is its [`Body`], which the pool keeps apart.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct Packet {

@@ -1,8 +1,9 @@
-//! The bus between adapter and memory: how long it is busy, in each direction, with the data of a packet.
+//! The bus between adapter and memory: how long it is busy, in each direction, with the data of a
+//! packet.
 //!
-//! Transaction layer packets of a fixed overhead, and for each of them one data link packet the other way, which
-//! acknowledges it (PCI Express Base Specification 3.0, 2.2 and 3.4). Their credits and what keeps a link in
-//! step are not modelled.
+//! Transaction layer packets of a fixed overhead, and for each of them one data link packet the
+//! other way, which acknowledges it (PCI Express Base Specification 3.0, 2.2 and 3.4). Their
+//! credits and what keeps a link in step are not modelled.
 
 use serde::Deserialize;
 
@@ -15,7 +16,8 @@ const READ_OVERHEAD_BYTES: u64 = 24;
 /// The same for an answer, whose header is 12.
 const COMPLETION_OVERHEAD_BYTES: u64 = 20;
 const DLLP_BYTES: u64 = 8;
-/// The adapter passes on a packet piece by piece, so that bus and wire are busy with it at the same time.
+/// The adapter passes on a packet piece by piece, so that bus and wire are busy with it at the same
+/// time.
 const PIECE_BYTES: u64 = 64;
 
 /// A bus.
@@ -129,7 +131,8 @@ mod tests {
         })
     }
 
-    /// 64 of 84 bytes are data: Intel's white paper 321071 has 76 % and 3.04 GB/s, without acknowledgements.
+    /// 64 of 84 bytes are data: Intel's white paper 321071 has 76 % and 3.04 GB/s, without
+    /// acknowledgements.
     #[test]
     fn answers_of_64_bytes_leave_three_gigabytes_per_second() {
         let mut bus = pcie(64);

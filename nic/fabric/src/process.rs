@@ -1,6 +1,8 @@
-//! Programs on hosts: what they send when. Each has a processor of its own, and a message costs it what the stack says.
+//! Programs on hosts: what they send when. Each has a processor of its own, and a message costs it
+//! what the stack says.
 //!
-//! Completions of sends cost nothing: benchmarks ask for one in a hundred, or wait for many at once.
+//! Completions of sends cost nothing: benchmarks ask for one in a hundred, or wait for many at
+//! once.
 
 use alloc::vec::Vec;
 
@@ -108,7 +110,8 @@ impl Counted {
     }
 }
 
-/// See [`Role::Exchange`]. An iteration goes in rounds: one for all others at once, or one for each of them.
+/// See [`Role::Exchange`]. An iteration goes in rounds: one for all others at once, or one for each
+/// of them.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) rank: u32,

@@ -12,7 +12,8 @@ const RECEIVES_AHEAD: u32 = 1_024;
 const RECEIVES_OF_PING_PONG: u32 = 4;
 
 impl Network {
-    /// A program's processor works for so many nanoseconds from `at` on, or from when it is free: until when.
+    /// A program's processor works for so many nanoseconds from `at` on, or from when it is free:
+    /// until when.
     fn spend(&mut self, process: u32, at: u64, nanos: u64) -> u64 {
         let process = &mut self.processes[process as usize];
         // Software has only the one that its adapter is on.
@@ -231,7 +232,8 @@ impl Network {
         }
     }
 
-    /// Sends the block of a rank's round if whom it is for has come to the same round. Processes are ranks.
+    /// Sends the block of a rank's round if whom it is for has come to the same round. Processes
+    /// are ranks.
     fn exchange_block(&mut self, id: u32, at: u64) {
         let Role::Exchange(exchange) = &self.processes[id as usize].role else {
             return;

@@ -1,13 +1,15 @@
 //! What will happen, in the order of time and, at the same time, of scheduling.
 //!
-//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) of digits: time never goes back, so an event
-//! only has to be sorted by the highest digit in which its time differs from now, and by what it is there. When no event is
-//! left that differs in the lowest digit alone, the next bucket above is sorted by the digits below. Events of the same time are
+//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) of digits:
+//! time never goes back, so an event only has to be sorted by the highest digit in which its time
+//! differs from now, and by what it is there. When no event is left that differs in the lowest
+//! digit alone, the next bucket above is sorted by the digits below. Events of the same time are
 //! always in the same bucket, in the order in which they were scheduled.
 
 use alloc::vec::Vec;
 
-/// Bits of a digit: a word tells which of its buckets are in use. An event moves down at most once for each digit.
+/// Bits of a digit: a word tells which of its buckets are in use. An event moves down at most once
+/// for each digit.
 const DIGIT_BITS: u32 = 6;
 const BUCKETS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;

@@ -1,4 +1,5 @@
-//! What is simulated: hosts, how they are joined, what they do. Plain data, so that a file can hold it.
+//! What is simulated: hosts, how they are joined, what they do. Plain data, so that a file can hold
+//! it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -31,7 +32,8 @@ pub struct Scenario {
     /// Whether and how often to note queues and rates, nanoseconds.
     #[serde(default)]
     pub series_ns: Option<u64>,
-    /// A cable to record: all that leaves this port, as `host:port` or `switch:port`, numbered from 0.
+    /// A cable to record: all that leaves this port, as `host:port` or `switch:port`, numbered from
+    /// 0.
     #[serde(default)]
     pub tap: Option<Tap>,
     /// No more than this is simulated, nanoseconds.
@@ -58,11 +60,14 @@ pub struct HostConfig {
     /// An adapter in software, on the processor of the programs; `None`: hardware.
     #[serde(default)]
     pub software: Option<SoftwareConfig>,
-    /// Least time between two packets that it starts or takes in, picoseconds. Software: what a packet costs to take in.
+    /// Least time between two packets that it starts or takes in, picoseconds. Software: what a
+    /// packet costs to take in.
     pub packet_ps: u64,
-    /// From the doorbell to the wire, without the transfer of data. Software: what handing over a batch costs.
+    /// From the doorbell to the wire, without the transfer of data. Software: what handing over a
+    /// batch costs.
     pub send_ns: u64,
-    /// From the wire to the completion, without the transfer of data. Software: what fetching a batch costs.
+    /// From the wire to the completion, without the transfer of data. Software: what fetching a
+    /// batch costs.
     pub receive_ns: u64,
     /// What an adapter takes longer over a negative acknowledgement.
     #[serde(default)]
@@ -75,7 +80,8 @@ pub struct HostConfig {
     pub dcqcn: Option<Dcqcn>,
 }
 
-/// An adapter in software: one processor does one thing at a time, and packets pass to and from the kernel in batches.
+/// An adapter in software: one processor does one thing at a time, and packets pass to and from the
+/// kernel in batches.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SoftwareConfig {
@@ -89,7 +95,8 @@ pub struct SoftwareConfig {
     pub send_gbps: f64,
     /// Rate at which it takes data in.
     pub receive_gbps: f64,
-    /// From the kernel of one host until a program of the other sees a batch, if its processor has nothing else to do.
+    /// From the kernel of one host until a program of the other sees a batch, if its processor has
+    /// nothing else to do.
     pub latency_ns: u64,
 }
 
@@ -109,8 +116,9 @@ pub struct StackConfig {
     pub window_bytes: Option<u64>,
 }
 
-/// Parameters of DCQCN; see [`DcqcnParameters`], whose defaults hold for what is not here. A burst of notifications does
-/// not lower the rate to return to, as adapters have it by default (`clamp_tgt_rate`).
+/// Parameters of DCQCN; see [`DcqcnParameters`], whose defaults hold for what is not here. A burst
+/// of notifications does not lower the rate to return to, as adapters have it by default
+/// (`clamp_tgt_rate`).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dcqcn {
@@ -172,7 +180,8 @@ pub enum Topology {
         /// Hosts.
         hosts: u32,
     },
-    /// Racks of hosts under leaves, and spines above all leaves. The ports of a host are at different leaves of its rack.
+    /// Racks of hosts under leaves, and spines above all leaves. The ports of a host are at
+    /// different leaves of its rack.
     LeafSpine {
         /// Hosts.
         hosts: u32,
@@ -332,8 +341,8 @@ pub enum Traffic {
         /// Time between the starts of one stream and of the next.
         #[serde(default)]
         stagger_ns: u64,
-        /// Whether all queue pairs of a host use the same port (as connections of librdmacm over a bond): of every second host
-        /// the other one.
+        /// Whether all queue pairs of a host use the same port (as connections of librdmacm over a
+        /// bond): of every second host the other one.
         #[serde(default)]
         one_port: bool,
     },
@@ -357,8 +366,9 @@ pub enum Traffic {
 pub enum Algorithm {
     /// Each rank sends to all others at once, the nearest above it first.
     Linear,
-    /// Step by step: in step i each rank sends to the i-th above it, and receives from the i-th below. A block is sent when
-    /// its receiver has come to that step, too (rendezvous, whose handshake takes no time here).
+    /// Step by step: in step i each rank sends to the i-th above it, and receives from the i-th
+    /// below. A block is sent when its receiver has come to that step, too (rendezvous, whose
+    /// handshake takes no time here).
     Pairwise,
 }
 

@@ -1,8 +1,8 @@
-//! Byte streams of a kernel: no protocol code of the NIC, and none of a kernel's congestion control, so only for ways
-//! on which nothing is lost (see [`crate::build`]).
+//! Byte streams of a kernel: no protocol code of the NIC, and none of a kernel's congestion
+//! control, so only for ways on which nothing is lost (see [`crate::build`]).
 //!
-//! A program's processor copies what it writes, piece by piece, and what it reads, segment by segment. A receiver that has
-//! nothing to do sleeps, and wakes late.
+//! A program's processor copies what it writes, piece by piece, and what it reads, segment by
+//! segment. A receiver that has nothing to do sleeps, and wakes late.
 
 use crate::framing::segment_bytes;
 use crate::network::{Event, Network};
@@ -80,7 +80,8 @@ impl Network {
         self.wake_engine(host);
     }
 
-    /// The next packet of a stream that is at its turn: a segment, or the other way an acknowledgement.
+    /// The next packet of a stream that is at its turn: a segment, or the other way an
+    /// acknowledgement.
     pub(crate) fn next_segment(&mut self, turn: u32) -> Option<(Packet, Body)> {
         let (id, direction) = (turn / 2, turn % 2);
         let window = self.stream_window();

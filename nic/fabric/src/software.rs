@@ -1,8 +1,8 @@
 //! An adapter in software: what one processor does for the programs that it also runs.
 //!
-//! It fetches what came and sends, by turns, a batch at a time, as a progress engine on sockets does. A batch takes a system
-//! call, a price for each packet (headers, state), and one for each byte (copies, checksums). All packets of a batch leave, or are
-//! there, when its work is done.
+//! It fetches what came and sends, by turns, a batch at a time, as a progress engine on sockets
+//! does. A batch takes a system call, a price for each packet (headers, state), and one for each
+//! byte (copies, checksums). All packets of a batch leave, or are there, when its work is done.
 
 use crate::network::{Event, Network};
 use crate::packet::{LAST, Packet};

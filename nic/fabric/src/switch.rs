@@ -1,7 +1,9 @@
-//! The buffer of a switch: who may have how much of it, when to pause a sender, when to mark a packet.
+//! The buffer of a switch: who may have how much of it, when to pause a sender, when to mark a
+//! packet.
 //!
-//! As in HPCC's public simulator: bytes are counted where they came in. A priority with flow control has headroom for
-//! what still arrives after a pause; of what is neither headroom nor reserved, each may take a part of what is free.
+//! As in HPCC's public simulator: bytes are counted where they came in. A priority with flow
+//! control has headroom for what still arrives after a pause; of what is neither headroom nor
+//! reserved, each may take a part of what is free.
 
 use crate::scenario::{EcnConfig, SwitchConfig};
 
@@ -102,7 +104,8 @@ impl SharedBuffer {
         self.used_max = self.used_max.max(self.used);
     }
 
-    /// So much left that had come in at a port that had `ingress_bytes` with it, and so much that was in the headroom.
+    /// So much left that had come in at a port that had `ingress_bytes` with it, and so much that
+    /// was in the headroom.
     pub(crate) fn release(&mut self, ingress_bytes: u64, bytes: u64, from_headroom: u64) {
         let over = ingress_bytes.saturating_sub(self.config.port_reserve_bytes);
         self.shared_used -= over.min(bytes);

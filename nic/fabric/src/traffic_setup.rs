@@ -65,8 +65,8 @@ impl Network {
         (self.processes.len() - 1) as u32
     }
 
-    /// Joins two programs by a pair of connections. They take the ports of each host by turns, of which this is one, or all
-    /// the same.
+    /// Joins two programs by a pair of connections. They take the ports of each host by turns, of
+    /// which this is one, or all the same.
     fn connect(&mut self, ends: [u32; 2], turn: Option<u32>) -> Result<[u32; 2], ScenarioError> {
         let first = self.connections.len() as u32;
         let ids = [first, first + 1];

@@ -83,7 +83,8 @@ fn a_slow_adapter_limits_small_messages() {
     let mut slow = scenario(Topology::BackToBack, flow);
     slow.host.packet_ps = 500_000;
     let outcome = complete(slow);
-    // The sender's engine has the acknowledgements of nobody to send: two million messages a second.
+    // The sender's engine has the acknowledgements of nobody to send: two million messages a
+    // second.
     assert_near(
         outcome.throughput_gbps.expect("a stream"),
         64.0 * 8.0 * 2e6 / 1e9,
@@ -139,7 +140,8 @@ fn byte_streams_cost_the_processors_and_the_wire() {
     assert_near(outcome.throughput_gbps.expect("a stream"), expected, 0.01);
 }
 
-/// Half a microsecond for a system call, 30 ns for a packet out and 100 in, 40 Gbps out and 20 in, on a cable that takes no time.
+/// Half a microsecond for a system call, 30 ns for a packet out and 100 in, 40 Gbps out and 20 in,
+/// on a cable that takes no time.
 fn in_software(traffic: urxe_fabric::Traffic) -> Scenario {
     let mut made = scenario(Topology::BackToBack, traffic);
     made.host.rate_gbps = 1e6;

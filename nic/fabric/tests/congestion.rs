@@ -47,7 +47,8 @@ fn pauses_share_a_port_fairly_and_lose_nothing() {
 
 #[test]
 fn headroom_holds_what_arrives_after_a_pause() {
-    // 300 m of cable: 1.5 us each way, which three delays of 1.2 us, and a packet each way, have to cover.
+    // 300 m of cable: 1.5 us each way, which three delays of 1.2 us, and a packet each way, have to
+    // cover.
     let mut long = incast(8, 100, 1_000);
     long.propagation_ns = 1_500;
     switch(&mut long).headroom_delay_ns = 1_200;

@@ -134,7 +134,8 @@ fn a_storm_of_pauses_stops_who_sends_there_until_it_is_over() {
     assert!(outcome.paused_max_ns >= 1_000_000);
 }
 
-/// Each sends two further around a ring of five: every cable of it is asked for twice what it carries.
+/// Each sends two further around a ring of five: every cable of it is asked for twice what it
+/// carries.
 fn ring(pfc: bool) -> Scenario {
     let pairs = (0..5).map(|at| (at, (at + 2) % 5)).collect();
     let traffic = writes(Pattern::Listed { pairs }, 0, 20_000);

@@ -1,5 +1,6 @@
-//! Any sequence of communication management datagrams to a manager that listens, connects, accepts, rejects and resolves
-//! meanwhile: it never panics, what it sends is well-formed, and it comes to rest.
+//! Any sequence of communication management datagrams to a manager that listens, connects, accepts,
+//! rejects and resolves meanwhile: it never panics, what it sends is well-formed, and it comes to
+//! rest.
 
 use std::net::Ipv4Addr;
 
@@ -126,8 +127,9 @@ impl Host {
     }
 }
 
-/// The input is a byte of choices and a list of datagrams, each behind a pause (one byte, ms) and its length (one byte; what
-/// is missing of 256 bytes is zero, and the head is always right, so that more of them are understood).
+/// The input is a byte of choices and a list of datagrams, each behind a pause (one byte, ms) and
+/// its length (one byte; what is missing of 256 bytes is zero, and the head is always right, so
+/// that more of them are understood).
 pub fn run(bytes: &[u8]) {
     let Some((choices, mut rest)) = bytes.split_first() else {
         return;
@@ -162,6 +164,7 @@ pub fn run(bytes: &[u8]) {
         host.settle();
     }
     host.wait(BOUND_NS);
-    // Connections that stand, and questions that the program did not answer, are all that is left: no timer runs.
+    // Connections that stand, and questions that the program did not answer, are all that is left:
+    // no timer runs.
     assert_eq!(host.manager.poll_timeout(), None, "it never comes to rest");
 }

@@ -1,7 +1,8 @@
 //! What any bytes may do to the parts that take bytes from others: nothing but what is said here.
 //!
-//! Each module takes an input, whatever it is, and panics if a promise is broken. cargo-fuzz looks for such inputs
-//! (`nic/fuzz`, `make fuzz`); what it found worth keeping is in `corpus/`, and every `cargo test` replays it.
+//! Each module takes an input, whatever it is, and panics if a promise is broken. cargo-fuzz looks
+//! for such inputs (`nic/fuzz`, `make fuzz`); what it found worth keeping is in `corpus/`, and
+//! every `cargo test` replays it.
 
 pub mod cm;
 pub mod packet;

@@ -1,4 +1,5 @@
-//! Any bytes as a UDP payload: parsing never panics, and what it understands is written back the same.
+//! Any bytes as a UDP payload: parsing never panics, and what it understands is written back the
+//! same.
 
 use urxe_wire::{MAX_HEADER_LEN, Packet};
 

@@ -1,6 +1,6 @@
-//! Any sequence of packets to a connected queue pair, of any type, that has requests of its own in flight:
-//! it never panics, its state stays consistent, no packet reaches memory outside of the one region, and
-//! what it wants to send can be written.
+//! Any sequence of packets to a connected queue pair, of any type, that has requests of its own in
+//! flight: it never panics, its state stays consistent, no packet reaches memory outside of the one
+//! region, and what it wants to send can be written.
 
 use urxe_proto::{
     AccessError, AckMode, AddressVector, AtomicOp, AttrMask, Attributes, BindTarget, Capacity,
@@ -247,8 +247,8 @@ fn drain(qp: &mut QueuePair, now: Instant, memory: &mut Region) {
     panic!("it sends without end");
 }
 
-/// The input is a byte that says what queue pair it is, and a list of packets, each behind its length (two bytes)
-/// and a pause before it (one byte, ms).
+/// The input is a byte that says what queue pair it is, and a list of packets, each behind its
+/// length (two bytes) and a pause before it (one byte, ms).
 pub fn run(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;

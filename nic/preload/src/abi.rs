@@ -46,8 +46,8 @@ pub(crate) static DEVICE_OPS: DeviceOps = DeviceOps {
     absent: [0; 15],
 };
 
-/// The head of `struct verbs_device`: what follows (list entry, sysfs data) is private to libibverbs, and
-/// zero here.
+/// The head of `struct verbs_device`: what follows (list entry, sysfs data) is private to
+/// libibverbs, and zero here.
 #[repr(C)]
 pub(crate) struct VerbsDevice {
     /// The public part.

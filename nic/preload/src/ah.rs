@@ -71,8 +71,8 @@ struct Route {
 }
 
 impl Route {
-    /// Of IPv4, the header stands in the last 20 bytes (IBTA A17.4.5); it is told from IPv6 by its version
-    /// and its checksum.
+    /// Of IPv4, the header stands in the last 20 bytes (IBTA A17.4.5); it is told from IPv6 by its
+    /// version and its checksum.
     fn of(header: &[u8; GRH_BYTES]) -> Self {
         let v4 = &header[20..];
         if v4[0] == 0x45 && checksum_is_right(v4) {

@@ -1,9 +1,12 @@
-//! Calls of the C interface that block. A thread may be cancelled in them (pthread_cancel(3)), and a signal handler may jump out of
-//! them: neither may leave frames of Rust behind, with locks and destructors. So a call goes in steps ([`BlockingCall`]), and between two
-//! of them the thread waits in ppoll(2), a cancellation point, in the frame of [`call`]: that is assembly, which a debugger and
-//! libc's unwinder can read, and holds nothing. Within a step the thread cannot be cancelled.
+//! Calls of the C interface that block. A thread may be cancelled in them (pthread_cancel(3)), and
+//! a signal handler may jump out of them: neither may leave frames of Rust behind, with locks and
+//! destructors. So a call goes in steps ([`BlockingCall`]), and between two of them the thread
+//! waits in ppoll(2), a cancellation point, in the frame of [`call`]: that is assembly, which a
+//! debugger and libc's unwinder can read, and holds nothing. Within a step the thread cannot be
+//! cancelled.
 //!
-//! What a call holds between its steps belongs to the thread, and is dropped when that ends, or makes another call.
+//! What a call holds between its steps belongs to the thread, and is dropped when that ends, or
+//! makes another call.
 //!
 //! Signals end the wait or not, as they would end a read(2) or not: see [`crate::signals`].
 use std::arch::naked_asm;
@@ -45,7 +48,8 @@ pub(crate) struct Frame {
     begin: usize,
 }
 
-/// Bytes on the stack for it: a multiple of 16, and 8 more for the address that a call leaves there.
+/// Bytes on the stack for it: a multiple of 16, and 8 more for the address that a call leaves
+/// there.
 const ROOM: usize = size_of::<Frame>().next_multiple_of(16) + 8;
 
 /// Begins a call: whether it is over already.
@@ -65,7 +69,8 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of <pthread.h>.
 const DISABLE: c_int = 1;
 
-/// The call that begins with the function in r11, with the program's arguments, of which it has at most three.
+/// The call that begins with the function in r11, with the program's arguments, of which it has at
+/// most three.
 ///
 /// # Safety
 /// To be jumped to from the first instruction of a function of the C interface.
@@ -235,7 +240,8 @@ trait Call {
     fn go_on(&mut self, is_ready: bool) -> Result<Outcome<isize>, Waiting>;
 }
 
-/// A call of the device's, and what the program is given of its answer; `None` if the call is to go on.
+/// A call of the device's, and what the program is given of its answer; `None` if the call is to go
+/// on.
 struct Answered<C, F> {
     call: C,
     answer: F,
@@ -261,8 +267,8 @@ impl<C: BlockingCall, F: FnMut(C::Answer) -> Option<Outcome<isize>>> Call for An
 /// Words for a call and what makes its answer.
 const CALL_WORDS: usize = 24;
 
-/// A call that waits. In place, and not in memory of malloc: a program may wait in one thread and fork in a signal handler there, which
-/// must not have interrupted malloc.
+/// A call that waits. In place, and not in memory of malloc: a program may wait in one thread and
+/// fork in a signal handler there, which must not have interrupted malloc.
 struct Kept {
     /// The address of its frame.
     of: usize,
@@ -393,7 +399,8 @@ impl Frame {
     /// The call waits, and goes on later.
     fn wait(&mut self, waiting: Waiting, call: Kept) -> bool {
         if call.is_inherited() {
-            // A signal handler forked, and this is the child: what it would wait for is the parent's.
+            // A signal handler forked, and this is the child: what it would wait for is the
+            // parent's.
             return self.begin_anew();
         }
         let mut call = Some(call);
@@ -424,7 +431,8 @@ impl Frame {
         false
     }
 
-    /// In a thread that ends, which has no place to keep the call: it does not come back from here before the call is over.
+    /// In a thread that ends, which has no place to keep the call: it does not come back from here
+    /// before the call is over.
     #[cold]
     fn finish_now(&mut self, mut kept: Kept) -> bool {
         let mut is_ready = false;

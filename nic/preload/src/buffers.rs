@@ -1,5 +1,6 @@
-//! Buffers that the library allocates for the program (`ibv_alloc_buf`), and the one function that registers every kind of
-//! memory (`ibv_reg_mr_ex`). Both are newer than the headers that we are built with.
+//! Buffers that the library allocates for the program (`ibv_alloc_buf`), and the one function that
+//! registers every kind of memory (`ibv_reg_mr_ex`). Both are newer than the headers that we are
+//! built with.
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 
@@ -15,12 +16,13 @@ pub(crate) struct Buffer {
     pd: usize,
     start: usize,
     length: usize,
-    /// The process that allocated it: in the child of a fork its protection domain counts no users of the parent's.
+    /// The process that allocated it: in the child of a fork its protection domain counts no users
+    /// of the parent's.
     epoch: u32,
 }
 
-/// The buffers that were not freed, by what programs name them with. libibverbs's own handles, of other devices, are
-/// pointers to what only it knows: this list tells whose a handle is.
+/// The buffers that were not freed, by what programs name them with. libibverbs's own handles, of
+/// other devices, are pointers to what only it knows: this list tells whose a handle is.
 pub(crate) static BUFFERS: AcrossFork<BTreeMap<usize, Buffer>> = AcrossFork::new(BTreeMap::new());
 
 /// Whether a handle is of a buffer of ours.
@@ -28,7 +30,8 @@ pub(crate) fn is_ours(buffer: *const ibv_buf) -> bool {
     BUFFERS.lock().contains_key(&buffer.addr())
 }
 
-/// `ibv_alloc_buf`: memory of the process, whose first byte begins a page. Its address names it as well.
+/// `ibv_alloc_buf`: memory of the process, whose first byte begins a page. Its address names it as
+/// well.
 ///
 /// # Safety
 /// `pd` is ours and live, `handle` is null or writable.
@@ -87,8 +90,8 @@ pub(crate) unsafe fn free(handle: *mut ibv_buf) -> Outcome<()> {
     Ok(())
 }
 
-/// `ibv_export_buf_dmabuf_fd`. Buffers of ours are plain memory of the process: `ENODATA`, as for those of any device
-/// that has nothing better.
+/// `ibv_export_buf_dmabuf_fd`. Buffers of ours are plain memory of the process: `ENODATA`, as for
+/// those of any device that has nothing better.
 ///
 /// # Safety
 /// None needed: nothing is looked at.
@@ -145,7 +148,8 @@ pub(crate) unsafe fn register_any(
     if attr.is_null() {
         return Err(Errno::INVAL);
     }
-    // SAFETY: by the caller's promise. A reference to all of it would be too much: older programs have no `buf`.
+    // SAFETY: by the caller's promise. A reference to all of it would be too much: older programs
+    // have no `buf`.
     let (mask, length, access) = unsafe { ((*attr).comp_mask, (*attr).length, (*attr).access) };
     let has = |bits: u64| mask & bits != 0;
     // A DMA handle, which no context of ours can make, or something newer.

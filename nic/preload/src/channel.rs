@@ -92,7 +92,8 @@ pub(crate) unsafe fn forget(channel: *mut ibv_comp_channel, cookie: u64) {
     }
 }
 
-/// Counts the queues of a channel where libibverbs does: in the public member, under the mutex of the context.
+/// Counts the queues of a channel where libibverbs does: in the public member, under the mutex of
+/// the context.
 ///
 /// # Safety
 /// `channel` is ours and live.
@@ -147,12 +148,14 @@ pub(crate) unsafe fn destroy(channel: *mut ibv_comp_channel) -> Outcome<()> {
 }
 
 crate::routed::calls! {
-    /// `ibv_get_cq_event` of a channel of ours: blocks, unless the program made the channel's descriptor non-blocking.
+    /// `ibv_get_cq_event` of a channel of ours: blocks, unless the program made the channel's
+    /// descriptor non-blocking.
     get_event = begin_get_event;
 }
 
 /// # Safety
-/// The arguments are the program's of `ibv_get_cq_event`: the channel is null or ours and live, the others are null or writable.
+/// The arguments are the program's of `ibv_get_cq_event`: the channel is null or ours and live, the
+/// others are null or writable.
 unsafe extern "C" fn begin_get_event(frame: &mut Frame) -> bool {
     let [channel, cq, cq_context] = frame.arguments;
     let channel: *mut ibv_comp_channel = std::ptr::with_exposed_provenance_mut(channel);
@@ -172,8 +175,8 @@ unsafe extern "C" fn begin_get_event(frame: &mut Frame) -> bool {
         let queues = queues.lock();
         // An event of a queue that is gone is dropped.
         let found = queues.get(&cookie)?;
-        // SAFETY: by the caller's promise; the queue is live while the map is locked, and counting the event keeps it so
-        // until the program acknowledges.
+        // SAFETY: by the caller's promise; the queue is live while the map is locked, and counting
+        // the event keeps it so until the program acknowledges.
         unsafe {
             cq_state::state(found.0).events.add();
             *cq = found.0;

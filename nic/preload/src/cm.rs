@@ -1,6 +1,6 @@
-//! The commands of `/dev/infiniband/rdma_cm`: librdmacm writes them, and finds the answer where the command
-//! says. Structures and meanings are those of <rdma/rdma_user_cm.h>; what a command does is in
-//! `urxe-device`.
+//! The commands of `/dev/infiniband/rdma_cm`: librdmacm writes them, and finds the answer where the
+//! command says. Structures and meanings are those of <rdma/rdma_user_cm.h>; what a command does is
+//! in `urxe-device`.
 use std::net::SocketAddr;
 
 use urxe_device::{CmAddress, CmEventKind, CmFile, CmOption, CmQpType, CmWait, PortSpace, QpState};
@@ -12,12 +12,12 @@ use crate::cm_convert::*;
 use crate::cm_table;
 use crate::errno::{Errno, Outcome};
 
-/// Executes what a program wrote: a header, and the command's structure behind it. What is behind that is not looked at. Whether the
-/// command is over, which returns the `count`.
+/// Executes what a program wrote: a header, and the command's structure behind it. What is behind
+/// that is not looked at. Whether the command is over, which returns the `count`.
 ///
 /// # Safety
-/// There are `count` bytes, or as many as the header says. The answer goes to where the command says, which has as much room
-/// as the header says.
+/// There are `count` bytes, or as many as the header says. The answer goes to where the command
+/// says, which has as much room as the header says.
 pub(crate) unsafe fn begin(
     frame: &mut Frame,
     file: CmFile,
@@ -67,8 +67,8 @@ pub(crate) unsafe fn begin(
 /// What the oldest librdmacm has room for of an event.
 const EVENT_LEAST: usize = std::mem::offset_of!(rdma_ucm_event_resp, reserved);
 
-/// Writes an answer, or as much of it as there is room for: a program may know an earlier, shorter version of it, of at least
-/// `least` bytes.
+/// Writes an answer, or as much of it as there is room for: a program may know an earlier, shorter
+/// version of it, of at least `least` bytes.
 ///
 /// # Safety
 /// There is as much room.
@@ -191,8 +191,8 @@ impl Call<'_> {
     fn set_option(&self) -> Outcome<()> {
         let cmd: rdma_ucm_set_option = self.structure();
         if cmd.level == RDMA_OPTION_IB && cmd.optname == RDMA_OPTION_IB_PATH {
-            // There is one path, and the kernel's routing table knows it: what a program or ibacm found
-            // says no more.
+            // There is one path, and the kernel's routing table knows it: what a program or ibacm
+            // found says no more.
             return self.file.resolve_route(cmd.id).map_err(failed);
         }
         let at: *const u8 = std::ptr::with_exposed_provenance(
@@ -474,6 +474,8 @@ impl Call<'_> {
     }
 }
 
-// ---- addresses in structures ---------------------------------------------------------------------
+// ---- addresses in structures
+// ---------------------------------------------------------------------
 
-// ---- parameters ------------------------------------------------------------------------------------
+// ---- parameters
+// ------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-//! The C side of communication management: what bindgen read from <rdma/rdma_user_cm.h>, and how its
-//! bytes are read and written.
+//! The C side of communication management: what bindgen read from <rdma/rdma_user_cm.h>, and how
+//! its bytes are read and written.
 
 #[allow(
     missing_docs,
@@ -57,7 +57,8 @@ plain! {
     u8 u32
 }
 
-/// `struct sockaddr_ib` of <rdma/ib.h>, which is a header of librdmacm, not of the kernel's interface.
+/// `struct sockaddr_ib` of <rdma/ib.h>, which is a header of librdmacm, not of the kernel's
+/// interface.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NativeAddress {
@@ -80,8 +81,8 @@ pub(crate) struct PathAnswer {
     pub(crate) path: ib_path_rec_data,
 }
 
-// What the headers of Linux 6.1 do not have, written down once (Linux 6.18, <rdma/rdma_user_cm.h>). Where the system's headers
-// have it, these come before what bindgen read there.
+// What the headers of Linux 6.1 do not have, written down once (Linux 6.18, <rdma/rdma_user_cm.h>).
+// Where the system's headers have it, these come before what bindgen read there.
 
 /// Asks the subnet administrator for a service.
 pub(crate) const RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE: u32 = 23;
@@ -98,7 +99,8 @@ pub(crate) struct ResolveService {
     pub(crate) reserved: u32,
 }
 
-/// `struct rdma_ucm_write_cm_event`, with the member of its union that is used; the others are longer.
+/// `struct rdma_ucm_write_cm_event`, with the member of its union that is used; the others are
+/// longer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct WriteEvent {
@@ -126,8 +128,8 @@ pub(crate) fn read<T: Plain>(bytes: &[u8]) -> T {
 
 /// The bytes of a structure.
 pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
-    // SAFETY: the value lives as long as the slice. Padding, of which these structures have none that
-    // is not named, was zeroed or copied with the rest.
+    // SAFETY: the value lives as long as the slice. Padding, of which these structures have none
+    // that is not named, was zeroed or copied with the rest.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 

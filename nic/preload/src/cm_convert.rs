@@ -39,8 +39,8 @@ pub(crate) fn qp_type(number: u32) -> Outcome<CmQpType> {
 
 /// The bytes of an address in a structure.
 pub(crate) fn bytes_mut<T>(address: &mut T) -> &mut [u8] {
-    // SAFETY: only called with generated structures of addresses and parameters, which are plain bytes whatever
-    // they are made of.
+    // SAFETY: only called with generated structures of addresses and parameters, which are plain
+    // bytes whatever they are made of.
     unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(address).cast(), size_of::<T>()) }
 }
 

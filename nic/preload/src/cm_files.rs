@@ -1,7 +1,8 @@
-//! `/dev/infiniband/rdma_cm`, in the process: opening it gives a descriptor that can be polled, and what a
-//! program writes to it is a command ([`crate::cm`]).
+//! `/dev/infiniband/rdma_cm`, in the process: opening it gives a descriptor that can be polled, and
+//! what a program writes to it is a command ([`crate::cm`]).
 //!
-//! With `URXE_CM=kernel` the kernel's own file is left alone, and RDMA-CM works with real devices only.
+//! With `URXE_CM=kernel` the kernel's own file is left alone, and RDMA-CM works with real devices
+//! only.
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
@@ -52,8 +53,8 @@ static NEXT_WRITE: Next = Next::libc(c"write");
 
 static NEXT_CLOSE: Next = Next::libc(c"close");
 
-/// Finds libc's functions before the program runs: a program may call them in a signal handler, where looking
-/// them up is not safe.
+/// Finds libc's functions before the program runs: a program may call them in a signal handler,
+/// where looking them up is not safe.
 #[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
 static FIND_NEXT: extern "C" fn() = {
     extern "C" fn find() {
@@ -64,8 +65,8 @@ static FIND_NEXT: extern "C" fn() = {
 };
 
 crate::routed::routed! {
-    /// `close` of libc. With the last descriptor of a file of ours all ends that belongs to the file: it is free when this
-    /// returns.
+    /// `close` of libc. With the last descriptor of a file of ours all ends that belongs to the
+    /// file: it is free when this returns.
     close(fd: c_int) -> c_int = route_close;
 }
 
@@ -124,8 +125,8 @@ unsafe extern "C" fn begin_command(frame: &mut Frame) -> bool {
     unsafe { cm::begin(frame, file, std::ptr::with_exposed_provenance(bytes), count) }
 }
 
-/// What `fstat` says of a descriptor of ours: librdmacm makes sure that what it opened is a device, so it
-/// is. Where the kernel has such a device, too, librdmacm may have asked for its number.
+/// What `fstat` says of a descriptor of ours: librdmacm makes sure that what it opened is a device,
+/// so it is. Where the kernel has such a device, too, librdmacm may have asked for its number.
 pub(crate) fn status(fd: RawFd) -> Option<libc::stat> {
     if !may_be_ours(fd) {
         return None;

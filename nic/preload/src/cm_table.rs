@@ -9,8 +9,8 @@ use urxe_device::{AcrossFork, CmFile};
 const DESCRIPTORS: usize = 1 << 20;
 const BITS: usize = u64::BITS as usize;
 
-/// Which descriptors are ours, a bit each: a `write` of the program to any other descriptor pays for one
-/// load. Pages of it that are not touched cost nothing.
+/// Which descriptors are ours, a bit each: a `write` of the program to any other descriptor pays
+/// for one load. Pages of it that are not touched cost nothing.
 static OURS: [AtomicU64; DESCRIPTORS / BITS] = [const { AtomicU64::new(0) }; DESCRIPTORS / BITS];
 
 pub(crate) static FILES: AcrossFork<BTreeMap<RawFd, CmFile>> = AcrossFork::new(BTreeMap::new());

@@ -63,7 +63,8 @@ impl ContextState {
     }
 }
 
-/// Whether a context is the parent's. Unless it is to be closed, it is not from now on: a device of this process stands behind it.
+/// Whether a context is the parent's. Unless it is to be closed, it is not from now on: a device of
+/// this process stands behind it.
 ///
 /// # Safety
 /// `context` is ours and open.
@@ -95,8 +96,8 @@ pub(crate) unsafe fn open_nic(device: *mut ibv_device) -> Outcome<Arc<Nic>> {
     Ok(nic)
 }
 
-/// Lets the devices send what they owe their peers when the program returns or calls exit: a peer must
-/// not take the last acknowledgement for lost because this end was quick to leave.
+/// Lets the devices send what they owe their peers when the program returns or calls exit: a peer
+/// must not take the last acknowledgement for lost because this end was quick to leave.
 pub(crate) fn flush_at_exit() {
     extern "C" fn flush() {
         urxe_device::at_exit();

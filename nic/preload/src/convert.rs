@@ -104,7 +104,8 @@ fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
     }
 }
 
-/// What the service level of a received datagram tells: RoCE v2 over IPv6 or IPv4 (0 would be RoCE v1).
+/// What the service level of a received datagram tells: RoCE v2 over IPv6 or IPv4 (0 would be RoCE
+/// v1).
 const SL_IPV6: u8 = 1;
 const SL_IPV4: u8 = 2;
 
@@ -125,15 +126,15 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         wc.__bindgen_anon_1.invalidated_rkey = rkey;
         wc.wc_flags |= IBV_WC_WITH_INV;
     }
-    // Every RoCEv2 packet has a header that routes it, and Linux rxe and mlx5 say so of every message, not only of datagrams, before which
-    // it is placed.
+    // Every RoCEv2 packet has a header that routes it, and Linux rxe and mlx5 say so of every
+    // message, not only of datagrams, before which it is placed.
     if completion.side() == QueueSide::Recv && completion.status == WcStatus::Success {
         wc.wc_flags |= IBV_WC_GRH;
     }
     if let Some(source) = completion.source_qp {
         wc.src_qp = source.get();
-        // There is no service level in RoCE. Hardware tells here which header came before the datagram, and
-        // UCX goes by it.
+        // There is no service level in RoCE. Hardware tells here which header came before the
+        // datagram, and UCX goes by it.
         wc.sl = if completion.is_ipv4 { SL_IPV4 } else { SL_IPV6 };
     }
     wc
@@ -160,8 +161,8 @@ pub(crate) fn capacity(cap: &ibv_qp_cap) -> Capacity {
         recv_requests: cap.max_recv_wr,
         send_sges: cap.max_send_sge,
         recv_sges: cap.max_recv_sge,
-        // As much as the scatter/gather elements of a request take: providers round up so, and programs
-        // send a few bytes inline that they never asked for (rdma_xclient).
+        // As much as the scatter/gather elements of a request take: providers round up so, and
+        // programs send a few bytes inline that they never asked for (rdma_xclient).
         inline_bytes: cap
             .max_inline_data
             .max(cap.max_send_sge.saturating_mul(SGE_BYTES)),

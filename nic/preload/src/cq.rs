@@ -1,5 +1,5 @@
-//! Completion queues. Every queue of ours has room for the extended interface, whether it was created
-//! by `ibv_create_cq` or by `ibv_create_cq_ex`.
+//! Completion queues. Every queue of ours has room for the extended interface, whether it was
+//! created by `ibv_create_cq` or by `ibv_create_cq_ex`.
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};

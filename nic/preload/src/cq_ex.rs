@@ -17,12 +17,13 @@ unsafe extern "C" fn poll_refused(_: *mut ibv_cq_ex, _: *mut ibv_poll_cq_attr) -
     libc::EOPNOTSUPP
 }
 
-/// A new queue's structure, without readers: only a program that creates it by `ibv_create_cq_ex` gets those.
+/// A new queue's structure, without readers: only a program that creates it by `ibv_create_cq_ex`
+/// gets those.
 pub(crate) fn without_readers(mut cq: ibv_cq_ex) -> Growing<ibv_cq_ex> {
     cq.start_poll = Some(poll_refused);
     let refusal = read_nothing as unsafe extern "C" fn(*mut ibv_cq_ex) -> u64 as *const c_void;
-    // SAFETY: functions follow the identifier of a request. The first argument of each is the queue, and what it returns is
-    // an integer of at most this size.
+    // SAFETY: functions follow the identifier of a request. The first argument of each is the
+    // queue, and what it returns is an integer of at most this size.
     unsafe { Growing::new(cq, offset_of!(ibv_cq_ex, start_poll), refusal) }
 }
 

@@ -12,8 +12,8 @@ use crate::object::INHERITED;
 use crate::reported::Reported;
 use crate::wall_clock::WallClock;
 
-/// The completion that the readers show. One is taken at a time, so that a program may mix both ways
-/// of polling a queue.
+/// The completion that the readers show. One is taken at a time, so that a program may mix both
+/// ways of polling a queue.
 #[derive(Default)]
 pub(crate) struct Cursor(Mutex<Kept>);
 
@@ -76,7 +76,8 @@ pub(crate) unsafe fn is_inherited(cq: *mut ibv_cq) -> bool {
     unsafe { CqHandle::is_inherited(cq.cast()) }
 }
 
-/// The state of a queue that a verb uses: EINVAL for a handle that is not its, EIO if it is the parent's.
+/// The state of a queue that a verb uses: EINVAL for a handle that is not its, EIO if it is the
+/// parent's.
 ///
 /// # Safety
 /// As for [`state`].

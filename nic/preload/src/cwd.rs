@@ -1,8 +1,8 @@
 //! The working folder, which may be one of ours.
 //!
-//! The kernel has to know a working folder, for it hands it on to children and to other programs. So a process that goes
-//! into a folder of ours is in a real one that was removed at once: its name tells where the process is, to us and to
-//! whatever it starts with our library.
+//! The kernel has to know a working folder, for it hands it on to children and to other programs.
+//! So a process that goes into a folder of ours is in a real one that was removed at once: its name
+//! tells where the process is, to us and to whatever it starts with our library.
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::atomic::Ordering;
 
@@ -123,7 +123,8 @@ unsafe fn put(path: String, to: *mut c_char, size: usize) -> *mut c_char {
                     return Err(Errno(errno));
                 }
                 let to = if to.is_null() {
-                    // SAFETY: malloc may be called at any time; a program frees what getcwd returns.
+                    // SAFETY: malloc may be called at any time; a program frees what getcwd
+                    // returns.
                     unsafe { libc::malloc(size.max(bytes.len())) }.cast()
                 } else {
                     to

@@ -9,8 +9,8 @@ use crate::next::{Next, call_next};
 /// What stands before and behind the name of a memory file where the kernel shows it.
 const SHOWN: (&[u8], &[u8]) = (b"/memfd:", b" (deleted)");
 
-/// Beginnings of the names of files and folders; a path follows. Of the 249 bytes that a name may have, the longest
-/// path takes 110.
+/// Beginnings of the names of files and folders; a path follows. Of the 249 bytes that a name may
+/// have, the longest path takes 110.
 const FILE: &str = "urxe:";
 const FOLDER: &str = "urxe-folder:";
 /// The name of the memory file that stands for an open device.
@@ -19,11 +19,13 @@ const DEVICE: &str = "urxe-device";
 /// Whether something of ours was ever opened: until then no descriptor needs a closer look.
 static HAS_OPENED: AtomicBool = AtomicBool::new(false);
 
-/// Descriptors below this number can be known at once: as many as Linux lets a process have by default.
+/// Descriptors below this number can be known at once: as many as Linux lets a process have by
+/// default.
 const DESCRIPTORS: usize = 1 << 20;
 const BITS: usize = u64::BITS as usize;
 
-/// Which descriptors were opened as files, a bit each. Pages of it that are not touched cost nothing.
+/// Which descriptors were opened as files, a bit each. Pages of it that are not touched cost
+/// nothing.
 static FILES: [AtomicU64; DESCRIPTORS / BITS] = [const { AtomicU64::new(0) }; DESCRIPTORS / BITS];
 
 fn place(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
@@ -31,7 +33,8 @@ fn place(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
     Some((FILES.get(index / BITS)?, 1 << (index % BITS)))
 }
 
-/// Whether a descriptor may be a file of ours that was opened here: for every read of a program, and so no more than a load.
+/// Whether a descriptor may be a file of ours that was opened here: for every read of a program,
+/// and so no more than a load.
 pub(crate) fn may_be_file(fd: c_int) -> bool {
     place(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
@@ -138,7 +141,8 @@ fn again(fd: c_int, flags: c_int) -> Outcome<OwnedFd> {
 /// What open(2) leaves to the descriptor.
 const KEPT_FLAGS: c_int = libc::O_CLOEXEC | libc::O_NONBLOCK;
 
-/// A descriptor for a program, which cannot write: one that reads what `file` is, with the program's flags.
+/// A descriptor for a program, which cannot write: one that reads what `file` is, with the
+/// program's flags.
 fn give(file: OwnedFd, flags: c_int) -> c_int {
     let kept = flags & KEPT_FLAGS;
     let fd = again(file.as_raw_fd(), libc::O_RDONLY | kept).unwrap_or(file);
@@ -159,19 +163,21 @@ pub(crate) fn open_folder(path: &str, flags: c_int) -> Outcome<c_int> {
     Ok(give(memory_file(&format!("{FOLDER}{path}"), &[])?, flags))
 }
 
-/// A descriptor for a context: programs set flags of it and duplicate it; nothing can be read from it. Nor written to it: a
-/// libibverbs that is newer than we are may write a command, and would take a write that succeeds for an answer.
+/// A descriptor for a context: programs set flags of it and duplicate it; nothing can be read from
+/// it. Nor written to it: a libibverbs that is newer than we are may write a command, and would
+/// take a write that succeeds for an answer.
 pub(crate) fn open_device() -> Outcome<OwnedFd> {
     let fd = give(memory_file(DEVICE, &[])?, libc::O_CLOEXEC);
     // SAFETY: just opened, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// `RDMA_VERBS_IOCTL` of the kernel's <rdma/rdma_user_ioctl_cmds.h>: `_IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)`.
+/// `RDMA_VERBS_IOCTL` of the kernel's <rdma/rdma_user_ioctl_cmds.h>:
+/// `_IOWR(0x1b, 1, struct ib_uverbs_ioctl_hdr)`.
 const RDMA_VERBS_IOCTL: c_ulong = 0xc018_1b01;
 
-/// `ioctl` of libc: functions of libibverbs that ask the kernel themselves learn from the descriptor of a context of ours
-/// that they are not supported.
+/// `ioctl` of libc: functions of libibverbs that ask the kernel themselves learn from the
+/// descriptor of a context of ours that they are not supported.
 ///
 /// # Safety
 /// As its manual page says.

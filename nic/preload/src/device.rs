@@ -13,7 +13,8 @@ use crate::handle::Handle;
 use crate::next::{Next, call_next};
 use crate::{kernel_files, report, sysfs};
 
-/// What a device is, as of the last listing. Looked at with the lock of [`DEVICES`], which a fork waits for.
+/// What a device is, as of the last listing. Looked at with the lock of [`DEVICES`], which a fork
+/// waits for.
 pub(crate) type DeviceState = Mutex<DeviceInfo>;
 type Device = Handle<VerbsDevice, DeviceState>;
 
@@ -37,8 +38,8 @@ pub(crate) static DEVICES: AcrossFork<Vec<Listed>> = AcrossFork::new(Vec::new())
 /// The devices as of the last look, and the news since.
 pub(crate) static LAST: AcrossFork<Option<(Changes, Vec<Listed>)>> = AcrossFork::new(None);
 
-/// The devices there are now, looked up anew only when an interface has changed since the last time: for
-/// who reads one file after another.
+/// The devices there are now, looked up anew only when an interface has changed since the last
+/// time: for who reads one file after another.
 pub(crate) fn current() -> Vec<DeviceInfo> {
     let mut last = LAST.lock();
     // A child process must not take the news from its parent.
@@ -170,8 +171,9 @@ pub(crate) unsafe fn guid(device: *mut ibv_device) -> Outcome<u64> {
     Ok(u64::from_ne_bytes(unsafe { info(device) }.guid))
 }
 
-/// A device list as C gets it: of malloc, as libibverbs's are, because qperf ends it with `free`. Behind what C sees
-/// stand the next library's own list and the address of this one, for [`free_list`]. Null if there is no memory.
+/// A device list as C gets it: of malloc, as libibverbs's are, because qperf ends it with `free`.
+/// Behind what C sees stand the next library's own list and the address of this one, for
+/// [`free_list`]. Null if there is no memory.
 fn give_list(next: *mut *mut ibv_device, devices: &[*mut ibv_device]) -> *mut *mut ibv_device {
     // SAFETY: calloc may be called with any size.
     let list: *mut *mut ibv_device =
@@ -228,8 +230,9 @@ pub(crate) unsafe fn free_list(list: *mut *mut ibv_device) {
     if list.is_null() {
         return;
     }
-    // SAFETY: the list ends with a null pointer, and two words of `give_list` follow that. Should a program have
-    // shortened it, they are entries: the second is not its address then, and the next library's list is left.
+    // SAFETY: the list ends with a null pointer, and two words of `give_list` follow that. Should a
+    // program have shortened it, they are entries: the second is not its address then, and the next
+    // library's list is left.
     let next: *mut *mut ibv_device = unsafe {
         let mut end = list;
         while !(*end).is_null() {

@@ -1,12 +1,13 @@
 //! The table through which libibverbs itself calls the driver of a context.
 //!
-//! A function of libibverbs that is newer than this library, and so not one of ours ([`crate::exports`]), reaches a
-//! context of ours through a private pointer in it. What lies behind that pointer changes with every release. So it is
-//! made by the installed library: the constructor that it has for its drivers fills the table with functions that answer
-//! `EOPNOTSUPP`, each in the way of its verb, for every verb that this release has.
+//! A function of libibverbs that is newer than this library, and so not one of ours
+//! ([`crate::exports`]), reaches a context of ours through a private pointer in it. What lies
+//! behind that pointer changes with every release. So it is made by the installed library: the
+//! constructor that it has for its drivers fills the table with functions that answer `EOPNOTSUPP`,
+//! each in the way of its verb, for every verb that this release has.
 //!
-//! Source: `_verbs_init_and_alloc_context` and `verbs_uninit_context`, which rdma-core's driver interface has had with
-//! these arguments since release 20 (libibverbs/driver.h).
+//! Source: `_verbs_init_and_alloc_context` and `verbs_uninit_context`, which rdma-core's driver
+//! interface has had with these arguments since release 20 (libibverbs/driver.h).
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -26,11 +27,13 @@ const WORD: usize = size_of::<usize>();
 pub(crate) struct Dispatch {
     /// Its `verbs_context`, longer or shorter than the one we were built with.
     made: NonNull<usize>,
-    /// Where in it the public context begins, in words. All that came before that lies at the same distance in every release.
+    /// Where in it the public context begins, in words. All that came before that lies at the same
+    /// distance in every release.
     context: usize,
 }
 
-// SAFETY: what it points to is written before it is made and never after, and libibverbs's functions there may be called from any thread.
+// SAFETY: what it points to is written before it is made and never after, and libibverbs's
+// functions there may be called from any thread.
 unsafe impl Send for Dispatch {}
 // SAFETY: as above.
 unsafe impl Sync for Dispatch {}
@@ -59,12 +62,14 @@ impl Dispatch {
         Some(Self { made, context })
     }
 
-    /// Gives a context of ours the library's table, and its refusals where the context has no operation.
+    /// Gives a context of ours the library's table, and its refusals where the context has no
+    /// operation.
     pub(crate) fn lend(&self, vctx: &mut verbs_context) {
         let before = offset_of!(verbs_context, context) / WORD;
         let size = offset_of!(verbs_context, sz) / WORD;
         let length = before + offset_of!(ibv_context, cmd_fd) / WORD;
-        // SAFETY: up to its size and its descriptors, a context is pointers to functions, which may be null, and the table.
+        // SAFETY: up to its size and its descriptors, a context is pointers to functions, which may
+        // be null, and the table.
         let ours =
             unsafe { std::slice::from_raw_parts_mut((&raw mut *vctx).cast::<usize>(), length) };
         for (index, word) in ours
@@ -84,8 +89,8 @@ impl Dispatch {
     }
 }
 
-/// Where the public context begins in what the constructor made: it starts with the device, after the size of
-/// everything, which ends with it.
+/// Where the public context begins in what the constructor made: it starts with the device, after
+/// the size of everything, which ends with it.
 fn public_context(words: &[usize], device: *mut ibv_device) -> Option<usize> {
     (1..words.len()).find(|&at| {
         let size = at * WORD + size_of::<ibv_context>();
@@ -107,7 +112,8 @@ impl Drop for Dispatch {
 mod tests {
     use super::*;
 
-    /// libibverbs's own functions, as those are that we do not know: this test program exports none of ours.
+    /// libibverbs's own functions, as those are that we do not know: this test program exports none
+    /// of ours.
     #[test]
     fn functions_of_libibverbs_refuse_a_context_of_ours_each_in_its_way() {
         static ALLOC_PD: Next = Next::verb(c"ibv_alloc_pd", c"IBVERBS_1.1");

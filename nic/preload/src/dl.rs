@@ -1,9 +1,9 @@
-//! dlsym and dlvsym of libc. A program that opens libibverbs with dlopen asks for its symbols by handle,
-//! and then the dynamic linker does not look at preloaded libraries. Where it finds a verb of libibverbs
-//! that we have too, the program gets ours.
+//! dlsym and dlvsym of libc. A program that opens libibverbs with dlopen asks for its symbols by
+//! handle, and then the dynamic linker does not look at preloaded libraries. Where it finds a verb
+//! of libibverbs that we have too, the program gets ours.
 //!
-//! Only with a handle: `RTLD_NEXT` and `RTLD_DEFAULT` depend on who calls, so these calls are passed on
-//! by a jump, which leaves the caller's return address where it was.
+//! Only with a handle: `RTLD_NEXT` and `RTLD_DEFAULT` depend on who calls, so these calls are
+//! passed on by a jump, which leaves the caller's return address where it was.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -28,8 +28,8 @@ unsafe fn ours_or(found: *mut c_void, name: *const c_char) -> *mut c_void {
 
 /// The file that an address was loaded from.
 fn object_of(address: *const c_void) -> Option<&'static CStr> {
-    // SAFETY: all zeros is a valid Dl_info; dladdr fills it in, with strings that stay as long as the
-    // object is loaded.
+    // SAFETY: all zeros is a valid Dl_info; dladdr fills it in, with strings that stay as long as
+    // the object is loaded.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let found = libc::dladdr(address, &raw mut info) != 0 && !info.dli_fname.is_null();

@@ -110,8 +110,8 @@ pub(crate) unsafe fn register(
     unsafe { memory::new(pd, wanted) }
 }
 
-/// `ibv_dm_export_dmabuf_fd`: a descriptor of the memory file, which the program closes. It can be mapped, and registered
-/// by `ibv_reg_dmabuf_mr`, here and in other processes.
+/// `ibv_dm_export_dmabuf_fd`: a descriptor of the memory file, which the program closes. It can be
+/// mapped, and registered by `ibv_reg_dmabuf_mr`, here and in other processes.
 ///
 /// # Safety
 /// `dm` is ours and live.

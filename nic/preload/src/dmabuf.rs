@@ -1,5 +1,6 @@
-//! Memory that is registered by a descriptor: that of a memory file, of udmabuf, or of another device that lets a process
-//! map it. A device made of sockets reaches what its process can map, and nothing else.
+//! Memory that is registered by a descriptor: that of a memory file, of udmabuf, or of another
+//! device that lets a process map it. A device made of sockets reaches what its process can map,
+//! and nothing else.
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 
@@ -17,8 +18,9 @@ const RIGHTS: u32 = WRITES | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERIN
 
 /// `ibv_reg_dmabuf_mr`.
 ///
-/// A program that asks with a descriptor that is none wants to know whether memory of a GPU can be registered, and takes
-/// any error but `EOPNOTSUPP` for yes (NCCL, UCX). It cannot, so that is the answer, and not `EBADF`.
+/// A program that asks with a descriptor that is none wants to know whether memory of a GPU can be
+/// registered, and takes any error but `EOPNOTSUPP` for yes (NCCL, UCX). It cannot, so that is the
+/// answer, and not `EBADF`.
 ///
 /// # Safety
 /// `pd` is ours and live.

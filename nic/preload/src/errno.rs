@@ -1,7 +1,8 @@
 //! Error numbers, and how each verb hands them to C.
 //!
 //! libibverbs has four ways to say that something failed, and the manual pages tell which verb uses
-//! which. A function of ours returns `Result<_, Errno>`; its [`Convention`] makes the C value of it.
+//! which. A function of ours returns `Result<_, Errno>`; its [`Convention`] makes the C value of
+//! it.
 use std::ffi::c_int;
 use std::marker::PhantomData;
 

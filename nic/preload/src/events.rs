@@ -81,12 +81,14 @@ pub(crate) unsafe fn is_inherited(event: *const ibv_async_event) -> bool {
 }
 
 crate::routed::calls! {
-    /// `ibv_get_async_event` of a context of ours: blocks, unless the program made `async_fd` non-blocking.
+    /// `ibv_get_async_event` of a context of ours: blocks, unless the program made `async_fd`
+    /// non-blocking.
     get = begin_get;
 }
 
 /// # Safety
-/// The arguments are the program's of `ibv_get_async_event`: the context is null or ours and open, the event is null or writable.
+/// The arguments are the program's of `ibv_get_async_event`: the context is null or ours and open,
+/// the event is null or writable.
 unsafe extern "C" fn begin_get(frame: &mut Frame) -> bool {
     let [context, event, _] = frame.arguments;
     let context: *mut ibv_context = std::ptr::with_exposed_provenance_mut(context);

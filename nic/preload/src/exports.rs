@@ -1,11 +1,12 @@
 //! The public symbols: the one table that says for each verb its arguments, how it returns failure,
 //! and what of ours answers it. The dynamic linker gives programs these instead of libibverbs's.
 //!
-//! Each looks at its first argument: an object of one of our devices goes to our function, any other
-//! to the libibverbs behind us, a null pointer is EINVAL in the verb's own convention.
+//! Each looks at its first argument: an object of one of our devices goes to our function, any
+//! other to the libibverbs behind us, a null pointer is EINVAL in the verb's own convention.
 //!
 //! Our definitions carry no version and so satisfy references to every version, also those of
-//! IBVERBS_1.0 by programs built before 2007, whose structs differ; such programs are not supported.
+//! IBVERBS_1.0 by programs built before 2007, whose structs differ; such programs are not
+//! supported.
 //!
 //! Not here, and so libibverbs's own also under us:
 //! - functions of values alone: `ibv_*_str`, `ibv_rate_to_*`, `*_to_ibv_rate`, `ibv_copy_*_kern`,

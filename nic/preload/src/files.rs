@@ -1,5 +1,6 @@
-//! Opening and reading files: programs read what a device shows in `/sys` themselves, through libc. For a path of
-//! ours ([`tree`]) they get a memory file with the text; every other path goes to libc untouched.
+//! Opening and reading files: programs read what a device shows in `/sys` themselves, through libc.
+//! For a path of ours ([`tree`]) they get a memory file with the text; every other path goes to
+//! libc untouched.
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use urxe_device::Uncancelled;
@@ -32,9 +33,9 @@ fn open_ours(path: &str, node: &Node, flags: c_int) -> Outcome<c_int> {
     }
 }
 
-/// Interposes functions that open a path. They are variadic in C: the mode is only there when a file
-/// may be created. All Linux ABIs that we build for pass it where a third or fourth integer argument
-/// goes, so a fixed signature takes and hands on whatever is there.
+/// Interposes functions that open a path. They are variadic in C: the mode is only there when a
+/// file may be created. All Linux ABIs that we build for pass it where a third or fourth integer
+/// argument goes, so a fixed signature takes and hands on whatever is there.
 macro_rules! opens {
     ($($name:ident [$($before:ident: $before_ty:ty)?] path, flags $([$after:ident: $after_ty:ty])?;)*) => {$(
         #[doc = concat!("`", stringify!($name), "` of libc.")]
@@ -141,8 +142,8 @@ unsafe fn stream(path: &str, node: &Node, mode: *const c_char) -> Outcome<*mut l
     Ok(stream)
 }
 
-/// Makes a file of ours say what is true now when a program begins to read it, as the kernel's do: counters are
-/// opened once and read again and again.
+/// Makes a file of ours say what is true now when a program begins to read it, as the kernel's do:
+/// counters are opened once and read again and again.
 fn refresh(fd: c_int) {
     let _uncancelled = Uncancelled::new();
     descriptors::refresh(fd, |path| match tree::at(path) {
@@ -182,7 +183,8 @@ macro_rules! reads {
         )*
     }
 
-    /// Finds them before the program runs: a program may read in a signal handler, where looking them up is not safe.
+    /// Finds them before the program runs: a program may read in a signal handler, where looking
+    /// them up is not safe.
     #[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
     static FIND_READS: extern "C" fn() = {
         extern "C" fn find() {

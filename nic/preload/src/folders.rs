@@ -1,6 +1,6 @@
-//! Listing folders: opendir, readdir and their relatives of libc. A folder that is ours, or that our
-//! devices share with real ones, is listed into memory when it is opened; a program holds a pointer to
-//! that list in place of libc's.
+//! Listing folders: opendir, readdir and their relatives of libc. A folder that is ours, or that
+//! our devices share with real ones, is listed into memory when it is opened; a program holds a
+//! pointer to that list in place of libc's.
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,8 +23,8 @@ struct Folder {
     fd: c_int,
 }
 
-/// The addresses of all open folders of ours, and how many there are: while there is none, libc's own
-/// need no lookup.
+/// The addresses of all open folders of ours, and how many there are: while there is none, libc's
+/// own need no lookup.
 pub(crate) static OPEN: AcrossFork<BTreeSet<usize>> = AcrossFork::new(BTreeSet::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -107,7 +107,8 @@ fn real_entries(path: &str) -> Vec<dirent> {
     while let Some(entry) = call_next!(READ, fn(*mut DIR) -> *mut dirent, folder)
         && !entry.is_null()
     {
-        // SAFETY: libc's entry is valid until the next call, as long as it says, and its name is a string.
+        // SAFETY: libc's entry is valid until the next call, as long as it says, and its name is a
+        // string.
         let copy = unsafe {
             let mut copy: dirent = std::mem::zeroed();
             let length = usize::from((*entry).d_reclen).min(size_of::<dirent>());
@@ -124,7 +125,8 @@ fn real_entries(path: &str) -> Vec<dirent> {
     entries
 }
 
-/// A descriptor for a folder that is ours or shared, at a path without links: the kernel's own where it has the folder.
+/// A descriptor for a folder that is ours or shared, at a path without links: the kernel's own
+/// where it has the folder.
 fn descriptor(path: &str) -> Outcome<c_int> {
     static NEXT: Next = Next::libc(c"open");
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;

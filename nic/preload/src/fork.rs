@@ -3,7 +3,8 @@ use urxe_device::{Held, prepare_for_fork};
 
 use crate::{buffers, cm_table, device, folders, fts, of_process, report};
 
-/// In the order in which they are taken: a thread that renews a context looks its device up, and one that looks at the news lists all.
+/// In the order in which they are taken: a thread that renews a context looks its device up, and
+/// one that looks at the news lists all.
 static LOCKS: [&(dyn Held + 'static); 8] = [
     &of_process::RENEWING,
     &device::LAST,

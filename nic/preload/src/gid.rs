@@ -12,8 +12,8 @@ use crate::{context, device};
 
 /// Entries of the table.
 pub(crate) const TABLE_LENGTH: u16 = GID_TABLE_LENGTH as u16;
-/// RoCE v2 in `enum ibv_gid_type_sysfs`, which is private to rdma-core and which `ibv_query_gid_type`
-/// uses: there IB and RoCE v1 share 0.
+/// RoCE v2 in `enum ibv_gid_type_sysfs`, which is private to rdma-core and which
+/// `ibv_query_gid_type` uses: there IB and RoCE v1 share 0.
 const SYSFS_ROCE_V2: c_uint = 1;
 
 /// The table as it is now, in the order of the index.
@@ -42,8 +42,8 @@ unsafe fn entry(context: *mut ibv_context, port: u32, index: u32) -> Outcome<Opt
         .filter(GidEntry::is_used))
 }
 
-/// The index of the entry that a datagram to `gid` came to: its own, or of a multicast group the first of
-/// the same kind.
+/// The index of the entry that a datagram to `gid` came to: its own, or of a multicast group the
+/// first of the same kind.
 ///
 /// # Safety
 /// `context` is ours and open.
@@ -112,7 +112,8 @@ fn c_entry(index: usize, entry: &GidEntry, ifindex: u32) -> ibv_gid_entry {
 }
 
 /// What both extended queries refuse: flags (there are none), a struct shorter than the first
-/// version of it, or one that no attribute of the kernel's interface holds, whose length has 16 bits.
+/// version of it, or one that no attribute of the kernel's interface holds, whose length has 16
+/// bits.
 fn check_extended(flags: u32, entry_size: usize) -> Outcome<()> {
     const FIRST_VERSION: usize = offset_of!(ibv_gid_entry, ndev_ifindex) + size_of::<u32>();
     if flags == 0 && (FIRST_VERSION..=u16::MAX.into()).contains(&entry_size) {

@@ -1,5 +1,5 @@
-//! `glob` of libc, which lists folders without calling the functions that [`crate::folders`] stands in front of: it is
-//! told to call those, where a pattern may lead to something of ours.
+//! `glob` of libc, which lists folders without calling the functions that [`crate::folders`] stands
+//! in front of: it is told to call those, where a pattern may lead to something of ours.
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use libc::{dirent, stat as Stat};
@@ -56,7 +56,8 @@ const FUNCTIONS: Functions = Functions {
     stat: paths::stat,
 };
 
-/// Whether a pattern may match something of ours, by what stands before its first special character.
+/// Whether a pattern may match something of ours, by what stands before its first special
+/// character.
 fn may_match_ours(pattern: &[u8], flags: c_int) -> bool {
     let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
     let has_braces = flags & BRACE != 0 && pattern.contains(&b'{');
@@ -126,7 +127,8 @@ unsafe fn glob_with(
     if !is_ours {
         return call(flags);
     }
-    // SAFETY: by the caller's promise. What the program has there, perhaps nothing that was set, stays.
+    // SAFETY: by the caller's promise. What the program has there, perhaps nothing that was set,
+    // stays.
     unsafe {
         let functions = &raw mut (*found).functions;
         let before = functions.cast::<[usize; 5]>().read();

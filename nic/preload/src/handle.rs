@@ -1,9 +1,9 @@
 //! Objects that C programs hold pointers to.
 //!
 //! Each is one allocation: the C struct, and behind it what Rust keeps. C owns exactly one such
-//! allocation per object: [`Handle::give`] hands it out at creation and [`Handle::take_back`] takes it
-//! at destruction; in between only shared references to the Rust part exist, because programs call
-//! from many threads.
+//! allocation per object: [`Handle::give`] hands it out at creation and [`Handle::take_back`] takes
+//! it at destruction; in between only shared references to the Rust part exist, because programs
+//! call from many threads.
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -60,10 +60,12 @@ impl<C, S> Handle<C, S> {
     }
 }
 
-/// Pointers to functions that a structure has room for behind those of the release that we were built with.
+/// Pointers to functions that a structure has room for behind those of the release that we were
+/// built with.
 const NEWER: usize = 16;
 
-/// A structure that ends with pointers to functions, of which later releases of libibverbs have more.
+/// A structure that ends with pointers to functions, of which later releases of libibverbs have
+/// more.
 #[repr(C)]
 pub(crate) struct Growing<C> {
     known: C,
@@ -71,11 +73,12 @@ pub(crate) struct Growing<C> {
 }
 
 impl<C> Growing<C> {
-    /// Lets `refusal` stand for all functions that are not there: those that are null, and those of later releases.
+    /// Lets `refusal` stand for all functions that are not there: those that are null, and those of
+    /// later releases.
     ///
     /// # Safety
-    /// From the byte `first` on, `known` is pointers to functions, which may be null. `refusal` is a function that takes
-    /// any arguments.
+    /// From the byte `first` on, `known` is pointers to functions, which may be null. `refusal` is
+    /// a function that takes any arguments.
     pub(crate) unsafe fn new(mut known: C, first: usize, refusal: *const c_void) -> Self {
         const WORD: usize = size_of::<*const c_void>();
         // SAFETY: by the caller's promise.
@@ -92,14 +95,16 @@ impl<C> Growing<C> {
         }
     }
 
-    /// The same with a function of a later release in its place, the first being behind all known ones.
+    /// The same with a function of a later release in its place, the first being behind all known
+    /// ones.
     pub(crate) fn with_newer(mut self, place: usize, function: *const c_void) -> Self {
         self.newer[place] = function;
         self
     }
 }
 
-/// What an object is known by, as the kernel knows it by the handle in the C struct. A program may have written another number there.
+/// What an object is known by, as the kernel knows it by the handle in the C struct. A program may
+/// have written another number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number(u32);
 

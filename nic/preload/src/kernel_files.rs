@@ -13,8 +13,8 @@ pub(crate) fn passes_through() -> bool {
     PASSES_THROUGH.get()
 }
 
-/// Runs `f` with nothing of ours in the file system: the libibverbs behind us must not take our devices
-/// for the kernel's.
+/// Runs `f` with nothing of ours in the file system: the libibverbs behind us must not take our
+/// devices for the kernel's.
 pub(crate) fn without_ours<T>(f: impl FnOnce() -> T) -> T {
     let before = PASSES_THROUGH.replace(true);
     let result = f();

@@ -1,9 +1,10 @@
 //! liburxe.so: gives an unmodified libibverbs program devices made of UDP sockets.
 //!
-//! The library is preloaded (`urxe run`). It defines libibverbs's public symbols ([`exports`]); what
-//! concerns a device of ours is answered here, everything else by the libibverbs behind us
-//! ([`next`]), which refuses for ours what it alone knows ([`dispatch`]). Programs reach the rest through pointers in the objects they hold: [`operations`] in a
-//! context, [`qp_ex`] and [`cq_ex`] in the extended queue pair and completion queue.
+//! The library is preloaded (`urxe run`). It defines libibverbs's public symbols ([`exports`]);
+//! what concerns a device of ours is answered here, everything else by the libibverbs behind us
+//! ([`next`]), which refuses for ours what it alone knows ([`dispatch`]). Programs reach the rest
+//! through pointers in the objects they hold: [`operations`] in a context, [`qp_ex`] and [`cq_ex`]
+//! in the extended queue pair and completion queue.
 //!
 //! This crate translates, and does nothing else: what a device does is in `urxe-device`. A program
 //! that never touches verbs pays a comparison per file it names, see [`files`].

@@ -26,8 +26,8 @@ pub(crate) unsafe fn sge_list(list: *const ibv_sge, count: usize) -> Outcome<Sge
     if count > MAX_SGE || list.is_null() {
         return Err(Errno::INVAL);
     }
-    // A program in C may have its list where a structure of Rust could not be (libiscsi: in a packed one).
-    // SAFETY: by the caller's promise.
+    // A program in C may have its list where a structure of Rust could not be (libiscsi: in a
+    // packed one). SAFETY: by the caller's promise.
     let elements = (0..count).map(|index| unsafe { list.add(index).read_unaligned() });
     Ok(elements.map(|element| convert::sge(&element)).collect())
 }

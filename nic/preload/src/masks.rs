@@ -1,6 +1,7 @@
-//! Which signals a thread blocks. One that blocks those of faults and polls would be killed when a peer accesses memory that the
-//! program has unmapped (`urxe_device::forget_mask`). So libc's functions that change what a thread blocks pass through
-//! here: the thread finds out when it next accesses such memory, and pays for it only then.
+//! Which signals a thread blocks. One that blocks those of faults and polls would be killed when a
+//! peer accesses memory that the program has unmapped (`urxe_device::forget_mask`). So libc's
+//! functions that change what a thread blocks pass through here: the thread finds out when it next
+//! accesses such memory, and pays for it only then.
 //!
 //! Jumps are among them: they bring back what was blocked when the place to jump to was set.
 
@@ -9,8 +10,9 @@ use std::ffi::{c_int, c_ulong};
 use crate::blocking::{self, Function};
 use crate::next::{Next, c_name};
 
-/// Functions of libc before which the thread's mask is forgotten: `STATIC: name(arguments) -> result;`. It is asked for again only
-/// when memory is accessed, and so after them.
+/// Functions of libc before which the thread's mask is forgotten:
+/// `STATIC: name(arguments) -> result;`. It is asked for again only when memory is accessed, and so
+/// after them.
 macro_rules! changes {
     ($($next:ident: $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
         $(
@@ -33,8 +35,8 @@ macro_rules! changes {
             )*
         }
 
-        /// Finds them before the program runs: a program may call them in a signal handler, where looking them up is not
-        /// safe.
+        /// Finds them before the program runs: a program may call them in a signal handler, where
+        /// looking them up is not safe.
         #[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
         static FIND_NEXT: extern "C" fn() = {
             extern "C" fn find() {

@@ -145,8 +145,8 @@ pub(crate) unsafe fn register_iova(
     unsafe { register_iova2(pd, addr, length, iova, access.cast_unsigned()) }
 }
 
-/// `ibv_reg_mr_iova2`. The inline function of verbs.h calls it for `ibv_reg_mr`, too, if the flags may
-/// hold optional ones, with the address as `iova`.
+/// `ibv_reg_mr_iova2`. The inline function of verbs.h calls it for `ibv_reg_mr`, too, if the flags
+/// may hold optional ones, with the address as `iova`.
 ///
 /// # Safety
 /// `pd` is ours and live.
@@ -197,11 +197,12 @@ pub(crate) unsafe fn alloc_null(pd: *mut ibv_pd) -> Outcome<*mut ibv_mr> {
     Ok(unsafe { give(pd, std::ptr::null_mut(), usize::MAX, keys, region) })
 }
 
-/// Elements that advice may be about at most: what fits into an attribute of the kernel's interface, whose length has 16 bits.
+/// Elements that advice may be about at most: what fits into an attribute of the kernel's
+/// interface, whose length has 16 bits.
 const ADVISED_MAX: u32 = (u16::MAX as usize / size_of::<ibv_sge>()) as u32;
 
-/// `ibv_advise_mr`: brings on-demand memory in ahead of its use. Without the flag FLUSH that may happen
-/// later or never, so it is only checked.
+/// `ibv_advise_mr`: brings on-demand memory in ahead of its use. Without the flag FLUSH that may
+/// happen later or never, so it is only checked.
 ///
 /// # Safety
 /// `pd` is ours and live, `list` has `count` readable elements.
@@ -288,8 +289,8 @@ impl Change {
 }
 
 /// `ibv_rereg_mr`: changes the region in place; its keys stay. It fails with -1, which is
-/// `IBV_REREG_MR_ERR_INPUT`, for what libibverbs refuses itself, with `IBV_REREG_MR_ERR_CMD` for what a device refuses;
-/// either way the region is as it was.
+/// `IBV_REREG_MR_ERR_INPUT`, for what libibverbs refuses itself, with `IBV_REREG_MR_ERR_CMD` for
+/// what a device refuses; either way the region is as it was.
 ///
 /// # Safety
 /// `mr` is ours and live and nobody else uses it now, `pd` is null or a live one.

@@ -71,7 +71,8 @@ const fn with_own_bits(handle: u32, rkey: u32) -> u32 {
     handle << KEY_BITS | rkey & OWN
 }
 
-/// How to bind `mw` under the new key that it gets by the low 8 bits of `rkey`. The others are not looked at, as by mlx5 and Linux rxe.
+/// How to bind `mw` under the new key that it gets by the low 8 bits of `rkey`. The others are not
+/// looked at, as by mlx5 and Linux rxe.
 ///
 /// # Safety
 /// `mw` is ours and live, and the region in `info` is null or live.

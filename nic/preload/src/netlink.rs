@@ -1,9 +1,10 @@
-//! Netlink sockets of the protocol `NETLINK_RDMA`, on which programs ask for RDMA devices: `rdma` of iproute2, UCX. A kernel
-//! without RDMA refuses them, and then the program gets one of ours.
+//! Netlink sockets of the protocol `NETLINK_RDMA`, on which programs ask for RDMA devices: `rdma`
+//! of iproute2, UCX. A kernel without RDMA refuses them, and then the program gets one of ours.
 //!
-//! It is a Unix socket that keeps messages apart, with a thread at the other end that answers ([`crate::nldev`]) until the
-//! program closes it. Such a socket ignores the address that a message is for, so sending and receiving need nothing from
-//! us. The functions that say and ask who a socket is do: they know ours by the address that it has.
+//! It is a Unix socket that keeps messages apart, with a thread at the other end that answers
+//! ([`crate::nldev`]) until the program closes it. Such a socket ignores the address that a message
+//! is for, so sending and receiving need nothing from us. The functions that say and ask who a
+//! socket is do: they know ours by the address that it has.
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -21,7 +22,8 @@ const NETLINK_RDMA: c_int = 20;
 const NAME: &[u8; 5] = b"\0urnl";
 const PROGRAMS_END: u8 = b'p';
 const OUR_END: u8 = b'u';
-/// Of a whole address: as long as a netlink address, which is what libmnl and libnl look at when a message has come.
+/// Of a whole address: as long as a netlink address, which is what libmnl and libnl look at when a
+/// message has come.
 const ADDRESS_BYTES: usize = size_of::<sockaddr_nl>();
 const DIGITS: usize = ADDRESS_BYTES - offset_of!(sockaddr_un, sun_path) - NAME.len() - 1;
 
@@ -186,7 +188,8 @@ unsafe fn real_getsockname(fd: c_int, to: *mut sockaddr, length: *mut socklen_t)
     .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)))
 }
 
-/// `getsockname` of libc. Our netlink sockets have the number of the process as their port, as a kernel's have.
+/// `getsockname` of libc. Our netlink sockets have the number of the process as their port, as a
+/// kernel's have.
 ///
 /// # Safety
 /// As its manual page says.
@@ -237,7 +240,8 @@ pub unsafe extern "C" fn bind(fd: c_int, to: *const sockaddr, length: socklen_t)
     .unwrap_or_else(|| MinusOne::raw(Err(Errno::NOSYS)))
 }
 
-/// `setsockopt` of libc. A netlink socket of ours accepts netlink's options: they are about how much is told of errors.
+/// `setsockopt` of libc. A netlink socket of ours accepts netlink's options: they are about how
+/// much is told of errors.
 ///
 /// # Safety
 /// As its manual page says.

@@ -1,7 +1,7 @@
 //! The library behind us: the real libibverbs, and libc.
 //!
-//! Symbols are asked for by version, as the dynamic linker would: several of libibverbs exist twice,
-//! and the older one takes other structs.
+//! Symbols are asked for by version, as the dynamic linker would: several of libibverbs exist
+//! twice, and the older one takes other structs.
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -72,8 +72,8 @@ impl Next {
             return found;
         }
         let library = match self.of {
-            // Never for libc: the initialisers of libibverbs's own libraries open files, and so come back
-            // here while it is being loaded.
+            // Never for libc: the initialisers of libibverbs's own libraries open files, and so
+            // come back here while it is being loaded.
             Library::Libc => None,
             Library::Verbs(_) => libibverbs(),
             // A Python package brings a libibverbs of its own, which only its own modules see.

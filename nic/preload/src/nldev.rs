@@ -1,8 +1,9 @@
-//! What a kernel with RDMA answers on a netlink socket (<rdma/rdma_netlink.h>, `RDMA_NL_NLDEV`): its devices, their
-//! ports, and how it divides them among network namespaces. Requests in, answers out; [`crate::netlink`] has the sockets.
+//! What a kernel with RDMA answers on a netlink socket (<rdma/rdma_netlink.h>, `RDMA_NL_NLDEV`):
+//! its devices, their ports, and how it divides them among network namespaces. Requests in, answers
+//! out; [`crate::netlink`] has the sockets.
 //!
-//! Not here: what the processes have made of the devices (`rdma resource`, `rdma statistic`). Devices of ours live in
-//! their processes, and `urxe qp` and `urxe stat` ask those.
+//! Not here: what the processes have made of the devices (`rdma resource`, `rdma statistic`).
+//! Devices of ours live in their processes, and `urxe qp` and `urxe stat` ask those.
 use urxe_device::DeviceInfo;
 
 use crate::device;

@@ -1,8 +1,10 @@
-//! The first arguments of verbs: whose they are, and what a verb of an object does in the child of a fork.
+//! The first arguments of verbs: whose they are, and what a verb of an object does in the child of
+//! a fork.
 //!
-//! The child has copies of its parent's objects. What threads that it does not have were amid is as it was then, so nothing is asked
-//! of them: verbs that end one succeed, and all others fail with EIO, as for objects of a device that was removed. Devices,
-//! contexts and protection domains can be used; behind a context there is a device of the child's own then.
+//! The child has copies of its parent's objects. What threads that it does not have were amid is as
+//! it was then, so nothing is asked of them: verbs that end one succeed, and all others fail with
+//! EIO, as for objects of a device that was removed. Devices, contexts and protection domains can
+//! be used; behind a context there is a device of the child's own then.
 use urxe_device::epoch;
 
 use crate::errno::{Convention, Errno, Outcome};
@@ -18,7 +20,8 @@ pub(crate) trait Object: Copy {
     /// It is a live object.
     unsafe fn is_ours(self) -> bool;
 
-    /// Whether it is the parent's. One that stands for something new in the child does so from now on, unless the verb `ends` it.
+    /// Whether it is the parent's. One that stands for something new in the child does so from now
+    /// on, unless the verb `ends` it.
     ///
     /// # Safety
     /// It is a live object of ours.

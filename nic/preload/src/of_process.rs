@@ -1,5 +1,5 @@
-//! What stands behind an object that outlives a fork: a context and a protection domain of the parent's stand for new ones in the
-//! child, made when it first uses them.
+//! What stands behind an object that outlives a fork: a context and a protection domain of the
+//! parent's stand for new ones in the child, made when it first uses them.
 use std::ops::Deref;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -15,7 +15,8 @@ struct Made<T> {
     value: T,
 }
 
-/// See the module. What is there of another process is never dropped: threads that this process does not have may have been amid it.
+/// See the module. What is there of another process is never dropped: threads that this process
+/// does not have may have been amid it.
 pub(crate) struct OfProcess<T>(AtomicPtr<Made<T>>);
 
 // SAFETY: it is as a box of the value that it points to.
@@ -38,7 +39,8 @@ impl<T> OfProcess<T> {
         unsafe { &*self.0.load(Ordering::Acquire) }
     }
 
-    /// Whether it was made in a process that this one is a child of, and nothing took its place yet.
+    /// Whether it was made in a process that this one is a child of, and nothing took its place
+    /// yet.
     pub(crate) fn is_inherited(&self) -> bool {
         self.made().epoch != epoch()
     }

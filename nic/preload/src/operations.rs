@@ -1,5 +1,5 @@
-//! The operations that programs reach through pointers in a context, not through symbols: the inline
-//! functions of verbs.h call them. Each stands here with how it returns failure.
+//! The operations that programs reach through pointers in a context, not through symbols: the
+//! inline functions of verbs.h call them. Each stands here with how it returns failure.
 use std::ffi::{c_int, c_uint};
 
 use urxe_device::Uncancelled;

@@ -1,5 +1,5 @@
-//! What a path is, without opening it: stat, access, readlink and realpath of libc, and their relatives, each in all the
-//! forms that programs call.
+//! What a path is, without opening it: stat, access, readlink and realpath of libc, and their
+//! relatives, each in all the forms that programs call.
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
@@ -42,7 +42,8 @@ fn status(path: &str, node: &Node) -> Stat {
     answer
 }
 
-/// The device number of sysfs, and when what is in it was made, in seconds: when it was first asked for.
+/// The device number of sysfs, and when what is in it was made, in seconds: when it was first asked
+/// for.
 fn file_system() -> (libc::dev_t, i64) {
     static FOUND: OnceLock<(libc::dev_t, i64)> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -53,7 +54,8 @@ fn file_system() -> (libc::dev_t, i64) {
     })
 }
 
-/// Whether a descriptor is of a file system that shared folders are in: quicker than to ask where it is.
+/// Whether a descriptor is of a file system that shared folders are in: quicker than to ask where
+/// it is.
 pub(crate) fn may_be_shared(fd: c_int) -> bool {
     static NEXT: Next = Next::libc(c"fstat");
     static DEVICES: OnceLock<libc::dev_t> = OnceLock::new();
@@ -70,7 +72,8 @@ pub(crate) fn may_be_shared(fd: c_int) -> bool {
     }
 }
 
-/// The device number of the file system that a path of the kernel's is in. Not by our own stat, which comes back here.
+/// The device number of the file system that a path of the kernel's is in. Not by our own stat,
+/// which comes back here.
 fn device_of(path: &CStr) -> libc::dev_t {
     static NEXT: Next = Next::libc(c"stat");
     // SAFETY: all zeros is a valid stat.
@@ -105,8 +108,9 @@ unsafe fn give<T>(answer: T, to: *mut T) -> Outcome<c_int> {
     Ok(0)
 }
 
-/// Interposes functions of libc that take a path: `name(arguments) -> type, convention, [folder, path, whether a link at
-/// its end is followed] |path, node| answer;`. On 64-bit Linux the plain and the "64" forms take the same structs.
+/// Interposes functions of libc that take a path:
+/// `name(arguments) -> type, convention, [folder, path, whether a link at its end is followed] |path, node| answer;`.
+/// On 64-bit Linux the plain and the "64" forms take the same structs.
 macro_rules! interpose {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $convention:ty, [$at:expr, $path:ident, $follows:expr]
         |$ours:pat_param, $node:pat_param| $answer:expr;)*) => {$(

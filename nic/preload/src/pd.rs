@@ -21,8 +21,8 @@ pub(crate) struct PdState {
     parent: Option<Parent>,
 }
 
-/// What a parent domain stands for. A program may give it functions that allocate memory for queues;
-/// queues of ours are not in memory that a program could allocate, so nobody calls them.
+/// What a parent domain stands for. A program may give it functions that allocate memory for
+/// queues; queues of ours are not in memory that a program could allocate, so nobody calls them.
 struct Parent {
     pd: *mut ibv_pd,
     thread_domain: *mut ibv_td,
@@ -30,8 +30,8 @@ struct Parent {
 
 type PdHandle = Handle<ibv_pd, OfProcess<PdState>>;
 
-/// A thread domain promises that the objects in it are used by one thread at a time. There is nothing to
-/// gain from that here.
+/// A thread domain promises that the objects in it are used by one thread at a time. There is
+/// nothing to gain from that here.
 type TdHandle = Handle<ibv_td, Users>;
 
 /// The state of a protection domain of ours.
@@ -43,8 +43,8 @@ pub(crate) unsafe fn state<'a>(pd: *mut ibv_pd) -> &'a PdState {
     unsafe { PdHandle::state(pd) }
 }
 
-/// Whether a protection domain is the parent's. Unless it is to be deallocated, it is not from now on: one of this process stands
-/// behind it, in which is nothing yet.
+/// Whether a protection domain is the parent's. Unless it is to be deallocated, it is not from now
+/// on: one of this process stands behind it, in which is nothing yet.
 ///
 /// # Safety
 /// As for [`state`].
@@ -103,7 +103,8 @@ pub(crate) unsafe fn is_thread_inherited(td: *mut ibv_td) -> bool {
     unsafe { TdHandle::is_inherited(td) }
 }
 
-/// The state of a protection domain that a verb uses: EINVAL for a handle that is not its. The parent's is this process's from now on.
+/// The state of a protection domain that a verb uses: EINVAL for a handle that is not its. The
+/// parent's is this process's from now on.
 ///
 /// # Safety
 /// As for [`state`].

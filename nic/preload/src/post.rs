@@ -89,8 +89,8 @@ unsafe fn send_one(poster: &mut SendPoster<'_>, state: &QpState, wr: &ibv_send_w
     }
 }
 
-/// Whether pieces of these lengths are at most `max` bytes altogether. To be asked before any of them is touched: inline data
-/// has no key, and a program may be wrong about its length.
+/// Whether pieces of these lengths are at most `max` bytes altogether. To be asked before any of
+/// them is touched: inline data has no key, and a program may be wrong about its length.
 pub(crate) fn is_inline(lengths: impl IntoIterator<Item = usize>, max: u32) -> bool {
     let left = lengths
         .into_iter()

@@ -1,5 +1,5 @@
-//! Queue pairs: creation, states, attributes, destruction. Every queue pair of ours has room for the
-//! extended interface; only `ibv_create_qp_ex` with send operations opens it to the program.
+//! Queue pairs: creation, states, attributes, destruction. Every queue pair of ours has room for
+//! the extended interface; only `ibv_create_qp_ex` with send operations opens it to the program.
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -357,8 +357,9 @@ pub(crate) unsafe fn modify(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int
     Ok(())
 }
 
-/// `ibv_query_qp`: everything, whatever the mask asks for. The public state is set, as libibverbs does, only where the
-/// mask asks for it: UCX queries addresses after an error, and expects the state that it has set itself.
+/// `ibv_query_qp`: everything, whatever the mask asks for. The public state is set, as libibverbs
+/// does, only where the mask asks for it: UCX queries addresses after an error, and expects the
+/// state that it has set itself.
 ///
 /// # Safety
 /// `qp` is ours and live, `attr` and `init` are null or writable.
@@ -403,8 +404,8 @@ pub(crate) unsafe fn data_in_order(_: *mut ibv_qp, _: ibv_wr_opcode, _: u32) -> 
     Ok(0)
 }
 
-/// `ibv_destroy_qp`: waits for the program to acknowledge the events it got. EBUSY while the queue pair is attached to a
-/// multicast group.
+/// `ibv_destroy_qp`: waits for the program to acknowledge the events it got. EBUSY while the queue
+/// pair is attached to a multicast group.
 ///
 /// # Safety
 /// `qp` is ours and live; nobody uses it any more, but for acknowledging.

@@ -209,7 +209,8 @@ requests! {
 
 /// The 8 bytes are taken at once, as inline data is.
 unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, value: *const c_void) {
-    // SAFETY: the program's 8 bytes are readable, its queue pair is live, and it called start on this thread.
+    // SAFETY: the program's 8 bytes are readable, its queue pair is live, and it called start on
+    // this thread.
     unsafe {
         add(qp, SendOp::AtomicWrite { va, rkey });
         let value = ibv_data_buf {
@@ -259,8 +260,8 @@ unsafe extern "C" fn wr_bind_mw(
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: the program's window and region are live, its queue pair is live, and it called start on
-    // this thread.
+    // SAFETY: the program's window and region are live, its queue pair is live, and it called start
+    // on this thread.
     unsafe {
         let binding = match info.as_ref() {
             Some(info) if mw::is_type_2(mw) => mw::binding(mw, rkey, info),
@@ -274,7 +275,8 @@ unsafe extern "C" fn wr_bind_mw(
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
-    // SAFETY: the program's address handle and queue pair are live, and it called start on this thread.
+    // SAFETY: the program's address handle and queue pair are live, and it called start on this
+    // thread.
     unsafe {
         let target = post::datagram(ah, qpn, qkey);
         with_batch(qp, |batch| batch.set_target(target));
@@ -326,7 +328,8 @@ unsafe fn bytes(piece: &ibv_data_buf) -> &[u8] {
 /// Gives the request that was begun last inline data.
 ///
 /// # Safety
-/// As for [`with_batch`]; the pieces are null or readable, unless they are more than the queue pair takes.
+/// As for [`with_batch`]; the pieces are null or readable, unless they are more than the queue pair
+/// takes.
 unsafe fn set_inline(qp: *mut ibv_qp_ex, pieces: &[ibv_data_buf]) {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -341,7 +344,8 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
     unsafe { set_inline(qp, &[ibv_data_buf { addr, length }]) };
 }
 
-/// Pieces of inline data that a request may have at most: as many as bytes, on the queue pair that takes most.
+/// Pieces of inline data that a request may have at most: as many as bytes, on the queue pair that
+/// takes most.
 const PIECES_MAX: usize = 1024;
 
 unsafe extern "C" fn wr_set_inline_data_list(
@@ -363,7 +367,8 @@ unsafe extern "C" fn wr_set_inline_data_list(
     unsafe { set_inline(qp, list) };
 }
 
-/// For requests that were not asked for at creation, and of libibverbs newer than we are: the batch is refused.
+/// For requests that were not asked for at creation, and of libibverbs newer than we are: the batch
+/// is refused.
 unsafe extern "C" fn wr_refused(qp: *mut ibv_qp_ex) {
     // SAFETY: the program's queue pair is live, and it called start on this thread.
     unsafe { with_batch(qp, |batch| batch.blame(Errno::OPNOTSUPP)) };
@@ -373,8 +378,8 @@ unsafe extern "C" fn wr_refused(qp: *mut ibv_qp_ex) {
 pub(crate) fn with_operations(mut qp: ibv_qp_ex, operations: u64) -> Growing<ibv_qp_ex> {
     set_operations(&mut qp, operations);
     let refusal = wr_refused as unsafe extern "C" fn(*mut ibv_qp_ex) as *const c_void;
-    // SAFETY: functions follow the flags of a request. The first argument of each is the queue pair, and nothing else is
-    // looked at.
+    // SAFETY: functions follow the flags of a request. The first argument of each is the queue
+    // pair, and nothing else is looked at.
     let grown = unsafe { Growing::new(qp, offset_of!(ibv_qp_ex, wr_atomic_cmp_swp), refusal) };
     if operations & u64::from(IBV_QP_EX_WITH_FLUSH) == 0 {
         return grown;

@@ -128,7 +128,8 @@ pub(crate) unsafe fn is_inherited(qp: *mut ibv_qp) -> bool {
     unsafe { QpHandle::is_inherited(qp.cast()) }
 }
 
-/// The state of a queue pair that a verb uses: EINVAL for a handle that is not its, EIO if it is the parent's.
+/// The state of a queue pair that a verb uses: EINVAL for a handle that is not its, EIO if it is
+/// the parent's.
 ///
 /// # Safety
 /// As for [`state`].

@@ -13,16 +13,17 @@ use crate::{context, convert, device, speed};
 const PKEY: u16 = 0xffff;
 /// "No vendor" and "unknown part", as Linux's software RDMA devices say.
 const VENDOR_ID: u32 = 0x00ff_ffff;
-/// An interface without a wire (loopback, bridges, veth) carries what a processor moves: 25 Gbps at best. UCX believes the
-/// figure. At the 10 Gbps that a veth pair says of itself it would send messages from 1 KiB on by rendezvous, at 100 Gbps
-/// none that takes two packets: both cost half of the bandwidth there, or more.
+/// An interface without a wire (loopback, bridges, veth) carries what a processor moves: 25 Gbps at
+/// best. UCX believes the figure. At the 10 Gbps that a veth pair says of itself it would send
+/// messages from 1 KiB on by rendezvous, at 100 Gbps none that takes two packets: both cost half of
+/// the bandwidth there, or more.
 const WITHOUT_WIRE_MBPS: u32 = 25_000;
 /// 4 KB pages and every larger power of two below 4 GB.
 const PAGE_SIZES: u64 = 0xffff_f000;
 /// The device's clock counts nanoseconds.
 const CLOCK_KHZ: u64 = 1_000_000;
-/// 4.096 us times two to this is the longest that a peer of ours waits for its acknowledgement, on a busy
-/// machine; what Linux's software RDMA device says.
+/// 4.096 us times two to this is the longest that a peer of ours waits for its acknowledgement, on
+/// a busy machine; what Linux's software RDMA device says.
 const ACK_DELAY: u8 = 15;
 /// What a device can do beyond what every one does.
 pub(crate) const CAP_FLAGS: u32 = IBV_DEVICE_CURR_QP_STATE_MOD
@@ -163,8 +164,8 @@ fn put_queues(attr: &mut ibv_device_attr_ex) {
     };
 }
 
-/// `ibv_query_rt_values_ex`: the clock of completion timestamps. As drivers of hardware do, the whole of
-/// it stands in `tv_nsec`.
+/// `ibv_query_rt_values_ex`: the clock of completion timestamps. As drivers of hardware do, the
+/// whole of it stands in `tv_nsec`.
 ///
 /// # Safety
 /// `values` is null or readable and writable.
@@ -240,7 +241,8 @@ pub(crate) unsafe fn port_compat(
     }
 }
 
-/// `ibv_query_port_speed`: in units of 100 Mbit/s. An interface without a wire has the speed that [`link`] gives it.
+/// `ibv_query_port_speed`: in units of 100 Mbit/s. An interface without a wire has the speed that
+/// [`link`] gives it.
 ///
 /// # Safety
 /// `context` is ours and open, `speed` is null or writable.

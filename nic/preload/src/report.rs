@@ -1,7 +1,7 @@
-//! What we say to a person, on stderr: errors, unless `URXE_LOG` asks for more or for less (`off`, `error`,
-//! `warn`, `info`, `debug`, `trace`, or a filter as `env_logger` reads it). Errors are what the person has to
-//! know of: an environment variable that cannot be understood, and, once per kind, what a program asked
-//! for and does not get.
+//! What we say to a person, on stderr: errors, unless `URXE_LOG` asks for more or for less (`off`,
+//! `error`, `warn`, `info`, `debug`, `trace`, or a filter as `env_logger` reads it). Errors are
+//! what the person has to know of: an environment variable that cannot be understood, and, once per
+//! kind, what a program asked for and does not get.
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Once;

@@ -1,5 +1,6 @@
-//! Events that a program got of an object and has to acknowledge before it destroys the object. They are counted where libibverbs counts
-//! them, in public members of the C struct and under its public mutex and condition: programs read them there, and wait for them.
+//! Events that a program got of an object and has to acknowledge before it destroys the object.
+//! They are counted where libibverbs counts them, in public members of the C struct and under its
+//! public mutex and condition: programs read them there, and wait for them.
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi::*;
@@ -14,7 +15,8 @@ impl Reported {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether more were got than acknowledged. More acknowledged than got is a mistake of the program without consequence.
+    /// Whether more were got than acknowledged. More acknowledged than got is a mistake of the
+    /// program without consequence.
     fn exceeds(&self, acknowledged: u32) -> bool {
         let missing = self.0.load(Ordering::Acquire).wrapping_sub(acknowledged);
         missing.cast_signed() > 0
@@ -41,7 +43,8 @@ macro_rules! has_events {
     ($($ty:ty)*) => {$(
         impl HasEvents for $ty {
             unsafe fn lock(object: *mut Self) -> Lock {
-                // SAFETY: by the caller's promise. The types are those of <pthread.h>, as bindgen and as libc have them.
+                // SAFETY: by the caller's promise. The types are those of <pthread.h>, as bindgen
+                // and as libc have them.
                 unsafe {
                     Lock {
                         mutex: (&raw mut (*object).mutex).cast(),
@@ -78,7 +81,8 @@ impl Lock {
     /// # Safety
     /// Lock and counter are of a live object.
     pub(crate) unsafe fn acknowledge(self, counter: *mut u32, count: u32) {
-        // SAFETY: by the caller's promise. Whoever destroys the object may do so once the mutex is free, and nothing is touched after.
+        // SAFETY: by the caller's promise. Whoever destroys the object may do so once the mutex is
+        // free, and nothing is touched after.
         unsafe {
             libc::pthread_mutex_lock(self.mutex);
             *counter = (*counter).wrapping_add(count);

@@ -1,4 +1,5 @@
-//! Functions of libraries that we stand before: those that are routed by their arguments, and calls that block.
+//! Functions of libraries that we stand before: those that are routed by their arguments, and calls
+//! that block.
 
 /// A function of the C interface that blocks, and begins with this step: `name = begin;`
 macro_rules! calls {
@@ -29,8 +30,9 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 
-/// A function of the C interface, of at most six arguments, that another one answers: which, `route` says. The thread jumps
-/// there, and so may be cancelled in a function of libc without a frame of ours below it.
+/// A function of the C interface, of at most six arguments, that another one answers: which,
+/// `route` says. The thread jumps there, and so may be cancelled in a function of libc without a
+/// frame of ours below it.
 macro_rules! routed {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $route:path;)*) => {$(
         $(#[$doc])*

@@ -1,10 +1,13 @@
-//! Which signals end a blocking call. A read(2) of a kernel's channel goes on after a signal whose handler was installed with
-//! `SA_RESTART`, and fails with `EINTR` after any other. ppoll(2), in which calls of ours wait, fails after both, and does not tell
-//! which signal it was. So a thread that waits holds back the signals with `SA_RESTART`, and waits for one of them to be pending
-//! as well (signalfd(2)): the handler runs when ppoll(2) returns, and the call goes on. Programs without a handler of the
-//! other kind, which are most, are spared that: there every interruption is one after which calls go on.
+//! Which signals end a blocking call. A read(2) of a kernel's channel goes on after a signal whose
+//! handler was installed with `SA_RESTART`, and fails with `EINTR` after any other. ppoll(2), in
+//! which calls of ours wait, fails after both, and does not tell which signal it was. So a thread
+//! that waits holds back the signals with `SA_RESTART`, and waits for one of them to be pending as
+//! well (signalfd(2)): the handler runs when ppoll(2) returns, and the call goes on. Programs
+//! without a handler of the other kind, which are most, are spared that: there every interruption
+//! is one after which calls go on.
 //!
-//! libc's functions that install a handler pass through here, so that it is known which signals are to be asked for.
+//! libc's functions that install a handler pass through here, so that it is known which signals are
+//! to be asked for.
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -31,7 +34,8 @@ static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 const FAULTS: Signals =
     bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGFPE) | bit(libc::SIGILL);
 
-/// libc's own signals, of which it does not tell: to cancel threads, and to change the user of all. Both restart.
+/// libc's own signals, of which it does not tell: to cancel threads, and to change the user of all.
+/// Both restart.
 const LIBCS: Signals = bit(32) | bit(33);
 
 const fn bit(signal: c_int) -> Signals {
@@ -78,8 +82,9 @@ thread_local! {
 /// Bytes of the kernel's sets.
 const SET_BYTES: usize = size_of::<Signals>();
 
-/// To be asked before the thread waits: writes to `mask` which signals it has to hold back, and returns the descriptor that is readable
-/// when one of them is pending. `None` if there is nothing to hold back.
+/// To be asked before the thread waits: writes to `mask` which signals it has to hold back, and
+/// returns the descriptor that is readable when one of them is pending. `None` if there is nothing
+/// to hold back.
 pub(crate) fn held(mask: &mut sigset_t) -> Option<RawFd> {
     if CHANGED.load(Ordering::Relaxed) != 0 {
         refresh();
@@ -141,7 +146,8 @@ fn pending(place: &mut Option<Pending>, of: Signals) -> Option<RawFd> {
     Some(fd)
 }
 
-/// Whether one of the signals that a thread has held back had its handler replaced meanwhile, by one after which calls do not go on.
+/// Whether one of the signals that a thread has held back had its handler replaced meanwhile, by
+/// one after which calls do not go on.
 pub(crate) fn has_turned(mask: &sigset_t) -> bool {
     if CHANGED.load(Ordering::Relaxed) == 0 {
         return false;
@@ -152,7 +158,8 @@ pub(crate) fn has_turned(mask: &sigset_t) -> bool {
     held & INTERRUPTING.load(Ordering::Relaxed) != 0
 }
 
-/// Whether a call goes on whose wait was interrupted by a handler; it may have held back those that restart.
+/// Whether a call goes on whose wait was interrupted by a handler; it may have held back those that
+/// restart.
 pub(crate) fn restarts(has_held: bool) -> bool {
     if has_held {
         return false;
@@ -188,7 +195,8 @@ unsafe fn real_sigaction(
 
 static SIGACTION: Next = Next::libc(c"sigaction");
 
-/// What the program installs, but that its handler blocks no faults: it may use verbs, and a peer may access memory that is gone.
+/// What the program installs, but that its handler blocks no faults: it may use verbs, and a peer
+/// may access memory that is gone.
 ///
 /// # Safety
 /// `new` is readable.
@@ -250,8 +258,8 @@ macro_rules! installers {
             }
         )*
 
-        /// Finds them before the program runs: a program may call them in a signal handler, where looking them up is not
-        /// safe.
+        /// Finds them before the program runs: a program may call them in a signal handler, where
+        /// looking them up is not safe.
         #[cfg_attr(not(test), used, unsafe(link_section = ".init_array"))]
         static FIND_INSTALLERS: extern "C" fn() = {
             extern "C" fn find() {

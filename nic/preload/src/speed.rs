@@ -38,11 +38,12 @@ struct EthtoolDrvinfo {
     rest: [u32; 40],
 }
 
-/// Drivers of interfaces without a wire, whose speed is a constant of theirs and nothing that was measured.
+/// Drivers of interfaces without a wire, whose speed is a constant of theirs and nothing that was
+/// measured.
 const WITHOUT_WIRE: [&str; 2] = ["veth", "tun"];
 
-/// The speed of the interface in Mbit/s; `None` for one that has none (loopback, bridges, veth) or does not
-/// know it (no link).
+/// The speed of the interface in Mbit/s; `None` for one that has none (loopback, bridges, veth) or
+/// does not know it (no link).
 pub(crate) fn of(netdev: &str) -> Option<u32> {
     let mut command = EthtoolCmd {
         cmd: ETHTOOL_GSET,

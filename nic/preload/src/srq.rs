@@ -52,7 +52,8 @@ pub(crate) unsafe fn is_inherited(srq: *mut ibv_srq) -> bool {
     unsafe { SrqHandle::is_inherited(srq) }
 }
 
-/// The state of a queue that a verb uses: EINVAL for a handle that is not its, EIO if it is the parent's.
+/// The state of a queue that a verb uses: EINVAL for a handle that is not its, EIO if it is the
+/// parent's.
 ///
 /// # Safety
 /// As for [`state`].
@@ -300,7 +301,8 @@ pub(crate) unsafe fn destroy(srq: *mut ibv_srq) -> Outcome<()> {
     Ok(())
 }
 
-/// `ibv_post_srq_recv`: posts the list up to the first request that is refused, which `bad` then names.
+/// `ibv_post_srq_recv`: posts the list up to the first request that is refused, which `bad` then
+/// names.
 ///
 /// # Safety
 /// `srq` is ours and live, `wr` is a list of requests, `bad` is null or writable.

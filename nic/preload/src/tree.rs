@@ -1,5 +1,5 @@
-//! Which of the paths that programs name lead to something of ours ([`sysfs`]), as the kernel would walk them: a link
-//! is followed before what comes after it, `..` included.
+//! Which of the paths that programs name lead to something of ours ([`sysfs`]), as the kernel would
+//! walk them: a link is followed before what comes after it, `..` included.
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use crate::device;
@@ -42,7 +42,8 @@ const MOST_LINKS: usize = 40;
 
 fn has_mark(path: &[u8]) -> bool {
     let has = |mark: &&[u8]| {
-        // SAFETY: both are readable for their length. It is libc's, for every relative path comes by here.
+        // SAFETY: both are readable for their length. It is libc's, for every relative path comes
+        // by here.
         let found = unsafe {
             libc::memmem(
                 path.as_ptr().cast(),
@@ -56,7 +57,8 @@ fn has_mark(path: &[u8]) -> bool {
     MARKS.iter().any(has)
 }
 
-/// Whether an absolute path may be one of ours: cheap, for it runs on every file that a program names.
+/// Whether an absolute path may be one of ours: cheap, for it runs on every file that a program
+/// names.
 pub(crate) fn may_be_ours(path: &[u8]) -> bool {
     let begin = path.iter().take_while(|byte| **byte == b'/').count();
     let inside = &path[begin..];
@@ -93,7 +95,8 @@ pub(crate) fn lookup(path: &str, follows: bool) -> Found {
     }
 }
 
-/// The same for any path. `is_made` says that the program named another one, which the kernel cannot follow.
+/// The same for any path. `is_made` says that the program named another one, which the kernel
+/// cannot follow.
 fn walk(path: &str, follows: bool, mut is_made: bool) -> Found {
     let devices = device::current();
     let node = |at: &[String]| {
@@ -208,8 +211,8 @@ unsafe fn absolute(at: c_int, path: *const c_char) -> Option<Absolute> {
     (is_ours || may_be_ours(path.as_bytes())).then_some((path, is_ours))
 }
 
-/// The folder that relative paths begin in, and whether it is ours. Where the kernel knows it, it is only asked if so
-/// wanted.
+/// The folder that relative paths begin in, and whether it is ours. Where the kernel knows it, it
+/// is only asked if so wanted.
 fn base(at: c_int, asks_the_kernel: bool) -> Option<Absolute> {
     let ours = if at == libc::AT_FDCWD {
         working_folder::ours()

@@ -15,7 +15,8 @@ pub(crate) fn refuse<T>(what: &'static str) -> Outcome<T> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// EOPNOTSUPP for what programs ask to find out whether it is there: said only with `URXE_LOG=debug`.
+/// EOPNOTSUPP for what programs ask to find out whether it is there: said only with
+/// `URXE_LOG=debug`.
 pub(crate) fn probe<T>(what: &'static str) -> Outcome<T> {
     log::debug!("the program asked for {what}, which urxe devices do not support");
     Err(Errno::OPNOTSUPP)

@@ -1,5 +1,6 @@
-//! `ftw` and `nftw` of libc, which list folders without calling the functions that [`crate::folders`] stands in front of.
-//! A walk that begins in what may have something of ours in it is walked here.
+//! `ftw` and `nftw` of libc, which list folders without calling the functions that
+//! [`crate::folders`] stands in front of. A walk that begins in what may have something of ours in
+//! it is walked here.
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int};
 

@@ -1,14 +1,18 @@
-//! Completion timestamps by the wall clock. They are taken by the device's clock and moved by what the wall clock is ahead of it, which
-//! is measured now and then, not for each: two completions then are as far apart as by the device's clock, and none goes back.
+//! Completion timestamps by the wall clock. They are taken by the device's clock and moved by what
+//! the wall clock is ahead of it, which is measured now and then, not for each: two completions
+//! then are as far apart as by the device's clock, and none goes back.
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use urxe_device::Cq;
 
-/// How long a measured lead is good for. Slewed by 500 ppm, the most that Linux does (`adjtimex(2)`), a clock is off by 50 us then.
+/// How long a measured lead is good for. Slewed by 500 ppm, the most that Linux does
+/// (`adjtimex(2)`), a clock is off by 50 us then.
 const GOOD_FOR_NS: u64 = 100_000_000;
-/// A wall clock that is so far behind the last timestamp was set back: time goes back for the program, too.
+/// A wall clock that is so far behind the last timestamp was set back: time goes back for the
+/// program, too.
 const SET_BACK_NS: u64 = 1_000_000_000;
-/// A measurement takes this long unless the thread is interrupted, and is repeated, so often at most.
+/// A measurement takes this long unless the thread is interrupted, and is repeated, so often at
+/// most.
 const SOON_NS: u64 = 2_000;
 const ATTEMPTS: usize = 5;
 
@@ -23,7 +27,8 @@ pub(crate) struct WallClock {
 }
 
 impl WallClock {
-    /// Nanoseconds since 1970 when the device's clock showed `stamp_ns`; not before what was returned last.
+    /// Nanoseconds since 1970 when the device's clock showed `stamp_ns`; not before what was
+    /// returned last.
     pub(crate) fn at(&mut self, stamp_ns: u64) -> u64 {
         self.at_with(stamp_ns, Cq::timestamp_now_ns, wall_now_ns)
     }

@@ -3,11 +3,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::descriptors::read_link;
 
-/// What the name of such a folder begins with, and what the kernel shows behind a name that was removed.
+/// What the name of such a folder begins with, and what the kernel shows behind a name that was
+/// removed.
 pub(crate) const NAME: &str = "/urxe-cwd-";
 const REMOVED: &str = " (deleted)";
 
-/// Whether the process may be in a folder of ours. It stays so: a child of vfork shares this, and not the folder.
+/// Whether the process may be in a folder of ours. It stays so: a child of vfork shares this, and
+/// not the folder.
 pub(crate) static MAY_BE_OURS: AtomicBool = AtomicBool::new(false);
 
 /// Looks where the process was started.

@@ -1,6 +1,6 @@
-//! XRC domains. A domain is opened with a file: who opens the same file gets the same domain, as far as
-//! one opened device reaches. (The kernel's are shared between processes; ours, whose devices are in the
-//! process, cannot be.)
+//! XRC domains. A domain is opened with a file: who opens the same file gets the same domain, as
+//! far as one opened device reaches. (The kernel's are shared between processes; ours, whose
+//! devices are in the process, cannot be.)
 use std::mem::MaybeUninit;
 
 use urxe_device::Xrcd;

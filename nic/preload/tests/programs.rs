@@ -1,5 +1,6 @@
 //! Debian's own programs, unmodified: over the loopback interface, and between two network
-//! namespaces. Each pair runs in namespaces of its own, so that the ports these programs use are free.
+//! namespaces. Each pair runs in namespaces of its own, so that the ports these programs use are
+//! free.
 mod common;
 
 use common::script::{Script, stdout};
@@ -235,8 +236,8 @@ fn perftest_over_every_transport() {
     perftest(name, true, &["ib_atomic_lat"], &["-A CMP_AND_SWAP -n 50"]);
 }
 
-/// The others with all sizes are in the matrix of programs (nic/conformance): perftest measures the processor's clock for 0.2 s after
-/// every size.
+/// The others with all sizes are in the matrix of programs (nic/conformance): perftest measures the
+/// processor's clock for 0.2 s after every size.
 #[test]
 fn perftest_with_all_sizes() {
     let programs = &["ib_send_bw", "ib_write_lat", "ib_read_lat"];
@@ -338,7 +339,8 @@ fn ucx_over_rc_and_ud() {
     assert_eq!(text.matches("Final:").count(), 6, "{}", shown(&output));
 }
 
-/// A sender of datagrams that is faster than its link, and ends as soon as they count as sent: none is lost at its end.
+/// A sender of datagrams that is faster than its link, and ends as soon as they count as sent: none
+/// is lost at its end.
 #[test]
 fn a_sender_that_ends_takes_no_datagram_along() {
     if common::script::namespaces().is_some_and(|options| options.len() > 1) {

@@ -1,5 +1,6 @@
-//! RDMA-CM by Debian's unmodified programs: librdmacm's examples, perftest with `-R`, and ordinary socket
-//! programs over rsockets. Between two network namespaces where the script does not say otherwise.
+//! RDMA-CM by Debian's unmodified programs: librdmacm's examples, perftest with `-R`, and ordinary
+//! socket programs over rsockets. Between two network namespaces where the script does not say
+//! otherwise.
 mod common;
 
 use std::path::PathBuf;
@@ -191,7 +192,8 @@ fn a_sockets_program_over_rsockets() {
     }
 }
 
-/// What a tutorial's program does: its two ends are advanced by completions alone, in the order that hardware gives.
+/// What a tutorial's program does: its two ends are advanced by completions alone, in the order
+/// that hardware gives.
 #[test]
 fn state_machines_of_completions_write_and_read_each_others_memory() {
     let program = compile("exchange");
@@ -229,8 +231,8 @@ fn perftest_with_connection_manager() {
     }
 }
 
-/// Two processes listen on one address. All datagrams of management come to the port that the first holds;
-/// when it is killed, the other takes the port over.
+/// Two processes listen on one address. All datagrams of management come to the port that the first
+/// holds; when it is killed, the other takes the port over.
 #[test]
 fn several_processes_listen_and_the_first_may_die() {
     let text = r#"
@@ -285,7 +287,8 @@ fn a_port_is_taken_once_and_many_connections_are_made() {
     }
 }
 
-/// Requests, answers and data get lost, doubled and reordered at both ends; the programs only take longer.
+/// Requests, answers and data get lost, doubled and reordered at both ends; the programs only take
+/// longer.
 #[test]
 fn a_bad_network_only_costs_time() {
     let text = r#"
@@ -318,8 +321,8 @@ fn a_program_that_exits_tells_its_peers() {
     }
 }
 
-/// Devices and addresses come and go: who listens on all hears on those that come, and identifiers learn of
-/// those that go.
+/// Devices and addresses come and go: who listens on all hears on those that come, and identifiers
+/// learn of those that go.
 #[test]
 fn listeners_and_connections_follow_the_interfaces() {
     let program = compile("cm_link");
@@ -380,7 +383,8 @@ fn calls_that_block() {
     script("calls that block", &[], false, &text);
 }
 
-/// A listener whose parent ends, or lives on. One connection after another, each ended at once, is told in order as well.
+/// A listener whose parent ends, or lives on. One connection after another, each ended at once, is
+/// told in order as well.
 #[test]
 fn a_listener_may_become_a_daemon() {
     let text = format!("preloaded {}", compile("cm_daemon").display());

@@ -16,7 +16,8 @@ struct Thing {
     content: String,
 }
 
-/// What was listed, by path. The last of several numbers is called "last", for tables differ in length.
+/// What was listed, by path. The last of several numbers is called "last", for tables differ in
+/// length.
 fn things(text: &str) -> BTreeMap<String, Thing> {
     let lines = text
         .lines()
@@ -224,7 +225,8 @@ fn shapes_are_those_of_words_and_numbers() {
     assert_eq!(shape("0x0001"), "0x");
 }
 
-/// What programs print that look at the device in ways of their own, with and without a `/sys` of the kernel's.
+/// What programs print that look at the device in ways of their own, with and without a `/sys` of
+/// the kernel's.
 const LOOKS: &str = r#"
     class=/sys/class/infiniband
     function=/sys/devices/pcif0ce:00/f0ce:00:01.0

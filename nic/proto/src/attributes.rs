@@ -65,7 +65,8 @@ pub struct Attributes {
     pub rnr_retry: u8,
     /// Whether to raise an event when the send queue has drained.
     pub sqd_notify: bool,
-    /// Whether the send queue, in the state `SendQueueDrain`, has requests that it has not finished. Only queried.
+    /// Whether the send queue, in the state `SendQueueDrain`, has requests that it has not
+    /// finished. Only queried.
     pub is_draining: bool,
 }
 

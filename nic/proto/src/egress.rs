@@ -5,8 +5,8 @@
 pub struct Egress {
     /// Bytes that may be in flight to the peer at most: what its receive buffer takes.
     pub window_bytes: u32,
-    /// Packets of one length that leave together, for hardly more than the price of one; a shorter one may be behind them. 1 where each
-    /// leaves alone.
+    /// Packets of one length that leave together, for hardly more than the price of one; a shorter
+    /// one may be behind them. 1 where each leaves alone.
     pub batch_packets: u32,
 }
 

@@ -1,5 +1,6 @@
-//! What is done for a while after something was noticed, and for longer if that is noticed again and again: a program that
-//! does it as a habit is soon treated so nearly always, one that was only kept from its processor hardly ever.
+//! What is done for a while after something was noticed, and for longer if that is noticed again
+//! and again: a program that does it as a habit is soon treated so nearly always, one that was only
+//! kept from its processor hardly ever.
 
 use crate::time::Instant;
 
@@ -24,7 +25,8 @@ impl Habit {
         }
     }
 
-    /// It was noticed. Twice as long as before, unless it had been over for at least as long as it lasted.
+    /// It was noticed. Twice as long as before, unless it had been over for at least as long as it
+    /// lasted.
     pub fn note(&mut self, now: Instant) {
         let is_habit = self.for_ns > 0 && now < self.until.after(self.for_ns);
         self.for_ns = if is_habit {

@@ -1,22 +1,24 @@
 //! The RoCE transport as sans-IO state machines.
 //!
-//! A [`QueuePair`] is a requester and a responder, of any transport service that RoCE has. It never reads a clock, opens a socket, allocates
-//! memory regions or draws randomness: time and packets are arguments, memory is reached through the
-//! [`Memory`] trait. So the same code runs over UDP sockets (`urxe-device`) and in virtual time
-//! (`urxe-sim`).
+//! A [`QueuePair`] is a requester and a responder, of any transport service that RoCE has. It never
+//! reads a clock, opens a socket, allocates memory regions or draws randomness: time and packets
+//! are arguments, memory is reached through the [`Memory`] trait. So the same code runs over UDP
+//! sockets (`urxe-device`) and in virtual time (`urxe-sim`).
 //!
 //! # Call order
 //!
 //! 1. Commands: [`QueuePair::modify`], [`QueuePair::post_send`], [`QueuePair::post_recv`].
-//! 2. Inputs: [`QueuePair::handle_packet`] or [`QueuePair::handle_datagram`] for each packet, [`QueuePair::handle_timeout`] when
-//!    [`QueuePair::poll_timeout`] has passed.
-//! 3. Outputs, after any of these, each until it returns `None`: [`QueuePair::poll_transmit`]
-//!    (or [`QueuePair::poll_run`], which gives the middle of a long message at once), [`QueuePair::poll_completion`], [`QueuePair::poll_event`].
+//! 2. Inputs: [`QueuePair::handle_packet`] or [`QueuePair::handle_datagram`] for each packet,
+//!    [`QueuePair::handle_timeout`] when [`QueuePair::poll_timeout`] has passed.
+//! 3. Outputs, after any of these, each until it returns `None`: [`QueuePair::poll_transmit`] (or
+//!    [`QueuePair::poll_run`], which gives the middle of a long message at once),
+//!    [`QueuePair::poll_completion`], [`QueuePair::poll_event`].
 //!
 //! With [`QueuePair::set_dcqcn`] it also controls congestion: the caller tells it of marked packets
-//! ([`QueuePair::handle_congestion_mark`]) and sends what [`QueuePair::poll_notification`] gives; the notifications of
-//! the peer come through [`QueuePair::handle_packet`]. A queue pair that has to slow down has no packet to transmit until its
-//! time comes, which [`QueuePair::poll_timeout`] tells.
+//! ([`QueuePair::handle_congestion_mark`]) and sends what [`QueuePair::poll_notification`] gives;
+//! the notifications of the peer come through [`QueuePair::handle_packet`]. A queue pair that has
+//! to slow down has no packet to transmit until its time comes, which [`QueuePair::poll_timeout`]
+//! tells.
 //!
 //! References "IBTA" are to the InfiniBand Architecture Specification, volume 1, release 1.4.
 #![no_std]

@@ -40,10 +40,12 @@ pub struct RemoteRange {
     pub len: u32,
 }
 
-/// The queue pair through which a peer reaches memory. A window of type 2 is bound to one (IBTA 10.6.7.2.2).
+/// The queue pair through which a peer reaches memory. A window of type 2 is bound to one (IBTA
+/// 10.6.7.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Via {
-    /// Its protection domain; of an XRC target, that of the shared receive queue that the request names.
+    /// Its protection domain; of an XRC target, that of the shared receive queue that the request
+    /// names.
     pub pd: PdId,
     /// Its number.
     pub qp: Qpn,
@@ -65,7 +67,8 @@ bitflags::bitflags! {
 }
 
 bitflags::bitflags! {
-    /// What a FLUSH guarantees of data that was written before. Bit values are those of the wire and of `enum ibv_placement_type`.
+    /// What a FLUSH guarantees of data that was written before. Bit values are those of the wire
+    /// and of `enum ibv_placement_type`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Placement: u8 {
         /// It is visible to all of the host.
@@ -183,7 +186,8 @@ pub trait Memory {
         bytes: &[u8],
     ) -> Result<(), AccessError>;
 
-    /// Places `pieces`, which are as long as each other, one behind the other at `offset` bytes into `sge`.
+    /// Places `pieces`, which are as long as each other, one behind the other at `offset` bytes
+    /// into `sge`.
     ///
     /// # Errors
     /// Why not all of it was placed; some of it may have been.
@@ -202,8 +206,8 @@ pub trait Memory {
         Ok(())
     }
 
-    /// Places `pieces`, which are as long as each other and `range.len` long together, one behind the other at `range.va` for
-    /// the peer.
+    /// Places `pieces`, which are as long as each other and `range.len` long together, one behind
+    /// the other at `range.va` for the peer.
     ///
     /// # Errors
     /// Why not all of it was placed; some of it may have been.
@@ -222,7 +226,8 @@ pub trait Memory {
         Ok(())
     }
 
-    /// A message of `bytes` bytes is likely to be placed in `sge` next: a hint, for a device that can make use of it.
+    /// A message of `bytes` bytes is likely to be placed in `sge` next: a hint, for a device that
+    /// can make use of it.
     #[expect(unused_variables, reason = "nothing need be done")]
     fn expect_message(&mut self, pd: PdId, sge: &Sge, bytes: u32) {}
 
@@ -232,7 +237,8 @@ pub trait Memory {
     /// Why nothing was done.
     fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError>;
 
-    /// Stores 8 bytes at `va` for the peer at once, so that nobody sees a part of them (ATOMIC WRITE).
+    /// Stores 8 bytes at `va` for the peer at once, so that nobody sees a part of them (ATOMIC
+    /// WRITE).
     ///
     /// # Errors
     /// Why nothing was done.
@@ -249,8 +255,8 @@ pub trait Memory {
         self.write_remote(via, RemoteRange { rkey, va, len: 8 }, &value)
     }
 
-    /// Sees to it that what the peer wrote to `range` before is where `placement` says; without a range, all of what the key opens.
-    /// Memory that does not know of it grants it to nobody.
+    /// Sees to it that what the peer wrote to `range` before is where `placement` says; without a
+    /// range, all of what the key opens. Memory that does not know of it grants it to nobody.
     ///
     /// # Errors
     /// Why it was not done.
@@ -271,7 +277,8 @@ pub trait Memory {
     /// Why the window is as it was.
     fn bind_window(&mut self, via: Via, bind: &WindowBind) -> Result<(), AccessError>;
 
-    /// Invalidates the remote key of a window of type 2 (SEND with invalidate, or a local invalidation).
+    /// Invalidates the remote key of a window of type 2 (SEND with invalidate, or a local
+    /// invalidation).
     ///
     /// # Errors
     /// Why the key stays valid.

@@ -1,7 +1,8 @@
 //! Memory windows: a remote key of its own for a part of a region (IBTA 10.6.7).
 //!
-//! Type 1 is bound to a protection domain. Type 2 here is type 2B: its key works only through the queue
-//! pair that bound it, while that is of the window's protection domain, and can be invalidated through it.
+//! Type 1 is bound to a protection domain. Type 2 here is type 2B: its key works only through the
+//! queue pair that bound it, while that is of the window's protection domain, and can be
+//! invalidated through it.
 
 use urxe_wire::Qpn;
 
@@ -186,7 +187,8 @@ impl MemoryWindow {
         Ok(bound)
     }
 
-    /// Local key of the region and address in it of a range that a peer names with the window's key.
+    /// Local key of the region and address in it of a range that a peer names with the window's
+    /// key.
     ///
     /// # Errors
     /// Why it may not use the range for `access`.

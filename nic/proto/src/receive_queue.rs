@@ -14,7 +14,8 @@ use crate::verbs::{Completion, CompletionKind, RecvRequest, WcStatus};
 #[derive(Clone, Debug)]
 pub(crate) struct RecvWqe {
     pub(crate) wr_id: u64,
-    /// Whose regions the elements are in: of a shared queue the queue's own, whatever the queue pair's is (IBTA 10.2.9.1).
+    /// Whose regions the elements are in: of a shared queue the queue's own, whatever the queue
+    /// pair's is (IBTA 10.2.9.1).
     pub(crate) pd: PdId,
     pub(crate) sges: SmallVec<[Sge; 2]>,
     /// Bytes that it takes.
@@ -129,7 +130,8 @@ pub enum SrqEvent {
 }
 
 /// A receive queue that several queue pairs take from. Its caller hands it to
-/// [`QueuePair::handle_packet`](crate::QueuePair::handle_packet) with the packets of those queue pairs.
+/// [`QueuePair::handle_packet`](crate::QueuePair::handle_packet) with the packets of those queue
+/// pairs.
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue {
     capacity: u32,
@@ -193,7 +195,8 @@ impl SharedReceiveQueue {
     }
 
     /// Arms the limit: the first message that leaves fewer requests than `limit` raises
-    /// [`SrqEvent::LimitReached`], once. 0 disarms it. Whether it was taken: not if above the capacity.
+    /// [`SrqEvent::LimitReached`], once. 0 disarms it. Whether it was taken: not if above the
+    /// capacity.
     pub fn set_limit(&mut self, limit: u32) -> bool {
         if limit > self.capacity {
             return false;
@@ -202,8 +205,8 @@ impl SharedReceiveQueue {
         true
     }
 
-    /// Changes how many requests it holds at most. Whether it was taken: not if there are more now, or if
-    /// the limit would be above.
+    /// Changes how many requests it holds at most. Whether it was taken: not if there are more now,
+    /// or if the limit would be above.
     pub fn resize(&mut self, capacity: u32) -> bool {
         if self.queue.len() > capacity as usize || self.queue.limit > capacity {
             return false;

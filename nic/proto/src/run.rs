@@ -1,5 +1,5 @@
-//! Packets in a row that hardly differ: the middle of a long message, or WRITEs of one length one behind the other. What is the same
-//! of all of them is found out once.
+//! Packets in a row that hardly differ: the middle of a long message, or WRITEs of one length one
+//! behind the other. What is the same of all of them is found out once.
 
 use crate::verbs::{Payload, Transmit};
 
@@ -8,9 +8,10 @@ use crate::verbs::{Payload, Transmit};
 pub struct Run<'a> {
     /// The first packet.
     pub first: Transmit<'a>,
-    /// Packets behind it. Each differs from the one before by its PSN, which is one more, and by its payload, which is as long
-    /// and the next bytes of the same memory: of one element of a list ([`Payload::Local`]), or of a range that the
-    /// peer may read ([`Payload::Remote`]). If they are WRITEs, their addresses follow each other likewise. Their headers have no other
+    /// Packets behind it. Each differs from the one before by its PSN, which is one more, and by
+    /// its payload, which is as long and the next bytes of the same memory: of one element of a
+    /// list ([`Payload::Local`]), or of a range that the peer may read ([`Payload::Remote`]). If
+    /// they are WRITEs, their addresses follow each other likewise. Their headers have no other
     /// extensions but XRC's.
     pub more: u32,
 }

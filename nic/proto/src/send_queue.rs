@@ -98,7 +98,8 @@ impl Wqe {
         };
     }
 
-    /// Whether the packet at `offset` packets may begin a [`Run`](crate::Run), which ends ahead of the last.
+    /// Whether the packet at `offset` packets may begin a [`Run`](crate::Run), which ends ahead of
+    /// the last.
     #[inline]
     pub(crate) fn may_begin_run(&self, offset: u32) -> bool {
         (offset > 0 || self.is_in_pieces()) && offset + 1 < self.packets
@@ -149,7 +150,8 @@ impl Wqe {
         (offset == 0).then_some(Reth { va, rkey, len })
     }
 
-    /// Makes each packet of an RDMA WRITE a message of its own, and up to `spare` more of them where they have one length then.
+    /// Makes each packet of an RDMA WRITE a message of its own, and up to `spare` more of them
+    /// where they have one length then.
     pub(crate) fn divide(&mut self, spare: u32) {
         let words = self.length.div_ceil(WORD_BYTES);
         let same = (0..=spare)
@@ -239,8 +241,8 @@ impl Wqe {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
-    /// Of an XRC initiator, the peer's shared receive queue for each request. Apart from the requests, which are
-    /// as large as what the processor copies without a call.
+    /// Of an XRC initiator, the peer's shared receive queue for each request. Apart from the
+    /// requests, which are as large as what the processor copies without a call.
     srqns: VecDeque<Srqn>,
     is_xrc: bool,
     /// How many were completed before the front one.

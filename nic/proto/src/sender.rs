@@ -177,8 +177,8 @@ impl Sender {
         }
     }
 
-    /// The next packet and those like it, at most `most` together, if one may go; they count as sent. New requests start only
-    /// while `may_start`.
+    /// The next packet and those like it, at most `most` together, if one may go; they count as
+    /// sent. New requests start only while `may_start`.
     #[inline]
     pub(crate) fn plan<M: Memory>(
         &mut self,

@@ -1,7 +1,7 @@
 //! Queue pair states and the transitions that `modify` allows, as a table.
 //!
-//! Source: IBTA 10.3.1 and table 96 (required and optional attributes per transition), restricted to
-//! what RoCE has.
+//! Source: IBTA 10.3.1 and table 96 (required and optional attributes per transition), restricted
+//! to what RoCE has.
 
 use crate::attr_mask::AttrMask;
 use crate::verbs::QpType;
@@ -239,8 +239,8 @@ const UD_ROWS: &[Row] = &[
     ),
 ];
 
-/// Rows for XRC initiators, which execute nothing for the peer. What concerns executing is taken and has no effect:
-/// programs (perftest) set it for both ends alike.
+/// Rows for XRC initiators, which execute nothing for the peer. What concerns executing is taken
+/// and has no effect: programs (perftest) set it for both ends alike.
 const XRC_INITIATOR_ROWS: &[Row] = &[
     (Reset, Init, INIT_CONNECTED, A::empty()),
     (Init, Init, A::empty(), INIT_CONNECTED),
@@ -284,7 +284,8 @@ const XRC_INITIATOR_ROWS: &[Row] = &[
     ),
 ];
 
-/// Rows for XRC targets, which only execute and answer. What concerns requests is taken and has no effect.
+/// Rows for XRC targets, which only execute and answer. What concerns requests is taken and has no
+/// effect.
 const XRC_TARGET_ROWS: &[Row] = &[
     (Reset, Init, INIT_CONNECTED, A::empty()),
     (Init, Init, A::empty(), INIT_CONNECTED),

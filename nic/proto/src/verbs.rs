@@ -75,7 +75,8 @@ pub enum SendTarget {
         address: AddressVector,
         /// Its number; [`Qpn::MULTICAST`] for a group.
         qp: Qpn,
-        /// The Q_Key to present; with the high bit set, the sender's own is presented (IBTA 10.2.5).
+        /// The Q_Key to present; with the high bit set, the sender's own is presented (IBTA
+        /// 10.2.5).
         qkey: u32,
     },
     /// A shared receive queue of the peer (XRC).
@@ -144,7 +145,8 @@ pub enum SendOp {
         /// Remote key.
         rkey: u32,
     },
-    /// FLUSH: completes once what was written before is where `placement` says (IBTA 1.5; Linux rxe since 6.2).
+    /// FLUSH: completes once what was written before is where `placement` says (IBTA 1.5; Linux rxe
+    /// since 6.2).
     Flush {
         /// Remote virtual address of the range, unless all of the region is meant.
         va: u64,
@@ -174,7 +176,8 @@ impl SendOp {
         )
     }
 
-    /// Whether the peer answers it with a response of its own, not just an acknowledgement: READ, atomics, ATOMIC WRITE and FLUSH.
+    /// Whether the peer answers it with a response of its own, not just an acknowledgement: READ,
+    /// atomics, ATOMIC WRITE and FLUSH.
     #[must_use]
     pub const fn has_response(&self) -> bool {
         self.is_fetch() || matches!(self, Self::AtomicWrite { .. } | Self::Flush { .. })
@@ -332,10 +335,11 @@ pub struct Completion {
     pub invalidated_rkey: Option<u32>,
     /// Whether the sender asked for a solicited event.
     pub solicited: bool,
-    /// Of a datagram that was received, the queue pair that sent it. Its first 40 bytes, which `byte_len`
-    /// counts, are the global route header.
+    /// Of a datagram that was received, the queue pair that sent it. Its first 40 bytes, which
+    /// `byte_len` counts, are the global route header.
     pub source_qp: Option<Qpn>,
-    /// Whether a datagram came by IPv4; its route header is an IPv4 header in the last 20 bytes then.
+    /// Whether a datagram came by IPv4; its route header is an IPv4 header in the last 20 bytes
+    /// then.
     pub is_ipv4: bool,
 }
 

@@ -47,7 +47,8 @@ pub enum AckPolicy {
     Hold,
     /// They go at once, as from the background thread.
     Flush,
-    /// Either, at random each time. And packets of long messages are polled one by one, or many at once.
+    /// Either, at random each time. And packets of long messages are polled one by one, or many at
+    /// once.
     Mixed,
 }
 
@@ -268,7 +269,8 @@ impl Host {
         packet
     }
 
-    /// The next packet of a queue pair, and where it goes. The others of its run wait for the next calls.
+    /// The next packet of a queue pair, and where it goes. The others of its run wait for the next
+    /// calls.
     fn poll_qp(
         &mut self,
         now: Instant,

@@ -1,9 +1,9 @@
 //! Queue pairs in virtual time.
 //!
-//! A [`World`] has hosts, directed links between them, and one clock that only events move. The hosts
-//! drive [`urxe_proto`]'s queue pairs as the real device does: they emit whole packets with their ICRC,
-//! and parse and check what arrives. Links have delay, rate, buffer and MTU, and [`Rule`]s that drop,
-//! delay, duplicate, corrupt, forge or mark packets.
+//! A [`World`] has hosts, directed links between them, and one clock that only events move. The
+//! hosts drive [`urxe_proto`]'s queue pairs as the real device does: they emit whole packets with
+//! their ICRC, and parse and check what arrives. Links have delay, rate, buffer and MTU, and
+//! [`Rule`]s that drop, delay, duplicate, corrupt, forge or mark packets.
 //!
 //! Nothing here reads a clock or does IO, and all randomness comes from the seed of the world, so a
 //! run with the same seed is the same run: [`World::digest`] tells whether it was.

@@ -6,8 +6,8 @@ use urxe_proto::Instant;
 
 use crate::fault::Rule;
 
-/// Bytes of headers around a UDP payload that the wire carries: Ethernet 14 + FCS 4 + preamble and gap
-/// 20, IPv4 20, UDP 8. What IPv6 has more is not worth a difference here.
+/// Bytes of headers around a UDP payload that the wire carries: Ethernet 14 + FCS 4 + preamble and
+/// gap 20, IPv4 20, UDP 8. What IPv6 has more is not worth a difference here.
 const AROUND_BYTES: u64 = 14 + 4 + 20 + 20 + 8;
 /// Of these, what counts against the MTU: IPv4 and UDP.
 const IP_UDP_BYTES: usize = 28;
@@ -21,8 +21,8 @@ pub struct LinkConfig {
     pub rate_mbps: u64,
     /// Largest IP packet, bytes.
     pub mtu_bytes: usize,
-    /// A queue in front of the wire that takes so many bytes, and loses what finds it full. `None`: whoever sends waits
-    /// until the wire is free.
+    /// A queue in front of the wire that takes so many bytes, and loses what finds it full. `None`:
+    /// whoever sends waits until the wire is free.
     pub queue_bytes: Option<u64>,
 }
 
@@ -84,8 +84,8 @@ impl Link {
         }
     }
 
-    /// Puts a packet on the wire, or into the queue in front of it. Returns when it arrives; `None` if it is too long, or
-    /// the queue full.
+    /// Puts a packet on the wire, or into the queue in front of it. Returns when it arrives; `None`
+    /// if it is too long, or the queue full.
     pub(crate) fn carry(&mut self, now: Instant, udp_payload_len: usize) -> Option<Instant> {
         let wire_bytes = udp_payload_len as u64 + AROUND_BYTES;
         let waiting_bytes = self.free_at.since(now) * self.config.rate_mbps / 8_000;

@@ -8,7 +8,8 @@ use urxe_proto::{
 };
 use urxe_wire::{Mtu, Psn, Qpn, Srqn};
 
-/// Attributes of a connection, the same at both ends but for the PSNs and, if so wished, the path MTU.
+/// Attributes of a connection, the same at both ends but for the PSNs and, if so wished, the path
+/// MTU.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
     /// Path MTU.
@@ -31,8 +32,8 @@ pub struct ConnectOptions {
     pub max_rd_atomic: u8,
     /// What both ends do beyond the specification.
     pub peer_abilities: PeerAbilities,
-    /// How much both hosts send on at once. The links of a [`World`] carry one packet after the other; batches are what a queue pair
-    /// is told of.
+    /// How much both hosts send on at once. The links of a [`World`] carry one packet after the
+    /// other; batches are what a queue pair is told of.
     pub egress: Egress,
     /// Queue capacities.
     pub capacity: Capacity,

@@ -122,7 +122,8 @@ impl World {
         }
     }
 
-    /// Puts a host behind a port of a switch: what the links of all others to it carry goes through that, too.
+    /// Puts a host behind a port of a switch: what the links of all others to it carry goes through
+    /// that, too.
     pub fn add_port(&mut self, to: HostId, config: LinkConfig) {
         self.ports.insert(to, Link::new(config));
     }
@@ -148,8 +149,8 @@ impl World {
         }
     }
 
-    /// A queue pair is gone from one moment to the next, as when its process is killed: nobody hears of it, and what
-    /// arrives for it is dropped.
+    /// A queue pair is gone from one moment to the next, as when its process is killed: nobody
+    /// hears of it, and what arrives for it is dropped.
     pub fn remove_qp(&mut self, qp: QpHandle) {
         self.trace
             .note(self.now, || format!("{} loses {}", qp.host.0, qp.number));
@@ -260,8 +261,8 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// Runs the timers of a host that are due and sends what it has to send, as far as its links are
-    /// free; sees to it that it wakes for the rest.
+    /// Runs the timers of a host that are due and sends what it has to send, as far as its links
+    /// are free; sees to it that it wakes for the rest.
     fn pump(&mut self, id: HostId) {
         let now = self.now;
         self.host_mut(id).handle_timeouts(now);

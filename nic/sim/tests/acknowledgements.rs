@@ -105,7 +105,8 @@ fn what_may_be_a_reply_brings_an_acknowledgement_that_was_not_asked_for() {
     }
 }
 
-/// The first of a message of several packets has no acknowledgement, which would be there long before the rest.
+/// The first of a message of several packets has no acknowledgement, which would be there long
+/// before the rest.
 #[test]
 fn the_last_packet_of_a_reply_brings_the_acknowledgement_and_so_does_one_that_is_sent_again() {
     const LEN: usize = 2 * 1024;

@@ -1,4 +1,5 @@
-//! What Linux rxe sent, by its captures: our queue pairs take it in, and send the same bytes for the same messages.
+//! What Linux rxe sent, by its captures: our queue pairs take it in, and send the same bytes for
+//! the same messages.
 
 mod support;
 
@@ -48,8 +49,8 @@ fn requests(pcap: &[u8], at: usize) -> Vec<Packet<'_>> {
     ways.into_values().nth(at).expect("both ends send")
 }
 
-/// Gives the packets to a queue pair like the one they were for. Returns the memory, the key of the received messages,
-/// and the completions.
+/// Gives the packets to a queue pair like the one they were for. Returns the memory, the key of the
+/// received messages, and the completions.
 fn take_in(
     packets: &[Packet<'_>],
     qp_type: QpType,
@@ -157,8 +158,8 @@ fn the_same_leaves(pcap: &[u8], qp_type: QpType) {
                 gather(&memory, PD, sges, offset, &mut bytes).unwrap();
             }
             let mut theirs = packet.header;
-            // rxe asks for acknowledgements that nobody gives, and says that it is on the way to another path;
-            // hardware does not.
+            // rxe asks for acknowledgements that nobody gives, and says that it is on the way to
+            // another path; hardware does not.
             theirs.bth.ack_request = false;
             theirs.bth.migrated = true;
             assert_eq!(ours.header, theirs);

@@ -1,5 +1,5 @@
-//! Marks of a switch come back as notifications, and slow down whoever sends the data: the requester of WRITEs, the
-//! responder of READs, a sender on an unreliable connection.
+//! Marks of a switch come back as notifications, and slow down whoever sends the data: the
+//! requester of WRITEs, the responder of READs, a sender on an unreliable connection.
 
 mod support;
 

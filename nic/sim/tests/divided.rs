@@ -1,4 +1,5 @@
-//! How READs and WRITEs are divided among requests: so that packets have one length, where that is worth it.
+//! How READs and WRITEs are divided among requests: so that packets have one length, where that is
+//! worth it.
 
 mod support;
 
@@ -17,7 +18,8 @@ const MTU_BYTES: u32 = 1024;
 const BATCH_PACKETS: u32 = 63;
 const PACKETS_MAX: u32 = 65;
 
-/// A queue pair that reads and writes memory of another, each with memory of its own: of zeros, and of sevens.
+/// A queue pair that reads and writes memory of another, each with memory of its own: of zeros, and
+/// of sevens.
 struct Pair {
     requester: QueuePair,
     memory: VecMemory,

@@ -1,4 +1,5 @@
-//! Goodput against loss and round trip, as a table that a change of the protocol must not worsen unseen.
+//! Goodput against loss and round trip, as a table that a change of the protocol must not worsen
+//! unseen.
 
 mod support;
 
@@ -109,8 +110,8 @@ fn goodput_mbps(
     all[2]
 }
 
-/// Mbit/s by bare go-back-N. A READ has for its window what it may ask for at once, the others what a queue pair's may
-/// become.
+/// Mbit/s by bare go-back-N. A READ has for its window what it may ask for at once, the others what
+/// a queue pair's may become.
 fn bare_mbps(verb: Verb, loss_ppm: u32, round_trip_us: u64) -> u64 {
     let bytes = messages_for(round_trip_us) * MESSAGE_BYTES as u64;
     let packets = bytes / Mtu::B4096.bytes() as u64;
@@ -179,12 +180,14 @@ fn recovery_between_two_urxe_is_better_than_bare_go_back_n() {
                 let bare = bare_mbps(verb, loss_ppm, round_trip_us);
                 let ours = goodput_mbps(verb, PeerAbilities::URXE, loss_ppm, round_trip_us);
                 let enough = match (verb, loss_ppm, round_trip_us) {
-                    // A window that starts small is what is missing where there is little to recover from.
+                    // A window that starts small is what is missing where there is little to
+                    // recover from.
                     (_, 0, _) => bare / 2,
                     (_, 1_000, _) => bare * 9 / 10,
                     // As fast, no faster.
                     (Verb::Read, 10_000, 1_000) => bare * 95 / 100,
-                    // A READ request that is lost, and has none behind it, is found out by silence, and silence is costly.
+                    // A READ request that is lost, and has none behind it, is found out by silence,
+                    // and silence is costly.
                     (Verb::Read, 50_000, 10_000) => bare / 2,
                     (Verb::Read, 100_000, 10_000) => bare * 9 / 10,
                     _ => bare,
@@ -233,8 +236,8 @@ fn writes_that_are_divided_evenly_leave_no_link_idle() {
     }
 }
 
-/// Mbit/s of payload from the first byte of a connection on, over a shaped 1 Gbps Ethernet with a queue of 1 MiB, for
-/// `messages`, with as many READs of what the peer has if `both_ways`.
+/// Mbit/s of payload from the first byte of a connection on, over a shaped 1 Gbps Ethernet with a
+/// queue of 1 MiB, for `messages`, with as many READs of what the peer has if `both_ways`.
 fn shaped_mbps(messages: u64, both_ways: bool) -> u64 {
     let link = LinkConfig {
         delay_ns: 25_000,

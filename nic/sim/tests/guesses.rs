@@ -199,7 +199,8 @@ fn lost_behind(ahead: u32) -> usize {
 
 #[test]
 fn a_forged_message_silences_no_unreliable_connection() {
-    // The specification has a connection take any PSN for the next one, so that the forged message itself arrives.
+    // The specification has a connection take any PSN for the next one, so that the forged message
+    // itself arrives.
     for ahead in [
         1024,
         5000,
@@ -261,7 +262,8 @@ fn copies_of_messages_are_not_executed_however_many_were_lost_before() {
         }
         assert_eq!(pair.received(), 20);
         pair.receive();
-        // Behind so many that are missing the sender may be one that a forged packet made this end lose.
+        // Behind so many that are missing the sender may be one that a forged packet made this end
+        // lose.
         let later = if missing < 1024 { 0 } else { 10 };
         for (header, payload) in &sent[later..] {
             pair.bring_right(NOW, *header, payload);
@@ -292,7 +294,8 @@ fn what_is_kept_gives_way_to_what_comes_later() {
     assert!(pair.target()[8..].iter().all(|byte| *byte == 0));
 }
 
-/// A forged packet that is kept makes the responder say that it has what was never sent, and that all before it is missing.
+/// A forged packet that is kept makes the responder say that it has what was never sent, and that
+/// all before it is missing.
 #[test]
 fn who_is_told_of_packets_that_it_never_sent_goes_on() {
     let mut pair = Pair::of_our_kind();
@@ -353,7 +356,8 @@ fn an_answer_to_what_was_never_sent_ends_nothing() {
     pair.receive();
     pair.send(8);
     let sent = pair.sent(NOW);
-    // The word that the next one is missing says that the first has arrived, as an acknowledgement does.
+    // The word that the next one is missing says that the first has arrived, as an acknowledgement
+    // does.
     let next = sent[0].0.bth.psn.add(2);
     let syndromes = [
         Syndrome::Ack { credits: 31 },
@@ -384,7 +388,8 @@ fn an_answer_to_what_was_never_sent_ends_nothing() {
     assert_eq!(pair.left.state(), QpState::ReadyToSend);
 }
 
-/// A request that has an acknowledgement in its header: whether it completes what the left one has in flight.
+/// A request that has an acknowledgement in its header: whether it completes what the left one has
+/// in flight.
 fn acknowledges(pair: &mut Pair, psn: Psn, acknowledged: Psn) -> bool {
     let opcode = Opcode::new(Transport::Rc, Operation::WriteOnly);
     let mut header = Header::new(Bth {

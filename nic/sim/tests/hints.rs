@@ -1,5 +1,6 @@
-//! Whether the peer is urxe, too, is a hint: who can guess the numbers of a connection could make either end believe the
-//! other. Whatever the ends believe, and whenever they change their minds, no data may be wrong and nothing may hang.
+//! Whether the peer is urxe, too, is a hint: who can guess the numbers of a connection could make
+//! either end believe the other. Whatever the ends believe, and whenever they change their minds,
+//! no data may be wrong and nothing may hang.
 
 mod support;
 
@@ -98,7 +99,8 @@ fn ends_that_change_their_minds_about_each_other_lose_nothing() {
     for_each_seed(100, |seed, _| run(seed));
 }
 
-/// Parts of READs were kept that the peer asked for as a whole since, and then it was taken for another device.
+/// Parts of READs were kept that the peer asked for as a whole since, and then it was taken for
+/// another device.
 #[test]
 fn reads_that_were_kept_in_parts_are_not_too_many() {
     run(1635);

@@ -1,5 +1,6 @@
-//! A reply does not overtake the acknowledgement of what it replies to: where the network keeps its order, a program has the completions
-//! of its own messages before it has the reply that its peer posted once it had received them.
+//! A reply does not overtake the acknowledgement of what it replies to: where the network keeps its
+//! order, a program has the completions of its own messages before it has the reply that its peer
+//! posted once it had received them.
 
 mod support;
 
@@ -27,7 +28,8 @@ struct End {
     peer: (u64, u32),
     posted: usize,
     completed: usize,
-    /// Of each message that was posted: how many requests were before it, and how many messages of the peer had come.
+    /// Of each message that was posted: how many requests were before it, and how many messages of
+    /// the peer had come.
     messages: Vec<(usize, usize)>,
     received: usize,
 }
@@ -85,7 +87,8 @@ impl End {
             wr_id: self.posted as u64,
             op,
             data: SendData::Sges(&[sge(world, self.qp, self.region, len)]),
-            // What has no completion may be acknowledged later, and that of a later one says that it is done.
+            // What has no completion may be acknowledged later, and that of a later one says that
+            // it is done.
             signaled: !is_message || self.posted + 1 == REQUESTS || random.chance(900_000),
             solicited: false,
             fence: random.chance(50_000),

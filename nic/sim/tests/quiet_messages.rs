@@ -133,7 +133,8 @@ fn a_message_behind_a_stream_asks() {
     assert!(ask_quietly(&mut pair, NOW));
 }
 
-/// How many packets may be in flight after so many that nobody asked an acknowledgement for went unanswered.
+/// How many packets may be in flight after so many that nobody asked an acknowledgement for went
+/// unanswered.
 fn window_after_silence(quiet: usize) -> usize {
     let mut pair = acquainted();
     for _ in 0..quiet {

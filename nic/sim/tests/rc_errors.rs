@@ -24,8 +24,8 @@ fn a_black_hole_exhausts_the_retries() {
             SendOp::Write { va, rkey }
         };
         assert_eq!(fail_first(&mut bench, op, len), WcStatus::RetryExceeded);
-        // 4.096 us * 2^10, four times (the first try and three retries), and up to four times as long
-        // (IBTA 9.7.6.1.3).
+        // 4.096 us * 2^10, four times (the first try and three retries), and up to four times as
+        // long (IBTA 9.7.6.1.3).
         let took_ns = bench.world.now().as_nanos();
         assert!((16_000_000..80_000_000).contains(&took_ns), "{took_ns} ns");
     }
@@ -59,7 +59,8 @@ fn ends_with_different_path_mtus_refuse_each_other() {
     for len in [1_025, 4_096, 9_000] {
         let mut bench = Bench::new(3, options);
         let (va, rkey) = (bench.target_va(0), bench.target);
-        // A packet above the receiver's MTU is an invalid request, one below the sender's in the middle is no answer.
+        // A packet above the receiver's MTU is an invalid request, one below the sender's in the
+        // middle is no answer.
         let status = fail_first(&mut bench, SendOp::Write { va, rkey }, len);
         assert_eq!(status, WcStatus::RemoteInvalidRequest, "{len} bytes");
         target_is_untouched(&bench);
@@ -181,7 +182,8 @@ fn a_long_write_that_does_not_fit_places_no_byte() {
     target_is_untouched(&bench);
 }
 
-/// Even if it is one whose packets could be messages of their own, as all of it that may be written was written before.
+/// Even if it is one whose packets could be messages of their own, as all of it that may be written
+/// was written before.
 #[test]
 fn a_short_write_that_does_not_fit_places_no_byte_of_what_was_written_before() {
     let options = ConnectOptions {

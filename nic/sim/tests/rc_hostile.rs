@@ -1,5 +1,5 @@
-//! A peer that sends what it likes, with a right ICRC: nothing panics, nothing is written where the peer
-//! may not write, and everything ends.
+//! A peer that sends what it likes, with a right ICRC: nothing panics, nothing is written where the
+//! peer may not write, and everything ends.
 
 mod support;
 
@@ -8,8 +8,8 @@ use support::scenario::{PD, Service, Weather, build_with};
 use support::seeds::for_each_seed;
 use urxe_sim::{HostId, Rights, World};
 
-/// Content of what nobody may change: all regions without remote write or atomic rights that are not
-/// written by the program itself either.
+/// Content of what nobody may change: all regions without remote write or atomic rights that are
+/// not written by the program itself either.
 fn protected(world: &World, hosts: &[HostId]) -> Vec<(HostId, u32, Vec<u8>)> {
     let mut found = Vec::new();
     for host in hosts.iter().copied() {

@@ -1,5 +1,5 @@
-//! One packet of each kind lost, at the worst moment: recovery is quick, costs no error, and executes
-//! nothing twice.
+//! One packet of each kind lost, at the worst moment: recovery is quick, costs no error, and
+//! executes nothing twice.
 
 mod support;
 
@@ -190,8 +190,8 @@ fn a_refusal_that_arrives_twice_counts_once() {
     );
 }
 
-/// A slow responder goes on with what it was asked for before it comes to the READ that is asked for again. While it
-/// does, it is not silent.
+/// A slow responder goes on with what it was asked for before it comes to the READ that is asked
+/// for again. While it does, it is not silent.
 #[test]
 fn who_still_answers_later_reads_uses_up_no_retries() {
     const READS: usize = 8;

@@ -1,7 +1,8 @@
 //! Which parts of a READ are asked for again.
 //!
-//! Linux rxe remembers of a READ that it repeats only what was asked for last, and drops without a word what lies before
-//! that. So whatever was asked for at once is asked for again at once, from what is missing to its end.
+//! Linux rxe remembers of a READ that it repeats only what was asked for last, and drops without a
+//! word what lies before that. So whatever was asked for at once is asked for again at once, from
+//! what is missing to its end.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Packets of the middle of a message, and WRITEs in a row, that are handled together do what they do one by one.
+//! Packets of the middle of a message, and WRITEs in a row, that are handled together do what they
+//! do one by one.
 
 mod support;
 
@@ -141,7 +142,8 @@ impl End {
         self.qp.handle_packet(now, &packet, None, &mut self.memory);
     }
 
-    /// Handles packets, those of the middle of messages and WRITEs in a row together. Returns how many were.
+    /// Handles packets, those of the middle of messages and WRITEs in a row together. Returns how
+    /// many were.
     fn handle_in_runs(&mut self, now: Instant, mut packets: &[Arrived]) -> usize {
         let mut together = 0;
         while let Some((first, rest)) = packets.split_first() {
@@ -216,7 +218,8 @@ fn spoil(packets: &mut Vec<Arrived>, random: &mut Random) {
     }
 }
 
-/// A peer that does not end its message where it should: behind the packet at `at` come others, of the middle.
+/// A peer that does not end its message where it should: behind the packet at `at` come others, of
+/// the middle.
 fn go_on(packets: &mut Vec<Arrived>, at: usize) {
     let mut next = packets[at].clone();
     let Some(operation) = next.header.bth.opcode.operation() else {
@@ -343,7 +346,8 @@ fn writes_in_a_row_are_checked_as_those_on_their_own_are() {
     assert_eq!(handled(&mut shut, 5, LEN), 0);
 }
 
-/// What fills a gap is handled up to what was kept, which comes again with it here, and is a copy then.
+/// What fills a gap is handled up to what was kept, which comes again with it here, and is a copy
+/// then.
 #[test]
 fn a_run_does_not_go_past_what_was_kept() {
     let (now, mut random) = (Instant::from_nanos(1), Random::new(1));

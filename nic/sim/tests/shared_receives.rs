@@ -1,4 +1,5 @@
-//! Receives of a shared queue are memory of the queue's protection domain, whatever that of the queue pair is.
+//! Receives of a shared queue are memory of the queue's protection domain, whatever that of the
+//! queue pair is.
 
 mod support;
 
@@ -11,7 +12,8 @@ use urxe_sim::{AckPolicy, ConnectOptions, LinkConfig, Rights, World};
 const QUEUE_PD: PdId = PdId(PD.0 + 1);
 const LEN: usize = 100_000;
 
-/// How a message into memory of `memory_pd` that was posted to a queue of `QUEUE_PD` is received by a queue pair of `PD`.
+/// How a message into memory of `memory_pd` that was posted to a queue of `QUEUE_PD` is received by
+/// a queue pair of `PD`.
 fn received(qp_type: QpType, policy: AckPolicy, memory_pd: PdId) -> WcStatus {
     let mut world = World::new(7, false);
     let hosts = [world.add_host(), world.add_host()];

@@ -1,5 +1,5 @@
-//! Random messages over unreliable connections and datagrams, alone, and beside programs of all other services on the same
-//! hosts and links.
+//! Random messages over unreliable connections and datagrams, alone, and beside programs of all
+//! other services on the same hosts and links.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Memory windows over bad links: bound and invalidated exactly once whatever is sent again, and shut afterwards.
+//! Memory windows over bad links: bound and invalidated exactly once whatever is sent again, and
+//! shut afterwards.
 
 mod support;
 
@@ -75,8 +76,8 @@ fn register(world: &mut World, owner: QpHandle) -> u32 {
     memory.register(PD, no_peers, vec![UNTOUCHED; REGION_BYTES])
 }
 
-/// Each turn the owner binds the window to another part, the peer writes all of it and invalidates it; at last the peer
-/// uses a key that was invalidated.
+/// Each turn the owner binds the window to another part, the peer writes all of it and invalidates
+/// it; at last the peer uses a key that was invalidated.
 fn run(seed: u64, slot: &mut Option<World>) {
     let mut random = Random::new(seed ^ 0x817d);
     let world = slot.insert(World::new(seed, random.chance(300_000)));
@@ -145,7 +146,8 @@ fn a_window_is_open_between_binding_and_invalidation_and_not_beyond() {
     for_each_seed(150, run);
 }
 
-/// Packets of a WRITE are messages of their own where all of it was written before, by the same key.
+/// Packets of a WRITE are messages of their own where all of it was written before, by the same
+/// key.
 #[test]
 fn a_write_that_reaches_too_far_places_no_byte_though_the_window_opened_more_under_the_same_key() {
     const BYTES: usize = 4096;

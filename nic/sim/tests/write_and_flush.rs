@@ -1,4 +1,5 @@
-//! ATOMIC WRITE and FLUSH: what each does, who may ask for it, and that each is done once whatever is lost.
+//! ATOMIC WRITE and FLUSH: what each does, who may ask for it, and that each is done once whatever
+//! is lost.
 
 mod support;
 

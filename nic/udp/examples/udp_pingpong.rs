@@ -1,8 +1,8 @@
 //! Half the round trip of a small message between two spinning threads, by the options of the
 //! sockets.
 //!
-//! `udp_pingpong [--link loopback|veth] [--size bytes] [--rounds n] [--only name]`. All variants take turns, so
-//! that what else runs on the machine strikes all alike.
+//! `udp_pingpong [--link loopback|veth] [--size bytes] [--rounds n] [--only name]`. All variants
+//! take turns, so that what else runs on the machine strikes all alike.
 
 mod common;
 

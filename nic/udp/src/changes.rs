@@ -1,4 +1,5 @@
-//! News of interfaces and addresses, and of routes and IPsec policies: rtnetlink(7) multicast, and that of NETLINK_XFRM.
+//! News of interfaces and addresses, and of routes and IPsec policies: rtnetlink(7) multicast, and
+//! that of NETLINK_XFRM.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -46,7 +47,8 @@ impl Changes {
         })
     }
 
-    /// The same, and whether IPv4 routes have changed, or IPsec policies: these only where the process has CAP_NET_ADMIN.
+    /// The same, and whether IPv4 routes have changed, or IPsec policies: these only where the
+    /// process has CAP_NET_ADMIN.
     ///
     /// # Errors
     ///
@@ -66,7 +68,8 @@ impl Changes {
         })
     }
 
-    /// Whether this process made it; after fork(2), parent and child would take the news from each other.
+    /// Whether this process made it; after fork(2), parent and child would take the news from each
+    /// other.
     pub fn is_of_this_process(&self) -> bool {
         self.process == std::process::id()
     }

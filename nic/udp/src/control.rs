@@ -66,8 +66,8 @@ impl<'a> ControlWriter<'a> {
                 .as_mut_ptr()
                 .add(self.length)
                 .cast::<cmsghdr>();
-            // The padding that some C libraries have inside cmsghdr must be zero. That behind the value need not, but
-            // valgrind cannot know.
+            // The padding that some C libraries have inside cmsghdr must be zero. That behind the
+            // value need not, but valgrind cannot know.
             ptr::write_bytes(header.cast::<u8>(), 0, space);
             (*header).cmsg_level = level;
             (*header).cmsg_type = kind;

@@ -1,6 +1,7 @@
-//! What a child of fork(2) lets go of at once: descriptors and memory in which its parent's packets arrive, and names and ports
-//! that are its parent's. They are known here without locks, as a thread may fork in a signal handler that has interrupted any of
-//! this library, and the child may go on with what was interrupted.
+//! What a child of fork(2) lets go of at once: descriptors and memory in which its parent's packets
+//! arrive, and names and ports that are its parent's. They are known here without locks, as a
+//! thread may fork in a signal handler that has interrupted any of this library, and the child may
+//! go on with what was interrupted.
 
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
@@ -29,7 +30,8 @@ fn place(fd: RawFd) -> Option<(usize, u64)> {
     Some((index / BITS, 1 << (index % BITS)))
 }
 
-/// A descriptor that is this process's own. In the child of a fork its number stays taken, by an empty file.
+/// A descriptor that is this process's own. In the child of a fork its number stays taken, by an
+/// empty file.
 #[derive(Debug)]
 pub struct Private<T: AsRawFd>(T);
 
@@ -60,7 +62,8 @@ impl<T: AsRawFd> Drop for Private<T> {
     }
 }
 
-/// While it lives, a mapping is this process's own. In the child of a fork there is memory in its place in which nothing arrives.
+/// While it lives, a mapping is this process's own. In the child of a fork there is memory in its
+/// place in which nothing arrives.
 #[derive(Debug)]
 pub(crate) struct PrivateMapping {
     at: usize,
@@ -90,8 +93,8 @@ impl Drop for PrivateMapping {
     }
 }
 
-/// In the child of a fork, before it does anything else: lets go of what is its parent's. Takes no lock, and calls nothing that may
-/// not be called in a signal handler.
+/// In the child of a fork, before it does anything else: lets go of what is its parent's. Takes no
+/// lock, and calls nothing that may not be called in a signal handler.
 pub fn abandon_inherited() {
     abandon_descriptors();
     for (start, bytes) in MAPPED.iter().take(MAPPED_USED.load(Ordering::Relaxed)) {
@@ -101,8 +104,8 @@ pub fn abandon_inherited() {
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: it replaces this mapping alone. If there is no memory it stays, and the child would take packets of its
-        // parent, as from any other descriptor.
+        // SAFETY: it replaces this mapping alone. If there is no memory it stays, and the child
+        // would take packets of its parent, as from any other descriptor.
         unsafe { libc::mmap(start as *mut libc::c_void, bytes, protection, flags, -1, 0) };
     }
 }
@@ -112,9 +115,9 @@ fn abandon_descriptors() {
     if words().all(|word| word.load(Ordering::Relaxed) == 0) {
         return;
     }
-    // An empty file, which is always readable, so that a wait that goes on in the child ends. Not one with a path, which a
-    // process may not see. And not by libc's functions, which may be interposed.
-    // SAFETY: a name that is a string, and plain integers.
+    // An empty file, which is always readable, so that a wait that goes on in the child ends. Not
+    // one with a path, which a process may not see. And not by libc's functions, which may be
+    // interposed. SAFETY: a name that is a string, and plain integers.
     let nothing = unsafe {
         let name = c"urxe-parents".as_ptr();
         libc::syscall(libc::SYS_memfd_create, name, libc::MFD_CLOEXEC)
@@ -147,7 +150,8 @@ mod tests {
 
     /// What a child of this process, which exits with it, finds.
     fn in_child(what: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child calls nothing but what may be called after a fork of a program with threads.
+        // SAFETY: the child calls nothing but what may be called after a fork of a program with
+        // threads.
         unsafe {
             let child = libc::fork();
             if child == 0 {

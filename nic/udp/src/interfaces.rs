@@ -26,7 +26,8 @@ pub struct Interface {
     pub mac: Option<[u8; 6]>,
     /// Switched on (IFF_UP of linux/if.h).
     pub up: bool,
-    /// The link has a carrier (IFF_LOWER_UP). IFF_RUNNING says so up to a second later, when packets long pass.
+    /// The link has a carrier (IFF_LOWER_UP). IFF_RUNNING says so up to a second later, when
+    /// packets long pass.
     pub carrier: bool,
     /// Reaches this host only (IFF_LOOPBACK).
     pub loopback: bool,

@@ -1,4 +1,5 @@
-//! Multicast groups: IP_ADD_MEMBERSHIP and IP_MULTICAST_IF (ip(7)), and their IPv6 counterparts (ipv6(7)).
+//! Multicast groups: IP_ADD_MEMBERSHIP and IP_MULTICAST_IF (ip(7)), and their IPv6 counterparts
+//! (ipv6(7)).
 
 use std::io;
 use std::net::IpAddr;

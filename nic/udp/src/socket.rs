@@ -18,8 +18,9 @@ use crate::inherited::Private;
 use crate::tap::Tap;
 use crate::{buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt};
 
-/// Accept UDP datagrams without a checksum over IPv6, too (<linux/udp.h>, Linux 3.16; RFC 6935). RoCEv2 has its ICRC
-/// instead (IBTA A17.3.1.2): hardware and Linux rxe send none, and the kernel would drop them.
+/// Accept UDP datagrams without a checksum over IPv6, too (<linux/udp.h>, Linux 3.16; RFC 6935).
+/// RoCEv2 has its ICRC instead (IBTA A17.3.1.2): hardware and Linux rxe send none, and the kernel
+/// would drop them.
 const UDP_NO_CHECK6_RX: c_int = 102;
 
 /// What a socket should be like.
@@ -40,16 +41,17 @@ pub struct Options {
     pub receive_tos: bool,
     /// Busy polling; None leaves the system's setting (net.core.busy_read).
     pub busy_poll: Option<BusyPoll>,
-    /// Send and receive past the kernel's IP layer where that can be done: on an Ethernet with an IPv4
-    /// address, with CAP_NET_RAW, since Linux 6.2.
+    /// Send and receive past the kernel's IP layer where that can be done: on an Ethernet with an
+    /// IPv4 address, with CAP_NET_RAW, since Linux 6.2.
     pub frames: bool,
-    /// The interface by which datagrams to multicast groups leave; None leaves it to the routes, which a host
-    /// need not have for them.
+    /// The interface by which datagrams to multicast groups leave; None leaves it to the routes,
+    /// which a host need not have for them.
     pub multicast_ifindex: Option<u32>,
 }
 
-/// Nobody repeats what UC and UD lose while the receiver is away from its processor. This takes 1,400 messages of 64 KiB: more
-/// than perftest sends unless told otherwise, which then waits for each of them.
+/// Nobody repeats what UC and UD lose while the receiver is away from its processor. This takes
+/// 1,400 messages of 64 KiB: more than perftest sends unless told otherwise, which then waits for
+/// each of them.
 const RECEIVE_BUFFER_BYTES: usize = 48 << 20;
 
 impl Default for Options {
@@ -111,8 +113,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// As [`Self::bind`]; EINVAL: not a multicast address; ENODEV: no such interface; ENOBUFS: too many
-    /// groups (net.ipv4.igmp_max_memberships).
+    /// As [`Self::bind`]; EINVAL: not a multicast address; ENODEV: no such interface; ENOBUFS: too
+    /// many groups (net.ipv4.igmp_max_memberships).
     pub fn bind_multicast(group: SocketAddr, ifindex: u32, options: &Options) -> io::Result<Self> {
         let socket = Self::bind_with(group, options, multicast::share_port)?;
         multicast::join(socket.as_fd(), socket.local.ip(), ifindex)?;
@@ -176,8 +178,8 @@ impl Socket {
         })
     }
 
-    /// The same socket of the kernel under another descriptor, without the tap. The address stays bound until both are
-    /// gone.
+    /// The same socket of the kernel under another descriptor, without the tap. The address stays
+    /// bound until both are gone.
     ///
     /// # Errors
     ///
@@ -220,7 +222,8 @@ impl Socket {
         self.send_buffer_bytes
     }
 
-    /// Whether a receive that brings nothing usually costs no system call now; see [`Options::frames`].
+    /// Whether a receive that brings nothing usually costs no system call now; see
+    /// [`Options::frames`].
     pub fn is_quick(&self) -> bool {
         self.frames.as_ref().is_some_and(Frames::is_quick)
     }
@@ -230,16 +233,17 @@ impl Socket {
         self.frames.as_ref().map_or((0, 0), Frames::counts)
     }
 
-    /// Routes, addresses or IPsec policies may have changed, which [`Changes`](crate::Changes) tells: lets past the IP layer only what
-    /// these let go the same way.
+    /// Routes, addresses or IPsec policies may have changed, which [`Changes`](crate::Changes)
+    /// tells: lets past the IP layer only what these let go the same way.
     pub fn follow(&self) {
         if let Some(frames) = &self.frames {
             frames.follow(self.fd.as_fd());
         }
     }
 
-    /// Forgets errors that no receive tells of: a link that went down leaves one, which wakes whoever waits for
-    /// [`Self::readable_fds`] until this is called, or until some of the next receives do it.
+    /// Forgets errors that no receive tells of: a link that went down leaves one, which wakes
+    /// whoever waits for [`Self::readable_fds`] until this is called, or until some of the next
+    /// receives do it.
     pub fn forget_errors(&self) {
         if let Some(frames) = &self.frames {
             frames.forget_errors();

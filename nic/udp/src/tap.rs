@@ -1,7 +1,8 @@
-//! What may stand between a socket and the network: a recorder, say, or a network that is worse than the real one.
+//! What may stand between a socket and the network: a recorder, say, or a network that is worse
+//! than the real one.
 //!
-//! A socket without a tap pays one comparison per system call. With one, all bytes are copied together before they are
-//! sent, so that the tap sees exactly what leaves.
+//! A socket without a tap pays one comparison per system call. With one, all bytes are copied
+//! together before they are sent, so that the tap sees exactly what leaves.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -40,9 +41,9 @@ pub(crate) fn gather(pieces: &[Piece<'_>]) -> Result<Vec<u8>, SendError> {
         iov_len: length,
     };
     let remote = raw_pieces(pieces);
-    // The kernel copies within this process, since a piece may point at memory that is not there: that is an error
-    // then, and no signal (process_vm_readv(2), Linux 3.2).
-    // SAFETY: the local iovec describes the vector's spare room; the others are the kernel's to check.
+    // The kernel copies within this process, since a piece may point at memory that is not there:
+    // that is an error then, and no signal (process_vm_readv(2), Linux 3.2). SAFETY: the local
+    // iovec describes the vector's spare room; the others are the kernel's to check.
     let copied = unsafe {
         libc::process_vm_readv(
             libc::getpid(),
@@ -67,14 +68,15 @@ pub(crate) fn gather(pieces: &[Piece<'_>]) -> Result<Vec<u8>, SendError> {
     }
 }
 
-/// The same where a sandbox forbids that system call: by way of a file in memory, into which it is the kernel that writes.
+/// The same where a sandbox forbids that system call: by way of a file in memory, into which it is
+/// the kernel that writes.
 #[cold]
 fn gather_by_file(pieces: &[libc::iovec], mut bytes: Vec<u8>) -> Result<Vec<u8>, SendError> {
     let length: usize = pieces.iter().map(|piece| piece.iov_len).sum();
     let count = c_int::try_from(pieces.len()).unwrap_or(c_int::MAX);
     bytes.reserve(length);
-    // SAFETY: the descriptor is new, and nobody else's. What the pieces point at is the kernel's to check, and it reads
-    // into the vector's spare room.
+    // SAFETY: the descriptor is new, and nobody else's. What the pieces point at is the kernel's to
+    // check, and it reads into the vector's spare room.
     unsafe {
         let raw = libc::memfd_create(c"urxe-tap".as_ptr(), libc::MFD_CLOEXEC);
         if raw < 0 {

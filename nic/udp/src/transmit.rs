@@ -27,8 +27,8 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Any memory. It need not exist: where it is not mapped or not readable, [`Socket::send`](crate::Socket::send)
-    /// returns [`SendError::Fault`](crate::SendError::Fault).
+    /// Any memory. It need not exist: where it is not mapped or not readable,
+    /// [`Socket::send`](crate::Socket::send) returns [`SendError::Fault`](crate::SendError::Fault).
     ///
     /// # Safety
     ///
@@ -61,15 +61,17 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// What may go as a frame ([`Options::frames`](crate::Options)): the peer has room for a few hundred of them only, and for 96 of those
-/// longer than 18 KiB, and one may pass, or be passed by, what takes the socket. For those who make up for loss and disorder.
+/// What may go as a frame ([`Options::frames`](crate::Options)): the peer has room for a few
+/// hundred of them only, and for 96 of those longer than 18 KiB, and one may pass, or be passed by,
+/// what takes the socket. For those who make up for loss and disorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// Nothing: it takes the socket.
     #[default]
     Never,
-    /// A part of a stream, if it is short: two full packets and one behind them, or a few KiB of shorter ones. Where the link cuts
-    /// batches into packets, a stream of longer ones would fill the peer's room.
+    /// A part of a stream, if it is short: two full packets and one behind them, or a few KiB of
+    /// shorter ones. Where the link cuts batches into packets, a stream of longer ones would fill
+    /// the peer's room.
     Stream,
     /// A message: any batch.
     Message,
@@ -92,8 +94,8 @@ pub struct Transmit<'a> {
     /// The bytes, at most [`MAX_TRANSMIT_BYTES`](crate::MAX_TRANSMIT_BYTES) and 1024 pieces
     /// (UIO_MAXIOV of linux/uio.h).
     pub iov: &'a [Piece<'a>],
-    /// The same bytes, if they stand in one place and may be read here: a short frame is then copied behind its headers, so that the
-    /// kernel gets one piece.
+    /// The same bytes, if they stand in one place and may be read here: a short frame is then
+    /// copied behind its headers, so that the kernel gets one piece.
     pub whole: Option<&'a [u8]>,
 }
 

@@ -1,6 +1,7 @@
-//! System calls that are no cancellation points. A thread of the program that is cancelled (pthread_cancel(3)) leaves a function of
-//! libc for such a call at once, and would leave locks behind with it. These calls are made by number, as libc itself does
-//! inside, and fail the same way: -1 and `errno`.
+//! System calls that are no cancellation points. A thread of the program that is cancelled
+//! (pthread_cancel(3)) leaves a function of libc for such a call at once, and would leave locks
+//! behind with it. These calls are made by number, as libc itself does inside, and fail the same
+//! way: -1 and `errno`.
 
 use libc::{
     SYS_ppoll, SYS_read, SYS_recvfrom, SYS_recvmmsg, SYS_recvmsg, SYS_sendmmsg, SYS_sendmsg,
@@ -97,7 +98,8 @@ pub(crate) unsafe fn write(fd: c_int, bytes: *const c_void, length: usize) -> is
     unsafe { syscall(SYS_write, fd, bytes, length) as isize }
 }
 
-/// ppoll(2), with the thread's own signal mask. The kernel writes what is left of the time to `limit`.
+/// ppoll(2), with the thread's own signal mask. The kernel writes what is left of the time to
+/// `limit`.
 pub(crate) unsafe fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *mut timespec) -> c_int {
     let no_mask = std::ptr::null::<sigset_t>();
     // SAFETY: by the caller's promise.

@@ -246,9 +246,10 @@ fn epoll_wait(
     usize::try_from(ready).map_err(|_| errno())
 }
 
-/// Waits once, without an epoll set, until one of the descriptors ([`Socket::readable_fds`]) is readable or the time is up. For a
-/// thread that waits rarely: it costs a lookup per descriptor and call, but nothing between calls, whereas a socket in an
-/// epoll set costs every packet. Of more than 64 descriptors it looks at the first.
+/// Waits once, without an epoll set, until one of the descriptors ([`Socket::readable_fds`]) is
+/// readable or the time is up. For a thread that waits rarely: it costs a lookup per descriptor and
+/// call, but nothing between calls, whereas a socket in an epoll set costs every packet. Of more
+/// than 64 descriptors it looks at the first.
 pub fn wait_readable<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, timeout_ns: u64) {
     const NONE: libc::pollfd = libc::pollfd {
         fd: -1,
@@ -276,8 +277,8 @@ pub fn wait_writable(socket: &Socket, timeout_ns: u64) {
 
 fn poll_once(polled: &mut [libc::pollfd], timeout_ns: u64) {
     let mut limit = timespec_of(timeout_ns);
-    // SAFETY: the entries and the time live until the call returns. An error, like a signal, ends the wait early, which
-    // the caller cannot tell from a packet for somebody else.
+    // SAFETY: the entries and the time live until the call returns. An error, like a signal, ends
+    // the wait early, which the caller cannot tell from a packet for somebody else.
     unsafe {
         uncancelled::ppoll(
             polled.as_mut_ptr(),

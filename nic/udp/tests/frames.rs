@@ -117,7 +117,8 @@ fn a_short_batch_goes_as_one_frame() {
         assert_eq!((meta.len, meta.stride, meta.segments()), (330, 100, 4));
         assert_eq!(&buffer.bytes()[..330], bytes);
         assert_eq!(ttls(&capture.packets()), [TTL]);
-        // Of a stream two full packets and what comes behind them do, too; of messages what fits the rings.
+        // Of a stream two full packets and what comes behind them do, too; of messages what fits
+        // the rings.
         let cases = [
             (4000, 8100, Framing::Message, TTL),
             (1000, 6000, Framing::Message, TTL),
@@ -150,8 +151,8 @@ fn a_short_batch_goes_as_one_frame() {
     });
 }
 
-/// A token bucket of one packet cuts the batch; what it makes of it must be right in all headers and in the checksum, which
-/// a plain socket looks at.
+/// A token bucket of one packet cuts the batch; what it makes of it must be right in all headers
+/// and in the checksum, which a plain socket looks at.
 #[test]
 fn a_batch_that_the_link_cuts_arrives_whole() {
     let test = "a_batch_that_the_link_cuts_arrives_whole";
@@ -188,7 +189,8 @@ fn nothing_overtakes_a_long_batch() {
         let start = Instant::now();
         send_as(&ends.left, &ends.right, Some(8000), &long, stream);
         send(&ends.left, &ends.right, None, &[1; 20]);
-        // Where this thread was kept from its processor in between, the long batch may be old enough.
+        // Where this thread was kept from its processor in between, the long batch may be old
+        // enough.
         let is_old = start.elapsed() > Duration::from_millis(15);
         let lengths: Vec<_> = receive_datagrams(&ends.right, 5)
             .iter()

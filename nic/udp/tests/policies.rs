@@ -120,8 +120,8 @@ fn give_up_administration() {
     }
 }
 
-/// In a container, by default: it may send frames, and not look at policies. It finds out what the kernel does with a packet to
-/// each neighbour, once in a second.
+/// In a container, by default: it may send frames, and not look at policies. It finds out what the
+/// kernel does with a packet to each neighbour, once in a second.
 #[test]
 fn a_policy_holds_for_who_may_not_look_at_it() {
     let test = "a_policy_holds_for_who_may_not_look_at_it";
@@ -169,7 +169,8 @@ fn a_policy_holds_for_who_may_not_look_at_it() {
     });
 }
 
-/// Whether the kernel encrypts between these, as it is told to; says that the test is skipped otherwise.
+/// Whether the kernel encrypts between these, as it is told to; says that the test is skipped
+/// otherwise.
 fn has_encryption(test: &str, ends: &Ends) -> bool {
     // Transport mode, one association each way, with the same key at both ends.
     let key = "0x000102030405060708090a0b0c0d0e0f10111213";

@@ -1,5 +1,5 @@
-//! Frames pass the kernel's IP layer by, but not what it would have said: of packets that somebody forges, and of routes. `policies.rs` has
-//! what IPsec says.
+//! Frames pass the kernel's IP layer by, but not what it would have said: of packets that somebody
+//! forges, and of routes. `policies.rs` has what IPsec says.
 //!
 //! The tests need root or user namespaces, iproute2, and Linux 6.2; otherwise they say SKIPPED.
 
@@ -166,7 +166,8 @@ fn what_the_kernel_would_drop_is_no_frame() {
     });
 }
 
-/// Changes of the routes, how to take each back, and the times to live of packets that then go as frames.
+/// Changes of the routes, how to take each back, and the times to live of packets that then go as
+/// frames.
 const ROUTES: &[(&str, &str, &[u8])] = &[
     (
         "ip route add blackhole 10.9.0.2/32",

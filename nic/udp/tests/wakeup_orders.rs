@@ -1,5 +1,6 @@
-//! Every order in which threads that wait and threads that signal may run, as far as the memory model of C11 allows it (loom):
-//! nobody sleeps over work, and what comes late does not wake for ever.
+//! Every order in which threads that wait and threads that signal may run, as far as the memory
+//! model of C11 allows it (loom): nobody sleeps over work, and what comes late does not wake for
+//! ever.
 #![allow(unreachable_pub, reason = "the file that is shared is public there")]
 
 #[path = "../src/wakeup/gate.rs"]
@@ -57,7 +58,8 @@ fn wait_for(wakeup: &Wakeup, work: &AtomicU32, wanted: u32) {
     }
 }
 
-/// All orders in which no more than so many times a thread is stopped that could go on: all of them would be too many.
+/// All orders in which no more than so many times a thread is stopped that could go on: all of them
+/// would be too many.
 fn model(signallers: u32, interruptions: usize) {
     let mut orders = loom::model::Builder::new();
     orders.preemption_bound = Some(interruptions);
@@ -77,7 +79,8 @@ fn model(signallers: u32, interruptions: usize) {
         for thread in threads {
             thread.join().unwrap();
         }
-        // All signals are written by now. The next wait may end early by them, the one after it not.
+        // All signals are written by now. The next wait may end early by them, the one after it
+        // not.
         for _ in 0..2 {
             shared.0.arm();
             shared.0.disarm();

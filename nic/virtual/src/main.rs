@@ -1,6 +1,6 @@
-//! `rocelab-virtual`: reads a scenario (JSON) from standard input, simulates it, and writes what came of it (JSON) to
-//! standard output. `docs/simulator.md` has the keys. Progress, if asked for, goes to standard error, a line each: the
-//! part of simulated time that is over.
+//! `rocelab-virtual`: reads a scenario (JSON) from standard input, simulates it, and writes what
+//! came of it (JSON) to standard output. `docs/simulator.md` has the keys. Progress, if asked for,
+//! goes to standard error, a line each: the part of simulated time that is over.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};

@@ -35,7 +35,8 @@ pub enum NakCode {
 pub enum Syndrome {
     /// All is well up to this PSN.
     Ack {
-        /// End-to-end flow control credits, five bits in their wire encoding; [`Syndrome::UNLIMITED_CREDITS`] for none.
+        /// End-to-end flow control credits, five bits in their wire encoding;
+        /// [`Syndrome::UNLIMITED_CREDITS`] for none.
         credits: u8,
     },
     /// Receiver not ready: no receive posted; wait and send again.

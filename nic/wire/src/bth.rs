@@ -12,7 +12,8 @@ use crate::qpn::Qpn;
 const OPCODE: usize = 0;
 const FLAGS: usize = 1;
 const PKEY: Range<usize> = 2..4;
-/// FECN, BECN and six reserved bits: the only BTH byte that may change on the way, hence masked in the ICRC.
+/// FECN, BECN and six reserved bits: the only BTH byte that may change on the way, hence masked in
+/// the ICRC.
 pub(crate) const CONGESTION: usize = 4;
 const DEST_QP: Range<usize> = 5..8;
 const ACK_REQUEST: usize = 8;
@@ -25,22 +26,23 @@ const VERSION_MASK: u8 = 0x0f;
 const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const ACK_REQUESTED: u8 = 0x80;
-/// The next bits of the same byte are reserved by the specification: the first says that the others, and the P_Key behind them, are
-/// [`Bth::acknowledges`].
+/// The next bits of the same byte are reserved by the specification: the first says that the
+/// others, and the P_Key behind them, are [`Bth::acknowledges`].
 const ACKNOWLEDGES: u8 = 0x40;
 const ACKNOWLEDGED_HIGH: u8 = 0x3f;
 
 /// Base transport header (IBTA vol 1, 9.2).
 ///
-/// The pad count is not a field: it follows from the payload's length when the header is written, and is stripped with
-/// the padding when a packet is read. The transport version is always 0.
+/// The pad count is not a field: it follows from the payload's length when the header is written,
+/// and is stripped with the padding when a packet is read. The transport version is always 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
     /// What kind of packet it is.
     pub opcode: Opcode,
     /// Whether the receiver of this message wants a solicited completion event.
     pub solicited: bool,
-    /// The path migration state (MigReq): true for "migrated". Devices without path migration ignore it; Linux rxe sends 0.
+    /// The path migration state (MigReq): true for "migrated". Devices without path migration
+    /// ignore it; Linux rxe sends 0.
     pub migrated: bool,
     /// The partition.
     pub pkey: Pkey,
@@ -52,9 +54,9 @@ pub struct Bth {
     pub dest_qp: Qpn,
     /// Whether the responder shall acknowledge this packet at once.
     pub ack_request: bool,
-    /// Between two urxe, in the last packet of a request: all requests up to this one are done. It stands for an acknowledgement, which
-    /// would be a packet before this one, and takes the place of the P_Key, which is the default one then. Other devices neither send
-    /// nor understand it.
+    /// Between two urxe, in the last packet of a request: all requests up to this one are done. It
+    /// stands for an acknowledgement, which would be a packet before this one, and takes the place
+    /// of the P_Key, which is the default one then. Other devices neither send nor understand it.
     pub acknowledges: Option<PartialPsn>,
     /// Its sequence number.
     pub psn: Psn,
@@ -81,7 +83,8 @@ impl Bth {
         }
     }
 
-    /// The destination QP of raw bytes, without judging the rest: enough to look up whom a packet is for.
+    /// The destination QP of raw bytes, without judging the rest: enough to look up whom a packet
+    /// is for.
     #[inline]
     pub fn peek_dest_qp(raw: &[u8; Self::LEN]) -> Qpn {
         Qpn::new(bytes::get(raw, DEST_QP) as u32)
@@ -120,7 +123,8 @@ impl Bth {
         Ok((bth, usize::from(flags >> PAD_SHIFT & 3)))
     }
 
-    /// Whether a packet's header differs from that of the one `before` by its sequence number alone, which is one more.
+    /// Whether a packet's header differs from that of the one `before` by its sequence number
+    /// alone, which is one more.
     #[inline]
     pub fn follows(raw: &[u8; Self::LEN], before: &[u8; Self::LEN]) -> bool {
         let psn = Psn::new(bytes::get(before, PSN) as u32).next();

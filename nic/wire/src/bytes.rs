@@ -1,4 +1,5 @@
-//! Big-endian fields of fixed-size byte arrays. With a constant range the bounds checks vanish at compile time.
+//! Big-endian fields of fixed-size byte arrays. With a constant range the bounds checks vanish at
+//! compile time.
 
 use core::ops::Range;
 

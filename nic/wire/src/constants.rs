@@ -14,7 +14,8 @@ pub const CM_QKEY: u32 = 0x8001_0000;
 /// Length of the invariant CRC that ends every packet, in bytes.
 pub const ICRC_LEN: usize = 4;
 
-/// Length of the reserved bytes that a congestion notification packet carries after its BTH (IBTA annex A17.9.3).
+/// Length of the reserved bytes that a congestion notification packet carries after its BTH (IBTA
+/// annex A17.9.3).
 pub const CNP_RESERVED_LEN: usize = 16;
 
 /// The most data that one message may carry, 2^31 bytes (IBTA vol 1, 9.7.7).

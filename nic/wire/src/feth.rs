@@ -4,8 +4,8 @@ const PLACEMENT_MASK: u32 = 0xf;
 const SELECTIVITY_SHIFT: u32 = 4;
 const SELECTIVITY_MASK: u32 = 3;
 
-/// FLUSH extended transport header (IBTA vol 1 release 1.5; Linux's `drivers/infiniband/sw/rxe/rxe_hdr.h` has the bits). The upper 26 bits are
-/// reserved.
+/// FLUSH extended transport header (IBTA vol 1 release 1.5; Linux's
+/// `drivers/infiniband/sw/rxe/rxe_hdr.h` has the bits). The upper 26 bits are reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feth {
     /// The placement type, four bits: [`Self::GLOBAL`], [`Self::PERSISTENT`], or both.

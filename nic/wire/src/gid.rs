@@ -2,8 +2,8 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A global identifier. For RoCEv2 it is the IPv6 address, or the IPv4 address in its v4-mapped form, `::ffff:a.b.c.d`
-/// (IBTA annex A17.4.1).
+/// A global identifier. For RoCEv2 it is the IPv6 address, or the IPv4 address in its v4-mapped
+/// form, `::ffff:a.b.c.d` (IBTA annex A17.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 

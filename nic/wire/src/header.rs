@@ -141,7 +141,8 @@ static LEN_BY_HALF: [[u8; 32]; 2] = {
     table
 };
 
-/// What precedes the payload: the base transport header and the extension headers that its opcode calls for.
+/// What precedes the payload: the base transport header and the extension headers that its opcode
+/// calls for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "each field is documented by its type")]
 pub struct Header {
@@ -197,12 +198,12 @@ impl Header {
         Bth::LEN + self.extensions().len_bytes()
     }
 
-    /// Writes the headers of a packet with `payload_len` bytes of payload to the start of `out` and returns their length.
-    /// After them belong the payload, [`pad_len`] zero bytes and the ICRC.
+    /// Writes the headers of a packet with `payload_len` bytes of payload to the start of `out` and
+    /// returns their length. After them belong the payload, [`pad_len`] zero bytes and the ICRC.
     ///
     /// # Errors
-    /// If `out` is too short (at most [`MAX_HEADER_LEN`] bytes are needed), or the extension headers do not go with the
-    /// opcode. `out` is unchanged then.
+    /// If `out` is too short (at most [`MAX_HEADER_LEN`] bytes are needed), or the extension
+    /// headers do not go with the opcode. `out` is unchanged then.
     #[inline]
     pub fn emit(&self, payload_len: usize, out: &mut [u8]) -> Result<usize, EmitError> {
         if let Opcode::Queue {
@@ -264,7 +265,8 @@ impl Header {
         Ok(len)
     }
 
-    /// Reads the headers at the start of a UDP payload. Returns them, the pad count, and the bytes after them.
+    /// Reads the headers at the start of a UDP payload. Returns them, the pad count, and the bytes
+    /// after them.
     ///
     /// # Errors
     /// All of [`ParseError`] but those about the payload.
@@ -332,7 +334,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Writes `bytes` to the start of `rest` and moves it past them. The caller has checked that they fit.
+/// Writes `bytes` to the start of `rest` and moves it past them. The caller has checked that they
+/// fit.
 #[inline(always)]
 fn put<const N: usize>(rest: &mut &mut [u8], bytes: &[u8; N]) {
     if let Some((head, tail)) = core::mem::take(rest).split_first_chunk_mut() {

@@ -1,7 +1,7 @@
 //! Immediate data.
 
-/// Immediate data (IBTA vol 1, 9.3.6): four bytes that the receiver finds in its completion. Raw, as on the wire: verbs
-/// programs see them as a number in network byte order.
+/// Immediate data (IBTA vol 1, 9.3.6): four bytes that the receiver finds in its completion. Raw,
+/// as on the wire: verbs programs see them as a number in network byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Immediate(pub [u8; 4]);
 

@@ -1,12 +1,14 @@
 //! RoCEv2 on the wire: headers, opcodes, numbers and the invariant CRC.
 //!
-//! Pure data in, pure data out: no IO, no clock, no allocation, no unsafe code. One header per file; each has its byte
-//! ranges as constants and a plain value type with `parse` and `emit`. [`Packet::parse`] takes a whole UDP payload
-//! and says why it does not understand one; [`Header::emit`] writes what precedes the payload; [`icrc`] computes and
-//! checks the four bytes that follow it.
+//! Pure data in, pure data out: no IO, no clock, no allocation, no unsafe code. One header per
+//! file; each has its byte ranges as constants and a plain value type with `parse` and `emit`.
+//! [`Packet::parse`] takes a whole UDP payload and says why it does not understand one;
+//! [`Header::emit`] writes what precedes the payload; [`icrc`] computes and checks the four bytes
+//! that follow it.
 //!
-//! The layouts are those of the InfiniBand Architecture Specification, volume 1, release 1.4 ("IBTA" below), chapter 9,
-//! and its annexes A17 (RoCEv2), A14 (XRC); FLUSH and ATOMIC WRITE are those of release 1.5.
+//! The layouts are those of the InfiniBand Architecture Specification, volume 1, release 1.4
+//! ("IBTA" below), chapter 9, and its annexes A17 (RoCEv2), A14 (XRC); FLUSH and ATOMIC WRITE are
+//! those of release 1.5.
 #![no_std]
 #![forbid(unsafe_code)]
 

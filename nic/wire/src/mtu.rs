@@ -12,8 +12,9 @@ pub enum Mtu {
     B4096 = 5,
 }
 
-/// Bytes of a link's MTU that Linux (`iboe_get_mtu`) sets aside for headers: IPv6 40, UDP 8, BTH 12, XRC 4, AtomicETH 28
-/// and ICRC 4. Both ends of a connection must come to the same number, so we do as Linux does.
+/// Bytes of a link's MTU that Linux (`iboe_get_mtu`) sets aside for headers: IPv6 40, UDP 8, BTH
+/// 12, XRC 4, AtomicETH 28 and ICRC 4. Both ends of a connection must come to the same number, so
+/// we do as Linux does.
 const LINK_OVERHEAD_BYTES: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
 impl Mtu {
@@ -59,8 +60,8 @@ impl Mtu {
         })
     }
 
-    /// The largest MTU whose packets fit a link with an MTU of `link_mtu_bytes` (what `ip link` shows: 1500 for plain
-    /// Ethernet). `None` if not even 256 bytes do.
+    /// The largest MTU whose packets fit a link with an MTU of `link_mtu_bytes` (what `ip link`
+    /// shows: 1500 for plain Ethernet). `None` if not even 256 bytes do.
     pub fn for_link(link_mtu_bytes: u32) -> Option<Self> {
         let room = link_mtu_bytes.checked_sub(LINK_OVERHEAD_BYTES)? as usize;
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= room)

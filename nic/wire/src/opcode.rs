@@ -10,8 +10,8 @@ const CNP: u8 = 0x81;
 
 /// The opcode of a packet.
 ///
-/// An enum, because a congestion notification (CNP) belongs to no transport service and has no operation:
-/// [`Opcode::operation`] and [`Opcode::transport`] are `None` for it.
+/// An enum, because a congestion notification (CNP) belongs to no transport service and has no
+/// operation: [`Opcode::operation`] and [`Opcode::transport`] are `None` for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opcode {
     /// A packet of a queue pair.
@@ -29,8 +29,8 @@ impl Opcode {
     /// The congestion notification packet.
     pub const CNP: Self = Self::Cnp;
 
-    /// The opcode of `operation` over `transport`. Whether the two go together is for [`Opcode::is_defined`] to say; a
-    /// header with an opcode that is not defined does not emit.
+    /// The opcode of `operation` over `transport`. Whether the two go together is for
+    /// [`Opcode::is_defined`] to say; a header with an opcode that is not defined does not emit.
     #[inline]
     pub const fn new(transport: Transport, operation: Operation) -> Self {
         Self::Queue {

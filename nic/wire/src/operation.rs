@@ -67,7 +67,8 @@ impl Operation {
         AtomicWrite,
     ];
 
-    /// The operation with this five-bit code; `None` for the reserved ones (0x15, 0x18 to 0x1b, 0x1e and 0x1f).
+    /// The operation with this five-bit code; `None` for the reserved ones (0x15, 0x18 to 0x1b,
+    /// 0x1e and 0x1f).
     #[inline]
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -170,8 +171,8 @@ impl Operation {
         matches!(self, CompareSwap | FetchAdd)
     }
 
-    /// Whether it is a request whose response acknowledges it: that of a READ, an atomic, a FLUSH or an ATOMIC WRITE. Those of the last two
-    /// are READ responses without data.
+    /// Whether it is a request whose response acknowledges it: that of a READ, an atomic, a FLUSH
+    /// or an ATOMIC WRITE. Those of the last two are READ responses without data.
     #[inline]
     pub const fn has_response(self) -> bool {
         matches!(

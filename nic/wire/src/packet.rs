@@ -7,7 +7,8 @@ use crate::header::Header;
 use crate::opcode::Opcode;
 use crate::operation::Operation;
 
-/// Bytes with which a NAK of urxe tells what of the following packets has arrived: see `urxe_proto`'s `rc/early.rs`.
+/// Bytes with which a NAK of urxe tells what of the following packets has arrived: see
+/// `urxe_proto`'s `rc/early.rs`.
 pub const HELD_LEN: usize = 24;
 
 /// A packet, borrowed from the UDP payload that it came in.
@@ -64,8 +65,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Whether it is a NAK for a PSN sequence error, in which urxe tells urxe what has arrived of what follows. The specification
-/// gives acknowledgements no payload.
+/// Whether it is a NAK for a PSN sequence error, in which urxe tells urxe what has arrived of what
+/// follows. The specification gives acknowledgements no payload.
 fn may_tell_what_is_held(header: &Header) -> bool {
     let is_ack = header.bth.opcode.operation() == Some(Operation::Acknowledge);
     is_ack

@@ -2,8 +2,9 @@
 
 /// A packet sequence number (IBTA vol 1, 9.7.1).
 ///
-/// PSNs wrap, so there is no `Ord`: which of two comes first is a question about their distance, answered by
-/// [`Psn::distance_from`], [`Psn::is_before`] and [`Psn::is_after`], and only meaningful while they are less than 2^23 apart.
+/// PSNs wrap, so there is no `Ord`: which of two comes first is a question about their distance,
+/// answered by [`Psn::distance_from`], [`Psn::is_before`] and [`Psn::is_after`], and only
+/// meaningful while they are less than 2^23 apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 
@@ -46,10 +47,12 @@ impl Psn {
         self.add(1)
     }
 
-    /// How many packets this one is after `other`: `self - other` as a signed 24-bit number, -2^23 to 2^23 - 1.
+    /// How many packets this one is after `other`: `self - other` as a signed 24-bit number, -2^23
+    /// to 2^23 - 1.
     #[inline]
     pub const fn distance_from(self, other: Self) -> i32 {
-        // Shifting the difference to the top of the word lets the arithmetic shift back extend its sign.
+        // Shifting the difference to the top of the word lets the arithmetic shift back extend its
+        // sign.
         (self.0.wrapping_sub(other.0) << 8).cast_signed() >> 8
     }
 

@@ -33,7 +33,8 @@ impl Reth {
         }
     }
 
-    /// Whether a header is that of a message behind the one of `before`, of the same length, for the bytes that follow.
+    /// Whether a header is that of a message behind the one of `before`, of the same length, for
+    /// the bytes that follow.
     #[inline]
     pub fn follows(raw: &[u8; Self::LEN], before: &[u8; Self::LEN]) -> bool {
         let va = bytes::get(before, VA).wrapping_add(bytes::get(before, DMA_LEN));

@@ -7,13 +7,15 @@ const RNR_US: [u32; 32] = [
     245_760, 327_680, 491_520,
 ];
 
-/// How long a requester waits after an RNR NAK with this timer code, in microseconds. Only the low five bits count.
+/// How long a requester waits after an RNR NAK with this timer code, in microseconds. Only the low
+/// five bits count.
 #[inline]
 pub const fn rnr_timer_us(code: u8) -> u32 {
     RNR_US[(code & 0x1f) as usize]
 }
 
-/// The code of the shortest wait that is at least `wait_us` microseconds; 0, the longest, if none is.
+/// The code of the shortest wait that is at least `wait_us` microseconds; 0, the longest, if none
+/// is.
 pub const fn rnr_timer_code(wait_us: u32) -> u8 {
     let mut code = 1;
     while code < 32 {
@@ -25,8 +27,8 @@ pub const fn rnr_timer_code(wait_us: u32) -> u8 {
     0
 }
 
-/// The local ACK timeout of a five-bit exponent in nanoseconds, 4.096 us * 2^exponent; `None` for 0, which means to wait
-/// for ever (IBTA vol 1, 9.7.6.1.3). Only the low five bits count.
+/// The local ACK timeout of a five-bit exponent in nanoseconds, 4.096 us * 2^exponent; `None` for
+/// 0, which means to wait for ever (IBTA vol 1, 9.7.6.1.3). Only the low five bits count.
 #[inline]
 pub const fn ack_timeout_ns(exponent: u8) -> Option<u64> {
     match exponent & 0x1f {

@@ -2,8 +2,8 @@
 
 use crate::operation::Operation;
 
-/// The transport service of a packet: the high three bits of its opcode. Reliable datagram (0x40) has no implementation
-/// anywhere and is treated as reserved.
+/// The transport service of a packet: the high three bits of its opcode. Reliable datagram (0x40)
+/// has no implementation anywhere and is treated as reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Transport {
@@ -21,7 +21,8 @@ impl Transport {
     /// Every transport service.
     pub const ALL: [Self; 4] = [Self::Rc, Self::Uc, Self::Ud, Self::Xrc];
 
-    /// Whether the specification defines `operation` for this service (IBTA vol 1, table 38 and annex A14).
+    /// Whether the specification defines `operation` for this service (IBTA vol 1, table 38 and
+    /// annex A14).
     #[inline]
     pub const fn defines(self, operation: Operation) -> bool {
         use Operation::{AtomicWrite, Flush, SendOnly, SendOnlyImm};

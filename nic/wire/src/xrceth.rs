@@ -24,7 +24,8 @@ impl Srqn {
     }
 }
 
-/// XRC extended transport header (IBTA annex A14.4.1.1): the shared receive queue that a request is for.
+/// XRC extended transport header (IBTA annex A14.4.1.1): the shared receive queue that a request is
+/// for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct XrcEth {
     /// The shared receive queue.

@@ -1,5 +1,5 @@
-//! Packets that the Linux kernel's Soft-RoCE driver, and a program talking to it, really sent: all of them parse, emit as
-//! they were, and have the ICRC that we compute.
+//! Packets that the Linux kernel's Soft-RoCE driver, and a program talking to it, really sent: all
+//! of them parse, emit as they were, and have the ICRC that we compute.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -45,7 +45,8 @@ fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Ethernet, then IPv4 without options or IPv6 without extension headers, then UDP to the RoCE port.
+/// Ethernet, then IPv4 without options or IPv6 without extension headers, then UDP to the RoCE
+/// port.
 fn roce_packet(frame: &[u8]) -> Option<Captured> {
     let ip = &frame[14..];
     let (src, dst, ip_id, udp): (std::net::IpAddr, std::net::IpAddr, u16, &[u8]) =
@@ -191,7 +192,8 @@ fn damage_is_detected_and_changes_on_the_way_are_not_damage() {
             } else {
                 Verdict::Bad
             };
-            // One bit of damage can look like another ID only where the ID's own bits are, which is not here.
+            // One bit of damage can look like another ID only where the ID's own bits are, which is
+            // not here.
             assert_eq!(verdict, expected, "byte {at}");
         }
         let cut = &captured.udp_payload[..captured.udp_payload.len() - 4];

@@ -72,7 +72,8 @@ fn nonsense_is_refused_with_its_reason() {
     };
     assert_eq!(Packet::parse(&packet(0x11, 24)), Err(surplus));
 
-    // A NAK for a PSN sequence error may tell what has arrived of what follows; no other, and nothing else.
+    // A NAK for a PSN sequence error may tell what has arrived of what follows; no other, and
+    // nothing else.
     let mut told = packet(0x11, 20 + HELD_LEN);
     assert!(matches!(
         Packet::parse(&told),

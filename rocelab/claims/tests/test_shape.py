@@ -63,7 +63,8 @@ def test_what_a_burst_lets_through_faster_than_the_cable_is_no_best() -> None:
 @pytest.mark.parametrize(
     ("mtu_bytes", "at_4_mib", "verdict"),
     [
-        # Packets of 1024 bytes with 58 of headers: 946 of 1000 Mbps are data, and a quarter less is 710.
+        # Packets of 1024 bytes with 58 of headers: 946 of 1000 Mbps are data, and a quarter less is
+        # 710.
         (1500, 712.0, Verdict.REPRODUCED),
         (1500, 708.0, Verdict.CONTRADICTED),
         # Packets of 4096 bytes: 986, and 740.

@@ -15,7 +15,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Enough for an environment of the usual size many times over; the kernel's own limit is about 200 KiB.
+#: Enough for an environment of the usual size many times over; the kernel's own limit is about 200
+#: KiB.
 MESSAGE_BYTES_MAX = 180_000
 FILES_MAX = 8
 _CREDENTIALS = struct.Struct("3i")
@@ -51,7 +52,8 @@ def receive_raw(end: socket.socket) -> tuple[bytes, list[int], int | None]:
         try:
             received = end.recvmsg(MESSAGE_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:
-            # The other side closed with something of ours unread. That is told once; what it sent is still there.
+            # The other side closed with something of ours unread. That is told once; what it sent
+            # is still there.
             received = end.recvmsg(MESSAGE_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ECONNRESET, errno.ENOTCONN):

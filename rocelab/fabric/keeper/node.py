@@ -61,8 +61,8 @@ def _furnish(name: str, hosts: str) -> None:
     """Give the node its own view of the few files and pseudo file systems that say who and where it is."""
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     cgroups = _open_directory("/sys/fs/cgroup")
-    # A scratch file system on a directory that is certain to exist and is about to be covered anyway, so that
-    # nothing is left in, or named in, the file system of the machine.
+    # A scratch file system on a directory that is certain to exist and is about to be covered
+    # anyway, so that nothing is left in, or named in, the file system of the machine.
     kernel.mount("tmpfs", "/proc", "tmpfs", _PSEUDO, "mode=755")
     for path, text in _files(name, hosts).items():
         scratch = Path("/proc") / path.name
@@ -103,7 +103,8 @@ def _mount_sys(cgroups: int | None) -> None:
     try:
         kernel.mount("sysfs", "/sys", "sysfs", _PSEUDO)
     except OSError:
-        # Refused in some containers. Programs then see the machine's interfaces in /sys, the node's elsewhere.
+        # Refused in some containers. Programs then see the machine's interfaces in /sys, the node's
+        # elsewhere.
         return
     if cgroups is not None:
         # Only programs that read their memory limit would miss it.
@@ -141,7 +142,8 @@ def _serve_one(requests: socket.socket, watch: ChildWatch) -> bool:
     try:
         message = channel.decode(data)
         if message.get("op") == "hello" and len(files) == 1:
-            # Who answers is what is asked: the pid travels with the message, translated by the kernel.
+            # Who answers is what is asked: the pid travels with the message, translated by the
+            # kernel.
             with socket.socket(fileno=os.dup(files[0])) as asker:
                 channel.send(asker, {"hello": True})
         elif message.get("op") == "start" and len(files) == 4 and os.fork() == 0:

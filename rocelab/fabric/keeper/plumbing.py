@@ -29,8 +29,8 @@ IFA_F_NODAD = 0x02
 TICK_NS = 64
 #: linux/pkt_sched.h: count packet sizes as Ethernet does.
 LINKLAYER_ETHERNET = 1
-#: What a frame occupies on an Ethernet cable beyond what the kernel counts (which includes the 14-byte header):
-#: check sequence 4, preamble and start 8, gap 12 (IEEE 802.3).
+#: What a frame occupies on an Ethernet cable beyond what the kernel counts (which includes the
+#: 14-byte header): check sequence 4, preamble and start 8, gap 12 (IEEE 802.3).
 FRAME_OVERHEAD_BYTES = 24
 #: The shortest frame (64 bytes with its check sequence) with preamble and gap.
 FRAME_MIN_BYTES = 84

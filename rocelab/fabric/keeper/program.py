@@ -24,7 +24,8 @@ from rocelab.fabric.keeper.children import ChildWatch
 
 #: How long a program may tidy up after SIGTERM before SIGKILL.
 GRACE_S = 1.0
-#: How long to go on killing before reporting that something cannot be killed (stuck inside the kernel).
+#: How long to go on killing before reporting that something cannot be killed (stuck inside the
+#: kernel).
 KILL_LIMIT_S = 10.0
 
 
@@ -214,7 +215,8 @@ def _descendants() -> list[int]:
 
 def _parent(process: Path) -> int | None:
     try:
-        # The name, in parentheses, may itself hold spaces and parentheses; the fields follow the last one.
+        # The name, in parentheses, may itself hold spaces and parentheses; the fields follow the
+        # last one.
         return int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return None

@@ -107,7 +107,8 @@ def _build_links(specification: dict[str, Any], network_fds: dict[str, int]) -> 
 
 
 def _plumb(specification: dict[str, Any], network_fds: dict[str, int]) -> dict[str, Any]:
-    # The keepers start without site-packages (quicker, and nothing of the user's runs as root in there).
+    # The keepers start without site-packages (quicker, and nothing of the user's runs as root in
+    # there).
     sys.path.extend(path for path in specification["python_path"] if path not in sys.path)
     try:
         from rocelab.fabric.keeper import plumbing  # noqa: PLC0415 -- only found, and only wanted, here

@@ -193,7 +193,8 @@ def test_however_the_owner_ends_nothing_is_left(can_emulate: None, number: signa
         [sys.executable, "-c", OWNER],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        # A shell starts what it puts in the background with SIGINT ignored, and children inherit that.
+        # A shell starts what it puts in the background with SIGINT ignored, and children inherit
+        # that.
         preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as owner:
         try:

@@ -21,7 +21,8 @@ from rocelab.fabric.tests.test_emulated import PING, processes_naming
 pytestmark = pytest.mark.fabric
 
 NOBODY = 65534
-#: env, because setpriv itself keeps root's right to read any folder until it has executed something.
+#: env, because setpriv itself keeps root's right to read any folder until it has executed
+#: something.
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", "env")
 
 USE_A_FABRIC = f"""
@@ -102,7 +103,8 @@ def test_an_ordinary_user_makes_a_fabric_and_runs_programs_on_it(become_nobody: 
 
 
 def test_refused_user_namespaces_are_explained(become_nobody: None, packages: Path) -> None:
-    # In a user namespace that may have no further ones, which is how it looks where they are switched off.
+    # In a user namespace that may have no further ones, which is how it looks where they are
+    # switched off.
     script = (
         "from pathlib import Path\n"
         "Path('/proc/sys/user/max_user_namespaces').write_text('0')\n"

@@ -36,7 +36,8 @@ def test_hosts_file_names_every_node_on_every_link() -> None:
     assert ("10.80.0.2", "b") in names
     assert ("10.80.1.2", "b.ethernet-1g") in names
     assert (nodes[1].addresses6["ethernet-1g"], "b.ethernet-1g") in names
-    # A plain name must mean one address, or programs that try them all differ from those that do not.
+    # A plain name must mean one address, or programs that try them all differ from those that do
+    # not.
     assert [words[0] for words in lines if "b" in words[1:]] == ["10.80.0.2"]
 
 

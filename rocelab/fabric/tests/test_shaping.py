@@ -17,8 +17,8 @@ from rocelab.launch.namespace import NamespaceLauncher
 pytestmark = [pytest.mark.fabric, pytest.mark.slow]
 
 PORT = 5201
-#: Headers take 6 % at an MTU of 1500. The rest is late timers: a cable at 1 Gbps may hand out 80 us of its rate at
-#: once, and what a virtual machine's timer is late beyond that is lost.
+#: Headers take 6 % at an MTU of 1500. The rest is late timers: a cable at 1 Gbps may hand out 80 us
+#: of its rate at once, and what a virtual machine's timer is late beyond that is lost.
 PART = 0.85
 #: Of so many measurements the median counts.
 TIMES = 3

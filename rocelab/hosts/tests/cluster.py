@@ -14,7 +14,8 @@ from rocelab.fabric import emulated
 from rocelab.fabric.base import LinkProfile, Node
 from rocelab.launch.namespace import NamespaceLauncher, ProgramRunning
 
-#: Where `make setup-programs` unpacks sshd and Slurm, which are not installed, because their services would be started.
+#: Where `make setup-programs` unpacks sshd and Slurm, which are not installed, because their
+#: services would be started.
 PROGRAMS = Path(os.environ.get("ROCELAB_PROGRAMS", Path(__file__).resolve().parents[3] / ".build" / "programs"))
 UNPACKED = PROGRAMS / "cluster"
 #: For what is unpacked and not installed.

@@ -46,7 +46,8 @@ tcp = ["blocking"]
 """
 
 
-#: How many neighbours the kernel knows, of all namespaces of a machine together (Documentation/networking/ip-sysctl).
+#: How many neighbours the kernel knows, of all namespaces of a machine together
+#: (Documentation/networking/ip-sysctl).
 NEIGHBOURS = [Path(f"/proc/sys/net/ipv4/neigh/default/gc_thresh{at}") for at in (1, 2, 3)]
 
 

@@ -35,7 +35,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 """
-#: slurmd looks for its step daemon and for PMIx where packages would have them, and for a hierarchy of control groups.
+#: slurmd looks for its step daemon and for PMIx where packages would have them, and for a hierarchy
+#: of control groups.
 _PREPARE = """
 mount -t overlay -o "lowerdir=$0/sbin:/usr/sbin" overlay /usr/sbin &&
 mount -t overlay -o "lowerdir=$0/lib:$LIBRARIES:/usr/lib/${LIBRARIES##*/}" overlay "/usr/lib/${LIBRARIES##*/}" &&
@@ -55,7 +56,8 @@ class SlurmCluster:
         """Run a command in an allocation of all nodes."""
         nodes = f"-N{len(self.fabric.nodes)}"
         command = [str(UNPACKED / "usr/bin/salloc"), "--quiet", nodes, *argv]
-        # slurmd has put the libraries where they belong, and jobs inherit this: Open MPI has a PMIx of its own.
+        # slurmd has put the libraries where they belong, and jobs inherit this: Open MPI has a PMIx
+        # of its own.
         own = {name: value for name, value in self.env.items() if name != "LD_LIBRARY_PATH"}
         return self.launcher.start(self.fabric.nodes[0], command, env={**own, **(env or {})}).wait(4 * _LIMIT_S)
 

@@ -17,7 +17,8 @@ SIZES_BYTES = tuple(1 << bit for bit in range(23))
 LINKS = (LinkInfo("direct", "direct", 1500), LinkInfo("ethernet-1g", "bridge", 1500, 1000.0, 1 << 20))
 STUDY_TEXT = '# A made-up study: a test fixture.\nid = "synthetic"\ntitle = "Made-up values: a test fixture"\n'
 
-# interconnect, variant, tool, start-up of a message in us, Gbps at most on the direct link, cores of one end
+# interconnect, variant, tool, start-up of a message in us, Gbps at most on the direct link, cores
+# of one end
 _SERIES = (
     ("soft-roce", "send", "ib_send", 2.3, 41.0, 0.98),
     ("tcp", "blocking", "iperf3", 7.1, 33.0, 0.85),

@@ -87,7 +87,8 @@ def test_the_interval_covers_as_it_says_with_equal_references(count: int, refere
 def test_the_best_of_six_noisy_equals_does_not_make_the_subject_worse(count: int) -> None:
     higher = _simulated(count, 6, 150, "higher", "mean")
     assert _share([each.high is not None and each.high < 1 for each in higher]) <= 0.08
-    # The estimate itself is held against the luckiest of six: that is what the interval has to make up for.
+    # The estimate itself is held against the luckiest of six: that is what the interval has to make
+    # up for.
     assert math.exp(float(np.mean([math.log(each.estimate) for each in higher]))) < 0.97
     lower = _simulated(count, 6, 150, "lower", "mean")
     assert _share([each.low is not None and each.low > 1 for each in lower]) <= 0.08

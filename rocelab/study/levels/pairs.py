@@ -14,8 +14,8 @@ from rocelab.study.steps import PairStep, Step, fitting_messages
 from rocelab.tools import interconnects
 from rocelab.tools.base import Method, Test
 
-#: What a link without a rate of its own is taken to carry, to choose a number of messages. Only the duration of a
-#: point depends on it.
+#: What a link without a rate of its own is taken to carry, to choose a number of messages. Only the
+#: duration of a point depends on it.
 _ASSUMED_RATE_MBPS = 16_000.0
 
 

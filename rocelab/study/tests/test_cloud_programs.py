@@ -175,7 +175,8 @@ def test_nothing_is_left_when_rocelab_is_stopped_while_daemons_start(
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        # A shell starts what it puts in the background with SIGINT ignored, and children inherit that.
+        # A shell starts what it puts in the background with SIGINT ignored, and children inherit
+        # that.
         preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as rocelab:
         try:

@@ -104,7 +104,8 @@ def test_every_method_works(  # noqa: PLR0917  each is a fixture or a parameter
         pytest.skip(reason)
     receptions.choose(DIRECT.id, peers.reception_of(variant))
     size_bytes = min(size_bytes, method.size_max_bytes or size_bytes)
-    # iperf3 ends all streams with the first, which with a few bytes is before another has begun, or was read.
+    # iperf3 ends all streams with the first, which with a few bytes is before another has begun, or
+    # was read.
     many = max(200_000 // size_bytes, min(5_000, (256 << 20) // size_bytes))
     messages = max(50, method.messages_min, many if method.tool == "iperf3" else 0)
     done = executor.execute(step(method, test, size_bytes, messages), None)

@@ -76,7 +76,8 @@ def test_cpu_time_is_net_of_the_start(tmp_path: Path) -> None:
     assert cores["tcp", "cpu_client_cores"].value == pytest.approx(0.5)
     assert {sample.test for sample in cores.values()} == {"cpu-use"}
     send = cores["soft-roce", "cpu_client_cores"]
-    # The fake needs as long for few messages as for many, so nothing is left when the start is taken off.
+    # The fake needs as long for few messages as for many, so nothing is left when the start is
+    # taken off.
     assert send.value == 0
     assert send.params["cpu_client_process_s"] == pytest.approx(0.4)
     assert send.params["cpu_client_start_s"] == pytest.approx(0.4)

@@ -130,7 +130,8 @@ def test_what_datagrams_do_not_have(program: str, option: str) -> None:
     assert f"{' '.join(option.split()[:2] if 'spin' in option else option.split()[:1])} is for TCP" in done.stderr
 
 
-#: What a client says first for one message of one byte: the job, of which the test and the way of waiting are open.
+#: What a client says first for one message of one byte: the job, of which the test and the way of
+#: waiting are open.
 JOB = "rocelab-sock 5 tcp {} {} none 1 1 0 0 0 0\n"
 
 
@@ -269,8 +270,8 @@ def corrupting_proxy(to_port: int) -> Iterator[int]:
     open_sockets = [listener]
 
     def pump(source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes]) -> None:
-        # An end that goes is how this test ends. With unread data it goes with a reset; the other end has to see
-        # that, too.
+        # An end that goes is how this test ends. With unread data it goes with a reset; the other
+        # end has to see that, too.
         with suppress(OSError):
             while data := source.recv(65536):
                 target.sendall(change(data))

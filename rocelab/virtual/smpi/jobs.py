@@ -191,7 +191,8 @@ def _file(base: Path, kind: str) -> Path:
 
 def _command(step: SmpiStep, base: Path) -> list[str]:
     chosen = options(step.mpi)
-    # Programs that know of SimGrid have no data of their own for each process, and say themselves what they compute.
+    # Programs that know of SimGrid have no data of their own for each process, and say themselves
+    # what they compute.
     extra = ["-no-privatize"]
     if step.is_timed:
         chosen |= {"smpi/simulate-computation": "yes", "smpi/host-speed": f"{WORK_PER_S:.6g}f"}

@@ -12,12 +12,13 @@ from xml.etree import ElementTree as ET
 from rocelab.profiles import Adapter, Host, Mpi, Stack, Switch
 from rocelab.profiles.model import bus_gbps
 
-#: Ethernet with preamble and gap, IPv4, UDP, the transport header and the check of RoCEv2 (nic/wire).
+#: Ethernet with preamble and gap, IPv4, UDP, the transport header and the check of RoCEv2
+#: (nic/wire).
 _ETHERNET_BYTES = 38 + 20 + 8 + 12 + 4
 #: Local route header, transport header, invariant and variant check (IBTA volume 1, chapter 5).
 _INFINIBAND_BYTES = 8 + 12 + 4 + 2
-#: What surrounds the data of a PCI Express write, of an answer to a read, and of a read request; and what goes the
-#: other way for each that carries data (docs/simulator.md).
+#: What surrounds the data of a PCI Express write, of an answer to a read, and of a read request;
+#: and what goes the other way for each that carries data (docs/simulator.md).
 _WRITE_BYTES, _ANSWER_BYTES, _REQUEST_BYTES, _CREDIT_BYTES = 24, 20, 24, 8
 
 _DOCTYPE = '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">'

@@ -21,11 +21,13 @@ from rocelab.tools.rocelab_mpi import RocelabMpi
 from rocelab.virtual.schema import LinkTable, SmpiNasTable, SmpiProgramTable, SmpiTable, VirtualStudy
 from rocelab.virtual.smpi.platform import Rates, rates
 
-#: The speed of a processor that no calibration says: one on which the factors of work were measured.
+#: The speed of a processor that no calibration says: one on which the factors of work were
+#: measured.
 WORK_PER_S = 1e9
 _MPI = "smpi"
 _SMPIRUN = Executable("smpirun", package="libsimgrid-dev")
-#: For planning only: messages that are simulated in a second, and how many an iteration of a program has on 64 ranks.
+#: For planning only: messages that are simulated in a second, and how many an iteration of a
+#: program has on 64 ranks.
 _MESSAGES_PER_S = 30_000
 _NAS_MESSAGES = {"is": 12e3, "ft": 4.5e3, "mg": 14e3, "cg": 30e3, "ep": 10, "bt": 3.5e3, "sp": 3.5e3, "lu": 40e3}
 _NAS_ITERATIONS = {"is": 10, "ft": 20, "mg": 20, "cg": 75, "ep": 1, "bt": 200, "sp": 400, "lu": 250}

@@ -1,4 +1,5 @@
-//! The questions of `urxe ping`: to urxe, to the connection manager of any RoCEv2 stack, to the host.
+//! The questions of `urxe ping`: to urxe, to the connection manager of any RoCEv2 stack, to the
+//! host.
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -91,10 +92,11 @@ impl Asker {
         })
     }
 
-    /// Asks the connection manager for a service that nobody has. A stack with a connection manager answers that it
-    /// is not supported (IBTA vol 1, 12.11), to port 4791 of who asked.
+    /// Asks the connection manager for a service that nobody has. A stack with a connection manager
+    /// answers that it is not supported (IBTA vol 1, 12.11), to port 4791 of who asked.
     pub(super) fn ask_connection_manager(&mut self) -> Result<Outcome<()>> {
-        /// Service IDs of which the first byte is 2 are assigned by the local operating system (IBTA annex A3.2.3).
+        /// Service IDs of which the first byte is 2 are assigned by the local operating system
+        /// (IBTA annex A3.2.3).
         const NOBODYS: ServiceId = ServiceId(0x02_75_72_78_65_00_00_00);
         self.transaction += 1;
         let request_id = (self.transaction ^ self.transaction >> 32) as u32;
@@ -170,8 +172,9 @@ impl Asker {
     }
 }
 
-/// Lets ICMP errors come back as errors of the socket, though it is not connected (ip(7) `IP_RECVERR`): a connected
-/// one would number its datagrams, and their ICRC has to know the number.
+/// Lets ICMP errors come back as errors of the socket, though it is not connected (ip(7)
+/// `IP_RECVERR`): a connected one would number its datagrams, and their ICRC has to know the
+/// number.
 fn report_errors(socket: &Socket, ipv6: bool) -> io::Result<()> {
     let (level, name) = if ipv6 {
         (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
@@ -209,7 +212,8 @@ fn in_words(errno: i32) -> String {
     }
 }
 
-/// Whether the host answers an ICMP echo; `None` where asking is not permitted (icmp(7), `ping_group_range`).
+/// Whether the host answers an ICMP echo; `None` where asking is not permitted (icmp(7),
+/// `ping_group_range`).
 pub(super) fn icmp_echo(target: SocketAddr, timeout: Duration) -> Option<bool> {
     let (family, protocol, echo_request) = if target.is_ipv4() {
         (libc::AF_INET, libc::IPPROTO_ICMP, 8)

@@ -72,7 +72,8 @@ struct Report {
     round_trip_us: Option<RoundTrip>,
     /// The largest path MTU whose packets arrive.
     path_mtu_bytes: Option<usize>,
-    /// Whether answers of other stacks could have been heard: not if a urxe program here has the port to which they go.
+    /// Whether answers of other stacks could have been heard: not if a urxe program here has the
+    /// port to which they go.
     hears_other_stacks: Option<bool>,
     /// Whether the host answers an ICMP echo; none if that was not asked or is not permitted.
     answers_icmp_echo: Option<bool>,
@@ -216,8 +217,8 @@ fn device_with(address: IpAddr) -> Option<DeviceInfo> {
 
 /// The largest path MTU with which the longest packets arrive.
 fn largest_mtu(asker: &mut Asker) -> Result<Option<usize>> {
-    /// Headers beside payload and ICRC in the longest ordinary packet, a WRITE with immediate data: BTH, RETH,
-    /// immediate.
+    /// Headers beside payload and ICRC in the longest ordinary packet, a WRITE with immediate data:
+    /// BTH, RETH, immediate.
     const HEADERS_BYTES: usize = 12 + 16 + 4;
     /// A single packet may be lost.
     const ATTEMPTS: usize = 2;
@@ -238,8 +239,8 @@ fn largest_mtu(asker: &mut Asker) -> Result<Option<usize>> {
 }
 
 impl Report {
-    /// Asks so many times, and takes down what comes. A refusal ends it; so does silence at first, after three
-    /// questions.
+    /// Asks so many times, and takes down what comes. A refusal ends it; so does silence at first,
+    /// after three questions.
     fn count(
         &mut self,
         questions: u32,

@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-/// What every script begins with: two ends of a program over loopback, and waiting for things to happen.
+/// What every script begins with: two ends of a program over loopback, and waiting for things to
+/// happen.
 pub(crate) const PRELUDE: &str = r#"
 set -eu
 cd "$OUT"
@@ -68,7 +69,8 @@ pub(crate) fn namespace() -> Option<&'static [&'static str]> {
     })
 }
 
-/// Runs a script in a namespace and in `folder`. Its output, or `None` if this machine cannot run it (which is said).
+/// Runs a script in a namespace and in `folder`. Its output, or `None` if this machine cannot run
+/// it (which is said).
 pub(crate) fn script(name: &str, needs: &[&str], folder: &Path, text: &str) -> Option<Output> {
     let path = path();
     let found =

@@ -15,8 +15,8 @@ use crate::reason::RejectReason;
 impl Manager {
     // ---- commands ----------------------------------------------------------------------------
 
-    /// Asks a peer for a connection. `id`, which must be free, becomes its communication ID. How long
-    /// ends may take and how often messages are repeated is filled in.
+    /// Asks a peer for a connection. `id`, which must be free, becomes its communication ID. How
+    /// long ends may take and how often messages are repeated is filled in.
     pub fn connect(&mut self, now_ns: u64, id: u32, path: Path, mut req: Req) {
         req.local_comm_id = id;
         req.remote_response_timeout = RESPONSE_TIMEOUT;
@@ -142,8 +142,8 @@ impl Manager {
         Ok(())
     }
 
-    /// The program is done with an exchange, whatever its state. It gets no more events; the peer is told
-    /// what it has to know.
+    /// The program is done with an exchange, whatever its state. It gets no more events; the peer
+    /// is told what it has to know.
     pub fn abandon(&mut self, now_ns: u64, id: u32) {
         self.events.retain(|(of, _)| *of != id);
         self.abandon_resolution(id);
@@ -179,7 +179,8 @@ impl Manager {
         port.is_some() && port == path.from
     }
 
-    /// Whether a datagram about our connection `id` did not come from its peer, whose port is known.
+    /// Whether a datagram about our connection `id` did not come from its peer, whose port is
+    /// known.
     pub(super) fn is_foreign(&self, path: &Path, id: u32) -> bool {
         self.connections.get(&id).is_some_and(|connection| {
             connection.has_known_port
@@ -187,15 +188,16 @@ impl Manager {
         })
     }
 
-    /// Whether the connection `id` was never heard from the port that the number of its queue pair tells, while the datagram at `path`
-    /// comes from there: another user of the peer's host asked for it, or the owner did and has forgotten it.
+    /// Whether the connection `id` was never heard from the port that the number of its queue pair
+    /// tells, while the datagram at `path` comes from there: another user of the peer's host asked
+    /// for it, or the owner did and has forgotten it.
     pub(super) fn is_squatter(&self, path: &Path, qpn: Qpn, id: u32) -> bool {
         let old = self.connections.get(&id);
         self.is_from_port_of(path, qpn) && old.is_some_and(|old| !old.has_known_port)
     }
 
-    /// The connection that the peer at `path` asked for with this very request. It may have another one by the same ID, which
-    /// it has forgotten, and we have not yet: IDs come again.
+    /// The connection that the peer at `path` asked for with this very request. It may have another
+    /// one by the same ID, which it has forgotten, and we have not yet: IDs come again.
     pub(super) fn asked_by(&self, path: &Path, req: &Req) -> Option<u32> {
         let id = *self.by_request.get(&(path.peer(), req.local_comm_id))?;
         let parameters = &self.connections.get(&id)?.parameters;
@@ -332,7 +334,8 @@ impl Manager {
         }
     }
 
-    /// The connection is over: says so to the program, and goes on to answer repetitions for a while.
+    /// The connection is over: says so to the program, and goes on to answer repetitions for a
+    /// while.
     pub(super) fn enter_time_wait(&mut self, now_ns: u64, id: u32) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;

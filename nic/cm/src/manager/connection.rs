@@ -30,7 +30,8 @@ pub(super) struct Connection {
     pub(super) is_owned: bool,
     pub(super) transaction: u64,
     pub(super) parameters: Parameters,
-    /// The peer was heard from the port that its queue pair's number tells ([`Manager::with_ports`](super::Manager::with_ports)).
+    /// The peer was heard from the port that its queue pair's number tells
+    /// ([`Manager::with_ports`](super::Manager::with_ports)).
     pub(super) has_known_port: bool,
     /// What is repeated when time runs out, or when the peer repeats itself.
     pub(super) sent: Option<Message>,

@@ -1,10 +1,11 @@
 //! All exchanges of one host, as state machines.
 //!
-//! A program's side calls the commands ([`Manager::connect`], [`Manager::accept`], ...). Whoever moves
-//! datagrams calls [`Manager::handle_mad`] and [`Manager::handle_timeout`], and after each of all these
-//! takes what there is from [`Manager::poll_transmit`], [`Manager::poll_event`] and
-//! [`Manager::poll_timeout`]. A request of a peer becomes an exchange as soon as it is handed in: who
-//! does not want it, because nobody listens, calls [`Manager::refuse`] in place of `handle_mad`.
+//! A program's side calls the commands ([`Manager::connect`], [`Manager::accept`], ...). Whoever
+//! moves datagrams calls [`Manager::handle_mad`] and [`Manager::handle_timeout`], and after each of
+//! all these takes what there is from [`Manager::poll_transmit`], [`Manager::poll_event`] and
+//! [`Manager::poll_timeout`]. A request of a peer becomes an exchange as soon as it is handed in:
+//! who does not want it, because nobody listens, calls [`Manager::refuse`] in place of
+//! `handle_mad`.
 //!
 //! | state | meaning | left by |
 //! |---|---|---|
@@ -55,8 +56,9 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager that knows from which port devices of one kind send. A connection whose peer did so is ended by nothing that comes
-    /// from elsewhere: another user of the peer's host has its address, but not its port.
+    /// A manager that knows from which port devices of one kind send. A connection whose peer did
+    /// so is ended by nothing that comes from elsewhere: another user of the peer's host has its
+    /// address, but not its port.
     #[must_use]
     pub fn with_ports(port_of: PortOf) -> Self {
         Self {
@@ -89,8 +91,8 @@ impl Manager {
         }
     }
 
-    /// What the queue pair of a connection has to be set to. Before the peer answered, what is known of
-    /// its side is zero.
+    /// What the queue pair of a connection has to be set to. Before the peer answered, what is
+    /// known of its side is zero.
     #[must_use]
     pub fn parameters(&self, id: u32) -> Option<&Parameters> {
         self.connections

@@ -10,11 +10,11 @@ use crate::message::{Apr, Drep, Dreq, Lap, Mra, Rej, Rep, Req, Rtu, Stage};
 use crate::reason::RejectReason;
 
 impl Manager {
-    /// Takes in a datagram that came over `path`. If it is a request that is not known yet, `fresh`,
-    /// which must be free, becomes the ID of the exchange.
+    /// Takes in a datagram that came over `path`. If it is a request that is not known yet,
+    /// `fresh`, which must be free, becomes the ID of the exchange.
     ///
-    /// A datagram that belongs to an exchange but does not come from its peer's address is dropped, and one that does not come from its
-    /// port, if that is known ([`Self::with_ports`]).
+    /// A datagram that belongs to an exchange but does not come from its peer's address is dropped,
+    /// and one that does not come from its port, if that is known ([`Self::with_ports`]).
     pub fn handle_mad(&mut self, now_ns: u64, path: Path, mad: &Mad, fresh: u32) {
         if self.is_foreign(&path, mad.message.answered_id()) {
             return;
@@ -79,7 +79,8 @@ impl Manager {
         );
         let mut olds = same_id.into_iter().chain(same_qp);
         if olds.any(|old| self.is_foreign(&path, old)) {
-            // Who names what is in use and is not its owner ends nothing, and is not heard by the program.
+            // Who names what is in use and is not its owner ends nothing, and is not heard by the
+            // program.
             self.refuse_stale(path, mad, req);
             return;
         }

@@ -92,7 +92,8 @@ impl Manager {
         }
     }
 
-    /// The resolution that the peer at `path` asked for with this very question. It may ask another one by the same ID.
+    /// The resolution that the peer at `path` asked for with this very question. It may ask another
+    /// one by the same ID.
     pub(super) fn resolved_for(&self, path: &Path, req: &SidrReq) -> Option<u32> {
         let id = *self.by_resolution.get(&(path.peer(), req.request_id))?;
         let known = self.resolutions.get(&id)?.request.as_ref();

@@ -1,5 +1,5 @@
-//! How long to wait. The codes are 4.096 us times two to the power of the code, five bits (IBTA vol 1,
-//! 12.7.34).
+//! How long to wait. The codes are 4.096 us times two to the power of the code, five bits (IBTA vol
+//! 1, 12.7.34).
 
 /// Code of how long an end may take to answer: 4.3 s, as Linux has it.
 pub const RESPONSE_TIMEOUT: u8 = 20;
@@ -12,17 +12,17 @@ const PACKET_LIFE_TIME: u8 = 16;
 /// Code of how long a program may take to answer a request before it is repeated: 69 s.
 pub(super) const SERVICE_TIMEOUT: u8 = 24;
 
-/// Code of the longest that a peer may say it takes to answer, 34 s: eight times what Linux says. It may say up to 2.4 hours,
-/// and so keep what it began, and does not go on with, for as long.
+/// Code of the longest that a peer may say it takes to answer, 34 s: eight times what Linux says.
+/// It may say up to 2.4 hours, and so keep what it began, and does not go on with, for as long.
 const PEER_TIMEOUT_MAX: u8 = 23;
 
-/// The first repetition comes after this time, each further one after twice the time before it, up to
-/// the response timeout. Linux waits for the whole response timeout from the start, so that one lost
-/// datagram costs seconds.
+/// The first repetition comes after this time, each further one after twice the time before it, up
+/// to the response timeout. Linux waits for the whole response timeout from the start, so that one
+/// lost datagram costs seconds.
 const FIRST_RETRY_NS: u64 = 32_000_000;
-/// How often a message is repeated to a peer that asked to wait, about 1 s: what it waits for, an answer or a
-/// confirmation, may be lost, and is not to be missed for as long as the peer's program may take. Linux does not
-/// repeat anything meanwhile.
+/// How often a message is repeated to a peer that asked to wait, about 1 s: what it waits for, an
+/// answer or a confirmation, may be lost, and is not to be missed for as long as the peer's program
+/// may take. Linux does not repeat anything meanwhile.
 pub(super) const PATIENT_RETRY_NS: u64 = FIRST_RETRY_NS << 5;
 /// How long an answered resolution is remembered, to answer repetitions.
 pub(super) const REMEMBER_ANSWER_NS: u64 = 10_000_000_000;
@@ -39,8 +39,9 @@ pub(super) fn retry_ns(attempts: u8, response_timeout: u8) -> u64 {
     doubled.min(longest.max(FIRST_RETRY_NS))
 }
 
-/// The local ACK timeout of a queue pair: the packet's way there and back, and what the peer's device
-/// takes (IBTA vol 1, 12.7.34), in the codes' arithmetic: the larger, or one more if they are about equal.
+/// The local ACK timeout of a queue pair: the packet's way there and back, and what the peer's
+/// device takes (IBTA vol 1, 12.7.34), in the codes' arithmetic: the larger, or one more if they
+/// are about equal.
 #[must_use]
 pub const fn ack_timeout_code(peer_ack_delay: u8) -> u8 {
     let way = PACKET_LIFE_TIME + 1;

@@ -19,13 +19,14 @@ pub struct Path {
     pub remote: Gid,
     /// The UDP port to which the peer wants its datagrams.
     pub port: u16,
-    /// Of a datagram that came: the UDP port that it was sent from, if the operating system says so. `None` of one that
-    /// another process of this host passed on, which any user's may be.
+    /// Of a datagram that came: the UDP port that it was sent from, if the operating system says
+    /// so. `None` of one that another process of this host passed on, which any user's may be.
     pub from: Option<u16>,
 }
 
 impl Path {
-    /// Who is there: ports change when another process of the peer's host takes the well-known one over.
+    /// Who is there: ports change when another process of the peer's host takes the well-known one
+    /// over.
     pub(super) const fn peer(&self) -> (u32, Gid) {
         (self.link, self.remote)
     }
@@ -113,5 +114,6 @@ pub struct Parameters {
     pub traffic_class: u8,
 }
 
-/// Tells the UDP port that the queue pair with a number sends from, if its device is one that has no choice.
+/// Tells the UDP port that the queue pair with a number sends from, if its device is one that has
+/// no choice.
 pub type PortOf = fn(Qpn) -> u16;

@@ -1,5 +1,5 @@
-//! The messages, one type each. Fields that a RoCE device has no use for (local IDs, alternate paths)
-//! are written as Linux writes them, and not read.
+//! The messages, one type each. Fields that a RoCE device has no use for (local IDs, alternate
+//! paths) are written as Linux writes them, and not read.
 
 mod answer;
 mod datagram;

@@ -36,7 +36,8 @@ pub struct Rep {
     pub responder_resources: u8,
     /// READs and atomics that the replier takes from the requester.
     pub initiator_depth: u8,
-    /// How long the replier's device takes to acknowledge, 4.096 us times two to this power (5 bits).
+    /// How long the replier's device takes to acknowledge, 4.096 us times two to this power (5
+    /// bits).
     pub ack_delay: u8,
     /// Whether an alternate path was accepted (2 bits; 0 is yes).
     pub failover: u8,

@@ -6,27 +6,28 @@ use urxe_proto::{DcqcnParameters, FirstRate};
 
 use crate::attach::impair::Delay;
 
-/// The environment variable that turns congestion control off or sets it; [`CongestionControl`] has its form.
+/// The environment variable that turns congestion control off or sets it; [`CongestionControl`] has
+/// its form.
 pub const DCQCN_VARIABLE: &str = "URXE_DCQCN";
 
-/// The ECN field of the type of service, its value of a sender that reacts to marks, "ECT(0)", and the mark,
-/// "congestion experienced" (RFC 3168, 5).
+/// The ECN field of the type of service, its value of a sender that reacts to marks, "ECT(0)", and
+/// the mark, "congestion experienced" (RFC 3168, 5).
 const ECN_MASK: u8 = 0b11;
 const ECN_CAPABLE: u8 = 0b10;
 const ECN_CONGESTION_EXPERIENCED: u8 = 0b11;
 
 /// How a device controls congestion. As text: `off`, or parameters of DCQCN as
 /// `line_rate=100Gbps,min_rate=1Mbps,gain=256,alpha_interval=55us,cut_interval=50us,raise_interval=300us,raise_bytes=10000000,`
-/// `fast_recovery=5,additive_step=5Mbps,hyper_step=50Mbps,cnp_interval=50us,slack=100us`, each once at most and in any
-/// order; those that are not there have these values.
+/// `fast_recovery=5,additive_step=5Mbps,hyper_step=50Mbps,cnp_interval=50us,slack=100us`, each once
+/// at most and in any order; those that are not there have these values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CongestionControl {
     /// The parameters; `None` is no congestion control.
     pub dcqcn: Option<DcqcnParameters>,
 }
 
-/// What suits a sender in software, which cannot send each packet at its time, and a receiver for which a CNP costs as
-/// much as any other packet.
+/// What suits a sender in software, which cannot send each packet at its time, and a receiver for
+/// which a CNP costs as much as any other packet.
 const DEFAULT: DcqcnParameters = DcqcnParameters {
     line_rate_bps: 100_000_000_000,
     min_rate_bps: 1_000_000,

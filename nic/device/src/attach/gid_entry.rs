@@ -14,8 +14,8 @@ pub struct GidEntry {
 }
 
 impl GidEntry {
-    /// Whether there is an address here. An entry whose address went away stays empty until an address
-    /// takes its place, so that the others keep their index.
+    /// Whether there is an address here. An entry whose address went away stays empty until an
+    /// address takes its place, so that the others keep their index.
     #[must_use]
     pub fn is_used(&self) -> bool {
         !self.gid.is_zero()

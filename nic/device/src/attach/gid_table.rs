@@ -1,5 +1,5 @@
-//! GID tables that follow the addresses of their interface: an address keeps its index as long as it is
-//! there, and finds it again when it comes back.
+//! GID tables that follow the addresses of their interface: an address keeps its index as long as
+//! it is there, and finds it again when it comes back.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
-//! LIDs, the addresses of InfiniBand within a subnet (IBTA vol 1, 4.1.3). RoCE has none, but some programs exchange nothing
-//! else: qperf's tests of UC and UD, datagrams over rsockets. So a port's LID is the last 16 bits of its first IPv4
-//! address, and a LID stands for the host that has these bits and the same first 16.
+//! LIDs, the addresses of InfiniBand within a subnet (IBTA vol 1, 4.1.3). RoCE has none, but some
+//! programs exchange nothing else: qperf's tests of UC and UD, datagrams over rsockets. So a port's
+//! LID is the last 16 bits of its first IPv4 address, and a LID stands for the host that has these
+//! bits and the same first 16.
 //!
-//! That is exact where the subnet's prefix is 16 bits or longer. Linux rxe and hardware give their ports LID 0, which
-//! stands for nobody.
+//! That is exact where the subnet's prefix is 16 bits or longer. Linux rxe and hardware give their
+//! ports LID 0, which stands for nobody.
 
 use urxe_proto::AddressVector;
 use urxe_wire::Gid;
@@ -29,8 +30,8 @@ pub fn lid(gids: &[GidEntry]) -> u16 {
     first_ipv4(gids).map_or(0, |(_, [_, _, high, low])| u16::from_be_bytes([high, low]))
 }
 
-/// The address that `lid` stands for as seen from a port with this GID table; `None` for LID 0, and where the port has no
-/// LID itself.
+/// The address that `lid` stands for as seen from a port with this GID table; `None` for LID 0, and
+/// where the port has no LID itself.
 #[must_use]
 pub fn address_of_lid(gids: &[GidEntry], lid: u16) -> Option<AddressVector> {
     let (source_gid_index, [first, second, ..]) = first_ipv4(gids)?;

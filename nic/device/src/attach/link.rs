@@ -1,4 +1,5 @@
-//! The port of an opened device as it is now: its GID table, state and MTU follow the network interface.
+//! The port of an opened device as it is now: its GID table, state and MTU follow the network
+//! interface.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,8 +26,9 @@ pub(crate) struct LinkState {
 pub(crate) struct Link {
     ifindex: u32,
     changes: Changes,
-    /// Held by who follows, so that an older state never replaces a newer one, and who asks meanwhile waits: it would see addresses that
-    /// nothing is bound to yet, or none of the new ones.
+    /// Held by who follows, so that an older state never replaces a newer one, and who asks
+    /// meanwhile waits: it would see addresses that nothing is bound to yet, or none of the new
+    /// ones.
     following: Mutex<()>,
     state: Mutex<LinkState>,
 }
@@ -90,8 +92,8 @@ impl Link {
         self.changes.as_fd()
     }
 
-    /// Looks whether anything changed. `apply` gets the new GID table if that did; then `routes` is called, as routes may have changed
-    /// as well, and `tell` with the events.
+    /// Looks whether anything changed. `apply` gets the new GID table if that did; then `routes` is
+    /// called, as routes may have changed as well, and `tell` with the events.
     pub(crate) fn follow(
         &self,
         apply: impl FnOnce(&Arc<[GidEntry]>),

@@ -28,8 +28,9 @@ pub struct DeviceInfo {
     pub mac: Option<[u8; 6]>,
     /// Node GUID, in network byte order.
     pub guid: [u8; 8],
-    /// GID table: IPv4 addresses first, then IPv6, each in the interface's order, and later ones behind
-    /// them or in empty places ([`GidEntry::is_used`]). The same for all who list in this process.
+    /// GID table: IPv4 addresses first, then IPv6, each in the interface's order, and later ones
+    /// behind them or in empty places ([`GidEntry::is_used`]). The same for all who list in this
+    /// process.
     pub gids: Vec<GidEntry>,
 }
 
@@ -107,8 +108,8 @@ pub fn list() -> io::Result<Vec<DeviceInfo>> {
         .collect())
 }
 
-/// What the device of the interface `ifindex` is now, whether or not it can be used; `None` when the
-/// interface is gone.
+/// What the device of the interface `ifindex` is now, whether or not it can be used; `None` when
+/// the interface is gone.
 pub(crate) fn current(ifindex: u32) -> io::Result<Option<DeviceInfo>> {
     let interfaces = interfaces()?;
     let interface = interfaces

@@ -1,4 +1,5 @@
-//! What the NIC is attached to: network interfaces, their addresses, and what stands between its sockets and the network.
+//! What the NIC is attached to: network interfaces, their addresses, and what stands between its
+//! sockets and the network.
 
 pub(crate) mod capture;
 pub(crate) mod congestion;

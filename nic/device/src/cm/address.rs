@@ -21,7 +21,8 @@ impl Inner {
     /// Binds an identifier to an address, which may be all addresses, and a port, which may be any.
     pub(super) fn bind(&mut self, id: u32, address: SocketAddr) -> io::Result<()> {
         self.in_state(id, &[State::Idle])?;
-        // A loopback address names no device, as in the kernel: libfabric asks with one for all devices.
+        // A loopback address names no device, as in the kernel: libfabric asks with one for all
+        // devices.
         let device = if address.ip().is_unspecified() || address.ip().is_loopback() {
             None
         } else {
@@ -39,8 +40,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Binds an identifier to native InfiniBand addresses, of which a RoCE device has none: it can do
-    /// nothing further. librdmacm asks whether that succeeds to learn what the interface is capable of.
+    /// Binds an identifier to native InfiniBand addresses, of which a RoCE device has none: it can
+    /// do nothing further. librdmacm asks whether that succeeds to learn what the interface is
+    /// capable of.
     pub(super) fn bind_native(&mut self, id: u32) -> io::Result<()> {
         self.in_state(id, &[State::Idle])?.state = State::Bound;
         Ok(())
@@ -137,7 +139,8 @@ impl Inner {
         })
     }
 
-    /// Finds the own address, and with it the device, from which a peer is reached. Failure is an event.
+    /// Finds the own address, and with it the device, from which a peer is reached. Failure is an
+    /// event.
     pub(super) fn resolve_address(
         &mut self,
         id: u32,
@@ -167,7 +170,8 @@ impl Inner {
             Ok((source, device)) => {
                 let port = match wanted {
                     Some(wanted) => wanted.port(),
-                    // Only told to the peer, never listened on: it need not be this process's alone.
+                    // Only told to the peer, never listened on: it need not be this process's
+                    // alone.
                     None => random_port()?,
                 };
                 let entry = self.id(id)?;
@@ -185,15 +189,16 @@ impl Inner {
         Ok(())
     }
 
-    /// With IP routes there is nothing to find: the kernel's routing table does it for every packet.
+    /// With IP routes there is nothing to find: the kernel's routing table does it for every
+    /// packet.
     pub(super) fn resolve_route(&mut self, id: u32) -> io::Result<()> {
         self.in_state(id, &[State::AddrResolved])?.state = State::RouteResolved;
         self.push(id, CmEventKind::RouteResolved, 0, CmParam::None);
         Ok(())
     }
 
-    /// Joins a multicast group. Membership itself comes with attaching a queue pair; this finds its GID
-    /// and Q_Key. Returns the group's number.
+    /// Joins a multicast group. Membership itself comes with attaching a queue pair; this finds its
+    /// GID and Q_Key. Returns the group's number.
     pub(super) fn join(&mut self, id: u32, uid: u64, group: SocketAddr) -> io::Result<u32> {
         let states = [State::Bound, State::AddrResolved, State::RouteResolved];
         let entry = self.in_state(id, &states)?;
@@ -249,7 +254,8 @@ impl Inner {
         Ok(group.events_reported)
     }
 
-    /// The devices there are, remembered for a moment: a program may resolve thousands of addresses.
+    /// The devices there are, remembered for a moment: a program may resolve thousands of
+    /// addresses.
     pub(super) fn devices(&mut self) -> &[Arc<DeviceInfo>] {
         const REMEMBER_NS: u64 = 200_000_000;
         let now_ns = crate::process::clock::now().as_nanos();
@@ -275,7 +281,8 @@ fn random_port() -> io::Result<u16> {
     Ok(EPHEMERAL.start + u16::try_from(offset).unwrap_or(0))
 }
 
-/// Why no device has an address, as Linux says it: it is another host's, or of an interface without a device.
+/// Why no device has an address, as Linux says it: it is another host's, or of an interface without
+/// a device.
 fn without_device(address: SocketAddr) -> i32 {
     match UdpSocket::bind(with_port(address, 0)) {
         Ok(_) => libc::ENODEV,

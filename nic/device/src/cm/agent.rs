@@ -1,9 +1,9 @@
-//! The one agent of a process: all its exchanges, identifiers and doors behind one lock, and a thread
-//! that keeps time and reads what nobody else reads.
+//! The one agent of a process: all its exchanges, identifiers and doors behind one lock, and a
+//! thread that keeps time and reads what nobody else reads.
 //!
-//! An opened device that gets a packet for QP 1 calls [`super::arrival::receive`] on the thread that runs its engine, with
-//! the engine's lock held. It never waits there: what cannot be dealt with at once is left for the thread.
-//! So the agent's lock comes before all others.
+//! An opened device that gets a packet for QP 1 calls [`super::arrival::receive`] on the thread
+//! that runs its engine, with the engine's lock held. It never waits there: what cannot be dealt
+//! with at once is left for the thread. So the agent's lock comes before all others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -32,9 +32,10 @@ use crate::process::threads::with_signals_blocked;
 /// How often to try whether port 4791 has become free, while requests or answers may come to it.
 const LOOK_FOR_PORT_NS: u64 = 250_000_000;
 
-/// How long a request without a listener waits for one. A program that tells its peer by another way that it is about
-/// to listen (perftest with `-R`, which a refusal ends with a fault) may get no processor for more than 100 ms on a
-/// busy machine. Linux asks again after 4.3 s, so that it takes the wait for a slow answer.
+/// How long a request without a listener waits for one. A program that tells its peer by another
+/// way that it is about to listen (perftest with `-R`, which a refusal ends with a fault) may get
+/// no processor for more than 100 ms on a busy machine. Linux asks again after 4.3 s, so that it
+/// takes the wait for a slow answer.
 pub(super) const GRACE_NS: u64 = 500_000_000;
 /// Requests that wait so, at most; others are refused at once.
 pub(super) const WAITING_MAX: usize = 256;
@@ -53,7 +54,8 @@ pub(super) fn errno(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
-/// The agent. There is one per process, and another one in a child that was forked: see [`super::inherited`].
+/// The agent. There is one per process, and another one in a child that was forked: see
+/// [`super::inherited`].
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(super) process: u32,
@@ -82,7 +84,8 @@ pub(super) struct Inner {
     pub(super) manager: Manager,
     pub(super) doors: Vec<Door>,
     pub(super) ids: BTreeMap<u32, Id>,
-    /// Those that were told to listen: requests look for theirs here, and not among thousands of connections.
+    /// Those that were told to listen: requests look for theirs here, and not among thousands of
+    /// connections.
     pub(super) listeners: BTreeSet<u32>,
     pub(super) by_comm: HashMap<u32, u32>,
     pub(super) groups: HashMap<u32, Group>,
@@ -105,8 +108,8 @@ pub(super) static AGENT: AtomicPtr<Agent> = AtomicPtr::new(std::ptr::null_mut())
 /// Held by who makes it.
 pub(super) static MAKING: AcrossFork<()> = AcrossFork::new(());
 
-/// The last numbers of an identifier or group, and of a file. Not the agent's, so that what the child of a fork has of its parent's
-/// agent is not mixed up with its own.
+/// The last numbers of an identifier or group, and of a file. Not the agent's, so that what the
+/// child of a fork has of its parent's agent is not mixed up with its own.
 static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
 static LAST_FILE: AtomicU64 = AtomicU64::new(0);
 
@@ -182,8 +185,8 @@ impl Agent {
         self.lock_inbox().pop_front()
     }
 
-    /// Takes a datagram in now, if nobody else is at work here and its door is open; else leaves it for the
-    /// thread.
+    /// Takes a datagram in now, if nobody else is at work here and its door is open; else leaves it
+    /// for the thread.
     pub(super) fn arrived(&self, arrived: Arrived) {
         // Not before those that wait: a farewell would overtake what made the connection.
         if let Some(mut inner) = self.inner.try_lock()
@@ -321,8 +324,8 @@ impl Inner {
         }
     }
 
-    /// Ends an identifier, whatever it is at, with its events and groups. Returns how many events of it
-    /// the program got.
+    /// Ends an identifier, whatever it is at, with its events and groups. Returns how many events
+    /// of it the program got.
     pub(super) fn remove_id(&mut self, id: u32) -> Option<u32> {
         let entry = self.ids.remove(&id)?;
         self.listeners.remove(&id);
@@ -451,7 +454,8 @@ impl Inner {
         }
     }
 
-    /// Whether somebody may send to port 4791 what this process waits for, and nobody holds it for us.
+    /// Whether somebody may send to port 4791 what this process waits for, and nobody holds it for
+    /// us.
     fn wants_port(&self) -> bool {
         let is_listening = || self.listening().next().is_some();
         self.doors.iter().any(|door| !door.is_holder())

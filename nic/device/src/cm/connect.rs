@@ -335,7 +335,8 @@ impl Inner {
             .map(|(number, _)| number)
     }
 
-    /// Takes a request in for a listener that has room for it; drops it else, so that the peer asks again.
+    /// Takes a request in for a listener that has room for it; drops it else, so that the peer asks
+    /// again.
     pub(super) fn admit(&mut self, listener: u32, path: Path, mad: &Mad) -> io::Result<()> {
         let now_ns = self.now_ns;
         let entry = self.id(listener)?;
@@ -439,8 +440,8 @@ impl Inner {
 
     // ---- numbers -----------------------------------------------------------------------------
 
-    /// A communication ID that nothing has. It begins with the slot, so that whoever holds port 4791
-    /// knows whose it is, and is random otherwise, so that nobody else does.
+    /// A communication ID that nothing has. It begins with the slot, so that whoever holds port
+    /// 4791 knows whose it is, and is random otherwise, so that nobody else does.
     fn fresh_comm(&mut self, device: &Bound) -> io::Result<u32> {
         let slot = u32::from(self.open_door(&device.info)?);
         loop {

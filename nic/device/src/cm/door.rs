@@ -1,9 +1,9 @@
-//! Where management datagrams of a device go out and come in: an opened device of the process, so that
-//! a peer finds its queue pairs and its management on one port.
+//! Where management datagrams of a device go out and come in: an opened device of the process, so
+//! that a peer finds its queue pairs and its management on one port.
 //!
-//! Whoever comes first opens the device. If the program has, that one is used; if management is first
-//! (a program listens before it has queue pairs), the program gets management's when it opens the device
-//! ([`Door::claim`]). When the program closes it, management keeps it.
+//! Whoever comes first opens the device. If the program has, that one is used; if management is
+//! first (a program listens before it has queue pairs), the program gets management's when it opens
+//! the device ([`Door::claim`]). When the program closes it, management keeps it.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
@@ -137,8 +137,8 @@ impl Door {
         if self.is_holder() {
             return;
         }
-        // Not the device's addresses: it may be about to learn of the change that brought us here, and nothing would bring us here
-        // again.
+        // Not the device's addresses: it may be about to learn of the change that brought us here,
+        // and nothing would bring us here again.
         let Ok(Some(DeviceInfo { gids, .. })) = current(self.link()) else {
             return;
         };
@@ -152,8 +152,8 @@ impl Door {
         }
     }
 
-    /// Lets go of port 4791 that was taken over, if the addresses are others now: to be taken over again on them.
-    /// Returns whether it did.
+    /// Lets go of port 4791 that was taken over, if the addresses are others now: to be taken over
+    /// again on them. Returns whether it did.
     pub(super) fn follow(&mut self, gids: &[GidEntry]) -> bool {
         let Some(front) = &self.front else {
             return false;
@@ -218,8 +218,9 @@ fn socket_of(sockets: &[Arc<Socket>], local: Gid) -> Option<&Arc<Socket>> {
         .find(|socket| socket.local_address().ip() == ip)
 }
 
-/// Where a peer that sends from `source` wants its answers: to that port, if it is one of a slot, else
-/// (Linux and hardware choose their source ports freely, and from 49152 up) to the well-known one.
+/// Where a peer that sends from `source` wants its answers: to that port, if it is one of a slot,
+/// else (Linux and hardware choose their source ports freely, and from 49152 up) to the well-known
+/// one.
 pub(super) fn reply_port(source: SocketAddr) -> u16 {
     let port = source.port();
     if (ROCE_UDP_PORT..ROCE_UDP_PORT + crate::engine::port::SLOTS).contains(&port) {

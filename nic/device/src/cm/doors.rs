@@ -30,8 +30,8 @@ impl Inner {
         }
     }
 
-    /// Opens the door of a device that the process has open and that has got a packet: a process that knows
-    /// nothing of connections still passes on what is for others.
+    /// Opens the door of a device that the process has open and that has got a packet: a process
+    /// that knows nothing of connections still passes on what is for others.
     pub(super) fn attach_door(&mut self, link: u32) {
         if self.door(link).is_none()
             && let Some(door) = Door::attach(link)

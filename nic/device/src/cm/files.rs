@@ -1,9 +1,9 @@
 //! Event files: what a program holds of communication management. Its descriptor is readable while
 //! events wait, and may be polled, made non-blocking and passed on like any other.
 //!
-//! The descriptor is the reading end of a pipe with one byte in it while there are events. A pipe, not
-//! an eventfd: it has an identity of its own, which tells whether a descriptor's number has come to
-//! mean something else, and its other end learns when the program has closed it.
+//! The descriptor is the reading end of a pipe with one byte in it while there are events. A pipe,
+//! not an eventfd: it has an identity of its own, which tells whether a descriptor's number has
+//! come to mean something else, and its other end learns when the program has closed it.
 
 use std::collections::VecDeque;
 use std::io;

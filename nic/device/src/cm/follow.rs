@@ -1,4 +1,5 @@
-//! What becomes of identifiers when interfaces change: their addresses, and devices that come and go.
+//! What becomes of identifiers when interfaces change: their addresses, and devices that come and
+//! go.
 
 use urxe_wire::Gid;
 
@@ -7,8 +8,8 @@ use super::id::{CmEventKind, CmParam, Id, State};
 use crate::attach::list::{DeviceInfo, current};
 
 impl Id {
-    /// Whether its device now is such that the program should know: with another MAC address (which is what
-    /// `rdma_get_cm_event(3)` means by a changed address), or without the identifier's own.
+    /// Whether its device now is such that the program should know: with another MAC address (which
+    /// is what `rdma_get_cm_event(3)` means by a changed address), or without the identifier's own.
     fn notes_change(&mut self, now: &DeviceInfo) -> bool {
         let Some(own) = self.source.map(|source| Gid::from(source.ip())) else {
             return false;
@@ -74,8 +75,8 @@ impl Inner {
         }
     }
 
-    /// The device of an interface is gone: with it go its connections, listeners, and the requests that
-    /// the program has not taken.
+    /// The device of an interface is gone: with it go its connections, listeners, and the requests
+    /// that the program has not taken.
     fn device_removed(&mut self, link: u32) {
         let ids = self.ids.iter().filter(|(_, id)| id.is_on(link));
         let (untaken, told): (Vec<u32>, Vec<u32>) = ids

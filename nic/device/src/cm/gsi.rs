@@ -1,4 +1,5 @@
-//! Packets of the general services queue pair (QP 1): unreliable datagrams with a management datagram.
+//! Packets of the general services queue pair (QP 1): unreliable datagrams with a management
+//! datagram.
 
 use std::net::SocketAddr;
 

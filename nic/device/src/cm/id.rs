@@ -1,5 +1,5 @@
-//! Identifiers: what a program holds of a connection, a listener or a datagram service, and the events
-//! of them.
+//! Identifiers: what a program holds of a connection, a listener or a datagram service, and the
+//! events of them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
@@ -146,7 +146,8 @@ pub(super) enum State {
 pub(super) struct Bound {
     pub(super) info: Arc<DeviceInfo>,
     pub(super) gid_index: u8,
-    /// What the program takes to be so: the interface's MAC address, and that it has the identifier's address.
+    /// What the program takes to be so: the interface's MAC address, and that it has the
+    /// identifier's address.
     pub(super) mac: Option<[u8; 6]>,
     pub(super) has_address: bool,
 }
@@ -315,7 +316,8 @@ pub enum CmQpAttributes {
     ReadyToSend {
         /// First PSN to send.
         sq_psn: Psn,
-        /// READs and atomics to have outstanding, transport and RNR retries, where the transport has them.
+        /// READs and atomics to have outstanding, transport and RNR retries, where the transport
+        /// has them.
         reliable: Option<ReliableSender>,
         /// Local ACK timeout, where the transport has one.
         timeout: Option<u8>,

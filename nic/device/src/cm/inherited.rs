@@ -1,6 +1,7 @@
-//! What the child of a fork has of its parent's communication management: event files, identifiers and listeners, but no connections
-//! and no queue pairs. The parent is served as long as it lives. Once it has ended, as one that calls daemon(3) does, the child
-//! takes its place: what it inherited is its own agent's then, under the same descriptors and numbers.
+//! What the child of a fork has of its parent's communication management: event files, identifiers
+//! and listeners, but no connections and no queue pairs. The parent is served as long as it lives.
+//! Once it has ended, as one that calls daemon(3) does, the child takes its place: what it
+//! inherited is its own agent's then, under the same descriptors and numbers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -16,8 +17,8 @@ use crate::process::blocking::Waiting;
 use crate::process::fork::{Part, hold, in_child};
 use crate::process::threads::with_signals_blocked;
 
-/// A child that uses what it inherited waits for its parent to end at most so long, unless it asks for events: after daemon(3) either
-/// may be first.
+/// A child that uses what it inherited waits for its parent to end at most so long, unless it asks
+/// for events: after daemon(3) either may be first.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// How often to look whether a process has ended, where the kernel does not tell.
 const LOOK: Duration = Duration::from_millis(50);
@@ -45,8 +46,8 @@ struct Elder {
 }
 
 impl Elder {
-    /// None if it has ended. (That this process has another parent by now does not say so: one that exits gives up its children before
-    /// its names.)
+    /// None if it has ended. (That this process has another parent by now does not say so: one that
+    /// exits gives up its children before its names.)
     fn parent(process: u32) -> Option<Self> {
         // SAFETY: plain integers; a descriptor that is not negative is ours.
         let ended = unsafe {
@@ -100,7 +101,8 @@ fn wait_for_any(fds: &mut [libc::pollfd], at_most: Option<Duration>) -> libc::c_
     fds.iter().fold(0, |all, fd| all | fd.revents)
 }
 
-/// Lets a fork take the locks of communication management, and its child set aside what its parent had.
+/// Lets a fork take the locks of communication management, and its child set aside what its parent
+/// had.
 pub(crate) fn hold_over_forks() {
     hold(Part::Inherited, &INHERITED);
     hold(Part::MakingAgent, &MAKING);
@@ -125,7 +127,8 @@ impl Held for AgentLock {
 
     unsafe fn release(&self) {
         if let Some(agent) = Self::agent() {
-            // SAFETY: by the caller's promise, of the same agent: nothing replaces one that is locked.
+            // SAFETY: by the caller's promise, of the same agent: nothing replaces one that is
+            // locked.
             unsafe { agent.inner.release() };
         }
     }
@@ -135,7 +138,8 @@ impl Held for AgentLock {
 fn inherit() {
     // SAFETY: null, or an agent, which is never freed.
     let agent = unsafe { AGENT.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() };
-    // A lock that the fork did not get is another thread's, or this one was interrupted with it: such a child inherits nothing.
+    // A lock that the fork did not get is another thread's, or this one was interrupted with it:
+    // such a child inherits nothing.
     let Some(mut place) = INHERITED.try_lock() else {
         return;
     };
@@ -177,7 +181,8 @@ pub(super) fn has(file: u64) -> bool {
     IS_THERE.load(Ordering::Acquire) && INHERITED.lock().as_ref().is_some_and(has)
 }
 
-/// Ends an identifier of a file that was inherited and is not this process's yet. Returns how many events of it the program got.
+/// Ends an identifier of a file that was inherited and is not this process's yet. Returns how many
+/// events of it the program got.
 pub(super) fn remove_id(file: u64, number: u32) -> Option<u32> {
     let mut place = INHERITED.lock();
     let inherited = place.as_mut()?;
@@ -197,7 +202,8 @@ pub(super) fn remove_file(file: u64) {
     }
 }
 
-/// Waits until all have ended that are served before this process, or so long, and then has what they had. Whether it has.
+/// Waits until all have ended that are served before this process, or so long, and then has what
+/// they had. Whether it has.
 pub(super) fn take_over(at_most: Option<Duration>) -> bool {
     let end = at_most.map(|at_most| Instant::now() + at_most);
     loop {
@@ -234,8 +240,8 @@ pub(super) fn take_over(at_most: Option<Duration>) -> bool {
     }
 }
 
-/// What to wait for before it is worth another try to take over; `held` keeps its descriptor meanwhile, as another thread may be the
-/// one that takes over.
+/// What to wait for before it is worth another try to take over; `held` keeps its descriptor
+/// meanwhile, as another thread may be the one that takes over.
 pub(super) fn waiting(held: &mut Option<Arc<OwnedFd>>) -> Waiting {
     let place = INHERITED.lock();
     let elder = place

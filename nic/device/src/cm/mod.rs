@@ -1,8 +1,9 @@
 //! Communication management: RDMA-CM as the kernel's `rdma_cm` device offers it, in the process.
 //!
-//! [`CmFile`] is that interface: identifiers, commands on them, and files that events are read from. Behind
-//! it, `urxe-cm` keeps the protocol ([`agent`]); datagrams go out and come in through the sockets of the
-//! device that an identifier is bound to ([`door`]), and between the processes of a host ([`relay`]).
+//! [`CmFile`] is that interface: identifiers, commands on them, and files that events are read
+//! from. Behind it, `urxe-cm` keeps the protocol ([`agent`]); datagrams go out and come in through
+//! the sockets of the device that an identifier is bound to ([`door`]), and between the processes
+//! of a host ([`relay`]).
 
 mod address;
 mod agent;
@@ -42,8 +43,8 @@ pub use id::{
 use id::{Id, State};
 pub(crate) use inherited::hold_over_forks;
 
-/// An event file, with which a program does everything else. Its identifiers are its own: a number of
-/// another file is refused. It is closed by closing its descriptor.
+/// An event file, with which a program does everything else. Its identifiers are its own: a number
+/// of another file is refused. It is closed by closing its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CmFile {
     key: u64,
@@ -83,15 +84,16 @@ impl CmFile {
         self.fd
     }
 
-    /// Whether its descriptor still is this file: the program may have closed it, and the number come to
-    /// mean something else.
+    /// Whether its descriptor still is this file: the program may have closed it, and the number
+    /// come to mean something else.
     #[must_use]
     pub fn is_current(&self) -> bool {
         EventFile::identity(self.fd) == Some(self.identity)
     }
 
-    /// Ends it with all that belongs to it if its descriptor was closed and no other one is left of it, so that all is free at once.
-    /// The agent's thread, which finds out by itself, does so a little later.
+    /// Ends it with all that belongs to it if its descriptor was closed and no other one is left of
+    /// it, so that all is free at once. The agent's thread, which finds out by itself, does so a
+    /// little later.
     pub fn end_if_closed(&self) {
         if inherited::has(self.key) {
             // Its parent's, which lives on.
@@ -127,8 +129,9 @@ impl CmFile {
 
     // ---- events ------------------------------------------------------------------------------
 
-    /// Takes the next event; waits for it unless the descriptor is non-blocking. As with a system call,
-    /// what another thread does to the descriptor meanwhile, such as closing it, changes nothing.
+    /// Takes the next event; waits for it unless the descriptor is non-blocking. As with a system
+    /// call, what another thread does to the descriptor meanwhile, such as closing it, changes
+    /// nothing.
     ///
     /// # Errors
     /// EAGAIN or EINTR; EBADF if the descriptor is not this file any more.
@@ -184,8 +187,8 @@ impl CmFile {
         })
     }
 
-    /// Ends an identifier and whatever it is at. Returns how many events of it the program got, all of
-    /// which it has to have acknowledged before it frees what they point to.
+    /// Ends an identifier and whatever it is at. Returns how many events of it the program got, all
+    /// of which it has to have acknowledged before it frees what they point to.
     ///
     /// # Errors
     /// ENOENT, or EINVAL if it is another file's; so for all that follow.
@@ -202,13 +205,14 @@ impl CmFile {
     /// Binds to an address and port; 0 is any port, the unspecified address all addresses.
     ///
     /// # Errors
-    /// EADDRINUSE, EADDRNOTAVAIL for another host's address, ENODEV for one of an interface without a device, EINVAL if it
-    /// is bound.
+    /// EADDRINUSE, EADDRNOTAVAIL for another host's address, ENODEV for one of an interface without
+    /// a device, EINVAL if it is bound.
     pub fn bind(&self, id: u32, address: SocketAddr) -> io::Result<()> {
         self.of(id, |inner| inner.bind(id, canonical(address)))
     }
 
-    /// Binds to native InfiniBand addresses, none in particular. There is nothing to connect to from there.
+    /// Binds to native InfiniBand addresses, none in particular. There is nothing to connect to
+    /// from there.
     ///
     /// # Errors
     /// EINVAL if it is bound.
@@ -273,8 +277,8 @@ impl CmFile {
         })
     }
 
-    /// Moves an identifier with its events from another file to this one. Returns how many events of it
-    /// the program got.
+    /// Moves an identifier with its events from another file to this one. Returns how many events
+    /// of it the program got.
     ///
     /// # Errors
     /// As [`Self::destroy_id`], of the file `from`.
@@ -317,7 +321,8 @@ impl CmFile {
         })
     }
 
-    /// Writes an event of the identifier, behind those that wait, with a status and an argument of the program's.
+    /// Writes an event of the identifier, behind those that wait, with a status and an argument of
+    /// the program's.
     ///
     /// # Errors
     /// As [`Self::destroy_id`].
@@ -352,7 +357,8 @@ impl CmFile {
         self.of(id, |inner| inner.listen(id, backlog))
     }
 
-    /// Says yes to a request, and gives the identifier its `uid`; or confirms a reply (`param` absent).
+    /// Says yes to a request, and gives the identifier its `uid`; or confirms a reply (`param`
+    /// absent).
     ///
     /// # Errors
     /// EINVAL in the wrong state, or for too much private data.
@@ -368,8 +374,8 @@ impl CmFile {
     /// Says no to a request; `reason` 0 is "the program said so".
     ///
     /// # Errors
-    /// EINVAL in the wrong state, for another reason than a program may give, or for too much private
-    /// data.
+    /// EINVAL in the wrong state, for another reason than a program may give, or for too much
+    /// private data.
     pub fn reject(&self, id: u32, reason: u8, private_data: &[u8]) -> io::Result<()> {
         self.of(id, |inner| inner.reject(id, reason, private_data))
     }

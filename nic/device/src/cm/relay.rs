@@ -1,11 +1,11 @@
-//! Between the processes of a host. All management datagrams come to one port, 4791, and so to the one
-//! process that holds it; it passes on what is for others, over datagram sockets with abstract names
-//! (unix(7)). These exist once per network namespace, as ports do; they vanish with their process, and
-//! no other host can reach them.
+//! Between the processes of a host. All management datagrams come to one port, 4791, and so to the
+//! one process that holds it; it passes on what is for others, over datagram sockets with abstract
+//! names (unix(7)). These exist once per network namespace, as ports do; they vanish with their
+//! process, and no other host can reach them.
 //!
-//! Three kinds of names: one per process and device, for answers, which carry the process's slot in their
-//! communication ID; one per port that is listened on, for requests, which do not; and one per port that
-//! is bound to, which nothing is sent to: having it makes the port this process's.
+//! Three kinds of names: one per process and device, for answers, which carry the process's slot in
+//! their communication ID; one per port that is listened on, for requests, which do not; and one
+//! per port that is bound to, which nothing is sent to: having it makes the port this process's.
 
 use std::io;
 use std::net::IpAddr;
@@ -68,7 +68,8 @@ fn bind(name: &str) -> io::Result<Private<UnixDatagram>> {
     Ok(socket.into())
 }
 
-/// Under this name a process gets what is for its slot of a device; the one with slot 0 passes on from it.
+/// Under this name a process gets what is for its slot of a device; the one with slot 0 passes on
+/// from it.
 pub(super) fn bind_process(link: u32, slot: u16) -> io::Result<Private<UnixDatagram>> {
     bind(&process_name(link, slot))
 }
@@ -111,8 +112,8 @@ fn send(from: &UnixDatagram, name: &str, relayed: &Relayed) -> bool {
     }
 }
 
-/// The next datagram that was passed on to `socket`. One that was not sent by the holder of port 4791 of
-/// the device is dropped: nobody else can say where it came from.
+/// The next datagram that was passed on to `socket`. One that was not sent by the holder of port
+/// 4791 of the device is dropped: nobody else can say where it came from.
 pub(super) fn receive(socket: &UnixDatagram) -> Option<Relayed> {
     let mut raw = [0; MESSAGE_LEN + 1];
     loop {
@@ -156,8 +157,8 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Takes a port of an address, or of all addresses of a family (`others` are the addresses that this
-    /// then covers).
+    /// Takes a port of an address, or of all addresses of a family (`others` are the addresses that
+    /// this then covers).
     ///
     /// # Errors
     /// EADDRINUSE if it, or one that overlaps with it, is taken.

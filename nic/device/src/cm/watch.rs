@@ -1,7 +1,7 @@
 //! What the agent's thread waits for: epoll(7), to which other threads add while it waits.
 //!
-//! Not poll(2), which keeps a file that another thread closes alive until it returns, and with it a name
-//! that is then not free.
+//! Not poll(2), which keeps a file that another thread closes alive until it returns, and with it a
+//! name that is then not free.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -49,9 +49,9 @@ impl Watch {
         }
     }
 
-    /// Waits until there is something, or for so long, rounded up to a millisecond. Whoever waits looks at
-    /// everything then, at pipes only if this returns that the other end of one is closed: there may be
-    /// thousands.
+    /// Waits until there is something, or for so long, rounded up to a millisecond. Whoever waits
+    /// looks at everything then, at pipes only if this returns that the other end of one is closed:
+    /// there may be thousands.
     pub(super) fn wait(&self, timeout_ns: Option<u64>) -> bool {
         let timeout_ms = timeout_ns.map_or(-1, |ns| {
             i32::try_from(ns.div_ceil(1_000_000)).unwrap_or(i32::MAX)

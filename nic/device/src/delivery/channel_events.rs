@@ -17,7 +17,8 @@ pub(crate) struct ChannelEvents {
     pub(crate) cookies: Signalled<u64>,
     /// [`EventWaits`].
     event_waits: AtomicU32,
-    /// When the program armed a queue last, to wait for the descriptor by itself, nanoseconds; 0 once an event has come.
+    /// When the program armed a queue last, to wait for the descriptor by itself, nanoseconds; 0
+    /// once an event has come.
     armed_ns: AtomicU64,
     /// Whether it pays to look for packets then.
     pub(crate) looker: Mutex<Looker>,
@@ -52,8 +53,8 @@ impl ChannelEvents {
         self.cookies.forget(|of| *of == cookie);
     }
 
-    /// Whether the program blocks in the channel, so that no other thread has to watch the sockets. A program that waits for
-    /// the descriptor in a `poll` of its own finds an event there.
+    /// Whether the program blocks in the channel, so that no other thread has to watch the sockets.
+    /// A program that waits for the descriptor in a `poll` of its own finds an event there.
     pub(crate) fn is_waited_in(&self) -> bool {
         self.event_waits().are_in_channel()
     }

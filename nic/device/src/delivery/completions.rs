@@ -68,7 +68,8 @@ pub(crate) struct Completions {
     users: AtomicU32,
     /// Whether there may be some.
     has_some: AtomicBool,
-    /// The program has seen all that there was, and no event was raised since. Kept only where there are events.
+    /// The program has seen all that there was, and no event was raised since. Kept only where
+    /// there are events.
     is_drained: AtomicBool,
 }
 
@@ -169,8 +170,8 @@ impl Completions {
         self.ring().stamps.get_or_insert_default();
     }
 
-    /// Raises an event at the next completion (of a solicited or failed one only, if so asked). What came since a poll that
-    /// found no more counts as next.
+    /// Raises an event at the next completion (of a solicited or failed one only, if so asked).
+    /// What came since a poll that found no more counts as next.
     pub(crate) fn arm(&self, solicited_only: bool) {
         let mut ring = self.ring();
         // "Any completion" stands when both are asked for (IBTA 11.4.2.2).
@@ -189,8 +190,8 @@ impl Completions {
         }
     }
 
-    /// Adds completions, `first` and those that `more` gives, and raises the event that was asked for. Those that find
-    /// the queue full are lost.
+    /// Adds completions, `first` and those that `more` gives, and raises the event that was asked
+    /// for. Those that find the queue full are lost.
     pub(crate) fn push(
         &self,
         first: Completion,
@@ -218,7 +219,8 @@ impl Completions {
             stamps.push_back(clock::monotonic_ns());
         }
         if ring.armed.fires_at(&completion) {
-            // First, for the event may wake a thread that polls once, and then waits for the next event.
+            // First, for the event may wake a thread that polls once, and then waits for the next
+            // event.
             self.has_some.store(true, Ordering::Release);
             self.fire_or_wait(ring);
         }
@@ -267,8 +269,8 @@ impl Completions {
         self.tells.moderated.add(&this);
     }
 
-    /// Raises no event any more, and takes back those that the program has not read: it is about to be destroyed. No queue pair may
-    /// complete here.
+    /// Raises no event any more, and takes back those that the program has not read: it is about to
+    /// be destroyed. No queue pair may complete here.
     pub(crate) fn retire(&self) {
         {
             let mut ring = self.ring();

@@ -1,4 +1,5 @@
-//! Completion moderation: an event of a completion queue waits for more completions, or for some time.
+//! Completion moderation: an event of a completion queue waits for more completions, or for some
+//! time.
 
 use urxe_proto::Instant;
 

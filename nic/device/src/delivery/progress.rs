@@ -1,4 +1,5 @@
-//! What the program's threads and the background thread tell each other. What they make of it is `urxe-duty`'s.
+//! What the program's threads and the background thread tell each other. What they make of it is
+//! `urxe-duty`'s.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,8 +28,8 @@ pub(crate) struct Progress {
     last_round_ns: AtomicU64,
     /// Since when something that the program posted has waited for company, if it does.
     held_since_ns: AtomicU64,
-    /// Polls that needed no round, because completions were there. A program that has hundreds of queue pairs may never find
-    /// its completion queue empty while the thread fills it.
+    /// Polls that needed no round, because completions were there. A program that has hundreds of
+    /// queue pairs may never find its completion queue empty while the thread fills it.
     found: AtomicU64,
     /// Packets that came and went in these rounds, and posts.
     work: AtomicU64,
@@ -38,14 +39,15 @@ pub(crate) struct Progress {
     last_blocked_ns: AtomicU64,
     /// Events that completion queues raised.
     events: AtomicU64,
-    /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it sleeps, [`AWAKE`] while
-    /// it looks for them.
+    /// When the thread, while it waits for packets, will wake by itself: nanoseconds; 0 while it
+    /// sleeps, [`AWAKE`] while it looks for them.
     wakes_at_ns: AtomicU64,
     /// Packets that the program posted may wait in the engine for company.
     is_holding: AtomicBool,
     /// The program asked the thread to watch the sockets now.
     take_over: AtomicBool,
-    /// The thread left the program to itself until all its requests are answered, which the program is to tell it.
+    /// The thread left the program to itself until all its requests are answered, which the program
+    /// is to tell it.
     is_to_tell: AtomicBool,
     /// It has told it.
     has_told: AtomicBool,
@@ -84,7 +86,8 @@ impl Progress {
         })
     }
 
-    /// Starts the thread, once, with all signals blocked but those of faults: they are the program's.
+    /// Starts the thread, once, with all signals blocked but those of faults: they are the
+    /// program's.
     pub(crate) fn start(&self, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -142,7 +145,8 @@ impl Progress {
         self.blocking.load(Ordering::Relaxed) > 0
     }
 
-    /// The program polled, and there was something. Of two threads that do so at a time one may not count.
+    /// The program polled, and there was something. Of two threads that do so at a time one may not
+    /// count.
     #[inline]
     pub(crate) fn note_found(&self) {
         add(&self.found, 1);
@@ -165,8 +169,8 @@ impl Progress {
         add(&self.work, amount);
     }
 
-    /// Whether the program makes progress itself, and has not just waited for an event. For a thread that waits, what is left
-    /// for later means to be woken once more.
+    /// Whether the program makes progress itself, and has not just waited for an event. For a
+    /// thread that waits, what is left for later means to be woken once more.
     pub(crate) fn is_polled(&self, now: Instant) -> bool {
         let blocked_at = Instant::from_nanos(self.last_blocked_ns.load(Ordering::Relaxed));
         self.polls_for_itself() && now.since(blocked_at) >= RECENT_NS
@@ -176,8 +180,9 @@ impl Progress {
         self.wakes_at_ns.load(Ordering::Relaxed) == 0 && !self.is_blocked_in()
     }
 
-    /// Whether what the program posts may wait for company: not unless it polls for itself. It counts as waiting
-    /// from then on. To be called with the engine's lock, as [`Self::note_released`].
+    /// Whether what the program posts may wait for company: not unless it polls for itself. It
+    /// counts as waiting from then on. To be called with the engine's lock, as
+    /// [`Self::note_released`].
     pub(crate) fn hold(&self, now: Instant) -> bool {
         let may = self.polls_for_itself();
         if may && !self.is_holding() {
@@ -221,7 +226,8 @@ impl Progress {
         self.is_holding().then(|| Instant::from_nanos(since_ns))
     }
 
-    /// Whether something has waited for company so long that the program cannot have gone on to poll.
+    /// Whether something has waited for company so long that the program cannot have gone on to
+    /// poll.
     pub(crate) fn has_held_too_long(&self, now: Instant) -> bool {
         self.held_since()
             .is_some_and(|since| now.since(since) >= HELD_MAX_NS)
@@ -246,15 +252,17 @@ impl Progress {
         self.is_to_tell.load(Ordering::Relaxed)
     }
 
-    /// A poll of the program brought the last answer to its requests, and no reply is expected of it: a program that sends and then
-    /// reads its memory polls for the last time now. (Requests without completions are not waited for.)
+    /// A poll of the program brought the last answer to its requests, and no reply is expected of
+    /// it: a program that sends and then reads its memory polls for the last time now. (Requests
+    /// without completions are not waited for.)
     pub(crate) fn note_answered(&self) {
         self.is_to_tell.store(false, Ordering::Relaxed);
         self.has_told.store(true, Ordering::Relaxed);
         self.take_over();
     }
 
-    /// What the background thread sees when a turn begins. What the program asked and told it is taken.
+    /// What the background thread sees when a turn begins. What the program asked and told it is
+    /// taken.
     pub(crate) fn see(&self, now: Instant) -> Seen {
         // Polls after rounds, so that a poll is never counted as a round without one.
         let rounds = self.rounds.load(Ordering::Relaxed);
@@ -275,7 +283,8 @@ impl Progress {
         self.is_stopped() || self.take_over.load(Ordering::Relaxed)
     }
 
-    /// Becomes readable when the program wants something of the thread, between [`Self::arm`] and [`Self::disarm`].
+    /// Becomes readable when the program wants something of the thread, between [`Self::arm`] and
+    /// [`Self::disarm`].
     pub(crate) fn wakeup_fd(&self) -> BorrowedFd<'_> {
         self.wakeup.as_fd()
     }
@@ -330,7 +339,8 @@ impl Progress {
     }
 }
 
-/// Adds to a counter that one thread at a time changes, and others only read: cheaper than an atomic addition.
+/// Adds to a counter that one thread at a time changes, and others only read: cheaper than an
+/// atomic addition.
 fn add(counter: &AtomicU64, amount: u64) {
     let before = counter.load(Ordering::Relaxed);
     counter.store(before.wrapping_add(amount), Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Congestion control: what the environment says of it, and the notifications that marks on packets cause. The rates are
-//! `urxe-proto`'s.
+//! Congestion control: what the environment says of it, and the notifications that marks on packets
+//! cause. The rates are `urxe-proto`'s.
 
 use urxe_proto::{Instant, Transmit};
 use urxe_udp::{Framing, Piece, Transmit as UdpTransmit};
@@ -8,11 +8,13 @@ use urxe_wire::{ICRC_LEN, pad_len};
 use crate::engine::Engine;
 use crate::engine::path::Path;
 
-/// The type of service of notifications: DSCP 48 ("class selector 6"), not ECN capable, as ConnectX adapters have it.
+/// The type of service of notifications: DSCP 48 ("class selector 6"), not ECN capable, as ConnectX
+/// adapters have it.
 const CNP_TOS: u8 = 48 << 2;
 
 impl Engine {
-    /// Packets that the queue pair at `index` has just handled were marked: notifies the peer, if it is time to.
+    /// Packets that the queue pair at `index` has just handled were marked: notifies the peer, if
+    /// it is time to.
     #[cold]
     pub(crate) fn handle_marked(&mut self, index: u16, now: Instant) {
         let Some(slot) = self.qps.get_mut(index) else {

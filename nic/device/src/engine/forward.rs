@@ -1,12 +1,14 @@
 //! Packets for queue pairs behind another port of the host.
 //!
-//! A queue pair's number tells its UDP port, but only our own kind knows: Linux rxe and hardware send everything to
-//! port 4791, and so to whoever holds that. The holder passes on what is for another slot, to that slot's port on the
-//! same address: the datagram as it came, behind a header that says from where. It leaves from port 4791, which nobody
-//! else can send from, and a host takes in nothing that claims to come from its own IPv4 address; over IPv6 a stranger
-//! can forge this as well as the address of a peer, and gains nothing by it.
+//! A queue pair's number tells its UDP port, but only our own kind knows: Linux rxe and hardware
+//! send everything to port 4791, and so to whoever holds that. The holder passes on what is for
+//! another slot, to that slot's port on the same address: the datagram as it came, behind a header
+//! that says from where. It leaves from port 4791, which nobody else can send from, and a host
+//! takes in nothing that claims to come from its own IPv4 address; over IPv6 a stranger can forge
+//! this as well as the address of a peer, and gains nothing by it.
 //!
-//! Each packet on this way costs a system call and a wake-up of its own. It is for peers that have no other.
+//! Each packet on this way costs a system call and a wake-up of its own. It is for peers that have
+//! no other.
 
 use std::net::SocketAddr;
 
@@ -25,7 +27,8 @@ const PORT_AT: usize = 8;
 const ADDRESS_AT: usize = 10;
 const HEADER_LEN: usize = ADDRESS_AT + 16;
 
-/// Passes a datagram for a queue pair on if its number tells another port than the one that it came to. Whether so.
+/// Passes a datagram for a queue pair on if its number tells another port than the one that it came
+/// to. Whether so.
 #[cold]
 pub(crate) fn pass_on(
     socket: &Socket,
@@ -61,7 +64,8 @@ fn header(origin: &Origin) -> [u8; HEADER_LEN] {
     raw
 }
 
-/// What was passed on to `origin`, if it was and so is no RoCEv2 packet: where it came from at first, and the datagram.
+/// What was passed on to `origin`, if it was and so is no RoCEv2 packet: where it came from at
+/// first, and the datagram.
 #[cold]
 pub(crate) fn unwrap<'a>(origin: &Origin, raw: &'a [u8]) -> Option<(Origin, &'a [u8])> {
     let is_from_holder = origin.source.ip() == origin.local.ip()

@@ -1,5 +1,5 @@
-//! The engine: everything that moves when packets come and go. One lock, held by the thread that makes
-//! progress.
+//! The engine: everything that moves when packets come and go. One lock, held by the thread that
+//! makes progress.
 
 pub(crate) mod congestion;
 pub(crate) mod counters;
@@ -44,15 +44,16 @@ use crate::process::clock;
 
 pub(crate) use urxe_proto::AckMode;
 
-/// Packets that a round sends before it looks for what has come meanwhile. Hundreds of queue pairs may have many thousands
-/// to send, whose acknowledgements would not all find room.
+/// Packets that a round sends before it looks for what has come meanwhile. Hundreds of queue pairs
+/// may have many thousands to send, whose acknowledgements would not all find room.
 const PACKETS_PER_ROUND: u32 = 256;
 
-/// How often a round takes in more. Between two READs of 16 KiB that are answered one by one, a batch ends for nothing.
+/// How often a round takes in more. Between two READs of 16 KiB that are answered one by one, a
+/// batch ends for nothing.
 const TAKEN_MAX: usize = 16;
 
-/// Packets that wait for company, at most: enough to spread the cost of a system call, few enough that the peer
-/// works on some while the program posts others.
+/// Packets that wait for company, at most: enough to spread the cost of a system call, few enough
+/// that the peer works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
 
 /// How long a queue pair or a process that ends waits for a full send buffer: 25 MB at 1 Gbps.
@@ -129,10 +130,11 @@ impl Engine {
         Ports::of(self.sockets.as_ref())
     }
 
-    /// One round: packets in, timers, packets out; in this order, lest a thread that was kept from its
-    /// processor takes for lost what waits in the socket. Acknowledgements may wait for company in a round
-    /// that brought something; the next empty one sends them. Returns how many packets came, and when it is: `None` of
-    /// a round with nothing to do, in which the clock was not looked at.
+    /// One round: packets in, timers, packets out; in this order, lest a thread that was kept from
+    /// its processor takes for lost what waits in the socket. Acknowledgements may wait for company
+    /// in a round that brought something; the next empty one sends them. Returns how many packets
+    /// came, and when it is: `None` of a round with nothing to do, in which the clock was not
+    /// looked at.
     pub(crate) fn run_round(&mut self) -> (usize, Option<Instant>) {
         self.posts.note_round();
         let mut clock = None;
@@ -159,8 +161,8 @@ impl Engine {
         (received + more, Some(now))
     }
 
-    /// A round of a thread that looks for packets before it sleeps. An acknowledgement waits for the program's reply as long
-    /// as such waits have paid.
+    /// A round of a thread that looks for packets before it sleeps. An acknowledgement waits for
+    /// the program's reply as long as such waits have paid.
     pub(crate) fn run_looking_round(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
@@ -173,13 +175,14 @@ impl Engine {
         received + more
     }
 
-    /// Whether a program that streams should run a round before it goes on to post. It is taken to do so then.
+    /// Whether a program that streams should run a round before it goes on to post. It is taken to
+    /// do so then.
     pub(crate) fn claim_round(&mut self, now: Instant) -> bool {
         self.posts.claim_round(now)
     }
 
-    /// Whether a request has no answer yet, or a message that has just come in full no acknowledgement: the program may be about
-    /// to reply to it.
+    /// Whether a request has no answer yet, or a message that has just come in full no
+    /// acknowledgement: the program may be about to reply to it.
     pub(crate) fn is_amid(&self) -> bool {
         let is_whole = |index: &u16| {
             self.qps
@@ -194,14 +197,16 @@ impl Engine {
         self.is_unfinished
     }
 
-    /// Whether a round that received so much looked at memory only. Such rounds do not count as looks in vain.
+    /// Whether a round that received so much looked at memory only. Such rounds do not count as
+    /// looks in vain.
     pub(crate) fn was_quick(&self, received: usize) -> bool {
         received == 0 && self.sockets.as_ref().is_some_and(Ports::was_quick)
     }
 
-    /// A round of the background thread before it sleeps. An acknowledgement waits for the program's reply: what came may
-    /// be half of a ping-pong, of any length. Sent alone, it would get there first, and a peer that then looks at its memory
-    /// only would need its own background thread for the reply, some 20 us.
+    /// A round of the background thread before it sleeps. An acknowledgement waits for the
+    /// program's reply: what came may be half of a ping-pong, of any length. Sent alone, it would
+    /// get there first, and a peer that then looks at its memory only would need its own background
+    /// thread for the reply, some 20 us.
     pub(crate) fn run_background_round(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
@@ -280,8 +285,9 @@ impl Engine {
         self.flush();
     }
 
-    /// The same, until it is time to look for what has come. What is there already is taken in meanwhile, so that what it makes
-    /// possible leaves with the rest. Returns how many packets that were.
+    /// The same, until it is time to look for what has come. What is there already is taken in
+    /// meanwhile, so that what it makes possible leaves with the rest. Returns how many packets
+    /// that were.
     fn exchange(&mut self, mut now: Instant, mode: AckMode, all: bool) -> usize {
         let (mut received, mut left) = (0, PACKETS_PER_ROUND);
         for _ in 0..TAKEN_MAX {
@@ -298,14 +304,14 @@ impl Engine {
         received
     }
 
-    /// The program posted. Whether it does so often before it polls, and answers are on their way to it, so that
-    /// it will poll: then what it posted need not leave at once.
+    /// The program posted. Whether it does so often before it polls, and answers are on their way
+    /// to it, so that it will poll: then what it posted need not leave at once.
     pub(crate) fn note_post(&mut self, now: Instant) -> bool {
         self.posts.note_post(now, self.senders > 0)
     }
 
-    /// Makes packets of what may be sent, and sends all but the last batch, unless that has become long. The caller
-    /// sees to it that [`Self::flush`] is called soon.
+    /// Makes packets of what may be sent, and sends all but the last batch, unless that has become
+    /// long. The caller sees to it that [`Self::flush`] is called soon.
     pub(crate) fn gather(&mut self, now: Instant) {
         self.build(now, AckMode::Hold, u32::MAX, Then::Gather);
         if self.outgoing.gathered() >= GATHERED_MAX {
@@ -313,14 +319,16 @@ impl Engine {
         }
     }
 
-    /// The program posted and then did not poll: nothing waits for company for a while, longer if that was so before.
+    /// The program posted and then did not poll: nothing waits for company for a while, longer if
+    /// that was so before.
     pub(crate) fn stop_gathering(&mut self, now: Instant) {
         self.posts.note_unpolled(now);
         self.flush();
     }
 
-    /// Waits for a while until the sockets have taken what waits for them. For a queue pair or a process that ends:
-    /// requests of the unreliable services have completed before, and nobody sends their packets again.
+    /// Waits for a while until the sockets have taken what waits for them. For a queue pair or a
+    /// process that ends: requests of the unreliable services have completed before, and nobody
+    /// sends their packets again.
     pub(crate) fn drain(&mut self) {
         let end = clock::now().after(DRAIN_MAX_NS);
         while let Some(port) = self.blocked_port() {
@@ -340,8 +348,8 @@ impl Engine {
         self.outgoing.flush(ports, &mut self.stats);
     }
 
-    /// The memory that packets under construction point to is going away: sends them, and drops those that the
-    /// socket does not take now, unless they are copies.
+    /// The memory that packets under construction point to is going away: sends them, and drops
+    /// those that the socket does not take now, unless they are copies.
     pub(crate) fn forget_outgoing_memory(&mut self) {
         self.flush();
         self.outgoing.forget_memory();

@@ -1,9 +1,10 @@
 //! Where a queue pair sends to and hears from.
 //!
-//! Anybody who has a socket on the peer's host sends with the peer's address. What tells the peer from them is its UDP port,
-//! if it is urxe: it sends from the port that its queue pair's number tells, and nobody else of its host can, for it is bound
-//! exclusively. Linux rxe and hardware choose their source ports freely, and everything that comes from the address
-//! is for the protocol to judge.
+//! Anybody who has a socket on the peer's host sends with the peer's address. What tells the peer
+//! from them is its UDP port, if it is urxe: it sends from the port that its queue pair's number
+//! tells, and nobody else of its host can, for it is bound exclusively. Linux rxe and hardware
+//! choose their source ports freely, and everything that comes from the address is for the protocol
+//! to judge.
 
 use std::net::SocketAddr;
 
@@ -25,7 +26,8 @@ pub(crate) enum Verified {
     Bad,
     /// It is right.
     Good,
-    /// It is right, but it is not known that the peer's packets come from there, and to here: see [`Path::believe`].
+    /// It is right, but it is not known that the peer's packets come from there, and to here: see
+    /// [`Path::believe`].
     News,
     /// The peer is urxe, and did not send it: it came from another port, or was passed on.
     Foreign,
@@ -47,7 +49,8 @@ enum Peer {
 pub(crate) struct Path {
     /// Index of the socket.
     pub(crate) port: usize,
-    /// Where the socket sends from. What was passed on came to another port of the host: see `forward.rs`.
+    /// Where the socket sends from. What was passed on came to another port of the host: see
+    /// `forward.rs`.
     local: SocketAddr,
     pub(crate) destination: Destination,
     /// Flow of what is sent.
@@ -61,7 +64,8 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Whether it leads to this very host, past no link at all: its own address, or one of the loopback interface.
+    /// Whether it leads to this very host, past no link at all: its own address, or one of the
+    /// loopback interface.
     pub(crate) fn is_local(&self) -> bool {
         let ip = self.destination.address().ip();
         ip.is_loopback() || ip == self.local.ip()
@@ -116,8 +120,8 @@ impl Path {
         self
     }
 
-    /// Whether a packet that came to `port` from `source` comes from the host of the queue pair's peer. The UDP
-    /// source port is looked at by [`Self::verify`].
+    /// Whether a packet that came to `port` from `source` comes from the host of the queue pair's
+    /// peer. The UDP source port is looked at by [`Self::verify`].
     pub(crate) fn is_from_peer(&self, port: usize, source: SocketAddr) -> bool {
         self.port == port && self.destination.address().ip() == source.ip()
     }
@@ -135,9 +139,10 @@ impl Path {
         }
     }
 
-    /// Whether a packet of the peer's host comes from where only the peer can send, if it is urxe: from the port that its number tells, to this
-    /// socket. What was passed on came to another one, and where it came from at first says who passed it on: any user
-    /// of this host, if nobody else has port 4791.
+    /// Whether a packet of the peer's host comes from where only the peer can send, if it is urxe:
+    /// from the port that its number tells, to this socket. What was passed on came to another one,
+    /// and where it came from at first says who passed it on: any user of this host, if nobody else
+    /// has port 4791.
     pub(crate) fn is_from_derived_port(&self, origin: &Origin) -> bool {
         origin.source.port() == self.derived && origin.local.port() == self.local.port()
     }
@@ -154,7 +159,8 @@ impl Path {
         }
     }
 
-    /// The same for what does not come the usual way: from another port, or to another, as what is passed on does.
+    /// The same for what does not come the usual way: from another port, or to another, as what is
+    /// passed on does.
     #[cold]
     fn verify_anew(&self, origin: &Origin, datagram: &[u8]) -> Verified {
         if self.peer == Peer::OurKind && !self.is_from_derived_port(origin) {
@@ -168,10 +174,12 @@ impl Path {
         }
     }
 
-    /// Takes a source address for the peer's: what came from there could only come from the peer. That its IP address and
-    /// its queue pair's number are right does not say so, as anybody may forge the one and guess the other.
+    /// Takes a source address for the peer's: what came from there could only come from the peer.
+    /// That its IP address and its queue pair's number are right does not say so, as anybody may
+    /// forge the one and guess the other.
     ///
-    /// That the peer is urxe, which the port says, replaces any other belief, and is final: what made it seem another device was forged.
+    /// That the peer is urxe, which the port says, replaces any other belief, and is final: what
+    /// made it seem another device was forged.
     #[cold]
     pub(crate) fn believe(&mut self, origin: &Origin) {
         self.inbound = Flow::new(origin.source, origin.local).map(|flow| (origin.source, flow));
@@ -180,7 +188,8 @@ impl Path {
             self.set_udp_port(self.derived);
         } else if self.peer == Peer::Unheard {
             if origin.source.port() == self.derived {
-                // Passed on, by who says that the peer is urxe: until it is heard itself, that is where to answer.
+                // Passed on, by who says that the peer is urxe: until it is heard itself, that is
+                // where to answer.
                 self.set_udp_port(self.derived);
             } else {
                 self.peer = Peer::Stranger;
@@ -189,8 +198,9 @@ impl Path {
         }
     }
 
-    /// The peer is silent. If it was never heard, its number may not tell the port: hardware and Linux rxe
-    /// choose their numbers freely and listen on 4791. Tries that and the derived port in turns.
+    /// The peer is silent. If it was never heard, its number may not tell the port: hardware and
+    /// Linux rxe choose their numbers freely and listen on 4791. Tries that and the derived port in
+    /// turns.
     pub(crate) fn handle_silence(&mut self) {
         if self.peer != Peer::Unheard {
             return;

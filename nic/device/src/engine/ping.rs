@@ -1,10 +1,12 @@
 //! What `urxe ping` asks, and how a device answers.
 //!
-//! The question is a management datagram ([`crate::engine::vendor_mad`]), 256 bytes of payload as every one has. To
-//! measure a path, a question may be longer, but only to a peer that is known to be urxe.
+//! The question is a management datagram ([`crate::engine::vendor_mad`]), 256 bytes of payload as
+//! every one has. To measure a path, a question may be longer, but only to a peer that is known to
+//! be urxe.
 //!
-//! An answer is never longer than its question and goes to where that came from, so that nobody can use
-//! it to send more to a third party than to us. It tells the version of urxe and the length of the question.
+//! An answer is never longer than its question and goes to where that came from, so that nobody can
+//! use it to send more to a third party than to us. It tells the version of urxe and the length of
+//! the question.
 
 use std::net::SocketAddr;
 use std::str;
@@ -16,8 +18,8 @@ use crate::engine::Engine;
 use crate::engine::origin::Origin;
 use crate::engine::vendor_mad::{MAD_BYTES, Method, OVERHEAD_BYTES, VendorMad, gsi_datagram};
 
-/// In an answer's data: the length of the question's UDP payload (16 bits), the length of the version, the
-/// version.
+/// In an answer's data: the length of the question's UDP payload (16 bits), the length of the
+/// version, the version.
 const VERSION_AT: usize = 3;
 
 /// A question, to be sent to UDP port 4791.
@@ -33,8 +35,8 @@ impl PingQuestion {
     /// The shortest question, and the only length that is fit for a peer that may not be urxe.
     pub const MIN_BYTES: usize = MAD_BYTES + OVERHEAD_BYTES;
 
-    /// The UDP payload, for a socket at `source` whose datagrams have the IPv4 ID 0; `None` if the addresses
-    /// are of different families or the length is not one of a question.
+    /// The UDP payload, for a socket at `source` whose datagrams have the IPv4 ID 0; `None` if the
+    /// addresses are of different families or the length is not one of a question.
     #[must_use]
     pub fn datagram(&self, source: SocketAddr, destination: SocketAddr) -> Option<Vec<u8>> {
         let mut payload = VendorMad::blank(Method::Get, self.transaction);

@@ -1,8 +1,8 @@
 //! The sockets of an opened device: one per GID, all on the UDP port of one slot.
 //!
 //! RoCEv2 has one port, 4791, but a host runs many processes. A process takes the first slot whose
-//! port (4791 + slot) is free on all its addresses; `bind` is the allocation, so nothing is left behind
-//! by a crash. A queue pair's number carries the slot, and so tells its peers the port.
+//! port (4791 + slot) is free on all its addresses; `bind` is the allocation, so nothing is left
+//! behind by a crash. A queue pair's number carries the slot, and so tells its peers the port.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,10 +26,11 @@ pub(crate) fn udp_port(number: Qpn) -> u16 {
     ROCE_UDP_PORT + u16::try_from(number.get() >> LOCAL_BITS).unwrap_or(0) % SLOTS
 }
 
-/// Rounds after the last packet during which a socket that datagram queue pairs hear on is read in every one.
+/// Rounds after the last packet during which a socket that datagram queue pairs hear on is read in
+/// every one.
 const LIVELY_ROUNDS: u64 = 4096;
-/// Later it is read once in so many rounds: a read that finds nothing costs a few hundred nanoseconds, and a device has
-/// a socket for each address, of which datagrams usually use one.
+/// Later it is read once in so many rounds: a read that finds nothing costs a few hundred
+/// nanoseconds, and a device has a socket for each address, of which datagrams usually use one.
 const ROUNDS_PER_LOOK: u64 = 8;
 
 /// A socket and how many queue pairs use it.
@@ -120,7 +121,8 @@ impl Ports {
                     || self.round.is_multiple_of(ROUNDS_PER_LOOK))
     }
 
-    /// Whether the round that just ended, without a packet, was so quick that it does not count as one.
+    /// Whether the round that just ended, without a packet, was so quick that it does not count as
+    /// one.
     pub(crate) fn was_quick(&self) -> bool {
         let mut used = self.ports.iter().filter(|port| port.users > 0).peekable();
         self.datagram_users == 0
@@ -170,7 +172,8 @@ impl Ports {
     }
 }
 
-/// Sockets for all addresses, which use frames or not, or `None` if the port is taken on one of them.
+/// Sockets for all addresses, which use frames or not, or `None` if the port is taken on one of
+/// them.
 pub(crate) fn bind_all(
     gids: &[GidEntry],
     ifindex: u32,

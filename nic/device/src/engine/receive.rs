@@ -15,11 +15,13 @@ use crate::engine::port::Ports;
 use crate::engine::table::Receives;
 use crate::process::clock;
 
-/// Packets read from one socket before the others get their turn, if they are more than [`BATCHES_PER_TURN`] batches: acknowledgements of hundreds of queue pairs come one by one.
+/// Packets read from one socket before the others get their turn, if they are more than
+/// [`BATCHES_PER_TURN`] batches: acknowledgements of hundreds of queue pairs come one by one.
 const PACKETS_PER_TURN: usize = 128;
 
-/// So few packets at first are probably what somebody waits for, and all there is: a message, and the acknowledgement of
-/// the one before. To look for more costs as much as 200 ns; the next round does that.
+/// So few packets at first are probably what somebody waits for, and all there is: a message, and
+/// the acknowledgement of the one before. To look for more costs as much as 200 ns; the next round
+/// does that.
 const REPLY_PACKETS: usize = 2;
 
 /// Packets that are handled together, at most: as many as the kernel joins.
@@ -27,7 +29,8 @@ const RUN_MAX: usize = 64;
 
 /// WRITEs of one packet, as the header begins.
 const WRITE_ONLY: u8 = Opcode::new(Transport::Rc, Operation::WriteOnly).code();
-/// The same of what may be handled together: those, and the middle of a SEND, a WRITE, an answer to a READ on a reliable connection.
+/// The same of what may be handled together: those, and the middle of a SEND, a WRITE, an answer to
+/// a READ on a reliable connection.
 const RUN_OPCODES: [u8; 4] = [
     WRITE_ONLY,
     Opcode::new(Transport::Rc, Operation::SendMiddle).code(),
@@ -36,9 +39,9 @@ const RUN_OPCODES: [u8; 4] = [
 ];
 
 impl Engine {
-    /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are looked
-    /// at only by a thread that waits for them (`all`), lest they keep it awake. `clock` is when it is, once it was
-    /// looked at.
+    /// Takes in what has arrived. Returns how many packets. Sockets that no queue pair uses are
+    /// looked at only by a thread that waits for them (`all`), lest they keep it awake. `clock` is
+    /// when it is, once it was looked at.
     pub(crate) fn receive(&mut self, clock: &mut Option<Instant>, all: bool) -> usize {
         let mut count = 0;
         // The buffer leaves the engine meanwhile, so that the packets in it and the engine can be
@@ -118,7 +121,8 @@ impl Engine {
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += segment.len() as u64;
                 let index = self.handle_datagram(now, &origin, segment);
-                // A batch that nobody cut apart has the IPv4 IDs 0, 1, 2, ... that its sender assumed.
+                // A batch that nobody cut apart has the IPv4 IDs 0, 1, 2, ... that its sender
+                // assumed.
                 origin.ip_id = origin.ip_id.wrapping_add(1);
                 if index != handled {
                     let before = std::mem::replace(&mut handled, index);
@@ -149,8 +153,8 @@ impl Engine {
         count
     }
 
-    /// Handles what follows a packet of the middle of a message, or a WRITE, for the queue pair at `index`, and is like it. Returns how
-    /// many packets were handled; None if none is like it.
+    /// Handles what follows a packet of the middle of a message, or a WRITE, for the queue pair at
+    /// `index`, and is like it. Returns how many packets were handled; None if none is like it.
     #[inline(never)]
     fn handle_run(
         &mut self,
@@ -205,8 +209,9 @@ impl Engine {
         }
     }
 
-    /// A datagram that the holder of port 4791 passed on, who says where it came from. Another urxe sends to the port that the queue
-    /// pair's number tells, and management datagrams are passed on by another way.
+    /// A datagram that the holder of port 4791 passed on, who says where it came from. Another urxe
+    /// sends to the port that the queue pair's number tells, and management datagrams are passed on
+    /// by another way.
     #[cold]
     fn handle_passed_on(&mut self, now: Instant, was: &Origin, datagram: &[u8]) -> Option<u16> {
         let dest_qp = Packet::parse(datagram).ok()?.header.bth.dest_qp;

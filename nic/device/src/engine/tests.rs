@@ -8,7 +8,8 @@ use crate::objects::qp::Qp;
 use crate::process::clock::staged::Clock;
 use crate::support::{End, post};
 
-/// Two devices of which the second, with a large window, has many turns to send, and which the first has `asked` for something.
+/// Two devices of which the second, with a large window, has many turns to send, and which the
+/// first has `asked` for something.
 fn one_with_many_turns(len: usize, ask: impl FnOnce(&[End; 2], &Qp)) -> ([End; 2], [Qp; 2]) {
     let (ends, qps) = connected_by(Mtu::B1024, len);
     for _ in 0..20 {
@@ -20,7 +21,8 @@ fn one_with_many_turns(len: usize, ask: impl FnOnce(&[End; 2], &Qp)) -> ([End; 2
     (ends, qps)
 }
 
-/// A peer that sends as much heard nothing until the window was full: on a slow link it stood still for 10 ms.
+/// A peer that sends as much heard nothing until the window was full: on a slow link it stood still
+/// for 10 ms.
 #[test]
 fn an_acknowledgement_leaves_between_turns_of_requests() {
     const LEN: usize = 4 << 20;

@@ -1,5 +1,5 @@
-//! When which queue pair wants to be woken: one entry each. A deadline that moves later costs nothing,
-//! because the early entry stays, is looked at when it comes up, and put back.
+//! When which queue pair wants to be woken: one entry each. A deadline that moves later costs
+//! nothing, because the early entry stays, is looked at when it comes up, and put back.
 
 use std::collections::BTreeSet;
 

@@ -15,19 +15,21 @@ use crate::memory::MemoryTable;
 /// Packets of one queue pair before the others get their turn.
 pub(crate) const PACKETS_PER_TURN: u32 = 128;
 
-/// Of what a queue pair sends in a turn, with little in flight, so many packets are a message, whatever its length, and those of the batch
-/// that this many end in: as frames, five or six of the peer's 96 places for long ones. What is behind them is a stream.
+/// Of what a queue pair sends in a turn, with little in flight, so many packets are a message,
+/// whatever its length, and those of the batch that this many end in: as frames, five or six of the
+/// peer's 96 places for long ones. What is behind them is a stream.
 const MESSAGE_PACKETS: u32 = 64;
 
-/// The acknowledgements of fewer queue pairs with requests in flight find room till their turn comes, one in each round. To take
-/// in many at a time makes rounds rare, and a slow link wants packets in every round: at 1 Gbps it cost a tenth of the
-/// bandwidth.
+/// The acknowledgements of fewer queue pairs with requests in flight find room till their turn
+/// comes, one in each round. To take in many at a time makes rounds rare, and a slow link wants
+/// packets in every round: at 1 Gbps it cost a tenth of the bandwidth.
 const MANY_SENDERS: usize = 16;
 
 /// Bytes in flight of one queue pair, at most. More gains little once a round trip is covered.
 pub(super) const WINDOW_MAX_BYTES: usize = 1 << 20;
 
-/// The same of all of them together: the rest of the peer's buffer is for other senders, and for datagrams.
+/// The same of all of them together: the rest of the peer's buffer is for other senders, and for
+/// datagrams.
 pub(super) const WINDOWS_MAX_BYTES: usize = 16 << 20;
 
 impl Engine {
@@ -36,8 +38,8 @@ impl Engine {
         self.senders >= MANY_SENDERS
     }
 
-    /// Gives a queue pair its turn. What it has made leaves before the bookkeeping, if `then` says so: somebody waits for it.
-    /// Returns how many packets that were.
+    /// Gives a queue pair its turn. What it has made leaves before the bookkeeping, if `then` says
+    /// so: somebody waits for it. Returns how many packets that were.
     fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode, then: Then) -> u32 {
         let Some(slot) = self.qps.get_mut(index) else {
             return 0;
@@ -69,7 +71,8 @@ impl Engine {
             if left < PACKETS_PER_TURN - MESSAGE_PACKETS {
                 turn.is_stream = true;
             }
-            // Only behind a full packet others can follow that are like it. The others are spared the question.
+            // Only behind a full packet others can follow that are like it. The others are spared
+            // the question.
             let pushed = if is_long {
                 let run_max = Outgoing::run_max(&turn, mtu_bytes, &ports[path.port]);
                 let polled = slot.qp.poll_run(now, mode, run_max.min(left), memory);
@@ -98,7 +101,8 @@ impl Engine {
             if self.outgoing.is_blocked() {
                 break;
             }
-            // Requests go first, then what else is owed, then this: unless they had their turn before.
+            // Requests go first, then what else is owed, then this: unless they had their turn
+            // before.
             if is_last && slot.qp.is_at_rest(now) {
                 has_more = false;
                 break;
@@ -126,7 +130,8 @@ impl Engine {
         self.arm(index);
     }
 
-    /// Makes packets of what may be sent: no more queue pairs get their turn after `most` packets. Returns how many it made.
+    /// Makes packets of what may be sent: no more queue pairs get their turn after `most` packets.
+    /// Returns how many it made.
     pub(super) fn build(&mut self, now: Instant, mode: AckMode, most: u32, then: Then) -> u32 {
         self.is_unfinished = false;
         let mut built = 0;
@@ -155,8 +160,8 @@ impl Engine {
     }
 
     /// How much one queue pair sends on at once. The peer's receive buffer is taken to be like ours
-    /// (its address, and so its socket, serves all queue pairs of a process there), and shared by all that
-    /// send; half of it, because the kernel counts its own bookkeeping, too.
+    /// (its address, and so its socket, serves all queue pairs of a process there), and shared by
+    /// all that send; half of it, because the kernel counts its own bookkeeping, too.
     fn egress(&self, port: usize, mtu_bytes: u32) -> Egress {
         let port = &self.ports()[port];
         let buffer = port
@@ -186,8 +191,8 @@ pub(super) fn window_share_bytes(buffer_bytes: usize, senders: usize) -> u32 {
     u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// The memory of a packet's payload is gone. The packet is as good as lost; one that the program protects is sent again when its
-/// handler has been told.
+/// The memory of a packet's payload is gone. The packet is as good as lost; one that the program
+/// protects is sent again when its handler has been told.
 #[cold]
 fn note_memory_gone(qp: &mut QueuePair, memory: &mut MemoryTable, bth: &Bth) {
     let is_reliable = !matches!(qp.config().qp_type, QpType::Uc | QpType::Ud);

@@ -1,7 +1,8 @@
 //! Management datagrams of urxe's own.
 //!
-//! They are of a vendor's class, to queue pair 1 (IBTA vol 1, 16.5: classes 0x30 to 0x4f carry an OUI, and who does not
-//! know it drops the datagram). So each is a proper RoCEv2 packet, harmless to other stacks, which stay silent.
+//! They are of a vendor's class, to queue pair 1 (IBTA vol 1, 16.5: classes 0x30 to 0x4f carry an
+//! OUI, and who does not know it drops the datagram). So each is a proper RoCEv2 packet, harmless
+//! to other stacks, which stay silent.
 
 use std::net::SocketAddr;
 
@@ -24,7 +25,8 @@ const MAD_START: [u8; 3] = [1, 0x3e, 1];
 const METHOD_AT: usize = 3;
 /// Where the 64-bit transaction ID is.
 const TRANSACTION_AT: usize = 8;
-/// Where the OUI of vendor classes is. Ours is locally administered, "urx" with that bit (IEEE 802).
+/// Where the OUI of vendor classes is. Ours is locally administered, "urx" with that bit (IEEE
+/// 802).
 const OUI_AT: usize = 37;
 const OUI: [u8; 3] = [0x76, 0x72, 0x78];
 /// Where our own data begins.
@@ -100,8 +102,9 @@ fn is_for_gsi(packet: &Packet<'_>) -> bool {
         && packet.header.deth.is_some_and(|deth| deth.qkey == CM_QKEY)
 }
 
-/// The UDP payload of a datagram from queue pair 1 to queue pair 1, for a socket at `source` whose datagrams have
-/// the IPv4 ID 0; `None` if the addresses are of different families. `payload` is whole words.
+/// The UDP payload of a datagram from queue pair 1 to queue pair 1, for a socket at `source` whose
+/// datagrams have the IPv4 ID 0; `None` if the addresses are of different families. `payload` is
+/// whole words.
 #[must_use]
 pub fn gsi_datagram(
     payload: &[u8],
@@ -157,8 +160,8 @@ impl Engine {
         true
     }
 
-    /// Sends a management datagram from one of the device's sockets. What does not get out is lost, as anywhere
-    /// on the way.
+    /// Sends a management datagram from one of the device's sockets. What does not get out is lost,
+    /// as anywhere on the way.
     pub(crate) fn send_vendor_mad(&self, port: usize, mad: &[u8], to: &Destination) {
         let socket = self.ports().get(port).and_then(|port| port.socket.as_ref());
         let Some(socket) = socket else {

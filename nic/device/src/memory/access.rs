@@ -76,7 +76,8 @@ impl Memory for MemoryTable {
         region.check_present(to, range.len.into(), true)?;
         let bytes = &bytes[..range.len as usize];
         // SAFETY: the range lies in a region that the program registered for remote writing, and
-        // `bytes` is as long as the range (checked by the caller's contract, and here by the slice).
+        // `bytes` is as long as the range (checked by the caller's contract, and here by the
+        // slice).
         unsafe { place(to, bytes) }.or_else(|_| self.protected.place(to, &[bytes]))
     }
 
@@ -112,7 +113,8 @@ impl Memory for MemoryTable {
             return Ok(());
         }
         region.check_present(to, range.len.into(), true)?;
-        // SAFETY: the range lies in a region that the program registered for remote writing, and the pieces are as long.
+        // SAFETY: the range lies in a region that the program registered for remote writing, and
+        // the pieces are as long.
         unsafe { place_pieces(to, pieces) }.or_else(|_| self.protected.place(to, pieces))
     }
 
@@ -193,8 +195,9 @@ impl Memory for MemoryTable {
         if let Some((va, len)) = range {
             region.translate(va, len.into())?;
         }
-        // Bytes of earlier packets were written by whichever thread took them in, which then released the lock of this table:
-        // threads of the host that see that this was answered see them, too.
+        // Bytes of earlier packets were written by whichever thread took them in, which then
+        // released the lock of this table: threads of the host that see that this was answered see
+        // them, too.
         fence(Ordering::SeqCst);
         Ok(())
     }
@@ -215,8 +218,8 @@ impl Memory for MemoryTable {
     }
 
     fn invalidate(&mut self, via: Via, rkey: u32) -> Result<(), AccessError> {
-        // Of regions only those that a request registers can be invalidated (IBTA 10.6.3): verbs for
-        // programs have none.
+        // Of regions only those that a request registers can be invalidated (IBTA 10.6.3): verbs
+        // for programs have none.
         let window = self.windows.get_mut(&MemoryWindow::index_of(rkey));
         window.ok_or(AccessError::UnknownKey)?.invalidate(via, rkey)
     }

@@ -1,5 +1,5 @@
-//! Device memory: memory of the device that a program allocates, copies to and from, and registers. A
-//! NIC of hardware has some on its chip; ours is the process's, apart from the program's own.
+//! Device memory: memory of the device that a program allocates, copies to and from, and registers.
+//! A NIC of hardware has some on its chip; ours is the process's, apart from the program's own.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ const MAX_LOG_ALIGN: u32 = 12;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool(Arc<AtomicU64>);
 
-/// A piece of device memory: a memory file of its own, so that it can be handed on by a descriptor. Freed when dropped.
+/// A piece of device memory: a memory file of its own, so that it can be handed on by a descriptor.
+/// Freed when dropped.
 #[derive(Debug)]
 pub struct DeviceMemory {
     file: OwnedFd,
@@ -71,7 +72,8 @@ fn memory_file(length: u64) -> std::io::Result<OwnedFd> {
     // SAFETY: just opened, and nobody else knows it.
     let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(length)?;
-    // A process that was handed the descriptor could else cut the file, and every copy from it would end this one.
+    // A process that was handed the descriptor could else cut the file, and every copy from it
+    // would end this one.
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: an open descriptor and plain integers.
     if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
@@ -88,7 +90,8 @@ impl DeviceMemory {
         (end <= self.length).then(|| self.bytes.address() + offset)
     }
 
-    /// The memory file that it is, of a fixed length: a process that maps it has the bytes of the device memory.
+    /// The memory file that it is, of a fixed length: a process that maps it has the bytes of the
+    /// device memory.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

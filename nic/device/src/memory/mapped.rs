@@ -1,7 +1,9 @@
-//! Whether memory is mapped, and may be read or written, found out without touching it: nothing is brought in.
+//! Whether memory is mapped, and may be read or written, found out without touching it: nothing is
+//! brought in.
 //!
-//! Linux 6.11 answers for one mapping (`PROCMAP_QUERY`), whatever others there are: 6 us with 1,000 mappings in the process. Earlier
-//! ones tell all mappings as text, 0.3 ms then; and without /proc, only whether the memory is mapped.
+//! Linux 6.11 answers for one mapping (`PROCMAP_QUERY`), whatever others there are: 6 us with 1,000
+//! mappings in the process. Earlier ones tell all mappings as text, 0.3 ms then; and without /proc,
+//! only whether the memory is mapped.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -59,7 +61,8 @@ pub(super) fn is_accessible(range: Range<u64>, wanted: Use) -> bool {
         .unwrap_or(true)
 }
 
-/// Whether mappings cover `range`. `end_of` tells where the one at an address ends, if there is one with the right.
+/// Whether mappings cover `range`. `end_of` tells where the one at an address ends, if there is one
+/// with the right.
 fn is_covered(
     range: Range<u64>,
     mut end_of: impl FnMut(u64) -> io::Result<Option<u64>>,
@@ -80,7 +83,8 @@ fn mapping_at(maps: &File, at: u64, wanted: Use) -> io::Result<Option<u64>> {
         at,
         ..Query::default()
     };
-    // SAFETY: the structure is the kernel's, names and build IDs are not asked for, and it lives until the call returns.
+    // SAFETY: the structure is the kernel's, names and build IDs are not asked for, and it lives
+    // until the call returns.
     if unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) } != 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {
@@ -95,7 +99,8 @@ fn mapping_at(maps: &File, at: u64, wanted: Use) -> io::Result<Option<u64>> {
     Ok((query.rights & right != 0).then_some(query.end))
 }
 
-/// The same by the text of /proc/self/maps (proc_pid_maps(5)), whose lines are in the order of addresses.
+/// The same by the text of /proc/self/maps (proc_pid_maps(5)), whose lines are in the order of
+/// addresses.
 fn is_covered_by_text(maps: impl BufRead, range: &Range<u64>, wanted: Use) -> io::Result<bool> {
     let mut at = range.start;
     for line in maps.split(b'\n') {

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::process::odp;
 
-/// A part of a file in the process's memory, shared with everybody who maps the file. Unmapped when dropped.
+/// A part of a file in the process's memory, shared with everybody who maps the file. Unmapped when
+/// dropped.
 #[derive(Debug)]
 pub struct Mapping {
     /// Of the first page.
@@ -20,8 +21,8 @@ impl Mapping {
     /// Maps `length` bytes from `offset` on, for reading, and for writing if so asked.
     ///
     /// # Errors
-    /// What mmap(2) says: `EBADF`, `EACCES` (not open for this), `ENODEV` (nothing that can be mapped), `EINVAL` (no
-    /// bytes, or beyond what a file can have).
+    /// What mmap(2) says: `EBADF`, `EACCES` (not open for this), `ENODEV` (nothing that can be
+    /// mapped), `EINVAL` (no bytes, or beyond what a file can have).
     pub fn shared(file: &impl AsFd, offset: u64, length: u64, writes: bool) -> io::Result<Self> {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let into_page = offset % odp::page_bytes();

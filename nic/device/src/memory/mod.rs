@@ -1,6 +1,6 @@
-//! Memory regions: which of the process's memory a key opens, for whom and for what. Everything that
-//! reads or writes a program's memory does it here, after a check of key, protection domain, bounds
-//! and rights.
+//! Memory regions: which of the process's memory a key opens, for whom and for what. Everything
+//! that reads or writes a program's memory does it here, after a check of key, protection domain,
+//! bounds and rights.
 
 mod access;
 pub(crate) mod dm;
@@ -43,7 +43,8 @@ pub(crate) struct MemoryTable {
 }
 
 impl MemoryTable {
-    /// Brings the memory that the next message is expected in into the cache. There is nothing else to do.
+    /// Brings the memory that the next message is expected in into the cache. There is nothing else
+    /// to do.
     #[inline]
     pub(crate) fn look_ahead(&mut self) {
         if let Some(Ahead { pd, sge, bytes }) = self.ahead.take() {
@@ -130,8 +131,8 @@ impl MemoryTable {
         })
     }
 
-    /// Prepares the memory behind `sge` for access (`ibv_advise_mr`). With `is_wanted_now` it is there
-    /// when this returns.
+    /// Prepares the memory behind `sge` for access (`ibv_advise_mr`). With `is_wanted_now` it is
+    /// there when this returns.
     pub(crate) fn prefetch(
         &self,
         pd: Pd,

@@ -1,8 +1,10 @@
-//! Memory that the program has protected, and has a handler of faults for: to learn what is accessed (dirty tracking), or to be able to
-//! move it. To hardware, which reaches memory by its physical address, protection is no obstacle, and nobody is told. Here what a
-//! peer sends is placed in spite of the protection, too, so that no packet has to wait for a handler that may take long or not come
-//! back; and the handler is called as soon as the engine's lock is free ([`crate::process::guard::offer`]). A page whose handler does not make it
-//! accessible is then taken at its word: further accesses are access errors.
+//! Memory that the program has protected, and has a handler of faults for: to learn what is
+//! accessed (dirty tracking), or to be able to move it. To hardware, which reaches memory by its
+//! physical address, protection is no obstacle, and nobody is told. Here what a peer sends is
+//! placed in spite of the protection, too, so that no packet has to wait for a handler that may
+//! take long or not come back; and the handler is called as soon as the engine's lock is free
+//! ([`crate::process::guard::offer`]). A page whose handler does not make it accessible is then
+//! taken at its word: further accesses are access errors.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +14,8 @@ use urxe_proto::AccessError;
 use crate::process::guard::{self, Fault};
 use crate::process::odp;
 
-/// Pages that handlers are to be called for, at most: the others are told of when they are accessed again.
+/// Pages that handlers are to be called for, at most: the others are told of when they are accessed
+/// again.
 const OFFERS_MAX: usize = 64;
 /// Pages known not to be made accessible, at most; the oldest is forgotten.
 const REFUSED_MAX: usize = 64;
@@ -57,7 +60,8 @@ impl Protected {
         self.refused.clear();
     }
 
-    /// The thread's last access failed. Whether the handler is going to be told of it, and it may be made in spite of that.
+    /// The thread's last access failed. Whether the handler is going to be told of it, and it may
+    /// be made in spite of that.
     pub(crate) fn note_fault(&mut self, writes: bool) -> bool {
         let Some(Fault {
             at,
@@ -97,7 +101,8 @@ impl Protected {
         placed.map_err(|_| AccessError::Fault)
     }
 
-    /// Replaces the eight bytes at `at` by what `change` makes of them; returns what was there. After the access has failed.
+    /// Replaces the eight bytes at `at` by what `change` makes of them; returns what was there.
+    /// After the access has failed.
     ///
     /// # Errors
     /// As [`Self::place`].
@@ -122,7 +127,8 @@ impl Protected {
     }
 }
 
-/// The process's memory, which is reached there whatever its protection (proc(5)). Opened each time: a forked process has another.
+/// The process's memory, which is reached there whatever its protection (proc(5)). Opened each
+/// time: a forked process has another.
 const MEMORY: &str = "/proc/self/mem";
 
 fn page_of(at: u64) -> u64 {

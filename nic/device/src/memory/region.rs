@@ -22,13 +22,14 @@ bitflags::bitflags! {
         const MW_BIND = 1 << 4;
         /// Addresses in the region count from zero.
         const ZERO_BASED = 1 << 5;
-        /// On-demand paging: the memory need not be there before it is accessed. No region of ours is
-        /// pinned; one without this right promises, though, to stay mapped, and is not asked each time.
+        /// On-demand paging: the memory need not be there before it is accessed. No region of ours
+        /// is pinned; one without this right promises, though, to stay mapped, and is not asked
+        /// each time.
         const ON_DEMAND = 1 << 6;
         /// A hint for the bus; without meaning here.
         const HUGE_PAGES = 1 << 7;
-        /// Peers may FLUSH what they wrote, so that all of the host sees it. That it survives a loss of power
-        /// (`IBV_ACCESS_FLUSH_PERSISTENT`) no memory of a process promises.
+        /// Peers may FLUSH what they wrote, so that all of the host sees it. That it survives a
+        /// loss of power (`IBV_ACCESS_FLUSH_PERSISTENT`) no memory of a process promises.
         const FLUSH_GLOBAL = 1 << 8;
         /// Optional flags (`IBV_ACCESS_OPTIONAL_RANGE`), which a device may ignore.
         const OPTIONAL = 0x3ff0_0000;
@@ -36,7 +37,8 @@ bitflags::bitflags! {
 }
 
 impl Access {
-    /// What memory is pinned for: for writing if any of these is asked for (`ib_access_writable` of Linux).
+    /// What memory is pinned for: for writing if any of these is asked for (`ib_access_writable` of
+    /// Linux).
     const fn used_for(self) -> Use {
         let writing = Self::LOCAL_WRITE
             .union(Self::REMOTE_WRITE)
@@ -72,7 +74,8 @@ pub struct MemoryRegion {
 /// What is behind a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
-    /// Memory that the program promised to keep mapped; an access finds out if it did not (`crate::process::guard`).
+    /// Memory that the program promised to keep mapped; an access finds out if it did not
+    /// (`crate::process::guard`).
     Mapped,
     /// Memory that may be missing when it is accessed, and is brought in then.
     OnDemand,
@@ -94,10 +97,12 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// A region of the process's memory, which has to be there unless it is on-demand. Nothing is touched or locked.
+    /// A region of the process's memory, which has to be there unless it is on-demand. Nothing is
+    /// touched or locked.
     ///
     /// # Errors
-    /// [`Error::Invalid`], or [`AccessError::Fault`] for memory that is not mapped with the rights that are asked for.
+    /// [`Error::Invalid`], or [`AccessError::Fault`] for memory that is not mapped with the rights
+    /// that are asked for.
     pub(crate) fn new(
         pd: Pd,
         host: u64,
@@ -112,7 +117,8 @@ impl Region {
         Ok(region)
     }
 
-    /// The same for memory that the device itself has mapped: it is there, and may be no bytes of it.
+    /// The same for memory that the device itself has mapped: it is there, and may be no bytes of
+    /// it.
     pub(crate) fn of_device(
         pd: Pd,
         host: u64,
@@ -169,8 +175,9 @@ impl Region {
     }
 }
 
-/// Refuses what `ib_umem_get` of Linux refuses: memory is a number of whole pages, those that have a part of it, and all of
-/// them have to be mapped. No bytes have no page, unless they lie amid one.
+/// Refuses what `ib_umem_get` of Linux refuses: memory is a number of whole pages, those that have
+/// a part of it, and all of them have to be mapped. No bytes have no page, unless they lie amid
+/// one.
 fn check_memory(host: u64, end: u64, access: Access) -> Result<(), Error> {
     let page = odp::page_bytes();
     if end.checked_next_multiple_of(page).is_none() || host == end && host.is_multiple_of(page) {

@@ -1,4 +1,5 @@
-//! The background thread: does what [`urxe_duty::Background`] decides, with descriptors and the engine.
+//! The background thread: does what [`urxe_duty::Background`] decides, with descriptors and the
+//! engine.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -37,8 +38,9 @@ pub(crate) fn run(nic: &Weak<Nic>) {
 struct Thread {
     policy: urxe_duty::Background,
     looker: Looker,
-    /// The wakeup and, while the thread waits for packets, the sockets. Not while it sleeps: a socket that
-    /// is in an epoll set costs every packet 200 ns, even if no thread waits (`urxe-udp`'s README).
+    /// The wakeup and, while the thread waits for packets, the sockets. Not while it sleeps: a
+    /// socket that is in an epoll set costs every packet 200 ns, even if no thread waits
+    /// (`urxe-udp`'s README).
     packets: Waiter,
     /// Set while the sockets are in it.
     watched: Option<Arc<EventFd>>,
@@ -203,7 +205,8 @@ impl Thread {
         self.writable = nic.watch_writable(&self.packets, self.writable)?;
         progress.note_waiting(deadline);
         progress.arm();
-        // Between the round and here the program may have started a timer that this thread was not told of.
+        // Between the round and here the program may have started a timer that this thread was not
+        // told of.
         let is_stale = nic
             .earliest_deadline()
             .is_some_and(|at| deadline.is_none_or(|deadline| at < deadline));
@@ -235,8 +238,9 @@ impl Thread {
     }
 }
 
-/// Runs a round if the engine should have run `by_ns` ago; not, if `unless_taken`, when another thread is in the engine or
-/// something waits for company: that says more of the program, and is seen to when the next turn begins.
+/// Runs a round if the engine should have run `by_ns` ago; not, if `unless_taken`, when another
+/// thread is in the engine or something waits for company: that says more of the program, and is
+/// seen to when the next turn begins.
 fn run_if_late(nic: &Nic, by_ns: u64, unless_taken: bool) -> Event {
     let progress = nic.progress();
     let is_late = if unless_taken {
@@ -256,7 +260,8 @@ fn run_if_late(nic: &Nic, by_ns: u64, unless_taken: bool) -> Event {
     }
 }
 
-/// Asks the program to tell the thread when its requests are answered. Whether there is anything to tell.
+/// Asks the program to tell the thread when its requests are answered. Whether there is anything to
+/// tell.
 fn asks_to_be_told(nic: &Nic) -> bool {
     // First this: the round with the last answer may be under way.
     nic.progress().ask_to_tell(true);

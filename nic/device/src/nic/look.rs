@@ -1,4 +1,5 @@
-//! A thread looks for packets before it sleeps: rounds, until they find nothing for a while ([`Looker`]).
+//! A thread looks for packets before it sleeps: rounds, until they find nothing for a while
+//! ([`Looker`]).
 
 use urxe_duty::{Looker, Next};
 use urxe_proto::Instant;
@@ -16,8 +17,8 @@ pub(crate) enum Looked {
     Done,
 }
 
-/// Runs rounds until `is_done`, or another thread is in the engine, or nothing has come for a while; none if it does
-/// not pay. The round before wanted the next at `deadline`.
+/// Runs rounds until `is_done`, or another thread is in the engine, or nothing has come for a
+/// while; none if it does not pay. The round before wanted the next at `deadline`.
 pub(crate) fn look(
     looker: &mut Looker,
     nic: &Nic,

@@ -39,8 +39,8 @@ use limits::LIMITS;
 
 pub use limits::{Limits, PortInfo};
 
-/// An opened device. Queue pairs, completion queues and channels keep it alive; [`Self::close`] ends
-/// its background thread.
+/// An opened device. Queue pairs, completion queues and channels keep it alive; [`Self::close`]
+/// ends its background thread.
 #[derive(Debug)]
 pub struct Nic {
     info: DeviceInfo,
@@ -49,7 +49,8 @@ pub struct Nic {
     naps: Naps,
     /// The sockets again, for waiting without the engine's lock.
     sockets: Mutex<Arc<[Arc<Socket>]>>,
-    /// Becomes readable, and is replaced, when the sockets change: who waits for them has to look again.
+    /// Becomes readable, and is replaced, when the sockets change: who waits for them has to look
+    /// again.
     stale: Mutex<Arc<EventFd>>,
     link: Link,
     events: Arc<EventQueue>,
@@ -165,8 +166,8 @@ impl Nic {
     /// name from `base` on.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for rights that contradict each other or a range that wraps, and [`Error::Access`] for memory that is
-    /// not mapped so, unless it is on-demand.
+    /// [`Error::Invalid`] for rights that contradict each other or a range that wraps, and
+    /// [`Error::Access`] for memory that is not mapped so, unless it is on-demand.
     pub fn register(
         &self,
         pd: Pd,
@@ -180,8 +181,8 @@ impl Nic {
         self.engine().memory.register(region)
     }
 
-    /// The same for memory that the device has mapped itself, [`DeviceMemory`] or a [`crate::Mapping`], which is not looked
-    /// at and may be no bytes.
+    /// The same for memory that the device has mapped itself, [`DeviceMemory`] or a
+    /// [`crate::Mapping`], which is not looked at and may be no bytes.
     ///
     /// # Errors
     /// [`Error::Invalid`] for rights that contradict each other.
@@ -201,7 +202,8 @@ impl Nic {
     /// Makes the region `lkey` one of `len` bytes at `host`, named from `base` on; its keys stay.
     ///
     /// # Errors
-    /// As for [`Self::register`], and [`Error::Busy`] while windows are bound to it; it is as it was then.
+    /// As for [`Self::register`], and [`Error::Busy`] while windows are bound to it; it is as it
+    /// was then.
     pub fn register_again(
         &self,
         lkey: u32,
@@ -216,8 +218,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Registers all addresses: they read as zeros, and what is written to them is dropped. For work
-    /// requests only, not for peers.
+    /// Registers all addresses: they read as zeros, and what is written to them is dropped. For
+    /// work requests only, not for peers.
     ///
     /// # Errors
     /// [`Error::Gone`] if there is no such protection domain.
@@ -225,11 +227,12 @@ impl Nic {
         self.engine().memory.register_null(pd)
     }
 
-    /// Prepares on-demand memory behind `sge` for access; with `is_wanted_now` it is there when this
-    /// returns.
+    /// Prepares on-demand memory behind `sge` for access; with `is_wanted_now` it is there when
+    /// this returns.
     ///
     /// # Errors
-    /// [`Error::Access`]: why it cannot be accessed so. [`Error::Invalid`] for a region that is not on demand.
+    /// [`Error::Access`]: why it cannot be accessed so. [`Error::Invalid`] for a region that is not
+    /// on demand.
     pub fn prefetch(
         &self,
         pd: Pd,
@@ -252,7 +255,8 @@ impl Nic {
     /// Ends a registration. No packet touches the memory afterwards.
     ///
     /// # Errors
-    /// [`Error::Gone`] if there is none with this key, [`Error::Busy`] while memory windows are bound to it.
+    /// [`Error::Gone`] if there is none with this key, [`Error::Busy`] while memory windows are
+    /// bound to it.
     pub fn deregister(&self, lkey: u32) -> Result<(), Error> {
         let mut engine = self.engine();
         engine.memory.deregister(lkey)?;
@@ -288,8 +292,8 @@ impl Nic {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The engine for a caller that can wait: it never makes the program wait for it, as one who queues up at the
-    /// lock would, unless there is no other way.
+    /// The engine for a caller that can wait: it never makes the program wait for it, as one who
+    /// queues up at the lock would, unless there is no other way.
     pub(crate) fn engine_patiently(&self) -> MutexGuard<'_, Engine> {
         const ATTEMPTS: usize = 2_000;
         const PAUSE: Duration = Duration::from_micros(50);
@@ -319,8 +323,8 @@ impl Nic {
         &self.events
     }
 
-    /// Sends acknowledgements that are held back, and tells peers that their queue pairs are gone: the device
-    /// is closed, or the process ends.
+    /// Sends acknowledgements that are held back, and tells peers that their queue pairs are gone:
+    /// the device is closed, or the process ends.
     pub(crate) fn take_leave(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
             engine.transmit(now(), AckMode::All);
@@ -331,8 +335,8 @@ impl Nic {
 
     // ---- the sockets -------------------------------------------------------------------------
 
-    /// Looks whether the interface changed, and follows it, as the background thread does where there is
-    /// one. Takes the engine's lock.
+    /// Looks whether the interface changed, and follows it, as the background thread does where
+    /// there is one. Takes the engine's lock.
     pub fn follow_link(&self) {
         let apply = |gids: &Arc<[GidEntry]>| {
             let mut engine = self.engine();
@@ -409,7 +413,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Forgets errors that woke whoever waited with [`Self::watch`], and would again: of a link that went down.
+    /// Forgets errors that woke whoever waited with [`Self::watch`], and would again: of a link
+    /// that went down.
     pub(crate) fn forget_errors(&self, ready: &[Event]) {
         for event in ready.iter().filter(|event| event.failed()) {
             let engine = self.engine();
@@ -422,7 +427,8 @@ impl Nic {
         }
     }
 
-    /// Waits for the blocked socket to become writable, and no longer for the one it waited for before.
+    /// Waits for the blocked socket to become writable, and no longer for the one it waited for
+    /// before.
     pub(crate) fn watch_writable(
         &self,
         waiter: &Waiter,

@@ -1,7 +1,9 @@
-//! Threads of the program that wait for packets in a poll, because others want the processor ([`urxe_duty::Poller`]).
+//! Threads of the program that wait for packets in a poll, because others want the processor
+//! ([`urxe_duty::Poller`]).
 //!
-//! A packet in a socket wakes them. But another thread may take it out before they look, and with it what they wait for: the
-//! background thread, or one that blocks in a completion channel. Then that thread wakes them.
+//! A packet in a socket wakes them. But another thread may take it out before they look, and with
+//! it what they wait for: the background thread, or one that blocks in a completion channel. Then
+//! that thread wakes them.
 
 use std::iter;
 use std::os::fd::AsFd;
@@ -27,19 +29,22 @@ struct Wakeups {
 }
 
 impl Naps {
-    /// Rounds that brought packets so far, to be asked before one looks for what they may have brought.
+    /// Rounds that brought packets so far, to be asked before one looks for what they may have
+    /// brought.
     #[inline]
     pub(crate) fn arrivals(&self) -> u64 {
         self.arrivals.load(Ordering::Relaxed)
     }
 
-    /// A round brought packets. To be called with the engine's lock, once all that they bring is to be seen.
+    /// A round brought packets. To be called with the engine's lock, once all that they bring is to
+    /// be seen.
     #[inline]
     pub(crate) fn note_arrival(&self) {
         let before = self.arrivals.load(Ordering::Relaxed);
         self.arrivals
             .store(before.wrapping_add(1), Ordering::Release);
-        // Pairs with the one in `wait`: of "I wait" and "something came" at least one is seen by the other side.
+        // Pairs with the one in `wait`: of "I wait" and "something came" at least one is seen by
+        // the other side.
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::Relaxed) > 0 {
             self.wake_all();
@@ -53,8 +58,8 @@ impl Naps {
         }
     }
 
-    /// Waits until something is in a socket, or a round brings packets, at most so long; not at all if one did since there were
-    /// `seen`.
+    /// Waits until something is in a socket, or a round brings packets, at most so long; not at all
+    /// if one did since there were `seen`.
     pub(crate) fn wait(&self, seen: u64, sockets: &[Arc<Socket>], wait_ns: u64) {
         let fds = || sockets.iter().flat_map(|socket| socket.readable_fds());
         let spare = self.lock().spare.pop();

@@ -39,8 +39,8 @@ fn remember(nic: Arc<Nic>) -> Result<Arc<Nic>, Error> {
     Ok(nic)
 }
 
-/// What the parent owes its peers is the parent's to send, and its threads are not in the child. A lock that the fork did not
-/// get is left.
+/// What the parent owes its peers is the parent's to send, and its threads are not in the child. A
+/// lock that the fork did not get is left.
 pub(crate) fn forget() {
     if let Some(mut opened) = OPENED.try_lock() {
         opened.clear();

@@ -31,8 +31,8 @@ impl Nic {
         self.engine().is_unfinished()
     }
 
-    /// Takes in what came to sockets that no queue pair uses, for which a program that polls does not
-    /// look.
+    /// Takes in what came to sockets that no queue pair uses, for which a program that polls does
+    /// not look.
     pub(crate) fn run_idle_sockets(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
             engine.receive_idle();
@@ -56,15 +56,16 @@ impl Nic {
         }
     }
 
-    /// The program posted, and then did not poll: sends what waits, and lets nothing wait for a while.
+    /// The program posted, and then did not poll: sends what waits, and lets nothing wait for a
+    /// while.
     pub(crate) fn stop_gathering(&self) {
         let mut engine = self.engine();
         self.progress.note_released();
         engine.stop_gathering(now());
     }
 
-    /// A round of the program's own. Returns how many packets came, and whether there was nothing to do, and memory alone
-    /// was looked at to find that out.
+    /// A round of the program's own. Returns how many packets came, and whether there was nothing
+    /// to do, and memory alone was looked at to find that out.
     pub(crate) fn run_round(&self, engine: &mut Engine) -> (usize, bool) {
         self.progress.note_round();
         self.progress.note_released();
@@ -98,13 +99,13 @@ impl Nic {
         self.naps.arrivals()
     }
 
-    /// One round on the program's own thread, unless another thread is at it; perhaps a wait, if no round has brought
-    /// packets since there were `seen`.
+    /// One round on the program's own thread, unless another thread is at it; perhaps a wait, if no
+    /// round has brought packets since there were `seen`.
     pub(crate) fn run_inline(&self, seen: u64) {
         let mut received = 0;
         if let Ok(mut engine) = self.engine.try_lock() {
-            // Only now: where threads that post hold the lock whenever one polls, the background thread has
-            // to see to what arrives.
+            // Only now: where threads that post hold the lock whenever one polls, the background
+            // thread has to see to what arrives.
             let has_looked_at_memory_only;
             (received, has_looked_at_memory_only) = self.run_round(&mut engine);
             if engine.memory.protected.has_offers() {
@@ -133,7 +134,8 @@ impl Nic {
         round
     }
 
-    /// One round of a thread that looks for packets before it sleeps, unless another thread is at it.
+    /// One round of a thread that looks for packets before it sleeps, unless another thread is at
+    /// it.
     pub(crate) fn run_looking(&self) -> Option<Round> {
         let mut engine = self.engine.try_lock().ok()?;
         let round = self.run_for_thread(&mut engine, Engine::run_looking_round);
@@ -143,8 +145,9 @@ impl Nic {
         Some(round)
     }
 
-    /// Lets the program's handler of faults know of accesses to memory that it has protected. It may not come back, or take long:
-    /// the engine is free meanwhile, and nothing here has to be dropped while it runs.
+    /// Lets the program's handler of faults know of accesses to memory that it has protected. It
+    /// may not come back, or take long: the engine is free meanwhile, and nothing here has to be
+    /// dropped while it runs.
     #[cold]
     fn make_offers(&self, mut engine: MutexGuard<'_, Engine>) {
         let mut next = engine.memory.protected.take_offer();
@@ -197,7 +200,8 @@ impl Nic {
             .is_some_and(|at| now.since(at) >= late_ns)
     }
 
-    /// Whether a request of the program has no answer yet, or a message no reply of its, or somebody is busy with the engine.
+    /// Whether a request of the program has no answer yet, or a message no reply of its, or
+    /// somebody is busy with the engine.
     pub(crate) fn is_amid(&self) -> bool {
         match self.engine.try_lock() {
             Ok(engine) => engine.is_amid(),

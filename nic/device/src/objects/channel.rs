@@ -44,7 +44,8 @@ impl CompletionChannel {
         }))
     }
 
-    /// The descriptor: readable while events wait. It may be polled and made non-blocking, not read.
+    /// The descriptor: readable while events wait. It may be polled and made non-blocking, not
+    /// read.
     #[must_use]
     pub fn fd(&self) -> RawFd {
         self.events.fd()
@@ -54,21 +55,24 @@ impl CompletionChannel {
         &self.events
     }
 
-    /// Whether the program blocks in [`Self::wait`], so that no other thread has to watch the sockets.
+    /// Whether the program blocks in [`Self::wait`], so that no other thread has to watch the
+    /// sockets.
     pub(crate) fn is_waited_in(&self) -> bool {
         self.events.is_waited_in()
     }
 
-    /// The program is about to wait for the descriptor in a `poll` of its own, until which it may be woken twice, with the background
-    /// thread in between: looks for packets before, where that has paid, until there is an event. Whether there is one, of
-    /// this queue or another: should the program then wait on for this one alone, the background thread notices within 2 ms.
+    /// The program is about to wait for the descriptor in a `poll` of its own, until which it may
+    /// be woken twice, with the background thread in between: looks for packets before, where that
+    /// has paid, until there is an event. Whether there is one, of this queue or another: should
+    /// the program then wait on for this one alone, the background thread notices within 2 ms.
     pub(crate) fn look(&self, nic: &Nic) -> bool {
         if let Ok(mut looker) = self.events.looker.try_lock()
             && looker.may_pay()
         {
             let _presence = nic.progress().enter_blocking();
             let until = now().after(LOOK_ARMED_NS);
-            // The background thread may still be in the engine, at the end of the round that brought the last event.
+            // The background thread may still be in the engine, at the end of the round that
+            // brought the last event.
             while look(&mut looker, nic, None, || self.events.has_cookie()) == Looked::Done
                 && !self.events.has_cookie()
                 && now() < until
@@ -83,11 +87,12 @@ impl CompletionChannel {
         has_event
     }
 
-    /// The cookie of the next completion queue with news. While it blocks, the calling thread runs the
-    /// engine.
+    /// The cookie of the next completion queue with news. While it blocks, the calling thread runs
+    /// the engine.
     ///
     /// # Errors
-    /// EAGAIN if the descriptor is non-blocking and there is none; EINTR when a signal handler ran; EBADF once it is closed.
+    /// EAGAIN if the descriptor is non-blocking and there is none; EINTR when a signal handler ran;
+    /// EBADF once it is closed.
     pub fn wait(self: &Arc<Self>) -> io::Result<u64> {
         blocking::finish(self.begin_wait())
     }

@@ -1,4 +1,5 @@
-//! Completion queues, as the program has them: it polls, and runs the engine where there are no completions yet.
+//! Completion queues, as the program has them: it polls, and runs the engine where there are no
+//! completions yet.
 
 use std::sync::Arc;
 
@@ -90,8 +91,8 @@ impl Cq {
         count
     }
 
-    /// Takes the oldest completion, with the time it came ([`Self::timestamp_now_ns`]; 0 if the queue has
-    /// no timestamps); runs the engine if there is none yet.
+    /// Takes the oldest completion, with the time it came ([`Self::timestamp_now_ns`]; 0 if the
+    /// queue has no timestamps); runs the engine if there is none yet.
     pub fn poll_one(&self) -> Option<(Completion, u64)> {
         let seen = self.nic.arrivals();
         if let Some(taken) = self.completions.take_one() {
@@ -106,8 +107,8 @@ impl Cq {
         taken
     }
 
-    /// The program has seen everything, and may go away: what it posted must not wait for its next poll. While there
-    /// is more, it will poll again.
+    /// The program has seen everything, and may go away: what it posted must not wait for its next
+    /// poll. While there is more, it will poll again.
     #[inline]
     fn release_if_empty(&self) {
         if !self.completions.has_some() {
@@ -126,9 +127,9 @@ impl Cq {
         clock::monotonic_ns()
     }
 
-    /// Asks for an event at the next completion (of a solicited or failed one only, if so asked). What came since a poll that
-    /// found no more counts as next: there are programs that do not poll again before they wait, though the specification
-    /// tells them to.
+    /// Asks for an event at the next completion (of a solicited or failed one only, if so asked).
+    /// What came since a poll that found no more counts as next: there are programs that do not
+    /// poll again before they wait, though the specification tells them to.
     pub fn arm(&self, solicited_only: bool) {
         self.completions.arm(solicited_only);
         self.nic.release();
@@ -137,19 +138,20 @@ impl Cq {
             .as_ref()
             .is_some_and(|channel| channel.is_waited_in() || channel.look(&self.nic));
         if !is_seen_to {
-            // The program is about to wait in a poll() of its own, and the background thread has to watch the sockets.
+            // The program is about to wait in a poll() of its own, and the background thread has to
+            // watch the sockets.
             self.nic.progress().take_over();
         }
     }
 
-    /// Lets events wait until `moderation.count` completions have come, or `moderation.period_ns` have
-    /// passed since the first.
+    /// Lets events wait until `moderation.count` completions have come, or `moderation.period_ns`
+    /// have passed since the first.
     pub fn moderate(&self, moderation: Moderation) {
         self.completions.moderate(moderation);
     }
 
-    /// Raises no event any more, and takes back those that the program has not read: it is about to be destroyed. No queue pair may
-    /// complete here.
+    /// Raises no event any more, and takes back those that the program has not read: it is about to
+    /// be destroyed. No queue pair may complete here.
     pub fn retire(&self) {
         self.completions.retire();
     }
@@ -207,7 +209,8 @@ mod tests {
         Some((nic, channel, cq))
     }
 
-    /// The event comes as soon as the first of several completions, and the thread that it wakes may poll but once.
+    /// The event comes as soon as the first of several completions, and the thread that it wakes
+    /// may poll but once.
     #[test]
     fn a_thread_that_is_woken_finds_something() {
         let Some((nic, channel, cq)) = with_events() else {

@@ -9,8 +9,9 @@ use crate::engine::Engine;
 use crate::process::clock::now;
 
 impl Qp {
-    /// Lets `post` queue send requests, and submits them: those that it queued go out, whatever it returns, or, of a program
-    /// that streams, at the latest when it polls. The engine is held meanwhile.
+    /// Lets `post` queue send requests, and submits them: those that it queued go out, whatever it
+    /// returns, or, of a program that streams, at the latest when it polls. The engine is held
+    /// meanwhile.
     pub fn post_sends<T>(&self, post: impl FnOnce(&mut SendPoster<'_>) -> T) -> T {
         let mut poster = SendPoster {
             qp: self,
@@ -30,7 +31,8 @@ impl Qp {
         self.post_sends(|poster| poster.post(request))
     }
 
-    /// The same for requests that were posted: those of a program that streams may wait for company.
+    /// The same for requests that were posted: those of a program that streams may wait for
+    /// company.
     fn settle_posted(&self, engine: &mut Engine) {
         let now = now();
         engine.mark_ready(self.index);
@@ -93,8 +95,8 @@ impl SendPoster<'_> {
     fn submit(mut self) {
         self.qp.settle_posted(&mut self.engine);
         if self.found_full {
-            // The program will try again until there is room, perhaps from many threads, which then leave
-            // the lock to none that would take in the acknowledgements that make room.
+            // The program will try again until there is room, perhaps from many threads, which then
+            // leave the lock to none that would take in the acknowledgements that make room.
             self.qp.nic.run_round(&mut self.engine);
         }
     }

@@ -284,8 +284,9 @@ impl Qp {
         };
         let ends = matches!(wanted.state, QpState::Error | QpState::Reset);
         if mask.contains(AttrMask::STATE) && ends && self.slot(&mut engine).is_ok() {
-            // What was executed has to be acknowledged as long as the queue pair can: a program that ends
-            // a connection has seen the peer's last message, and the peer must learn that it has.
+            // What was executed has to be acknowledged as long as the queue pair can: a program
+            // that ends a connection has seen the peer's last message, and the peer must learn that
+            // it has.
             engine.mark_ready(self.index);
             engine.transmit(now(), AckMode::All);
             engine.bid_farewell(self.index, now());
@@ -382,7 +383,8 @@ impl Qp {
     /// Attaches it to a multicast group, whose datagrams with its Q_Key it then receives, too.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is no datagram queue pair or `gid` no group; what the operating system says.
+    /// [`Error::Invalid`] if it is no datagram queue pair or `gid` no group; what the operating
+    /// system says.
     pub fn attach_multicast(&self, gid: Gid) -> Result<(), Error> {
         self.check_datagrams()?;
         self.nic.attach(self.number, gid)

@@ -21,7 +21,8 @@ pub struct SrqInit {
     pub max_requests: u32,
     /// Scatter/gather elements of a request at most.
     pub max_sges: u32,
-    /// Fewer requests than this raise [`SrqEvent::LimitReached`](urxe_proto::SrqEvent::LimitReached), once; 0 for none.
+    /// Fewer requests than this raise
+    /// [`SrqEvent::LimitReached`](urxe_proto::SrqEvent::LimitReached), once; 0 for none.
     pub limit: u32,
     /// What makes it one for XRC.
     pub xrc: Option<XrcSrqInit>,

@@ -1,4 +1,5 @@
-//! What belongs to a process as a whole, behind locks that a fork ([`crate::process::fork`]) waits for.
+//! What belongs to a process as a whole, behind locks that a fork ([`crate::process::fork`]) waits
+//! for.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +12,8 @@ use parking_lot::{Mutex, MutexGuard};
 /// Forks before this process was what it is.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks there were between the first process and this one. What was made in another epoch is the parent's.
+/// How many forks there were between the first process and this one. What was made in another epoch
+/// is the parent's.
 #[inline]
 #[must_use]
 pub fn epoch() -> u32 {
@@ -23,8 +25,9 @@ pub(crate) fn begin_epoch() {
     EPOCH.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether any lock of [`AcrossFork`] was ever taken. Until then there is nothing that a fork could find in disorder, and a program that
-/// never uses a device pays nothing for its forks: to touch these locks would copy their pages in parent and child.
+/// Whether any lock of [`AcrossFork`] was ever taken. Until then there is nothing that a fork could
+/// find in disorder, and a program that never uses a device pays nothing for its forks: to touch
+/// these locks would copy their pages in parent and child.
 static HAS_LOCKED: AtomicBool = AtomicBool::new(false);
 
 /// See [`HAS_LOCKED`].
@@ -37,7 +40,8 @@ thread_local! {
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread has such a lock, or is about to take one: so a signal handler has interrupted it there.
+/// Whether the calling thread has such a lock, or is about to take one: so a signal handler has
+/// interrupted it there.
 pub(crate) fn is_inside() -> bool {
     INSIDE.get() > 0
 }
@@ -66,7 +70,8 @@ impl Drop for Inside {
     }
 }
 
-/// Something of the whole process that is locked while the process is copied, so that the copy is whole and free.
+/// Something of the whole process that is locked while the process is copied, so that the copy is
+/// whole and free.
 #[derive(Debug)]
 pub struct AcrossFork<T>(Mutex<T>);
 

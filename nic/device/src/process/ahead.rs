@@ -1,16 +1,19 @@
 //! Memory that is going to be used soon, brought into the cache before.
 //!
-//! Two uses. Where the next message is likely to be placed, while nothing else is to do: a program that has a thousand receives
-//! posted (UCX) has each message placed in memory that it has not touched for a thousand messages. And the next packet of a long
-//! message, while the one before is copied: copies of a packet each are too short for the processor to foresee the next.
+//! Two uses. Where the next message is likely to be placed, while nothing else is to do: a program
+//! that has a thousand receives posted (UCX) has each message placed in memory that it has not
+//! touched for a thousand messages. And the next packet of a long message, while the one before is
+//! copied: copies of a packet each are too short for the processor to foresee the next.
 
 use urxe_proto::{PdId, Sge};
 
 /// A line of the cache.
 const LINE_BYTES: usize = 64;
-/// Programs keep in front of a buffer what they know of it (UCX its descriptor), and look at it next.
+/// Programs keep in front of a buffer what they know of it (UCX its descriptor), and look at it
+/// next.
 const BEFORE_BYTES: u64 = 128;
-/// Of a message that is longer than a frame the beginning: the rest comes in by itself, as it is written in order.
+/// Of a message that is longer than a frame the beginning: the rest comes in by itself, as it is
+/// written in order.
 const BYTES_MAX: u32 = 18_432;
 
 /// Where a message is expected.

@@ -1,5 +1,6 @@
-//! Calls of the program that block, in steps. Between two steps the thread waits for a descriptor, in a frame of the caller's that
-//! holds nothing of ours: there a signal handler may run for as long as it likes or jump out, and the thread may be cancelled.
+//! Calls of the program that block, in steps. Between two steps the thread waits for a descriptor,
+//! in a frame of the caller's that holds nothing of ours: there a signal handler may run for as
+//! long as it likes or jump out, and the thread may be cancelled.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -27,7 +28,8 @@ pub trait BlockingCall {
     /// What the program asked for.
     type Answer;
 
-    /// Goes on: at the beginning, and after each wait, of which `is_ready` tells whether the descriptor was readable.
+    /// Goes on: at the beginning, and after each wait, of which `is_ready` tells whether the
+    /// descriptor was readable.
     fn step(&mut self, is_ready: bool) -> Step<Self::Answer>;
 }
 
@@ -46,7 +48,8 @@ pub(crate) fn finish<C: BlockingCall>(mut call: C) -> io::Result<C::Answer> {
     }
 }
 
-/// Waits; whether the descriptor is readable. Stopping and continuing the process is no interruption for ppoll(2).
+/// Waits; whether the descriptor is readable. Stopping and continuing the process is no
+/// interruption for ppoll(2).
 ///
 /// # Errors
 /// EINTR when a signal handler ran.

@@ -14,7 +14,8 @@ pub(crate) fn now() -> Instant {
     Instant::from_nanos(monotonic_ns())
 }
 
-/// Waits at most so long for what `waiter` watches. While a `staged::Clock` is there nothing really waits.
+/// Waits at most so long for what `waiter` watches. While a `staged::Clock` is there nothing really
+/// waits.
 pub(crate) fn wait(waiter: &mut Waiter, timeout_ns: Option<u64>) -> io::Result<&[Event]> {
     #[cfg(test)]
     if let Some(until) = staged::wait_until(timeout_ns) {
@@ -38,7 +39,8 @@ pub(crate) fn monotonic_ns() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// Time that a test alone makes pass, for the thread that runs the test: a busy machine changes nothing of it.
+/// Time that a test alone makes pass, for the thread that runs the test: a busy machine changes
+/// nothing of it.
 #[cfg(test)]
 pub(crate) mod staged {
     use std::cell::{Cell, RefCell};
@@ -46,10 +48,12 @@ pub(crate) mod staged {
 
     use urxe_proto::Instant;
 
-    /// Each look at the clock takes so long, as a round does or more: what goes on until a time has come does not go on for ever.
+    /// Each look at the clock takes so long, as a round does or more: what goes on until a time has
+    /// come does not go on for ever.
     const LOOK_NS: u64 = 100;
 
-    /// A wait for ever lasts so long, as if a signal had come: the code that waits looks around, and waits again.
+    /// A wait for ever lasts so long, as if a signal had come: the code that waits looks around,
+    /// and waits again.
     const FOR_EVER_NS: u64 = 1_000_000;
 
     type Meanwhile = Box<dyn FnMut(Instant)>;
@@ -59,7 +63,8 @@ pub(crate) mod staged {
         static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
     }
 
-    /// While it lives, the calling thread's time stands still but for what [`pass`], looks and waits take.
+    /// While it lives, the calling thread's time stands still but for what [`pass`], looks and
+    /// waits take.
     pub(crate) struct Clock(PhantomData<*const ()>);
 
     impl Clock {
@@ -69,7 +74,8 @@ pub(crate) mod staged {
             Self(PhantomData)
         }
 
-        /// What others do in each wait from now on, given when the wait ends if nothing comes: they may let time pass until then.
+        /// What others do in each wait from now on, given when the wait ends if nothing comes: they
+        /// may let time pass until then.
         pub(crate) fn meanwhile(&self, others: impl FnMut(Instant) + 'static) {
             MEANWHILE.set(Some(Box::new(others)));
         }

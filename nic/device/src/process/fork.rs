@@ -1,10 +1,12 @@
-//! fork(2). The parent goes on as if nothing had happened. The child has copies of everything, but no background thread, and what
-//! other threads of the parent were amid stays as it was. So the child uses nothing that its parent made: sockets and names are
-//! taken from it at once, and [`epoch`](crate::epoch) tells of an object whether it is inherited. What belongs to the
-//! process as a whole is behind locks that a fork waits for ([`AcrossFork`](crate::AcrossFork)).
+//! fork(2). The parent goes on as if nothing had happened. The child has copies of everything, but
+//! no background thread, and what other threads of the parent were amid stays as it was. So the
+//! child uses nothing that its parent made: sockets and names are taken from it at once, and
+//! [`epoch`](crate::epoch) tells of an object whether it is inherited. What belongs to the process
+//! as a whole is behind locks that a fork waits for ([`AcrossFork`](crate::AcrossFork)).
 //!
-//! A program may fork in a signal handler that has interrupted this library anywhere, also with such a lock or an engine. So a fork asks
-//! nothing of engines, and waits for a lock in bounded time. The child of one that did not get a lock has to do without what is behind it.
+//! A program may fork in a signal handler that has interrupted this library anywhere, also with
+//! such a lock or an engine. So a fork asks nothing of engines, and waits for a lock in bounded
+//! time. The child of one that did not get a lock has to do without what is behind it.
 
 use std::cell::Cell;
 use std::sync::{Once, OnceLock};
@@ -78,8 +80,8 @@ pub(crate) fn hold_others(others: &'static [&'static dyn Held]) {
 fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handlers may run at any fork. If they cannot be installed, only children that do
-        // not start another program notice.
+        // SAFETY: the handlers may run at any fork. If they cannot be installed, only children that
+        // do not start another program notice.
         unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
     });
 }
@@ -166,7 +168,8 @@ mod tests {
 
     /// What the child of a fork finds.
     fn in_child(what: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child calls nothing but what may be called after a fork of a program with threads.
+        // SAFETY: the child calls nothing but what may be called after a fork of a program with
+        // threads.
         let status = unsafe {
             let child = libc::fork();
             if child == 0 {

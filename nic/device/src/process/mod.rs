@@ -1,4 +1,5 @@
-//! What concerns the process that uses the NIC, and threads in it: faults, forks, signals, processor time, the clock.
+//! What concerns the process that uses the NIC, and threads in it: faults, forks, signals,
+//! processor time, the clock.
 
 pub(crate) mod across_fork;
 pub(crate) mod ahead;

@@ -1,13 +1,13 @@
-//! Memory that may be missing: faulting it in without the risk of a signal, and memory that is always
-//! zero.
+//! Memory that may be missing: faulting it in without the risk of a signal, and memory that is
+//! always zero.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use urxe_proto::AccessError;
 
-/// Whether `len` bytes at the process's address `at` are there, brought in if need be; an access would
-/// raise SIGSEGV or SIGBUS otherwise. What another thread unmaps after this is not seen.
+/// Whether `len` bytes at the process's address `at` are there, brought in if need be; an access
+/// would raise SIGSEGV or SIGBUS otherwise. What another thread unmaps after this is not seen.
 pub(crate) fn fault_in(at: u64, len: u64, writes: bool) -> bool {
     /// The kernel is older than Linux 5.14.
     static CANNOT_POPULATE: AtomicBool = AtomicBool::new(false);
@@ -67,8 +67,8 @@ pub(crate) fn page_bytes() -> u64 {
     })
 }
 
-/// The address of `len` bytes that are zero: at most the longest message. They take no memory, but for
-/// page tables, because nobody writes them.
+/// The address of `len` bytes that are zero: at most the longest message. They take no memory, but
+/// for page tables, because nobody writes them.
 pub(crate) fn zeros(len: u64) -> Result<u64, AccessError> {
     const BYTES: usize = 1 << 30;
     static ZEROS: OnceLock<Option<u64>> = OnceLock::new();

@@ -1,5 +1,6 @@
-//! What waits for the program behind a descriptor: events of a completion channel, asynchronous events of a device. The
-//! descriptor counts them, so that it is readable while there are any, and only then.
+//! What waits for the program behind a descriptor: events of a completion channel, asynchronous
+//! events of a device. The descriptor counts them, so that it is readable while there are any, and
+//! only then.
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,7 +33,8 @@ impl EventFd {
         unsafe { libc::syscall(libc::SYS_write, self.0.as_raw_fd(), &raw const one, 8) };
     }
 
-    /// Takes one event, if there is one: never blocks, however the descriptor is set, should the program have read it itself.
+    /// Takes one event, if there is one: never blocks, however the descriptor is set, should the
+    /// program have read it itself.
     fn take(&self) {
         let mut count: u64 = 0;
         let fd = self.0.as_raw_fd();
@@ -140,8 +142,8 @@ impl<T> Signalled<T> {
         self.fd.signal();
     }
 
-    /// Takes the next, if there is one; EAGAIN if there is none and the program has made the descriptor non-blocking, EBADF once it
-    /// is closed.
+    /// Takes the next, if there is one; EAGAIN if there is none and the program has made the
+    /// descriptor non-blocking, EBADF once it is closed.
     pub(crate) fn pop_or_refuse(&self) -> io::Result<Option<T>> {
         let mut queue = self.lock();
         if let Some(event) = queue.events.pop_front() {
@@ -199,7 +201,8 @@ impl ProgramFd {
         Ok(Self { number, is_closed })
     }
 
-    /// Closes it, once, and unless the program has done so: the number may be another file's by now.
+    /// Closes it, once, and unless the program has done so: the number may be another file's by
+    /// now.
     fn close(&self, same: &EventFd) {
         if self.is_closed.swap(true, Ordering::Relaxed) || !is_same_file(self.number, same) {
             return;
@@ -209,7 +212,8 @@ impl ProgramFd {
     }
 }
 
-/// Whether two descriptors are of one open file; so it is believed where the kernel does not tell (kcmp(2)).
+/// Whether two descriptors are of one open file; so it is believed where the kernel does not tell
+/// (kcmp(2)).
 fn is_same_file(number: RawFd, fd: &EventFd) -> bool {
     /// Of linux/kcmp.h.
     const KCMP_FILE: libc::c_int = 0;

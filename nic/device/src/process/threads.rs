@@ -2,9 +2,10 @@
 
 pub use urxe_udp::with_signals_blocked;
 
-/// While it lives, the thread that made it cannot be cancelled (pthread_cancel(3)): it may hold locks, which would stay locked. What
-/// wants to cancel it meanwhile does so at the next cancellation point after. For what may write a file, or wait; the engine's own
-/// system calls are no cancellation points.
+/// While it lives, the thread that made it cannot be cancelled (pthread_cancel(3)): it may hold
+/// locks, which would stay locked. What wants to cancel it meanwhile does so at the next
+/// cancellation point after. For what may write a file, or wait; the engine's own system calls are
+/// no cancellation points.
 #[derive(Debug)]
 pub struct Uncancelled(libc::c_int);
 
@@ -37,11 +38,11 @@ impl Drop for Uncancelled {
     }
 }
 
-/// For the background thread: it works for a few microseconds at a time, for a peer that waits, and has to do so beside a
-/// program that may spin on the same processor: in perftest's `ib_write_lat` the target reads its memory
-/// until the data is there. Where the process may (`CAP_SYS_NICE` or `RLIMIT_NICE`), the thread takes
-/// precedence; elsewhere it asks for short time slices, which come earlier (Linux 6.12, and harmless
-/// before: the scheduler ignores the field).
+/// For the background thread: it works for a few microseconds at a time, for a peer that waits, and
+/// has to do so beside a program that may spin on the same processor: in perftest's `ib_write_lat`
+/// the target reads its memory until the data is there. Where the process may (`CAP_SYS_NICE` or
+/// `RLIMIT_NICE`), the thread takes precedence; elsewhere it asks for short time slices, which come
+/// earlier (Linux 6.12, and harmless before: the scheduler ignores the field).
 pub(crate) fn ask_for_prompt_scheduling() {
     #[repr(C)]
     struct SchedAttr {
@@ -69,8 +70,8 @@ pub(crate) fn ask_for_prompt_scheduling() {
             deadline_ns: 0,
             period_ns: 0,
         };
-        // SAFETY: the structure is the kernel's `sched_attr`, version 0 (48 bytes, linux/sched/types.h),
-        // and lives until the call returns. 0 is the calling thread.
+        // SAFETY: the structure is the kernel's `sched_attr`, version 0 (48 bytes,
+        // linux/sched/types.h), and lives until the call returns. 0 is the calling thread.
         if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
             return;
         }

@@ -1,4 +1,5 @@
-//! How long threads ran, as the kernel counts it, and what a thread that polls makes of it ([`Poller`]).
+//! How long threads ran, as the kernel counts it, and what a thread that polls makes of it
+//! ([`Poller`]).
 
 use std::cell::Cell;
 
@@ -42,8 +43,8 @@ thread_local! {
     static POLLER: Cell<Poller> = const { Cell::new(Poller::new()) };
 }
 
-/// The calling thread polled, and packets came or not. What it should do now. `work` is what its process has got done so far, posts among
-/// it.
+/// The calling thread polled, and packets came or not. What it should do now. `work` is what its
+/// process has got done so far, posts among it.
 pub(crate) fn advise(packets_came: bool, work: u64) -> Advice {
     // A thread that ends has no such variable any more, and no time to wait.
     POLLER

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where these mappings are: far below all others. The kernel gives out the highest addresses that are free, so that elsewhere the
-/// stack of another test's thread, or the page that guards it, may be in a hole as soon as there is one.
+/// Where these mappings are: far below all others. The kernel gives out the highest addresses that
+/// are free, so that elsewhere the stack of another test's thread, or the page that guards it, may
+/// be in a hole as soon as there is one.
 const FIRST: usize = 1 << 36;
 /// From one to the next.
 const STEP: usize = 1 << 24;

@@ -41,7 +41,8 @@ impl Duel {
         Self::with(host, QpType::Rc, ROCE_UDP_PORT)
     }
 
-    /// The same with a queue pair of any type that is connected, and a peer that sends from this port and listens on it.
+    /// The same with a queue pair of any type that is connected, and a peer that sends from this
+    /// port and listens on it.
     pub fn with(host: u8, qp_type: QpType, port: u16) -> Self {
         let address = Ipv4Addr::new(127, 77, 6, host);
         let peer = UdpSocket::bind((address, port)).unwrap();

@@ -1,5 +1,5 @@
-//! Ends of communication over the loopback interface: a device, a completion queue, a buffer, and queue
-//! pairs of any type.
+//! Ends of communication over the loopback interface: a device, a completion queue, a buffer, and
+//! queue pairs of any type.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -39,8 +39,8 @@ pub fn device(netdev: &str) -> DeviceInfo {
         .expect("the interface is up and has an address")
 }
 
-/// Runs `body` on a thread in a network namespace of its own, after these commands of ip(8) there; says that the
-/// test is skipped where that cannot be had.
+/// Runs `body` on a thread in a network namespace of its own, after these commands of ip(8) there;
+/// says that the test is skipped where that cannot be had.
 pub fn in_namespace(commands: &[&str], body: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
@@ -110,7 +110,8 @@ pub struct End {
     pub key: u32,
 }
 
-/// A peer may write to the buffer for as long as it is registered: after it was freed, to what is somebody else's then.
+/// A peer may write to the buffer for as long as it is registered: after it was freed, to what is
+/// somebody else's then.
 impl Drop for End {
     fn drop(&mut self) {
         let _ = self.nic.deregister(self.key);

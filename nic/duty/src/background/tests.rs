@@ -27,7 +27,8 @@ const fn ran(received: u64, has_requests: bool) -> Event {
     })
 }
 
-/// A thread that has just waited, so that it does not step aside, beside a program that has not polled yet.
+/// A thread that has just waited, so that it does not step aside, beside a program that has not
+/// polled yet.
 fn rested() -> Background {
     let mut thread = Background::new();
     thread
@@ -134,8 +135,9 @@ fn after_many_pauses_the_thread_queues_up_at_the_lock() {
     );
 }
 
-/// A program that computes between its messages, and whose peer acknowledges late, was taken for one that reads its memory:
-/// MPI messages of 8 KiB took two to three times as long on two processors.
+/// A program that computes between its messages, and whose peer acknowledges late, was taken for
+/// one that reads its memory: MPI messages of 8 KiB took two to three times as long on two
+/// processors.
 #[test]
 fn a_program_that_told_has_stopped_if_a_message_comes_while_it_does_not_poll_but_not_if_an_answer_does()
  {

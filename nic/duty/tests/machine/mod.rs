@@ -1,7 +1,9 @@
-//! A machine in virtual time: processors, a scheduler, processes with programs and background threads, and packets.
+//! A machine in virtual time: processors, a scheduler, processes with programs and background
+//! threads, and packets.
 //!
-//! The scheduler is what matters of Linux's: fair shares by weight, time slices, and a woken thread that takes a processor at
-//! once if it takes precedence, or is owed much. Costs are those of a present-day processor, rounded.
+//! The scheduler is what matters of Linux's: fair shares by weight, time slices, and a woken thread
+//! that takes a processor at once if it takes precedence, or is owed much. Costs are those of a
+//! present-day processor, rounded.
 
 mod background;
 mod program;

@@ -25,7 +25,8 @@ pub(crate) enum Program {
     Blocks,
     /// Computes for so long, then polls for so long.
     Computes { for_ns: u64, polls_ns: u64 },
-    /// Sends to a process, polls until it has as many messages as it sent, then computes for so long.
+    /// Sends to a process, polls until it has as many messages as it sent, then computes for so
+    /// long.
     Exchanges { with: usize, computes_ns: u64 },
 }
 

@@ -1,4 +1,5 @@
-//! Scenarios of round numbers: 10 Gbps, adapters and software that take no time, a bus that is never in the way.
+//! Scenarios of round numbers: 10 Gbps, adapters and software that take no time, a bus that is
+//! never in the way.
 #![allow(dead_code, reason = "every test uses some of it")]
 
 use urxe_fabric::{

@@ -1,5 +1,6 @@
-//! What <infiniband/verbs.h> has had since after the release that this library is built with (rdma-core 44). Programs that
-//! were built with a newer one bring these structures; a test compares them wherever the header has them.
+//! What <infiniband/verbs.h> has had since after the release that this library is built with
+//! (rdma-core 44). Programs that were built with a newer one bring these structures; a test
+//! compares them wherever the header has them.
 use std::ffi::{c_int, c_void};
 
 /// Of `ibv_mr_init_attr`, which of its fields count (release 60).
@@ -19,8 +20,8 @@ pub(crate) const WR_FLUSH_PLACE: usize = 0;
 /// Of what a peer flushes (`enum ibv_selectivity_level`): a range, or all of the region.
 pub(crate) const IBV_FLUSH_RANGE: u8 = 0;
 pub(crate) const IBV_FLUSH_MR: u8 = 1;
-/// Of `device_cap_flags_ex`: `IB_UVERBS_DEVICE_FLUSH_GLOBAL` and `IB_UVERBS_DEVICE_ATOMIC_WRITE` of the kernel's
-/// <rdma/ib_user_verbs.h>.
+/// Of `device_cap_flags_ex`: `IB_UVERBS_DEVICE_FLUSH_GLOBAL` and `IB_UVERBS_DEVICE_ATOMIC_WRITE` of
+/// the kernel's <rdma/ib_user_verbs.h>.
 pub(crate) const DEVICE_FLUSH_GLOBAL: u64 = 1 << 38;
 pub(crate) const DEVICE_ATOMIC_WRITE: u64 = 1 << 40;
 

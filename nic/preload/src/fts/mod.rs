@@ -1,7 +1,8 @@
-//! `fts` of libc, which lists folders without calling the functions that [`crate::folders`] stands in front of. A walk
-//! that begins in what may have something of ours in it is walked here.
+//! `fts` of libc, which lists folders without calling the functions that [`crate::folders`] stands
+//! in front of. A walk that begins in what may have something of ours in it is walked here.
 //!
-//! The working folder is not changed: what programs may open from there ([`Entry::accpath`]) is the whole path.
+//! The working folder is not changed: what programs may open from there ([`Entry::accpath`]) is the
+//! whole path.
 mod entry;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_short, c_void};
@@ -70,7 +71,8 @@ struct Walk {
     of: libc::dev_t,
 }
 
-/// The addresses of all walks of ours, and how many there are: while there is none, libc's own need no lookup.
+/// The addresses of all walks of ours, and how many there are: while there is none, libc's own need
+/// no lookup.
 pub(crate) static OPEN: AcrossFork<Vec<usize>> = AcrossFork::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -134,7 +136,8 @@ impl Walk {
         }
     }
 
-    /// The entries of a folder, in the program's order, the first one last; each is linked to the next.
+    /// The entries of a folder, in the program's order, the first one last; each is linked to the
+    /// next.
     ///
     /// # Safety
     /// A live entry of this walk.
@@ -198,7 +201,8 @@ impl Walk {
     /// # Safety
     /// The walk is open.
     unsafe fn next(&mut self) -> *mut Entry {
-        // SAFETY: entries are live until they are freed here, after the program has seen what comes after them.
+        // SAFETY: entries are live until they are freed here, after the program has seen what comes
+        // after them.
         unsafe {
             let current = self.current;
             if !current.is_null() {

@@ -1,4 +1,5 @@
-//! The counters of a port: what the contexts count that this process has open ([`urxe_device::counters_of`]).
+//! The counters of a port: what the contexts count that this process has open
+//! ([`urxe_device::counters_of`]).
 use urxe_device::{Counters, DeviceInfo};
 
 use super::node::Node;

@@ -34,9 +34,10 @@ pub(super) fn content(inside: &[&str]) -> Option<Content> {
     })
 }
 
-/// Whether the process is one of MPICH, which looks up the PCI function of a libfabric device in hwloc and ends where hwloc
-/// has it not. PyPI's MPICH brings an hwloc that finds no PCI functions at all, so that it ends with every adapter that has one.
-/// Without the link to it a device is to libfabric what Linux rxe's is, on no bus.
+/// Whether the process is one of MPICH, which looks up the PCI function of a libfabric device in
+/// hwloc and ends where hwloc has it not. PyPI's MPICH brings an hwloc that finds no PCI functions
+/// at all, so that it ends with every adapter that has one. Without the link to it a device is to
+/// libfabric what Linux rxe's is, on no bus.
 fn is_of_mpich() -> bool {
     static IS: AtomicBool = AtomicBool::new(false);
     // It may be loaded at any time.

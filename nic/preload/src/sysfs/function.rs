@@ -1,7 +1,8 @@
 //! The PCI function that a device of ours belongs to.
 //!
-//! No adapter is there, but programs insist on one: they take the address of a PCI function out of the path that
-//! `/sys/class/infiniband/<device>` leads to, and read the function's files, to learn what is near to what.
+//! No adapter is there, but programs insist on one: they take the address of a PCI function out of
+//! the path that `/sys/class/infiniband/<device>` leads to, and read the function's files, to learn
+//! what is near to what.
 use urxe_device::DeviceInfo;
 
 use super::content::{Content, Make, folder};
@@ -9,8 +10,9 @@ use super::node::Node;
 
 /// The PCI domain of our functions, a number of four hexadecimal digits: programs read no more.
 ///
-/// No real function is in it: firmware numbers domains (ACPI's `_SEG`) from 0 on, and Linux counts those that it makes
-/// itself (VMD) from 0x10000 on. Hyper-V takes a domain's number from an adapter's GUID, so there it is one of 65,536.
+/// No real function is in it: firmware numbers domains (ACPI's `_SEG`) from 0 on, and Linux counts
+/// those that it makes itself (VMD) from 0x10000 on. Hyper-V takes a domain's number from an
+/// adapter's GUID, so there it is one of 65,536.
 const DOMAIN: &str = "f0ce";
 /// What the names of our buses and functions begin with.
 pub(crate) const MARK: &str = "f0ce:";
@@ -18,7 +20,8 @@ pub(crate) const MARK: &str = "f0ce:";
 /// Vendor and device, of no meaning to any driver. As with all of `DOMAIN`, nothing else has it.
 const VENDOR: u16 = 0xf0ce;
 const DEVICE: u16 = 1;
-/// An Ethernet controller, which an adapter for RoCE is (0x020700, an InfiniBand controller, is another link layer).
+/// An Ethernet controller, which an adapter for RoCE is (0x020700, an InfiniBand controller, is
+/// another link layer).
 const CLASS: u32 = 0x02_0000;
 
 /// A function's address.
@@ -29,9 +32,9 @@ pub(super) struct Function {
     function: u8,
 }
 
-/// The address of a device's function, from the index of its network interface. Function 0 comes first, as in programs
-/// that take several functions of a slot for ports of one adapter. Interfaces whose indices differ by 65,536 would
-/// have the same.
+/// The address of a device's function, from the index of its network interface. Function 0 comes
+/// first, as in programs that take several functions of a slot for ports of one adapter. Interfaces
+/// whose indices differ by 65,536 would have the same.
 pub(super) const fn of(info: &DeviceInfo) -> Function {
     const SLOTS: u32 = 32;
     const BUSES: u32 = 256;
@@ -117,8 +120,8 @@ pub(super) const FUNCTION: &[(&str, Make)] = &[
     ("vendor", |_| Node::line(format!("{VENDOR:#06x}"))),
 ];
 
-/// What the function shows of the network interface, which in truth is somewhere else. Only what is known of it in
-/// every network namespace, whatever `/sys/class/net` is of.
+/// What the function shows of the network interface, which in truth is somewhere else. Only what is
+/// known of it in every network namespace, whatever `/sys/class/net` is of.
 pub(super) const INTERFACE: &[(&str, Make)] = &[
     ("addr_len", |_| Node::text("6")),
     ("address", |info| {
@@ -167,7 +170,8 @@ fn modalias() -> String {
     )
 }
 
-/// The header of the configuration space (PCI Local Bus Specification 3.0, 6.1), type 0, and no capabilities.
+/// The header of the configuration space (PCI Local Bus Specification 3.0, 6.1), type 0, and no
+/// capabilities.
 fn configuration() -> Vec<u8> {
     const BYTES: usize = 256;
     const CLASS_AT: usize = 9;
@@ -180,7 +184,8 @@ fn configuration() -> Vec<u8> {
     space
 }
 
-/// No memory and no ports: begin, end and flags of six base addresses, a ROM, and six of virtual functions.
+/// No memory and no ports: begin, end and flags of six base addresses, a ROM, and six of virtual
+/// functions.
 fn resources() -> String {
     const LINES: usize = 13;
     let zero = format!("{:#018x}", 0);

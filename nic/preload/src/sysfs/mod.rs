@@ -1,4 +1,5 @@
-//! The part of the file system that a kernel with our devices would have, beside what the real one has:
+//! The part of the file system that a kernel with our devices would have, beside what the real one
+//! has:
 //!
 //! | path | what |
 //! |---|---|
@@ -13,9 +14,11 @@
 //! | `/sys/devices/pci<bus>/<function>/net/<interface>` | its network interface ([`function`]) |
 //! | `/dev/infiniband/uverbs<n>` | the character device, which cannot be opened |
 //!
-//! The folders that hold the links are shared with real devices. How paths lead through all this: [`crate::tree`].
+//! The folders that hold the links are shared with real devices. How paths lead through all this:
+//! [`crate::tree`].
 //!
-//! Source: Documentation/ABI/stable/sysfs-class-infiniband and Documentation/ABI/testing/sysfs-bus-pci of Linux.
+//! Source: Documentation/ABI/stable/sysfs-class-infiniband and
+//! Documentation/ABI/testing/sysfs-bus-pci of Linux.
 mod content;
 mod counters;
 mod device;

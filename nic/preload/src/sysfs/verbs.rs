@@ -1,4 +1,5 @@
-//! The character device of a device of ours, which programs open through libibverbs and not by themselves.
+//! The character device of a device of ours, which programs open through libibverbs and not by
+//! themselves.
 use urxe_device::DeviceInfo;
 
 use super::content::Make;
@@ -8,7 +9,8 @@ use super::node::Node;
 /// The major number that the kernel has for verbs (Documentation/admin-guide/devices.txt of Linux).
 pub(crate) const MAJOR: u32 = 231;
 
-/// The number of the first one. The kernel numbers its own from 0 on, and has at most 1,024 (drivers/infiniband/core/uverbs_main.c).
+/// The number of the first one. The kernel numbers its own from 0 on, and has at most 1,024
+/// (drivers/infiniband/core/uverbs_main.c).
 const FIRST: u32 = 100_000;
 /// How many there can be: the number is a minor number, too, which has 20 bits.
 const COUNT: u32 = 900_000;

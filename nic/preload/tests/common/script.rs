@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{library, shown};
 
-/// Runs in a network namespace of its own. Pieces of the script: `$PRELOAD` before a program gives it
-/// our devices, `pair SERVER -- CLIENT` runs two of them.
+/// Runs in a network namespace of its own. Pieces of the script: `$PRELOAD` before a program gives
+/// it our devices, `pair SERVER -- CLIENT` runs two of them.
 pub(crate) struct Script {
     pub(crate) name: &'static str,
     pub(crate) needs: &'static [&'static str],

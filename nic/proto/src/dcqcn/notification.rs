@@ -10,7 +10,8 @@ pub struct NotificationPoint {
 }
 
 impl NotificationPoint {
-    /// A packet arrived with the mark "congestion experienced". A CNP is owed if the last is older than `interval_ns`.
+    /// A packet arrived with the mark "congestion experienced". A CNP is owed if the last is older
+    /// than `interval_ns`.
     pub fn handle_mark(&mut self, now: Instant, interval_ns: u64) {
         if self.last.is_none_or(|last| now.since(last) >= interval_ns) {
             self.last = Some(now);

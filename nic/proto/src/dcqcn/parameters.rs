@@ -5,13 +5,13 @@
 pub enum FirstRate {
     /// The line rate, as hardware.
     Line,
-    /// What the queue pair sends at, by its window and its round trip, if those are known and less than the
-    /// line rate. For a sender in software, whose interface may name any line rate.
+    /// What the queue pair sends at, by its window and its round trip, if those are known and less
+    /// than the line rate. For a sender in software, whose interface may name any line rate.
     Measured,
 }
 
-/// The parameters of DCQCN. [`Self::default`] has those that ConnectX adapters have; names in parentheses are those of
-/// their drivers (NVIDIA, "DCQCN CC Parameters").
+/// The parameters of DCQCN. [`Self::default`] has those that ConnectX adapters have; names in
+/// parentheses are those of their drivers (NVIDIA, "DCQCN CC Parameters").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DcqcnParameters {
     /// Rate of the port, bits per second. No reaction point goes above.
@@ -34,17 +34,18 @@ pub struct DcqcnParameters {
     pub fast_recovery_raises: u32,
     /// Step of the target rate afterwards, bits per second (`rpg_ai_rate`).
     pub additive_step_bps: u64,
-    /// Step of the target rate once raises of both kinds are more than F, bits per second (`rpg_hai_rate`). The i-th is i
-    /// times as large.
+    /// Step of the target rate once raises of both kinds are more than F, bits per second
+    /// (`rpg_hai_rate`). The i-th is i times as large.
     pub hyper_step_bps: u64,
-    /// Whether every cut makes the rate before it the one to return to. Else a cut that follows another, with no raise
-    /// between them, leaves that alone (`clamp_tgt_rate`), so that a burst of CNPs is recovered from as one.
+    /// Whether every cut makes the rate before it the one to return to. Else a cut that follows
+    /// another, with no raise between them, leaves that alone (`clamp_tgt_rate`), so that a burst
+    /// of CNPs is recovered from as one.
     pub clamps_target: bool,
     /// Least time between two CNPs that a queue pair sends, nanoseconds (`min_time_between_cnps`).
     pub cnp_interval_ns: u64,
-    /// How much a paced queue pair may be behind its schedule and catch up at once, nanoseconds; also, for how long it
-    /// waits until it sends that much in one go. 0 sends each packet at its time, as hardware; a sender in software, which
-    /// pays for each wake-up, wants a batch.
+    /// How much a paced queue pair may be behind its schedule and catch up at once, nanoseconds;
+    /// also, for how long it waits until it sends that much in one go. 0 sends each packet at its
+    /// time, as hardware; a sender in software, which pays for each wake-up, wants a batch.
     pub pacing_slack_ns: u64,
 }
 

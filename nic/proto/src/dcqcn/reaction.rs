@@ -7,8 +7,9 @@ use crate::time::Instant;
 const ALPHA_ONE: u64 = 1 << 20;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// See the module. Call order: [`Self::new`] for the first CNP, [`Self::handle_cnp`] for each later one, and for each packet
-/// [`Self::may_send`], then [`Self::handle_sent`]. Once [`Self::is_recovered`] it is of no more use.
+/// See the module. Call order: [`Self::new`] for the first CNP, [`Self::handle_cnp`] for each later
+/// one, and for each packet [`Self::may_send`], then [`Self::handle_sent`]. Once
+/// [`Self::is_recovered`] it is of no more use.
 #[derive(Clone, Debug)]
 pub struct ReactionPoint {
     parameters: DcqcnParameters,
@@ -70,7 +71,8 @@ impl ReactionPoint {
         self.target_bps
     }
 
-    /// Alpha in millionths: 0 for a free path, 1,000,000 for one on which every interval brought a CNP.
+    /// Alpha in millionths: 0 for a free path, 1,000,000 for one on which every interval brought a
+    /// CNP.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "at most a million")]
     pub const fn alpha_ppm(&self) -> u32 {
@@ -169,8 +171,8 @@ impl ReactionPoint {
         }
     }
 
-    /// All updates of alpha up to `now`: they are many more than the packets between them, and only the first can
-    /// have a notification to count.
+    /// All updates of alpha up to `now`: they are many more than the packets between them, and only
+    /// the first can have a notification to count.
     fn update_alpha(&mut self, now: Instant) {
         if self.alpha_at > now {
             return;

@@ -1,5 +1,5 @@
-//! Congestion control of a queue pair: marks that its packets arrive with, notifications to and from its peer, and what a
-//! queue pair sends that has been slowed down.
+//! Congestion control of a queue pair: marks that its packets arrive with, notifications to and
+//! from its peer, and what a queue pair sends that has been slowed down.
 
 use alloc::boxed::Box;
 
@@ -32,7 +32,8 @@ impl QueuePair {
 
     // ---- commands ----------------------------------------------------------------------------
 
-    /// Turns congestion control on, or off, as it is at first. A queue pair that is slowed down is so no more.
+    /// Turns congestion control on, or off, as it is at first. A queue pair that is slowed down is
+    /// so no more.
     pub fn set_dcqcn(&mut self, parameters: Option<DcqcnParameters>) {
         self.reaction = None;
         self.congestion = parameters.map(|parameters| {
@@ -45,8 +46,9 @@ impl QueuePair {
 
     // ---- inputs ------------------------------------------------------------------------------
 
-    /// The packet that was just handled bears the mark "congestion experienced" (RFC 3168, 5). The caller sends what
-    /// [`Self::poll_notification`] gives. Not for datagram queue pairs, which have no peer to notify.
+    /// The packet that was just handled bears the mark "congestion experienced" (RFC 3168, 5). The
+    /// caller sends what [`Self::poll_notification`] gives. Not for datagram queue pairs, which
+    /// have no peer to notify.
     pub fn handle_congestion_mark(&mut self, now: Instant) {
         if self.config.qp_type != QpType::Ud
             && let Some(congestion) = &mut self.congestion
@@ -83,8 +85,8 @@ impl QueuePair {
 
     // ---- outputs -----------------------------------------------------------------------------
 
-    /// The congestion notification to send, if one is owed. It should overtake what waits, and be no subject of congestion
-    /// control itself: its type of service is not "ECN capable".
+    /// The congestion notification to send, if one is owed. It should overtake what waits, and be
+    /// no subject of congestion control itself: its type of service is not "ECN capable".
     pub fn poll_notification(&mut self) -> Option<Transmit<'static>> {
         let congestion = self.congestion.as_mut()?;
         if !congestion.notification.poll() {
@@ -102,7 +104,8 @@ impl QueuePair {
         })
     }
 
-    /// [`Self::poll_run`] of a queue pair that has been slowed down. Acknowledgements go at any time.
+    /// [`Self::poll_run`] of a queue pair that has been slowed down. Acknowledgements go at any
+    /// time.
     #[cold]
     pub(super) fn poll_paced<M: Memory>(
         &mut self,

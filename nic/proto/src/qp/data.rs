@@ -69,8 +69,9 @@ pub enum PostError {
     TooManySges,
     /// The message is longer than a message may be; a datagram, longer than the port's MTU.
     TooLong,
-    /// The operation does not go with its data (inline data for a READ, an atomic or ATOMIC WRITE of other than 8 bytes, a FLUSH with any),
-    /// with its target, or with the type of the queue pair (IBTA table 38).
+    /// The operation does not go with its data (inline data for a READ, an atomic or ATOMIC WRITE
+    /// of other than 8 bytes, a FLUSH with any), with its target, or with the type of the queue
+    /// pair (IBTA table 38).
     Unsupported,
     /// Receives are posted to the shared receive queue.
     SharedReceives,

@@ -34,9 +34,9 @@ use crate::verbs::{QpType, RecvRequest, SendData, SendOp, SendRequest, SendTarge
 /// smallest MTU.
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
-/// The transport timeout over the value that the program set: the specification allows up to four times
-/// (IBTA 9.7.6.1.3), and a peer in software may be kept from its processor for as long as hardware never
-/// is. What is lost is sent again much earlier (`rc/retry.rs`).
+/// The transport timeout over the value that the program set: the specification allows up to four
+/// times (IBTA 9.7.6.1.3), and a peer in software may be kept from its processor for as long as
+/// hardware never is. What is lost is sent again much earlier (`rc/retry.rs`).
 const TIMEOUT_FACTOR: u64 = 4;
 
 /// A queue pair. The crate's documentation has the call order.
@@ -146,14 +146,15 @@ impl QueuePair {
         &self.stats
     }
 
-    /// Whether answers are on their way to it: packets were sent that are not acknowledged, and of which the peer was asked to tell.
+    /// Whether answers are on their way to it: packets were sent that are not acknowledged, and of
+    /// which the peer was asked to tell.
     #[must_use]
     pub fn awaits_answer(&self) -> bool {
         self.sender.awaits_answer()
     }
 
-    /// What a reliable queue pair sends at by its window and its round trip, bits per second, while so much is in flight
-    /// that they tell something about the link.
+    /// What a reliable queue pair sends at by its window and its round trip, bits per second, while
+    /// so much is in flight that they tell something about the link.
     #[must_use]
     pub fn bulk_rate_bps(&self) -> Option<u64> {
         self.sender.bulk_rate_bps(self.connection.mtu_bytes)
@@ -171,7 +172,8 @@ impl QueuePair {
         !matches!(self.responder.inbound, Inbound::Idle)
     }
 
-    /// Whether what it sends is part of a stream, or of a large message: much is in flight, or about to be.
+    /// Whether what it sends is part of a stream, or of a large message: much is in flight, or
+    /// about to be.
     #[must_use]
     #[inline]
     pub fn is_streaming(&self) -> bool {
@@ -266,7 +268,8 @@ impl QueuePair {
             .set_window_max(egress.window_bytes / self.connection.mtu_bytes);
     }
 
-    /// What the peer's device does beyond the specification, as far as it is known, until the queue pair is initialised again. Only RC has any.
+    /// What the peer's device does beyond the specification, as far as it is known, until the queue
+    /// pair is initialised again. Only RC has any.
     pub fn set_peer_abilities(&mut self, abilities: PeerAbilities) {
         // The packets of an XRC target may name different shared receive queues.
         if self.config.qp_type == QpType::Rc {

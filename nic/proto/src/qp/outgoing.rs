@@ -11,9 +11,11 @@ use crate::verbs::Transmit;
 use urxe_wire::PartialPsn;
 
 impl QueuePair {
-    /// The next packet to send, if any may go now. What is owed to the peer goes before what the program posted since it could know
-    /// of it: else the peer's program would have the reply before it has the completion of what that replies to. Requests that were
-    /// posted before go first, so that a burst of them leaves together; but after many of them what may not wait has its turn.
+    /// The next packet to send, if any may go now. What is owed to the peer goes before what the
+    /// program posted since it could know of it: else the peer's program would have the reply
+    /// before it has the completion of what that replies to. Requests that were posted before go
+    /// first, so that a burst of them leaves together; but after many of them what may not wait has
+    /// its turn.
     pub fn poll_transmit<M: Memory>(
         &mut self,
         now: Instant,
@@ -23,7 +25,8 @@ impl QueuePair {
         self.poll(now, mode, 1, memory).map(|run| run.first)
     }
 
-    /// The same, with those that hardly differ from it and may go now, too: at most `most` packets together.
+    /// The same, with those that hardly differ from it and may go now, too: at most `most` packets
+    /// together.
     pub fn poll_run<M: Memory>(
         &mut self,
         now: Instant,
@@ -34,7 +37,8 @@ impl QueuePair {
         self.poll(now, mode, most, memory)
     }
 
-    /// Whether [`Self::poll_transmit`] has nothing to hand out in mode [`AckMode::Hold`], found out for less; no says nothing.
+    /// Whether [`Self::poll_transmit`] has nothing to hand out in mode [`AckMode::Hold`], found out
+    /// for less; no says nothing.
     #[must_use]
     #[inline]
     pub fn is_at_rest(&self, now: Instant) -> bool {
@@ -95,8 +99,8 @@ impl QueuePair {
         self.poll_response(now, mode, most, memory)
     }
 
-    /// The last packet of a request, to a peer of our kind, has in its header what is owed: a reply completes no earlier at its peer than
-    /// what it replies to, and costs no more for it.
+    /// The last packet of a request, to a peer of our kind, has in its header what is owed: a reply
+    /// completes no earlier at its peer than what it replies to, and costs no more for it.
     #[inline]
     pub(super) fn acknowledge_in(&mut self, planned: &mut Planned) {
         if let Some(acknowledged) = self.responder.ride_along(planned.is_again) {
@@ -105,8 +109,8 @@ impl QueuePair {
         }
     }
 
-    /// What is owed to the peer, if the next request is one that comes behind it. Data that congestion control holds back does not hold
-    /// requests back.
+    /// What is owed to the peer, if the next request is one that comes behind it. Data that
+    /// congestion control holds back does not hold requests back.
     #[cold]
     fn poll_before_reply<M: Memory>(
         &mut self,

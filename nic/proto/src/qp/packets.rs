@@ -16,8 +16,8 @@ impl QueuePair {
     // ---- inputs ------------------------------------------------------------------------------
 
     /// A packet for this queue pair arrived at `now`. The caller checked its ICRC and that it comes
-    /// from the peer. `shared` is the shared receive queue that the queue pair has, of an XRC target the
-    /// one that the packet names; `None` if that is none, or of another XRC domain.
+    /// from the peer. `shared` is the shared receive queue that the queue pair has, of an XRC
+    /// target the one that the packet names; `None` if that is none, or of another XRC domain.
     pub fn handle_packet<M: Memory>(
         &mut self,
         now: Instant,
@@ -88,9 +88,10 @@ impl QueuePair {
         }
     }
 
-    /// Packets that have come together, in the middle of a message, or WRITEs one behind the other: `packet` is the first, the others
-    /// differ from it by their PSN, each one more, by their bytes, and by their address, if they have one, each that many more.
-    /// `payloads` are those of all of them. Returns how many were handled, maybe none: the others are for
+    /// Packets that have come together, in the middle of a message, or WRITEs one behind the other:
+    /// `packet` is the first, the others differ from it by their PSN, each one more, by their
+    /// bytes, and by their address, if they have one, each that many more. `payloads` are those of
+    /// all of them. Returns how many were handled, maybe none: the others are for
     /// [`Self::handle_packet`]. The caller checked of each what it checks of one.
     pub fn handle_run<M: Memory>(
         &mut self,
@@ -161,8 +162,8 @@ impl QueuePair {
         }
     }
 
-    /// A request to an XRC target: the shared receive queue that it names gives the receives, and the
-    /// protection domain for all that it does (IBTA A14.4).
+    /// A request to an XRC target: the shared receive queue that it names gives the receives, and
+    /// the protection domain for all that it does (IBTA A14.4).
     fn handle_xrc_request<M: Memory>(
         &mut self,
         now: Instant,
@@ -192,8 +193,8 @@ impl QueuePair {
         );
     }
 
-    /// A datagram for this queue pair, or for a multicast group that it is attached to, arrived. `grh` is what
-    /// the program gets to see of the network header.
+    /// A datagram for this queue pair, or for a multicast group that it is attached to, arrived.
+    /// `grh` is what the program gets to see of the network header.
     pub fn handle_datagram<M: Memory>(
         &mut self,
         packet: &Packet<'_>,
@@ -220,9 +221,10 @@ impl QueuePair {
         self.settle();
     }
 
-    /// Whether a packet is one that only the peer should be able to send: the request that comes next, or an answer to one
-    /// that is in flight. Who does not see the packets of a connection would have to guess its PSN (24 bits). Of an unreliable
-    /// connection, which takes any PSN for the next one (IBTA 9.8.2.2), the second of two forged packets seems to be credible.
+    /// Whether a packet is one that only the peer should be able to send: the request that comes
+    /// next, or an answer to one that is in flight. Who does not see the packets of a connection
+    /// would have to guess its PSN (24 bits). Of an unreliable connection, which takes any PSN for
+    /// the next one (IBTA 9.8.2.2), the second of two forged packets seems to be credible.
     #[must_use]
     pub fn is_credible(&self, packet: &Packet<'_>) -> bool {
         let bth = &packet.header.bth;
@@ -247,7 +249,8 @@ impl QueuePair {
         }
     }
 
-    /// Memory that a packet handed out was to be taken from cannot be read any more. `bth` is the packet's.
+    /// Memory that a packet handed out was to be taken from cannot be read any more. `bth` is the
+    /// packet's.
     pub fn handle_memory_fault(&mut self, bth: &Bth) {
         if bth.opcode.operation().is_some_and(Operation::is_response) {
             self.responder.handle_memory_fault(bth.psn, &mut self.out);
@@ -270,9 +273,10 @@ impl QueuePair {
         }
     }
 
-    /// The queue pair `peer` said that it does not exist any more, and expected `psn` next. If it is the
-    /// peer, and does not answer probes for the transport timeout, or half a second if that is longer or none, what is in
-    /// flight ends as after the last retry. The caller checked that the word comes from the peer's address and port.
+    /// The queue pair `peer` said that it does not exist any more, and expected `psn` next. If it
+    /// is the peer, and does not answer probes for the transport timeout, or half a second if that
+    /// is longer or none, what is in flight ends as after the last retry. The caller checked that
+    /// the word comes from the peer's address and port.
     pub fn handle_peer_gone(&mut self, now: Instant, peer: Qpn, psn: Psn) {
         if peer == self.attributes.dest_qp && self.may_handle(true) {
             self.sender.handle_peer_gone(now, psn);
@@ -319,8 +323,9 @@ impl QueuePair {
 
     // ---- outputs -----------------------------------------------------------------------------
 
-    /// The part of [`Self::poll_timeout`] that is about requests, data that congestion control holds back, and acknowledgements
-    /// that nobody waits for: when to send (again). For a caller that sees to the others itself ([`Self::owes_response`]).
+    /// The part of [`Self::poll_timeout`] that is about requests, data that congestion control
+    /// holds back, and acknowledgements that nobody waits for: when to send (again). For a caller
+    /// that sees to the others itself ([`Self::owes_response`]).
     #[must_use]
     pub fn poll_retry_timeout(&self) -> Option<Instant> {
         match self.state() {
@@ -332,7 +337,8 @@ impl QueuePair {
         }
     }
 
-    /// Whether the peer has been silent for so long that [`Self::handle_timeout`] sends again, or gives up.
+    /// Whether the peer has been silent for so long that [`Self::handle_timeout`] sends again, or
+    /// gives up.
     #[must_use]
     pub fn is_silent(&self, now: Instant) -> bool {
         self.may_handle(true) && self.sender.is_silent(now)

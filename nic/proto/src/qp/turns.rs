@@ -4,12 +4,15 @@ use urxe_wire::{Bth, Operation, Psn};
 
 use crate::send_queue::Position;
 
-/// Packets of requests in a row, while something is owed that may not wait, and then of answers. An end that always has requests to send,
-/// to a peer that acknowledges them before the window is full, would else answer no READ: the peer would retry until it gives up. Less than a
-/// device gives a queue pair at a time, so that each time what presses can leave: at 1 Gbps, both ways, as many as that cost 3 to 7 %.
+/// Packets of requests in a row, while something is owed that may not wait, and then of answers. An
+/// end that always has requests to send, to a peer that acknowledges them before the window is
+/// full, would else answer no READ: the peer would retry until it gives up. Less than a device
+/// gives a queue pair at a time, so that each time what presses can leave: at 1 Gbps, both ways, as
+/// many as that cost 3 to 7 %.
 const TURN_PACKETS: u32 = 64;
 
-/// See the module. Of a queue pair that congestion control has slowed down, requests and answers take turns packet by packet.
+/// See the module. Of a queue pair that congestion control has slowed down, requests and answers
+/// take turns packet by packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Turns {
     /// Packets since the turn began, of requests ...
@@ -55,19 +58,22 @@ impl Turns {
     }
 }
 
-/// Requests that the program posted while something was owed that it could know of: the peer's program must not have them before it has
-/// the completions of what is acknowledged so. (The specification promises no order between the two queues; hardware has it, as its
-/// acknowledgement leaves long before a program can reply, and programs count on it.)
+/// Requests that the program posted while something was owed that it could know of: the peer's
+/// program must not have them before it has the completions of what is acknowledged so. (The
+/// specification promises no order between the two queues; hardware has it, as its acknowledgement
+/// leaves long before a program can reply, and programs count on it.)
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     /// The first of them.
     pub(super) position: Position,
-    /// One past the last request of the peer that the program could know of when it posted the last of them.
+    /// One past the last request of the peer that the program could know of when it posted the last
+    /// of them.
     pub(super) answers_to: Psn,
 }
 
 impl Reply {
-    /// Whether they may go once the response with this header has: one that acknowledges what they may reply to.
+    /// Whether they may go once the response with this header has: one that acknowledges what they
+    /// may reply to.
     pub(super) fn may_follow(self, bth: &Bth) -> bool {
         let is_whole = !matches!(
             bth.opcode.operation(),

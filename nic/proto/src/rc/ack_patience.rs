@@ -1,9 +1,10 @@
 //! How long an acknowledgement waits for company while nothing comes.
 //!
-//! To send it alone keeps its host busy for as long as it takes to look for packets ten times, often just when the next
-//! message arrives; behind a reply it is nearly free. Whether a reply will come is not known, but it mostly comes if
-//! the last ones did, as in the barriers and broadcasts of MPI. (TCP delays acknowledgements so, too, in what Linux
-//! calls ping-pong mode.) So the wait doubles whenever it paid, and halves whenever the peer waited in vain.
+//! To send it alone keeps its host busy for as long as it takes to look for packets ten times,
+//! often just when the next message arrives; behind a reply it is nearly free. Whether a reply will
+//! come is not known, but it mostly comes if the last ones did, as in the barriers and broadcasts
+//! of MPI. (TCP delays acknowledgements so, too, in what Linux calls ping-pong mode.) So the wait
+//! doubles whenever it paid, and halves whenever the peer waited in vain.
 
 use crate::time::Instant;
 
@@ -15,7 +16,8 @@ const HOLD_MAX_NS: u64 = 16_000;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patience {
-    /// How long the next acknowledgement waits while the host looks for packets in vain; 0 at first, so that it goes at once.
+    /// How long the next acknowledgement waits while the host looks for packets in vain; 0 at
+    /// first, so that it goes at once.
     hold_ns: u64,
     /// When the host first looked in vain since it is owed.
     idle_since: Option<Instant>,
@@ -24,7 +26,8 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// The host looked for packets, and there was none. Whether the acknowledgement has waited enough.
+    /// The host looked for packets, and there was none. Whether the acknowledgement has waited
+    /// enough.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
         let idle_since = *self.idle_since.get_or_insert(now);
         now.since(idle_since) >= self.hold_ns
@@ -35,7 +38,8 @@ impl Patience {
         self.has_company = true;
     }
 
-    /// The acknowledgement goes; of several packets, if `is_shared`, for which it would have waited anyway.
+    /// The acknowledgement goes; of several packets, if `is_shared`, for which it would have waited
+    /// anyway.
     pub(crate) fn note_sent(&mut self, is_shared: bool) {
         if self.has_company {
             self.hold_ns = (2 * self.hold_ns).clamp(HOLD_MIN_NS, HOLD_MAX_NS);

@@ -3,25 +3,28 @@
 //!
 //! Responses leave in PSN order: READ and atomic responses first, then one NAK or one ACK, which
 //! stands for all requests before it. An ACK may wait a little, so that it can travel with the
-//! program's own reply and so that a burst of messages needs only one. Between two urxe it travels in the reply's header, else
-//! before the reply. One that a peer of our kind did not ask for waits as long
-//! as an ACK may: who plays ping-pong without completions of what it sends gets one in several messages.
+//! program's own reply and so that a burst of messages needs only one. Between two urxe it travels
+//! in the reply's header, else before the reply. One that a peer of our kind did not ask for waits
+//! as long as an ACK may: who plays ping-pong without completions of what it sends gets one in
+//! several messages.
 
 use alloc::collections::VecDeque;
 
 use urxe_wire::{Aeth, AtomicAckEth, NakCode, Operation, Psn, Syndrome};
 
 use crate::connection::Connection;
-use crate::memory::{Memory, RemoteAccess, RemoteRange, Via};
+use crate::memory::{Memory, RemoteAccess};
 use crate::rc::ack_patience::Patience;
+use crate::rc::reply::{ReadJob, Reply};
 use crate::run::Run;
 use crate::time::Instant;
 use crate::verbs::{Payload, Transmit};
 
-/// An acknowledgement waits at most this long for company, in nanoseconds, if the host polls again by then. Well below the time
-/// after which a requester sends again.
+/// An acknowledgement waits at most this long for company, in nanoseconds, if the host polls again
+/// by then. Well below the time after which a requester sends again.
 pub const ACK_HOLD_NS: u64 = 50_000;
-/// One that nobody waits for goes along with what is sent once it is this old: else it would soon go alone.
+/// One that nobody waits for goes along with what is sent once it is this old: else it would soon
+/// go alone.
 const QUIET_HOLD_NS: u64 = ACK_HOLD_NS / 2;
 /// An answer of so many packets is no stream yet: one READ of 64 KiB.
 const ANSWER_PACKETS: u32 = 16;
@@ -38,77 +41,14 @@ const ACK: Syndrome = Syndrome::Ack {
 pub enum AckMode {
     /// Only those that may not wait.
     Hold,
-    /// The host looked for packets, and there was none: those that have waited for a reply of the program for as long as
-    /// such waits have paid, since the first look in vain.
+    /// The host looked for packets, and there was none: those that have waited for a reply of the
+    /// program for as long as such waits have paid, since the first look in vain.
     Idle,
-    /// All that the peer waits for, and what nobody waits for once it is half as old as it may become.
+    /// All that the peer waits for, and what nobody waits for once it is half as old as it may
+    /// become.
     Flush,
     /// All that are owed: later there is nobody to send them.
     All,
-}
-
-/// A READ being answered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadJob {
-    pub(crate) first: Psn,
-    /// Whose rights to the range count: an XRC target has those of one shared receive queue or another.
-    pub(crate) via: Via,
-    pub(crate) range: RemoteRange,
-    pub(crate) packets: u32,
-    /// Where to stop: before `packets` when the peer asked for the rest anew.
-    pub(crate) until: u32,
-    pub(crate) sent: u32,
-    pub(crate) msn: u32,
-    /// Whether the peer asked for it before.
-    pub(crate) repeated: bool,
-}
-
-/// A response that has to be sent in order.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Reply {
-    Read(ReadJob),
-    Atomic {
-        psn: Psn,
-        original: u64,
-        msn: u32,
-        repeated: bool,
-    },
-}
-
-impl Reply {
-    const fn is_repeated(&self) -> bool {
-        match self {
-            Self::Read(job) => job.repeated,
-            Self::Atomic { repeated, .. } => *repeated,
-        }
-    }
-
-    /// Gives up what lies from `psn` on. Whether anything is left to send.
-    fn cut(&mut self, psn: Psn) -> bool {
-        let before = u32::try_from(psn.distance_from(self.first())).unwrap_or(0);
-        match self {
-            Self::Read(job) => {
-                job.until = job.until.min(before);
-                job.sent < job.until
-            }
-            Self::Atomic { .. } => before > 0,
-        }
-    }
-
-    /// Packets, sent ones included.
-    const fn packets(&self) -> u32 {
-        match self {
-            Self::Read(job) => job.until,
-            Self::Atomic { .. } => 1,
-        }
-    }
-
-    const fn first(&self) -> Psn {
-        match self {
-            Self::Read(job) => job.first,
-            Self::Atomic { psn, .. } => *psn,
-        }
-    }
 }
 
 /// See the module.
@@ -122,8 +62,9 @@ pub(crate) struct Acknowledger {
     /// Whether the peer waits for it.
     is_awaited: bool,
     urgent: bool,
-    /// The last request that the program here can have seen and whose own program may wait for its completion, or the packet that is
-    /// missing: what the program posts from now on must not overtake what is owed for that.
+    /// The last request that the program here can have seen and whose own program may wait for its
+    /// completion, or the packet that is missing: what the program posts from now on must not
+    /// overtake what is owed for that.
     ordered: Option<Psn>,
     patience: Patience,
 }
@@ -157,7 +98,8 @@ impl Acknowledger {
         self.urgent = true;
     }
 
-    /// What the program posts from now on comes behind what is owed for requests up to `psn`, whether the peer asked for that or not.
+    /// What the program posts from now on comes behind what is owed for requests up to `psn`,
+    /// whether the peer asked for that or not.
     #[inline]
     pub(crate) fn keep_order(&mut self, psn: Psn) {
         self.ordered = Some(psn);
@@ -169,15 +111,16 @@ impl Acknowledger {
         self.ordered.is_some()
     }
 
-    /// Whether an ACK can travel in the header of a request: nothing has to go before it. What a response is missing for must not seem to
-    /// be acknowledged.
+    /// Whether an ACK can travel in the header of a request: nothing has to go before it. What a
+    /// response is missing for must not seem to be acknowledged.
     #[inline]
     pub(crate) fn may_ride_along(&self) -> bool {
         self.replies.is_empty() && self.nak.is_none()
     }
 
-    /// The last packet of a request leaves, to a peer of our kind, `again` perhaps: whether an ACK travels in its header. It counts as sent
-    /// then. What was sent before, and lost, may have had one.
+    /// The last packet of a request leaves, to a peer of our kind, `again` perhaps: whether an ACK
+    /// travels in its header. It counts as sent then. What was sent before, and lost, may have had
+    /// one.
     #[inline]
     pub(crate) fn ride_along(&mut self, again: bool) -> bool {
         if !(self.is_ordered() || again) || !self.may_ride_along() {
@@ -237,7 +180,8 @@ impl Acknowledger {
         self.replies.push_back(reply);
     }
 
-    /// Forgets those replies that lie between these PSNs as a whole: the peer asks for them anew, and for no others.
+    /// Forgets those replies that lie between these PSNs as a whole: the peer asks for them anew,
+    /// and for no others.
     pub(crate) fn forget_replies_between(&mut self, psn: Psn, end: Psn) {
         self.replies.retain(|reply| match reply {
             Reply::Read(job) => {
@@ -262,7 +206,8 @@ impl Acknowledger {
         };
     }
 
-    /// The queue pair ends before `expected`. What is owed for requests before that leaves all the same, and no more.
+    /// The queue pair ends before `expected`. What is owed for requests before that leaves all the
+    /// same, and no more.
     pub(crate) fn end_with_acknowledgement(&mut self, expected: Psn) {
         if self.owed_since.is_some() && self.nak.is_none() {
             let last = expected.sub(1);
@@ -276,8 +221,8 @@ impl Acknowledger {
         matches!(self.replies.front(), Some(Reply::Read(_)))
     }
 
-    /// Whether what is owed is a long answer, or many. How much of those before is on its way nobody knows here; the peer limits
-    /// how many it asks for at once.
+    /// Whether what is owed is a long answer, or many. How much of those before is on its way
+    /// nobody knows here; the peer limits how many it asks for at once.
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
         let mut packets = 0;
@@ -334,7 +279,8 @@ impl Acknowledger {
             }
     }
 
-    /// The next packet owed, with those like it, at most `most` together. `expected` and `msn` are the responder's.
+    /// The next packet owed, with those like it, at most `most` together. `expected` and `msn` are
+    /// the responder's.
     #[expect(
         clippy::too_many_arguments,
         reason = "the pieces of a queue pair, borrowed apart"
@@ -459,7 +405,7 @@ mod tests {
     use urxe_wire::Qpn;
 
     use super::*;
-    use crate::memory::PdId;
+    use crate::memory::{PdId, RemoteRange, Via};
 
     fn read(first: u32, packets: u32) -> Reply {
         Reply::Read(ReadJob {

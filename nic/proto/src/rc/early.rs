@@ -1,9 +1,12 @@
-//! Packets that arrive early, between two ends that repeat selectively ([`crate::PeerAbilities::SELECTIVE_REPEAT`]).
+//! Packets that arrive early, between two ends that repeat selectively
+//! ([`crate::PeerAbilities::SELECTIVE_REPEAT`]).
 //!
-//! The specification lets a responder drop what follows a gap, and has the requester send all of it again: go-back-N. With the
-//! ability the responder keeps such packets, and executes them once the gap is closed: to anybody else they look as if the network had delayed them. It says which
-//! it has: its NAK for a PSN sequence error, which has no payload otherwise, carries [`Held`] as three words. A requester
-//! that finds them there sends what is missing again, and nothing else ([`super::requester`]).
+//! The specification lets a responder drop what follows a gap, and has the requester send all of it
+//! again: go-back-N. With the ability the responder keeps such packets, and executes them once the
+//! gap is closed: to anybody else they look as if the network had delayed them. It says which it
+//! has: its NAK for a PSN sequence error, which has no payload otherwise, carries [`Held`] as three
+//! words. A requester that finds them there sends what is missing again, and nothing else
+//! ([`super::requester`]).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -139,8 +142,9 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// Keeps a packet that follows the missing `expected`, unless it is too far away. It takes the place of an earlier copy: the caller
-    /// knows that the peer sent it, and of what came before it may not have known.
+    /// Keeps a packet that follows the missing `expected`, unless it is too far away. It takes the
+    /// place of an earlier copy: the caller knows that the peer sent it, and of what came before it
+    /// may not have known.
     pub(crate) fn keep(&mut self, expected: Psn, packet: &Packet<'_>) {
         let psn = packet.header.bth.psn;
         if Held::none(expected).place(psn).is_none() {

@@ -4,6 +4,7 @@
 pub(crate) mod ack_patience;
 pub(crate) mod acknowledge;
 pub(crate) mod early;
+pub(crate) mod reply;
 pub(crate) mod requester;
 pub(crate) mod responder;
 pub(crate) mod retry;

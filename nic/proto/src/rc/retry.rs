@@ -2,16 +2,17 @@
 //!
 //! Two clocks run while packets are unacknowledged. The *transport timeout* is the one the program
 //! set (`timeout`, `retry_cnt`): each time it passes without progress one retry is used up (IBTA
-//! 9.7.6.1.3); once they are used up, it goes on at least until [`GIVE_UP_MIN_NS`] have passed. The *probe* is ours: after a few measured round trips of silence the oldest
-//! packets are sent again, at no cost in retries, because the usual timeout of 67 ms is a thousand
-//! round trips of a local network. It backs off by doubling (RFC 6298, sections 2
-//! and 5.5).
+//! 9.7.6.1.3); once they are used up, it goes on at least until [`GIVE_UP_MIN_NS`] have passed. The
+//! *probe* is ours: after a few measured round trips of silence the oldest packets are sent again,
+//! at no cost in retries, because the usual timeout of 67 ms is a thousand round trips of a local
+//! network. It backs off by doubling (RFC 6298, sections 2 and 5.5).
 //!
-//! The answer to a packet that was sent more than once tells no round trip (Karn's algorithm), but, if the peer is urxe, what it
-//! took at least: the time since the packet was sent last. That is all there is where everything that was sent at first is lost,
-//! as in front of a full queue. It is too little if the answer is a late one to what was sent first; then those to the others
-//! follow, and each says more. While nothing is known, progress does not end the doubling: it may be such a late answer, and
-//! a probe that came too early once would come too early every time.
+//! The answer to a packet that was sent more than once tells no round trip (Karn's algorithm), but,
+//! if the peer is urxe, what it took at least: the time since the packet was sent last. That is all
+//! there is where everything that was sent at first is lost, as in front of a full queue. It is too
+//! little if the answer is a late one to what was sent first; then those to the others follow, and
+//! each says more. While nothing is known, progress does not end the doubling: it may be such a
+//! late answer, and a probe that came too early once would come too early every time.
 
 use crate::time::{Instant, earliest};
 
@@ -21,12 +22,15 @@ const PROBE_MIN_NS: u64 = 2_000_000;
 const PROBE_INITIAL_NS: u64 = 20_000_000;
 /// Longest probe interval.
 const PROBE_MAX_NS: u64 = 2_000_000_000;
-/// A peer that is said to be gone is believed to be after so much silence at most, nanoseconds, and whatever the timeout: the word may be
-/// old or forged, and the peer kept from its processor or stopped for a while.
+/// A peer that is said to be gone is believed to be after so much silence at most, nanoseconds, and
+/// whatever the timeout: the word may be old or forged, and the peer kept from its processor or
+/// stopped for a while.
 const GONE_MAX_NS: u64 = 500_000_000;
-/// An end that hears nothing gives up after this time at the earliest, nanoseconds, however short the timeout and few the retries. Programs
-/// for hardware ask for as little as 100 us and 4 retries (UCX's tests of peer failure). But where the peer's NIC is a thread, that may wait for
-/// a processor as long as a few other threads compute: four of Linux's time slices of up to 4 ms (the base slice of EEVDF, scaled by the processors).
+/// An end that hears nothing gives up after this time at the earliest, nanoseconds, however short
+/// the timeout and few the retries. Programs for hardware ask for as little as 100 us and 4 retries
+/// (UCX's tests of peer failure). But where the peer's NIC is a thread, that may wait for a
+/// processor as long as a few other threads compute: four of Linux's time slices of up to 4 ms (the
+/// base slice of EEVDF, scaled by the processors).
 const GIVE_UP_MIN_NS: u64 = 16_000_000;
 /// RNR retry count that means "for ever".
 const RNR_RETRY_INFINITE: u8 = 7;
@@ -123,7 +127,8 @@ impl Retry {
         self.restart_timeout(now);
     }
 
-    /// The peer answered without progress (a NAK): the silence is broken, the retries are not reset.
+    /// The peer answered without progress (a NAK): the silence is broken, the retries are not
+    /// reset.
     pub(crate) fn handle_answer(&mut self, now: Instant) {
         self.gone = None;
         if self.silent_since.is_some() {
@@ -131,8 +136,8 @@ impl Retry {
         }
     }
 
-    /// The peer answered what it was asked for later: it is at work, and comes to what is missing. As long as it does, no
-    /// retry is used up.
+    /// The peer answered what it was asked for later: it is at work, and comes to what is missing.
+    /// As long as it does, no retry is used up.
     pub(crate) fn handle_later_answer(&mut self, now: Instant) {
         self.handle_answer(now);
         self.restart_timeout(now);
@@ -154,8 +159,8 @@ impl Retry {
         true
     }
 
-    /// The peer is said to be gone. That is believed when it answers nothing for the transport timeout: from then on there is
-    /// no point in using up the retries.
+    /// The peer is said to be gone. That is believed when it answers nothing for the transport
+    /// timeout: from then on there is no point in using up the retries.
     pub(crate) fn handle_gone(&mut self, now: Instant) {
         if self.gone.is_none() {
             let timeout_ns = self.timeout_ns.unwrap_or(GONE_MAX_NS);
@@ -219,7 +224,8 @@ impl Retry {
         let since = self.silent_since?;
         let at = since.after(self.probe_interval_ns());
         match self.gone {
-            // There is no point in waiting longer for the answer to the last probe than for the first.
+            // There is no point in waiting longer for the answer to the last probe than for the
+            // first.
             Some(gone) if gone.is_probed => {
                 Some(at.min(gone.believed_at.max(since.after(self.patience_ns()))))
             }

@@ -1,16 +1,16 @@
-//! How many packets may be in flight: additive increase, multiplicative decrease, and no growth into
-//! queues.
+//! How many packets may be in flight: additive increase, multiplicative decrease, and no growth
+//! into queues.
 //!
-//! RoCE leaves this to the link (PFC) or to the NIC. A UDP socket's receive buffer is neither, so the
-//! sender finds out what the peer can take: the window doubles each round trip until a loss, is halved
-//! then, and grows by one packet a round trip afterwards (RFC 5681, counted in packets). While a round
-//! trip takes longer than the shortest one by more than a target, packets wait in some queue, which a
-//! larger window would only make longer: it does not grow then, and shrinks when they wait much longer
-//! (the idea of delay-based control, as in TCP Vegas).
+//! RoCE leaves this to the link (PFC) or to the NIC. A UDP socket's receive buffer is neither, so
+//! the sender finds out what the peer can take: the window doubles each round trip until a loss, is
+//! halved then, and grows by one packet a round trip afterwards (RFC 5681, counted in packets).
+//! While a round trip takes longer than the shortest one by more than a target, packets wait in
+//! some queue, which a larger window would only make longer: it does not grow then, and shrinks
+//! when they wait much longer (the idea of delay-based control, as in TCP Vegas).
 //!
-//! Between two ends that send again only what is missing, a loss costs little, and a link that loses some of its packets
-//! is no reason to be slower. A full queue is: who is in it would else stay, and who comes later starve. The round trip tells
-//! which it is.
+//! Between two ends that send again only what is missing, a loss costs little, and a link that
+//! loses some of its packets is no reason to be slower. A full queue is: who is in it would else
+//! stay, and who comes later starve. The round trip tells which it is.
 
 use super::acknowledge::ACK_HOLD_NS;
 
@@ -19,24 +19,25 @@ const INITIAL_BYTES: u32 = 128 << 10;
 /// Least window: with one packet in flight, a lost one would never be noticed by a later one.
 const MIN_PACKETS: u32 = 2;
 
-/// Waiting in queues beyond this stops the growth, nanoseconds: 512 KiB at 1 Gbps. Less would take the
-/// queue for a processor, where processes outnumber them, for one on the link.
+/// Waiting in queues beyond this stops the growth, nanoseconds: 512 KiB at 1 Gbps. Less would take
+/// the queue for a processor, where processes outnumber them, for one on the link.
 const DELAY_TARGET_NS: u64 = 4_000_000;
 /// Waiting beyond this shrinks the window.
 const DELAY_EXCESS_NS: u64 = 8_000_000;
 /// Waiting alone does not shrink the window below this, bytes.
 const DELAY_FLOOR_BYTES: u32 = 512 << 10;
 
-/// Packets wait in a queue, and losses are taken for its overflow, while a round trip takes so much longer than the shortest:
-/// one part in so many,
+/// Packets wait in a queue, and losses are taken for its overflow, while a round trip takes so much
+/// longer than the shortest: one part in so many,
 const WAITING_SHARE: u64 = 2;
 /// and at least this, nanoseconds: twice what a responder may hold an acknowledgement back.
 const WAITING_MIN_NS: u64 = 2 * ACK_HOLD_NS;
-/// What such a loss leaves of the window, percent: more than half, as others lose, too (CUBIC's factor, RFC 9438, 4.6).
+/// What such a loss leaves of the window, percent: more than half, as others lose, too (CUBIC's
+/// factor, RFC 9438, 4.6).
 const OVERFLOW_LEAVES_PERCENT: u32 = 70;
 
-/// The share of a window whose loss, in one round trip, is taken for congestion where it is not sent again as a whole: one
-/// in so many.
+/// The share of a window whose loss, in one round trip, is taken for congestion where it is not
+/// sent again as a whole: one in so many.
 const GAPS_SHARE: u32 = 4;
 /// Losses of one round trip that never are.
 const GAPS_MIN: u32 = 2;
@@ -150,8 +151,9 @@ impl Window {
         self.acked_since_growth = 0;
     }
 
-    /// A peer that keeps what arrives early misses `count` packets more. While packets wait in a queue, it was full. Else a
-    /// few in a round trip are the noise of a link: as only they are sent again, they are no reason to be slower.
+    /// A peer that keeps what arrives early misses `count` packets more. While packets wait in a
+    /// queue, it was full. Else a few in a round trip are the noise of a link: as only they are
+    /// sent again, they are no reason to be slower.
     pub fn handle_gaps(&mut self, count: u32, is_new_round: bool) {
         if is_new_round {
             self.gaps = 0;
@@ -177,7 +179,8 @@ impl Window {
         self.acked_since_growth = 0;
     }
 
-    /// The silence was no loss, only long: what was sent before it is answered (RFC 4015 calls it a spurious timeout).
+    /// The silence was no loss, only long: what was sent before it is answered (RFC 4015 calls it a
+    /// spurious timeout).
     pub fn undo_silence(&mut self) {
         if let Some((packets, slow_start_until)) = self.before_silence.take() {
             self.packets = packets.min(self.limits.max);

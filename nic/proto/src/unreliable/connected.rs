@@ -1,9 +1,9 @@
-//! What an unreliable connection receives (IBTA 9.8.2): what the responder of a reliable one executes,
-//! without answers. A message of which anything is missing or wrong is dropped in silence; the next
-//! one that begins is taken again, whatever its PSN (IBTA 9.8.2.2).
+//! What an unreliable connection receives (IBTA 9.8.2): what the responder of a reliable one
+//! executes, without answers. A message of which anything is missing or wrong is dropped in
+//! silence; the next one that begins is taken again, whatever its PSN (IBTA 9.8.2.2).
 //!
-//! The specification would also have a copy of a message executed, or one that others overtook. [`Recent`] tells these
-//! from the messages of a sender that a forged packet made this end lose.
+//! The specification would also have a copy of a message executed, or one that others overtook.
+//! [`Recent`] tells these from the messages of a sender that a forged packet made this end lose.
 
 use urxe_wire::{Packet, Psn};
 
@@ -14,12 +14,14 @@ use crate::rc::responder::{Refusal, Responder};
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::verbs::WcStatus;
 
-/// PSNs before the expected one that count as recent, at most: what a network may still bring again. As many packets may be missing in a
-/// row while what came before them stays recent. So a forged packet makes at most so many genuine ones look like copies, and
-/// none if it is further ahead.
+/// PSNs before the expected one that count as recent, at most: what a network may still bring
+/// again. As many packets may be missing in a row while what came before them stays recent. So a
+/// forged packet makes at most so many genuine ones look like copies, and none if it is further
+/// ahead.
 const RECENT_MAX: u32 = 1024;
 
-/// Which PSNs before the expected one belong to what the peer sends now: copies of those are not executed.
+/// Which PSNs before the expected one belong to what the peer sends now: copies of those are not
+/// executed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent {
     /// How many, right before the expected one.
@@ -64,7 +66,8 @@ impl Responder {
         let starts = operation.is_some_and(urxe_wire::Operation::starts_message);
         if psn != self.expected {
             stats.out_of_sequence += 1;
-            // What is under way has lost packets, unless this one is forged: nothing but the next packet goes on with it.
+            // What is under way has lost packets, unless this one is forged: nothing but the next
+            // packet goes on with it.
             if !starts {
                 stats.dropped += 1;
                 return;

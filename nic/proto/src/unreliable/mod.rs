@@ -1,5 +1,5 @@
-//! The unreliable services: connections (UC) and datagrams (UD). Nothing is acknowledged and nothing
-//! sent again: a request completes when its last packet is handed out.
+//! The unreliable services: connections (UC) and datagrams (UD). Nothing is acknowledged and
+//! nothing sent again: a request completes when its last packet is handed out.
 
 mod connected;
 mod datagram;

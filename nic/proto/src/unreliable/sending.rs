@@ -1,7 +1,8 @@
-//! What an unreliable queue pair sends: requests in the order of posting, one packet after the other.
+//! What an unreliable queue pair sends: requests in the order of posting, one packet after the
+//! other.
 //!
-//! A request completes once its last packet was handed out *and* the caller came back for the next one:
-//! until then the packet's payload is borrowed from it.
+//! A request completes once its last packet was handed out *and* the caller came back for the next
+//! one: until then the packet's payload is borrowed from it.
 
 use alloc::collections::VecDeque;
 

@@ -91,7 +91,8 @@ impl Bench {
         self.world.link_mut(from, to).stats.dropped
     }
 
-    /// Posts a request on `a` with data at `at` of the source or, for a fetch, of the fetched region.
+    /// Posts a request on `a` with data at `at` of the source or, for a fetch, of the fetched
+    /// region.
     pub fn post_send(&mut self, wr_id: u64, op: SendOp, at: usize, len: usize) {
         let key = if op.is_fetch() {
             self.fetched

@@ -1,5 +1,5 @@
-//! Runs the program of one direction of a connection: posts its requests on one side and receives on
-//! the other, and holds every completion and every byte against the model.
+//! Runs the program of one direction of a connection: posts its requests on one side and receives
+//! on the other, and holds every completion and every byte against the model.
 
 use urxe_proto::{
     Instant, Memory, PdId, QpType, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge,
@@ -67,7 +67,8 @@ pub struct Driver {
     pub(super) flushed: usize,
     /// Takes every completion for what it says: the peer lies.
     pub believes_anything: bool,
-    /// The responder executes what arrived early as soon as the gap before it is closed, all at once.
+    /// The responder executes what arrived early as soon as the gap before it is closed, all at
+    /// once.
     pub executes_in_leaps: bool,
     /// The responder does not exist any more.
     pub(super) peer_is_gone: bool,
@@ -400,8 +401,8 @@ impl Driver {
     }
 }
 
-/// The key of a new window on all of the target, open to this queue pair's peer. Programs bind windows by work requests;
-/// how those go is seen where the requester binds its own.
+/// The key of a new window on all of the target, open to this queue pair's peer. Programs bind
+/// windows by work requests; how those go is seen where the requester binds its own.
 fn bound_window(world: &mut World, qp: QpHandle, pd: PdId, target_key: u32) -> u32 {
     let memory = &mut world.host_mut(qp.host).memory;
     let via = Via { pd, qp: qp.number };

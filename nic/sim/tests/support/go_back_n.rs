@@ -1,5 +1,6 @@
-//! Bare go-back-N, as the specification has it and hardware does it: what recovery is held against. A window of fixed size,
-//! one NAK for a gap, everything again from there, and a timeout when nothing is heard.
+//! Bare go-back-N, as the specification has it and hardware does it: what recovery is held against.
+//! A window of fixed size, one NAK for a gap, everything again from there, and a timeout when
+//! nothing is heard.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,5 @@
-//! What the tests of the simulation share: seeds, random programs, and the model they are held against.
+//! What the tests of the simulation share: seeds, random programs, and the model they are held
+//! against.
 #![allow(
     dead_code,
     unreachable_pub,

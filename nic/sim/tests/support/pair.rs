@@ -108,7 +108,8 @@ impl Pair {
         assert_eq!(back, Some(Operation::Acknowledge));
     }
 
-    /// How long the next acknowledgement waits while the host looks for packets in vain, each half a microsecond.
+    /// How long the next acknowledgement waits while the host looks for packets in vain, each half
+    /// a microsecond.
     pub fn wait_ns(&mut self) -> u64 {
         self.ask();
         (0..100)
@@ -136,7 +137,8 @@ pub fn acquainted() -> Pair {
     pair
 }
 
-/// A message from left to right at `now`, of which the left wants no completion. Whether it asks for an acknowledgement.
+/// A message from left to right at `now`, of which the left wants no completion. Whether it asks
+/// for an acknowledgement.
 pub fn ask_quietly(pair: &mut Pair, now: Instant) -> bool {
     let empty = RecvRequest {
         wr_id: 0,

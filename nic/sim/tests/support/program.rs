@@ -7,7 +7,8 @@ use urxe_sim::Random;
 pub const SOURCE_BYTES: usize = 48 << 10;
 pub const TARGET_BYTES: usize = 32 << 10;
 pub const COUNTERS: usize = 4;
-/// Memory windows that the responder has bound to the target, one of which peers use until they invalidate it.
+/// Memory windows that the responder has bound to the target, one of which peers use until they
+/// invalidate it.
 pub const WINDOWS: usize = 3;
 /// What fills memory that nothing was written to.
 pub const UNTOUCHED: u8 = 0xcc;
@@ -85,7 +86,8 @@ impl Action {
 pub struct Op {
     pub action: Action,
     pub len: usize,
-    /// Where its data starts in the source region (SEND, WRITE), or the length of its gather pieces.
+    /// Where its data starts in the source region (SEND, WRITE), or the length of its gather
+    /// pieces.
     pub source_at: usize,
     pub inline: bool,
     pub pieces: usize,
@@ -117,8 +119,8 @@ pub struct Mix {
     pub has_atomic_write: bool,
 }
 
-/// How many of a million requests have completions, in a program that waits for most of them, and in one that does as MPI does
-/// and wants one in many.
+/// How many of a million requests have completions, in a program that waits for most of them, and
+/// in one that does as MPI does and wants one in many.
 const SIGNALED_PPM: [u32; 2] = [700_000, 20_000];
 
 struct Generator<'a> {

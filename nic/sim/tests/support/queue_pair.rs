@@ -22,7 +22,8 @@ pub fn any_peer_abilities(random: &mut Random) -> PeerAbilities {
     }
 }
 
-/// Ready to send to `peer` and to let it do what it likes, with up to 16 READs at a time and with packet sequence numbers from `psn` on both ways.
+/// Ready to send to `peer` and to let it do what it likes, with up to 16 READs at a time and with
+/// packet sequence numbers from `psn` on both ways.
 pub fn queue_pair(number: Qpn, peer: Qpn, qp_type: QpType, psn: Psn, qkey: u32) -> QueuePair {
     let mut qp = QueuePair::new(QpConfig {
         number,

@@ -1,5 +1,5 @@
-//! A whole random scenario from a seed: two or three hosts, links with faults, connections, a program in
-//! each direction of each.
+//! A whole random scenario from a seed: two or three hosts, links with faults, connections, a
+//! program in each direction of each.
 
 use urxe_proto::{AttrMask, Attributes, Instant, PdId, PeerAbilities, QpState, QpType, QueueSide};
 use urxe_sim::{
@@ -25,7 +25,8 @@ pub const PD: PdId = PdId(3);
 /// What happens to a scenario besides the weather.
 #[derive(Clone, Copy, Debug)]
 pub enum Calamity {
-    /// From `from` on, nothing arrives from one host at another for so long; both ways if `both_ways`.
+    /// From `from` on, nothing arrives from one host at another for so long; both ways if
+    /// `both_ways`.
     BlackHole {
         from: Instant,
         for_ns: u64,

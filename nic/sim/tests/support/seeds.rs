@@ -1,7 +1,7 @@
 //! Running a test for many seeds, and replaying one.
 //!
-//! `URXE_SIM_SEED=n` runs seed n alone and prints what happened if it fails. `URXE_SIM_SEEDS=n` runs n
-//! seeds instead of the usual number.
+//! `URXE_SIM_SEED=n` runs seed n alone and prints what happened if it fails. `URXE_SIM_SEEDS=n`
+//! runs n seeds instead of the usual number.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
@@ -19,8 +19,8 @@ fn number(variable: &str) -> Option<u64> {
     )
 }
 
-/// Runs `test` for the first `usual_count` seeds, or as the environment says. `test` gets a slot for
-/// its world, so that a failure can show the world's trace.
+/// Runs `test` for the first `usual_count` seeds, or as the environment says. `test` gets a slot
+/// for its world, so that a failure can show the world's trace.
 pub fn for_each_seed(usual_count: u64, test: impl Fn(u64, &mut Option<World>)) {
     let replayed = number("URXE_SIM_SEED");
     let seeds = match replayed {

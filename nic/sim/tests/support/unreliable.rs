@@ -1,6 +1,7 @@
-//! Random messages of one direction of an unreliable connection or between datagram queue pairs, and what must come of
-//! them: every request completes in order, what arrives was sent, whole, and (on a connection) in order and once; receives
-//! are used in the order of posting, and none is lost with a message that is.
+//! Random messages of one direction of an unreliable connection or between datagram queue pairs,
+//! and what must come of them: every request completes in order, what arrives was sent, whole, and
+//! (on a connection) in order and once; receives are used in the order of posting, and none is lost
+//! with a message that is.
 
 use urxe_proto::{
     AddressVector, Capacity, Completion, CompletionKind, GRH_BYTES, Instant, QpState, QpType,
@@ -149,7 +150,8 @@ impl Way {
         }
     }
 
-    /// Once nothing happens any more: all requests have completed, and all messages have arrived if they must.
+    /// Once nothing happens any more: all requests have completed, and all messages have arrived if
+    /// they must.
     pub fn check_end(&self, world: &World, is_clear: bool) {
         assert_eq!(self.completed, MESSAGES, "a request never completes");
         for qp in [self.sender, self.receiver] {

@@ -25,8 +25,9 @@ pub struct Weather {
 const BURST_NS: u64 = 200_000;
 
 impl Weather {
-    /// Up to 5 % loss, 3 % duplicates, 5 % reordered, 2 % corrupted, 30 % of acknowledgements and 5 % of messages' ends
-    /// lost, 20 % marked, one burst in a hundred packets; a fifth of each is none.
+    /// Up to 5 % loss, 3 % duplicates, 5 % reordered, 2 % corrupted, 30 % of acknowledgements and 5
+    /// % of messages' ends lost, 20 % marked, one burst in a hundred packets; a fifth of each is
+    /// none.
     pub fn bad(random: &mut Random) -> Self {
         let mut up_to = |max: u64| random.between(0, max).saturating_sub(max / 5) as u32;
         Self {

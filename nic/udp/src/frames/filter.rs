@@ -1,5 +1,5 @@
-//! Which datagrams take the ring: classic BPF, the same for the packet socket, which takes them, and for the UDP
-//! socket, which drops them.
+//! Which datagrams take the ring: classic BPF, the same for the packet socket, which takes them,
+//! and for the UDP socket, which drops them.
 
 use std::io;
 use std::net::SocketAddrV4;

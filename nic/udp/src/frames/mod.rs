@@ -1,10 +1,13 @@
-//! Past the kernel's IP layer, where the process may (CAP_NET_RAW): datagrams, and batches of them, leave as Ethernet frames and arrive in
-//! rings of memory (packet(7)) that are looked at without a system call: one for what is short, up to 18 KiB, and one for whole batches.
-//! A 64 B ping-pong takes about two thirds of the time so; see the README.
+//! Past the kernel's IP layer, where the process may (CAP_NET_RAW): datagrams, and batches of them,
+//! leave as Ethernet frames and arrive in rings of memory (packet(7)) that are looked at without a
+//! system call: one for what is short, up to 18 KiB, and one for whole batches. A 64 B ping-pong
+//! takes about two thirds of the time so; see the README.
 //!
-//! The kernel goes on to have its say: what is longer, has IP options, may be fragmented or comes another way takes the UDP
-//! socket, and a filter there drops just what the ring takes. Frames go to neighbours only, at the link addresses that the kernel
-//! knows, and through the interface's queueing discipline; and both ways only where routes and IPsec policies say nothing else ([`reach`]).
+//! The kernel goes on to have its say: what is longer, has IP options, may be fragmented or comes
+//! another way takes the UDP socket, and a filter there drops just what the ring takes. Frames go
+//! to neighbours only, at the link addresses that the kernel knows, and through the interface's
+//! queueing discipline; and both ways only where routes and IPsec policies say nothing else
+//! ([`reach`]).
 
 mod filter;
 mod leftovers;
@@ -62,7 +65,8 @@ impl Rings {
     /// Where the frame is that came first.
     #[inline]
     fn first(&self) -> Option<Which> {
-        // What is seen in a ring came after what is in the other one by then: so each is looked at again behind the other.
+        // What is seen in a ring came after what is in the other one by then: so each is looked at
+        // again behind the other.
         let came = |ring: &Ring| ring.has_next().then(|| ring.next_came_at());
         if let Some(short) = came(&self.short) {
             let is_second = came(&self.long).is_some_and(|long| long < short);
@@ -106,7 +110,8 @@ fn lengths() -> [RangeInclusive<u16>; 3] {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// The packet sockets of the rings, in their order. Closed before the rings' memory goes, which ends them: see [`leftovers`].
+    /// The packet sockets of the rings, in their order. Closed before the rings' memory goes, which
+    /// ends them: see [`leftovers`].
     receivers: [Private<OwnedFd>; 2],
     rings: Mutex<Rings>,
     sender: Mutex<Sender>,
@@ -125,8 +130,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// A way past the IP layer for the UDP socket `socket` that is bound to `local`, on the interface that has the
-    /// address; None where there cannot be one.
+    /// A way past the IP layer for the UDP socket `socket` that is bound to `local`, on the
+    /// interface that has the address; None where there cannot be one.
     pub(crate) fn open(socket: BorrowedFd<'_>, local: SocketAddr) -> Option<Self> {
         let SocketAddr::V4(local) = local else {
             return None;
@@ -161,7 +166,8 @@ impl Frames {
             packet_socket::packet_socket()?,
         ];
         let [short_fd, long_fd] = &receivers;
-        // The kernel gives a frame to the socket that was bound last first: what is short is in a hurry.
+        // The kernel gives a frame to the socket that was bound last first: what is short is in a
+        // hurry.
         let long_ring = Ring::open(long_fd.as_fd(), Shape::LONG, &place.flow(&reach, long))?;
         let short_ring = Ring::open(short_fd.as_fd(), Shape::SHORT, &place.flow(&reach, short))?;
         let sender = Sender::open(interface, mac, local, reach.clone())?;
@@ -188,14 +194,16 @@ impl Frames {
         self.receivers.iter().map(|fd| fd.as_fd())
     }
 
-    /// A link that went down leaves an error in a packet socket, which wakes whoever waits until somebody asks for it.
+    /// A link that went down leaves an error in a packet socket, which wakes whoever waits until
+    /// somebody asks for it.
     pub(crate) fn forget_errors(&self) {
         for fd in self.fds() {
             let _ = sockopt::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR);
         }
     }
 
-    /// Looks at routes and policies, and lets only those be reached past the IP layer that they say nothing else of.
+    /// Looks at routes and policies, and lets only those be reached past the IP layer that they say
+    /// nothing else of.
     pub(crate) fn follow(&self, socket: BorrowedFd<'_>) {
         let mut reach = lock(&self.reach);
         let mut now = self.place.look();
@@ -301,7 +309,8 @@ impl Frames {
         Some(RecvMeta { has_more, ..meta })
     }
 
-    /// Sends a datagram, or a batch of them, to a neighbour, unless it is long. False: nothing was sent, the socket has to.
+    /// Sends a datagram, or a batch of them, to a neighbour, unless it is long. False: nothing was
+    /// sent, the socket has to.
     pub(crate) fn send(
         &self,
         socket: BorrowedFd<'_>,

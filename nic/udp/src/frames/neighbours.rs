@@ -1,4 +1,5 @@
-//! The link addresses of hosts on the same network, as the kernel knows them (arp(7)), and what it does with packets to them.
+//! The link addresses of hosts on the same network, as the kernel knows them (arp(7)), and what it
+//! does with packets to them.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,11 +10,13 @@ use crate::sockopt;
 /// ATF_COM of linux/if_arp.h: the entry is complete.
 const ATF_COM: libc::c_int = 2;
 
-/// Whether the kernel would send packets to a host as they are: no policy forbids or changes them, and no route is narrower than the
-/// link. `fd` is a UDP socket that is bound to the address that they come from.
+/// Whether the kernel would send packets to a host as they are: no policy forbids or changes them,
+/// and no route is narrower than the link. `fd` is a UDP socket that is bound to the address that
+/// they come from.
 ///
-/// A policy of IPsec that forbids shows in that the socket cannot be connected, and one that encrypts in the room that this takes. That
-/// works without the right to look at policies, though for what leaves only.
+/// A policy of IPsec that forbids shows in that the socket cannot be connected, and one that
+/// encrypts in the room that this takes. That works without the right to look at policies, though
+/// for what leaves only.
 pub(super) fn goes_as_it_is(fd: BorrowedFd<'_>, to: SocketAddrV4, mtu_bytes: usize) -> bool {
     let to = Destination::new(to.into());
     // SAFETY: pointer and length describe `to`.

@@ -1,10 +1,12 @@
-//! Which hosts frames go to and come from: the neighbours of an address, as far as the kernel would have packets to and from them take
-//! the same way, and no other.
+//! Which hosts frames go to and come from: the neighbours of an address, as far as the kernel would
+//! have packets to and from them take the same way, and no other.
 //!
-//! Where the kernel has another opinion about some of them, what it is does not matter: packets take the socket, and the kernel
-//! does as it likes. So the host's own addresses are none, nor are the broadcast addresses of its networks (a packet from one has a source
-//! address that is forged); what a route more specific than that of the link is for; and what an IPsec policy is about. With that,
-//! what comes as a frame has a source address for which the kernel's check of the reverse path, however strict, finds this link.
+//! Where the kernel has another opinion about some of them, what it is does not matter: packets
+//! take the socket, and the kernel does as it likes. So the host's own addresses are none, nor are
+//! the broadcast addresses of its networks (a packet from one has a source address that is forged);
+//! what a route more specific than that of the link is for; and what an IPsec policy is about. With
+//! that, what comes as a frame has a source address for which the kernel's check of the reverse
+//! path, however strict, finds this link.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -23,7 +25,8 @@ use crate::netlink::Netlink;
 /// Time to live: what arrives with it comes from a neighbour (RFC 5082), and was sent here.
 pub(super) const TTL: u8 = 255;
 
-/// Ranges left out, at most; with more, nothing is left. The filters have jumps of up to 255 instructions.
+/// Ranges left out, at most; with more, nothing is left. The filters have jumps of up to 255
+/// instructions.
 const EXCLUDED_MAX: usize = 64;
 
 /// See the module.
@@ -35,7 +38,8 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// The neighbours of `local` on the interface `ifindex`, by the tables as they are now. None where they cannot be looked at.
+    /// The neighbours of `local` on the interface `ifindex`, by the tables as they are now. None
+    /// where they cannot be looked at.
     pub(super) fn look(ifindex: u32, local: Ipv4Addr, prefix_bits: u8) -> Self {
         let mut reach = Self {
             prefix: Net::new(local, prefix_bits),

@@ -34,7 +34,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Room for four packets of 4096 bytes with all their headers, what comes behind them, and the kernel's own: 336 of it.
+    /// Room for four packets of 4096 bytes with all their headers, what comes behind them, and the
+    /// kernel's own: 336 of it.
     pub(super) const SHORT: Self = Self {
         slot_bytes: 18_720,
         blocks: 48,
@@ -57,7 +58,8 @@ impl Shape {
         BLOCK_BYTES * self.blocks
     }
 
-    /// The longest IP packet that fits a slot behind tpacket2_hdr, sockaddr_ll, virtio_net_hdr and the Ethernet header, aligned.
+    /// The longest IP packet that fits a slot behind tpacket2_hdr, sockaddr_ll, virtio_net_hdr and
+    /// the Ethernet header, aligned.
     pub(super) const fn max_ip_bytes(self) -> u16 {
         (self.slot_bytes - 160) as u16
     }
@@ -66,7 +68,8 @@ impl Shape {
 /// tp_status: whose the slot is.
 const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_USER: u32 = 1;
-/// virtio_net_hdr.gso_type of linux/virtio_net.h: a batch of UDP datagrams (Linux 6.2). The highest bit says ECN.
+/// virtio_net_hdr.gso_type of linux/virtio_net.h: a batch of UDP datagrams (Linux 6.2). The highest
+/// bit says ECN.
 pub(super) const GSO_UDP_L4: u8 = 5;
 const VNET_HEADER_BYTES: usize = 10;
 
@@ -133,7 +136,8 @@ struct Mapping {
     unmaps: Option<Unmaps>,
 }
 
-/// Unmaps memory when it is dropped. For the last that is left of a packet socket that takes its time.
+/// Unmaps memory when it is dropped. For the last that is left of a packet socket that takes its
+/// time.
 #[derive(Debug)]
 struct Unmaps {
     start: usize,
@@ -244,7 +248,8 @@ impl Ring {
         status.load(Ordering::Acquire) & TP_STATUS_USER != 0
     }
 
-    /// When the kernel put the next frame there, by the same clock in all rings; only if there is one.
+    /// When the kernel put the next frame there, by the same clock in all rings; only if there is
+    /// one.
     pub(super) fn next_came_at(&self) -> (u32, u32) {
         // SAFETY: within the mapping; the kernel wrote it before the status.
         let header = unsafe { self.slot.as_ref() };
@@ -283,7 +288,8 @@ impl Ring {
                 ..meta
             }
         });
-        // SAFETY: within the mapping, atomic for both sides, and nothing of the slot is used any more.
+        // SAFETY: within the mapping, atomic for both sides, and nothing of the slot is used any
+        // more.
         unsafe { slot.as_ref() }
             .status
             .store(TP_STATUS_KERNEL, Ordering::Release);
@@ -291,8 +297,8 @@ impl Ring {
     }
 }
 
-/// Whether the checksum of an IPv4 header without options is right, as the kernel demands of what it takes. That of UDP need not be:
-/// the ICRC covers what it does.
+/// Whether the checksum of an IPv4 header without options is right, as the kernel demands of what
+/// it takes. That of UDP need not be: the ICRC covers what it does.
 #[inline]
 fn is_header_whole(header: &[u8; IP_BYTES]) -> bool {
     let (words, _) = header.as_chunks();

@@ -7,8 +7,9 @@ pub(super) const LOCAL_TABLE: u32 = 255;
 pub(super) const MAIN_TABLE: u32 = 254;
 pub(super) const DEFAULT_TABLE: u32 = 253;
 
-/// Whether the rules have every packet look at the table of local addresses, then at the main one, and at another that every host has
-/// only afterwards. `None` are those of a kernel that has no others.
+/// Whether the rules have every packet look at the table of local addresses, then at the main one,
+/// and at another that every host has only afterwards. `None` are those of a kernel that has no
+/// others.
 pub(super) fn are_ordinary(rules: Option<&[RuleMessage]>) -> bool {
     let Some(rules) = rules else {
         return true;

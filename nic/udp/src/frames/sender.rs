@@ -24,16 +24,16 @@ const UDP_BYTES: usize = 8;
 const HEADERS_BYTES: usize = VNET_BYTES + ETHERNET_BYTES + IP_BYTES + UDP_BYTES;
 /// What is longer the other end would not take out of its ring.
 const PAYLOAD_MAX: usize = Shape::LONG.max_ip_bytes() as usize - IP_BYTES - UDP_BYTES;
-/// Of a stream, batches up to two full packets and an acknowledgement go as frames: that much is a message, too. Longer ones gain
-/// little, and may fill the peer's ring, ...
+/// Of a stream, batches up to two full packets and an acknowledgement go as frames: that much is a
+/// message, too. Longer ones gain little, and may fill the peer's ring, ...
 const FULL_PACKETS: usize = 3;
 const STREAM_MAX_BYTES: usize = 9156;
 /// ... unless it is no longer than this: messages of a few bytes.
 const MANY_MAX_BYTES: usize = 4096;
 /// Frames are copied into one piece up to this payload.
 const WHOLE_MAX: usize = 2048;
-/// The kernel's copy of a batch is in one piece of memory up to this payload: with what it puts behind it, 32 KiB. Longer pieces it has
-/// to look for where memory is scattered.
+/// The kernel's copy of a batch is in one piece of memory up to this payload: with what it puts
+/// behind it, 32 KiB. Longer pieces it has to look for where memory is scattered.
 const IN_ONE_PIECE_MAX: usize = 32_000;
 /// virtio_net_hdr.flags: the checksum is for the interface to make.
 const NEEDS_CSUM: u8 = 1;
@@ -46,8 +46,8 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Neighbours remembered.
 const NEIGHBOURS_MAX: usize = 256;
 
-/// So long after a long batch, which takes the socket, short ones to the same neighbour do, too: they would overtake it in the
-/// ring, if nobody read the socket meanwhile.
+/// So long after a long batch, which takes the socket, short ones to the same neighbour do, too:
+/// they would overtake it in the ring, if nobody read the socket meanwhile.
 const AFTER_LONG_NS: u64 = 20_000_000;
 
 #[derive(Debug)]
@@ -70,7 +70,8 @@ pub(super) struct Sender {
     local: SocketAddrV4,
     /// Who the tables say may be reached.
     reach: Reach,
-    /// Those of them of which the kernel has turned out to have another opinion: see [`goes_as_it_is`].
+    /// Those of them of which the kernel has turned out to have another opinion: see
+    /// [`goes_as_it_is`].
     refused: Vec<Ipv4Addr>,
     /// Those are others than before.
     has_news: bool,
@@ -253,7 +254,8 @@ impl Sender {
         is_sent
     }
 
-    /// In one piece of memory: to have no list of pieces copied and looked through is worth 0.1 us, more than the copy costs.
+    /// In one piece of memory: to have no list of pieces copied and looked through is worth 0.1 us,
+    /// more than the copy costs.
     fn send_whole(&mut self, headers: &[u8; HEADERS_BYTES], whole: &[u8]) -> bool {
         let bytes = HEADERS_BYTES + whole.len();
         self.frame[..HEADERS_BYTES].copy_from_slice(headers);
@@ -274,7 +276,8 @@ impl Sender {
         let mut message: msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.pieces.as_mut_ptr();
         message.msg_iovlen = self.pieces.len() as _;
-        // SAFETY: the message points at the headers and the pieces; what those point at is the kernel's to check.
+        // SAFETY: the message points at the headers and the pieces; what those point at is the
+        // kernel's to check.
         unsafe { uncancelled::sendmsg(self.fd.number(), &raw const message, 0) >= 0 }
     }
 

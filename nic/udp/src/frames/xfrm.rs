@@ -1,7 +1,7 @@
 //! IPsec policies: what they are about, by NETLINK_XFRM (linux/xfrm.h; ip-xfrm(8)).
 //!
-//! Only who has CAP_NET_ADMIN may look. Who has not finds out of each neighbour what the kernel does with a packet to it: see
-//! [`super::neighbours`].
+//! Only who has CAP_NET_ADMIN may look. Who has not finds out of each neighbour what the kernel
+//! does with a packet to it: see [`super::neighbours`].
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -100,7 +100,8 @@ impl Policies {
     }
 }
 
-/// Asks, with a payload of zeros, and hands over the answers until `each` says that it was the last, or the kernel does.
+/// Asks, with a payload of zeros, and hands over the answers until `each` says that it was the
+/// last, or the kernel does.
 fn ask(
     socket: &NetlinkSocket,
     kind: u16,

@@ -36,8 +36,8 @@ use super::sync::{AtomicBool, AtomicU64, Ordering, fence};
 pub struct Wakeup {
     pub(super) event: Event,
     pub(super) armed: AtomicBool,
-    /// Signals that were on their way when the thread disarmed: what is to be taken when they come. Only
-    /// the waiting thread uses it.
+    /// Signals that were on their way when the thread disarmed: what is to be taken when they come.
+    /// Only the waiting thread uses it.
     pub(super) late: AtomicU64,
 }
 
@@ -73,8 +73,9 @@ impl Wakeup {
     pub fn disarm(&self) {
         let signals = u64::from(!self.armed.swap(false, Ordering::AcqRel));
         let due = self.late.load(Ordering::Relaxed) + signals;
-        // Who signals disarms first and writes then, and may have been held up in between. What comes late
-        // ends the next wait early, and has to be taken then: else all waits would end early from then on.
+        // Who signals disarms first and writes then, and may have been held up in between. What
+        // comes late ends the next wait early, and has to be taken then: else all waits would end
+        // early from then on.
         if due > 0 {
             let late = due.saturating_sub(self.event.take());
             self.late.store(late, Ordering::Relaxed);

@@ -13,7 +13,8 @@ pub(crate) const TTL: u8 = 255;
 /// Long enough for a packet to arrive.
 pub(crate) const QUIET: Duration = Duration::from_millis(30);
 
-/// Two sockets with frames whose kernels know each other's link addresses; None where there are no frames.
+/// Two sockets with frames whose kernels know each other's link addresses; None where there are no
+/// frames.
 pub(crate) struct Ends {
     pub(crate) pair: Pair,
     pub(crate) left: Socket,

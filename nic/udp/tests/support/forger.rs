@@ -49,7 +49,8 @@ impl Forger {
     }
 
     pub(crate) fn send(&self, frame: &[u8]) {
-        // SAFETY: all zeros is a valid sockaddr_ll; the pointers and lengths are those of living values.
+        // SAFETY: all zeros is a valid sockaddr_ll; the pointers and lengths are those of living
+        // values.
         let sent = unsafe {
             let mut address: libc::sockaddr_ll = std::mem::zeroed();
             address.sll_family = libc::AF_PACKET as u16;
@@ -66,8 +67,8 @@ impl Forger {
         assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
     }
 
-    /// As a neighbour would send 16 bytes to this port of the right end, but for what `change` does to the frame before its
-    /// header's checksum is written.
+    /// As a neighbour would send 16 bytes to this port of the right end, but for what `change` does
+    /// to the frame before its header's checksum is written.
     pub(crate) fn packet(&self, port: u16, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut frame = Vec::new();
         frame.extend(self.to);

@@ -4,7 +4,8 @@ use super::linear;
 use crate::bth::CONGESTION;
 use crate::constants::ICRC_LEN;
 
-/// A CRC under way. Made by [`Flow4::start`](super::Flow4::start) or [`Flow6::start`](super::Flow6::start).
+/// A CRC under way. Made by [`Flow4::start`](super::Flow4::start) or
+/// [`Flow6::start`](super::Flow6::start).
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Icrc {
@@ -32,7 +33,8 @@ impl Icrc {
 pub enum Verdict {
     /// Right, for the IPv4 ID that was expected (or for IPv6, which has none).
     Exact,
-    /// Right if the packet had this IPv4 ID, which a UDP socket does not tell. It leaves 16 of the 32 bits of protection.
+    /// Right if the packet had this IPv4 ID, which a UDP socket does not tell. It leaves 16 of the
+    /// 32 bits of protection.
     SomeId(u16),
     /// Wrong whatever the ID, or the packet is too short to have one.
     Bad,
@@ -54,9 +56,11 @@ pub(super) fn crc32(crc: u32, bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// The correction to the CRC before the BTH that makes its byte 4, which is masked, count as all ones.
+/// The correction to the CRC before the BTH that makes its byte 4, which is masked, count as all
+/// ones.
 ///
-/// A change `c` of the byte after four others equals a change of the state before them that becomes `c` by then.
+/// A change `c` of the byte after four others equals a change of the state before them that becomes
+/// `c` by then.
 #[inline]
 pub(super) fn congestion_mask(first: &[u8]) -> u32 {
     match first.get(CONGESTION) {

@@ -20,8 +20,8 @@ static UDP_LENGTH: FieldMap = FieldMap::new((UDP_LEN - 6) as i64);
 
 /// What is common to the ICRCs of all packets from one IPv4 address and port to another.
 ///
-/// The packets have no IP options and the "don't fragment" flag set, as those of Linux rxe, of hardware, and of a UDP
-/// socket with `IP_PMTUDISC_DO`.
+/// The packets have no IP options and the "don't fragment" flag set, as those of Linux rxe, of
+/// hardware, and of a UDP socket with `IP_PMTUDISC_DO`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow4 {
     /// The CRC of the prefix with lengths and ID zero.
@@ -38,8 +38,9 @@ impl Flow4 {
 
     /// Begins the ICRC of a packet with its first bytes.
     ///
-    /// `udp_payload_len` counts everything from the BTH to the ICRC, both included, at most 65507 bytes. `ip_id` is the
-    /// identification that the packet will have. `first` begins with the whole BTH, and more may follow in the same slice.
+    /// `udp_payload_len` counts everything from the BTH to the ICRC, both included, at most 65507
+    /// bytes. `ip_id` is the identification that the packet will have. `first` begins with the
+    /// whole BTH, and more may follow in the same slice.
     #[inline]
     pub fn start(&self, udp_payload_len: usize, ip_id: u16, first: &[u8]) -> Icrc {
         let crc = self.prefix_crc
@@ -55,8 +56,9 @@ impl Flow4 {
 
 /// Checks the ICRC at the end of a UDP payload of `flow`.
 ///
-/// A UDP socket does not tell the IPv4 ID. If the ICRC is not the one for `hint_id`, this finds the ID that it would be
-/// right for. Peers that count IDs up have the best hint in the last ID plus one; the others, in zero.
+/// A UDP socket does not tell the IPv4 ID. If the ICRC is not the one for `hint_id`, this finds the
+/// ID that it would be right for. Peers that count IDs up have the best hint in the last ID plus
+/// one; the others, in zero.
 #[inline]
 pub fn verify4(flow: &Flow4, udp_payload: &[u8], hint_id: u16) -> Verdict {
     let Some((covered, &received)) = udp_payload.split_last_chunk::<ICRC_LEN>() else {

@@ -15,7 +15,8 @@ const PREFIX_LEN: usize = ONES_LEN + IP_LEN + UDP_LEN;
 static LENGTH: FieldMap =
     FieldMap::new((IP_LEN - 6 + UDP_LEN) as i64).and(&FieldMap::new((UDP_LEN - 6) as i64));
 
-/// What is common to the ICRCs of all packets from one IPv6 address and port to another. No extension headers.
+/// What is common to the ICRCs of all packets from one IPv6 address and port to another. No
+/// extension headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow6 {
     /// The CRC of the prefix with lengths zero.
@@ -23,14 +24,16 @@ pub struct Flow6 {
 }
 
 impl Flow6 {
-    /// The flow from `src` to `dst`; flow label and scope do not matter. Takes about 30 ns: keep it.
+    /// The flow from `src` to `dst`; flow label and scope do not matter. Takes about 30 ns: keep
+    /// it.
     pub fn new(src: SocketAddrV6, dst: SocketAddrV6) -> Self {
         Self {
             prefix_crc: crc32(0, &prefix(src, dst)),
         }
     }
 
-    /// Begins the ICRC of a packet with its first bytes; as [`Flow4::start`](super::Flow4::start), without an ID.
+    /// Begins the ICRC of a packet with its first bytes; as [`Flow4::start`](super::Flow4::start),
+    /// without an ID.
     #[inline]
     pub fn start(&self, udp_payload_len: usize, first: &[u8]) -> Icrc {
         let crc = self.prefix_crc

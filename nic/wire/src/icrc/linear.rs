@@ -1,9 +1,10 @@
 //! The arithmetic behind the shortcuts: CRC states as polynomials over GF(2).
 //!
-//! A state is a polynomial modulo the CRC's, bit-reflected: the top bit of the word is the coefficient of x^0. To pass
-//! over one zero byte is to multiply by x^8. A byte `b` of the message followed by n more adds b x^(8 (n + 1)) to the
-//! final state, independently of all other bytes. The polynomial is primitive, so x has order 2^32 - 1, and to pass over
-//! bytes backwards is to multiply by a power, too.
+//! A state is a polynomial modulo the CRC's, bit-reflected: the top bit of the word is the
+//! coefficient of x^0. To pass over one zero byte is to multiply by x^8. A byte `b` of the message
+//! followed by n more adds b x^(8 (n + 1)) to the final state, independently of all other bytes.
+//! The polynomial is primitive, so x has order 2^32 - 1, and to pass over bytes backwards is to
+//! multiply by a power, too.
 
 /// The CRC-32 polynomial, reflected, without its x^32.
 const POLYNOMIAL: u32 = 0xedb8_8320;
@@ -64,7 +65,8 @@ const fn x_to_bytes(bytes: i64) -> u32 {
     power
 }
 
-/// What a big-endian 16-bit field adds to the state at some point after it, as a table per nibble: 256 bytes of cache.
+/// What a big-endian 16-bit field adds to the state at some point after it, as a table per nibble:
+/// 256 bytes of cache.
 pub(super) struct FieldMap([[u32; 16]; 4]);
 
 impl FieldMap {
@@ -104,14 +106,15 @@ impl FieldMap {
     }
 }
 
-/// The BTH's byte 4 as a change of the state before the BTH: a 16-bit field whose high byte is byte 3 and whose low byte
-/// is byte 4, followed by -5 bytes.
+/// The BTH's byte 4 as a change of the state before the BTH: a 16-bit field whose high byte is byte
+/// 3 and whose low byte is byte 4, followed by -5 bytes.
 pub(super) static UNMASK: FieldMap = FieldMap::new(-5);
 
 /// [`UNMASK`] of the usual byte 4, zero.
 pub(super) const UNMASK_ZERO: u32 = FieldMap::new(-5).apply(0xff);
 
-/// x to the power of -8 n, for n below 256 and for multiples of 256: 2 KB, used only where the ID must be found.
+/// x to the power of -8 n, for n below 256 and for multiples of 256: 2 KB, used only where the ID
+/// must be found.
 static BACK: [[u32; 256]; 2] = {
     let mut table = [[ONE; 256]; 2];
     let mut row = 0;
@@ -127,7 +130,8 @@ static BACK: [[u32; 256]; 2] = {
     table
 };
 
-/// The 16-bit field that adds `difference` to the state `after` bytes behind it, if there is one. `after` is cut to 16 bits.
+/// The 16-bit field that adds `difference` to the state `after` bytes behind it, if there is one.
+/// `after` is cut to 16 bits.
 #[inline]
 pub(super) fn find_field(difference: u32, after: usize) -> Option<u16> {
     let bytes = after.wrapping_add(2);

@@ -1,8 +1,9 @@
-//! The invariant CRC: the four bytes that end every packet and cover all of it that no router changes.
+//! The invariant CRC: the four bytes that end every packet and cover all of it that no router
+//! changes.
 //!
-//! It is the CRC-32 of Ethernet and zlib over eight bytes of ones, the IP header, the UDP header, and everything from the
-//! BTH to the padding, with the fields that change on the way read as ones (IBTA annex A17.3.3; checked against captures
-//! of Linux rxe). Sending:
+//! It is the CRC-32 of Ethernet and zlib over eight bytes of ones, the IP header, the UDP header,
+//! and everything from the BTH to the padding, with the fields that change on the way read as ones
+//! (IBTA annex A17.3.3; checked against captures of Linux rxe). Sending:
 //!
 //! ```
 //! # use core::net::{Ipv4Addr, SocketAddrV4};
@@ -25,11 +26,13 @@
 //!
 //! # How it is fast
 //!
-//! A CRC is linear, so what the IP and UDP headers contribute is computed once per flow, and the fields that differ from
-//! packet to packet (lengths, IPv4 ID, the masked BTH byte) are added by a few table lookups. The bytes of the packet
-//! itself then go through the CRC unmodified, in as many pieces as they come in.
+//! A CRC is linear, so what the IP and UDP headers contribute is computed once per flow, and the
+//! fields that differ from packet to packet (lengths, IPv4 ID, the masked BTH byte) are added by a
+//! few table lookups. The bytes of the packet itself then go through the CRC unmodified, in as many
+//! pieces as they come in.
 //!
-//! Measured with rustc 1.95 on an AMD EPYC with AVX-512 and VPCLMULQDQ (best of 9 runs), one update from one state to the next, ns:
+//! Measured with rustc 1.95 on an AMD EPYC with AVX-512 and VPCLMULQDQ (best of 9 runs), one update
+//! from one state to the next, ns:
 //!
 //! | bytes | libdeflate 1.26.1 | crc32fast 1.5.4 | zlib-ng (libz-ng-sys 1.1.32) | crc-fast 1.10.0, new digest |
 //! |---:|---:|---:|---:|---:|
@@ -41,8 +44,9 @@
 //! | 4096 | 68 (61 GB/s) | 81 | 86 | 123 |
 //! | 65536 | 1030 (64 GB/s) | 1064 | 1061 | 1090 |
 //!
-//! so it is libdeflate, of which nothing else is linked. It finds out at run time what the CPU has, and uses the widest registers from
-//! 16 bytes on, where crc32fast begins at 2 KiB. Whole operations on independent packets (they overlap), ns:
+//! so it is libdeflate, of which nothing else is linked. It finds out at run time what the CPU has,
+//! and uses the widest registers from 16 bytes on, where crc32fast begins at 2 KiB. Whole
+//! operations on independent packets (they overlap), ns:
 //!
 //! | payload bytes | ICRC of a packet in one piece | header, then payload | [`verify4`] | [`verify4`] finding the ID |
 //! |---:|---:|---:|---:|---:|

@@ -1,10 +1,10 @@
 //! The IP and UDP headers of a datagram, as they are on the wire.
 //!
 //! A socket does not show them. Addresses, ports, lengths, type of service and the IPv4 flags are
-//! known; the IPv4 ID is known for what is sent, and follows from the ICRC for what is received; the UDP
-//! checksum follows from all of that. Not known, and written as what Linux sends by default: the time to
-//! live (64), the flow label (0). A UDP checksum that the peer left out (Linux rxe does) is written all the
-//! same.
+//! known; the IPv4 ID is known for what is sent, and follows from the ICRC for what is received;
+//! the UDP checksum follows from all of that. Not known, and written as what Linux sends by
+//! default: the time to live (64), the flow label (0). A UDP checksum that the peer left out (Linux
+//! rxe does) is written all the same.
 
 use std::net::SocketAddr;
 
@@ -26,8 +26,8 @@ pub(super) struct Addressing {
     pub(super) id: u16,
 }
 
-/// An IP packet with the UDP datagram `payload`. Empty if the addresses are of different families or
-/// the payload does not fit an IP packet.
+/// An IP packet with the UDP datagram `payload`. Empty if the addresses are of different families
+/// or the payload does not fit an IP packet.
 pub(super) fn ip_packet(addressing: &Addressing, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(IPV6_BYTES + UDP_BYTES + payload.len());
     let Ok(udp_len) = u16::try_from(UDP_BYTES + payload.len()) else {

@@ -1,13 +1,13 @@
 //! A capture file of what went over the wire, for Wireshark: pcapng, raw IP packets, nanoseconds.
 //!
-//! Several processes may write one file. Each appends whole sections (a header, the interface, packets)
-//! with one `write` each to a file opened with `O_APPEND`, so that they neither mix nor wait for each
-//! other. The packets of one process are in order; those of several are in the order in which the
-//! processes wrote, and a reader sorts them by their time.
+//! Several processes may write one file. Each appends whole sections (a header, the interface,
+//! packets) with one `write` each to a file opened with `O_APPEND`, so that they neither mix nor
+//! wait for each other. The packets of one process are in order; those of several are in the order
+//! in which the processes wrote, and a reader sorts them by their time.
 //!
-//! What is recorded is written within [`FLUSH_INTERVAL`], by a thread of its own: that much is lost when
-//! the process is killed. A full buffer is written at once by whoever fills it, so memory is bounded and
-//! no packet is left out.
+//! What is recorded is written within [`FLUSH_INTERVAL`], by a thread of its own: that much is lost
+//! when the process is killed. A full buffer is written at once by whoever fills it, so memory is
+//! bounded and no packet is left out.
 
 mod headers;
 
@@ -80,8 +80,8 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
-    /// The IPv4 ID of the `index`-th datagram. Those of a batch that we send are numbered; a received one
-    /// has the ID that its ICRC is right for.
+    /// The IPv4 ID of the `index`-th datagram. Those of a batch that we send are numbered; a
+    /// received one has the ID that its ICRC is right for.
     fn id(&self, index: usize, datagram: &[u8]) -> u16 {
         let counted = u16::try_from(index).unwrap_or(0);
         if self.direction == Direction::Out {
@@ -104,7 +104,8 @@ pub(crate) struct Capture {
 
 struct Shared {
     file: File,
-    /// The process that writes: after a fork, the child has copies of a buffer and a lock that are not its own.
+    /// The process that writes: after a fork, the child has copies of a buffer and a lock that are
+    /// not its own.
     pid: u32,
     buffer: Mutex<Buffer>,
     news: Condvar,
@@ -126,8 +127,8 @@ struct Buffer {
 }
 
 impl Capture {
-    /// Opens the file for appending, and makes it if it is not there. `%p` in its name stands for the
-    /// process's number. `device` is the name of the interface in the file.
+    /// Opens the file for appending, and makes it if it is not there. `%p` in its name stands for
+    /// the process's number. `device` is the name of the interface in the file.
     pub(crate) fn open(path: &Path, device: &str) -> io::Result<Arc<Self>> {
         let path = with_process(path);
         let file = OpenOptions::new().append(true).create(true).open(path)?;

@@ -80,7 +80,8 @@ struct Fate {
 #[derive(Clone, Debug)]
 struct Fates {
     random: Rand64,
-    /// For what only struck packets need, so that all packets take equally many numbers of the other.
+    /// For what only struck packets need, so that all packets take equally many numbers of the
+    /// other.
     details: Rand64,
 }
 

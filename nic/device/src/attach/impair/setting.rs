@@ -106,15 +106,17 @@ impl fmt::Display for Delay {
     }
 }
 
-/// How bad the network is. As text: `loss=1%,duplicate=0.1%,reorder=0.5%,corrupt=0.1%,delay=1ms,seed=7`,
-/// each part once at most and in any order; no text is a good network.
+/// How bad the network is. As text:
+/// `loss=1%,duplicate=0.1%,reorder=0.5%,corrupt=0.1%,delay=1ms,seed=7`, each part once at most and
+/// in any order; no text is a good network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Impairment {
     /// Packets that vanish.
     pub loss: Share,
     /// Packets that arrive twice.
     pub duplicate: Share,
-    /// Packets that one to three later ones overtake, or that are a millisecond late where none follow.
+    /// Packets that one to three later ones overtake, or that are a millisecond late where none
+    /// follow.
     pub reorder: Share,
     /// Packets in which one to eight bits are wrong, so that the ICRC is.
     pub corrupt: Share,

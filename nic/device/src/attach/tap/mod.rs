@@ -1,6 +1,6 @@
-//! What stands between a device's sockets and the network when somebody asked for it: a capture file
-//! (`URXE_PCAP`), a bad network (`URXE_IMPAIR`), a log line for each packet (`URXE_LOG=trace`). Otherwise
-//! nothing stands there, and nothing is paid for.
+//! What stands between a device's sockets and the network when somebody asked for it: a capture
+//! file (`URXE_PCAP`), a bad network (`URXE_IMPAIR`), a log line for each packet
+//! (`URXE_LOG=trace`). Otherwise nothing stands there, and nothing is paid for.
 
 pub(crate) mod wire;
 
@@ -24,7 +24,8 @@ pub const PCAP_VARIABLE: &str = "URXE_PCAP";
 pub const IMPAIR_VARIABLE: &str = "URXE_IMPAIR";
 /// The environment variable that sets the size of the sockets' receive buffers, bytes.
 pub const RECEIVE_BUFFER_VARIABLE: &str = "URXE_RECEIVE_BUFFER";
-/// The environment variable that keeps packets to UDP sockets, with the value `off`: see [`Wiring::sockets_only`].
+/// The environment variable that keeps packets to UDP sockets, with the value `off`: see
+/// [`Wiring::sockets_only`].
 pub const FRAMES_VARIABLE: &str = "URXE_FRAMES";
 /// The least of them: the kernel's own (`SOCK_MIN_RCVBUF`, about).
 const RECEIVE_BUFFER_MIN_BYTES: usize = 2304;
@@ -44,7 +45,8 @@ pub(crate) struct Taps {
     pub(crate) sockets_only: bool,
 }
 
-/// What is to stand between a device and the network, by default nothing, and how it controls congestion there.
+/// What is to stand between a device and the network, by default nothing, and how it controls
+/// congestion there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wiring {
     /// A capture file to append to. `%p` in its name stands for the process's number.
@@ -53,11 +55,12 @@ pub struct Wiring {
     pub impairment: Impairment,
     /// How it controls congestion.
     pub congestion: CongestionControl,
-    /// The receive buffer that its sockets ask for, bytes; `None` leaves it to them. The kernel gives twice as much, for its
-    /// own bookkeeping.
+    /// The receive buffer that its sockets ask for, bytes; `None` leaves it to them. The kernel
+    /// gives twice as much, for its own bookkeeping.
     pub receive_buffer_bytes: Option<usize>,
-    /// All packets take UDP sockets. Otherwise short ones go as Ethernet frames to neighbours, past the kernel's IP layer,
-    /// where the process may do that and there is neither a capture nor a bad network.
+    /// All packets take UDP sockets. Otherwise short ones go as Ethernet frames to neighbours, past
+    /// the kernel's IP layer, where the process may do that and there is neither a capture nor a
+    /// bad network.
     pub sockets_only: bool,
 }
 
@@ -146,8 +149,8 @@ impl Taps {
         })
     }
 
-    /// What the process's environment asks for, for the device `name`: the same as long as somebody has it, so that
-    /// all sockets of a device pass through one.
+    /// What the process's environment asks for, for the device `name`: the same as long as somebody
+    /// has it, so that all sockets of a device pass through one.
     ///
     /// # Errors
     /// As [`Wiring::from_environment`] and [`Self::new`].
@@ -164,8 +167,8 @@ impl Taps {
         Ok(taps)
     }
 
-    /// The socket that `bind` makes, with what stands between it and the network. Every socket of a device
-    /// is made so.
+    /// The socket that `bind` makes, with what stands between it and the network. Every socket of a
+    /// device is made so.
     pub(crate) fn bind(
         &self,
         options: &Options,
@@ -181,8 +184,8 @@ impl Taps {
             return bind(options);
         }
         let socket = bind(&Options {
-            // The IPv4 ID of a datagram, and so its ICRC, depends on its place in a batch. If some of a
-            // batch are lost, none of the others may have been in one.
+            // The IPv4 ID of a datagram, and so its ICRC, depends on its place in a batch. If some
+            // of a batch are lost, none of the others may have been in one.
             gso: options.gso && self.impairment.is_none(),
             // It would not pass here.
             frames: false,
@@ -206,7 +209,8 @@ impl Taps {
         Ok(socket.with_tap(Box::new(DeviceTap { wire, link })))
     }
 
-    /// Sends what waits to be late, and writes out what the capture still holds. For the end of the process.
+    /// Sends what waits to be late, and writes out what the capture still holds. For the end of the
+    /// process.
     pub(crate) fn flush(&self) {
         // try_lock: a thread that was ended while it held the lock must not stop the exit.
         if let Ok(links) = self.links.try_lock() {

@@ -116,9 +116,9 @@ impl Engine {
     }
 }
 
-/// What precedes a received datagram in the program's memory: of IPv6, the header; of IPv4, the header
-/// in the last 20 bytes (IBTA A17.4.5), as Linux rxe and hardware have it. What a UDP socket does not
-/// tell (time to live, flow label) is made up.
+/// What precedes a received datagram in the program's memory: of IPv6, the header; of IPv4, the
+/// header in the last 20 bytes (IBTA A17.4.5), as Linux rxe and hardware have it. What a UDP socket
+/// does not tell (time to live, flow label) is made up.
 pub(crate) fn grh(origin: &Origin, udp_payload_len: usize) -> [u8; GRH_BYTES] {
     let mut grh = [0; GRH_BYTES];
     let udp_len = UDP_BYTES + udp_payload_len;

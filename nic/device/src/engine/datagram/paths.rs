@@ -15,8 +15,8 @@ use crate::process::error::Error;
 /// Strangers remembered, at most.
 const STRANGERS_MAX: usize = 4096;
 
-/// The addresses that a datagram queue pair last had to do with, lest the same is worked out for every
-/// packet.
+/// The addresses that a datagram queue pair last had to do with, lest the same is worked out for
+/// every packet.
 #[derive(Debug, Default)]
 pub(crate) struct DatagramPaths {
     outbound: Option<(AddressVector, Qpn, Path)>,
@@ -42,8 +42,9 @@ impl DatagramPaths {
             } else {
                 Path::new(sockets, address, qp)
             }?;
-            // Nothing slows datagrams down, so they must not say that they heed marks (RFC 3168, 5), unless the program
-            // says so, which may: a switch that is full drops them, and the sender finds out as on any other network.
+            // Nothing slows datagrams down, so they must not say that they heed marks (RFC 3168,
+            // 5), unless the program says so, which may: a switch that is full drops them, and the
+            // sender finds out as on any other network.
             let path = path.with_tos(address.traffic_class);
             self.outbound = Some((*address, qp, path));
         }

@@ -1,12 +1,14 @@
 //! Word to the peer of a queue pair that ends.
 //!
-//! Hardware drops packets for a queue pair that does not exist, and who sent them uses up its retries: half a
-//! minute in MPI libraries, for ever with a timeout of 0. A process that is about to end meets that often where
-//! processors are shared: its peers were done a few milliseconds before, and what it sends last is never
-//! acknowledged. So a queue pair of ours that ends says so to a peer of our own kind, and whoever sends to it
-//! afterwards is told again. The peer believes it when it hears nothing for the transport timeout besides, or half a second
-//! ([`urxe_proto::QueuePair::handle_peer_gone`]), and its requests fail as after the last retry. A word that is
-//! old, or forged, costs no more than a few probes. Only from the port that the number of the gone queue pair tells can it come.
+//! Hardware drops packets for a queue pair that does not exist, and who sent them uses up its
+//! retries: half a minute in MPI libraries, for ever with a timeout of 0. A process that is about
+//! to end meets that often where processors are shared: its peers were done a few milliseconds
+//! before, and what it sends last is never acknowledged. So a queue pair of ours that ends says so
+//! to a peer of our own kind, and whoever sends to it afterwards is told again. The peer believes
+//! it when it hears nothing for the transport timeout besides, or half a second
+//! ([`urxe_proto::QueuePair::handle_peer_gone`]), and its requests fail as after the last retry. A
+//! word that is old, or forged, costs no more than a few probes. Only from the port that the number
+//! of the gone queue pair tells can it come.
 
 pub(crate) mod ended;
 
@@ -22,7 +24,8 @@ use ended::Farewell;
 /// Least time between two answers to those who still send to one of them, nanoseconds.
 const ANSWER_GAP_NS: u64 = 1_000_000;
 
-/// In the data: the receiver's queue pair, the one that is gone, and the PSN that it expected. 32 bits each.
+/// In the data: the receiver's queue pair, the one that is gone, and the PSN that it expected. 32
+/// bits each.
 fn mad(peer: Qpn, gone: Qpn, expected: Psn) -> Vec<u8> {
     let mut mad = VendorMad::blank(Method::Send, 0);
     let words = [peer.get(), gone.get(), expected.get()];
@@ -83,7 +86,8 @@ impl Engine {
         }
     }
 
-    /// A request came for a queue pair that does not exist. If it did, and this is its peer, that is told again.
+    /// A request came for a queue pair that does not exist. If it did, and this is its peer, that
+    /// is told again.
     #[cold]
     pub(crate) fn answer_for_ended(
         &mut self,

@@ -149,8 +149,8 @@ impl SrqTable {
     }
 }
 
-/// Says once that a peer named a shared receive queue that is not there, for a person who expects that the
-/// processes of a host share their XRC domains.
+/// Says once that a peer named a shared receive queue that is not there, for a person who expects
+/// that the processes of a host share their XRC domains.
 #[cold]
 fn unknown_queue(number: Srqn) {
     static ONCE: std::sync::Once = std::sync::Once::new();

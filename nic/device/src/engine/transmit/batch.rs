@@ -16,7 +16,8 @@ use crate::memory::MemoryTable;
 use crate::process::ahead;
 use crate::process::guard::guarded;
 
-/// Room for a full batch of copied payloads and for the headers of as many packets as a batch takes.
+/// Room for a full batch of copied payloads and for the headers of as many packets as a batch
+/// takes.
 const ARENA_BYTES: usize = MAX_TRANSMIT_BYTES + 128 * (MAX_HEADER_LEN + 8);
 /// Pieces of one send, at most (`UIO_MAXIOV` of linux/uio.h is 1024).
 const PIECES_MAX: usize = 1000;
@@ -35,7 +36,8 @@ pub(super) struct Target {
     pub(super) port: usize,
     destination: Destination,
     tos: u8,
-    /// See [`is_acknowledged`]. What is not keeps to the socket, which has more room where nobody reads it for a while.
+    /// See [`is_acknowledged`]. What is not keeps to the socket, which has more room where nobody
+    /// reads it for a while.
     pub(super) is_acknowledged: bool,
 }
 
@@ -95,7 +97,8 @@ impl Batch {
         self.is_stream = false;
     }
 
-    /// How many bytes a packet of `length` is shorter than those of the batch, which it would end then.
+    /// How many bytes a packet of `length` is shorter than those of the batch, which it would end
+    /// then.
     pub(super) const fn shorter_by(&self, length: usize) -> usize {
         if self.count == 0 {
             return 0;
@@ -134,8 +137,8 @@ impl Batch {
             && self.pieces.len() + pieces < PIECES_MAX
     }
 
-    /// Adds packets of a run behind its first, which is in the batch: as many of `count` as it takes, or none, if their memory
-    /// is not all there. Returns how many.
+    /// Adds packets of a run behind its first, which is in the batch: as many of `count` as it
+    /// takes, or none, if their memory is not all there. Returns how many.
     pub(super) fn add_run(
         &mut self,
         next: &Transmit<'_>,
@@ -179,7 +182,8 @@ impl Batch {
             for (index, packet) in packets.chunks_exact_mut(stride).enumerate() {
                 // See `add`.
                 let id = u16::try_from(first_id + index).unwrap_or(u16::MAX);
-                // SAFETY: the range lies in a region that the program registered; see `add` for who may change it.
+                // SAFETY: the range lies in a region that the program registered; see `add` for who
+                // may change it.
                 let payload = unsafe { from.add(index * payload_len) };
                 let (covered, last) = packet.split_at_mut(stride - ICRC_LEN);
                 let mut icrc;
@@ -321,8 +325,8 @@ impl Batch {
             }
             let piece = left.min(sge.len - skip) as usize;
             let at = memory.local(pd, sge, skip, piece, LocalAccess::Read).ok()? as *const u8;
-            // SAFETY: the range lies in a region that the program registered, and a program does not
-            // change what it asked to have sent before the request completes.
+            // SAFETY: the range lies in a region that the program registered, and a program does
+            // not change what it asked to have sent before the request completes.
             unsafe {
                 // A sum has nothing to drop, and takes no lock.
                 guarded(|| icrc.update(std::slice::from_raw_parts(at, piece))).ok()?;

@@ -1,15 +1,17 @@
 //! How long batches of packets may be: as long as the kernel takes them, but short on a slow link.
 //!
-//! Each system call has its price. But where the kernel cuts batches apart, or a link is emulated, it may be the sender's own
-//! processor that carries the packets on: the call returns when the last of a long batch has left, and then the link waits
-//! until there is another. (TCP sizes its batches by its rate, too.) What a token bucket holds bridges that on very slow links:
-//! WRITEs both ways over MTU 1500 and a bucket of 10 KB were faster with short batches by 1.4 at 1 Gbps, by 1.2 at 700 Mbps, and by
-//! nothing at 500. And a rate so low may well be that of a slow processor, which long batches relieve: between emulated ones WRITEs took
-//! up to 1.6 times as long with short ones.
+//! Each system call has its price. But where the kernel cuts batches apart, or a link is emulated,
+//! it may be the sender's own processor that carries the packets on: the call returns when the last
+//! of a long batch has left, and then the link waits until there is another. (TCP sizes its batches
+//! by its rate, too.) What a token bucket holds bridges that on very slow links: WRITEs both ways
+//! over MTU 1500 and a bucket of 10 KB were faster with short batches by 1.4 at 1 Gbps, by 1.2 at
+//! 700 Mbps, and by nothing at 500. And a rate so low may well be that of a slow processor, which
+//! long batches relieve: between emulated ones WRITEs took up to 1.6 times as long with short ones.
 
 use urxe_udp::MAX_TRANSMIT_BYTES;
 
-/// Only links up to this rate count as slow. Where a processor is the limit, smaller batches would only make it slower.
+/// Only links up to this rate count as slow. Where a processor is the limit, smaller batches would
+/// only make it slower.
 const SLOW_BPS: u64 = 2_500_000_000;
 /// Below this rate batches become long again, ...
 const VERY_SLOW_BPS: u64 = 350_000_000;

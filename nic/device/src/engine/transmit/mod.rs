@@ -1,8 +1,9 @@
 //! Packets on their way out: gathered into batches that the kernel (or nobody) cuts apart.
 //!
-//! Consecutive packets of the same length to the same peer leave in one system call (GSO); a shorter
-//! one may end the batch, so an acknowledgement rides with the reply it follows. Small payloads are
-//! copied behind their header, large ones are taken from the program's memory by the kernel.
+//! Consecutive packets of the same length to the same peer leave in one system call (GSO); a
+//! shorter one may end the batch, so an acknowledgement rides with the reply it follows. Small
+//! payloads are copied behind their header, large ones are taken from the program's memory by the
+//! kernel.
 
 mod batch;
 mod length;
@@ -24,9 +25,11 @@ use turn::Turn;
 
 /// The smallest path MTU: what carries less is no full packet.
 const MTU_MIN_BYTES: u32 = 256;
-/// By so much the others of a message are shorter than its first at most, because it alone has the header of a WRITE (RETH).
+/// By so much the others of a message are shorter than its first at most, because it alone has the
+/// header of a WRITE (RETH).
 const HARDLY_BYTES: usize = Reth::LEN;
-/// By so much the last of a WRITE's messages of one packet is shorter than the others at most, if they cannot be of one length.
+/// By so much the last of a WRITE's messages of one packet is shorter than the others at most, if
+/// they cannot be of one length.
 const UNEVEN_BYTES: usize = 256;
 
 /// How many packets of full length may leave in one batch.
@@ -67,8 +70,8 @@ impl Outgoing {
         self.waiting.is_blocked || self.building.is_blocked
     }
 
-    /// How many packets of full length a run may have, so that one that does not fit the batch under construction fits the
-    /// next.
+    /// How many packets of full length a run may have, so that one that does not fit the batch
+    /// under construction fits the next.
     pub(crate) fn run_max(turn: &Turn, mtu_bytes: u32, port: &Port) -> u32 {
         packets_in(turn.room_bytes, mtu_bytes, port)
     }
@@ -123,12 +126,15 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Whether it is better not to end the batch under construction with a packet of `length` bytes that is shorter than those in it:
-    /// the acknowledgement would not be in it, and arrive later than the data.
+    /// Whether it is better not to end the batch under construction with a packet of `length` bytes
+    /// that is shorter than those in it: the acknowledgement would not be in it, and arrive later
+    /// than the data.
     ///
-    /// For a peer that waits for both, that is as good as two batches of data, unless the packet is nearly as long as the others. But a
-    /// program that looks for a WRITE in its memory replies once it has the acknowledgement, too: so late that the one that it owes goes ahead of the
-    /// reply, upon which the other end looks at its memory, and does not poll for the reply. (`ib_write_lat` of 5,000 bytes took 60 us.)
+    /// For a peer that waits for both, that is as good as two batches of data, unless the packet is
+    /// nearly as long as the others. But a program that looks for a WRITE in its memory replies
+    /// once it has the acknowledgement, too: so late that the one that it owes goes ahead of the
+    /// reply, upon which the other end looks at its memory, and does not poll for the reply.
+    /// (`ib_write_lat` of 5,000 bytes took 60 us.)
     fn shuts_acknowledgement_out(
         &self,
         turn: &Turn,
@@ -147,8 +153,8 @@ impl Outgoing {
     /// Sends the batch under construction, or lets it wait.
     fn make_room(&mut self, ports: &[Port], stats: &mut DeviceStats) {
         if self.waiting.count > 0 {
-            // One waits already, and this one is of the same run, which is sent again: see `run_max`, which seldom lets it
-            // come to that.
+            // One waits already, and this one is of the same run, which is sent again: see
+            // `run_max`, which seldom lets it come to that.
             stats.tx_dropped += self.building.count as u64;
             self.building.discard();
             return;
@@ -177,8 +183,8 @@ impl Outgoing {
         self.building.count
     }
 
-    /// Drops what waits and points to the program's memory, which is going away. The packets count as lost, and are
-    /// of transports that send them again: those of the others are copies.
+    /// Drops what waits and points to the program's memory, which is going away. The packets count
+    /// as lost, and are of transports that send them again: those of the others are copies.
     pub(crate) fn forget_memory(&mut self) {
         for batch in [&mut self.waiting, &mut self.building] {
             if batch.refers {

@@ -6,23 +6,25 @@ use urxe_wire::Transport;
 use crate::memory::MemoryTable;
 use crate::process::guard::take;
 
-/// The memory of a packet's payload may not be used any more; the packet, of this header, was not added, nor was any behind it.
+/// The memory of a packet's payload may not be used any more; the packet, of this header, was not
+/// added, nor was any behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryGone(pub(crate) urxe_wire::Bth);
 
-/// Payloads up to this many bytes are copied: an iovec costs the kernel 50 ns (`urxe-udp`'s README),
-/// and the bytes are read for the ICRC anyway.
+/// Payloads up to this many bytes are copied: an iovec costs the kernel 50 ns (`urxe-udp`'s
+/// README), and the bytes are read for the ICRC anyway.
 const COPY_MAX: usize = 3072;
 
-/// Whether the request that the packet belongs to completes only when the peer has it. The others complete as
-/// soon as they are handed over, and the program may change its memory then.
+/// Whether the request that the packet belongs to completes only when the peer has it. The others
+/// complete as soon as they are handed over, and the program may change its memory then.
 pub(super) fn is_acknowledged(transmit: &Transmit<'_>) -> bool {
     let transport = transmit.header.bth.opcode.transport();
     matches!(transport, Some(Transport::Rc | Transport::Xrc))
 }
 
-/// Whether the payload is copied behind its header: if it is short, if the memory is a peer's to read (the program may
-/// change it at any time, and the ICRC must be that of the bytes that are sent), or if nobody tells when the peer has it.
+/// Whether the payload is copied behind its header: if it is short, if the memory is a peer's to
+/// read (the program may change it at any time, and the ICRC must be that of the bytes that are
+/// sent), or if nobody tells when the peer has it.
 pub(super) fn is_copied(transmit: &Transmit<'_>) -> bool {
     match transmit.payload {
         Payload::Local { len, .. } => len as usize <= COPY_MAX || !is_acknowledged(transmit),

@@ -23,7 +23,8 @@ fn loopback() -> (Ports, Path) {
     (ports, path)
 }
 
-/// A message of two packets, and an acknowledgement behind it: how many packets the batch has after each.
+/// A message of two packets, and an acknowledgement behind it: how many packets the batch has after
+/// each.
 fn gathered(
     (first, last): (Operation, Operation),
     last_len: usize,
@@ -174,7 +175,8 @@ fn a_run_makes_the_bytes_that_its_packets_make() {
         va: addr,
         len,
     };
-    // Copied, referred to, of a peer's range, in memory that ends on the way, and messages with an address each.
+    // Copied, referred to, of a peer's range, in memory that ends on the way, and messages with an
+    // address each.
     let cases = [
         (Operation::SendMiddle, local(&all, 1024), None),
         (Operation::SendMiddle, local(&all, 4096), None),
@@ -271,8 +273,8 @@ fn only_what_is_sent_again_may_go_as_a_frame_and_of_streams_what_is_short() {
     }
 }
 
-/// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports that do not
-/// repeat them stay.
+/// A full send buffer makes packets wait. When some memory goes away meanwhile, those of transports
+/// that do not repeat them stay.
 #[test]
 fn only_what_points_to_memory_goes_with_it() {
     const LEN: u32 = 4096;

@@ -21,7 +21,8 @@ fn waiting_thread(nic: &Arc<Nic>) -> Thread {
     Thread::new(nic).unwrap()
 }
 
-/// Two programs with connected queue pairs, in time that the test makes pass; their threads are those that the test makes.
+/// Two programs with connected queue pairs, in time that the test makes pass; their threads are
+/// those that the test makes.
 #[derive(Clone)]
 struct Scene(Rc<([End; 2], [Qp; 2])>);
 
@@ -67,7 +68,8 @@ impl Scene {
         }
     }
 
-    /// The program at the first end writes so many messages at a time, and polls until all are there.
+    /// The program at the first end writes so many messages at a time, and polls until all are
+    /// there.
     fn exchange_until(&self, until: Instant, messages: usize) {
         while now() < until {
             (0..messages).for_each(|_| self.write(0, LEN));
@@ -76,7 +78,8 @@ impl Scene {
         }
     }
 
-    /// Messages from one end to the other and back, posted without completions, while the program polls.
+    /// Messages from one end to the other and back, posted without completions, while the program
+    /// polls.
     fn send_to_and_fro(&self, first: usize) {
         let (ends, qps) = &*self.0;
         for (from, to) in [(first, 1 - first), (1 - first, first)] {
@@ -135,7 +138,8 @@ fn a_program_that_goes_on_polling_is_looked_at_ever_less_often() {
     assert!((150..250).contains(&looks), "{looks} times in 400 ms");
 }
 
-/// It owes an acknowledgement then that the peer did not ask for, which its background thread has to send before the peer sends again.
+/// It owes an acknowledgement then that the peer did not ask for, which its background thread has
+/// to send before the peer sends again.
 #[test]
 fn a_program_that_stops_polling_acknowledges_in_time() {
     let clock = Clock::new();
@@ -184,7 +188,8 @@ fn the_acknowledgement_of_a_long_write_travels_with_the_reply() {
     let (program, exchanges) = (scene.clone(), Rc::new(Cell::new(0)));
     let seen = Rc::clone(&exchanges);
     let mut is_asked = false;
-    // The program at the end of the thread looks at its memory, where the peer writes and then polls.
+    // The program at the end of the thread looks at its memory, where the peer writes and then
+    // polls.
     clock.meanwhile(move |_| {
         let [peer, end] = &program.0.0;
         if !is_asked {
@@ -212,8 +217,9 @@ fn the_acknowledgement_of_a_long_write_travels_with_the_reply() {
     assert!(turns.take(1_000).any(|()| exchanges.get() == EXCHANGES));
 }
 
-/// It polls until what it sent has arrived, then looks at its memory for the reply, and pauses for longer than the thread is on its
-/// guard after it found that a program had stopped. If it forgot that, it would find the reply after a millisecond or two.
+/// It polls until what it sent has arrived, then looks at its memory for the reply, and pauses for
+/// longer than the thread is on its guard after it found that a program had stopped. If it forgot
+/// that, it would find the reply after a millisecond or two.
 #[test]
 fn a_program_that_stops_polling_is_known_after_a_pause() {
     const PAUSE_NS: u64 = 10_000_000;

@@ -1,4 +1,5 @@
-//! What the rounds of a program that polls send: in time that the test makes pass, where no other thread moves anything.
+//! What the rounds of a program that polls send: in time that the test makes pass, where no other
+//! thread moves anything.
 
 use urxe_proto::{CompletionKind, SendOp, SendTarget, WcStatus};
 

@@ -4,8 +4,8 @@ use libc::c_void;
 
 use super::{Outcome, urxe_guard_failed};
 
-// As on x86-64. The address of a variable of the thread is its thread pointer and an offset that is known once the library
-// is loaded.
+// As on x86-64. The address of a variable of the thread is its thread pointer and an offset that is
+// known once the library is loaded.
 std::arch::global_asm!(
     ".pushsection .tbss.urxe_guard,\"awT\",@nobits",
     ".p2align 3",
@@ -50,7 +50,8 @@ std::arch::global_asm!(
     "mov x0, x1",
     "blr x8",
     "mov x0, xzr",
-    // Where the handler goes on, with the stack pointer that was left, and the outcome in x0 and x1.
+    // Where the handler goes on, with the stack pointer that was left, and the outcome in x0 and
+    // x1.
     ".globl urxe_guard_failed",
     ".hidden urxe_guard_failed",
     "urxe_guard_failed:",

@@ -14,8 +14,8 @@ const PROTECTED: c_int = 2;
 
 type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Our handlers, one for each other handler that the program put in front: that may call ours, which then must not
-/// call it again.
+/// Our handlers, one for each other handler that the program put in front: that may call ours,
+/// which then must not call it again.
 const HANDLERS: [Handler; 4] = [handle::<0>, handle::<1>, handle::<2>, handle::<3>];
 
 /// Who handled each signal before each of ours.
@@ -53,8 +53,8 @@ fn level_of(action: &libc::sigaction) -> Option<usize> {
         .position(|ours| *ours as usize == action.sa_sigaction)
 }
 
-/// Whether a function of the program's is in front of ours. One that gives a signal back to the system, as who reports a crash
-/// does, is not in our way.
+/// Whether a function of the program's is in front of ours. One that gives a signal back to the
+/// system, as who reports a crash does, is not in our way.
 pub(super) fn has_function_in_front(signal: c_int) -> bool {
     let current = current(signal);
     level_of(&current).is_none() && is_function(&current)
@@ -115,7 +115,8 @@ pub(super) fn install() {
             // It stays for the life of the process: the handler may run at any time.
             BEFORE[level][at].store(Box::into_raw(Box::new(current)), Ordering::Release);
         }
-        // SAFETY: the handler calls nothing that a signal handler must not, and passes on what is not ours.
+        // SAFETY: the handler calls nothing that a signal handler must not, and passes on what is
+        // not ours.
         unsafe { libc::sigaction(signal, &raw const ours, std::ptr::null_mut()) };
     }
 }
@@ -168,7 +169,8 @@ extern "C" fn handle<const LEVEL: usize>(
         },
         at: at.expose_provenance() as u64,
     };
-    // SAFETY: the context is the interrupted thread's; the frame is that of a guarded access that has not ended.
+    // SAFETY: the context is the interrupted thread's; the frame is that of a guarded access that
+    // has not ended.
     unsafe { leave(context, frame, &outcome) };
 }
 
@@ -176,10 +178,10 @@ fn pass_on<const LEVEL: usize>(signal: c_int, info: *mut siginfo_t, context: *mu
     let before = before(LEVEL, signal);
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-        // The access happens again, and ends the process as it would have without us. A signal that was sent
-        // (kill(2)) does not come again by itself.
-        // The kernel's own form of a handler, which libc's function would not get past who interposes it: the flags, a
-        // function that is not needed, and the signals that are blocked meanwhile.
+        // The access happens again, and ends the process as it would have without us. A signal that
+        // was sent (kill(2)) does not come again by itself. The kernel's own form of a handler,
+        // which libc's function would not get past who interposes it: the flags, a function that is
+        // not needed, and the signals that are blocked meanwhile.
         let action = [handler as u64, 0, 0, 0];
         // SAFETY: plain data; system calls and raise(3) may be made here.
         unsafe {

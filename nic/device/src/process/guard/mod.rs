@@ -1,19 +1,23 @@
-//! Access to the program's memory that survives when the memory is gone: the program may unmap what it has registered, or
-//! cut short the file behind it, and what a peer asks for then must not end the process.
+//! Access to the program's memory that survives when the memory is gone: the program may unmap what
+//! it has registered, or cut short the file behind it, and what a peer asks for then must not end
+//! the process.
 //!
-//! Hardware pins the pages of a region. Nothing here does, and to ask the kernel before each access would cost a system
-//! call. So the access happens, and if it raises SIGSEGV or SIGBUS, a handler returns from it with an error: what was
-//! placed until then stays. An access without a fault pays for six registers on the stack: as much as a copy of 64 bytes
-//! (9 ns against 8, on a busy machine).
+//! Hardware pins the pages of a region. Nothing here does, and to ask the kernel before each access
+//! would cost a system call. So the access happens, and if it raises SIGSEGV or SIGBUS, a handler
+//! returns from it with an error: what was placed until then stays. An access without a fault pays
+//! for six registers on the stack: as much as a copy of 64 bytes (9 ns against 8, on a busy
+//! machine).
 //!
-//! A thread that has these signals blocked would be killed instead. So each thread unblocks them before its first access, and
-//! again after the program may have blocked them ([`forget_mask`]).
+//! A thread that has these signals blocked would be killed instead. So each thread unblocks them
+//! before its first access, and again after the program may have blocked them ([`forget_mask`]).
 //!
-//! Signals that are not ours go to the handler that was there before, and so end the process as they would without us. A
-//! handler that the program installs later is found by [`find_handlers`], and then stands behind ours.
+//! Signals that are not ours go to the handler that was there before, and so end the process as
+//! they would without us. A handler that the program installs later is found by [`find_handlers`],
+//! and then stands behind ours.
 //!
-//! A program may have protected the memory to learn of accesses (mprotect(2)), and its handler would repair that. It is not called in
-//! the middle of an access, when locks are held, since it may not come back (siglongjmp(3)): [`offer`] calls it later.
+//! A program may have protected the memory to learn of accesses (mprotect(2)), and its handler
+//! would repair that. It is not called in the middle of an access, when locks are held, since it
+//! may not come back (siglongjmp(3)): [`offer`] calls it later.
 
 mod call;
 mod handlers;
@@ -40,7 +44,8 @@ pub(crate) unsafe fn place(to: u64, bytes: &[u8]) -> Result<(), AccessError> {
         return Ok(());
     };
     let to = to as *mut u8;
-    // SAFETY: the caller's promise; `bytes` is ours, so the two do not overlap. Nothing here has to be dropped.
+    // SAFETY: the caller's promise; `bytes` is ours, so the two do not overlap. Nothing here has to
+    // be dropped.
     unsafe {
         guarded(|| {
             std::ptr::copy_nonoverlapping(body.as_ptr(), to, body.len());
@@ -49,7 +54,8 @@ pub(crate) unsafe fn place(to: u64, bytes: &[u8]) -> Result<(), AccessError> {
     }
 }
 
-/// Copies `pieces` to the process's address `to`, one behind the other. They are no message's end: see [`place`].
+/// Copies `pieces` to the process's address `to`, one behind the other. They are no message's end:
+/// see [`place`].
 ///
 /// # Errors
 /// [`AccessError::Fault`] if it is not there; some of the bytes may have been placed.
@@ -57,7 +63,8 @@ pub(crate) unsafe fn place(to: u64, bytes: &[u8]) -> Result<(), AccessError> {
 /// # Safety
 /// The memory must be of a program that expects to be written to.
 pub(crate) unsafe fn place_pieces(to: u64, pieces: &[&[u8]]) -> Result<(), AccessError> {
-    // SAFETY: the caller's promise; the pieces are ours, so that nothing overlaps. Nothing here has to be dropped.
+    // SAFETY: the caller's promise; the pieces are ours, so that nothing overlaps. Nothing here has
+    // to be dropped.
     unsafe {
         guarded(|| {
             let mut to = to as *mut u8;
@@ -78,7 +85,8 @@ pub(crate) unsafe fn place_pieces(to: u64, pieces: &[&[u8]]) -> Result<(), Acces
 /// Nobody may be writing there who does not expect to be read.
 pub(crate) unsafe fn take(from: u64, out: &mut [u8]) -> Result<(), AccessError> {
     let (from, len, out) = (from as *const u8, out.len(), out.as_mut_ptr());
-    // SAFETY: the caller's promise; `out` is ours, so the two do not overlap. Nothing here has to be dropped.
+    // SAFETY: the caller's promise; `out` is ours, so the two do not overlap. Nothing here has to
+    // be dropped.
     unsafe { guarded(|| std::ptr::copy_nonoverlapping(from, out, len)) }
 }
 
@@ -144,7 +152,8 @@ unsafe fn call_unblocked(
 pub(crate) struct Fault {
     /// The address.
     pub(crate) at: u64,
-    /// Whether something is mapped there, only not for this: the program's handler may be there to repair it.
+    /// Whether something is mapped there, only not for this: the program's handler may be there to
+    /// repair it.
     pub(crate) is_protected: bool,
 }
 
@@ -167,8 +176,9 @@ pub(crate) fn has_programs_handler() -> bool {
     handlers::has_programs()
 }
 
-/// Accesses a byte as the program would, so that its handler is called if the byte is protected; once: whether it can be accessed
-/// then. To be called without any lock, and without anything that has to be dropped: the handler may not come back.
+/// Accesses a byte as the program would, so that its handler is called if the byte is protected;
+/// once: whether it can be accessed then. To be called without any lock, and without anything that
+/// has to be dropped: the handler may not come back.
 pub(crate) fn offer(at: u64, writes: bool) -> bool {
     let at = at as *mut u8;
     let access = || {
@@ -198,7 +208,8 @@ pub(crate) fn install() {
     handlers::install();
 }
 
-/// The program has installed a handler of a signal: if memory is registered, and it is one of faults, ours goes in front again.
+/// The program has installed a handler of a signal: if memory is registered, and it is one of
+/// faults, ours goes in front again.
 pub fn find_handlers(signal: libc::c_int) {
     if handlers::SIGNALS.contains(&signal)
         && handlers::is_installed()

@@ -4,9 +4,10 @@ use libc::c_void;
 
 use super::{Outcome, urxe_guard_failed};
 
-// A guarded access leaves its stack pointer in a variable of the thread; 0 otherwise. That is no thread_local!: its
-// first use in a thread may allocate, which a signal handler must not. (`gottpoff` is the "initial exec" model of
-// thread-local storage, an address that is known once the library is loaded.)
+// A guarded access leaves its stack pointer in a variable of the thread; 0 otherwise. That is no
+// thread_local!: its first use in a thread may allocate, which a signal handler must not.
+// (`gottpoff` is the "initial exec" model of thread-local storage, an address that is known once
+// the library is loaded.)
 std::arch::global_asm!(
     ".pushsection .tbss.urxe_guard,\"awT\",@nobits",
     ".p2align 3",
@@ -40,7 +41,8 @@ std::arch::global_asm!(
     "mov rdi, rsi",
     "call rax",
     "xor eax, eax",
-    // Where the handler goes on, with the stack pointer that was left, and the outcome in rax and rdx.
+    // Where the handler goes on, with the stack pointer that was left, and the outcome in rax and
+    // rdx.
     ".globl urxe_guard_failed",
     ".hidden urxe_guard_failed",
     "urxe_guard_failed:",

@@ -1,11 +1,11 @@
 //! The requester of a reliable connection: sends requests, takes acknowledgements and responses,
 //! completes work requests in order (IBTA 9.7).
 //!
-//! Loss recovery is go-back-N from the oldest PSN that is not acknowledged, unless the peer is urxe, too, and says what it
-//! has of the rest ([`selective`]). An RDMA READ may go out
-//! as several READ requests, so that its responses, too, stay within the window: a READ of the rest of
-//! a message is what the specification has for retries, here it also paces. And a short RDMA WRITE may go out as several
-//! WRITEs, whose packets have one length ([`targets`]).
+//! Loss recovery is go-back-N from the oldest PSN that is not acknowledged, unless the peer is
+//! urxe, too, and says what it has of the rest ([`selective`]). An RDMA READ may go out as several
+//! READ requests, so that its responses, too, stay within the window: a READ of the rest of a
+//! message is what the specification has for retries, here it also paces. And a short RDMA WRITE
+//! may go out as several WRITEs, whose packets have one length ([`targets`]).
 
 mod planning;
 mod receiving;
@@ -35,13 +35,13 @@ use crate::send_queue::{Position, SendQueue, Wqe};
 use crate::time::Instant;
 use crate::verbs::{SendRequest, WcStatus};
 
-/// Packets of messages without completions that may be in flight without having asked for an acknowledgement: what a ping-pong of
-/// messages of 16 KiB sends until one comes by itself.
+/// Packets of messages without completions that may be in flight without having asked for an
+/// acknowledgement: what a ping-pong of messages of 16 KiB sends until one comes by itself.
 const QUIET_PACKETS: u32 = 32;
 /// From so many packets in flight on something is going to ask.
 const MANY_PACKETS: u32 = STREAM_PACKETS - 1;
-/// For how long all messages ask, at first and at most, after the peer was too late to acknowledge what did not: its program
-/// neither polls nor blocks, and its background thread was late.
+/// For how long all messages ask, at first and at most, after the peer was too late to acknowledge
+/// what did not: its program neither polls nor blocks, and its background thread was late.
 const HURRY_NS: (u64, u64) = (100_000_000, 10_000_000_000);
 
 /// Limits that `modify` sets.
@@ -76,8 +76,8 @@ pub(crate) struct Requester {
     sent_end: Psn,
     /// Ends of the READ and atomic requests that wait for responses.
     fetches: VecDeque<Psn>,
-    /// Ends of all READ requests ever sent for what is not acknowledged, in order. The responder may have
-    /// executed any of them, and drops a repeated READ that it has executed in part.
+    /// Ends of all READ requests ever sent for what is not acknowledged, in order. The responder
+    /// may have executed any of them, and drops a repeated READ that it has executed in part.
     read_ends: VecDeque<Psn>,
     targets: Targets,
     since_ack_request: u32,
@@ -96,7 +96,8 @@ pub(crate) struct Requester {
     rnr_until: Option<Instant>,
     /// Where the last implied NAK went back to, so that its followers do not go back again.
     implied_nak_at: Option<Psn>,
-    /// One past the highest PSN that was answered while the response at the first of these is missing.
+    /// One past the highest PSN that was answered while the response at the first of these is
+    /// missing.
     answered: Option<(Psn, Psn)>,
     /// Nothing was heard for long, and nothing else says that packets were lost.
     doubt: Option<Doubt>,
@@ -161,12 +162,14 @@ impl Requester {
         self.window.set_max(max_packets);
     }
 
-    /// Whether answers are on their way: something in flight asked for one, or so much is that something will.
+    /// Whether answers are on their way: something in flight asked for one, or so much is that
+    /// something will.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.has_asked() || self.in_flight() >= MANY_PACKETS
     }
 
-    /// Whether the packet `psn` was sent and is not acknowledged; of a READ, whether its response is missing.
+    /// Whether the packet `psn` was sent and is not acknowledged; of a READ, whether its response
+    /// is missing.
     pub(crate) fn is_in_flight_at(&self, psn: Psn) -> bool {
         !psn.is_before(self.unacked) && psn.is_before(self.sent_end)
     }
@@ -178,7 +181,8 @@ impl Requester {
         Some(window_bits.saturating_mul(1_000_000_000) / nanos)
     }
 
-    /// The same, while much is in flight: short messages have round trips that tell nothing about the link.
+    /// The same, while much is in flight: short messages have round trips that tell nothing about
+    /// the link.
     #[inline]
     pub(crate) fn bulk_rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
         if self.is_streaming() {
@@ -187,7 +191,8 @@ impl Requester {
         None
     }
 
-    /// Whether much is in flight. Messages of a ping-pong that are not acknowledged yet are no stream.
+    /// Whether much is in flight. Messages of a ping-pong that are not acknowledged yet are no
+    /// stream.
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
         self.in_flight().min(distance(self.cursor, self.quiet_end)) >= STREAM_PACKETS
@@ -228,7 +233,8 @@ impl Requester {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        // While the peer is not ready, handle_timeout does nothing: no deadline may pass until then.
+        // While the peer is not ready, handle_timeout does nothing: no deadline may pass until
+        // then.
         self.rnr_until.or_else(|| self.retry.deadline())
     }
 
@@ -272,15 +278,17 @@ impl Requester {
         self.doubt = is_doubtful.then_some(Doubt { timed });
     }
 
-    /// The peer said that it is gone, and expects no more packets from `psn` on. Old words do not count.
+    /// The peer said that it is gone, and expects no more packets from `psn` on. Old words do not
+    /// count.
     pub(crate) fn handle_peer_gone(&mut self, now: Instant, psn: Psn) {
         if !psn.is_before(self.unacked) && !psn.is_after(self.sent_end) {
             self.retry.handle_gone(now);
         }
     }
 
-    /// The payload of the packet `psn`, which was handed out, cannot be read any more. Its request fails
-    /// when its turn to complete comes (completions are in order); until then nothing of it is sent.
+    /// The payload of the packet `psn`, which was handed out, cannot be read any more. Its request
+    /// fails when its turn to complete comes (completions are in order); until then nothing of it
+    /// is sent.
     pub(crate) fn handle_memory_fault(&mut self, qp: Qpn, psn: Psn, out: &mut Outbox) {
         let mut position = self.queue.front_position();
         for wqe in self.queue.iter() {

@@ -11,7 +11,8 @@ use crate::time::Instant;
 use crate::verbs::SendOp;
 use urxe_wire::{Header, Ieth, Transport, XrcEth};
 
-/// A READ of up to so many packets is asked for two by two; in a longer one most are in the middle, and all of one length.
+/// A READ of up to so many packets is asked for two by two; in a longer one most are in the middle,
+/// and all of one length.
 const PAIRS_MAX: u32 = 16;
 
 /// The next packet, before its payload is borrowed from the queue.
@@ -32,8 +33,8 @@ pub(crate) struct Planned {
 }
 
 impl Requester {
-    /// The next packet and those like it, at most `most` together, if the window and the timers allow one; they count as
-    /// sent. New requests start only while `may_start`.
+    /// The next packet and those like it, at most `most` together, if the window and the timers
+    /// allow one; they count as sent. New requests start only while `may_start`.
     pub(crate) fn plan<M: Memory>(
         &mut self,
         now: Instant,
@@ -133,8 +134,8 @@ impl Requester {
         })
     }
 
-    /// How many packets like the one that was planned, at `offset` packets into its message and not its last, go with it; they
-    /// count as sent.
+    /// How many packets like the one that was planned, at `offset` packets into its message and not
+    /// its last, go with it; they count as sent.
     #[inline(never)]
     fn plan_more(
         &mut self,
@@ -147,8 +148,8 @@ impl Requester {
         let Some(wqe) = self.queue.get(planned.position) else {
             return 0;
         };
-        // All that is the next one's own affair ends a run: the last packet, one that asks for an acknowledgement, one that was
-        // sent before.
+        // All that is the next one's own affair ends a run: the last packet, one that asks for an
+        // acknowledgement, one that was sent before.
         let is_first_time = self.pass.is_none() && self.cursor == self.sent_end;
         let asks = planned.header.bth.ack_request;
         if most <= 1 || asks || !is_first_time || wqe.sges().len() != 1 {
@@ -185,8 +186,9 @@ impl Requester {
         let next_end = self.read_ends.iter().find(|end| end.is_after(first));
         let is_again = first.is_before(self.sent_end);
         let count = match next_end {
-            // Linux rxe remembers of a READ that it repeats only what was asked for last, and drops without a word what
-            // lies before that: what was asked for at once is asked for again at once, whatever the window.
+            // Linux rxe remembers of a READ that it repeats only what was asked for last, and drops
+            // without a word what lies before that: what was asked for at once is asked for again
+            // at once, whatever the window.
             Some(end) if is_again && !connection.has(PeerAbilities::SELECTIVE_REPEAT) => {
                 let count = distance(*end, first).min(left);
                 (self.in_flight() == 0 || count <= self.room()).then_some(count)
@@ -228,8 +230,10 @@ impl Requester {
         })
     }
 
-    /// How many packets of a READ are asked for at once. The first and the last of an answer are 4 bytes longer than those between
-    /// them: a peer that gains by equal lengths sends an answer of two with others that wait. Not where so few may be asked for at once that two READs could not overlap.
+    /// How many packets of a READ are asked for at once. The first and the last of an answer are 4
+    /// bytes longer than those between them: a peer that gains by equal lengths sends an answer of
+    /// two with others that wait. Not where so few may be asked for at once that two READs could
+    /// not overlap.
     fn piece_of_read(&self, connection: &Connection, wqe: &Wqe) -> u32 {
         let pieces = wqe.packets.div_ceil(2) as usize;
         let is_worth_it = connection.has(PeerAbilities::GAINS_BY_EQUAL_LENGTHS)

@@ -45,8 +45,9 @@ impl Requester {
         }
     }
 
-    /// An answer about what was never sent says nothing, except that the packet is missing which comes next: all before it has arrived then.
-    /// A peer says so that keeps packets which somebody forged.
+    /// An answer about what was never sent says nothing, except that the packet is missing which
+    /// comes next: all before it has arrived then. A peer says so that keeps packets which somebody
+    /// forged.
     #[cold]
     fn handle_beyond(
         &mut self,
@@ -231,8 +232,8 @@ impl Requester {
         }
     }
 
-    /// READ responses in the middle of an answer that have come together, the first of them `psn`. Returns how many it took:
-    /// as many as are expected next and are simple, or none.
+    /// READ responses in the middle of an answer that have come together, the first of them `psn`.
+    /// Returns how many it took: as many as are expected next and are simple, or none.
     pub(crate) fn handle_data_run<M: Memory>(
         &mut self,
         now: Instant,
@@ -391,8 +392,9 @@ impl Requester {
         self.window.handle_round_trip(nanos);
     }
 
-    /// An answer to what was sent more than once, or one of several. To another device, which may answer a repeated request
-    /// once only, or late, patience is better: what it sees too often may cost retries.
+    /// An answer to what was sent more than once, or one of several. To another device, which may
+    /// answer a repeated request once only, or late, patience is better: what it sees too often may
+    /// cost retries.
     #[cold]
     fn handle_answer_again(&mut self, now: Instant, connection: &Connection) {
         if connection.has(PeerAbilities::ANSWERS_REPETITIONS)
@@ -440,9 +442,9 @@ impl Requester {
         self.again = None;
     }
 
-    /// What was not sent again yet after a silence, before `to`, is answered: it was not lost, so the answers to the
-    /// rest are on their way, too, in a queue that is longer than the patience was. To send it again would only make
-    /// that longer.
+    /// What was not sent again yet after a silence, before `to`, is answered: it was not lost, so
+    /// the answers to the rest are on their way, too, in a queue that is longer than the patience
+    /// was. To send it again would only make that longer.
     #[cold]
     fn stop_repeating(&mut self, to: Psn, doubt: Doubt) {
         self.timed = doubt.timed;

@@ -1,11 +1,13 @@
-//! Recovery between two ends that keep what arrives early ([`super::super::early`]): what is missing is sent again, or asked
-//! for again, and what is there is not.
+//! Recovery between two ends that keep what arrives early ([`super::super::early`]): what is
+//! missing is sent again, or asked for again, and what is there is not.
 //!
-//! Requests are missing at the peer, which says so in a NAK and what it has besides. Responses are missing here: those that
-//! arrive early are placed at once, since their PSNs tell where. Either starts a *pass*: the cursor goes back to what is
-//! missing and steps over the rest, up to the last packet that arrived. What follows that one may be on its way still. From
-//! there on new packets are sent, and what turns out to be missing besides joins the pass. Once a packet arrived that was
-//! sent after the pass began, whatever of it is missing still was lost a second time: the next pass begins.
+//! Requests are missing at the peer, which says so in a NAK and what it has besides. Responses are
+//! missing here: those that arrive early are placed at once, since their PSNs tell where. Either
+//! starts a *pass*: the cursor goes back to what is missing and steps over the rest, up to the last
+//! packet that arrived. What follows that one may be on its way still. From there on new packets
+//! are sent, and what turns out to be missing besides joins the pass. Once a packet arrived that
+//! was sent after the pass began, whatever of it is missing still was lost a second time: the next
+//! pass begins.
 
 use urxe_wire::Psn;
 
@@ -41,8 +43,9 @@ pub(super) struct Pass {
 }
 
 impl Requester {
-    /// A NAK for `psn`, which may lie behind READ responses that are to come. What the peer says it has and was never sent, somebody
-    /// forged, the NAK or a packet for the peer: that part says nothing, nor does a NAK without another one.
+    /// A NAK for `psn`, which may lie behind READ responses that are to come. What the peer says it
+    /// has and was never sent, somebody forged, the NAK or a packet for the peer: that part says
+    /// nothing, nor does a NAK without another one.
     pub(super) fn handle_selective_nak(
         &mut self,
         now: Instant,
@@ -73,8 +76,8 @@ impl Requester {
         self.retry.handle_answer(now);
     }
 
-    /// Sends again what is missing between `first`, which is, and `end`, of which something arrived. Whether anything is
-    /// that was not known to be.
+    /// Sends again what is missing between `first`, which is, and `end`, of which something
+    /// arrived. Whether anything is that was not known to be.
     fn scan(&mut self, first: Psn, end: Psn, missing: Missing) -> bool {
         let of_requests = matches!(missing, Missing::Requests(_));
         let same = self
@@ -138,7 +141,8 @@ impl Requester {
         is_held
     }
 
-    /// The peer has the request at the cursor, or not; its PSNs after the first are those of responses.
+    /// The peer has the request at the cursor, or not; its PSNs after the first are those of
+    /// responses.
     fn step_over_fetch(&mut self, is_held: bool) -> bool {
         let cursor = self.cursor;
         let mut ends = self.read_ends.iter().copied();
@@ -150,7 +154,8 @@ impl Requester {
             self.fetches.retain(|each| *each != end);
             return false;
         }
-        // One for which there is no room waits, as if it had to be sent: those before it may go out in more pieces now.
+        // One for which there is no room waits, as if it had to be sent: those before it may go out
+        // in more pieces now.
         let has_room = self.fetches.len() < self.max_fetches || self.fetches.contains(&end);
         if has_room {
             self.cursor = end;
@@ -174,7 +179,8 @@ impl Requester {
         is_there.then_some(count)
     }
 
-    /// Asks again for some of the responses of a request that the peer has executed. Such do not count as outstanding.
+    /// Asks again for some of the responses of a request that the peer has executed. Such do not
+    /// count as outstanding.
     #[cold]
     pub(super) fn plan_again(
         &mut self,

@@ -1,4 +1,5 @@
-//! What a requester sends: requests in the order of posting, as far as the window and the timers allow.
+//! What a requester sends: requests in the order of posting, as far as the window and the timers
+//! allow.
 
 use alloc::collections::VecDeque;
 
@@ -73,8 +74,8 @@ impl Requester {
             .any(|w| w.op.has_response())
     }
 
-    /// Gives the request at `position` its PSNs, or fails it, once all before it are completed, when
-    /// its memory may not be used: completions come in the order of posting.
+    /// Gives the request at `position` its PSNs, or fails it, once all before it are completed,
+    /// when its memory may not be used: completions come in the order of posting.
     #[inline]
     pub(super) fn start<M: Memory>(
         &mut self,
@@ -89,8 +90,8 @@ impl Requester {
         if wqe.op.is_local() {
             return self.carry_out(position, connection, memory, out);
         }
-        // Where the answer to a READ or an atomic goes is found out when it comes, as by hardware and Linux rxe: the peer has carried the
-        // request out by then, or refused it.
+        // Where the answer to a READ or an atomic goes is found out when it comes, as by hardware
+        // and Linux rxe: the peer has carried the request out by then, or refused it.
         let is_usable = |sge| {
             memory
                 .check_local(connection.pd, sge, LocalAccess::Read)
@@ -144,9 +145,10 @@ impl Requester {
         Some(())
     }
 
-    /// Whether a message, of which `offset` packets are sent, need not ask for an acknowledgement: nobody waits for it, and a peer of
-    /// our kind sends one by itself. Only while little is in flight, with the rest of it and as much again; not if something before it
-    /// counts on a later message to ask; and not before a round trip is known, for else a loss is found out late.
+    /// Whether a message, of which `offset` packets are sent, need not ask for an acknowledgement:
+    /// nobody waits for it, and a peer of our kind sends one by itself. Only while little is in
+    /// flight, with the rest of it and as much again; not if something before it counts on a later
+    /// message to ask; and not before a round trip is known, for else a loss is found out late.
     pub(super) fn may_be_quiet(
         &self,
         now: Instant,
@@ -167,13 +169,14 @@ impl Requester {
             && !self.hurry.lasts(now)
     }
 
-    /// Whether something in flight should have asked for an acknowledgement and left that to what comes behind it.
+    /// Whether something in flight should have asked for an acknowledgement and left that to what
+    /// comes behind it.
     fn owes_asking(&self) -> bool {
         self.loud_end.is_after(self.asked_end)
     }
 
-    /// A program that has posted far ahead does not wait for this message, and each acknowledgement costs both ends as much
-    /// as some packets.
+    /// A program that has posted far ahead does not wait for this message, and each acknowledgement
+    /// costs both ends as much as some packets.
     pub(super) fn wants_ack(&mut self, position: Position, ends: bool, is_quiet: bool) -> bool {
         self.since_ack_request += 1;
         if is_quiet {
@@ -240,10 +243,11 @@ impl Requester {
     }
 }
 
-/// Each packet of a WRITE of up to so many is a message of its own: the first of a longer one has 16 bytes more than those behind it, and so
-/// leaves alone, which costs it less. A batch and one packet more take two batches as one message, too. (What is longer is also
-/// acknowledged on the way, which a program that looks for it in its memory bears better when the peer's device knows that it is one
-/// message.)
+/// Each packet of a WRITE of up to so many is a message of its own: the first of a longer one has
+/// 16 bytes more than those behind it, and so leaves alone, which costs it less. A batch and one
+/// packet more take two batches as one message, too. (What is longer is also acknowledged on the
+/// way, which a program that looks for it in its memory bears better when the peer's device knows
+/// that it is one message.)
 const fn divided_max(batch_packets: u32) -> u32 {
     if batch_packets > 1 {
         batch_packets + 1
@@ -252,8 +256,9 @@ const fn divided_max(batch_packets: u32) -> u32 {
     }
 }
 
-/// How many packets more may be made of a WRITE of `packets`, so that they have one length: a packet costs less than a frame. But the
-/// window counts packets: where others are in flight they are few, and none where those fill half of it.
+/// How many packets more may be made of a WRITE of `packets`, so that they have one length: a
+/// packet costs less than a frame. But the window counts packets: where others are in flight they
+/// are few, and none where those fill half of it.
 fn spare_pieces(packets: u32, in_flight: u32, window: u32) -> u32 {
     let most = if in_flight >= STREAM_PACKETS {
         if in_flight <= window / 2 {

@@ -1,11 +1,12 @@
 //! Remote memory that earlier WRITEs were allowed to change.
 //!
-//! A responder looks at the whole target of a WRITE before it places a byte. It cannot, where each packet of the WRITE is a message of
-//! its own; so only those go that way of which all is known to be writable, and a WRITE that reaches too far places nothing, as
-//! always.
+//! A responder looks at the whole target of a WRITE before it places a byte. It cannot, where each
+//! packet of the WRITE is a message of its own; so only those go that way of which all is known to
+//! be writable, and a WRITE that reaches too far places nothing, as always.
 //!
-//! What a key opens may become less without our knowledge: by `ibv_rereg_mr`, and where a memory window is bound again under a key that
-//! it had before. What is outside is refused all the same, but the packets before it are placed.
+//! What a key opens may become less without our knowledge: by `ibv_rereg_mr`, and where a memory
+//! window is bound again under a key that it had before. What is outside is refused all the same,
+//! but the packets before it are placed.
 
 use alloc::vec::Vec;
 

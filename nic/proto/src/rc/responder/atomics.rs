@@ -1,6 +1,6 @@
 //! Atomic operations, atomic writes and flushes, which are answered without data.
 
-use super::super::acknowledge::Reply;
+use super::super::reply::Reply;
 use super::execute::{empty_job, later_msn};
 use super::{Handled, Refusal, Responder};
 use crate::connection::Connection;
@@ -47,7 +47,8 @@ impl Responder {
             Feth::REGION => None,
             _ => return Err(Refusal::Invalid),
         };
-        // Which kinds are granted is the region's affair, as with Linux rxe: the queue pair grants FLUSH or none.
+        // Which kinds are granted is the region's affair, as with Linux rxe: the queue pair grants
+        // FLUSH or none.
         let is_valid = !placement.is_empty() && !self.limits.allow_flush.is_empty();
         if !is_valid || !self.has_room_for_reply(connection) {
             return Err(Refusal::Invalid);
@@ -59,7 +60,8 @@ impl Responder {
         Ok(())
     }
 
-    /// A request of one packet was executed whose answer says just that: a READ response without data (as Linux rxe answers).
+    /// A request of one packet was executed whose answer says just that: a READ response without
+    /// data (as Linux rxe answers).
     pub(super) fn answer_without_data(&mut self, connection: &Connection) {
         self.msn = later_msn(self.msn, 1);
         let job = empty_job(self.expected, self.msn, connection, false);

@@ -1,6 +1,6 @@
 //! Requests that came before.
 
-use super::super::acknowledge::Reply;
+use super::super::reply::Reply;
 use super::Responder;
 use super::execute::{empty_job, read_job};
 use crate::connection::Connection;
@@ -14,7 +14,8 @@ const REPEATED_MAX: usize = 16;
 
 impl Responder {
     /// A request that was executed before: SEND and WRITE are only acknowledged, READ is answered
-    /// anew, an atomic from the log (IBTA 9.7.5), and of a FLUSH or an ATOMIC WRITE it is said again that it was done.
+    /// anew, an atomic from the log (IBTA 9.7.5), and of a FLUSH or an ATOMIC WRITE it is said
+    /// again that it was done.
     pub(super) fn handle_duplicate<M: Memory>(
         &mut self,
         now: Instant,

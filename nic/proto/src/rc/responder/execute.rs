@@ -2,8 +2,8 @@
 
 use urxe_wire::{Operation, Packet, Psn, Reth};
 
-use super::super::acknowledge::{ReadJob, Reply};
 use super::super::early::EARLY_MAX;
+use super::super::reply::{ReadJob, Reply};
 use super::{Gap, Handled, Refusal, Responder};
 use crate::connection::Connection;
 use crate::memory::{Memory, RemoteAccess, RemoteRange, scatter};
@@ -14,8 +14,8 @@ use crate::time::Instant;
 use crate::verbs::{Completion, CompletionKind, WcStatus};
 
 impl Responder {
-    /// Executes the request that is expected next. Nothing is changed when it is refused, except that a
-    /// SEND may have taken its receive request.
+    /// Executes the request that is expected next. Nothing is changed when it is refused, except
+    /// that a SEND may have taken its receive request.
     #[inline]
     pub(crate) fn execute<M: Memory>(
         &mut self,
@@ -51,8 +51,9 @@ impl Responder {
         }
     }
 
-    /// Executes packets that have come together, in the middle of a message or WRITEs one behind the other, of which `packet` is the
-    /// first. Returns how many: as many as are expected next and are simple, or none.
+    /// Executes packets that have come together, in the middle of a message or WRITEs one behind
+    /// the other, of which `packet` is the first. Returns how many: as many as are expected next
+    /// and are simple, or none.
     pub(crate) fn execute_run<M: Memory>(
         &mut self,
         now: Instant,
@@ -257,8 +258,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Checks the whole target before the first byte is placed. Of a message without data neither key
-    /// nor address are looked at (IBTA 9.7, and programs rely on it to flush a connection).
+    /// Checks the whole target before the first byte is placed. Of a message without data neither
+    /// key nor address are looked at (IBTA 9.7, and programs rely on it to flush a connection).
     fn check_write_target<M: Memory>(
         &self,
         connection: &Connection,
@@ -334,8 +335,9 @@ impl Responder {
     }
 
     /// The peer promised not to have more READs and atomics outstanding than `max_dest_rd_atomic`.
-    /// What it asked for again does not count: it may have got the first answer since. What was kept is executed all at once,
-    /// and may hold requests that the peer has cut into other pieces since: between two urxe there is room for all of them.
+    /// What it asked for again does not count: it may have got the first answer since. What was
+    /// kept is executed all at once, and may hold requests that the peer has cut into other pieces
+    /// since: between two urxe there is room for all of them.
     pub(super) fn has_room_for_reply(&self, connection: &Connection) -> bool {
         let may_be_kept = connection.has(PeerAbilities::SELECTIVE_REPEAT) || self.has_kept;
         let kept_max = if may_be_kept { EARLY_MAX } else { 0 };

@@ -107,7 +107,8 @@ impl Responder {
         self.expected
     }
 
-    /// Whether a packet of the peer may have this PSN now, or again: one that was forged had to guess it.
+    /// Whether a packet of the peer may have this PSN now, or again: one that was forged had to
+    /// guess it.
     #[inline]
     pub(crate) fn expects_about(&self, psn: Psn) -> bool {
         psn.distance_from(self.expected).unsigned_abs() <= EARLY_MAX
@@ -258,8 +259,9 @@ impl Responder {
         }
     }
 
-    /// A READ or an atomic is acknowledged by its response. An ACK besides would tell Linux rxe that it is done, though the
-    /// response may be lost; another urxe, that the request arrived, which helps when it is.
+    /// A READ or an atomic is acknowledged by its response. An ACK besides would tell Linux rxe
+    /// that it is done, though the response may be lost; another urxe, that the request arrived,
+    /// which helps when it is.
     fn owe_acknowledgement(&mut self, now: Instant, connection: &Connection, packet: &Packet<'_>) {
         let bth = &packet.header.bth;
         let operation = bth.opcode.operation();
@@ -292,7 +294,8 @@ impl Responder {
             let early = self.early.get_or_insert_default();
             early.keep(self.expected, packet);
         }
-        // A peer that asks how things are is told again: the first word, or what it sent upon it, may be lost.
+        // A peer that asks how things are is told again: the first word, or what it sent upon it,
+        // may be lost.
         if is_news || self.early.is_some() && packet.header.bth.ack_request {
             self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
         }
@@ -339,8 +342,9 @@ impl Responder {
         self.acknowledger.keep_order(self.expected.sub(1));
     }
 
-    /// Tells the peer, and the program, why a request was not executed. The peer is not told that a key cannot be made invalid: its message
-    /// has arrived, and it is this end that stops (the specification's fault behaviour of class J, as in Linux rxe).
+    /// Tells the peer, and the program, why a request was not executed. The peer is not told that a
+    /// key cannot be made invalid: its message has arrived, and it is this end that stops (the
+    /// specification's fault behaviour of class J, as in Linux rxe).
     fn handle_refusal(
         &mut self,
         psn: Psn,

@@ -1,4 +1,5 @@
-// What a program of cloud/ measured, in the one form that rocelab reads: a line of JSON on standard output.
+// What a program of cloud/ measured, in the one form that rocelab reads: a line of JSON on
+// standard output.
 package org.rocelab.cloud.core;
 
 import com.fasterxml.jackson.core.JsonProcessingException;

@@ -1,4 +1,5 @@
-// Memory that UCX sends from and receives into, kept for the next block: to register it again costs more than to fill it.
+// Memory that UCX sends from and receives into, kept for the next block: to register it again
+// costs more than to fill it.
 package org.rocelab.cloud.shuffle;
 
 import java.nio.ByteBuffer;

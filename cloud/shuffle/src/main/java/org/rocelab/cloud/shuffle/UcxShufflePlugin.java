@@ -1,4 +1,5 @@
-// A Spark plugin that has shuffle blocks fetched over UCX instead of Netty. UCX_TLS says over what UCX talks.
+// A Spark plugin that has shuffle blocks fetched over UCX instead of Netty. UCX_TLS says over
+// what UCX talks.
 package org.rocelab.cloud.shuffle;
 
 import java.io.IOException;

@@ -1,4 +1,5 @@
-// Asks other executors for blocks and answers them, by UCX active messages. One thread owns UCX and everything in it.
+// Asks other executors for blocks and answers them, by UCX active messages. One thread owns UCX
+// and everything in it.
 package org.rocelab.cloud.shuffle;
 
 import java.io.Closeable;

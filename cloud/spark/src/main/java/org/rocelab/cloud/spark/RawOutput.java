@@ -1,4 +1,5 @@
-// Writes records one behind the other, as Hadoop's TeraSort does, so that its TeraValidate can read them.
+// Writes records one behind the other, as Hadoop's TeraSort does, so that its TeraValidate can
+// read them.
 package org.rocelab.cloud.spark;
 
 import java.io.IOException;

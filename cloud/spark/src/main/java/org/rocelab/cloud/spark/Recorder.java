@@ -1,4 +1,5 @@
-// Listens to Spark: how long jobs and stages take, what tasks wait for, and what went from executor to executor.
+// Listens to Spark: how long jobs and stages take, what tasks wait for, and what went from
+// executor to executor.
 package org.rocelab.cloud.spark;
 
 import java.util.ArrayList;

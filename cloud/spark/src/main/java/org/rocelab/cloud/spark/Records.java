@@ -1,4 +1,5 @@
-// The records of TeraSort: 100 bytes, of which the first 10 are the key. What they hold follows from their number alone.
+// The records of TeraSort: 100 bytes, of which the first 10 are the key. What they hold follows
+// from their number alone.
 package org.rocelab.cloud.spark;
 
 import java.util.Arrays;

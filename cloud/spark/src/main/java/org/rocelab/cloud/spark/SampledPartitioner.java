@@ -1,4 +1,5 @@
-// Which part of the output a record belongs to: ranges of keys, cut where a sample of the input says.
+// Which part of the output a record belongs to: ranges of keys, cut where a sample of the input
+// says.
 package org.rocelab.cloud.spark;
 
 import java.util.Arrays;

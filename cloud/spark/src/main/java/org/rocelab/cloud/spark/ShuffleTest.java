@@ -1,4 +1,5 @@
-// A shuffle and nothing else: every part sends the same number of bytes to every other, which only counts them.
+// A shuffle and nothing else: every part sends the same number of bytes to every other, which
+// only counts them.
 package org.rocelab.cloud.spark;
 
 import java.util.Iterator;
