@@ -10,7 +10,7 @@ EXIT_INTERRUPTED = 130
 def main() -> None:
     """Run the command line."""
     try:
-        # Loading takes long enough for somebody to change their mind.
+        # Loading takes long enough for the user to change their mind.
         from rocelab.cli.app import app  # noqa: PLC0415
 
         app(prog_name="rocelab")

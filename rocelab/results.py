@@ -322,7 +322,7 @@ class RunStore:
 
     @property
     def report(self) -> Path:
-        """Where the report goes; made by whoever writes it."""
+        """Where the report goes; made by the code that writes it."""
         return self.path / "report"
 
     def study_text(self) -> str:

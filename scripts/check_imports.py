@@ -8,11 +8,13 @@ wire <- proto <- {sim, fabric, duty, device}; fabric <- virtual; wire <- cm <- d
 Within a crate, files form no circle, but for those in CIRCLES: there, no more of them may. Folders of a crate that has
 many stand in LAYERS, and need those below them alone.
 
-wire, proto, duty, sim, fabric and cm may read no clock, open no socket and draw no unseeded randomness. Building them
-for a target without an operating system would show that, but such a target cannot be installed from a package registry.
-#![no_std] is the stronger proof, because it needs no second build: without std there is no clock, socket, thread, file
-or random source to name. So this checks that they are #![no_std] and forbid unsafe code (no system call by hand), that
-std is brought back for tests only, and that they use no external crate but those listed here, which were looked at.
+wire, proto, duty, sim, fabric and cm may read no clock, open no socket and draw no unseeded
+randomness. Building them for a target without an operating system would show that, but such a
+target cannot be installed from a package registry. The attribute #![no_std] is the stronger proof,
+because it needs no second build: without std there is no clock, socket, thread, file or random
+source to name. So this checks that they are #![no_std] and forbid unsafe code (no system call by
+hand). It also checks that std is brought back for tests only, and that they use no external crate
+but those listed here, which were looked at.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NIC = ROOT / "nic"
 PREFIX = "urxe-"
 
-# Who may import whom, in the library and the build script.
+# Which crate may import which, in the library and the build script.
 ALLOWED: Mapping[str, frozenset[str]] = {
     "wire": frozenset(),
     "proto": frozenset({"wire"}),

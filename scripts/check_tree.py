@@ -2,9 +2,9 @@
 
 Usage: scripts/check_tree.py
 
-No file names a path of somebody's machine, no lock file depends on somebody's mirror, no source file is longer than 500
-lines (other text: 800), no function than 70 (of Rust, clippy counts them), and every link from one document to another,
-or to a heading of one, leads somewhere.
+No file names a path of one machine, and no lock file depends on a mirror. No source file is longer
+than 500 lines (other text: 800), and no function than 70 (of Rust, clippy counts them). Every link
+from one document to another, or to a heading of one, leads somewhere.
 """
 
 from __future__ import annotations

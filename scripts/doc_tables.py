@@ -2,10 +2,10 @@
 
 Usage: scripts/doc_tables.py [--check]
 
-A document asks for a table by a comment, and has it between that and the next: ``<!-- table bars of bars -->`` is the
-table `bars` of the run docs/data/bars, up to ``<!-- end -->``, and ``<!-- table rows of sharing -->`` the table of the
-rows in docs/data/sharing.csv. With --check nothing is written: what differs is named,
-and the exit status is 1.
+A document asks for a table by a comment, and has it between that and the next, ``<!-- end -->``.
+``<!-- table bars of bars -->`` is the table `bars` of the run docs/data/bars, and
+``<!-- table rows of sharing -->`` the table of the rows in docs/data/sharing.csv. With --check
+nothing is written: what differs is named, and the exit status is 1.
 """
 
 from __future__ import annotations

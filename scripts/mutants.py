@@ -3,10 +3,11 @@
 Usage: scripts/mutants.py [NAME...]               (all of them when none is named)
        scripts/mutants.py --draw COUNT [--seed N] (so many, drawn by a seed; without one, by the commit)
 
-A test that cannot fail proves nothing. Each mutant is one edit of a crate as it is now; an edit that does not fit any
-more is a failure, so that the list stays true. nic/mutants has a file for each crate: its mutants, and which tests
-(arguments of `cargo test`) have to notice those of a file or folder. The crates are copied first: the tree is not
-touched. What the tests of a mutant do not end in time is counted apart: nobody would call that noticed.
+A test that cannot fail proves nothing. Each mutant is one edit of a crate as it is now; an edit
+that does not fit any more is a failure, so that the list stays true. nic/mutants has a file for
+each crate: its mutants, and which tests (arguments of `cargo test`) have to notice those of a file
+or folder. The crates are copied first: the tree is not touched. What the tests of a mutant do not
+end in time is counted apart: no reader would call that noticed.
 """
 
 from __future__ import annotations

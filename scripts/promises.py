@@ -36,11 +36,11 @@ PLACES = {
 _INTRODUCTION = """\
 # What is promised, and where it is tested
 
-Each row is a statement of the manual pages of libibverbs and librdmacm, of the InfiniBand
-specification (IBTA volume 1, chapters 9 to 11), or of what Linux and its drivers do, that a program
-may rely on. The last column says what urxe does instead where it differs on purpose, and **not
-kept** where it should do otherwise. `make tables` makes this page from `nic/conformance/promises`,
-and a test sees to it that every test named here exists.
+Each row is a statement that a program may rely on. It comes from the manual pages of libibverbs and
+librdmacm, from the InfiniBand specification (IBTA volume 1, chapters 9 to 11), or from what Linux
+and its drivers do. The last column says what urxe does instead where it differs on purpose, and
+**not kept** where it should do otherwise. `make tables` makes this page from
+`nic/conformance/promises`, and a test sees to it that every test named here exists.
 
 What each verb does is in [verbs.md](verbs.md), and what RDMA-CM does in [rdmacm.md](rdmacm.md).
 """

@@ -1,7 +1,8 @@
 """Nodes on which scripts/sharing.py starts pairs of programs, and what it reads of them while they run.
 
-What a stream has received is read at its receiver, not taken from what its program says: the programs of one
-measurement begin and end at different times, and all are to be looked at over the same seconds.
+What a stream has received is read at its receiver, not taken from what its program says. The
+programs of one measurement begin and end at different times, and all are to be looked at over the
+same seconds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the test runners say, read from their own output, so that `make test` can close on one line over all of them.
 
-Counts are the runners' own. A skip is never counted as a pass: a Rust test that finds it cannot run here prints
-``skipped: <reason>`` (or, past the harness, ``SKIPPED <test>: <reason>``) and returns, because libtest has no other
-way; it is moved from passed to skipped. Tests of real time, which only a quiet machine can run, have a reason that
-begins with ``quiet: ``, and are counted apart.
+Counts are the runners' own. A skip is never counted as a pass. A Rust test that finds it cannot run
+here prints ``skipped: <reason>`` (or, past the harness, ``SKIPPED <test>: <reason>``) and returns,
+because libtest has no other way. It is moved from passed to skipped. Tests of real time, which only
+a quiet machine can run, have a reason that begins with ``quiet: ``, and are counted apart.
 """
 
 from __future__ import annotations

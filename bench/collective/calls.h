@@ -1,5 +1,5 @@
 /*
- * Every collective once: C(name, MPI's name, among whom, what moves, whether it adds up, the
+ * Every collective once: C(name, MPI's name, among which ranks, what moves, whether it adds up, the
  * arguments that all its forms share). Among all ranks is `collective`, among neighbours
  * `neighbour`: the prefix of what opens it. `run` is the run and `state` its struct collective.
  * Adding a collective is a line here (and what moves, in content.c).

@@ -19,7 +19,7 @@ struct collective {
     MPI_Datatype *types;      /* alltoallw */
     int *parts;               /* reduce_scatter: elements of each rank, all in run->count */
     MPI_Aint *addresses;      /* neighbor_alltoallw: displacements in bytes */
-    MPI_Comm comm;            /* of the neighbours, who are a graph; else MPI_COMM_NULL */
+    MPI_Comm comm;            /* of the neighbours, which are a graph; else MPI_COMM_NULL */
     MPI_Request request;      /* persistent forms */
 };
 

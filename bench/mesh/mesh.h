@@ -1,4 +1,4 @@
-/* The full mesh of li2019: everyone sends to everyone, much and often. */
+/* The full mesh of li2019: every rank sends to every other, much and often. */
 #pragma once
 
 #include "mpi/run.h"

@@ -21,8 +21,8 @@ struct datatype datatype_of(int index);
 /* The name of that datatype; NULL if there is none. */
 const char *datatype_name(int index);
 
-/* Who sent a block, which of its blocks it is, and in which filling of the buffers: together, what
- * is in it. */
+/* Which rank sent a block, which of its blocks it is, and in which filling of the buffers:
+ * together, what is in it. */
 struct origin {
     int rank;
     int block;

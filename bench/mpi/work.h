@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* An amount of arithmetic, and what it takes alone. An amount, not a duration: who takes the
- * processor away prolongs it. */
+/* An amount of arithmetic, and what it takes alone. An amount, not a duration: a program that takes
+ * the processor away prolongs it. */
 struct work {
     uint64_t rounds;
 };

@@ -32,8 +32,8 @@ struct flow {
 
 static bool is_retry(void)
 {
-    /* ECONNREFUSED is an earlier datagram that found nobody, ENOBUFS a full device queue: both are
-     * loss. */
+    /* ECONNREFUSED is an earlier datagram that found no socket, ENOBUFS a full device queue: both
+     * are loss. */
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNREFUSED ||
            errno == ENOBUFS;
 }

@@ -12,5 +12,5 @@ struct measurement {
     uint64_t sent_bytes;
     uint64_t received_bytes;
     uint64_t *round_trips_ns; /* latency, at the client: one value a message; else NULL. Owned by
-                                 whoever made it */
+                                 what made it */
 };

@@ -11,7 +11,7 @@
  * Messages begin half a page after the start of one. The kernel fills pages of its own from their
  * start on, and a few bytes of the control conversation may be there first. To copy a message from
  * the start of a page to a few bytes after the start of another is what AMD's Zen 3 and 4 do at a
- * tenth of their speed: REP MOVSB compares addresses by their last 12 bits, and takes the two for
+ * tenth of their speed. REP MOVSB compares addresses by their last 12 bits, and takes the two for
  * an overlap (https://github.com/apache/opendal/issues/3665).
  */
 #define PAGE_OFFSET_BYTES (PAGE_BYTES / 2)

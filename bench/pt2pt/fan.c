@@ -74,7 +74,8 @@ static void window_of_receives(struct run *run, uint8_t *data, int rank, MPI_Req
         MPI_Irecv(data, run->count, run->datatype->mpi, rank, FORMS_TAG, run->comm, &requests[i]);
 }
 
-/* The end of a step is known to all: the hub has heard from everyone, and everyone from the hub. */
+/* The end of a step is known to all: the hub has heard from every rank, and every rank from the
+ * hub. */
 static void finish(struct run *run, int count)
 {
     MPI_Waitall(count, run->state, MPI_STATUSES_IGNORE);

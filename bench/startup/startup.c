@@ -24,7 +24,7 @@ static const struct column columns[] = {
     {METRIC_INIT, false}, {METRIC_INIT_MIN, false}, {METRIC_INIT_MAX, false}, {METRIC_END, false}};
 
 /*
- * The first message from each rank to each other, in rounds in which everyone sends and receives:
+ * The first message from each rank to each other, in rounds in which every rank sends and receives:
  * what a library that connects on demand spends on connections. Only the first benchmark of a run
  * finds none there yet.
  */

@@ -184,7 +184,7 @@ def test_processes_that_were_forked_end_with_their_size(mpi: Mpi) -> None:
     assert f"{mpi.program} latency_mp" not in left
 
 
-def test_ranks_that_do_not_suit_are_an_error_unless_a_group_was_asked_for(any_mpi: Mpi) -> None:
+def test_unsuitable_ranks_are_an_error_unless_a_group_was_asked(any_mpi: Mpi) -> None:
     alone = any_mpi.run(3, "latency", *QUICK, "-m", "8:8")
     group = any_mpi.run(3, "imb", *QUICK, "-m", "8:8")
 
@@ -245,7 +245,7 @@ def test_overlap_is_the_part_of_the_call_that_hides_behind_work(mpi: Mpi) -> Non
         *((window, sync) for window in ("create", "dynamic") for sync in ("flush", "fence")),
     ],
 )
-def test_one_sided_data_is_right_with_every_window_and_synchronisation(mpi: Mpi, window: str, sync: str) -> None:
+def test_one_sided_data_is_right_in_every_window_and_mode(mpi: Mpi, window: str, sync: str) -> None:
     skipped = [] if sync in {"pscw", "fence"} else ["put_bibw"]
     names = ["put_latency", "get_latency", "acc_latency", "get_acc_latency", "fop_latency", "cas_latency"]
     names += ["put_bw", "get_bw", "put_bibw"]

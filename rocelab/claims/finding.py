@@ -1,8 +1,9 @@
 """What a rule comes to: a verdict, what was measured in words, and the numbers behind it. And the rule of all rules.
 
-Whatever a claim says is held against a range by :func:`hold`, with the same confidence for and against it: the whole
-95 % interval has to be where the claim says, or all of it where the opposite would be. So a claim and its opposite
-always get opposite verdicts, and what is measured too loosely gets none.
+Whatever a claim says is held against a range by :func:`hold`, with the same confidence for and
+against it. The whole 95 % interval has to be where the claim says, or all of it where the opposite
+would be. So a claim and its opposite always get opposite verdicts, and what is measured too loosely
+gets none.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Part(_Data):
     of: Literal["most", "least", "largest"]
     """The largest or smallest number of all sizes, or that of the largest size."""
     best_of_repetitions: bool = False
-    """Whether a point is the best of its repetitions and not their median: what a machine does that nobody disturbs."""
+    """Whether a point is its best repetition, not the median: what an undisturbed machine does."""
     from_: int = pydantic.Field(default=1, alias="from")
     to: int = 1 << 40
     nodes: int = 2

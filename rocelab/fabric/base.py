@@ -37,12 +37,13 @@ class LaunchError(Exception):
 class LinkProfile:
     """One kind of link between the nodes of a fabric; all profiles of a fabric exist at the same time.
 
-    A `direct` link joins the first two nodes by a virtual cable; a `bridge` joins all through a switch; a
-    `two-level` link has an access switch for every `nodes_per_switch` nodes and a spine switch that joins those.
-    With `rate_mbps` (10^6 bit/s on the wire, Ethernet framing included) both directions of every cable of a node
-    are shaped, with `uplink_rate_mbps` those between access and spine. `queue_bytes` is the buffer in front of a
-    shaped cable and `burst_bytes` what may leave it at once; `switch_queue_bytes` is the buffer where it is a
-    switch that sends. None takes the default that `docs/fabrics.md` explains.
+    A `direct` link joins the first two nodes by a virtual cable; a `bridge` joins all through a
+    switch. A `two-level` link has an access switch for every `nodes_per_switch` nodes and a spine
+    switch that joins those. With `rate_mbps` (10^6 bit/s on the wire, Ethernet framing included)
+    both directions of every cable of a node are shaped, with `uplink_rate_mbps` those between
+    access and spine. `queue_bytes` is the buffer in front of a shaped cable and `burst_bytes` what
+    may leave it at once; `switch_queue_bytes` is the buffer where it is a switch that sends. None
+    takes the default that `docs/fabrics.md` explains.
     """
 
     id: str
@@ -177,9 +178,9 @@ class RemoteShell:
     program: str
     """Takes the arguments that ssh takes; a path without spaces."""
     env: Mapping[str, str]
-    """What it needs in its environment, and so who starts it."""
+    """What it needs in its environment, and so the program that starts it."""
     folder: str | None = None
-    """A folder that is there on all nodes, for programs to run in. None: that of who starts them is."""
+    """A folder that is there on all nodes, for programs to run in. None: the starting program's is."""
     job_step: tuple[str, ...] = ()
     """What starts an MPI program on all nodes in place of mpirun: srun with its options; empty: nothing does."""
 
@@ -258,6 +259,6 @@ class Launcher(Protocol):
     ) -> AbstractContextManager[RemoteShell]:
         """What programs on nodes may use in place of ssh; it works until the end of the block.
 
-        What is started by it has `env` added to rocelab's own environment, is pinned to the `cores` that its node has
-        by name there, and ends with whoever started it.
+        What is started by it has `env` added to rocelab's own environment, is pinned to the `cores`
+        that its node has by name there, and ends with the program that started it.
         """

@@ -113,7 +113,7 @@ def up_persistent(
         listener.listen()
         ours, guard, ipv6 = _start(name, specification, f"socket={socket_path}", listener)
     ours.close()
-    # The guard is to outlive this process; nobody here waits for it.
+    # The guard is to outlive this process, which does not wait for it.
     guard.returncode = 0
     fabric = attach(name, links, _without_ipv6(planned, ipv6), socket_path)
     return _with_pids(fabric), identity(guard.pid)
@@ -158,7 +158,7 @@ def _start(
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, MARKER, name, tie, root]
     with tempfile.TemporaryFile() as errors:
         with theirs:
-            # A session of its own: Ctrl-C in the terminal is for the owner, who then ends the
+            # A session of its own: Ctrl-C in the terminal is for the owner, which then ends the
             # fabric in order.
             guard = subprocess.Popen(
                 command,

@@ -255,7 +255,7 @@ def _writable_directory() -> Path:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether nobody else can have put something there: in /tmp anyone can make a directory of any name."""
+    """Whether no other user can have put something there: in /tmp any user can make any directory."""
     try:
         about = directory.lstat()
     except OSError:

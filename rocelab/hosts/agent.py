@@ -267,7 +267,7 @@ class Agent:
             self._waits.append(wait)
 
     def _free_ports(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Ports that nobody has at this moment, in turn, so that a server that is slow to go is in no way."""
+        """Ports that are free now, in turn, so that a server that is slow to go is in no way."""
         first, count = asked["first"], asked["ports"]
         found: list[int] = []
         for _ in range(count):
@@ -320,7 +320,7 @@ class Agent:
     # What goes on by itself
 
     def _look(self) -> None:
-        """At ports that are waited for, and at who writes too much."""
+        """At ports that are waited for, and at programs that write too much."""
         self._waits = [wait for wait in self._waits if not self._settled(wait)]
         if time.monotonic() - self._looked_s > _LOOK_AT_OUTPUT_EVERY_S:
             self._looked_s = time.monotonic()

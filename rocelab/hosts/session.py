@@ -104,7 +104,7 @@ class Session:
         with self._lock:
             self._programs.pop(number, None)
 
-    # Called by who reads the connection
+    # Called by the thread that reads the connection
 
     def hear(self, line: bytes) -> None:
         """A line from the host."""

@@ -73,7 +73,7 @@ class _Doorkeeper:
 
     def close(self) -> None:
         """Answer no more."""
-        # Closing alone does not wake who is accepting.
+        # Closing alone does not wake a thread that is accepting.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -87,8 +87,8 @@ class _Doorkeeper:
             threading.Thread(target=self._answer, args=(door,), daemon=True).start()
 
     def _answer(self, door: socket.socket) -> None:
-        # Who asked may be gone before its answer, and the fabric before its programs: then nobody
-        # waits for it.
+        # The asker may be gone before its answer, and the fabric before its programs: then no
+        # process waits for it.
         with door, contextlib.suppress(OSError):
             data, files, _, _ = socket.recv_fds(door, _REQUEST_BYTES_MAX, 3)
             try:
@@ -111,7 +111,7 @@ class _Doorkeeper:
 
 
 def _exit_status(keeper: socket.socket, door: socket.socket) -> int | None:
-    """How the program ended; None if whoever asked for it ended first: then it goes, too, as its keeper is let go."""
+    """How the program ended; None if the asker ended first: then it goes, too, with its keeper."""
     poller = select.poll()
     poller.register(keeper.fileno(), select.POLLIN)
     poller.register(door.fileno(), 0)  # tells when it is hung up

@@ -1,8 +1,9 @@
 """How much of the processors others take while a step runs, read from /proc.
 
-Others have what is neither idle nor ours. Ours is rocelab, the processes of its fabric, and all they start: CPU time of
-those that have ended is in the `cutime` of who waited for them, so the sum over the family misses nothing. Of the time
-that the kernel spends on packets, all is ours:
+Others have what is neither idle nor ours. Ours is rocelab, the processes of its fabric, and all
+they start. CPU time of those that have ended is in the `cutime` of the process that waited for
+them, so the sum over the family misses nothing. Of the time that the kernel spends on packets, all
+is ours:
 
 - Where the kernel counts interrupts apart from processes (CONFIG_IRQ_TIME_ACCOUNTING), its columns `irq` and `softirq`
   are taken off. Where that is not known, too: others are then found to take too little rather than too much.
@@ -209,7 +210,7 @@ class LoadMeter:
         return self.mark is not None and self.mark in _read_bytes(f"{self._proc}/{pid}/environ").split(b"\0")
 
     def _family_ticks(self) -> int:
-        """CPU time of the family. Read until it is the same twice: who ends meanwhile is missed, or counted twice."""
+        """CPU time of the family, read until it is twice the same: a process may end meanwhile."""
         last = -1
         for _ in range(_READINGS_MAX):
             processes = [self._process(pid) for pid in sorted(self._family, reverse=True)]

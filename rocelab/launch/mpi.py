@@ -163,8 +163,8 @@ _UCX_TCP: Final = {
     "UCX_TCP_RX_SEG_SIZE": "1m",
 }
 #: RC, which UCX connects by UD; and nothing else between nodes. A weak fence orders what goes over
-#: one queue pair, which is all there is; for a strong one UCX reads 8 bytes at address 0 with a key
-#: of nobody's (docs/mpi.md).
+#: one queue pair, which is all there is. For a strong one UCX reads 8 bytes at address 0 with a key
+#: that no memory has (docs/mpi.md).
 _UCX_RC: Final = {**_UCX, "UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_{interface}:1", "UCX_FENCE_MODE": "weak"}
 #: Over a device that is there, with the device's own way of RC where UCX knows one.
 _UCX_DEVICE: Final = {
@@ -296,8 +296,9 @@ def command(mpi: Mpi, job: Job, shell: RemoteShell) -> list[str]:
             *("-hosts", hosts, "-n", str(job.ranks), *by_node, *folder, *program),
         ]
     by = "node" if job.mapping == "node" else "slot"
-    # A daemon that let go of its session would be gone from the sight of who stops the job. Only
-    # mpirun starts daemons, because only it can reach the remote shell from where it runs.
+    # A daemon that let go of its session would be gone from the sight of the code that stops the
+    # job. Only mpirun starts daemons, because only it can reach the remote shell from where it
+    # runs.
     return [
         *(str(mpi.mpiexec), "--allow-run-as-root", "--host", hosts, "-n", str(job.ranks)),
         *("--oversubscribe", "--bind-to", "none", "--map-by", by),

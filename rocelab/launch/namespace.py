@@ -207,7 +207,7 @@ class ProgramRunning:
         """See `rocelab.fabric.base.Running.signal`."""
         if self._finished is not None or self._signal_at_once(number):
             return
-        # It may have ended this moment: then nobody reads the request.
+        # It may have ended this moment: then no process reads the request.
         with contextlib.suppress(OSError):
             channel.send(self._keeper, {"op": "signal", "number": number})
 
@@ -232,7 +232,8 @@ class ProgramRunning:
         return _text(self._stdout), _text(self._stderr)
 
     def _end(self, because: str, *, timed_out: bool = False) -> Finished:
-        # It may have ended this moment: its report is then waiting, and nobody reads the request.
+        # It may have ended this moment: its report is then waiting, and no process reads the
+        # request.
         with contextlib.suppress(OSError):
             channel.send(self._keeper, {"op": "stop"})
         if not self._readable(STOP_LIMIT_S):

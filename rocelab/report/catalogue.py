@@ -270,7 +270,7 @@ def mpi_title(test: str, metric: str) -> str:
 
 
 def level_words(levels: set[str]) -> str:
-    """What is held against what, for whoever reads the overview."""
+    """What is held against what, for readers of the overview."""
     words = {
         "network": "Soft RoCE send against whichever TCP is best at that size, of all that were measured.",
         "mpi": "MPI over Soft RoCE against MPI over whichever TCP is best at that size, of all that were measured.",

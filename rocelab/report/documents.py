@@ -48,7 +48,7 @@ def _bar_row(each: Held) -> Sequence[str]:
 
 
 def sizes(model: RunModel) -> str:
-    """Soft RoCE against the best TCP at every size: ratio, interval, which TCP, and who is ahead."""
+    """Soft RoCE against the best TCP at every size: ratio, interval, which TCP, and which is ahead."""
     head = ("ratio", "at", "times", "95 %", "against", "Soft RoCE is")
     return _table(head, _size_rows(model))
 

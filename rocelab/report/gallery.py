@@ -265,7 +265,7 @@ def shown(series: Sequence[StyledSeries]) -> set[str]:
 
 
 def series_words(series: Sequence[StyledSeries], axis: Axis = SIZES) -> str:
-    """What somebody who cannot see the lines needs to know about them."""
+    """What a screen reader says in place of the lines."""
     words = []
     for each in series:
         first, last = each.series.sizes[0], each.series.sizes[-1]

@@ -4,10 +4,11 @@ Everything here is on a logarithmic scale. A gap is subject less reference; that
 gap, where more is better. Two mistakes are easy to make about it, and both are avoided as intersection bounds are
 (Chernozhukov, Lee and Rosen, Econometrica 81, 2013, 667-737):
 
-- The best of noisy references looks better than any of them is, and choosing the best again in each draw adds the same
-  bias once more. So the upper end is one that all gaps stay below together in 97.5 % of the draws, each gap by its own
-  quantile (balanced simultaneous percentile intervals: Mandel and Betensky, Computational Statistics and Data Analysis
-  52, 2008, 2158-2165), and the least of these counts.
+- The best of noisy references looks better than any of them is, and choosing the best again in each
+  draw adds the same bias once more. So the upper end is one that all gaps stay below together in
+  97.5 % of the draws, each gap by its own quantile, and the least of these counts. (Balanced
+  simultaneous percentile intervals: Mandel and Betensky, Computational Statistics and Data Analysis
+  52, 2008, 2158-2165.)
 - The lower end needs no such thing: what is above the lower end of every gap is above that of the least
   (intersection-union test: Berger, Technometrics 24, 1982, 295-300).
 """

@@ -1,10 +1,11 @@
 """Which comparisons of a run are not clear yet, and what to measure next about them.
 
-Pure: from the plan and the samples so far to steps. A cell is one comparison: Soft RoCE and the TCPs it is held
-against, with one metric at one size on one link. Looking at it after each repetition and going on until it is clear
-would find differences that are none, so the bar is higher while there is still time (Haybittle and Peto: 99.9 %),
-and what is left when the time is over is judged as usual (95 %). Simulated with equal contestants, three
-repetitions first and 40 looks: 5.4 % of the cells are called different, instead of 5 %.
+Pure: from the plan and the samples so far to steps. A cell is one comparison: Soft RoCE and the
+TCPs it is held against, with one metric at one size on one link. Looking at it after each
+repetition and going on until it is clear would find differences that are none. So the bar is higher
+while there is still time (Haybittle and Peto: 99.9 %), and what is left when the time is over is
+judged as usual (95 %). Simulated with equal contestants, three repetitions first and 40 looks:
+5.4 % of the cells are called different, instead of 5 %.
 
 Sources: J. L. Haybittle, "Repeated assessment of results in clinical trials of cancer treatment", Brit. J. Radiology 44
 (1971) 793-797; R. Peto et al., "Design and analysis of randomized clinical trials requiring prolonged observation of
@@ -28,8 +29,8 @@ from rocelab.study.steps import Step
 #: How often chance alone may show such a difference at one look before the last (Haybittle and
 #: Peto).
 INTERIM_P_VALUE: Final = 0.001
-#: A ratio that is as near to 1 as this, with its whole interval, needs no more repetitions:
-#: programs on a link that is slower than they are have the same bandwidth, however often it is
+#: A ratio that is as near to 1 as this, with its whole interval, needs no more repetitions.
+#: Programs on a link that is slower than they are have the same bandwidth, however often it is
 #: measured.
 SAME_WITHIN: Final = 0.05
 #: So many looks at most: the rate of false differences above is for this number.
@@ -228,7 +229,7 @@ def _meeting(step: Step, place: _Place) -> tuple[object, ...]:
 
 
 def _turn(contestants: Mapping[tuple[str, str], Step], number: int) -> list[Step]:
-    """The contestants with a repetition number; who goes first changes with it."""
+    """The contestants with a repetition number; which goes first changes with it."""
     steps = [dataclasses.replace(step, repetition=number) for step in contestants.values()]
     first = number % len(steps)
     return steps[first:] + steps[:first]

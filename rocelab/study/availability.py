@@ -1,4 +1,4 @@
-"""Leaves out of a study what this machine does not let anyone measure, and says why."""
+"""Leaves out of a study what cannot be measured on this machine, and says why."""
 
 from __future__ import annotations
 

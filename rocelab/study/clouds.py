@@ -122,7 +122,7 @@ class CloudExecutor(StepExecutor[CloudStep]):
         except LaunchError as failure:
             error = str(failure)
         finally:
-            # Also when it is interrupted: what is half done is of no use to anybody.
+            # Also when it is interrupted: what is half done is of no use.
             if not good:
                 self.close()
         return Execution(

@@ -15,8 +15,9 @@ Flow = tuple[int, int]
 def flows(test: FlowTest, nodes: int) -> list[list[Flow]]:
     """All flows, in batches in which no node sends twice.
 
-    ``mesh`` is from each node to every other; ``incast`` from every other to the first; ``bisection`` is between each
-    node of the first half and one of the second, both ways, so all of it crosses what joins the halves.
+    ``mesh`` is from each node to every other; ``incast`` from every other to the first.
+    ``bisection`` is between each node of the first half and one of the second, both ways, so all of
+    it crosses what joins the halves.
     """
     if test == "incast":
         return [[(sender, 0) for sender in range(1, nodes)]]

@@ -90,7 +90,8 @@ def _judge(step: JobStep, finished: Finished) -> tuple[JobReading, str | None]:
         return reading, f"it hung and was stopped ({finished.stopped_because}): {last_words(output)}"
     if finished.exit_status != 0:
         problem = f"mpirun {describe_exit(finished.exit_status)}: {last_words(output)}"
-        # Who fails after the last size has failed in something that every size depends on.
+        # A program that fails after the last size has failed in something that every size depends
+        # on.
         complete = set(step.request.points) <= reading.values.keys()
         return (JobReading({}) if complete else reading), problem
     return reading, problem

@@ -1,10 +1,11 @@
 """Carries out one step of many pairs of programs that send at the same time: a full mesh, an incast, a bisection.
 
-The servers are started first. Once all of them listen, the clients are started, a pair on every node at a time. They
-are held until all are there and then let go together, so that none has to start against the load of the others: those
-that sleep once they are connected (perftest's) in their sleep, the others by a shell that stops itself in front of
-them. What a program measures leaves out a margin at both ends of its run. A mesh counts only if the programs report
-no more than what left the nodes in the middle of the run: else some measured while others were not sending.
+The servers are started first. Once all of them listen, the clients are started, a pair on every
+node at a time. They are held until all are there and then let go together, so that none has to
+start against the load of the others. Those that sleep once they are connected (perftest's) are held
+in their sleep, the others by a shell that stops itself in front of them. What a program measures
+leaves out a margin at both ends of its run. A mesh counts only if the programs report no more than
+what left the nodes in the middle of the run: else some measured while others were not sending.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _HELD = ("sh", "-c", 'kill -STOP $$; exec "$@"', "sh")
 _RELEASE_EVERY_S = 0.25
 #: Part of the connections that may have moved nothing. More is not the network's doing.
 _IDLE_MAX = 0.05
-#: The nice value of who goes before all others.
+#: The nice value of a process that goes before all others.
 _FIRST_OF_ALL = -20
 #: Part by which the programs may report more than was counted: they begin and end a little apart.
 _CLOCKS_WITHIN = 0.05
@@ -242,10 +243,10 @@ class MeshExecutor(StepExecutor[MeshStep]):
 
 @contextlib.contextmanager
 def _precedence() -> Iterator[None]:
-    """Go before all others while the block lasts, where the user may (root, or who has CAP_SYS_NICE).
+    """Go before all others while the block lasts, where the user may (root, or with CAP_SYS_NICE).
 
-    Each of hundreds of programs that is let go would else take the processor for its time slice, and the last be let go
-    seconds after the first; and the bytes be counted when they are done.
+    Each of hundreds of programs that is let go would else take the processor for its time slice.
+    The last would be let go seconds after the first, and the bytes be counted when they are done.
     """
     before = os.getpriority(os.PRIO_PROCESS, 0)
     try:

@@ -1,7 +1,8 @@
 """What a node says of its network: settings of the kernel, and its interfaces as they are once the fabric is up.
 
-`ask` starts this file as a program on a node (`python -m rocelab.study.node_facts INTERFACE...`), because interfaces,
-and some settings, are those of the namespace of whoever asks. It prints one JSON object.
+`ask` starts this file as a program on a node (`python -m rocelab.study.node_facts INTERFACE...`),
+because interfaces, and some settings, are those of the namespace of the process that asks. It
+prints one JSON object.
 """
 
 from __future__ import annotations

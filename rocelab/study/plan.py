@@ -13,15 +13,17 @@ from rocelab.study.steps import Step
 def plan(study: Study) -> list[Step]:
     """Every step of the study.
 
-    Links follow each other. On each, a repetition runs through all sizes, and at each size all variants of all
-    interconnects take turns in all tests (A B A B ...): what is compared is measured within seconds, and the
-    repetitions of one point lie minutes apart, so that they show how much the machine drifts. Who goes first changes
-    with the size and the repetition (and the seed), so that nobody always runs after the same neighbour. Steps that
-    measure many sizes take turns in the same way, after those of their repetition that measure one, and meshes come
+    Links follow each other. On each, a repetition runs through all sizes, and at each size all
+    variants of all interconnects take turns in all tests (A B A B ...). So what is compared is
+    measured within seconds, and the repetitions of one point lie minutes apart, so that they show
+    how much the machine drifts. Which variant goes first changes with the size and the repetition
+    (and the seed), so that none always runs after the same neighbour. Steps that measure many sizes
+    take turns in the same way, after those of their repetition that measure one, and meshes come
     last, in the order of their number of nodes.
 
-    At the level cloud the links take turns, too, in each repetition: a link with all of its tests, then the next, for
-    the daemons of a system are on one link at a time, and on each link one congestion control after the other.
+    At the level cloud the links take turns, too, in each repetition: a link with all of its tests,
+    then the next, for the daemons of a system are on one link at a time. On each link it is one
+    congestion control after the other.
     """
     steps = [step for link in study.link for step in _on_link(study, link)]
     return [*steps, *_by_system(study)]

@@ -1,7 +1,8 @@
 """Which pairs of nodes are measured together: a round-robin tournament.
 
-Its schedule is the circle method: one node keeps its place and the others move on by one, so that after a round fewer
-than there are nodes (as many as nodes, if their number is odd) each has met every other once.
+Its schedule is the circle method: one node keeps its place and the others move on by one. So each
+has met every other once after a round fewer than there are nodes (as many as nodes, if their number
+is odd).
 """
 
 from __future__ import annotations

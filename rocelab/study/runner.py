@@ -37,7 +37,7 @@ PACE_MAX = 50.0
 
 
 class Watcher(Protocol):
-    """Who wants to know how a run goes on, such as a progress bar."""
+    """What is told how a run goes on, such as a progress bar."""
 
     def started(self, step: Step) -> None:
         """A step begins."""

@@ -305,7 +305,7 @@ CLOUD_TAGS: Mapping[str, str] = {
 
 
 def _level_tag(value: Any) -> str | None:
-    # A table of the file, or one of ours; or what somebody took for a table.
+    # A table of the file, or one of ours; or what a user took for a table.
     fields: dict[str, Any] = {name: getattr(value, name, None) for name in ("level", "test")}
     table: dict[str, Any] = value if isinstance(value, dict) else fields
     level = table.get("level", "network")
@@ -377,7 +377,10 @@ class Study(Table):
         return self.repetitions if test.repetitions is None else test.repetitions
 
     def variants_of(self, test: AnyTest) -> Mapping[str, tuple[str, ...]]:
-        """Who takes part in a test, by interconnect: TCP once for every congestion control, unless it names its own."""
+        """The variants that take part in a test, by interconnect.
+
+        TCP takes part once for every congestion control, unless it names its own.
+        """
         return {
             name: tuple(each for variant in chosen for each in self._controlled(name, variant))
             for name, chosen in test.variants.items()

@@ -1,9 +1,10 @@
 """What it costs to start a program, so that it can be told apart from what its messages cost.
 
-Most programs do not report their own CPU time, and the CPU time of a whole process has its start in it: loading,
-memory, connection, and with perftest 0.22 s of watching the cycle counter. That part is measured with as few messages
-as the program takes, once with the smallest and once with the largest size, because buffers are filled before the
-start; sizes between lie on the line between the two.
+Most programs do not report their own CPU time, and the CPU time of a whole process has its start in
+it: loading, memory, connection, and with perftest 0.22 s of watching the cycle counter. That part
+is measured with as few messages as the program takes, once with the smallest and once with the
+largest size, because buffers are filled before the start. Sizes between lie on the line between the
+two.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ Sizes = Annotated[
 
 
 class TestOnLinks(Table):
-    """What the tests of every level have: who takes part, where, and how often."""
+    """What the tests of every level have: which variants take part, where, and how often."""
 
     __test__ = False  # not a test of ours, whatever pytest makes of the name
 

@@ -1,4 +1,4 @@
-"""What is said about who took the cores."""
+"""What is said about the programs that took the cores."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_param_types_survive(store: RunStore) -> None:
     assert [type(params[key]) for key in ("iterations", "pinned", "ratio", "device")] == [int, bool, float, str]
 
 
-def test_a_last_line_cut_short_is_left_out_and_does_not_spoil_the_next(store: RunStore) -> None:
+def test_a_last_line_cut_short_is_left_out_and_spoils_no_other(store: RunStore) -> None:
     store.append(make_sample(), make_sample(order=1, repetition=1))
     store.close()
     file = store.path / "samples.ndjson"
@@ -133,7 +133,7 @@ def test_a_bad_line_in_the_middle_is_named(store: RunStore) -> None:
         store.samples()
 
 
-def test_done_keys_leaves_out_failures_and_takes_the_last_attempt(store: RunStore) -> None:
+def test_done_keys_omits_failures_and_takes_the_last_attempt(store: RunStore) -> None:
     first = make_sample(size_bytes=1)
     store.append(first, dataclasses.replace(first, metric="cpu_client_cores", unit="cores"))
     store.append(make_failure(size_bytes=2, order=1))
@@ -189,7 +189,7 @@ def test_unknown_fields_of_a_newer_writer_are_passed_over(store: RunStore) -> No
     assert parse_sample(json.dumps(raw)) == make_sample()
 
 
-def test_the_committed_schema_is_current_and_accepts_what_is_written(store: RunStore) -> None:
+def test_the_schema_is_current_and_accepts_what_is_written(store: RunStore) -> None:
     schema = json.loads(SCHEMA_FILE.read_text())
     assert schema == sample_schema(), "run: python -m rocelab.schemas"
     store.append(make_sample(), make_failure(order=1))
@@ -236,7 +236,7 @@ def test_a_run_is_found_by_folder_id_part_or_as_the_latest(tmp_path: Path) -> No
         find_run(tmp_path, "zzz")
 
 
-def test_a_run_that_is_kept_reads_as_it_was_without_logs_and_folders(store: RunStore, tmp_path: Path) -> None:
+def test_a_kept_run_reads_as_it_was_without_logs_and_folders(store: RunStore, tmp_path: Path) -> None:
     command = "A=/opt/x/y.so /srv/lab/bin/rocelab-sock client 10.80.0.2 --port 18001"
     store.append(make_sample(command=command, log="logs/1.log"), make_sample(repetition=1, order=2))
     store.keep(tmp_path / "kept")

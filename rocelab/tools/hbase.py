@@ -154,7 +154,7 @@ class Ycsb:
         return 5 + self._count / 3000
 
     def preparation(self, place: Place, logs: Path) -> Mapping[str, Client]:
-        """A table; its records, unless loading them is what is measured; and operations that nobody counts."""
+        """A table; its records, unless loading them is measured; and operations that are not counted."""
         regions = str(_REGIONS_PER_SERVER * len(place.workers))
         main = "org.rocelab.cloud.hbase.Tables"
         make = java(256, hdfs.classpath(place), main, _TABLE, regions, str(len(place.workers)), options=_OPENS)
@@ -225,7 +225,7 @@ class Ycsb:
         return CloudReading(tuple(values), {"run_s": found["OVERALL", "RunTime(ms)"] / 1000})
 
     def follow_up(self, place: Place, reading: CloudReading) -> Client | None:  # noqa: ARG002 -- as in CloudMethod
-        """Nobody else has to agree."""
+        """No other client has to agree."""
         return None
 
 

@@ -174,5 +174,5 @@ class TestDfsio:
         )
 
     def follow_up(self, place: Place, reading: CloudReading) -> Client | None:  # noqa: ARG002 -- as in CloudMethod
-        """Nobody else has to agree."""
+        """No other client has to agree."""
         return None

@@ -34,7 +34,7 @@ class Interconnect:
     title: str
     methods: Mapping[tuple[Test, str], Method]
     meshes: Mapping[str, MeshMethod] = field(default_factory=dict)
-    """Who loads a full mesh, by variant."""
+    """The programs that load a full mesh, by variant."""
 
     def variants(self, test: str) -> tuple[str, ...]:
         """The variants that this interconnect has for a test."""
@@ -131,7 +131,7 @@ def urxe() -> Executable:
     """Where urxe is: $ROCELAB_URXE, then the checkout's release build, then PATH."""
     remedy = "build it with `make build`, or name it in $ROCELAB_URXE"
     if named := os.environ.get("ROCELAB_URXE"):
-        # Who names one wants that one, and no other in its place.
+        # A user that names one wants that one, and no other in its place.
         return Executable(named, remedy=f"{named}, which $ROCELAB_URXE names, is not there; {remedy}")
     built = str(Path(__file__).resolve().parents[2] / "nic" / "target" / "release" / "urxe")
     return Executable(built if shutil.which(built) else "urxe", remedy=remedy)
@@ -139,7 +139,7 @@ def urxe() -> Executable:
 
 @functools.cache
 def urxe_preload() -> str:
-    """LD_PRELOAD of programs under `urxe run`, for those that somebody else starts; empty if there is no urxe."""
+    """LD_PRELOAD of `urxe run`, for programs that another program starts; empty without urxe."""
     command = [urxe().name, "run", "--", "printenv", "LD_PRELOAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

@@ -21,8 +21,8 @@ _LOAD_BYTES: Final = 1 << 20
 #: More than a step has time for: a terabyte.
 _LOAD_MESSAGES: Final = 1_000_000
 #: The stream's server listens by then, also on a busy machine, and afterwards its stream has filled
-#: the link's queue. As much later than the client its server ends the stream: who ends it first
-#: decides that there was one until then.
+#: the link's queue. As much later than the client its server ends the stream: the end that ends it
+#: first decides that there was one until then.
 _PAUSE_S: Final = 0.5
 
 #: The measured program's exit status is that of the whole.

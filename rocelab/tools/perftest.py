@@ -1,8 +1,8 @@
 """perftest: Debian's own ib_send_lat, ib_write_bw and so on, one message size a run.
 
-Why not ``-a``, which runs all sizes in one process: it starts at 2 bytes, goes on to 8 MiB, uses the same number of
-iterations for all of them (4 MiB at 1 Gbps takes 10,000 times as long as 64 B), and the sizes of one interconnect
-could not be interleaved with those of another.
+Why not ``-a``, which runs all sizes in one process: it starts at 2 bytes, goes on to 8 MiB, and
+uses the same number of iterations for all of them. 4 MiB at 1 Gbps takes 10,000 times as long as 64
+B, and the sizes of one interconnect could not be interleaved with those of another.
 
 perftest finds out how fast the cycle counter runs by watching it for 0.22 s, for every size: bandwidth tests once, at
 the end, latency tests at the beginning and at the end. The last can be spared by letting them print cycles (``-C``):
@@ -101,7 +101,7 @@ class Perftest:
         options = {
             "latency": ["-C"] if self._prints_cycles else [],
             # The peak is found by comparing every pair of messages: seconds of CPU time for a
-            # number nobody uses.
+            # number that is not used.
             "bandwidth": ["--noPeak"],
             "bidirectional-bandwidth": ["--noPeak", "--bidirectional"],
             "cpu-use": ["--noPeak"],

@@ -33,7 +33,7 @@ _COUNTERS = ("dropped_packets", "pauses", "notifications", "marked_packets")
 
 
 class SimulationWatcher(Watcher, Protocol):
-    """Who also wants to know how far a simulation is."""
+    """What is also told how far a simulation is."""
 
     def progressed(self, step: VirtualStep, simulated_ns: int, end_ns: int) -> None:
         """So much time has been simulated, of so much at the most."""

@@ -177,7 +177,7 @@ class SmpiProgramTable(_SmpiTable):
 
 
 def _tag(value: Any) -> str | None:
-    # A table of the file, or one of ours; or what somebody took for a table.
+    # A table of the file, or one of ours; or what a user took for a table.
     fields: dict[str, Any] = {name: getattr(value, name, None) for name in ("level", "mpi")}
     table: dict[str, Any] = value if isinstance(value, dict) else fields
     level = table.get("level", "network")

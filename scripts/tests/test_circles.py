@@ -14,7 +14,7 @@ SMALL = {
 }
 
 
-def test_paths_of_all_kinds_are_needs_and_words_and_tests_are_none() -> None:
+def test_paths_of_all_kinds_are_needs_but_words_and_tests_none() -> None:
     assert needs(SMALL) == {
         (): {("a",)},
         ("a",): {("b",), ("b", "inner")},
@@ -41,7 +41,7 @@ def test_a_path_to_what_the_root_passes_on_is_a_path_to_the_root() -> None:
     assert circles(needs({**SMALL, "a.rs": "use crate::A;\n"})) == [[(), ("a",)]]
 
 
-def test_a_new_circle_is_named_and_one_that_is_gone_has_to_be_noted() -> None:
+def test_a_new_circle_is_named_and_one_gone_has_to_be_noted() -> None:
     around = {**SMALL, "b/mod.rs": "use crate::c::C;\n"}
     (error,) = circle_errors("sim", around)
     assert error == "nic/sim: a circle of 4 files: a, b, b::inner, c"
@@ -50,7 +50,7 @@ def test_a_new_circle_is_named_and_one_that_is_gone_has_to_be_noted() -> None:
     assert CIRCLES["proto"] > 4
 
 
-def test_a_folder_that_needs_one_above_it_is_named_and_so_is_one_without_a_place() -> None:
+def test_folders_that_need_one_above_or_have_no_place_are_named() -> None:
     low, high = LAYERS["device"][:2]
     sources = {"lib.rs": f"mod {low};\nmod {high};\n", f"{low}/mod.rs": "mod a;\n", f"{high}/mod.rs": "mod b;\n"}
     below = {**sources, f"{low}/a.rs": "", f"{high}/b.rs": f"use crate::{low}::a::A;\n"}

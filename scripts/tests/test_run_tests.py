@@ -62,7 +62,7 @@ def test_an_old_result_is_not_taken_for_a_new_one(own_logs: Path) -> None:
     assert len(tally.failures) == 1
 
 
-def test_summary_lists_skips_and_failures_and_closes_on_the_counts() -> None:
+def test_the_summary_lists_skips_and_failures_and_ends_on_counts() -> None:
     results = {
         "rust": Tally(passed=3, skips=[Note("a", "no IPv6")]),
         "python": Tally(passed=1, failures=[Note("b", "assert 1 == 2")]),
@@ -73,7 +73,7 @@ def test_summary_lists_skips_and_failures_and_closes_on_the_counts() -> None:
     assert lines[-1] == "4 passed, 1 failed, 1 skipped"
 
 
-def test_tests_of_real_time_are_listed_with_their_reasons_and_counted_apart() -> None:
+def test_tests_of_real_time_are_listed_with_reasons_and_apart() -> None:
     results = {"rust": Tally(passed=3, quiet=[Note("a", "it measures latency")]), "python": Tally(passed=1)}
     lines = summary(results, {"rust": 12.3, "python": 4.0}).splitlines()
     assert "  rust    a: it measures latency" in lines

@@ -36,7 +36,7 @@ def test_a_snapshot_counts_payload_that_came_for_the_first_time() -> None:
     assert taken == Snapshot(12.5, {3: 1062, 4: 8 * 1024})
 
 
-def test_a_watch_has_a_snapshot_for_each_look_also_without_any_device() -> None:
+def test_a_watch_has_a_snapshot_for_each_look_without_devices() -> None:
     said = f"@time 1.0\n\n@tcp\n{SOCKETS}@time 2.0\n\n@tcp\n"
     assert [(each.at_s, sorted(each.bytes_by_pid)) for each in sharing_stand.snapshots(said)] == [
         (1.0, [3, 4]),
@@ -67,7 +67,7 @@ def test_shares_are_of_what_all_streams_received() -> None:
     }
 
 
-def test_a_datagram_that_never_came_back_is_lost_and_no_round_trip() -> None:
+def test_a_datagram_that_never_came_back_is_lost_no_round_trip() -> None:
     cells = {metric: value for _, metric, _, value in sharing._queue([1.0, None, 3.0, 2.0])}
     assert cells == {"median": 2.0, "99 %": 2.0, "lost": 25.0}
     with pytest.raises(SharingError, match="starved"):

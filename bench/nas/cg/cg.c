@@ -33,7 +33,7 @@ static const struct parameters {
     [CLASS_D] = {{1500000, 21, 500}, 100, 52.514532105794},
 };
 
-/* A rank's place in the grid of ranks, and what it exchanges with whom. */
+/* A rank's place in the grid of ranks, and what it exchanges with which ranks. */
 struct grid {
     int rows;
     int columns;

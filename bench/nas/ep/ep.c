@@ -1,8 +1,8 @@
 /*
- * EP, "embarrassingly parallel": draws 2^m pairs of uniform random numbers, makes normally
- * distributed ones of those inside the unit circle (the polar method), sums them, and counts
- * in which square ring around the origin they fall. The ranks share the batches of 2^16 pairs and
- * talk once, at the end.
+ * EP, "embarrassingly parallel": draws 2^m pairs of uniform random numbers, and makes normally
+ * distributed ones of those inside the unit circle (the polar method). It sums them, and counts in
+ * which square ring around the origin they fall. The ranks share the batches of 2^16 pairs and talk
+ * once, at the end.
  */
 #include "nas/ep/ep.h"
 

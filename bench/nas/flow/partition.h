@@ -1,8 +1,8 @@
 /*
- * The multi-partition of BT and SP: q * q ranks cut the grid into q * q * q cells and take q each,
- * so that every rank has exactly one cell in each slab of cells across each direction. A sweep
- * along a direction then keeps all ranks busy at every step. All cells that follow those of a rank
- * along a direction belong to one other rank.
+ * The multi-partition of BT and SP: q * q ranks cut the grid into q * q * q cells and take q each.
+ * So every rank has exactly one cell in each slab of cells across each direction. A sweep along a
+ * direction then keeps all ranks busy at every step. All cells that follow those of a rank along a
+ * direction belong to one other rank.
  */
 #pragma once
 

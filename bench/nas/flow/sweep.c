@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Two messages of a way are under way at a time, and SimGrid, whose MPI sends short and long ones
- * by different routes, does not keep them in order: the tag tells the stage that sends, even or
+ * by different routes, does not keep them in order. So the tag tells the stage that sends, even or
  * odd. */
 #define AHEAD_TAG 16
 #define BACK_TAG 18

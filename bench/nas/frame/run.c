@@ -26,7 +26,7 @@ static void *allocate(size_t bytes)
 }
 
 /* Where the work is not done, large blocks of all ranks are the same few pages: what is in them
- * does not count. Small ones say who sends how much to whom. */
+ * does not count. Small ones say which rank sends how much to which. */
 static bool is_folded(const struct run *run, size_t bytes)
 {
     return run->modelled && bytes >= FOLDED_BYTES_MIN;

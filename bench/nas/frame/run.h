@@ -83,10 +83,10 @@ struct run {
 
 /*
  * Whether to do work that takes so many units of time. A simulator of the network runs the
- * programs, but does not measure them, so that it says the same each time: it is told what the
+ * programs, but does not measure them, so that it says the same each time. It is told what the
  * processor has to do, and that may be all there is to it, since messages are the same whatever is
  * in them. A unit is a nanosecond of the processor on which the factors in the programs were
- * measured, with 64 ranks of class C; how fast the simulated one is says its platform, so that of
+ * measured, with 64 ranks of class C. How fast the simulated one is says its platform, so that of
  * the factors of a program only the proportions matter.
  */
 static inline bool run_work(const struct run *run, double units)

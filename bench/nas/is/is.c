@@ -1,7 +1,7 @@
 /*
  * IS, "integer sort": finds the rank of every key of a sequence, ten times, with two keys changed
- * each time. The ranks sort their keys into buckets, agree on who takes which buckets so that all
- * have about as many keys, exchange them (all to all, in varying lengths), and count.
+ * each time. The ranks sort their keys into buckets, agree on which rank takes which buckets so
+ * that all have about as many keys, exchange them (all to all, in varying lengths), and count.
  */
 #include "nas/is/is.h"
 

@@ -5,12 +5,12 @@
  *     (D + w L) D^-1 (D + w U) x = rhs
  *
  * is solved by a sweep from the first point to the last and one back. A point of the first needs
- * the three neighbours before it along x, y and z, so that ranks work on planes of z one after the
+ * the three neighbours before it along x, y and z. So ranks work on planes of z one after the
  * other: while one is at a plane, the ranks after it are at those before.
  *
  * No block is ever formed. Once x is known at a point, what it contributes to the equations of its
- * three neighbours follows from the velocities there, and that is what travels: to the next point,
- * row and plane, and to other ranks. With p' for the change of pressure, and s = (momentum change)
+ * three neighbours follows from the velocities there. That is what travels: to the next point, row
+ * and plane, and to other ranks. With p' for the change of pressure, and s = (momentum change)
  * - (velocity) (density change), the change of the flux along direction d is
  *
  *     density     x_d
@@ -186,7 +186,7 @@ static void relax_row_upper(const struct row *row, const struct factors *factors
     *row->to_next = to[0];
 }
 
-/* A sweep in one direction: who is before, and who after. */
+/* A sweep in one direction: which ranks are before, and which after. */
 struct way {
     bool upper;
     int from[CUT_DIRECTIONS];

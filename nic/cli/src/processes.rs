@@ -1,8 +1,8 @@
 //! The processes that use urxe devices, in this network namespace.
 //!
 //! Any user can listen under such names, and root asks them all. So nothing that is said is
-//! trusted: whose process it is and what it is called comes from the kernel, texts lose what a
-//! terminal would obey, and time, bytes and processes of each user are bounded.
+//! trusted. The kernel says whose process it is and what it is called. Texts lose what a terminal
+//! would obey, and time, bytes and processes of each user are bounded.
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use urxe_device::{Counters, ProcessStat, STAT_SCHEMA, STAT_SOCKET_PREFIX};
 
-/// The kernel's list of Unix sockets in the network namespace of whoever reads it (proc(5)).
+/// The kernel's list of Unix sockets in the network namespace of the process that reads it
+/// (proc(5)).
 const SOCKETS: &str = "/proc/self/net/unix";
 /// `__SO_ACCEPTCON` of linux/net.h, the flag of a socket that listens.
 const LISTENS: u32 = 0x1_0000;
@@ -33,7 +34,7 @@ const EXPANSION_MAX: usize = 6;
 const EXPANSION_FREE_BYTES: usize = 64 << 10;
 const STAYS_SILENT: &str = "does not answer (is it stopped?)";
 
-/// What processes may take of whoever asks.
+/// What processes may take of the program that asks.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// How long processes that are asked at once may take to answer.
@@ -78,8 +79,8 @@ pub(crate) fn all() -> Result<Vec<ProcessStat>> {
 }
 
 /// The abstract names, without the zero byte (which the kernel shows as `@`), of the sockets that
-/// answer. What is not as [`urxe_device`] makes them is somebody else's: the number of a process,
-/// and 16 hexadecimal digits.
+/// answer. [`urxe_device`] makes them of the number of a process and 16 hexadecimal digits; any
+/// other name is another program's.
 fn names(sockets: &str) -> impl Iterator<Item = &str> {
     sockets.lines().skip(1).filter_map(|line| {
         // Num, RefCount, Protocol, Flags, Type, St, Inode, Path.
@@ -251,7 +252,7 @@ impl<'a> Asked<'a> {
             &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
         ) {
             Ok(()) => {}
-            // The queue of those that ask is full, and nobody takes them out.
+            // The queue of those that ask is full, and the process takes none out.
             Err(Errno::AGAIN) => bail!(STAYS_SILENT),
             Err(_) => return Ok(None),
         }

@@ -21,10 +21,10 @@ const UCX_PIECE: (&str, &str) = ("UCX_RC_VERBS_SEG_SIZE", "36864");
 /// How many such pieces UCX has room for. Its own 4,095 would be 150 MB a process.
 const UCX_ROOM: (&str, &str) = ("UCX_RC_VERBS_RX_QUEUE_LEN", "1024");
 
-/// What keeps UCX from forgetting packets, on a network that loses some: it stops the timer that
-/// would repeat its own datagrams when it stops polling for them, even if some are not
-/// acknowledged, and a connection is then never made (docs/mpi.md). It costs latency, so only such
-/// networks have it.
+/// What keeps UCX from forgetting packets, on a network that loses some (docs/mpi.md). When UCX
+/// stops polling for its own datagrams, it also stops the timer that would repeat them. If some are
+/// not acknowledged by then, the connection is never made. It costs latency, so only such networks
+/// have it.
 const UCX_REPEATS: (&str, &str) = ("UCX_ADAPTIVE_PROGRESS", "n");
 
 /// Why a program was not run, with the exit status that shells use for it.
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         .env("LD_PRELOAD", preload(&library));
     let impairment = Impairment::from(&options.network);
     if uses_rc_of_ucx(std::env::var_os("UCX_TLS")) {
-        // Whoever says how long pieces are has as many as UCX thinks right.
+        // Where the user says how long pieces are, there are as many as UCX thinks right.
         if set_unless_set(&mut command, UCX_PIECE) {
             set_unless_set(&mut command, UCX_ROOM);
         }
@@ -123,7 +123,8 @@ fn set_unless_set(command: &mut Command, (variable, value): (&str, &str)) -> boo
     is_free
 }
 
-/// Whether UCX, restricted to these transports, uses RC; it warns of variables that nobody reads.
+/// Whether UCX, restricted to these transports, uses RC; it warns of variables that no part of it
+/// reads.
 fn uses_rc_of_ucx(transports: Option<OsString>) -> bool {
     transports.is_none_or(|list| {
         let list = list.to_string_lossy();

@@ -70,7 +70,7 @@ fn stat_and_qp_show_both_ends_of_a_busy_program() {
     let qps = qps["qps"].as_array().unwrap();
     assert_eq!(qps.len(), 4);
     for qp in qps {
-        // Who it says is its peer says the same.
+        // The process that it names as its peer says the same.
         let peer = qps.iter().find(|peer| peer["lqpn"] == qp["rqpn"]);
         assert_eq!(peer.unwrap()["rqpn"], qp["lqpn"]);
         assert_ne!(peer.unwrap()["pid"], qp["pid"]);
@@ -180,7 +180,7 @@ fn stat_tells_what_went_past_the_ip_layer() {
     };
     assert!(frames("RC-on.json").iter().all(|&count| count > 0));
     assert_eq!(frames("RC-off.json"), [0, 0]);
-    // Nobody sends those again that find the ring full.
+    // Packets that find the ring full are not sent again.
     assert_eq!(frames("UC-on.json"), [0, 0]);
 }
 
@@ -204,7 +204,7 @@ const SHARE_OF_FRAMES: &str = r#"
 "#;
 
 #[test]
-fn a_message_of_64_kib_goes_past_the_ip_layer_and_neither_a_stream_nor_a_longer_one_does() {
+fn only_a_lone_message_of_up_to_64_kib_goes_past_the_ip_layer() {
     let folder = folder();
     let text = TWO_NODES.to_owned() + SHARE_OF_FRAMES;
     let needs = &["ib_send_lat", "ib_send_bw", "ib_read_lat", "nsenter"];
@@ -220,7 +220,7 @@ fn a_message_of_64_kib_goes_past_the_ip_layer_and_neither_a_stream_nor_a_longer_
         counters[frames].as_f64().unwrap() / counters[batches].as_f64().unwrap()
     };
     let sent = |name| share(name, "tx_frames", "tx_batches");
-    // Of the peer's 96 places nobody is to take more than a few at once.
+    // No sender is to take more than a few of the peer's 96 places at once.
     assert!(sent("long") < 0.2, "long: {}", sent("long"));
     // Of a ping-pong both ends do the same; of the stream one end sends acknowledgements alone.
     for name in ["message", "answer"] {
@@ -301,7 +301,7 @@ fn ping_says_that_nothing_is_there() {
         if echo '0 2147483647' 2>/dev/null >/proc/sys/net/ipv4/ping_group_range; then
             status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >down || status=$?; [ $status = 3 ]
         fi
-        # Somebody else has the port to which other stacks answer.
+        # Another process has the port to which other stacks answer.
         python3 -c "$HOLDER" & holder=$!
         until_true "a holder" sh -c 'ss -Hlun | grep -q 198.51.100.1:4791'
         status=0; urxe ping 198.51.100.2 --count 1 --timeout 50 >deaf || status=$?; [ $status = 3 ]
@@ -327,8 +327,9 @@ fn ping_says_that_nothing_is_there() {
     }
 }
 
-/// A stack that is not urxe: it answers a SIDR_REQ (attribute 0x17 of class 7) as Linux does where
-/// nobody has the service, with a SIDR_REP (0x18) of status 1 to UDP port 4791, and drops all else.
+/// A stack that is not urxe: it drops all but a SIDR_REQ (attribute 0x17 of class 7). It answers as
+/// Linux does where no program has the service: with a SIDR_REP (0x18) of status 1 to UDP port
+/// 4791.
 const OTHER_STACK: &str = r#"
 import socket
 s = socket.socket(type=socket.SOCK_DGRAM)

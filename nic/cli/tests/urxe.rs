@@ -34,7 +34,7 @@ fn harmless() -> std::path::PathBuf {
 }
 
 #[test]
-fn runs_the_program_with_the_library_first_and_its_own_exit_status() {
+fn runs_the_program_with_the_library_and_its_own_exit_status() {
     let library = harmless();
     let mut command = urxe();
     command.arg("run").arg("--library").arg(&library);
@@ -56,7 +56,7 @@ fn runs_the_program_with_the_library_first_and_its_own_exit_status() {
 }
 
 #[test]
-fn ucx_sends_pieces_that_fit_packets_unless_it_is_told_otherwise() {
+fn ucx_sends_pieces_that_fit_packets_unless_told_otherwise() {
     let library = harmless();
     let piece = |variables: &[(&str, &str)]| {
         let mut command = urxe();
@@ -106,7 +106,7 @@ fn finds_the_library_beside_the_command_or_in_lib() {
     std::fs::create_dir(&lib).unwrap();
     let command = bin.join("urxe");
     // A link, not a copy: a process that another test starts meanwhile would inherit the copy open
-    // for writing, and nobody could run it then.
+    // for writing, and no process could run it then.
     std::fs::hard_link(env!("CARGO_BIN_EXE_urxe"), &command).unwrap();
     let preloaded = || {
         let mut run_it = Command::new(&command);

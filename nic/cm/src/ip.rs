@@ -1,5 +1,5 @@
-//! The header that RDMA IP CM puts in front of a request's private data: who connects to which
-//! address (IBTA annex A11.4).
+//! The header that RDMA IP CM puts in front of a request's private data: which host connects to
+//! which address (IBTA annex A11.4).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

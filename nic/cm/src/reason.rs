@@ -10,7 +10,7 @@ impl RejectReason {
     pub const TIMEOUT: Self = Self(4);
     /// The communication ID is not known.
     pub const INVALID_COMM_ID: Self = Self(6);
-    /// Nobody listens on the service ID.
+    /// No program listens on the service ID.
     pub const INVALID_SERVICE_ID: Self = Self(8);
     /// The requester's queue pair is still in another connection.
     pub const STALE_CONNECTION: Self = Self(10);
@@ -28,7 +28,7 @@ pub struct SidrStatus(pub u8);
 impl SidrStatus {
     /// The queue pair number and Q_Key are valid.
     pub const SUCCESS: Self = Self(0);
-    /// Nobody listens on the service ID.
+    /// No program listens on the service ID.
     pub const UNSUPPORTED: Self = Self(1);
     /// The program said no.
     pub const REJECT: Self = Self(2);

@@ -155,7 +155,7 @@ fn who_does_not_know_the_ids_of_a_connection_cannot_end_it() {
 /// A program that is slow to confirm makes its end ask for patience; when the confirmation is then
 /// lost, the other end does not wait for as long as a program may take.
 #[test]
-fn a_confirmation_that_is_lost_after_a_slow_answer_is_repeated_soon() {
+fn a_confirmation_lost_after_a_slow_answer_is_repeated_soon() {
     let (mut here, mut there) = (Manager::default(), Manager::default());
     let mut now_ns = 0;
     let take = |from: &mut Manager| Mad::parse(&from.poll_transmit().unwrap().mad[..]).unwrap();

@@ -1,6 +1,6 @@
-//! Two hosts over a network that loses, repeats and reorders, in virtual time from a seed: every
-//! connection ends connected at both ends and then over at both, or with an error event, in bounded
-//! time.
+//! Two hosts over a network that loses, repeats and reorders, in virtual time from a seed. Every
+//! connection ends in bounded time: connected at both ends and then over at both, or with an error
+//! event.
 
 mod support;
 
@@ -109,11 +109,11 @@ impl World {
             Event::Unreachable => "unreachable",
             Event::Disconnected => "disconnected",
             Event::TimeWaitExit => "exit",
-            // Nobody but a stranger resolves.
+            // Only a stranger resolves.
             Event::Resolve(_) | Event::Resolved(_) => "resolution",
         };
         self.events[host].entry(id).or_default().push(name);
-        // Who is connected hangs up after a while: at once, here.
+        // An end that is connected hangs up after a while: at once, here.
         if name == "ready" && self.chance(50) {
             let _ = self.hosts[host].disconnect(now_ns, id);
         }
@@ -166,8 +166,8 @@ fn check(seed: u64, faults: Faults) -> World {
             .filter(|name| matches!(**name, "rejected" | "unreachable" | "disconnected"));
         assert!(one_end.count() <= 1, "seed {seed} {faults:?}: {events:?}");
     }
-    // Who still stands is connected at both ends: as many here as there, apart from those that one
-    // end gave up after all its repetitions were lost.
+    // Each connection that still stands does so at both ends: as many here as there, apart from
+    // those that one end gave up after all its repetitions were lost.
     for (host, events) in world.events.iter().enumerate() {
         for (id, events) in events {
             let is_ready = events.contains(&"ready") || host == 1 && events.contains(&"accept");

@@ -1,6 +1,6 @@
-//! Another user of the peer's host has its address and a UDP port of its own, and so has who passes
-//! datagrams on: what they say of a connection whose peer sends from the port that its queue pair's
-//! number tells does not count.
+//! Another user of the peer's host has its address and a UDP port of its own, and so has a process
+//! that passes datagrams on. What they say does not count of a connection whose peer sends from the
+//! port that its queue pair's number tells.
 
 mod support;
 
@@ -110,7 +110,7 @@ fn requests() -> [Mad; 3] {
 }
 
 #[test]
-fn a_request_from_elsewhere_that_names_what_is_in_use_ends_nothing_and_is_not_waited_for() {
+fn a_request_from_elsewhere_for_what_is_in_use_ends_nothing() {
     // The request itself comes to the well-known port, and so is passed on where another process
     // has that.
     for asked in [Some(PORT), None] {
@@ -182,8 +182,8 @@ fn nor_at_the_end_that_asked_for_it() {
     }
 }
 
-/// A request comes to the well-known port, and so by way of whoever holds that, however often it is
-/// repeated.
+/// A request comes to the well-known port, and so by way of the process that holds that, however
+/// often it is repeated.
 #[test]
 fn a_request_may_be_repeated_by_another_way() {
     for port in [Some(PORT), None] {
@@ -201,7 +201,7 @@ fn a_request_may_be_repeated_by_another_way() {
 /// An attacker that names another user's queue pair before the owner does keeps the owner out in no
 /// state of its exchange.
 #[test]
-fn a_request_from_the_port_of_its_queue_pair_takes_the_place_of_one_from_elsewhere() {
+fn a_request_from_its_queue_pairs_port_replaces_a_foreign_one() {
     for port in FOREIGN {
         for steps in 0..3 {
             let told = format!("{port:?}, {steps} steps");

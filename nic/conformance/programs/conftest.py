@@ -17,7 +17,7 @@ from .running import LINK, LINK_MTU_BYTES, Job, Outcome, rdma_core_release, run,
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the matrix run in another userland. Only those who name this folder have the option."""
+    """Let the matrix run in another userland: an option of commands that name this folder."""
     parser.addoption("--distro", help="run the matrix in the userland of this distribution: trixie or sid")
 
 

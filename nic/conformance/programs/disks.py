@@ -24,7 +24,8 @@ PORT = 3260
 READY_PORT = 18515
 LIMIT_S = 60.0
 TARGET = "iqn.2026-11.org.example:disk"
-#: tgt lets in over iSER whom it knows by address and by name; over TCP one of them is enough.
+#: Over iSER, tgt lets in an initiator that it knows by address and by name; over TCP one of them is
+#: enough.
 INITIATOR = "iqn.2026-11.org.example:client"
 LUN = 1
 BLOCK_BYTES = 512

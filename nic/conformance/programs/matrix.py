@@ -1,12 +1,14 @@
 """Reads the matrix: which programs run, how, and what proves that they worked. The data is in matrix/*.toml.
 
-A file holds one suite of programs. Its `[[group]]` tables say what its runs have in common, and each of their
-`runs` is one program with its options: strings in TOML, where the first word is the program, or tables where a run
-differs from its group. `{server}` and `{client}` stand for the addresses of the two nodes, `{server6}` and `{client6}`
-for their IPv6 addresses, `{device}` for the RDMA device, `{interface}` for its network interface, `{program}` and
-`{options}` for the two parts of a run, `{here}` for the folder of this file, `{root}` for the repository, `{pyverbs}`
-for where pyverbs is installed, `{rdmacore}` for the folder of rdma-core's tests, `{libraries}` for that of shared
-libraries, `{alone}` for what `ucx_perftest` needs to run without mpirun, and `{scratch}` for an empty folder.
+A file holds one suite of programs. Its `[[group]]` tables say what its runs have in common, and
+each of their `runs` is one program with its options. It is a string, whose first word is the
+program, or a table where a run differs from its group. `{server}` and `{client}` stand for the
+addresses of the two nodes, `{server6}` and `{client6}` for their IPv6 addresses, `{device}` for the
+RDMA device, and `{interface}` for its network interface. `{program}` and `{options}` stand for the
+two parts of a run, and `{alone}` for what `ucx_perftest` needs to run without mpirun. Folders are
+`{here}` for that of this file, `{root}` for the repository, `{pyverbs}` for where pyverbs is
+installed, `{rdmacore}` for rdma-core's tests, `{libraries}` for shared libraries, and `{scratch}`
+for an empty one.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ LINK: Final = "eth"
 LINK_MTU_BYTES: Final = 4200
 #: One run of an entry: the userland it runs in (None: this machine's), and its id.
 Job = tuple[str | None, str]
-#: How the names of the sockets start that urxe has for those who listen with RDMA-CM.
+#: How the names of the sockets start that urxe has for programs that listen with RDMA-CM.
 LISTENER: Final = "@urxe-cm/listen/"
 #: How long a server may take after its client has ended.
 SERVER_ENDS_S: Final = 30.0

@@ -17,7 +17,7 @@ def _packet(length_bytes: int) -> bytes:
     return _block(6, struct.pack("<IIIII", 0, 0, 0, 4, length_bytes) + b"data")
 
 
-def test_packets_of_all_captures_count_with_their_length_on_the_wire(tmp_path: Path) -> None:
+def test_packets_of_all_captures_count_with_their_wire_length(tmp_path: Path) -> None:
     header = _block(0x0A0D0D0A, b"x" * 16) + _block(1, b"x" * 8)
     (tmp_path / "1.pcapng").write_bytes(header + _packet(1000) + _packet(4140))
     (tmp_path / "2.pcapng").write_bytes(header + _packet(70))

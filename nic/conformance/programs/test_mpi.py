@@ -54,8 +54,8 @@ def run(
         ranks_per_node=ranks_per_node,
         wrapper=[urxe().name, "run", "--"] if transport.urxe else [],
     )
-    # Other tests are running: who polls in vain is to let them, as the times are of no interest
-    # here.
+    # Other tests are running: a rank that polls in vain is to let them, as the times are of no
+    # interest here.
     env = {**mpi.environment(implementation, job, transport), "OMPI_MCA_mpi_yield_when_idle": "1"}
     launcher = NamespaceLauncher(fabric)
     try:

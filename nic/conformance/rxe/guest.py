@@ -256,5 +256,5 @@ def write_initramfs(folder: Path, first_program: Path, kernel: Kernel) -> Path:
 
 
 def in_its_own_namespace() -> bool:
-    """Whether nothing but loopback is here, so that a link of our own disturbs nobody."""
+    """Whether nothing but loopback is here, so that a link of our own disturbs no program."""
     return [name for _, name in socket.if_nameindex()] == ["lo"]

@@ -134,7 +134,7 @@ def test_what_the_kernels_device_counts_is_read(hosts_toml: Path) -> None:
     assert "device.duplicate_request" in found, found
 
 
-def test_the_network_and_mpi_are_measured_over_the_kernels_device(hosts_toml: Path, tmp_path: Path) -> None:
+def test_network_and_mpi_are_measured_over_the_kernels_device(hosts_toml: Path, tmp_path: Path) -> None:
     if missing := [kind for kind in mpi.KINDS if not mpi.own(kind).mpiexec.exists()]:
         pytest.skip(f"there is no MPI to run: {', '.join(missing)}; make setup-programs")
     study = tmp_path / "guests.toml"
@@ -153,7 +153,7 @@ def test_the_network_and_mpi_are_measured_over_the_kernels_device(hosts_toml: Pa
     assert [each.error for of_one in samples.values() for each in of_one if not each.ok] == [], done.stderr
 
 
-def test_a_program_of_ones_own_is_copied_to_hosts_that_share_no_folder(hosts_toml: Path, tmp_path: Path) -> None:
+def test_an_own_program_is_copied_to_hosts_that_share_no_folder(hosts_toml: Path, tmp_path: Path) -> None:
     """The guests' /tmp is their own, so the program that is built here is not there."""
     if not mpi.own("mpich").mpiexec.exists():
         pytest.skip("there is no MPICH: make setup-programs")

@@ -36,7 +36,7 @@ from .runs import RUNS, Run, Side, command_lines, documented, table
 #: busy.
 LIMIT_S = 120.0
 READY_S = 120.0
-#: A socket of urxe's for those who listen with RDMA-CM.
+#: A socket of urxe's for programs that listen with RDMA-CM.
 URXE_LISTENS = "@urxe-cm/listen/"
 PYVERBS = ROOT / ".build" / "programs" / "pyverbs" / "usr" / "lib" / "python3" / "dist-packages"
 #: Where programs find pyverbs, and those of this package each other.
@@ -62,12 +62,12 @@ BOTH_WAYS_WITH_LOSS = each(WITH_LOSS)
 pytestmark = pytest.mark.timeout(600)
 #: What became of each run, by its name and its column in the table.
 OUTCOMES: dict[tuple[str, str], bool] = {}
-#: What operations.py says when a refusal was lost. Whoever refused is in error then, and answers no
-#: more.
+#: What operations.py says when a refusal was lost. The end that refused is in error then, and
+#: answers no more.
 REFUSAL_LOST = "the refusal did not arrive"
-#: What the pingpongs say when nobody answers, ...
+#: What the pingpongs say when no peer answers.
 GIVEN_UP = "transport retry counter exceeded"
-#: ... and perftest when nobody listens: of its first and of its second connection.
+#: What perftest says when no program listens: of its first and of its second connection.
 REFUSED = ("Unexpected CM event bl blka 8", "RDMA_CM_EVENT_REJECTED")
 #: It makes a client about as slow as the server on an emulated processor, which then is refused
 #: less often.
@@ -152,7 +152,7 @@ def on_urxe(argv: list[str]) -> list[str]:
 
 
 def is_listening(port: str) -> bool:
-    """Whether somebody on the host listens on this TCP port."""
+    """Whether a program on the host listens on this TCP port."""
     return bool(subprocess.run(["ss", "-Htln", f"sport = :{port}"], capture_output=True, check=True).stdout)
 
 

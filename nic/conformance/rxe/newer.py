@@ -57,7 +57,7 @@ def test_newer_operations(
     newer_guest: Guest, urxe: Side, rxe: Side, both: Callable[[Guest, Run, list[str], list[str]], None]
 ) -> None:
     ends = (urxe, rxe) if both is server_on_urxe else (rxe, urxe)
-    # FLUSH is no part of it with this machine's libraries of Debian 12, and could not be: the rxe
+    # FLUSH is no part of it with this machine's libraries of Debian 12, and could not be. The rxe
     # of Linux 6.12 drops FLUSH packets with the right ICRC, and sends its own with another
     # (docs/interop.md).
     attempt(both, newer_guest, NEWER_OPERATIONS, *command_lines(NEWER_OPERATIONS, *ends))

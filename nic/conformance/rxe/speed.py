@@ -1,8 +1,8 @@
 """urxe and Linux rxe in turn on the same two guests: the fair comparison of their speed. Part of `make interop`.
 
-The processors are emulated, so the numbers say nothing about real ones; what they are good for is the comparison, as
-both devices run the same programs on the same kernels, over the same link, one after the other. A system call and a
-checksum cost each of them what they cost the other.
+The processors are emulated, so the numbers say nothing about real ones. They are good for the
+comparison, as both devices run the same programs on the same kernels, over the same link, one after
+the other. A system call and a checksum cost each of them what they cost the other.
 """
 
 from __future__ import annotations

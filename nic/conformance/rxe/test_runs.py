@@ -38,7 +38,7 @@ def test_what_failed_shows() -> None:
     assert "| FAILS | passes | not run | not run |" in text.splitlines()[2]
 
 
-def test_an_end_is_excused_by_what_it_says_when_its_data_were_right() -> None:
+def test_an_end_is_excused_by_what_it_says_if_its_data_are_right() -> None:
     rping = next(run for run in RUNS if run.command.startswith("rping"))
     data = "server ping data: rdma-ping-19: TUVWXYZ\n"
     race = "server DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"

@@ -1,8 +1,9 @@
 """Lists what an RDMA device shows in /sys, a line for each thing: `python3 tree.py DEVICE`.
 
-A line is the kind (d, l, f), the permissions, the path, and for a link or a file as JSON where it leads or what is in
-it; `!` and the name of the error stand for a file that cannot be read. Of numbered entries only the first and the last
-are listed. For Linux rxe in the guest, and for urxe (nic/preload/tests/sysfs.rs): so the two can be compared.
+A line is the kind (d, l, f), the permissions, the path, and as JSON where a link leads or what is
+in a file. `!` and the name of the error stand for a file that cannot be read. Of numbered entries
+only the first and the last are listed. It runs for Linux rxe in the guest, and for urxe
+(nic/preload/tests/sysfs.rs), so the two can be compared.
 """
 
 from __future__ import annotations

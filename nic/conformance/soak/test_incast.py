@@ -1,4 +1,4 @@
-"""Incast at a small scale: marks of the switch are heeded, and nobody is starved."""
+"""Incast at a small scale: marks of the switch are heeded, and no sender is starved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .incast import can_mark, incast
 pytestmark = [pytest.mark.fabric, pytest.mark.timeout(600)]
 
 
-def test_marks_come_back_as_notifications_and_everybody_gets_through() -> None:
+def test_marks_come_back_as_notifications_and_all_get_through() -> None:
     if why := can_mark():
         pytest.skip(why)
     if shutil.which("ib_write_bw") is None:

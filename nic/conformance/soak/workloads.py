@@ -62,7 +62,7 @@ class Workload:
         timeout = ACK_TIMEOUT if fault.survived else ACK_TIMEOUT_OF_KILLED
         device = f"urxe_{server_node.interfaces[LINK]}"
         argv = [urxe().name, "run", *fault.options, "--", *self.argv, "-d", device, "-x", "0", "-u", timeout]
-        # Who has lost its peer has to find out before its time is up.
+        # An end that has lost its peer has to find out before its time is up.
         seconds = seconds if fault.survived else 3 * seconds + fault.extra_s
         argv += ["-F", "-D", f"{max(1, round(seconds))}", "-f", "0"]
         server = scene.launcher.start(server_node, argv, env=fault.env)

@@ -1,7 +1,8 @@
-"""A libibverbs with verbs that nobody has: programs that call them on objects of urxe are told that there are none.
+"""A libibverbs with verbs that no release has: on objects of urxe, programs are told that it has none.
 
-`make test-distros` runs it. The library is that of the newest root, built from Debian's source with two more verbs
-among those that it passes on to the driver of a device, which is where every new verb of the last years came in.
+`make test-distros` runs it. The library is that of the newest root, built from Debian's source with
+two more verbs. They are among those that it passes on to the driver of a device, which is where
+every new verb of the last years came in.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def compiled(text: str, include: Path, folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
-def test_structures_of_newer_headers_are_laid_out_as_the_newest_has_them(tmp_path: Path) -> None:
+def test_structures_of_newer_headers_are_laid_out_as_the_newest(tmp_path: Path) -> None:
     root = other_userland(ROOTS[-1].name)
     text = assertions(NEWER.read_text(encoding="utf-8"))
     assert text.count("_Static_assert") > 10

@@ -86,7 +86,7 @@ def test_without_a_mirror_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.
         roots.make(roots.ROOTS[0])
 
 
-def test_a_command_in_a_root_is_run_by_a_script_that_ends_at_two_dashes(tmp_path: Path) -> None:
+def test_a_script_that_ends_at_two_dashes_runs_a_roots_command(tmp_path: Path) -> None:
     words = roots.ROOTS[0].inside(["program", "--", "x"], [tmp_path, roots.ROOT])
     separator = words.index("--")
     assert words[separator + 1 :] == ["program", "--", "x"]

@@ -25,7 +25,7 @@ use crate::units::{PS_PER_NS, Pace};
 
 /// Messages in flight to an InfiniBand host: its adapter has room for so much.
 const HOST_BUFFER_BYTES: u64 = 131_072;
-/// How often somebody looks for circles of pauses.
+/// How often the simulation looks for circles of pauses.
 pub(crate) const WATCH_NS: u64 = 1_000_000;
 impl Network {
     /// A network at time zero.

@@ -68,7 +68,7 @@ pub(crate) struct Connection {
     /// The same among those of its host.
     pub(crate) port_index: u32,
     pub(crate) flow: FlowId,
-    /// Who is told of its completions.
+    /// The process that is told of its completions.
     pub(crate) process: u32,
     /// Whether it waits for its turn to send.
     pub(crate) is_ready: bool,

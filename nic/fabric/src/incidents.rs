@@ -1,4 +1,4 @@
-//! What breaks, who notices, and circles of pauses.
+//! What breaks, which parts notice, and circles of pauses.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -60,7 +60,7 @@ impl Network {
             self.pump(id);
             return;
         }
-        // Nobody holds the other end back any more, and it does not hold us back.
+        // No packet holds the other end back any more, and it does not hold us back.
         for priority in 0..8 {
             port.set_paused(now, priority, false);
         }

@@ -2,7 +2,7 @@
 //!
 //! Events are few for what happens: a port that finds its wire free sends without one, and only a
 //! port with more to send asks to be woken. A packet arrives at a switch when as much of it is
-//! there as the switch waits for, and has gone through its pipeline; so the time of arrival already
+//! there as the switch waits for, and has gone through its pipeline. So the time of arrival already
 //! holds the latency of the switch.
 
 use alloc::collections::VecDeque;
@@ -75,7 +75,7 @@ pub(crate) struct Host {
     pub(crate) is_engine_woken: bool,
     /// When the next packet may be taken in.
     pub(crate) intake_free_at: u64,
-    /// By port, who has something to send, in the order of turns.
+    /// By port, the connections that have something to send, in the order of turns.
     pub(crate) ready: Vec<VecDeque<u32>>,
     /// By port, bytes that were started and are not on the wire.
     pub(crate) backlog_bytes: Vec<u64>,
@@ -105,7 +105,7 @@ pub(crate) struct Switch {
 pub struct Network {
     pub(crate) scenario: Scenario,
     pub(crate) mtu: Mtu,
-    /// Whether switches pause who sends RDMA's data.
+    /// Whether switches pause the senders of RDMA's data.
     pub(crate) has_pfc: bool,
     /// Whether they tell flows apart by UDP ports, too.
     pub(crate) hashes_ports: bool,

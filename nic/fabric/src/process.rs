@@ -121,11 +121,12 @@ pub(crate) struct Exchange {
     pub(crate) has_begun: bool,
     /// Rounds that are over, of all iterations.
     pub(crate) rounds: u32,
-    /// Whether the block of this round was sent off: pairwise, it may wait for who receives it.
+    /// Whether the block of this round was sent off: pairwise, it may wait for the rank that
+    /// receives it.
     pub(crate) is_under_way: bool,
     /// Blocks of this round that were sent.
     pub(crate) sent: u32,
-    /// Blocks that came, of this round or, from who is ahead, of the next.
+    /// Blocks that came, of this round or, from a rank that is ahead, of the next.
     pub(crate) received: u32,
     pub(crate) ended_at: u64,
 }
@@ -137,7 +138,7 @@ impl Exchange {
         (0..others).map(move |step| (rank + step) % others)
     }
 
-    /// Whom it sends to in this round, and whom it receives from, if it does so step by step.
+    /// The ranks that it sends to and receives from in this round, if it does so step by step.
     pub(crate) const fn partners(&self) -> (u32, u32) {
         let distance = self.rounds % (self.ranks - 1) + 1;
         let to = (self.rank + distance) % self.ranks;

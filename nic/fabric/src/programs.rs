@@ -226,14 +226,14 @@ impl Network {
             Algorithm::Pairwise => {
                 let (_, from) = exchange.partners();
                 self.exchange_block(id, at);
-                // Who sends to this rank may have waited for it.
+                // The rank that sends to this one may have waited for it.
                 self.exchange_block(from, at);
             }
         }
     }
 
-    /// Sends the block of a rank's round if whom it is for has come to the same round. Processes
-    /// are ranks.
+    /// Sends the block of a rank's round if the rank that it is for has come to the same round.
+    /// Processes are ranks.
     fn exchange_block(&mut self, id: u32, at: u64) {
         let Role::Exchange(exchange) = &self.processes[id as usize].role else {
             return;

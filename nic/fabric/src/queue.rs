@@ -1,7 +1,7 @@
 //! What will happen, in the order of time and, at the same time, of scheduling.
 //!
-//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) of digits:
-//! time never goes back, so an event only has to be sorted by the highest digit in which its time
+//! A radix heap (Ahuja et al., "Faster algorithms for the shortest path problem", 1990) of digits.
+//! Time never goes back, so an event only has to be sorted by the highest digit in which its time
 //! differs from now, and by what it is there. When no event is left that differs in the lowest
 //! digit alone, the next bucket above is sorted by the digits below. Events of the same time are
 //! always in the same bucket, in the order in which they were scheduled.

@@ -284,7 +284,7 @@ pub enum Operation {
     Read,
 }
 
-/// Who sends to whom.
+/// Which host sends to which.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Pattern {
@@ -296,7 +296,7 @@ pub enum Pattern {
     Mesh,
     /// All others to host 0.
     Incast,
-    /// Each to one other, at random; nobody gets from two.
+    /// Each to one other, at random; no host gets from two.
     Permutation,
     /// As listed.
     Listed {
@@ -322,7 +322,7 @@ pub enum Traffic {
     },
     /// Streams of messages, as perftest's bandwidth programs, each over queue pairs of its own.
     Streams {
-        /// Who to whom.
+        /// Which host sends to which other.
         pattern: Pattern,
         /// What messages are sent by; sockets only send.
         operation: Operation,

@@ -7,7 +7,7 @@ pub(crate) struct ByteStream {
     pub(crate) to: u32,
     pub(crate) writer: u32,
     pub(crate) reader: u32,
-    /// Of a message: who reads knows where one ends.
+    /// Of a message: the reader knows where one ends.
     pub(crate) message_bytes: u64,
     /// The writer's data: copied to the kernel, sent, acknowledged.
     pub(crate) written: u64,

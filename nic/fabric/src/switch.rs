@@ -1,5 +1,5 @@
-//! The buffer of a switch: who may have how much of it, when to pause a sender, when to mark a
-//! packet.
+//! The buffer of a switch: which queue may have how much of it, when to pause a sender, when to
+//! mark a packet.
 //!
 //! As in HPCC's public simulator: bytes are counted where they came in. A priority with flow
 //! control has headroom for what still arrives after a pause; of what is neither headroom nor
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_grow_linearly_between_two_lengths_that_grow_with_the_rate() {
+    fn marks_grow_linearly_between_lengths_that_grow_with_the_rate() {
         let config = EcnConfig {
             min_bytes_per_25g: 100_000,
             max_bytes_per_25g: 400_000,

@@ -1,4 +1,4 @@
-//! Who is joined to whom, and which ways lead where.
+//! Which nodes are joined, and which ways lead where.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

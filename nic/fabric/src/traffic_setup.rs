@@ -212,7 +212,7 @@ impl Network {
                 .collect(),
             Pattern::Incast => (1..hosts).map(|from| (from, 0)).collect(),
             Pattern::Permutation => {
-                // A random cycle: nobody is left to itself.
+                // A random cycle: no host is left to itself.
                 let mut order: Vec<u32> = (0..hosts).collect();
                 for at in (1..order.len()).rev() {
                     let other = self.random.rand_range(0..at as u64 + 1) as usize;

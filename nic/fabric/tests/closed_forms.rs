@@ -27,7 +27,7 @@ fn a_small_message_takes_the_sum_of_its_stages() {
 }
 
 #[test]
-fn a_store_and_forward_switch_sends_a_packet_twice_and_a_cut_through_one_does_not() {
+fn only_a_store_and_forward_switch_sends_a_packet_twice() {
     // Long enough for the acknowledgement of a message to leave before the reply.
     const REPLY_NS: u64 = 100;
     let wire_ns = send_bytes(1_024) * 8.0 / GBPS;
@@ -83,8 +83,7 @@ fn a_slow_adapter_limits_small_messages() {
     let mut slow = scenario(Topology::BackToBack, flow);
     slow.host.packet_ps = 500_000;
     let outcome = complete(slow);
-    // The sender's engine has the acknowledgements of nobody to send: two million messages a
-    // second.
+    // The sender's engine has no acknowledgements to send: two million messages a second.
     assert_near(
         outcome.throughput_gbps.expect("a stream"),
         64.0 * 8.0 * 2e6 / 1e9,

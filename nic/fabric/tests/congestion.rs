@@ -1,4 +1,4 @@
-//! Many send to one: who gets how much, what waits where, and what is lost.
+//! Many send to one: what share each gets, what waits where, and what is lost.
 
 mod support;
 
@@ -59,7 +59,7 @@ fn headroom_holds_what_arrives_after_a_pause() {
 }
 
 #[test]
-fn without_pauses_a_full_queue_is_loss_and_everything_still_arrives() {
+fn without_pauses_a_full_queue_loses_and_all_still_arrives() {
     let hosts = 4;
     let traffic = messages(Pattern::Incast, Operation::Write, 200_000, 10);
     let mut lossy = scenario(Topology::OneSwitch { hosts }, traffic);
@@ -77,7 +77,7 @@ fn without_pauses_a_full_queue_is_loss_and_everything_still_arrives() {
 
 #[test]
 fn flows_get_their_max_min_fair_share() {
-    // 0 is shared by two; nobody but 3 sends to 4.
+    // 0 is shared by two; no host but 3 sends to 4.
     let pairs = vec![(1, 0), (2, 0), (3, 4)];
     let traffic = writes(Pattern::Listed { pairs }, 500, 4_000);
     let outcome = complete(scenario(Topology::OneSwitch { hosts: 5 }, traffic));

@@ -128,8 +128,8 @@ impl Host {
 }
 
 /// The input is a byte of choices and a list of datagrams, each behind a pause (one byte, ms) and
-/// its length (one byte; what is missing of 256 bytes is zero, and the head is always right, so
-/// that more of them are understood).
+/// its length (one byte). What is missing of 256 bytes is zero, and the head is always right, so
+/// that more of them are understood.
 pub fn run(bytes: &[u8]) {
     let Some((choices, mut rest)) = bytes.split_first() else {
         return;

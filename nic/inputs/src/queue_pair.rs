@@ -1,6 +1,6 @@
 //! Any sequence of packets to a connected queue pair, of any type, that has requests of its own in
-//! flight: it never panics, its state stays consistent, no packet reaches memory outside of the one
-//! region, and what it wants to send can be written.
+//! flight. It never panics, and its state stays consistent. No packet reaches memory outside of the
+//! one region, and what it wants to send can be written.
 
 use urxe_proto::{
     AccessError, AckMode, AddressVector, AtomicOp, AttrMask, Attributes, BindTarget, Capacity,

@@ -2,7 +2,7 @@
 //!
 //! `ibv_device` is only the first part of a device: libmlx5 and libefa look at the word behind it
 //! to tell whether a device is theirs (`mlx5dv_is_supported`, `efadv_query_device`). So a device of
-//! ours is laid out the same way and that word points to a table that nobody else has.
+//! ours is laid out the same way and that word points to a table that no other device has.
 
 #[allow(
     missing_docs,

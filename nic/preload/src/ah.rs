@@ -50,7 +50,7 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> Outcome<
 /// `ibv_destroy_ah`.
 ///
 /// # Safety
-/// `ah` is ours and live; nobody uses it any more.
+/// `ah` is ours and live; no thread uses it any more.
 pub(crate) unsafe fn destroy(ah: *mut ibv_ah) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

@@ -1,8 +1,8 @@
 //! Calls of the C interface that block. A thread may be cancelled in them (pthread_cancel(3)), and
 //! a signal handler may jump out of them: neither may leave frames of Rust behind, with locks and
 //! destructors. So a call goes in steps ([`BlockingCall`]), and between two of them the thread
-//! waits in ppoll(2), a cancellation point, in the frame of [`call`]: that is assembly, which a
-//! debugger and libc's unwinder can read, and holds nothing. Within a step the thread cannot be
+//! waits in ppoll(2), a cancellation point, in the frame of [`call`]. That frame is assembly, which
+//! a debugger and libc's unwinder can read, and holds nothing. Within a step the thread cannot be
 //! cancelled.
 //!
 //! What a call holds between its steps belongs to the thread, and is dropped when that ends, or

@@ -135,7 +135,7 @@ pub(crate) unsafe fn create(context: *mut ibv_context) -> Outcome<*mut ibv_comp_
 /// `ibv_destroy_comp_channel`. Threads that wait for an event of it get `EBADF`.
 ///
 /// # Safety
-/// `channel` is ours and live; nobody uses it any more.
+/// `channel` is ours and live; no thread uses it any more.
 pub(crate) unsafe fn destroy(channel: *mut ibv_comp_channel) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

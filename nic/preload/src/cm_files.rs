@@ -40,7 +40,7 @@ fn open_ours(flags: c_int) -> Outcome<c_int> {
         .map_err(|error| Errno::of(&error))?;
     let fd = file.fd();
     let Some((word, bit)) = place(fd) else {
-        // SAFETY: just opened, and nobody else knows it.
+        // SAFETY: just opened, and no other code knows it.
         unsafe { libc::close(fd) };
         return Err(Errno(libc::EMFILE));
     };

@@ -114,7 +114,7 @@ pub(crate) fn flush_at_exit() {
 /// the memory behind them would be with any device.
 ///
 /// # Safety
-/// `context` is ours and open; nobody uses it any more.
+/// `context` is ours and open; no thread uses it any more.
 pub(crate) unsafe fn close(context: *mut ibv_context) -> Outcome<std::ffi::c_int> {
     // SAFETY: by the caller's promise.
     let left_over = unsafe { state(context) }.users.none_left().is_err();

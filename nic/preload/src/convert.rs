@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_that_was_received_had_a_route_header_whatever_the_transport() {
+    fn a_received_message_had_a_route_header_on_any_transport() {
         use CompletionKind as Kind;
         let flags = |kind, status, immediate| {
             let completion = Completion {

@@ -211,7 +211,7 @@ pub(crate) unsafe fn modify(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> O
 /// `ibv_destroy_cq`: waits for the program to acknowledge the events it got.
 ///
 /// # Safety
-/// `cq` is ours and live; nobody uses it any more, but for acknowledging.
+/// `cq` is ours and live; no thread uses it any more, but for acknowledging.
 pub(crate) unsafe fn destroy(cq: *mut ibv_cq) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

@@ -1,7 +1,7 @@
 //! The working folder, which may be one of ours.
 //!
 //! The kernel has to know a working folder, for it hands it on to children and to other programs.
-//! So a process that goes into a folder of ours is in a real one that was removed at once: its name
+//! So a process that goes into a folder of ours is in a real one that was removed at once. Its name
 //! tells where the process is, to us and to whatever it starts with our library.
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::atomic::Ordering;

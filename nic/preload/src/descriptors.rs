@@ -102,7 +102,7 @@ fn memory_file(name: &str, content: &[u8]) -> Outcome<OwnedFd> {
     if fd < 0 {
         return Err(last());
     }
-    // SAFETY: just opened, and nobody else knows it.
+    // SAFETY: just opened, and no other code knows it.
     let file = unsafe { OwnedFd::from_raw_fd(fd) };
     write(&file, content)?;
     HAS_OPENED.store(true, Ordering::Relaxed);
@@ -132,7 +132,7 @@ fn again(fd: c_int, flags: c_int) -> Outcome<OwnedFd> {
         flags
     );
     match opened {
-        // SAFETY: just opened, and nobody else knows it.
+        // SAFETY: just opened, and no other code knows it.
         Some(fd @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(last()),
     }
@@ -168,7 +168,7 @@ pub(crate) fn open_folder(path: &str, flags: c_int) -> Outcome<c_int> {
 /// take a write that succeeds for an answer.
 pub(crate) fn open_device() -> Outcome<OwnedFd> {
     let fd = give(memory_file(DEVICE, &[])?, libc::O_CLOEXEC);
-    // SAFETY: just opened, and nobody else knows it.
+    // SAFETY: just opened, and no other code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -39,7 +39,7 @@ pub(crate) static DEVICES: AcrossFork<Vec<Listed>> = AcrossFork::new(Vec::new())
 pub(crate) static LAST: AcrossFork<Option<(Changes, Vec<Listed>)>> = AcrossFork::new(None);
 
 /// The devices there are now, looked up anew only when an interface has changed since the last
-/// time: for who reads one file after another.
+/// time: for programs that read one file after another.
 pub(crate) fn current() -> Vec<DeviceInfo> {
     let mut last = LAST.lock();
     // A child process must not take the news from its parent.
@@ -189,7 +189,8 @@ fn give_list(next: *mut *mut ibv_device, devices: &[*mut ibv_device]) -> *mut *m
     list
 }
 
-/// Every device: ours first, since who loads us wants them, loopback as the last of ours.
+/// Every device: ours first, since a program that loads us wants them, loopback as the last of
+/// ours.
 ///
 /// # Safety
 /// `num_devices` is null or writable.
@@ -270,7 +271,7 @@ mod tests {
     fn lists_end_with_null_and_can_be_freed() {
         let mut device = ibv_device::default();
         let list = give_list(std::ptr::null_mut(), &[&raw mut device]);
-        // SAFETY: two words are there, and nobody uses the lists after.
+        // SAFETY: two words are there, and no code uses the lists after.
         unsafe {
             assert_eq!(*list, &raw mut device);
             assert!((*list.add(1)).is_null());

@@ -2,9 +2,9 @@
 //!
 //! A function of libibverbs that is newer than this library, and so not one of ours
 //! ([`crate::exports`]), reaches a context of ours through a private pointer in it. What lies
-//! behind that pointer changes with every release. So it is made by the installed library: the
-//! constructor that it has for its drivers fills the table with functions that answer `EOPNOTSUPP`,
-//! each in the way of its verb, for every verb that this release has.
+//! behind that pointer changes with every release. So it is made by the installed library. The
+//! constructor that it has for its drivers fills the table with functions for every verb of this
+//! release, which answer `EOPNOTSUPP`, each in the way of its verb.
 //!
 //! Source: `_verbs_init_and_alloc_context` and `verbs_uninit_context`, which rdma-core's driver
 //! interface has had with these arguments since release 20 (libibverbs/driver.h).
@@ -115,7 +115,7 @@ mod tests {
     /// libibverbs's own functions, as those are that we do not know: this test program exports none
     /// of ours.
     #[test]
-    fn functions_of_libibverbs_refuse_a_context_of_ours_each_in_its_way() {
+    fn libibverbs_functions_refuse_our_context_each_in_its_way() {
         static ALLOC_PD: Next = Next::verb(c"ibv_alloc_pd", c"IBVERBS_1.1");
         static CREATE_CQ: Next = Next::verb(c"ibv_create_cq", c"IBVERBS_1.1");
         static QUERY_DEVICE: Next = Next::verb(c"ibv_query_device", c"IBVERBS_1.1");

@@ -2,7 +2,7 @@
 //! handle, and then the dynamic linker does not look at preloaded libraries. Where it finds a verb
 //! of libibverbs that we have too, the program gets ours.
 //!
-//! Only with a handle: `RTLD_NEXT` and `RTLD_DEFAULT` depend on who calls, so these calls are
+//! Only with a handle: `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller, so these calls are
 //! passed on by a jump, which leaves the caller's return address where it was.
 
 use std::ffi::{CStr, c_char, c_void};
@@ -57,7 +57,7 @@ unsafe extern "C" fn by_handle_and_version(
     unsafe { ours_or(real_dlvsym()(handle, name, version), name) }
 }
 
-/// Whether what is to be found depends on who asks.
+/// Whether what is to be found depends on the caller.
 fn depends_on_caller(handle: *mut c_void) -> bool {
     [libc::RTLD_DEFAULT, libc::RTLD_NEXT].contains(&handle)
 }

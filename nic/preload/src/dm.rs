@@ -58,7 +58,7 @@ pub(crate) unsafe fn alloc(
 /// `ibv_free_dm`.
 ///
 /// # Safety
-/// `dm` is ours and live; nobody uses it any more.
+/// `dm` is ours and live; no thread uses it any more.
 pub(crate) unsafe fn free(dm: *mut ibv_dm) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

@@ -1,6 +1,6 @@
-//! Finding a function of a loaded library without asking dlsym, which we define ourselves, and
-//! which leaves an error for dlerror where it finds nothing: in the symbol tables of the loaded
-//! objects (System V ABI, chapter 5; the hash table is GNU's).
+//! Finding a function of a loaded library in the symbol tables of the loaded objects (System V ABI,
+//! chapter 5; the hash table is GNU's). We define dlsym ourselves, and it leaves an error for
+//! dlerror where it finds nothing, so it is not asked.
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use libc::{Elf64_Sym, dl_phdr_info};
@@ -130,9 +130,9 @@ impl Tables {
     unsafe fn find(&self, name: &CStr) -> Option<*mut c_void> {
         const HEADER_WORDS: usize = 4;
         const WORDS_PER_BLOOM: usize = 2;
-        // SAFETY: by the caller's promise; the layout is: buckets, first symbol, words of the
-        // filter, its shift; the filter; the buckets; one hash per symbol from the first on, the
-        // last of each chain with its lowest bit set.
+        // SAFETY: by the caller's promise. The layout is: buckets, first symbol, words of the
+        // filter, its shift; the filter; the buckets; one hash per symbol from the first on. The
+        // last hash of each chain has its lowest bit set.
         unsafe {
             let (buckets, first) = (*self.hash, *self.hash.add(1));
             let filter = *self.hash.add(2) as usize;

@@ -2,7 +2,7 @@
 //!
 //! Each is one allocation: the C struct, and behind it what Rust keeps. C owns exactly one such
 //! allocation per object: [`Handle::give`] hands it out at creation and [`Handle::take_back`] takes
-//! it at destruction; in between only shared references to the Rust part exist, because programs
+//! it at destruction. In between only shared references to the Rust part exist, because programs
 //! call from many threads.
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,7 +53,7 @@ impl<C, S> Handle<C, S> {
     /// Takes an object back from C, at its destruction.
     ///
     /// # Safety
-    /// As for [`Handle::state`], and nobody uses the object any more.
+    /// As for [`Handle::state`], and no thread uses the object any more.
     pub(crate) unsafe fn take_back(object: *mut C) -> Box<Self> {
         // SAFETY: by the caller's promise it is the box that `give` made.
         unsafe { Box::from_raw(object.cast()) }

@@ -245,7 +245,7 @@ pub(crate) unsafe fn advise(
 /// `ibv_dereg_mr`.
 ///
 /// # Safety
-/// `mr` is ours and live; nobody uses it any more.
+/// `mr` is ours and live; no thread uses it any more.
 pub(crate) unsafe fn deregister(mr: *mut ibv_mr) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -293,7 +293,7 @@ impl Change {
 /// what a device refuses; either way the region is as it was.
 ///
 /// # Safety
-/// `mr` is ours and live and nobody else uses it now, `pd` is null or a live one.
+/// `mr` is ours and live and no other thread uses it now, `pd` is null or a live one.
 pub(crate) unsafe fn register_again(
     mr: *mut ibv_mr,
     flags: c_int,

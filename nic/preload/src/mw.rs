@@ -41,7 +41,7 @@ pub(crate) unsafe fn alloc(pd: *mut ibv_pd, kind: ibv_mw_type) -> Outcome<*mut i
 /// `ibv_dealloc_mw`.
 ///
 /// # Safety
-/// `mw` is ours and live; nobody uses it any more.
+/// `mw` is ours and live; no thread uses it any more.
 pub(crate) unsafe fn dealloc(mw: *mut ibv_mw) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

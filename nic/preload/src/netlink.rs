@@ -3,8 +3,8 @@
 //!
 //! It is a Unix socket that keeps messages apart, with a thread at the other end that answers
 //! ([`crate::nldev`]) until the program closes it. Such a socket ignores the address that a message
-//! is for, so sending and receiving need nothing from us. The functions that say and ask who a
-//! socket is do: they know ours by the address that it has.
+//! is for, so sending and receiving need nothing from us. The functions that give or ask for a
+//! socket's address do: they know ours by the address that it has.
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
     MinusOne::raw(open(kind & (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)))
 }
 
-/// A socket for the program, with these flags, and somebody who answers it.
+/// A socket for the program, with these flags, and a thread that answers it.
 fn open(flags: c_int) -> Outcome<c_int> {
     let last = || Errno::of(&std::io::Error::last_os_error());
     let mut ends = [-1; 2];
@@ -64,7 +64,7 @@ fn open(flags: c_int) -> Outcome<c_int> {
     if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } < 0 {
         return Err(last());
     }
-    // SAFETY: just opened, and nobody else knows them.
+    // SAFETY: just opened, and no other code knows them.
     let [programs, ours] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     name(&programs, PROGRAMS_END)?;
     name(&ours, OUR_END)?;
@@ -86,7 +86,7 @@ fn open(flags: c_int) -> Outcome<c_int> {
     Ok(fd)
 }
 
-/// Gives a socket an address that nobody has.
+/// Gives a socket an address that no other has.
 fn name(socket: &OwnedFd, end: u8) -> Outcome<()> {
     static NEXT: Next = Next::libc(c"bind");
     static LAST: AtomicU32 = AtomicU32::new(0);
@@ -136,7 +136,8 @@ fn answer_all(ours: &OwnedFd) {
             return;
         };
         for answer in nldev::answers(&request[..length], &device::current()) {
-            // SAFETY: the answer is readable. Whoever has closed it by now does not miss it.
+            // SAFETY: the answer is readable. A program that has closed its end by now does not
+            // miss it.
             unsafe {
                 libc::send(
                     ours.as_raw_fd(),

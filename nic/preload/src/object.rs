@@ -2,7 +2,7 @@
 //! a fork.
 //!
 //! The child has copies of its parent's objects. What threads that it does not have were amid is as
-//! it was then, so nothing is asked of them: verbs that end one succeed, and all others fail with
+//! it was then, so nothing is asked of them. Verbs that end one succeed, and all others fail with
 //! EIO, as for objects of a device that was removed. Devices, contexts and protection domains can
 //! be used; behind a context there is a device of the child's own then.
 use urxe_device::epoch;

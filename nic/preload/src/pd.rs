@@ -22,7 +22,8 @@ pub(crate) struct PdState {
 }
 
 /// What a parent domain stands for. A program may give it functions that allocate memory for
-/// queues; queues of ours are not in memory that a program could allocate, so nobody calls them.
+/// queues; queues of ours are not in memory that a program could allocate, so they are never
+/// called.
 struct Parent {
     pd: *mut ibv_pd,
     thread_domain: *mut ibv_td,
@@ -153,7 +154,7 @@ pub(crate) unsafe fn alloc(context: *mut ibv_context) -> Outcome<*mut ibv_pd> {
 /// `ibv_dealloc_pd`, of parent domains as well.
 ///
 /// # Safety
-/// `pd` is ours and live; nobody uses it any more.
+/// `pd` is ours and live; no thread uses it any more.
 pub(crate) unsafe fn dealloc(pd: *mut ibv_pd) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -257,7 +258,7 @@ pub(crate) unsafe fn alloc_thread(
 /// `ibv_dealloc_td`.
 ///
 /// # Safety
-/// `td` is ours and live; nobody uses it any more.
+/// `td` is ours and live; no thread uses it any more.
 pub(crate) unsafe fn dealloc_thread(td: *mut ibv_td) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

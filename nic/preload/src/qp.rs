@@ -408,7 +408,7 @@ pub(crate) unsafe fn data_in_order(_: *mut ibv_qp, _: ibv_wr_opcode, _: u32) -> 
 /// pair is attached to a multicast group.
 ///
 /// # Safety
-/// `qp` is ours and live; nobody uses it any more, but for acknowledging.
+/// `qp` is ours and live; no thread uses it any more, but for acknowledging.
 pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

@@ -123,7 +123,8 @@ unsafe fn with_batch(qp: *mut ibv_qp_ex, f: impl FnOnce(&mut Batch)) {
         log::debug!("a program built a work request without ibv_wr_start");
         return;
     }
-    // SAFETY: by the caller's promise the lock is this thread's, so nobody else has a reference.
+    // SAFETY: by the caller's promise the lock is this thread's, so no other thread has a
+    // reference.
     f(unsafe { &mut *builder.data_ptr() });
 }
 
@@ -165,7 +166,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 }
 
 /// # Safety
-/// The calling thread holds the lock, if anyone does.
+/// The calling thread holds the lock, if any thread does.
 unsafe fn unlock(state: &QpState) {
     if state.builder.0.is_locked() {
         // SAFETY: by the caller's promise.

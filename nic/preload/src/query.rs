@@ -15,7 +15,7 @@ const PKEY: u16 = 0xffff;
 const VENDOR_ID: u32 = 0x00ff_ffff;
 /// An interface without a wire (loopback, bridges, veth) carries what a processor moves: 25 Gbps at
 /// best. UCX believes the figure. At the 10 Gbps that a veth pair says of itself it would send
-/// messages from 1 KiB on by rendezvous, at 100 Gbps none that takes two packets: both cost half of
+/// messages from 1 KiB on by rendezvous, at 100 Gbps none that takes two packets. Both cost half of
 /// the bandwidth there, or more.
 const WITHOUT_WIRE_MBPS: u32 = 25_000;
 /// 4 KB pages and every larger power of two below 4 GB.

@@ -31,7 +31,7 @@ pub(crate) fn start() {
     });
 }
 
-/// A logger in which threads of the program are not cancelled: who logs may hold locks.
+/// A logger in which threads of the program are not cancelled: a thread that logs may hold locks.
 struct Quiet(env_logger::Logger);
 
 impl log::Log for Quiet {

@@ -81,7 +81,7 @@ impl Lock {
     /// # Safety
     /// Lock and counter are of a live object.
     pub(crate) unsafe fn acknowledge(self, counter: *mut u32, count: u32) {
-        // SAFETY: by the caller's promise. Whoever destroys the object may do so once the mutex is
+        // SAFETY: by the caller's promise. Another thread may destroy the object once the mutex is
         // free, and nothing is touched after.
         unsafe {
             libc::pthread_mutex_lock(self.mutex);

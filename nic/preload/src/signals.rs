@@ -137,7 +137,7 @@ fn pending(place: &mut Option<Pending>, of: Signals) -> Option<RawFd> {
         Some(known) => known.of = of,
         None => {
             *place = Some(Pending {
-                // SAFETY: just opened, and nobody else knows it.
+                // SAFETY: just opened, and no other code knows it.
                 fd: unsafe { OwnedFd::from_raw_fd(fd) },
                 of,
             });

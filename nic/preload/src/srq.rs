@@ -276,7 +276,7 @@ pub(crate) unsafe fn number(srq: *mut ibv_srq, number: *mut u32) -> Outcome<()> 
 /// `ibv_destroy_srq`: waits for the program to acknowledge the events it got.
 ///
 /// # Safety
-/// `srq` is ours and live; nobody uses it any more, but for acknowledging.
+/// `srq` is ours and live; no thread uses it any more, but for acknowledging.
 pub(crate) unsafe fn destroy(srq: *mut ibv_srq) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

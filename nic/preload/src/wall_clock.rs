@@ -1,5 +1,5 @@
 //! Completion timestamps by the wall clock. They are taken by the device's clock and moved by what
-//! the wall clock is ahead of it, which is measured now and then, not for each: two completions
+//! the wall clock is ahead of it, which is measured now and then, not for each. Two completions
 //! then are as far apart as by the device's clock, and none goes back.
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,6 @@
-//! XRC domains. A domain is opened with a file: who opens the same file gets the same domain, as
-//! far as one opened device reaches. (The kernel's are shared between processes; ours, whose
-//! devices are in the process, cannot be.)
+//! XRC domains. A domain is opened with a file: a program that opens the same file gets the same
+//! domain, as far as one opened device reaches. (The kernel's are shared between processes; ours,
+//! whose devices are in the process, cannot be.)
 use std::mem::MaybeUninit;
 
 use urxe_device::Xrcd;
@@ -124,7 +124,7 @@ pub(crate) unsafe fn open(
 /// `ibv_close_xrcd`.
 ///
 /// # Safety
-/// `xrcd` is ours and live; nobody uses it any more.
+/// `xrcd` is ours and live; no thread uses it any more.
 pub(crate) unsafe fn close(xrcd: *mut ibv_xrcd) -> Outcome<()> {
     // SAFETY: by the caller's promise.
     unsafe {

@@ -106,7 +106,8 @@ fn what_outlives_what_it_stands_on() {
     common::run("lifetimes");
 }
 
-/// `URXE_RANDOM_CALLS=n` runs so many seeds that nobody ran before, with sanitizers (`make fuzz`).
+/// `URXE_RANDOM_CALLS=n` runs so many seeds that were not run before, with sanitizers
+/// (`make fuzz`).
 #[test]
 fn calls_at_random() {
     /// As many as run within the time limit of a program.

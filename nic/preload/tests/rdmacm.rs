@@ -195,7 +195,7 @@ fn a_sockets_program_over_rsockets() {
 /// What a tutorial's program does: its two ends are advanced by completions alone, in the order
 /// that hardware gives.
 #[test]
-fn state_machines_of_completions_write_and_read_each_others_memory() {
+fn completion_state_machines_write_and_read_each_others_memory() {
     let program = compile("exchange");
     let text = format!(
         r"
@@ -321,8 +321,8 @@ fn a_program_that_exits_tells_its_peers() {
     }
 }
 
-/// Devices and addresses come and go: who listens on all hears on those that come, and identifiers
-/// learn of those that go.
+/// Devices and addresses come and go: a program that listens on all hears on those that come, and
+/// identifiers learn of those that go.
 #[test]
 fn listeners_and_connections_follow_the_interfaces() {
     let program = compile("cm_link");

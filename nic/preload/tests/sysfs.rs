@@ -70,7 +70,7 @@ fn shape(text: &str) -> String {
     shape.replace("9.9", "9")
 }
 
-/// What differs on purpose, by the beginning of its path: what rxe has and urxe does not, ...
+/// What rxe has on purpose and urxe does not, by the beginning of its path.
 const ONLY_RXE: &[(&str, &str)] = &[
     ("infiniband/power", "the device has no power states"),
     ("infiniband_verbs/power", "the device has no power states"),
@@ -95,7 +95,7 @@ const ONLY_RXE: &[(&str, &str)] = &[
         "counted with other reasons, in out_of_buffer",
     ),
 ];
-/// ... what urxe has and rxe does not, ...
+/// What urxe has on purpose and rxe does not.
 const ONLY_URXE: &[(&str, &str)] = &[
     (
         "infiniband/device",
@@ -137,7 +137,7 @@ const ONLY_URXE: &[(&str, &str)] = &[
         "a counter of mlx5",
     ),
 ];
-/// ... and what both have and show in another way.
+/// What both have and show in another way, on purpose.
 const DIFFERENT: &[(&str, &str)] = &[
     (
         "infiniband",

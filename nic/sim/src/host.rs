@@ -17,7 +17,7 @@ use crate::forge::assemble;
 use crate::memory::VecMemory;
 use crate::random::Random;
 
-/// What a host shows of a datagram's network header: nothing that anybody looks at.
+/// What a host shows of a datagram's network header: nothing that any code looks at.
 pub const ROUTE_HEADER: [u8; GRH_BYTES] = [0x6e; GRH_BYTES];
 
 /// Names a host of a world.

@@ -22,7 +22,7 @@ pub struct LinkConfig {
     /// Largest IP packet, bytes.
     pub mtu_bytes: usize,
     /// A queue in front of the wire that takes so many bytes, and loses what finds it full. `None`:
-    /// whoever sends waits until the wire is free.
+    /// a host that sends waits until the wire is free.
     pub queue_bytes: Option<u64>,
 }
 

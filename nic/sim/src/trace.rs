@@ -1,4 +1,4 @@
-//! What happened, for people who replay a failure, and as a number that tells two runs apart.
+//! What happened, for replaying a failure, and as a number that tells two runs apart.
 
 use alloc::collections::VecDeque;
 use alloc::format;

@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// A queue pair is gone from one moment to the next, as when its process is killed: nobody
+    /// A queue pair is gone from one moment to the next, as when its process is killed: no peer
     /// hears of it, and what arrives for it is dropped.
     pub fn remove_qp(&mut self, qp: QpHandle) {
         self.trace

@@ -24,7 +24,7 @@ fn it_goes_at_the_first_look_in_vain() {
 }
 
 #[test]
-fn it_waits_longer_for_a_host_that_has_replied_and_no_longer_for_one_that_has_not() {
+fn it_waits_longer_only_for_a_host_that_has_replied() {
     let mut pair = Pair::new();
     assert_eq!(pair.wait_ns(), 0);
     for _ in 0..3 {
@@ -60,7 +60,7 @@ fn exchanged(pair: &mut Pair) -> (Vec<Operation>, Vec<CompletionKind>) {
 
 /// The program at the left counts on having the completion of its message before the reply.
 #[test]
-fn what_is_owed_leaves_before_a_reply_and_behind_what_was_posted_earlier() {
+fn what_is_owed_leaves_before_a_reply_behind_earlier_requests() {
     use {CompletionKind as Kind, Operation as O};
     let cases = [
         (
@@ -89,7 +89,7 @@ fn what_is_owed_leaves_before_a_reply_and_behind_what_was_posted_earlier() {
 }
 
 #[test]
-fn what_may_be_a_reply_brings_an_acknowledgement_that_was_not_asked_for() {
+fn a_possible_reply_brings_an_acknowledgement_unasked() {
     for mut pair in [Pair::new(), of_our_kind()] {
         let empty = RecvRequest {
             wr_id: 0,
@@ -108,7 +108,7 @@ fn what_may_be_a_reply_brings_an_acknowledgement_that_was_not_asked_for() {
 /// The first of a message of several packets has no acknowledgement, which would be there long
 /// before the rest.
 #[test]
-fn the_last_packet_of_a_reply_brings_the_acknowledgement_and_so_does_one_that_is_sent_again() {
+fn a_replys_last_packet_brings_the_acknowledgement_also_resent() {
     const LEN: usize = 2 * 1024;
     let mut pair = of_our_kind();
     pair.ask();
@@ -142,7 +142,7 @@ fn the_last_packet_of_a_reply_brings_the_acknowledgement_and_so_does_one_that_is
 }
 
 #[test]
-fn the_answer_to_an_atomic_leaves_before_a_reply_and_that_to_a_read_need_not() {
+fn an_atomics_answer_leaves_before_a_reply_a_reads_need_not() {
     let mut pair = Pair::new();
     let receive = RecvRequest {
         wr_id: 0,
@@ -176,7 +176,7 @@ fn the_answer_to_an_atomic_leaves_before_a_reply_and_that_to_a_read_need_not() {
     }
 }
 
-/// Who does not see the packets of a connection has to guess their PSN.
+/// An attacker that does not see the packets of a connection has to guess their PSN.
 #[test]
 fn an_acknowledgement_in_a_packet_from_far_away_is_not_believed() {
     for (ahead, is_believed) in [(0, true), (100, true), (1_000, false), (0xff_ff00, false)] {

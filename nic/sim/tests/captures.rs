@@ -158,7 +158,7 @@ fn the_same_leaves(pcap: &[u8], qp_type: QpType) {
                 gather(&memory, PD, sges, offset, &mut bytes).unwrap();
             }
             let mut theirs = packet.header;
-            // rxe asks for acknowledgements that nobody gives, and says that it is on the way to
+            // rxe asks for acknowledgements that no peer gives, and says that it is on the way to
             // another path; hardware does not.
             theirs.bth.ack_request = false;
             theirs.bth.migrated = true;

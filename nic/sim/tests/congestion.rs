@@ -1,4 +1,4 @@
-//! Marks of a switch come back as notifications, and slow down whoever sends the data: the
+//! Marks of a switch come back as notifications, and slow down the sender of the data: the
 //! requester of WRITEs, the responder of READs, a sender on an unreliable connection.
 
 mod support;
@@ -146,7 +146,7 @@ fn without_congestion_control_marks_are_ignored() {
 }
 
 #[test]
-fn a_sender_that_does_not_control_congestion_ignores_notifications() {
+fn a_sender_without_congestion_control_ignores_notifications() {
     let mut bench = bench(Some(PARAMETERS));
     let (a, b) = (bench.a, bench.b);
     bench.world.set_dcqcn(a, None);

@@ -157,7 +157,7 @@ fn a_short_read_is_asked_for_in_pairs() {
 }
 
 #[test]
-fn long_reads_and_those_from_other_devices_are_asked_for_at_once() {
+fn long_reads_and_reads_from_other_devices_are_not_divided() {
     assert_eq!(divided(17, GAINS), [17]);
     assert_eq!(divided(4, PeerAbilities::empty()), [4]);
 }
@@ -190,7 +190,7 @@ fn operations(packets: &[(Header, u32)]) -> Vec<Operation> {
 }
 
 #[test]
-fn packets_of_a_short_write_to_memory_that_was_written_before_are_messages_of_one_length() {
+fn packets_of_a_repeated_short_write_are_messages_of_one_length() {
     use Operation::{WriteFirst, WriteLast, WriteMiddle, WriteOnly};
     let mut pair = Pair::new(GAINS);
     let length = 3 * MTU_BYTES;

@@ -7,7 +7,7 @@ use urxe_proto::SendOp;
 use urxe_sim::ConnectOptions;
 
 #[test]
-fn the_next_message_is_expected_in_the_next_receive_and_as_long_as_the_last() {
+fn the_next_message_is_expected_to_be_as_long_as_the_last() {
     let mut bench = Bench::new(1, ConnectOptions::default());
     let rooms = [10_000, 10_001, 10_002];
     for (wr_id, room) in (0..).zip(rooms) {

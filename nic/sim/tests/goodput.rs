@@ -237,7 +237,7 @@ fn writes_that_are_divided_evenly_leave_no_link_idle() {
 }
 
 /// Mbit/s of payload from the first byte of a connection on, over a shaped 1 Gbps Ethernet with a
-/// queue of 1 MiB, for `messages`, with as many READs of what the peer has if `both_ways`.
+/// queue of 1 MiB, for `messages`. If `both_ways`, there are as many READs of what the peer has.
 fn shaped_mbps(messages: u64, both_ways: bool) -> u64 {
     let link = LinkConfig {
         delay_ns: 25_000,

@@ -1,4 +1,4 @@
-//! What packets do that somebody forges who does not see the connection, and guesses its numbers.
+//! What forged packets do: the attacker does not see the connection, and guesses its numbers.
 
 mod support;
 
@@ -218,7 +218,7 @@ fn a_forged_message_silences_no_unreliable_connection() {
 }
 
 #[test]
-fn a_forged_packet_of_the_middle_changes_nothing_of_an_unreliable_connection() {
+fn a_forged_middle_packet_changes_nothing_of_uc() {
     for operation in [
         Operation::SendMiddle,
         Operation::SendLast,
@@ -243,7 +243,7 @@ fn a_forged_packet_of_the_middle_changes_nothing_of_an_unreliable_connection() {
 }
 
 #[test]
-fn copies_of_messages_are_not_executed_however_many_were_lost_before() {
+fn copies_of_messages_are_not_executed_however_many_are_lost() {
     for missing in [0, 1, 100, 1000, 1024, 2000] {
         let mut pair = Pair::new(QpType::Uc);
         let mut sent = Vec::new();
@@ -326,7 +326,7 @@ fn who_is_told_of_packets_that_it_never_sent_goes_on() {
 }
 
 #[test]
-fn what_is_missing_is_sent_again_though_forged_packets_are_kept_beyond_it() {
+fn a_missing_packet_is_resent_though_forged_ones_are_kept() {
     let mut pair = Pair::of_our_kind();
     pair.exchange();
     for _ in 0..3 {
@@ -406,7 +406,7 @@ fn acknowledges(pair: &mut Pair, psn: Psn, acknowledged: Psn) -> bool {
 }
 
 #[test]
-fn an_acknowledgement_in_a_header_is_believed_of_few_requests_and_about_what_is_in_flight() {
+fn a_header_acknowledges_only_what_is_near_and_in_flight() {
     let begin = |abilities: PeerAbilities| {
         let mut pair = Pair::of_our_kind();
         pair.left.set_peer_abilities(abilities);
@@ -416,7 +416,7 @@ fn an_acknowledgement_in_a_header_is_believed_of_few_requests_and_about_what_is_
         };
         (header.bth.psn, pair)
     };
-    // Those about the next request: 192 before it and 192 behind it, ...
+    // Those about the next request are believed: 192 before it and 192 behind it.
     for distance in [0, 1, 192] {
         for psn in [FIRST.add(distance), FIRST.sub(distance)] {
             let (sent, mut pair) = begin(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS);
@@ -429,7 +429,7 @@ fn an_acknowledgement_in_a_header_is_believed_of_few_requests_and_about_what_is_
             assert!(!acknowledges(&mut pair, psn, sent), "{psn:?}");
         }
     }
-    // ... and of what is acknowledged, nothing but what is in flight, of 22 bits.
+    // Of what is acknowledged, nothing but what is in flight is believed, of 22 bits.
     let (sent, mut pair) = begin(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS);
     for wrong in (1..1 << 22).step_by(991) {
         assert!(

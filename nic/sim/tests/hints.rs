@@ -1,6 +1,6 @@
-//! Whether the peer is urxe, too, is a hint: who can guess the numbers of a connection could make
-//! either end believe the other. Whatever the ends believe, and whenever they change their minds,
-//! no data may be wrong and nothing may hang.
+//! Whether the peer is urxe, too, is a hint: an attacker that can guess the numbers of a connection
+//! could make either end believe the other. Whatever the ends believe, and whenever they change
+//! their minds, no data may be wrong and nothing may hang.
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Several hosts write to one through a switch with a shallow queue and no flow control: the port
-//! is used to the full, and nobody is starved.
+//! is used to the full, and no host is starved.
 
 mod support;
 
@@ -53,8 +53,8 @@ impl Incast {
                 ..cable
             },
         );
-        // No two hosts keep step: who does may find a place in the queue each time that another
-        // never finds.
+        // No two hosts keep step: one that does may find a place in the queue each time that
+        // another never finds.
         let packet_ns = 8_000 * 1_106 / rate_mbps;
         let jitter = Rule::always(Match::All, Fault::Delay { max_ns: packet_ns });
         let memory = &mut world.host_mut(receiver).memory;
@@ -108,8 +108,8 @@ impl Incast {
         self.world.post_send(qp, &request).unwrap();
     }
 
-    /// Lets everybody send until then, and tells what each got, Mbit/s, and how often something was
-    /// missing.
+    /// Lets every sender send until then, and tells what each got, Mbit/s, and how often something
+    /// was missing.
     fn run_for(mut self, nanos: u64) -> (Vec<f64>, u64) {
         for sender in 0..self.senders.len() {
             self.run_until(self.senders[sender].begins_at);

@@ -1,4 +1,4 @@
-//! A reply does not overtake the acknowledgement of what it replies to: where the network keeps its
+//! A reply does not overtake the acknowledgement of what it replies to. Where the network keeps its
 //! order, a program has the completions of its own messages before it has the reply that its peer
 //! posted once it had received them.
 

@@ -26,7 +26,7 @@ fn asking(count: usize) -> Vec<usize> {
 }
 
 #[test]
-fn who_posts_far_ahead_asks_now_and_then_and_for_the_last_messages() {
+fn a_program_far_ahead_asks_now_and_then_and_at_its_end() {
     assert_eq!(asking(1), [0]);
     assert_eq!(asking(4), [0, 1, 2, 3]);
     assert_eq!(asking(12), [8, 9, 10, 11]);
@@ -70,7 +70,7 @@ fn messages_behind_many_that_do_not_ask_are_a_stream() {
 }
 
 #[test]
-fn no_packet_of_a_message_without_a_completion_asks_unless_many_are_in_flight() {
+fn no_packet_of_a_quiet_message_asks_unless_many_are_in_flight() {
     const PACKETS: u32 = 5;
     const LEN: u32 = PACKETS * 1024;
     let mut pair = acquainted();
@@ -101,7 +101,7 @@ fn no_packet_of_a_message_without_a_completion_asks_unless_many_are_in_flight() 
 }
 
 #[test]
-fn messages_without_completions_do_not_keep_one_waiting_that_was_posted_before_them() {
+fn quiet_messages_do_not_delay_one_posted_before_them() {
     for behind in [4, 10, 20] {
         let mut pair = acquainted();
         for signaled in iter::once(true).chain(iter::repeat_n(false, behind)) {
@@ -133,8 +133,8 @@ fn a_message_behind_a_stream_asks() {
     assert!(ask_quietly(&mut pair, NOW));
 }
 
-/// How many packets may be in flight after so many that nobody asked an acknowledgement for went
-/// unanswered.
+/// How many packets may be in flight after so many went unanswered that no acknowledgement was
+/// asked for.
 fn window_after_silence(quiet: usize) -> usize {
     let mut pair = acquainted();
     for _ in 0..quiet {
@@ -158,7 +158,7 @@ fn many_that_went_unanswered_were_lost_though_they_did_not_ask() {
 }
 
 #[test]
-fn what_was_not_asked_for_goes_when_it_is_old_or_the_last_thing_that_is_said() {
+fn an_unasked_acknowledgement_goes_when_it_is_old_or_last() {
     let end = NOW.after(ACK_HOLD_NS);
     let mut pair = acquainted();
     assert!(!ask_quietly(&mut pair, NOW));
@@ -221,7 +221,7 @@ fn who_was_late_is_asked_for_a_while() {
 }
 
 #[test]
-fn a_read_has_its_answer_and_an_acknowledgement_only_once_that_is_old() {
+fn a_read_is_acknowledged_only_once_its_answer_is_old() {
     let mut pair = acquainted();
     let read = SendOp::Read { va: 0, rkey: 0 };
     for _ in 0..3 {

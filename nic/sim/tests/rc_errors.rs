@@ -74,7 +74,7 @@ fn ends_with_different_path_mtus_refuse_each_other() {
 }
 
 #[test]
-fn a_link_with_a_lower_mtu_one_way_fails_what_does_not_fit_and_nothing_else() {
+fn a_lower_mtu_one_way_fails_only_what_does_not_fit() {
     let options = ConnectOptions {
         mtu: Mtu::B4096,
         ..options()
@@ -185,7 +185,7 @@ fn a_long_write_that_does_not_fit_places_no_byte() {
 /// Even if it is one whose packets could be messages of their own, as all of it that may be written
 /// was written before.
 #[test]
-fn a_short_write_that_does_not_fit_places_no_byte_of_what_was_written_before() {
+fn a_repeated_short_write_that_does_not_fit_places_no_byte() {
     let options = ConnectOptions {
         peer_abilities: PeerAbilities::URXE,
         ..options()
@@ -273,7 +273,7 @@ fn a_message_longer_than_its_receive_fails_at_both_ends() {
 }
 
 #[test]
-fn local_memory_that_may_not_be_used_is_a_local_protection_error() {
+fn local_memory_without_rights_is_a_local_protection_error() {
     let mut bench = Bench::new(6, options());
     let source = bench.source;
     bench.source += 1;
@@ -293,7 +293,7 @@ fn local_memory_that_may_not_be_used_is_a_local_protection_error() {
 
 /// The peer has carried out what was asked of it by then; what it refuses, it says first.
 #[test]
-fn local_memory_that_an_answer_may_not_be_placed_in_is_found_out_when_it_comes() {
+fn memory_closed_to_an_answer_is_found_out_when_it_comes() {
     for rkey_off in [0, 1] {
         let expected = if rkey_off == 0 {
             WcStatus::LocalProtection

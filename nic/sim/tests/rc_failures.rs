@@ -97,7 +97,7 @@ fn a_refusal_is_an_event_unless_a_completion_tells_it() {
 }
 
 #[test]
-fn a_send_queue_that_drains_finishes_what_it_started_and_says_so() {
+fn a_draining_send_queue_finishes_what_it_started_and_says_so() {
     let mut bench = Bench::new(6, options());
     let write = SendOp::Write {
         va: bench.target_va(0),
@@ -150,7 +150,7 @@ fn receive_memory_that_is_gone_fails_at_both_ends() {
 
 /// Class J of the specification's faults.
 #[test]
-fn a_key_that_cannot_be_made_invalid_stops_its_own_end_and_is_not_told_to_the_peer() {
+fn a_failed_invalidation_stops_its_own_end_and_sends_no_nak() {
     for len in [0, 50, 3_000] {
         let mut bench = Bench::new(6, options());
         (7..10).for_each(|wr_id| bench.post_recv(wr_id, 4_000));
@@ -196,7 +196,7 @@ fn a_region_deregistered_during_a_transfer_stops_it() {
 }
 
 #[test]
-fn putting_a_queue_pair_in_error_flushes_it_and_its_peer_gives_up() {
+fn a_queue_pair_put_in_error_is_flushed_and_its_peer_gives_up() {
     let mut bench = Bench::new(6, options());
     bench.post_recv(7, 100);
     let write = SendOp::Write {

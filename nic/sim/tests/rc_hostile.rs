@@ -8,7 +8,7 @@ use support::scenario::{PD, Service, Weather, build_with};
 use support::seeds::for_each_seed;
 use urxe_sim::{HostId, Rights, World};
 
-/// Content of what nobody may change: all regions without remote write or atomic rights that are
+/// Content of what no packet may change: all regions without remote write or atomic rights that are
 /// not written by the program itself either.
 fn protected(world: &World, hosts: &[HostId]) -> Vec<(HostId, u32, Vec<u8>)> {
     let mut found = Vec::new();
@@ -39,7 +39,7 @@ fn forged(seed: u64, slot: &mut Option<World>, forge_ppm: u32) {
     let world = slot.as_mut().unwrap();
     let mut guards = Vec::new();
     for host in scenario.hosts.iter().copied() {
-        // Writable for its owner, who never does, and for nobody else; and one of another domain.
+        // Writable for its owner alone, which never does so; and one of another domain.
         for (pd, rights) in [
             (
                 PD,

@@ -70,8 +70,8 @@ fn a_black_hole_or_a_delay_spike_is_survived() {
     });
 }
 
-/// What was asked of a peer that dies ends, and what others do is not disturbed, and after a
-/// restart all goes as before, though the survivors of the old connections still try to reach them.
+/// What was asked of a peer that dies ends, and what others do is not disturbed. After a restart
+/// all goes as before, though the survivors of the old connections still try to reach them.
 #[test]
 fn a_peer_that_dies_fails_its_own_connections_and_no_others() {
     for_each_seed(300, |seed, slot| {

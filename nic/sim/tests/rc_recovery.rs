@@ -144,7 +144,7 @@ fn a_receiver_that_is_not_ready_is_waited_for() {
 }
 
 #[test]
-fn an_acknowledgement_held_back_goes_out_before_the_peer_asks_again() {
+fn a_held_acknowledgement_goes_out_before_the_peer_asks_again() {
     let mut bench = warmed_up(ConnectOptions::default());
     for _ in 0..20 {
         bench.write(0, 8);
@@ -316,7 +316,7 @@ fn a_round_trip_that_is_longer_than_the_first_probe_is_learnt() {
 
 /// UCX's tests of peer failure ask for 100 us and 4 retries.
 #[test]
-fn a_peer_that_waits_for_its_processor_is_not_lost_however_short_the_timeout() {
+fn a_peer_waiting_for_a_processor_survives_any_timeout() {
     const SILENT_NS: u64 = 12_000_000;
     let options = ConnectOptions {
         timeout: 5,

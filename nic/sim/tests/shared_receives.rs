@@ -76,7 +76,7 @@ fn received(qp_type: QpType, policy: AckPolicy, memory_pd: PdId) -> WcStatus {
 }
 
 #[test]
-fn what_a_shared_queue_receives_is_placed_in_memory_of_its_own_protection_domain() {
+fn a_shared_queue_receives_in_its_own_protection_domain() {
     for qp_type in [QpType::Rc, QpType::Uc] {
         for policy in [AckPolicy::Hold, AckPolicy::Mixed] {
             let status = |memory_pd| received(qp_type, policy, memory_pd);

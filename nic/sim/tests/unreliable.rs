@@ -46,7 +46,7 @@ fn all_services_at_once_over_a_bad_link() {
 }
 
 #[test]
-fn a_message_that_is_cut_off_here_is_dropped_there_and_the_next_one_arrives() {
+fn a_message_that_is_cut_off_is_dropped_and_the_next_arrives() {
     let mut world = World::new(5, false);
     let hosts = [world.add_host(), world.add_host()];
     world.add_link(hosts[0], hosts[1], LinkConfig::default(), &[]);

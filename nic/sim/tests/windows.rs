@@ -142,14 +142,14 @@ fn run(seed: u64, slot: &mut Option<World>) {
 }
 
 #[test]
-fn a_window_is_open_between_binding_and_invalidation_and_not_beyond() {
+fn a_window_is_open_only_between_binding_and_invalidation() {
     for_each_seed(150, run);
 }
 
 /// Packets of a WRITE are messages of their own where all of it was written before, by the same
 /// key.
 #[test]
-fn a_write_that_reaches_too_far_places_no_byte_though_the_window_opened_more_under_the_same_key() {
+fn a_write_beyond_a_window_places_no_byte_once_it_opened_more() {
     const BYTES: usize = 4096;
     let mut world = World::new(1, false);
     let hosts = [world.add_host(), world.add_host()];

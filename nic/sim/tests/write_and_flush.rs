@@ -1,5 +1,5 @@
-//! ATOMIC WRITE and FLUSH: what each does, who may ask for it, and that each is done once whatever
-//! is lost.
+//! ATOMIC WRITE and FLUSH: what each does, which peer may ask for it, and that each is done once
+//! whatever is lost.
 
 mod support;
 
@@ -143,7 +143,7 @@ fn a_flush_is_of_what_was_written_before_it() {
 }
 
 #[test]
-fn a_flush_that_the_queue_pair_or_the_region_does_not_allow_is_refused() {
+fn a_flush_not_allowed_by_queue_pair_or_region_is_refused() {
     let global = Placement::GLOBAL;
     let mut bench = Bench::new(1, options());
     let beyond = flush(&bench, Some(REGION_BYTES as u32), global);

@@ -83,8 +83,8 @@ impl Bth {
         }
     }
 
-    /// The destination QP of raw bytes, without judging the rest: enough to look up whom a packet
-    /// is for.
+    /// The destination QP of raw bytes, without judging the rest: enough to look up the queue pair
+    /// that a packet is for.
     #[inline]
     pub fn peek_dest_qp(raw: &[u8; Self::LEN]) -> Qpn {
         Qpn::new(bytes::get(raw, DEST_QP) as u32)

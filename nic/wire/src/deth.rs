@@ -1,4 +1,5 @@
-//! The datagram extended header: who sent a datagram, and the key to its receiver's queue.
+//! The datagram extended header: the queue pair that sent a datagram, and the key to its receiver's
+//! queue.
 
 use core::ops::Range;
 

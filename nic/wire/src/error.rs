@@ -50,7 +50,7 @@ pub enum OpcodeError {
         /// The byte.
         opcode: u8,
     },
-    /// Reliable datagram, which nobody implements.
+    /// Reliable datagram, which no device implements.
     ReliableDatagram {
         /// The byte.
         opcode: u8,

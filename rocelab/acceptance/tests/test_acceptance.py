@@ -106,7 +106,7 @@ def of_pairs(tmp_path: Path, samples: list[Sample] | None = None) -> RunStore:
     return store
 
 
-def test_a_node_that_receives_slowly_does_not_pass_for_sending_well(tmp_path: Path) -> None:
+def test_a_node_that_receives_slowly_does_not_pass_as_a_sender(tmp_path: Path) -> None:
     def slow(sample: Sample) -> Sample:
         if sample.value is None or sample.params["server"] != "node3":
             return sample

@@ -69,7 +69,7 @@ def test_an_unknown_claim_is_met_with_the_known_ones() -> None:
         claims_by_id(["s1"])
 
 
-def test_similar_with_one_exception_is_reproduced_and_with_two_is_not() -> None:
+def test_similar_is_reproduced_with_one_exception_not_with_two() -> None:
     one = judge(claim("S1"), INFO, both(SMALL, lambda size: 1.9 if size == 64 else 1.02))
     assert one.verdict is Verdict.REPRODUCED
     assert [row.counts_as for row in one.evidence].count("different") == 1
@@ -107,7 +107,7 @@ def test_a_side_names_one_variant_or_several_and_not_both() -> None:
         Side.model_validate(named | {"variant": "a", "variants": ["b"]})
 
 
-def test_what_a_single_repetition_cannot_decide_is_known_before_it_is_measured() -> None:
+def test_what_one_repetition_cannot_decide_is_known_beforehand() -> None:
     claims = claims_by_id(["S1", "S4", "L5", "R4", "V13"])
     said = unreachable(claims, 1, "emulated")
     assert [each.split()[0] for each in said] == ["S1", "R4", "V13"]
@@ -153,7 +153,7 @@ def test_one_side_alone_is_reported_without_a_verdict() -> None:
     assert "Soft RoCE alone: 3.00 Gbps to 3.00 Gbps" in result.summary
 
 
-def test_a_tcp_that_waits_in_another_way_is_a_note_and_never_the_verdict() -> None:
+def test_a_tcp_that_waits_otherwise_is_a_note_never_the_verdict() -> None:
     blocking = [each for size in SMALL for each in repeated(400.0, size_bytes=size, variant="blocking@cubic")]
     result = judge(claim("S1"), INFO, both(SMALL, lambda _: 1.0) + blocking)
     assert result.verdict is Verdict.REPRODUCED
@@ -162,7 +162,7 @@ def test_a_tcp_that_waits_in_another_way_is_a_note_and_never_the_verdict() -> No
     assert "Held against TCP blocking, cubic." in note
 
 
-def test_a_reference_of_several_is_the_best_at_each_size_and_is_named() -> None:
+def test_the_best_of_several_references_is_named_at_each_size() -> None:
     soft = [each for each in both(SMALL, lambda _: 1.0) if each.interconnect == "soft-roce"]
     small_first: dict[str, Callable[[int], bool]] = {
         "busy-poll@cubic": lambda size: size <= 64,
@@ -181,7 +181,7 @@ def test_a_reference_of_several_is_the_best_at_each_size_and_is_named() -> None:
     assert {row.reference.median for row in result.evidence} == {100.0}
 
 
-def test_what_compares_soft_roce_with_tcp_holds_it_against_every_tcp_that_waits_as_it_does() -> None:
+def test_soft_roce_is_compared_with_every_tcp_that_waits_alike() -> None:
     rules = [rule for each in all_claims() for rule in (each.rule, each.mpi and each.mpi.rule)]
     compared = [
         rule for rule in rules if isinstance(rule, Similar | Ordered) and rule.reference.interconnect == peers.TCP
@@ -223,7 +223,7 @@ def test_no_failure_contradicts_the_lock_ups() -> None:
     assert "3 of 3 bandwidth runs completed and 3 of 3 bidirectional-bandwidth runs completed" in result.summary
 
 
-def test_frequent_failures_reproduce_the_lock_ups_and_failures_of_tcp_do_not() -> None:
+def test_frequent_failures_but_not_tcps_reproduce_the_lock_ups() -> None:
     failed = sample(None, test="bandwidth", interconnect="soft-roce", variant="write")
     result = judge(claim("L5"), INFO, [*bandwidth_runs(), failed])
     assert result.verdict is Verdict.REPRODUCED

@@ -28,7 +28,7 @@ def judged(claim_id: str, samples: Sequence[Sample]) -> Judgement:
     return judge(claims_by_id([claim_id])[0], INFO, samples)
 
 
-def test_mpi_takes_the_place_of_the_network_level_where_it_was_measured() -> None:
+def test_mpi_replaces_the_network_level_where_it_was_measured() -> None:
     network = both(SMALL, lambda _: 3.0)
     stand_in = judged("S1", network)
     assert stand_in.verdict is Verdict.CONTRADICTED
@@ -39,7 +39,7 @@ def test_mpi_takes_the_place_of_the_network_level_where_it_was_measured() -> Non
     assert {row.reference_name for row in through_mpi.evidence} == {"TCP, Open MPI's own"}
 
 
-def test_the_best_tcp_is_chosen_of_all_mpis_and_congestion_controls() -> None:
+def test_the_best_tcp_is_chosen_of_all_mpis_and_controls() -> None:
     others = [
         each
         for variant, mbps in (("openmpi-ucx@cubic", 300.0), ("mpich-ofi@bbr", 200.0))

@@ -50,7 +50,7 @@ def test_a_steady_bandwidth_may_fall_by_a_quarter_and_no_more(at_4_mib: float, v
     assert ("below a smaller size at 4 MiB" in found.summary) == (verdict is Verdict.CONTRADICTED)
 
 
-def test_what_a_burst_lets_through_faster_than_the_cable_is_no_best() -> None:
+def test_a_burst_faster_than_the_cable_is_no_best() -> None:
     def with_burst(size: int) -> float:
         return 2500.0 if size == 4096 else growing(size)
 
@@ -111,14 +111,14 @@ def test_every_mesh_of_a_rack_has_to_reach_its_part_of_the_rate(per_node: float,
 
 
 @pytest.mark.parametrize("per_node", [88.0, 92.0])
-def test_a_mesh_whose_interval_has_the_claimed_part_in_it_decides_nothing(per_node: float) -> None:
+def test_a_mesh_whose_interval_holds_the_claim_decides_nothing(per_node: float) -> None:
     samples = mesh("racks", {2: 190.0, 4: 380.0, 8: 8 * per_node}, noise=0.02)
     found = judge(claims_by_id(["R4"])[0], RACKS, samples)
     assert found.verdict is Verdict.NOT_CHECKABLE
     assert f"{per_node:.0f} (" in found.summary
 
 
-def test_what_was_measured_once_is_not_judged_and_what_was_simulated_once_is() -> None:
+def test_what_was_done_once_is_judged_only_if_simulated() -> None:
     once = [each for each in mesh("racks", {2: 190.0, 4: 380.0, 8: 760.0}) if each.repetition == 0]
     measured = judge(claims_by_id(["R4"])[0], RACKS, once)
     assert measured.verdict is Verdict.NOT_CHECKABLE

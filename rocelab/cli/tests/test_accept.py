@@ -41,7 +41,7 @@ def test_a_run_within_its_bounds_is_accepted(results: Path) -> None:
     assert said.startswith("Accepted: 46 of 46 checks passed")
 
 
-def test_one_that_is_not_has_a_line_for_each_violation_and_status_3(results: Path) -> None:
+def test_a_failure_has_a_line_for_each_violation_and_status_3(results: Path) -> None:
     status, said = accept(results, 50.0, "--run", "latest", "--junit", str(results.parent / "junit.xml"))
     assert status == 3
     assert "latency 4 MiB: " in said

@@ -55,7 +55,7 @@ def test_what_was_not_measured_is_not_met(tmp_path: Path) -> None:
     assert held(model, [bar])[0].verdict == "not measured"
 
 
-def test_without_a_bar_it_is_said_how_often_soft_roce_is_ahead_of_the_best_tcp(tmp_path: Path) -> None:
+def test_without_a_bar_sizes_ahead_of_the_best_tcp_are_counted(tmp_path: Path) -> None:
     model = RunModel.of(make_run(tmp_path, repetitions=10, sizes_bytes=(64, 1024)))
     found = held(model, [Bar("made up", "latency", SEND, BestTcp(), "at most")])[0]
     assert found.verdict == "ahead at 2"

@@ -53,7 +53,7 @@ def test_a_study_states_its_budget() -> None:
 
 
 @pytest.mark.parametrize(("asked", "come_out"), [(10, [10, 3]), (4, [4, 3]), (2, [2, 2])])
-def test_a_test_makes_no_more_repetitions_than_it_has_or_were_asked_for(asked: int, come_out: list[int]) -> None:
+def test_a_test_makes_no_more_repetitions_than_its_own_or_asked(asked: int, come_out: list[int]) -> None:
     assert repetitions(with_repetitions(study(), asked)) == come_out
 
 
@@ -62,7 +62,7 @@ def test_a_budget_that_is_large_enough_changes_nothing(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == ""
 
 
-def test_a_budget_that_is_too_small_is_said_with_what_it_would_take(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_small_a_budget_is_said_with_what_it_would_take(capsys: pytest.CaptureFixture[str]) -> None:
     whole_s = seconds(steps_of(study()))
     fewer = fitting(study(), 0.7 * whole_s)
     assert repetitions(fewer)[0] == 3
@@ -72,7 +72,7 @@ def test_a_budget_that_is_too_small_is_said_with_what_it_would_take(capsys: pyte
     assert "Now 3 repetitions are made, in about" in said
 
 
-def test_a_budget_for_less_than_two_repetitions_is_tried_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_for_less_than_two_repetitions_is_still_tried(capsys: pytest.CaptureFixture[str]) -> None:
     assert repetitions(fitting(study(), 0.01)) == [2, 2]
     assert "Now it ends when the time is over" in capsys.readouterr().err
 

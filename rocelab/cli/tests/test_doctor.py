@@ -64,7 +64,7 @@ def test_a_missing_program_names_its_package(monkeypatch: pytest.MonkeyPatch) ->
     assert not fit(checks.values())
 
 
-def test_a_machine_that_refuses_namespaces_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_refusing_namespaces_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise FabricError("cannot make an emulated fabric: making namespaces: Operation not permitted\nRun with sudo.")
 

@@ -127,7 +127,7 @@ def test_list_shows_what_is_up_what_is_dead_and_what_is_in_use(lab: str, runtime
 
 
 @pytest.mark.fabric
-def test_a_node_sees_its_fabric_alive_reaches_other_nodes_and_cannot_remove_it(lab: str, runtime: Path) -> None:
+def test_a_node_sees_and_reaches_its_fabric_and_cannot_remove_it(lab: str, runtime: Path) -> None:
     def on_the_node(*arguments: str) -> subprocess.CompletedProcess[str]:
         return run("exec", lab, "node0", "--", *COMMAND, *arguments)
 
@@ -143,7 +143,7 @@ def test_a_node_sees_its_fabric_alive_reaches_other_nodes_and_cannot_remove_it(l
 
 
 @pytest.mark.fabric
-def test_a_dead_fabric_of_another_namespace_is_dead_and_can_be_forgotten(lab: str, runtime: Path) -> None:
+def test_a_dead_fabric_of_another_namespace_can_be_forgotten(lab: str, runtime: Path) -> None:
     (path,) = runtime.rglob("*.json")
     os.kill(records.get(lab).keeper.pid, 9)
     wait_until(lambda: not records.get(lab).alive)

@@ -97,7 +97,7 @@ def test_a_program_that_hosts_lack_is_named_or_copied(
     assert re.search(r"/staged/[0-9]+/rocelab-sock ", (store.path / str(log)).read_text())
 
 
-def test_a_host_that_dies_in_the_middle_fails_its_measurements_and_the_run_goes_on_without_it(
+def test_a_run_goes_on_without_a_host_that_dies_in_the_middle(
     rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
 ) -> None:
     study.write_text(STUDY.replace("repetitions = 2", "repetitions = 30"))

@@ -81,7 +81,7 @@ def test_its_time_on_other_adapters_is_predicted(tmp_path: Path) -> None:
     assert "jacobi.64" in said
 
 
-def test_a_program_that_cannot_be_built_says_what_the_compiler_said(tmp_path: Path) -> None:
+def test_a_failed_build_says_what_the_compiler_said(tmp_path: Path) -> None:
     path = short(tmp_path)
     path.write_text(path.read_text().replace("{mpicc}", "false"))
     done = CliRunner().invoke(app, ["run", str(path), "--results", str(tmp_path / "results")])

@@ -126,7 +126,7 @@ def test_missing_programs_are_named_with_their_packages(place: Path) -> None:
     assert not (place / "results").exists()
 
 
-def test_an_mpi_of_another_kind_is_refused_before_anything_is_measured(place: Path) -> None:
+def test_an_mpi_of_another_kind_is_refused_before_measuring(place: Path) -> None:
     (place / "bin").mkdir(exist_ok=True)
     (place / "bin" / "mpiexec").write_text("#!/bin/sh\necho 'mpiexec (Open MPI) 4.1.4'\n")
     (place / "bin" / "mpiexec").chmod(0o755)

@@ -48,9 +48,7 @@ def slow_down(fabric: emulated.EmulatedFabric, node: Node, rate_mbps: int) -> No
 
 @pytest.mark.fabric
 @pytest.mark.timeout(300)
-def test_a_slowed_cable_among_sixteen_nodes_is_named_and_none_where_none_is_slow(
-    sixteen: emulated.EmulatedFabric, tmp_path: Path
-) -> None:
+def test_a_slow_cable_among_sixteen_nodes_is_named_else_none(sixteen: emulated.EmulatedFabric, tmp_path: Path) -> None:
     assert found_on(sixteen, tmp_path / "all-alike") == []
     slow = random.Random(7).choice(sixteen.nodes)
     slow_down(sixteen, slow, 50)

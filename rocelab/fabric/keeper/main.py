@@ -1,7 +1,8 @@
 """The guard: first process of a fabric. Makes the namespaces the switch lives in, then waits for the switch.
 
-It stays outside the fabric's PID namespace so that the fabric has a process a person can find and end; when it
-is killed, the switch is killed with it, and the kernel ends everything in the switch's PID namespace.
+It stays outside the fabric's PID namespace so that the fabric has a process a person can find and
+end. When it is killed, the switch is killed with it, and the kernel ends everything in the switch's
+PID namespace.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _report(requests: socket.socket, what: str, error: OSError, hint: str) -> No
 
 
 def _furnish(name: str, hosts: str) -> None:
-    """Give the node its own view of the few files and pseudo file systems that say who and where it is."""
+    """Give the node its own view of the files and pseudo file systems that say its name and place."""
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     cgroups = _open_directory("/sys/fs/cgroup")
     # A scratch file system on a directory that is certain to exist and is about to be covered
@@ -142,8 +142,8 @@ def _serve_one(requests: socket.socket, watch: ChildWatch) -> bool:
     try:
         message = channel.decode(data)
         if message.get("op") == "hello" and len(files) == 1:
-            # Who answers is what is asked: the pid travels with the message, translated by the
-            # kernel.
+            # The question is which process answers: the pid travels with the message, translated by
+            # the kernel.
             with socket.socket(fileno=os.dup(files[0])) as asker:
                 channel.send(asker, {"hello": True})
         elif message.get("op") == "start" and len(files) == 4 and os.fork() == 0:

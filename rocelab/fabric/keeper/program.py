@@ -135,7 +135,7 @@ def _spawn(request: dict[str, Any], stdio: list[int]) -> tuple[int, tuple[str, i
             os.execvpe(argv[0], argv, request["env"])  # noqa: S606 -- the very purpose
         except OSError as error:
             os.write(tell, struct.pack("i", error.errno or 0) + step.encode())
-        except BaseException as error:  # noqa: BLE001 -- told to whoever asked; nothing may escape a fork
+        except BaseException as error:  # noqa: BLE001 -- the asker is told; nothing may escape a fork
             os.write(tell, struct.pack("i", 0) + f"{step}: {error}".encode())
         finally:
             os._exit(127)

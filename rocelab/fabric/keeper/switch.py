@@ -19,7 +19,7 @@ from typing import Any
 from rocelab.fabric.keeper import channel, kernel, node
 from rocelab.fabric.keeper.children import ChildWatch, reap
 
-#: A node that somebody stopped must not keep the switch from seeing that its owner is gone.
+#: A node that was stopped must not keep the switch from seeing that its owner is gone.
 _PASS_ON_LIMIT_S = 5.0
 _TCP_TABLE_ENTRIES = 4096
 _HINT_REPORT = "This is not expected; please report it with the output of `rocelab doctor`."
@@ -180,9 +180,9 @@ def _pass_on(state: _Switch, message: dict[str, Any], data: bytes, files: list[i
 
 
 def _answer(files: list[int], message: dict[str, Any]) -> None:
-    """Tell whoever asked; the first file of a request is the channel for its answer."""
+    """Tell the asker; the first file of a request is the channel for its answer."""
     if not files:
         return
-    # If the asker is gone too, nobody is left to tell.
+    # If the asker is gone too, no process is left to tell.
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(files[0])) as asker:
         channel.send(asker, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocelab.fabric.keeper import channel
 
 
-def test_the_last_words_of_a_side_that_closed_with_something_unread_are_not_lost() -> None:
+def test_last_words_of_a_side_that_closed_unread_are_not_lost() -> None:
     ours, theirs = channel.pair()
     with ours:
         channel.send(ours, {"op": "signal", "number": 18})

@@ -181,7 +181,7 @@ def test_close_removes_everything_and_may_be_repeated(can_emulate: None) -> None
 
 
 def names_in(folder: str) -> set[str]:
-    """Of links, or of namespaces that have a name; the folder of these is there once somebody has made one."""
+    """Of links, or of named namespaces, whose folder is there once a process has made one."""
     path = Path(folder)
     return {entry.name for entry in path.iterdir()} if path.exists() else set()
 

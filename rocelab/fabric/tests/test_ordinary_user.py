@@ -97,7 +97,7 @@ def test_an_ordinary_user_makes_a_fabric_and_runs_programs_on_it(become_nobody: 
     name = f"nobody-{os.getpid()}"
     done = python_as_nobody(packages, "-c", USE_A_FABRIC, name)
     assert done.returncode == 0, done.stderr
-    # Inside, the user is root, so that programs may use raw sockets; outside, nobody.
+    # Inside, the user is root, so that programs may use raw sockets; outside, `nobody`.
     assert done.stdout.split() == ["node0", "0", "eth0", "eth1", "lo", "node0"]
     assert processes_naming(name) == set()
 

@@ -78,7 +78,7 @@ def test_a_switch_port_does_not_pace_what_one_node_has_paced() -> None:
         assert at_switch["rate_bytes_per_s"] == at_node["rate_bytes_per_s"]
 
 
-def test_a_shallow_switch_leaves_the_queues_of_the_nodes_as_they_are() -> None:
+def test_a_shallow_switch_leaves_the_nodes_queues_as_they_are() -> None:
     shallow = LinkProfile("shallow", "bridge", rate_mbps=1000, switch_queue_bytes=5000)
     at_node, at_switch = plan.shape(shallow), plan.switch_shape(shallow)
     assert at_node is not None
@@ -86,7 +86,7 @@ def test_a_shallow_switch_leaves_the_queues_of_the_nodes_as_they_are() -> None:
     assert (at_node["queue_bytes"], at_switch["queue_bytes"]) == (1_048_576, 5000)
 
 
-def test_access_switches_are_filled_one_after_the_other_and_each_has_an_uplink() -> None:
+def test_access_switches_fill_in_turn_and_each_has_an_uplink() -> None:
     link = LinkProfile("fabric", "two-level", rate_mbps=100, nodes_per_switch=2, uplink_rate_mbps=400)
     names = ["a", "b", "c", "d", "e"]
     (built,) = plan.specification([link], plan.nodes([link], names))["links"]

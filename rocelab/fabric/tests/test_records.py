@@ -28,7 +28,7 @@ from rocelab.fabric.tests.test_emulated import (
 #: Names of this test session alone: others may run on the same machine.
 STAYS, LOST = f"stays-{os.getpid()}", f"lost-{os.getpid()}"
 
-#: The rest of a record whose fabric nobody reaches.
+#: The rest of a record whose fabric no process reaches.
 EMPTY = {"pid_namespace": pid_namespace(), "created_at": "", "links": [], "nodes": []}
 
 
@@ -150,7 +150,7 @@ def test_a_fabric_on_record_elsewhere_is_not_a_leftover(
 
 
 @pytest.mark.fabric
-def test_the_fabric_of_a_running_process_is_not_a_leftover_to_remove(can_emulate: None) -> None:
+def test_the_fabric_of_a_running_process_is_no_leftover(can_emulate: None) -> None:
     with emulated.up([DIRECT]) as fabric:
         (found,) = [leftover for leftover in records.leftovers() if leftover.name == fabric.name]
         assert found.kind == "run"
@@ -180,7 +180,7 @@ def test_damaged_records_and_folders_of_others_are_passed_over(runtime: Path) ->
     good = {"name": "good", "keeper": "1/1/x", **EMPTY}
     (runtime / "good.json").write_text(json.dumps(good), encoding="utf-8")
     assert [record.name for record in records.records()] == ["good"]
-    runtime.chmod(0o777)  # anyone could have put it there
+    runtime.chmod(0o777)  # any user could have put it there
     assert records.records() == []
     runtime.chmod(0o700)
 

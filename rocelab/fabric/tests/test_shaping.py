@@ -104,9 +104,7 @@ for name in ("IFLA_GSO_MAX_SIZE", "IFLA_GSO_IPV4_MAX_SIZE", "IFLA_GRO_IPV4_MAX_S
 
 
 @pytest.mark.parametrize("gso_max_bytes", [None, 196_608])
-def test_tcp_may_hand_as_much_to_a_direct_link_as_its_profile_says(
-    can_emulate: None, gso_max_bytes: int | None
-) -> None:
+def test_tcp_may_hand_a_direct_link_as_much_as_its_profile_says(can_emulate: None, gso_max_bytes: int | None) -> None:
     with emulated.up([LinkProfile("direct", "direct", gso_max_bytes=gso_max_bytes)]) as fabric:
         code = READ_GSO.format(path=sys.path)
         shown = NamespaceLauncher(fabric).start(fabric.nodes[0], [sys.executable, "-c", code]).wait(60)

@@ -53,7 +53,7 @@ class SshCluster:
         self.launcher.wait_until_listening(node, self.servers[name], PORT, timeout_s=60)
 
     def hosts_toml(self, more: str = "", *, name: str = "outside", hosts: str | None = None) -> Path:
-        """A file of hosts, all or some, with ssh's configuration for who is outside of the fabric or `inside`."""
+        """A file of hosts, all or some, with ssh's configuration for use `outside` or `inside`."""
         path = self.folder / f"hosts-{name}.toml"
         listed = hosts or ",".join(self.names)
         text = f'hosts = "{listed}"\nssh_options = ["-F", "{self.folder / name}"]\n{more}\n'

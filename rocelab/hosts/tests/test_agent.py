@@ -106,7 +106,7 @@ def test_it_runs_with_the_oldest_python_that_hosts_may_have() -> None:
         assert newest <= bundle.PYTHON_OLDEST, module
 
 
-def test_a_program_has_the_hosts_environment_and_what_it_is_given(agent: Agent) -> None:
+def test_a_program_has_the_hosts_environment_and_its_own(agent: Agent) -> None:
     assert agent.start("sh", "-c", 'echo "$GREETING, $X"; echo oops >&2; exit 3', env={"X": "y"})["started"] > 1
     output, event = agent.until_ended()
     assert output == {"stdout": "from the host, y\n", "stderr": "oops\n"}
@@ -218,9 +218,7 @@ def test_hosts_of_a_run_have_a_common_name_for_its_folder(agents: Callable[..., 
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_common_name_whose_agent_was_killed_goes_with_the_next_run(
-    agents: Callable[..., Agent], tmp_path: Path
-) -> None:
+def test_a_common_name_of_a_killed_agent_goes_with_the_next_run(agents: Callable[..., Agent], tmp_path: Path) -> None:
     killed = agents()
     killed.ask("name-folder", name="abcd")
     killed.process.kill()
@@ -231,9 +229,7 @@ def test_a_common_name_whose_agent_was_killed_goes_with_the_next_run(
     following.close()
 
 
-def test_programs_end_even_if_the_agent_is_killed_and_the_next_one_tidies_up(
-    agents: Callable[..., Agent], tmp_path: Path
-) -> None:
+def test_programs_end_with_a_killed_agent_and_the_next_tidies_up(agents: Callable[..., Agent], tmp_path: Path) -> None:
     killed = agents()
     pid = killed.start("sleep", "1000")["started"]
     killed.process.kill()
@@ -242,7 +238,7 @@ def test_programs_end_even_if_the_agent_is_killed_and_the_next_one_tidies_up(
     (left,) = tmp_path.glob(f"{FOLDER_PREFIX}*")
     following = agents()
     assert [str(path) for path in tmp_path.iterdir()] == [following.hello["folder"]] != [str(left)]
-    # Who still runs keeps its folder.
+    # An agent that still runs keeps its folder.
     third = agents()
     assert len([*tmp_path.iterdir()]) == 2
     third.close()

@@ -30,11 +30,11 @@ def test_nothing_is_said_of_hosts_that_are_alike_and_well() -> None:
     assert lines(four()) == []
 
 
-def test_the_host_that_differs_is_named_with_what_the_others_have() -> None:
+def test_a_host_that_differs_is_named_with_what_others_have() -> None:
     assert lines(four(kernel="5.14")) == ["differs: n3: kernel: 5.14, where the 3 others have 6.1.0-40-amd64"]
 
 
-def test_memory_that_differs_a_little_is_the_same_and_a_missing_bank_is_not() -> None:
+def test_memory_may_differ_a_little_but_not_by_a_bank() -> None:
     assert lines(four(memory_gib=503.1)) == []
     assert lines(four(memory_gib=440.5)) == ["differs: n3: memory in GiB: 440.5, where the 3 others have 503.5"]
 
@@ -58,7 +58,7 @@ def test_interfaces_devices_and_programs_are_compared() -> None:
     assert "differs: n4: iperf3: none, where the 3 others have iperf 3.12" in found
 
 
-def test_what_is_wrong_comes_first_and_the_same_of_several_hosts_is_said_once() -> None:
+def test_what_is_wrong_comes_first_and_once_for_several_hosts() -> None:
     facts = four(kernel="5.14")
     for name in ("n1", "n4"):
         facts[name]["system"]["governor"] = "powersave"
@@ -69,7 +69,7 @@ def test_what_is_wrong_comes_first_and_the_same_of_several_hosts_is_said_once() 
     assert lines(facts)[-1].startswith("differs: n")
 
 
-def test_a_slot_that_is_too_narrow_and_a_port_that_is_down_are_wrong() -> None:
+def test_too_narrow_a_slot_and_a_port_that_is_down_are_wrong() -> None:
     facts = four()
     for said in facts.values():
         said["devices"]["mlx5_0"] = device("eth0", pcie="16.0 GT/s x16", pcie_max="16.0 GT/s x16")
@@ -80,7 +80,7 @@ def test_a_slot_that_is_too_narrow_and_a_port_that_is_down_are_wrong() -> None:
     assert "n3: mlx5_0 port 1 is not active (DOWN, Disabled)" in wrong[1]
 
 
-def test_verbs_want_memory_that_may_be_locked_and_an_iommu_that_lets_pass() -> None:
+def test_verbs_want_lockable_memory_and_an_iommu_that_lets_pass() -> None:
     facts = {
         name: {
             **said,
@@ -98,7 +98,7 @@ def test_verbs_want_memory_that_may_be_locked_and_an_iommu_that_lets_pass() -> N
     assert any("the IOMMU translates every DMA" in line for line in wrong)
 
 
-def test_a_clock_that_is_wrong_is_told_from_one_that_could_not_be_read_well() -> None:
+def test_a_wrong_clock_is_told_from_one_that_was_badly_read() -> None:
     clocks = {"n1": Clock(0.01, 0.001), "n2": Clock(-3600.4, 0.1), "n3": Clock(2.0, 3.0)}
     assert lines(four(), clocks) == [
         "wrong: n2: its clock is 3600 s behind this machine's. Set it by chrony or systemd-timesyncd"

@@ -67,7 +67,7 @@ def test_hosts_can_be_left_out() -> None:
         ("a[1-2]&b", "there is no host in it"),
     ],
 )
-def test_what_names_no_hosts_is_refused_with_the_ways_to_name_them(named: str | None, words: str) -> None:
+def test_naming_no_hosts_is_refused_with_the_ways_to_name_them(named: str | None, words: str) -> None:
     with pytest.raises(FabricError, match=words):
         inventory.find(named, {})
 

@@ -66,7 +66,7 @@ def test_all_hosts_are_asked_before_and_between_steps() -> None:
     assert asked == ["load-begin", "load-begin", "load-names", "load-names"]
 
 
-def test_a_host_that_is_lost_leaves_the_others_their_common_folder() -> None:
+def test_a_lost_host_leaves_the_others_their_common_folder() -> None:
     gone = session("n2", {}, [])
     gone.lose("n2 is lost")
     hosts = {"n1": session("n1", {"name-folder": {"path": "/tmp/all"}}, []), "n2": gone}

@@ -26,7 +26,7 @@ def test_a_network_that_all_hosts_are_in_is_a_rail() -> None:
     assert (found[1].mtu_bytes, found[1].rate_mbps, found[1].verbs) == (9000, 100_000, None)
 
 
-def test_a_rail_whose_interfaces_have_several_names_is_called_after_its_network() -> None:
+def test_a_rail_of_several_interface_names_has_its_networks_name() -> None:
     facts = two(lambda at: host({f"enp{at}s0": interface(f"10.1.0.{at}/24")}))
     (rail,) = rails.find(facts, [])
     assert rail.id == "net-10-1-0-0"
@@ -46,7 +46,7 @@ def test_what_every_host_has_for_itself_joins_nothing() -> None:
     assert [rail.id for rail in rails.find(facts, [])] == ["eth0"]
 
 
-def test_hosts_with_a_network_each_are_joined_by_the_interface_of_the_same_name() -> None:
+def test_hosts_of_several_networks_are_joined_by_interface_name() -> None:
     facts = two(lambda at: host({"swp0": interface(f"10.{at}.0.1/30"), f"eth{at}": interface(f"192.0.2.{at * 16}/28")}))
     (rail,) = rails.find(facts, [])
     assert (rail.id, rail.ends["n2"].address) == ("swp0", "10.2.0.1")
@@ -58,7 +58,7 @@ def test_hosts_that_share_no_network_are_told_so() -> None:
         rails.find(facts, [])
 
 
-def test_the_device_of_an_interface_has_the_gid_of_roce_v2_with_its_address() -> None:
+def test_an_interfaces_device_has_the_roce_v2_gid_of_its_address() -> None:
     def make(at: int) -> dict[str, Any]:
         address = f"10.1.0.{at}"
         gids = [gid(0, "10.9.9.9", "RoCE v2"), gid(2, address, "IB/RoCE v1"), gid(3, address, "RoCE v2")]

@@ -148,7 +148,7 @@ def stopped_sshd(cluster: SshCluster, name: str) -> Iterator[None]:
         cluster.start_sshd(name)
 
 
-def test_a_host_that_dies_takes_its_programs_and_leaves_the_others(cluster: SshCluster) -> None:
+def test_a_dying_host_takes_its_programs_and_leaves_the_others(cluster: SshCluster) -> None:
     with hosts_fabric.up(find(str(cluster.hosts_toml()))) as fabric:
         launcher = HostsLauncher(fabric)
         lost = launcher.start(fabric.nodes[2], ["sh", "-c", "echo oops >&2; exec sleep 1000"])
@@ -213,7 +213,7 @@ def command_of(process: psutil.Process) -> list[str]:
     return []
 
 
-def test_a_session_that_is_closed_ends_what_runs_and_leaves_no_folder(cluster: SshCluster) -> None:
+def test_a_closed_session_ends_what_runs_and_leaves_no_folder(cluster: SshCluster) -> None:
     with Sessions(find(str(cluster.hosts_toml()))) as sessions:
         assert sessions.open() == {}
         folders = [Path(session.introduction.result()["folder"]) for session in sessions.values()]

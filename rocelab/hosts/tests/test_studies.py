@@ -69,7 +69,7 @@ def series(adapted: Study) -> set[tuple[str, str, str, str]]:
     return {(step.link.id, step.test_name, step.interconnect, step.variant) for step in plan(adapted)}
 
 
-def test_every_rail_has_what_the_study_measures_of_sockets_and_of_urxe() -> None:
+def test_every_rail_has_the_studys_series_of_sockets_and_urxe() -> None:
     adapted, notes = studies.adapted(study(), rails_of(eth0={}, ens1={}), 4)
     assert series(adapted) == {
         (rail, test, *who)

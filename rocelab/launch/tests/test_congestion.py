@@ -88,7 +88,7 @@ def test_a_link_whose_change_failed_is_changed_again() -> None:
     assert launcher.controls == [("direct", peers.DEFAULT, 2)]
 
 
-def test_congestion_controls_that_the_kernel_does_not_list_are_named_once(tmp_path: Path) -> None:
+def test_unlisted_congestion_controls_are_named_once(tmp_path: Path) -> None:
     (tmp_path / "tcp_available_congestion_control").write_text("reno cubic\n")
     assert unlisted(["cubic", "dctcp", peers.DEFAULT, "dctcp", "bbr"], tmp_path) == ["dctcp", "bbr"]
     assert unlisted(["dctcp"], tmp_path / "nothing") == []

@@ -81,7 +81,7 @@ def test_what_is_neither_idle_nor_ours_is_others(machine: Machine) -> None:
     assert found.steal_cores == 0
 
 
-def test_a_program_that_still_runs_is_ours_before_it_is_waited_for_and_after(machine: Machine) -> None:
+def test_a_running_program_is_ours_before_its_wait_and_after(machine: Machine) -> None:
     meter = machine.meter()
     machine.set(PROGRAM, KEEPER, "ib_send_bw", 0.3)
     meter.begin()

@@ -59,7 +59,7 @@ def test_a_device_is_named_with_its_port_and_its_address() -> None:
     assert (found["UCX_NET_DEVICES"], found["UCX_IB_GID_INDEX"]) == ("mlx5_0:1", "3")
 
 
-def test_devices_that_differ_are_all_named_and_ucx_finds_their_addresses() -> None:
+def test_different_devices_are_named_and_ucx_finds_addresses() -> None:
     found = on_devices(DevicePort("mlx5_0", 1, 3), DevicePort("mlx5_2", 2, 5))
     assert found["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_2:2"
     assert "UCX_IB_GID_INDEX" not in found
@@ -177,7 +177,7 @@ def test_the_remote_shell_starts_programs_on_other_nodes() -> None:
             status, words = over("node9", "true")
             assert status != 0
             assert "no node 'node9'" in words
-            # What was asked for ends with whoever asked: nobody else would.
+            # What was asked for ends with the asker: no other process would end it.
             asking = launcher.start(fabric.nodes[0], [shell.program, "node1", "exec sleep 4321"], env=shell.env)
             sleeping = launcher.start(
                 fabric.nodes[1], ["sh", "-c", "until pgrep -f 'sleep 4321' >&2; do sleep 0.05; done"]

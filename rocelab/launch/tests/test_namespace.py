@@ -63,10 +63,10 @@ def test_a_signal_reaches_the_program_and_what_it_started(
     running.signal(signal.SIGUSR1)
     finished = running.wait(60)
     assert (finished.exit_status, sorted(finished.stdout.split())) == (3, ["child", "parent", "ready"])
-    running.signal(signal.SIGUSR1)  # nobody is there
+    running.signal(signal.SIGUSR1)  # no process is there
 
 
-def test_program_sees_the_callers_directory_and_environment_and_its_nodes_name(
+def test_a_program_sees_the_callers_folder_and_environment(
     launcher: NamespaceLauncher, node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -90,7 +90,7 @@ def test_a_program_is_pinned_to_its_core(launcher: NamespaceLauncher, node: Node
     assert finished.stdout == f"{{{core}}}\n"
 
 
-def test_nodes_have_cores_of_their_own_as_long_as_there_are_enough(
+def test_nodes_have_cores_of_their_own_while_there_are_enough(
     launcher: NamespaceLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 2, 5})
@@ -111,7 +111,7 @@ def test_ports_are_given_again_only_after_all_others(launcher: NamespaceLauncher
     assert set(launcher.free_ports(node, 12)) <= seen
 
 
-def test_cpu_seconds_are_those_of_each_end_and_of_everything_it_started(
+def test_cpu_seconds_are_those_of_each_end_and_what_it_started(
     launcher: NamespaceLauncher, fabric: emulated.EmulatedFabric
 ) -> None:
     child, orphan = BURN.format(seconds=0.2), BURN.format(seconds=0.3)
@@ -230,7 +230,7 @@ def test_waiting_for_a_port(launcher: NamespaceLauncher, fabric: emulated.Emulat
     server.stop()
 
 
-def test_a_server_that_ends_before_it_listens_is_told_with_its_output(launcher: NamespaceLauncher, node: Node) -> None:
+def test_a_server_that_ends_before_it_listens_shows_its_output(launcher: NamespaceLauncher, node: Node) -> None:
     server = launcher.start(node, ["sh", "-c", "echo 'cannot bind' >&2; exit 4"])
     with pytest.raises(LaunchError, match=r"ended \(exit status 4\) before it listened on tcp port 6003\ncannot bind"):
         launcher.wait_until_listening(node, server, 6003)

@@ -62,9 +62,7 @@ def test_a_datagram_that_finds_no_room_is_counted() -> None:
     assert network_counters.read("self", "lo")["udp.RcvbufErrors"] > before
 
 
-def test_the_counters_of_a_device_are_read_and_what_is_no_number_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_devices_counters_are_read_but_for_what_is_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_counters, "DEVICES", tmp_path)
     port = tmp_path / "mlx5_0" / "ports" / "2"
     for name, text in (
@@ -80,6 +78,6 @@ def test_the_counters_of_a_device_are_read_and_what_is_no_number_is_left_out(
     assert of_device == {"device.port_xmit_wait": 7, "device.out_of_buffer": 3}
 
 
-def test_an_interface_or_a_process_that_is_not_there_has_no_counters() -> None:
+def test_a_missing_interface_or_process_has_no_counters() -> None:
     assert not [name for name in network_counters.read("self", "none9") if name.startswith("interface.")]
     assert network_counters.read(2**30, "lo") == {}

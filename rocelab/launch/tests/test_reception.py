@@ -56,9 +56,7 @@ def test_both_ends_receive_as_was_chosen_and_then_as_before(fabric: emulated.Emu
 
 @pytest.mark.fabric
 @pytest.mark.parametrize("refused", ["nosuch", "rx-vlan-challenged*", "tx-gso-partial"])
-def test_what_cannot_be_changed_is_said_and_nothing_of_it_is_done(
-    fabric: emulated.EmulatedFabric, refused: str
-) -> None:
+def test_what_cannot_be_changed_is_said_and_nothing_is_done(fabric: emulated.EmulatedFabric, refused: str) -> None:
     launcher = NamespaceLauncher(fabric)
     before = launcher.change_interfaces(fabric.nodes, "direct", [{}, {}])
     with pytest.raises(LaunchError, match="node0: how direct receives cannot be changed: eth0: "):
@@ -75,7 +73,7 @@ def test_nodes_are_asked_only_where_something_changes() -> None:
     assert {link for link, _ in launcher.interfaces} == {"direct"}
 
 
-def test_a_link_that_could_not_be_restored_is_restored_before_anything_else() -> None:
+def test_a_link_that_was_not_restored_is_restored_first() -> None:
     launcher = FakeLauncher()
     receptions = Receptions(FakeFabric((LinkProfile("direct", "direct"),)).nodes, launcher)
     receptions.choose("direct", "napi")

@@ -18,7 +18,7 @@ def test_every_profile_says_where_its_numbers_come_from() -> None:
             assert all(source.strip() for source in profile.sources.values()), profile.id
 
 
-def test_a_profile_without_a_rate_is_refused_with_the_key_that_is_missing() -> None:
+def test_a_profile_without_a_rate_is_refused_naming_the_key() -> None:
     file = resources.files("rocelab.profiles").joinpath("data", "adapters", "roce-10g.toml")
     text = file.read_text(encoding="utf-8")
     assert read(text, "mine", "mine.toml", profiles.Adapter).port.lane_gbaud == 10.3125
@@ -45,7 +45,7 @@ def test_rates_after_encoding(name: str, gbps: float) -> None:
     assert profiles.adapter(name).port.data_rate_gbps == pytest.approx(gbps, rel=0.001)
 
 
-def test_from_program_to_program_an_adapter_takes_what_its_source_says() -> None:
+def test_between_programs_an_adapter_takes_what_its_source_says() -> None:
     verbs = profiles.stack("verbs")
     taken = {
         name: adapter.send_ns + adapter.receive_ns + verbs.send_ns + verbs.receive_ns

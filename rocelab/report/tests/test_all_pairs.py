@@ -53,7 +53,7 @@ def model_of(samples: list[Sample]) -> RunModel:
     return RunModel(info, samples)
 
 
-def test_a_slow_node_is_said_in_the_first_line_with_both_directions() -> None:
+def test_a_slow_node_is_in_the_first_line_with_both_directions() -> None:
     (finding,) = all_pairs.findings(all_pairs.of_run(model_of(pairs("node7"))))
     assert finding.subject == "node7"
     assert "sends at 60 % and receives at 60 % of the others in bandwidth of 64 KiB by TCP blocking" in finding.text

@@ -1,4 +1,4 @@
-"""Opens the report in headless Chromium: it draws, loads nothing, carries the data, and everybody can use it."""
+"""Opens the report in Chromium: it draws, loads nothing, carries the data, and is accessible."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_ratio_figure_agrees_with_the_values(desktop: Reader, model: RunMode
     assert ratio > 1.1
 
 
-def test_a_switch_hides_a_series_in_every_figure_and_brings_it_back(desktop: Reader) -> None:
+def test_a_switch_hides_a_series_in_all_figures_and_restores_it(desktop: Reader) -> None:
     page = desktop.page
 
     def drawn(name: str) -> int:

@@ -68,7 +68,7 @@ def test_the_figures_of_hbase_go_over_workloads() -> None:
     assert sorted(point["size"] for point in points if abs(point["size"] - GROUP_STEP) < 5) == [7, 9, 11, 13]
 
 
-def test_the_figure_of_terasort_has_a_line_for_each_node_over_time() -> None:
+def test_terasorts_figure_has_a_line_for_each_node_over_time() -> None:
     figures = drawn(model(terasort(), "R7"))
     assert set(figures) == {"li2019-figure-10-1"}
     figure = figures["li2019-figure-10-1"]
@@ -77,7 +77,7 @@ def test_the_figure_of_terasort_has_a_line_for_each_node_over_time() -> None:
     assert figure.tables[0].rows[1] == ("1.2 s", "11.0 Mbps", "12.0 Mbps")
 
 
-def test_there_is_a_table_for_each_test_and_no_section_of_the_network() -> None:
+def test_each_test_has_a_table_and_the_network_no_section() -> None:
     run = model(hbase() + terasort())
     tables = {table.caption: table for table in clouds.tables(run)}
     mix = tables["HBase, YCSB MIX: median (smallest to largest)"]

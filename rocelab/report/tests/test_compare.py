@@ -94,7 +94,7 @@ def test_the_terminal_shows_series_and_on_request_every_size(first: RunModel, fa
     assert "no measurement in common" in printed(print_comparison, first, faster, [], every_size=False)
 
 
-def test_the_terminal_summary_has_values_verdicts_failures_and_the_path(first: RunModel, tmp_path: Path) -> None:
+def test_the_summary_has_values_verdicts_failures_and_the_path(first: RunModel, tmp_path: Path) -> None:
     words = printed(print_summary, first, tmp_path / "index.html")
     assert "direct (server to server" in words
     assert "L5 not checkable here" in words

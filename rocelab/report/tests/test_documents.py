@@ -17,7 +17,7 @@ SEND,2 pairs,least of a pair,Mbps,100,90,110,4
 """
 
 
-def test_rows_with_the_same_metrics_are_a_table_with_a_column_for_each() -> None:
+def test_rows_of_the_same_metrics_are_a_table_with_their_columns() -> None:
     alone, together = documents.rows(KEPT).split("\n\n")[1:]
     assert alone == "|  |  | latency, us |\n| --- | --- | --- |\n| SEND, IPv4 | 64 B | 3.23 (3 to 10.5) |"
     assert together == (

@@ -54,7 +54,7 @@ def model() -> RunModel:
     return RunModel(info, samples + mesh("soft-roce", "write", 1.0) + mesh("tcp", "blocking", 0.9))
 
 
-def test_a_mesh_is_drawn_over_its_nodes_beside_what_the_cables_carry(model: RunModel) -> None:
+def test_a_mesh_is_drawn_over_its_nodes_beside_the_cables_rate(model: RunModel) -> None:
     (section,) = meshes.sections(model)
     ((title, (figure,)),) = section.links
     assert "two levels of switches, 25.0 Mbps, uplinks of 200 Mbps" in title
@@ -64,7 +64,7 @@ def test_a_mesh_is_drawn_over_its_nodes_beside_what_the_cables_carry(model: RunM
     assert figure.labels == ("Soft RoCE write", "TCP blocking", "all cables at their rate")
 
 
-def test_the_table_has_the_spread_over_the_nodes_and_the_linearity(model: RunModel) -> None:
+def test_the_table_has_the_spread_over_nodes_and_the_linearity(model: RunModel) -> None:
     (table,) = meshes.tables(model, LINKS[1])
     assert table.rows[-1][:4] == ("16", "320 Mbps", "20.0 Mbps (10.0 Mbps to 30.0 Mbps)", "87 %")
     assert [row[3] for row in table.rows] == ["100 %", "98 %", "87 %"]
@@ -85,7 +85,7 @@ def events(test: str) -> list[Sample]:
     ]
 
 
-def test_what_happened_to_packets_at_the_median_is_named_with_the_node(model: RunModel) -> None:
+def test_the_packets_fate_at_the_median_is_named_with_the_node(model: RunModel) -> None:
     held = RunModel(model.info, [*model.samples, *events("mesh")])
     _, table = meshes.tables(held, LINKS[1])
     assert table.rows == (("Soft RoCE write", "4", "sent or asked for again", "node3: 7 urxe.packet_seq_err"),)

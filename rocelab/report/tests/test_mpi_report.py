@@ -128,7 +128,7 @@ def test_the_summary_holds_mpi_against_the_better_tcp(mpi: RunModel) -> None:
     assert "TCP poll." not in said
 
 
-def test_the_summary_has_no_column_of_ratios_where_nothing_is_compared(mpi: RunModel) -> None:
+def test_the_summary_has_no_ratios_where_nothing_is_compared(mpi: RunModel) -> None:
     alone = RunModel(mpi.info, [sample for sample in mpi.samples if sample.interconnect != "tcp"])
     (table,) = summary.chosen_sizes_tables(alone, alone.links[0])
     assert table.head == ("Test and message size", "Soft RoCE, Open MPI")

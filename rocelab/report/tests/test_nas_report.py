@@ -61,7 +61,7 @@ def model() -> RunModel:
     return RunModel(info, samples)
 
 
-def test_the_table_has_times_rates_shares_and_the_ratio_to_the_best_tcp(model: RunModel) -> None:
+def test_the_table_has_times_rates_shares_and_ratios_to_best_tcp(model: RunModel) -> None:
     (table,) = nas.tables(model, LINKS[0])
     assert table.rows[0][:5] == (
         "IS S, 4 ranks",

@@ -88,9 +88,7 @@ def test_the_page_has_what_issue_and_reader_ask_for(model: RunModel) -> None:
         assert f'id="claim-{claim}"' in page
 
 
-def test_another_run_is_shown_in_the_same_figures_unless_it_has_the_same_series(
-    store: RunStore, tmp_path: Path
-) -> None:
+def test_another_run_is_in_the_same_figures_if_its_series_differ(store: RunStore, tmp_path: Path) -> None:
     other = RunStore.create(tmp_path, dataclasses.replace(store.info, id="other"), "")
     soft = [each for each in store.current_samples() if each.interconnect == "soft-roce"]
     other.append(*(dataclasses.replace(each, run="other", interconnect="urxe-udp") for each in soft))
@@ -165,7 +163,7 @@ def test_every_ratio_names_the_tcp_that_it_is_against(controlled: RunModel) -> N
     assert all("cubic" in tile.headline or "default (bbr)" in tile.headline for tile in tiles)
 
 
-def test_soft_roce_is_held_against_tcps_that_wait_as_it_does_and_against_all(controlled: RunModel) -> None:
+def test_soft_roce_is_compared_with_tcps_that_wait_alike_and_all(controlled: RunModel) -> None:
     series = controlled.series("direct", next(test for test in controlled.tests if test.test == "bandwidth"))
     ratios = controlled.speed_ratios(series)
     assert {point.reference.label for point in ratios["best TCP that polls"]} == {"TCP busy-polling, cubic"}
@@ -215,7 +213,7 @@ def test_the_summary_says_better_only_when_it_is_sure(model: RunModel) -> None:
     assert latency.headline.endswith("as fast as TCP busy-polling")
 
 
-def test_a_series_that_only_checks_another_is_shown_and_never_compared(model: RunModel) -> None:
+def test_a_series_that_checks_another_is_shown_never_compared(model: RunModel) -> None:
     fast = [
         dataclasses.replace(each, variant="blocking-qperf", value=0.001)
         for each in model.samples
@@ -260,7 +258,7 @@ def test_a_run_where_everything_failed_lists_the_first_failures(model: RunModel)
     assert "Only the first 200 are listed" in page
 
 
-def test_an_unknown_test_metric_and_series_are_shown_under_their_own_names(model: RunModel) -> None:
+def test_unknown_tests_metrics_and_series_keep_their_own_names(model: RunModel) -> None:
     def renamed(sample: Sample) -> Sample:
         return dataclasses.replace(
             sample, level="newlevel", test="all-to-all", interconnect="newnet", metric="steps_per_s"

@@ -29,7 +29,7 @@ def test_the_best_is_the_one_that_is_best_by_its_centre(better: Better, best: st
     assert max(found.shares, key=lambda name: found.shares[name]) == best
 
 
-def test_a_reference_that_is_clearly_not_the_best_changes_nothing() -> None:
+def test_a_reference_clearly_not_the_best_changes_nothing() -> None:
     subject, best = [10.0, 10.1, 10.2, 9.9, 9.8], [20.0, 20.1, 20.2, 19.9, 19.8]
     alone = ratio_to_best(subject, {"best": best}, better="higher").ratio
     among = ratio_to_best(subject, {"best": best, "far": [1.0, 1.1, 1.2, 0.9, 0.8]}, better="higher")
@@ -44,7 +44,7 @@ def test_one_repetition_of_any_reference_allows_no_interval() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_references_without_any_spread_have_an_interval_without_any(count: int) -> None:
+def test_references_without_spread_have_an_interval_without_any(count: int) -> None:
     found = ratio_to_best([2.0] * count, {name: [1.0] * count for name in "abc"}, better="higher")
     assert (found.ratio.low, found.ratio.estimate, found.ratio.high) == pytest.approx((2.0, 2.0, 2.0))
 
@@ -84,7 +84,7 @@ def test_the_interval_covers_as_it_says_with_equal_references(count: int, refere
 
 
 @pytest.mark.parametrize("count", [3, 5, 10])
-def test_the_best_of_six_noisy_equals_does_not_make_the_subject_worse(count: int) -> None:
+def test_the_best_of_six_noisy_equals_leaves_the_subject_as_good(count: int) -> None:
     higher = _simulated(count, 6, 150, "higher", "mean")
     assert _share([each.high is not None and each.high < 1 for each in higher]) <= 0.08
     # The estimate itself is held against the luckiest of six: that is what the interval has to make

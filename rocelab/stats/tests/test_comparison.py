@@ -23,7 +23,7 @@ def test_the_centre_says_what_stands_for_the_repetitions(centre: Centre, typical
     assert spread([4.0, 1.0, 1.0], centre).typical == typical
 
 
-def test_a_stall_in_two_of_ten_repetitions_counts_in_the_ratio_of_means() -> None:
+def test_a_stall_in_two_of_ten_repetitions_counts_in_the_means() -> None:
     stalled, steady = [10.0] * 8 + [1.0] * 2, [10.0] * 10
     assert ratio(stalled, steady, centre="median").estimate == 1.0
     assert ratio(stalled, steady, centre="mean").estimate == pytest.approx(0.82)
@@ -47,7 +47,7 @@ def test_few_repetitions_give_the_welch_interval() -> None:
     assert result.side is Side.ABOVE
 
 
-def test_many_repetitions_give_a_bootstrap_that_covers_as_it_says() -> None:
+def test_many_repetitions_give_a_bootstrap_that_covers_as_said() -> None:
     random = np.random.default_rng(1)
     hits = 0
     for seed in range(200):

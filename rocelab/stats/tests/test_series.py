@@ -49,7 +49,7 @@ def test_samples_without_a_size_are_a_series_too() -> None:
     assert not sized.is_sizeless
 
 
-def test_the_median_stands_for_a_run_and_a_percentile_never_before_it() -> None:
+def test_the_median_stands_for_a_run_before_any_percentile() -> None:
     table = SeriesTable([sample(9.0, statistic="p99"), sample(2.0), sample(3.0, statistic="mean")])
     series, tail = table.get(KEY), table.statistic(KEY, "p99")
     assert series is not None
@@ -60,7 +60,7 @@ def test_the_median_stands_for_a_run_and_a_percentile_never_before_it() -> None:
 
 
 @pytest.mark.parametrize("extreme", ["p99", "p99.9", "max", "min", "stdev"])
-def test_a_statistic_without_a_name_here_still_comes_before_an_extreme(extreme: str) -> None:
+def test_an_unnamed_statistic_still_comes_before_an_extreme(extreme: str) -> None:
     series = SeriesTable([sample(9.0, statistic=extreme), sample(1.0, statistic="harmonic-mean")]).get(KEY)
     assert series is not None
     assert series.statistic == "harmonic-mean"
@@ -90,9 +90,7 @@ MEANS_AND_MEDIANS = [
 
 
 @pytest.mark.parametrize(("level", "metric", "taken"), MEANS_AND_MEDIANS)
-def test_level_and_metric_say_which_statistic_is_taken_and_the_others_stay_within_reach(
-    level: str, metric: str, taken: str
-) -> None:
+def test_level_and_metric_choose_the_statistic_and_keep_others(level: str, metric: str, taken: str) -> None:
     key = KEY._replace(level=level, metric=metric)
     values = {"median": 1.0, "mean": 2.0, "p99": 3.0}
     table = SeriesTable([sample(value, level=level, metric=metric, statistic=name) for name, value in values.items()])
@@ -118,7 +116,7 @@ def test_a_simulated_value_is_its_own_interval() -> None:
     assert (ratio.low, ratio.estimate, ratio.high, ratio.method) == (1.5, 1.5, 1.5, "exact")
 
 
-def test_against_a_simulated_value_only_what_was_measured_spreads() -> None:
+def test_beside_a_simulated_value_only_the_measured_one_spreads() -> None:
     measured = [sample(value, repetition=at, variant="busy-poll") for at, value in enumerate((2.0, 2.1, 1.9))]
     table = SeriesTable([sample(3.0, fabric="virtual"), *measured])
     simulated, busy = table.get(KEY), table.get(KEY._replace(variant="busy-poll"))
@@ -132,7 +130,7 @@ def test_against_a_simulated_value_only_what_was_measured_spreads() -> None:
     assert ratio.method == "welch"
 
 
-def test_the_best_of_others_is_chosen_among_those_that_have_the_size() -> None:
+def test_the_best_of_others_is_one_of_those_that_have_the_size() -> None:
     names = {"a": 3.0, "b": 2.0, "c": 1.0}
     samples = [
         sample(value + 0.01 * at, variant=name, repetition=at) for name, value in names.items() for at in range(3)

@@ -140,7 +140,7 @@ def total_s(steps: Sequence[Step]) -> float:
     return sum(step.expected_s for step in steps)
 
 
-def test_cells_hold_soft_roce_against_tcp_that_waits_alike_and_against_all() -> None:
+def test_cells_compare_soft_roce_with_tcp_waiting_alike_and_all() -> None:
     first = [cell for cell in cells(steps_of()) if cell.place.link == "direct" and cell.place.size_bytes == 64]
     assert [(cell.subject, set(cell.references)) for cell in first] == [
         ("send", {"busy-poll@cubic"}),
@@ -149,14 +149,14 @@ def test_cells_hold_soft_roce_against_tcp_that_waits_alike_and_against_all() -> 
     assert {(cell.metric, cell.better) for cell in first} == {("latency_us", "lower")}
 
 
-def test_what_is_clear_after_the_first_pass_is_not_measured_again() -> None:
+def test_what_the_first_pass_made_clear_is_not_measured_again() -> None:
     machine = Machine(ahead, error=0.005)
     machine.run(steps_of(), budget_s=1000)
     assert len(machine.samples) == len(steps_of())
     assert machine.news == []
 
 
-def test_what_is_not_clear_is_measured_until_the_budget_is_used_up() -> None:
+def test_what_is_unclear_is_measured_until_the_budget_is_gone() -> None:
     machine = Machine(same)
     budget_s = 3 * total_s(steps_of())
     machine.run(steps_of(), budget_s)
@@ -167,7 +167,7 @@ def test_what_is_not_clear_is_measured_until_the_budget_is_used_up() -> None:
     assert "cells that are not clear yet" in machine.news[0]
 
 
-def test_contestants_of_a_cell_are_measured_equally_often_and_others_no_more() -> None:
+def test_only_a_cells_contestants_are_measured_and_equally_often() -> None:
     machine = Machine(same)
     machine.run(steps_of(), 3 * total_s(steps_of()))
     counts = machine.counts()
@@ -186,7 +186,7 @@ def test_a_reference_that_is_clearly_not_the_best_is_left_out() -> None:
     assert counts["direct", 64, "tcp", "blocking@cubic"] < counts["direct", 64, "tcp", "busy-poll@cubic"]
 
 
-def test_contestants_that_are_the_same_to_within_little_are_not_measured_again() -> None:
+def test_nearly_equal_contestants_are_not_measured_again() -> None:
     machine = Machine(same, error=0.0005)
     machine.run(steps_of(), 10_000)
     assert set(machine.counts().values()) == {3}
@@ -217,7 +217,7 @@ def test_sizes_of_an_mpi_program_share_their_starts() -> None:
     assert counts["direct", 64, "soft-roce", "openmpi-ucx"] == counts["direct", 128, "soft-roce", "openmpi-ucx"]
 
 
-def test_a_machine_that_is_slower_than_planned_makes_fewer_repetitions_of_everything() -> None:
+def test_a_slower_machine_makes_fewer_repetitions_of_everything() -> None:
     machine = Machine(ahead, slowness=2.0, error=0.005)
     steps = steps_of()
     machine.run(steps, 2.0 * total_s(steps) * 0.9)
@@ -227,7 +227,7 @@ def test_a_machine_that_is_slower_than_planned_makes_fewer_repetitions_of_everyt
     assert "the machine is slower than planned" in machine.news[0]
 
 
-def test_a_first_pass_that_does_not_fit_ends_where_all_contestants_are_measured_equally_often() -> None:
+def test_a_first_pass_cut_short_measures_all_equally_often() -> None:
     machine = Machine(same)
     steps = steps_of()
     budget_s = 0.3 * total_s(steps)
@@ -239,7 +239,7 @@ def test_a_first_pass_that_does_not_fit_ends_where_all_contestants_are_measured_
     assert set(by_turn.values()) == {4}
 
 
-def test_a_turn_that_takes_much_longer_than_expected_is_broken_off() -> None:
+def test_a_turn_much_longer_than_expected_is_broken_off() -> None:
     machine = Machine(same, slowness=10_000.0)
     machine.run(steps_of(), total_s(steps_of()))
     assert len(machine.samples) == 1
@@ -260,7 +260,7 @@ def test_turns_follow_sizes_repetitions_and_links() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_looking_after_each_repetition_misleads_about_as_rarely_as_looking_once(seed: int) -> None:
+def test_looking_after_each_repetition_rarely_misleads(seed: int) -> None:
     cells_count, first, last = 4000, 3, 3 + LOOKS_MAX
     noise = np.random.default_rng(seed).normal(0, 0.05, (2, cells_count, last))
     wrong = np.zeros(cells_count, dtype=bool)
@@ -273,7 +273,7 @@ def test_looking_after_each_repetition_misleads_about_as_rarely_as_looking_once(
     assert 0.04 < float(wrong.mean()) < 0.065
 
 
-def test_equal_contestants_are_rarely_taken_for_different_before_the_end() -> None:
+def test_equal_contestants_are_rarely_called_different_too_early() -> None:
     wrong, looks = 0, 0
     plan_ = [step for step in steps_of() if step.variant in ("send", "busy-poll@cubic")]
     of = cells(plan_)

@@ -75,7 +75,7 @@ def run(tmp_path: Path, launcher: FakeLauncher, steps: Sequence[RoundStep], node
         return store.samples()
 
 
-def test_each_pair_is_measured_both_ways_and_no_node_is_twice_in_a_round() -> None:
+def test_pairs_are_measured_both_ways_a_node_once_in_a_round() -> None:
     steps = rounds()
     assert sorted(pair for step in steps for pair in step.pairs) == sorted(permutations(range(4), 2))
     assert [len(step.pairs) for step in steps] == [2] * 6
@@ -86,7 +86,7 @@ def test_each_pair_is_measured_both_ways_and_no_node_is_twice_in_a_round() -> No
 RACKS = TEXT.replace('kind = "bridge"', 'kind = "two-level"\nnodes_per_switch = 2')
 
 
-def test_samples_name_the_switches_of_their_nodes_where_they_are_known(tmp_path: Path) -> None:
+def test_samples_name_the_known_switches_of_their_nodes(tmp_path: Path) -> None:
     (tmp_path / "racks").mkdir()
     samples = run(tmp_path / "racks", FakeLauncher(answer), rounds(RACKS))
     switches = {(each.params["client"], each.params["client_switch"]) for each in samples}
@@ -102,7 +102,7 @@ def test_one_pair_at_a_time_leaves_a_switch() -> None:
     assert sorted(pair for step in steps for pair in step.pairs) == sorted(permutations(range(4), 2))
 
 
-def test_latency_is_measured_one_way_and_as_few_pairs_at_once_as_asked_for() -> None:
+def test_latency_is_one_way_with_as_few_pairs_at_once_as_asked() -> None:
     steps = rounds(TEXT.replace('"bandwidth"', '"latency"').replace("point_ms", "pairs_at_once = 1\npoint_ms"))
     assert [len(step.pairs) for step in steps] == [1] * 6
     assert {step.key.size_bytes for step in steps} == {8}
@@ -121,7 +121,7 @@ def test_every_pair_has_a_sample_of_its_own(tmp_path: Path) -> None:
     assert {each.statistic for each in samples} == {f"{client} to {server}" for client, server in pairs}
 
 
-def test_a_node_that_cannot_be_reached_fails_its_pairs_and_no_others(tmp_path: Path) -> None:
+def test_an_unreachable_node_fails_its_pairs_and_no_others(tmp_path: Path) -> None:
     def lost(start: Start) -> Outcome:
         if start.node.name == "node2":
             raise LaunchError("node2: its agent is gone")

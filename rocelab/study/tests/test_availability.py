@@ -19,7 +19,7 @@ def test_a_study_of_which_all_can_be_measured_stays_as_it_is() -> None:
     assert measurable(study, lambda _: None) == (study, ())
 
 
-def test_only_the_tcps_that_cannot_be_measured_are_left_out_with_the_reason() -> None:
+def test_only_tcps_that_cannot_be_measured_are_left_out_and_why() -> None:
     study, said = measurable(parse(TEXT, "small.toml"), refused)
     assert study.test[0].variants == {"tcp": ["blocking", "kernel-poll@cubic"], "soft-roce": ["send"]}
     who, reason = "TCP blocking, kernel prefers to poll (kernel-prefer)", "SO_PREFER_BUSY_POLL: Operation not permitted"

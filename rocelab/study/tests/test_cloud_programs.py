@@ -125,7 +125,7 @@ def test_dfsio_then_ycsb_on_the_same_hdfs(executor: CloudExecutor, steps: list[C
         assert found[f"{operation}_latency_us", "p99"] > 0
 
 
-def test_a_daemon_that_is_killed_fails_one_sort_and_the_next_goes_over_soft_roce(
+def test_after_a_killed_daemon_the_next_sort_goes_over_soft_roce(
     executor: CloudExecutor, steps: list[CloudStep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed once the sort has begun; the system is started anew for the next."""
@@ -151,7 +151,7 @@ def test_nothing_is_left_on_a_node(executor: CloudExecutor) -> None:
     executor.close()
     for node in executor._nodes:
         assert not Path(f"/proc/{node.pid}/root{NODE_FOLDER}").exists()
-        # The node itself, and whoever looks after it.
+        # The node itself, and the processes that look after it.
         programs = [path for path in Path(f"/proc/{node.pid}/root/proc").glob("[0-9]*") if "java" in _command(path)]
         assert programs == []
 
@@ -164,7 +164,7 @@ def _command(process: Path) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left_when_rocelab_is_stopped_while_daemons_start(
+def test_nothing_is_left_when_rocelab_stops_while_daemons_start(
     steps: list[CloudStep], tmp_path: Path, number: signal.Signals
 ) -> None:
     """By SIGKILL, when rocelab itself can tidy up nothing, and by Ctrl-C."""

@@ -136,7 +136,7 @@ def make(tmp_path: Path) -> Callable[[Callable[[Start], Outcome]], Machine]:
 Maker = Callable[[Callable[[Start], Outcome]], Machine]
 
 
-def test_links_take_turns_and_begin_with_another_in_each_repetition() -> None:
+def test_links_take_turns_and_each_repetition_has_another_first() -> None:
     order = [(step.link.id, step.repetition, step.size_bytes >> 20) for step in steps()]
     assert order[:4] == [("qdr", 0, 64), ("qdr", 0, 128), ("fdr", 0, 64), ("fdr", 0, 128)]
     assert [link for link, repetition, _ in order if repetition == 1] == ["fdr", "fdr", "qdr", "qdr"]
@@ -193,7 +193,7 @@ def test_a_warm_up_runs_once_for_a_system(make: Maker, tmp_path: Path) -> None:
     assert [argv[-2] for argv in runs] == ["32", "64", "128"]
 
 
-def test_a_client_is_told_a_whole_path_for_the_files_that_it_leaves(
+def test_a_client_is_told_whole_paths_for_the_files_it_leaves(
     make: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs in a folder of its node, while the folder of a run is told as it was given: results/..."""
@@ -238,7 +238,7 @@ def _hanging_client(start: Start, machine: Machine) -> Outcome:
     return good(start)
 
 
-def test_a_daemon_that_does_not_come_up_is_told_with_the_end_of_its_log(
+def test_a_daemon_that_does_not_come_up_shows_the_end_of_its_log(
     make: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clouds, "UP_LIMIT_S", 0.5)

@@ -1,4 +1,4 @@
-"""Study files as nobody should write them: each is a study, or a StudyError that says where and what; never else."""
+"""Study files as no user should write them: each is a study or a StudyError with place and cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rocelab.study.problems import StudyError
 
 STUDIES = sorted((Path(__file__).resolve().parents[3] / "studies").glob("*.toml"))
 TEXTS = [path.read_text(encoding="utf-8") for path in STUDIES]
-#: How many studies each test makes that nobody made before (`make fuzz`).
+#: How many studies each test makes that were never made before (`make fuzz`).
 ANEW = os.environ.get("ROCELAB_RANDOM_STUDIES")
 # Otherwise the same on every machine: what fails here fails there.
 FIXED = settings(

@@ -1,4 +1,4 @@
-"""`rocelab run` of an OMB and an IMB that somebody has installed: programs at a path that print as theirs do.
+"""`rocelab run` of an installed OMB and IMB: programs at a path that print as theirs do.
 
 Neither can be had from a registry, so these stand in: scripts with the names, places and output of their programs,
 which let rocelab-mpi measure.

@@ -92,7 +92,7 @@ def test_meshes_grow_and_variants_take_turns() -> None:
     assert soft_roce(3).key.ranks == 12
 
 
-def test_every_node_sends_to_every_other_and_servers_are_there_first() -> None:
+def test_every_node_sends_to_every_other_after_servers_are_there() -> None:
     launcher, done = execute(good, soft_roce(3))
     assert done.error is None
     servers, clients = launcher.starts[:6], launcher.starts[6:12]
@@ -103,7 +103,7 @@ def test_every_node_sends_to_every_other_and_servers_are_there_first() -> None:
     assert len(ports) == 6
 
 
-def test_clients_are_held_until_all_are_there_and_let_go_together() -> None:
+def test_clients_are_held_until_all_are_there_and_start_together() -> None:
     launcher, _ = execute(good, soft_roce(3))
     for running in launcher.running[6:12]:
         assert running.signals[:2] == [signal.SIGSTOP, signal.SIGCONT]
@@ -126,7 +126,7 @@ def test_a_reading_sums_up_what_each_node_sent_and_received() -> None:
     assert done.reading.received_mbps == pytest.approx((3 * mbps, 2 * mbps, 3 * mbps))
 
 
-def test_more_than_left_the_nodes_was_not_measured_at_the_same_time() -> None:
+def test_more_than_left_the_nodes_was_not_measured_at_once() -> None:
     _, done = execute(good, soft_roce(3), counters=itertools.repeat(0))
     assert done.reading is None
     assert done.error is not None
@@ -145,7 +145,7 @@ def test_a_connection_that_fails_fails_the_mesh_and_is_named(tmp_path: Path) -> 
     assert done.error.startswith("1 of 6 connections failed; node2 to node0: the client ended with exit status 1")
 
 
-def test_a_connection_that_had_to_wait_counts_as_nothing_and_many_fail_the_mesh() -> None:
+def test_a_connection_that_waited_is_idle_and_many_fail_the_mesh() -> None:
     def waiting(start: Start, nodes: int = 1) -> Outcome:
         if start.node.index < nodes and start.argv[-1] == "10.80.0.4":
             return Outcome(stdout=" 16384 0 0.00 0.00 0.000000\n")
@@ -187,7 +187,7 @@ def test_the_samples_are_of_the_mesh_and_of_every_node(tmp_path: Path) -> None:
     assert samples[0].params["cpu_s"] == pytest.approx(12 * 0.5)
 
 
-def test_all_others_send_to_the_first_in_an_incast_and_it_is_no_slow_sender(tmp_path: Path) -> None:
+def test_in_an_incast_all_send_to_the_first_and_it_is_not_slow(tmp_path: Path) -> None:
     step = dataclasses.replace(soft_roce(3), test="incast")
     run = store(tmp_path)
     launcher = FakeLauncher(good)
@@ -203,7 +203,7 @@ def test_all_others_send_to_the_first_in_an_incast_and_it_is_no_slow_sender(tmp_
     assert by_name["node_throughput_mbps", "min"] == pytest.approx(mbps)
 
 
-def test_what_happened_to_packets_is_told_by_the_counters_that_grew(tmp_path: Path) -> None:
+def test_counters_that_grew_tell_what_happened_to_packets(tmp_path: Path) -> None:
     def counting(start: Start) -> Outcome:
         if "stat" not in start.argv:
             return good(start)

@@ -121,7 +121,7 @@ def test_output_of_omb(executor: JobExecutor, steps: list[JobStep], tmp_path: Pa
     assert "# Size" in (tmp_path / "log").read_text()
 
 
-def test_nas_programs_are_verified_and_say_what_they_spend_in_mpi(executor: JobExecutor, steps: list[JobStep]) -> None:
+def test_nas_programs_are_verified_and_say_their_time_in_mpi(executor: JobExecutor, steps: list[JobStep]) -> None:
     chosen = [each for each in steps if each.test_name == "is.S"]
     assert {each.interconnect for each in chosen} == {"tcp", "soft-roce"}
     for step in chosen:

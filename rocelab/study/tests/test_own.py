@@ -72,7 +72,7 @@ def run(tmp_path: Path, answer: Callable[[Start], Outcome]) -> tuple[list[Sample
         return store.samples(), launcher
 
 
-def test_a_server_is_on_the_second_node_and_the_client_knows_where(tmp_path: Path) -> None:
+def test_the_client_knows_that_the_server_is_on_the_second_node(tmp_path: Path) -> None:
     samples, launcher = run(tmp_path, good)
     assert {sample.value for sample in samples if sample.test == "ask"} == {12.0}
     tcp = next(start for start in launcher.starts if start.argv[0] == "ask")

@@ -74,7 +74,7 @@ def test_a_test_runs_only_on_the_links_it_names() -> None:
     assert {step.link.id for step in steps() if step.test == "bandwidth"} == {"direct"}
 
 
-def test_every_tcp_is_measured_under_every_congestion_control_that_the_study_names() -> None:
+def test_every_tcp_is_measured_under_every_control_of_the_study() -> None:
     text = TEXT.replace('["cubic"]', '["cubic", "default"]')
     latency = {(step.interconnect, step.variant) for step in steps(text) if step.test == "latency"}
     assert latency == {
@@ -86,13 +86,13 @@ def test_every_tcp_is_measured_under_every_congestion_control_that_the_study_nam
     }
 
 
-def test_a_study_that_names_no_congestion_control_has_cubic_and_the_machines_own() -> None:
+def test_without_a_named_control_cubic_and_the_machines_are_used() -> None:
     text = TEXT.replace('[tcp]\ncongestion_control = ["cubic"]\n', "")
     bandwidth = {step.variant for step in steps(text) if step.test == "bandwidth" and step.interconnect == "tcp"}
     assert bandwidth == {"blocking@cubic", "blocking@default"}
 
 
-def test_a_variant_that_names_a_congestion_control_has_only_that_one() -> None:
+def test_a_variant_with_a_congestion_control_has_only_that_one() -> None:
     text = TEXT.replace('tcp = ["blocking", "busy-poll"]', 'tcp = ["blocking@reno", "busy-poll"]')
     assert {step.variant for step in steps(text) if step.test == "latency" and step.interconnect == "tcp"} == {
         "blocking@reno",

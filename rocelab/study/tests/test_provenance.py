@@ -15,7 +15,7 @@ def test_a_busy_machine_is_noted_unless_all_is_simulated(monkeypatch: pytest.Mon
     assert provenance("rocelab run", [], "virtual").notes == ()
 
 
-def test_settings_of_the_network_are_noted_unless_all_is_simulated() -> None:
+def test_network_settings_are_noted_unless_all_is_simulated() -> None:
     network = provenance("rocelab run", [], "emulated").network
     assert network["address_family"] == "IPv4"
     assert network["net.ipv4.tcp_congestion_control"]

@@ -11,7 +11,7 @@ from rocelab.study.rounds import both_ways, in_parts, in_turns, tournament
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 15, 16, 64])
-def test_every_pair_meets_once_and_no_node_is_in_two_pairs_of_a_round(nodes: int) -> None:
+def test_every_pair_meets_once_and_a_node_once_in_a_round(nodes: int) -> None:
     rounds = tournament(nodes)
     assert sorted(pair for each in rounds for pair in each) == list(combinations(range(nodes), 2))
     for each in rounds:
@@ -19,7 +19,7 @@ def test_every_pair_meets_once_and_no_node_is_in_two_pairs_of_a_round(nodes: int
         assert len(taking_part) == len(set(taking_part)) == 2 * (nodes // 2)
 
 
-def test_a_thousand_hosts_take_as_many_rounds_as_a_host_has_others() -> None:
+def test_a_thousand_hosts_take_as_many_rounds_as_one_has_others() -> None:
     assert len(tournament(1000)) == 999
 
 
@@ -34,7 +34,7 @@ def test_rounds_can_be_of_fewer_pairs() -> None:
     assert in_parts(tournament(5), None) == tournament(5)
 
 
-def test_so_many_pairs_leave_a_switch_at_a_time_and_those_within_one_do_not_count() -> None:
+def test_the_limit_of_a_switch_counts_pairs_that_leave_it_only() -> None:
     def switch_of(node: int) -> str:
         return f"switch{node // 4}"
 

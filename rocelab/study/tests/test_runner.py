@@ -83,7 +83,7 @@ def test_cpu_time_is_net_of_the_start(tmp_path: Path) -> None:
     assert send.params["cpu_client_start_s"] == pytest.approx(0.4)
 
 
-def test_a_program_that_fails_is_a_failed_sample_and_the_study_goes_on(tmp_path: Path) -> None:
+def test_a_failing_program_is_a_failed_sample_and_no_end(tmp_path: Path) -> None:
     def answer(start: Start) -> Outcome:
         if "ib_send_lat" in start.argv and start.node.index == 0:
             return Outcome(exit_status=1, stderr="Failed status 12")
@@ -152,7 +152,7 @@ def test_a_server_that_hangs_after_its_client(tmp_path: Path) -> None:
     assert "server hung" in str(next(sample.error for sample in store.samples() if not sample.ok))
 
 
-def test_an_interruption_keeps_the_samples_and_stops_the_programs(tmp_path: Path) -> None:
+def test_an_interruption_keeps_samples_and_stops_the_programs(tmp_path: Path) -> None:
     def interrupt(step: Step) -> None:
         if step.repetition == 1:
             raise KeyboardInterrupt
@@ -275,7 +275,7 @@ def test_what_is_left_of_a_budget_goes_to_what_is_not_clear(tmp_path: Path) -> N
     assert again.info.planned_steps == len(again.done_keys()) > before
 
 
-def test_a_run_whose_budget_is_over_early_is_incomplete_and_can_be_continued(tmp_path: Path) -> None:
+def test_a_run_out_of_budget_is_incomplete_and_can_be_continued(tmp_path: Path) -> None:
     store, seen = small.store(tmp_path), small.Seen()
     cut = run_with_budget(store, 4, seen, small.steps())
     assert cut == len(small.steps()) - len(store.done_keys()) > 0
@@ -287,7 +287,7 @@ def test_a_run_whose_budget_is_over_early_is_incomplete_and_can_be_continued(tmp
     assert again.info.status == "complete"
 
 
-def test_every_tcp_is_measured_under_the_congestion_control_of_its_name(tmp_path: Path) -> None:
+def test_every_tcp_is_measured_under_the_control_of_its_name(tmp_path: Path) -> None:
     launcher = small.launcher()
     text = small.TEXT.replace('["cubic"]', '["cubic", "default"]')
     steps = [step for step in small.steps(text) if step.link.id == "direct" and step.test == "latency"]
@@ -298,7 +298,7 @@ def test_every_tcp_is_measured_under_the_congestion_control_of_its_name(tmp_path
     assert {nodes for _, _, nodes in launcher.controls} == {2}
 
 
-def test_a_congestion_control_that_the_kernel_lacks_fails_its_steps_only(tmp_path: Path) -> None:
+def test_a_missing_congestion_control_fails_its_steps_only(tmp_path: Path) -> None:
     store, launcher = small.store(tmp_path), small.launcher()
     launcher.refused_control = "cubic"
     steps = [step for step in small.steps() if step.link.id == "direct" and step.test == "latency"]
@@ -308,7 +308,7 @@ def test_a_congestion_control_that_the_kernel_lacks_fails_its_steps_only(tmp_pat
     assert all(sample.ok for sample in store.samples() if sample.interconnect == "soft-roce")
 
 
-def test_a_connection_that_had_another_congestion_control_does_not_count(tmp_path: Path) -> None:
+def test_a_connection_of_another_control_does_not_count(tmp_path: Path) -> None:
     def answer(start: Start) -> Outcome:
         good = small.good(start)
         return Outcome(stdout=good.stdout.replace('"cpu_s"', '"congestion_control": "bbr", "cpu_s"'))
@@ -339,7 +339,7 @@ def polled(start: Start) -> Outcome:
 USUAL = {"tx-tcp*": 1, "rx-gro": 0}
 
 
-def test_a_link_receives_by_napi_only_while_what_needs_it_is_measured(tmp_path: Path) -> None:
+def test_a_link_receives_by_napi_only_while_a_test_needs_it(tmp_path: Path) -> None:
     seen: list[tuple[str, dict[str, dict[str, int]]]] = []
 
     def answer(start: Start) -> Outcome:
@@ -371,7 +371,7 @@ def test_a_link_receives_as_before_after_a_failure_too(tmp_path: Path, failure: 
     assert [{name: held[name] for name in USUAL} for held in launcher.interfaces.values()] == [USUAL, USUAL]
 
 
-def test_where_a_link_cannot_be_changed_only_what_needs_it_is_not_run(tmp_path: Path) -> None:
+def test_a_link_that_cannot_be_changed_stops_only_what_needs_it(tmp_path: Path) -> None:
     store, launcher = small.store(tmp_path), small.launcher(polled)
     launcher.refused_interface = "gro_flush_timeout"
     assert run(store, launcher, reception_steps()) == 1
@@ -380,7 +380,7 @@ def test_where_a_link_cannot_be_changed_only_what_needs_it_is_not_run(tmp_path: 
     assert [{name: held[name] for name in USUAL} for held in launcher.interfaces.values()] == [USUAL, USUAL]
 
 
-def test_what_others_take_meanwhile_is_noted_in_samples_and_summed_up(tmp_path: Path) -> None:
+def test_what_others_take_is_noted_in_samples_and_summed_up(tmp_path: Path) -> None:
     class Busy(LoadMeter):
         def end(self) -> Taken:
             return Taken(others_cores=0.5, steal_cores=0.0, cores=2)

@@ -9,7 +9,7 @@ from rocelab.study.step_load import merged, params, summed_up
 from rocelab.tests.test_results import make_sample
 
 
-def test_a_step_is_disturbed_if_others_and_the_hypervisor_took_a_tenth_of_the_cores() -> None:
+def test_a_step_is_disturbed_if_a_tenth_of_the_cores_was_taken() -> None:
     assert params(Taken(0.15, 0.1, 2)) == {"others_cores": 0.15, "steal_cores": 0.1, "disturbed": True}
     assert "disturbed" not in params(Taken(0.15, 0.1, 4))
 

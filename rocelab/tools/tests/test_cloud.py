@@ -47,7 +47,7 @@ def values(reading: CloudReading) -> dict[tuple[str, str], float]:
     return {(value.metric, value.statistic): value.value for value in reading.values}
 
 
-def test_dfsio_counts_when_three_replicas_are_on_disk_and_went_over_the_links() -> None:
+def test_dfsio_counts_if_three_replicas_went_over_links_to_disk() -> None:
     good = report({"write_mib_per_s": 50.0})
     reading = DFSIO.read(PLACE, seen(good, moved=4 * 128 * MIB, stored=3 * 128 * MIB))
     assert values(reading)["write_mib_per_s", "total"] == 50.0
@@ -95,7 +95,7 @@ YCSB_OUTPUT = """\
 """
 
 
-def test_ycsb_gives_throughput_and_the_percentiles_of_each_operation() -> None:
+def test_ycsb_gives_throughput_and_percentiles_of_each_operation() -> None:
     found = values(YCSB.read(PLACE, seen(Output(YCSB_OUTPUT, "", 0))))
     assert found["throughput_per_s", "mean"] == 5000.0
     assert found["read_latency_us", "mean"] == 1500.5
@@ -118,7 +118,7 @@ def _row(operation: str, count: int, *, outcome: bool = True) -> str:
     return "".join(kept).replace("[READ]", f"[{operation}]").replace("10000", str(count))
 
 
-def test_a_read_modify_write_counts_once_and_needs_its_read_and_its_update() -> None:
+def test_a_read_modify_write_counts_once_and_needs_both_parts() -> None:
     workload = dataclasses.replace(YCSB, workload="f", operations=100)
     head = YCSB_OUTPUT[: YCSB_OUTPUT.index("[READ]")]
     modified = _row("READ-MODIFY-WRITE", 40, outcome=False)

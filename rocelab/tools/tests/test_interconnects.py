@@ -29,14 +29,14 @@ def test_methods_state_the_test_they_are_listed_under() -> None:
             assert getattr(method, "test", "latency") == test
 
 
-def test_tcps_for_which_the_kernel_polls_have_a_link_that_it_can_poll() -> None:
+def test_tcps_of_a_polling_kernel_have_a_link_that_it_can_poll() -> None:
     wanted = {"none": "usual", "poll": "napi", "prefer": "napi-deferred"}
     for (_, variant), method in interconnect("tcp").methods.items():
         kernel_poll = method.kernel_poll if isinstance(method, sock.Sock) else "none"
         assert peers.reception_of(variant) == wanted[kernel_poll]
 
 
-def test_every_tcp_that_soft_roce_is_held_against_can_be_measured_and_has_a_name() -> None:
+def test_every_tcp_of_a_comparison_is_measurable_and_has_a_name() -> None:
     for name in peers.TCPS["network"]:
         assert ("bandwidth", name) in interconnect("tcp").methods
         # One that has no words of its own is called by its name, dashes and all.

@@ -38,7 +38,7 @@ def run(end: str, load: str, measured: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_stream_ends_with_the_measured_program_whose_output_and_status_count(end: str, tmp_path: Path) -> None:
+def test_the_stream_ends_with_the_program_whose_output_counts(end: str, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     load = f"echo noise; trap 'touch {mark}; exit' TERM; while :; do sleep 0.02; done"
     done = run(end, load, "echo numbers; exit 3")

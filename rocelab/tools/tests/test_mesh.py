@@ -45,7 +45,7 @@ def test_messages_tell_where_two_decimals_are_too_few() -> None:
     assert WRITE.read_mbps(REQUEST, Output(slow, "", 0), GOOD) == pytest.approx(9 * 16384 * 8 / 2 / 1e6)
 
 
-def test_messages_tell_where_perftest_missed_the_end_of_its_middle() -> None:
+def test_messages_tell_if_perftest_missed_the_end_of_its_middle() -> None:
     missed = recorded("ib_write_bw_mesh.txt").stdout.replace("1.91", "0.00").replace("0.000122", "0.000000")
     assert WRITE.read_mbps(REQUEST, Output(missed, "", 0), GOOD) == pytest.approx(246 * 16384 * 8 / 2 / 1e6)
     nothing = missed.replace(" 246 ", " 0 ")

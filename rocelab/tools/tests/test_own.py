@@ -28,7 +28,7 @@ def of(**metric: str) -> OwnProgram:
     return dataclasses.replace(PROGRAM, metric=Metric("x", "1", **metric))  # type: ignore[arg-type]
 
 
-def test_words_are_filled_and_paths_begin_in_the_folder_of_the_study() -> None:
+def test_words_are_filled_and_paths_begin_in_the_studys_folder() -> None:
     method = OwnMpi(PROGRAM, "openmpi", "/mpi/bin/mpicc", ranks=4, nodes=2)
     argv = PROGRAM.filled(PROGRAM.command, {"mpi": "openmpi"})
     assert argv == ["/study/solver-openmpi", "64", "--options=64x", '{"json": 64}', "{unknown}"]
@@ -72,7 +72,7 @@ def test_a_run_that_is_no_good_says_why(program: OwnProgram, output: Output, wor
         program.read(output)
 
 
-def test_building_runs_once_in_the_folder_and_says_what_the_compiler_said(tmp_path: Path) -> None:
+def test_building_runs_once_and_says_what_the_compiler_said(tmp_path: Path) -> None:
     once = (str(tmp_path), ("sh", "-c", "echo x >> built"))
     build([once, once])
     assert (tmp_path / "built").read_text() == "x\n"

@@ -44,12 +44,12 @@ def test_perftest_latency_in_cycles_becomes_microseconds() -> None:
     assert found["latency_us", "p99"] == pytest.approx(968945 / 2300)
 
 
-def test_perftest_latency_without_a_cycle_rate_is_taken_as_microseconds() -> None:
+def test_perftest_latency_without_a_cycle_rate_is_microseconds() -> None:
     found = values(perftest("send", "latency", None), request(64, 5924), recorded("ib_send_lat_cycles.txt"))
     assert found["latency_us", "median"] == 9793
 
 
-def test_a_standard_deviation_that_is_not_a_number_does_not_spoil_the_rest() -> None:
+def test_a_standard_deviation_of_nan_does_not_spoil_the_rest() -> None:
     found = values(perftest("read", "latency"), request(64, 5924), recorded("ib_read_lat_cycles.txt"))
     assert found["latency_us", "median"] == pytest.approx(52806 / 2300)
 

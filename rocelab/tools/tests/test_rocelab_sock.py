@@ -136,7 +136,7 @@ JOB = "rocelab-sock 5 tcp {} {} none 1 1 0 0 0 0\n"
 
 
 @pytest.mark.parametrize("test", ["latency", "bandwidth"])
-def test_an_end_that_looks_first_asks_again_and_again_and_then_sleeps(program: str, test: str, tmp_path: Path) -> None:
+def test_an_end_that_looks_first_asks_repeatedly_and_then_sleeps(program: str, test: str, tmp_path: Path) -> None:
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is missing: apt-get install strace")
@@ -221,7 +221,7 @@ def test_polling_in_place_of_interrupts_is_set_or_fails_the_run(program: str) ->
     assert done.stdout == ""
 
 
-def test_polling_in_place_of_interrupts_is_refused_to_an_ordinary_user(program: str) -> None:
+def test_polling_without_interrupts_is_refused_to_ordinary_users(program: str) -> None:
     with server(program) as (_, port):
         argv = [program, "client", "127.0.0.1", "--port", str(port), "--kernel-poll", "prefer"]
         # As root of a user namespace, which is an ordinary user to the kernel.

@@ -92,8 +92,9 @@ impl Asker {
         })
     }
 
-    /// Asks the connection manager for a service that nobody has. A stack with a connection manager
-    /// answers that it is not supported (IBTA vol 1, 12.11), to port 4791 of who asked.
+    /// Asks the connection manager for a service that no program has. A stack with a connection
+    /// manager answers that it is not supported (IBTA vol 1, 12.11), to port 4791 of the host that
+    /// asked.
     pub(super) fn ask_connection_manager(&mut self) -> Result<Outcome<()>> {
         /// Service IDs of which the first byte is 2 are assigned by the local operating system
         /// (IBTA annex A3.2.3).

@@ -19,7 +19,8 @@ pub(crate) struct Ping {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The UDP port: 4791 is everybody's; further processes of one urxe host have the next ones
+    /// The UDP port: 4791 is that of every RoCEv2 stack; further processes of one urxe host have
+    /// the next ones
     #[arg(long, default_value_t = 4791)]
     port: u16,
     /// How many questions to ask
@@ -47,7 +48,7 @@ enum Verdict {
     Roce,
     /// The host, or a router, says that there is nothing.
     Refused,
-    /// Nobody said anything.
+    /// No answer of any kind came.
     Silent,
 }
 

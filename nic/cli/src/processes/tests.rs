@@ -6,7 +6,7 @@ use urxe_device::{DeviceStat, QpStat};
 
 use super::*;
 
-/// Of those that answer nobody waits for the end of the time.
+/// A test whose processes answer does not wait for the end of the time.
 const SHORT: Limits = Limits {
     timeout: Duration::from_secs(60),
     at_once: 8,
@@ -27,7 +27,7 @@ fn bind(name: &str) -> UnixListener {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
 }
 
-/// A socket that says this to whoever asks.
+/// A socket that says this to each program that asks.
 fn says(name: &str, answer: impl Into<Vec<u8>>) {
     let (listener, answer) = (bind(name), answer.into());
     std::thread::spawn(move || {
@@ -178,7 +178,7 @@ fn with_queue_pairs(count: u32) -> Vec<u8> {
 }
 
 #[test]
-fn answers_that_would_take_far_more_memory_than_they_have_bytes_are_not_understood() {
+fn answers_that_would_take_gigabytes_in_memory_are_refused() {
     let begin = format!(r#"{{"schema": {STAT_SCHEMA}, "devices": ["#);
     let many = |item: &str| vec![item; 60_000].join(",");
     let counters: Vec<_> = (0..60_000)

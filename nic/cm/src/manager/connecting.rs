@@ -188,9 +188,9 @@ impl Manager {
         })
     }
 
-    /// Whether the connection `id` was never heard from the port that the number of its queue pair
-    /// tells, while the datagram at `path` comes from there: another user of the peer's host asked
-    /// for it, or the owner did and has forgotten it.
+    /// Whether the datagram at `path` comes from the port that the number of the queue pair tells,
+    /// from which connection `id` was never heard. Another user of the peer's host asked for it
+    /// then, or the owner did and has forgotten it.
     pub(super) fn is_squatter(&self, path: &Path, qpn: Qpn, id: u32) -> bool {
         let old = self.connections.get(&id);
         self.is_from_port_of(path, qpn) && old.is_some_and(|old| !old.has_known_port)

@@ -1,11 +1,11 @@
 //! All exchanges of one host, as state machines.
 //!
-//! A program's side calls the commands ([`Manager::connect`], [`Manager::accept`], ...). Whoever
-//! moves datagrams calls [`Manager::handle_mad`] and [`Manager::handle_timeout`], and after each of
-//! all these takes what there is from [`Manager::poll_transmit`], [`Manager::poll_event`] and
-//! [`Manager::poll_timeout`]. A request of a peer becomes an exchange as soon as it is handed in:
-//! who does not want it, because nobody listens, calls [`Manager::refuse`] in place of
-//! `handle_mad`.
+//! A program's side calls the commands ([`Manager::connect`], [`Manager::accept`], ...). The code
+//! that moves datagrams calls [`Manager::handle_mad`] and [`Manager::handle_timeout`], and after
+//! each of all these takes what there is from [`Manager::poll_transmit`], [`Manager::poll_event`]
+//! and [`Manager::poll_timeout`]. A request of a peer becomes an exchange as soon as it is handed
+//! in. A caller that does not want it, because no program listens, calls [`Manager::refuse`] in
+//! place of `handle_mad`.
 //!
 //! | state | meaning | left by |
 //! |---|---|---|
@@ -152,7 +152,7 @@ impl Manager {
         });
     }
 
-    /// Refuses a request that nobody wants, without remembering it.
+    /// Refuses a request that no program wants, without remembering it.
     pub fn refuse(&mut self, path: Path, mad: &Mad) {
         let message = match &mad.message {
             Message::Req(req) => Rej {

@@ -79,8 +79,8 @@ impl Manager {
         );
         let mut olds = same_id.into_iter().chain(same_qp);
         if olds.any(|old| self.is_foreign(&path, old)) {
-            // Who names what is in use and is not its owner ends nothing, and is not heard by the
-            // program.
+            // A host that names what is in use and is not its owner ends nothing, and the program
+            // does not hear of it.
             self.refuse_stale(path, mad, req);
             return;
         }

@@ -20,7 +20,7 @@ const PEER_TIMEOUT_MAX: u8 = 23;
 /// to the response timeout. Linux waits for the whole response timeout from the start, so that one
 /// lost datagram costs seconds.
 const FIRST_RETRY_NS: u64 = 32_000_000;
-/// How often a message is repeated to a peer that asked to wait, about 1 s: what it waits for, an
+/// How often a message is repeated to a peer that asked to wait, about 1 s. What it waits for, an
 /// answer or a confirmation, may be lost, and is not to be missed for as long as the peer's program
 /// may take. Linux does not repeat anything meanwhile.
 pub(super) const PATIENT_RETRY_NS: u64 = FIRST_RETRY_NS << 5;
@@ -40,8 +40,8 @@ pub(super) fn retry_ns(attempts: u8, response_timeout: u8) -> u64 {
 }
 
 /// The local ACK timeout of a queue pair: the packet's way there and back, and what the peer's
-/// device takes (IBTA vol 1, 12.7.34), in the codes' arithmetic: the larger, or one more if they
-/// are about equal.
+/// device takes (IBTA vol 1, 12.7.34). In the codes' arithmetic this is the larger, or one more if
+/// they are about equal.
 #[must_use]
 pub const fn ack_timeout_code(peer_ack_delay: u8) -> u8 {
     let way = PACKET_LIFE_TIME + 1;

@@ -25,8 +25,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// Who is there: ports change when another process of the peer's host takes the well-known one
-    /// over.
+    /// Where the peer is: ports change when another process of the peer's host takes the well-known
+    /// one over.
     pub(super) const fn peer(&self) -> (u32, Gid) {
         (self.link, self.remote)
     }

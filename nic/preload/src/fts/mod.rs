@@ -322,7 +322,7 @@ impl Walk {
     }
 
     /// # Safety
-    /// Nobody uses the walk or its entries any more.
+    /// No thread uses the walk or its entries any more.
     unsafe fn end(mut self) {
         // SAFETY: by the caller's promise; each entry is in one place.
         unsafe {

@@ -150,12 +150,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_without_a_wire_has_the_rate_that_ibv_query_port_says() {
+    fn an_interface_without_a_wire_has_the_rate_of_ibv_query_port() {
         assert_eq!(rate("lo"), "25 Gb/sec (1X EDR)");
     }
 
     #[test]
-    fn unused_entries_of_the_gid_table_are_zero_and_have_no_attributes() {
+    fn unused_gid_table_entries_are_zero_and_have_no_attributes() {
         let info = DeviceInfo {
             name: "urxe_x".into(),
             netdev: "x".into(),

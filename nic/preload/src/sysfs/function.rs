@@ -1,6 +1,6 @@
 //! The PCI function that a device of ours belongs to.
 //!
-//! No adapter is there, but programs insist on one: they take the address of a PCI function out of
+//! No adapter is there, but programs insist on one. They take the address of a PCI function out of
 //! the path that `/sys/class/infiniband/<device>` leads to, and read the function's files, to learn
 //! what is near to what.
 use urxe_device::DeviceInfo;

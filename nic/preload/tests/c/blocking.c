@@ -1,6 +1,6 @@
-/* Every call that blocks, and what may happen to a thread in it: signals of both kinds, the process
- * is stopped, the thread is cancelled, a signal handler jumps out, another thread closes the
- * descriptor or destroys what is waited for. */
+/* Every call that blocks, and what may happen to a thread in it: signals of both kinds, or the
+ * process is stopped, or the thread is cancelled. Or a signal handler jumps out, or another thread
+ * closes the descriptor or destroys what is waited for. */
 #include "blocking_calls.h"
 
 /* ---- a thread in a call --------------------------------------------------------------------- */

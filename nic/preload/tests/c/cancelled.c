@@ -19,8 +19,8 @@ static void exchange(struct pair *pair)
     CHECK_EQ(next_completion(pair->left.cq, pair->right.cq).status, IBV_WC_SUCCESS);
 }
 
-/* Makes, uses and destroys one of each while somebody wants it to end; no verb that does not block
- * is where it does. */
+/* Makes, uses and destroys one of each while its cancellation is pending; no verb that does not
+ * block is where it ends. */
 static void *use_verbs(void *argument)
 {
     struct pair *pair = argument;

@@ -108,7 +108,7 @@ static void check_descriptors(const char *text)
     static char before[1 << 16], after[1 << 16];
     int count;
 
-    connect_once(text, true); /* What a process has once: devices, and who looks after them. */
+    connect_once(text, true); /* What a process has once: devices and their threads. */
     count = descriptors(before, sizeof(before));
     for (int i = 0; i < 20; i++) {
         /* The port would be taken, too, if anything were left. */

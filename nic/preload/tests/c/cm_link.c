@@ -118,7 +118,7 @@ int main(void)
     /* Another hardware address. */
     run("ip link set left address 02:00:00:00:00:77");
     both_learn(client, server, ends, RDMA_CM_EVENT_ADDR_CHANGE);
-    /* An address that is nobody's in particular, then that of the connection. */
+    /* An address that is no host's in particular, then that of the connection. */
     run("ip address add 192.0.2.9/24 dev left");
     run("ip address del 192.0.2.9/24 dev left");
     CHECK(!is_readable(client, 200) && !is_readable(server, 0));

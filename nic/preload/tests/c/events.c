@@ -33,7 +33,7 @@ static void take_event(struct side *side)
     CHECK(cq == side->cq && context == side->cq->cq_context);
 }
 
-/* Nobody polls a queue here: only the waits below let the device work. */
+/* No thread polls a queue here: only the waits below let the device work. */
 static void check_blocking(struct pair *pair)
 {
     struct ibv_wc wc;
@@ -129,7 +129,7 @@ static void check_public_counters(struct pair *pair)
     next_completion(pair->left.cq, cq);
 }
 
-/* Destroying a queue waits for the acknowledgement, and drops events nobody took. */
+/* Destroying a queue waits for the acknowledgement, and drops events that were not taken. */
 static void check_destruction(struct pair *pair)
 {
     struct ibv_comp_channel *channel = pair->right.channel;

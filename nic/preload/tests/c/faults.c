@@ -1,5 +1,5 @@
 /* Faults of memory that is registered: threads that block the signals of faults live on when memory
- * is gone, and handlers of the program's are told of memory that it has protected, and of nothing
+ * is gone. Handlers of the program's are told of memory that it has protected, and of nothing
  * else. */
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Objects whose handle a program has changed: what the kernel is asked to do is refused, as it does
- * not know the object, and the object is as it was once the handle is right again. */
+/* Objects whose handle a program has changed. What the kernel is asked to do is refused, as it does
+ * not know the object. The object is as it was once the handle is right again. */
 #include "urxe_test.h"
 
 /* Evaluates an expression while the object's handle is another one. */

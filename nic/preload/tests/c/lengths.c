@@ -1,6 +1,6 @@
 /* Every length and count that a program gives: none, 2^31, 2^32 - 1, and several whose sum is more
- * than 2^32. They are checked before memory is touched: what is named here ends at a page that
- * nobody may touch. */
+ * than 2^32. They are checked before memory is touched: what is named here ends at a page that no
+ * access may touch. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -112,7 +112,7 @@ static void check_extended(struct pair *pair)
     CHECK_EQ(next_completion(pair->right.cq, pair->left.cq).byte_len, 0);
 }
 
-/* Receives may be as long as anybody likes: it is the message that counts. */
+/* Receives may have any length: it is the message that counts. */
 static void check_receives(struct pair *pair)
 {
     struct ibv_srq_init_attr init = {.attr = {8, 4, 0}};

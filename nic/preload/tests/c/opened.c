@@ -38,7 +38,8 @@ int main(void)
           strstr(info.dli_fname, "libibverbs"));
     CHECK(!dlsym(library, "ibv_nonsense"));
     CHECK(dlerror());
-    /* Those who look at dlerror to see whether it was found (TensorPipe) see no error if it was. */
+    /* Programs that look at dlerror to see whether it was found (TensorPipe) see no error if it
+     * was. */
     CHECK(dlsym(library, "ibv_event_type_str") && !dlerror());
     CHECK(dlvsym(library, "ibv_wc_status_str", "IBVERBS_1.1") && !dlerror());
     CHECK(dlsym(library, "ibv_alloc_pd") && !dlerror());

@@ -127,7 +127,7 @@ static void check_binding(void)
 }
 
 struct ends {
-    struct rdma_event_channel *channels[2]; /* of who connects, and of who listens */
+    struct rdma_event_channel *channels[2]; /* of the end that connects, and of the listener */
     struct rdma_cm_id *listener, *client, *server;
 };
 
@@ -288,7 +288,7 @@ static void check_connection(void)
     destroy_ends(&ends);
 }
 
-/* A request that is refused, by the program with its reason, or because nobody listens. */
+/* A request that is refused, by the program with its reason, or because no program listens. */
 static void check_rejection(void)
 {
     char text[REQUEST_BYTES + 1] = "no";

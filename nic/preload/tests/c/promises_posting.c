@@ -216,7 +216,7 @@ static void check_cleaned(void)
     }
 }
 
-/* Who has seen a message may go at once: the peer still learns that it arrived. */
+/* A program that has seen a message may end at once: the peer still learns that it arrived. */
 static void check_last_acknowledgement(void)
 {
     struct pair pair = make_pair((struct pair_options){0});

@@ -162,7 +162,7 @@ static int destroyed(enum kind kind, void *object)
     }
 }
 
-/* Whoever is in use is busy, and stays. */
+/* An object in use is busy, and stays. */
 static void destroy(enum kind kind)
 {
     int at = count[kind] ? (int)below(count[kind]) : -1;

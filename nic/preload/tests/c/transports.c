@@ -346,7 +346,8 @@ static void check_unreliable(struct ibv_context *context, struct ibv_pd *pd, str
     CHECK_EQ(ibv_modify_qp(qp, &attr,
                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
              0);
-    /* By its LID, as programs for InfiniBand do; LID 0, that of other RoCE devices, is nobody's. */
+    /* By its LID, as programs for InfiniBand do; LID 0, that of other RoCE devices, is no
+     * port's. */
     CHECK_EQ(ibv_query_port(context, 1, &port), 0);
     CHECK(port.lid);
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,

@@ -21,7 +21,7 @@ static void set_nonblocking(int fd, bool yes)
     CHECK_EQ(fcntl(fd, F_SETFL, yes ? O_NONBLOCK : 0), 0);
 }
 
-/* Whoever asks is told that there is nothing, at once. */
+/* A program that asks is told at once that there is nothing. */
 static void expect_no_completion_event(struct ibv_comp_channel *channel)
 {
     struct ibv_cq *cq;

@@ -1,6 +1,6 @@
 //! Random messages of one direction of an unreliable connection or between datagram queue pairs,
-//! and what must come of them: every request completes in order, what arrives was sent, whole, and
-//! (on a connection) in order and once; receives are used in the order of posting, and none is lost
+//! and what must come of them. Every request completes in order. What arrives was sent, whole, and
+//! (on a connection) in order and once. Receives are used in the order of posting, and none is lost
 //! with a message that is.
 
 use urxe_proto::{

@@ -2,7 +2,7 @@
 //! changes.
 //!
 //! It is the CRC-32 of Ethernet and zlib over eight bytes of ones, the IP header, the UDP header,
-//! and everything from the BTH to the padding, with the fields that change on the way read as ones
+//! and everything from the BTH to the padding. The fields that change on the way are read as ones
 //! (IBTA annex A17.3.3; checked against captures of Linux rxe). Sending:
 //!
 //! ```
@@ -26,10 +26,10 @@
 //!
 //! # How it is fast
 //!
-//! A CRC is linear, so what the IP and UDP headers contribute is computed once per flow, and the
-//! fields that differ from packet to packet (lengths, IPv4 ID, the masked BTH byte) are added by a
-//! few table lookups. The bytes of the packet itself then go through the CRC unmodified, in as many
-//! pieces as they come in.
+//! A CRC is linear, so what the IP and UDP headers contribute is computed once per flow. A few
+//! table lookups add the fields that differ from packet to packet: lengths, IPv4 ID, and the masked
+//! BTH byte. The bytes of the packet itself then go through the CRC unmodified, in as many pieces
+//! as they come in.
 //!
 //! Measured with rustc 1.95 on an AMD EPYC with AVX-512 and VPCLMULQDQ (best of 9 runs), one update
 //! from one state to the next, ns:

@@ -139,7 +139,7 @@ def test_the_rates_are_those_of_the_packet_simulator() -> None:
             assert rate_gbps == pytest.approx(outcome["throughput_gbps"], rel=0.01), step.interconnect
 
 
-def test_every_adapter_of_rdma_has_rates_in_the_order_of_its_link() -> None:
+def test_every_rdma_adapter_has_rates_in_the_order_of_its_link() -> None:
     host, verbs = profiles.host("sandy-bridge-ep"), profiles.stack("verbs")
     link = study().link[0]
     found = [
@@ -183,7 +183,7 @@ def test_what_cannot_be_simulated_is_said_before_anything_runs(old: str, new: st
     assert what in str(caught.value)
 
 
-def test_a_program_that_does_its_work_needs_memory_and_one_that_simulates_it_needs_none() -> None:
+def test_only_a_program_that_does_its_work_needs_memory() -> None:
     text = SMALL.replace('["is"]', '["ft"]').replace("is.S", "ft.C").replace('["S"]', '["C"]')
     assert jobs(text)[0].memory_bytes == 0
     assert jobs(text.replace("nodes = 2", "nodes = 2\nmodel = false"))[0].memory_bytes == 6 << 30
@@ -219,7 +219,7 @@ def _run(folder: Path, text: str) -> tuple[int, list[Sample]]:
     return outcome.failed, store.samples()
 
 
-def test_a_run_gives_the_same_each_time_and_a_calibrated_program_takes_its_time(tmp_path: Path) -> None:
+def test_runs_repeat_and_a_calibrated_program_takes_its_time(tmp_path: Path) -> None:
     (failed, first), (_, second) = _run(tmp_path / "a", SMALL), _run(tmp_path / "b", SMALL)
 
     def timeless(sample: Sample) -> Sample:
@@ -244,7 +244,7 @@ def test_a_calibration_that_cannot_be_says_so(tmp_path: Path) -> None:
     assert "is.S cannot be calibrated: on infiniband-qdr its messages alone take" in str(errors.pop())
 
 
-def test_work_that_is_only_simulated_takes_as_long_as_work_that_is_done(tmp_path: Path) -> None:
+def test_simulated_work_takes_as_long_as_work_that_is_done(tmp_path: Path) -> None:
     text = SMALL[: SMALL.rindex("[[test]]")].replace('["is"]', '["ft", "mg", "bt", "lu"]')
     text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(("calibration", "roce")))
     times_s = []

@@ -1,4 +1,4 @@
-// Tells rocelab what a program is doing, for whoever watches.
+// Tells rocelab what a program is doing, for readers of its output.
 package org.rocelab.cloud.core;
 
 /** The phases of a program: a line on standard output when each begins. */

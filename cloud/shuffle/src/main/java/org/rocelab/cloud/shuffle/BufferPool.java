@@ -29,7 +29,7 @@ final class BufferPool {
         return buffer;
     }
 
-    /** Give back what was taken; nobody may use it any more. */
+    /** Give back what was taken; no thread may use it any more. */
     void give(ByteBuffer buffer) {
         free[bitsFor(buffer.capacity())].addFirst(buffer);
     }

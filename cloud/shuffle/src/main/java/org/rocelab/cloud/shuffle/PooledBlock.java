@@ -8,7 +8,7 @@ import java.nio.ByteBuffer;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.network.buffer.ManagedBuffer;
 
-/** Counts who uses it, as Spark's own buffers do. */
+/** Counts its users, as Spark's own buffers do. */
 final class PooledBlock extends ManagedBuffer {
     private final BufferPool pool;
     private final ByteBuffer buffer;

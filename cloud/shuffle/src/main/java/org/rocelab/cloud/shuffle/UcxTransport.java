@@ -31,8 +31,9 @@ import org.openucx.jucx.ucp.UcpWorkerParams;
 import org.openucx.jucx.ucs.UcsConstants;
 
 /**
- * A request carries the names of blocks, and each block comes back as a message of its own: its header has the number of
- * the request, the place of the block in it, and whether it is the block or the reason why there is none.
+ * A request carries the names of blocks, and each block comes back as a message of its own. Its
+ * header has the number of the request, the place of the block in it, and whether it is the block
+ * or the reason why there is none.
  */
 final class UcxTransport implements Closeable {
     /** Finds the UCX address of an executor. */
@@ -119,15 +120,16 @@ final class UcxTransport implements Closeable {
                     try {
                         endpointTo(executor);
                     } catch (RuntimeException error) {
-                        // It may be gone already. Who asks it for a block learns of it.
+                        // It may be gone already. A thread that asks it for a block learns of it.
                         System.err.println("no UCX connection to executor " + executor + ": " + error);
                     }
                 });
     }
 
     /**
-     * Fetch blocks of an executor. The listener is told of each, from another thread; or from this one, if nobody knows where
-     * the executor is. Who calls waits for the directory, so that the thread need not: it has others to serve meanwhile.
+     * Fetch blocks of an executor. The listener is told of each, from another thread; or from this
+     * one, if the directory does not know where the executor is. The caller waits for the
+     * directory, so that the thread need not: it has others to serve meanwhile.
      */
     void fetch(String executor, String[] names, BlockFetchingListener listener) {
         Pending wanted = new Pending(executor, names, listener);
@@ -273,7 +275,7 @@ final class UcxTransport implements Closeable {
         fetchedBytes.addAndGet(data.limit());
         ManagedBuffer block = new PooledBlock(pool, data);
         wanted.listener.onBlockFetchSuccess(name, block);
-        // Who wants to keep it has retained it.
+        // A listener that wants to keep it has retained it.
         block.release();
     }
 
@@ -369,7 +371,7 @@ final class UcxTransport implements Closeable {
 
                     @Override
                     public void onError(int code, String reason) {
-                        // Whoever waits for it learns of it from its own endpoint.
+                        // The executor that waits for it learns of it from its own endpoint.
                         System.err.println("UCX could not send: " + reason);
                     }
                 });

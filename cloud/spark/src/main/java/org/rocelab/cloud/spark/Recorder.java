@@ -66,7 +66,7 @@ public final class Recorder extends SparkListener {
         sums.merge(name, value, Long::sum);
     }
 
-    /** Forget everything but lost executors. Those who ask wait for the listener bus first. */
+    /** Forget everything but lost executors. Callers that ask wait for the listener bus first. */
     public synchronized void clear() {
         stages.clear();
         sums.clear();
