@@ -38,7 +38,6 @@ use crate::engine::stats::DeviceStats;
 use crate::engine::table::QpTable;
 use crate::engine::timers::Timers;
 use crate::engine::transmit::Outgoing;
-use crate::engine::transmit::turn::Then;
 use crate::memory::MemoryTable;
 use crate::process::clock;
 
@@ -143,10 +142,6 @@ impl Engine {
             self.memory.look_ahead();
         }
         if self.was_quick(received) && self.outgoing.is_empty() && !self.is_unfinished {
-            return (0, None);
-        }
-        let has_nothing = received == 0 && self.ready.is_empty() && self.outgoing.is_empty();
-        if has_nothing && !self.posts.looks_at_clock() {
             return (0, None);
         }
         let now = clock.unwrap_or_else(clock::now);
@@ -281,7 +276,7 @@ impl Engine {
 
     /// Sends what may be sent, queue pair by queue pair.
     pub(crate) fn transmit(&mut self, now: Instant, mode: AckMode) {
-        self.build(now, mode, u32::MAX, Then::Send);
+        self.build(now, mode, u32::MAX);
         self.flush();
     }
 
@@ -294,12 +289,12 @@ impl Engine {
             if !self.has_more || left == 0 {
                 break;
             }
-            left = left.saturating_sub(self.build(now, AckMode::Hold, left, Then::Gather));
+            left = left.saturating_sub(self.build(now, AckMode::Hold, left));
             let mut clock = None;
             received += self.receive(&mut clock, all);
             now = clock.unwrap_or(now);
         }
-        self.build(now, mode, left, Then::Send);
+        self.build(now, mode, left);
         self.flush();
         received
     }
@@ -313,7 +308,7 @@ impl Engine {
     /// Makes packets of what may be sent, and sends all but the last batch, unless that has become
     /// long. The caller sees to it that [`Self::flush`] is called soon.
     pub(crate) fn gather(&mut self, now: Instant) {
-        self.build(now, AckMode::Hold, u32::MAX, Then::Gather);
+        self.build(now, AckMode::Hold, u32::MAX);
         if self.outgoing.gathered() >= GATHERED_MAX {
             self.flush();
         }

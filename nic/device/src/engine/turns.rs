@@ -8,7 +8,7 @@ use super::Engine;
 use super::port::Ports;
 use super::table::Slot;
 use super::transmit::payload::MemoryGone;
-use super::transmit::turn::{Then, Turn};
+use super::transmit::turn::Turn;
 use super::transmit::{Outgoing, batch_packets};
 use crate::memory::MemoryTable;
 
@@ -40,7 +40,7 @@ impl Engine {
 
     /// Gives a queue pair its turn. What it has made leaves before the bookkeeping, if `then` says
     /// so: somebody waits for it. Returns how many packets that were.
-    fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode, then: Then) -> u32 {
+    fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode) -> u32 {
         let Some(slot) = self.qps.get_mut(index) else {
             return 0;
         };
@@ -109,9 +109,6 @@ impl Engine {
             }
         }
         slot.deliver(&self.events);
-        if then == Then::Send {
-            self.flush();
-        }
         self.end_turn(index, has_more);
         PACKETS_PER_TURN - left
     }
@@ -132,7 +129,7 @@ impl Engine {
 
     /// Makes packets of what may be sent: no more queue pairs get their turn after `most` packets.
     /// Returns how many it made.
-    pub(super) fn build(&mut self, now: Instant, mode: AckMode, most: u32, then: Then) -> u32 {
+    pub(super) fn build(&mut self, now: Instant, mode: AckMode, most: u32) -> u32 {
         self.is_unfinished = false;
         let mut built = 0;
         if self.outgoing.is_blocked() {
@@ -149,12 +146,7 @@ impl Engine {
             let Some(index) = self.ready.pop_front() else {
                 break;
             };
-            let then = if self.ready.is_empty() {
-                then
-            } else {
-                Then::Gather
-            };
-            built += self.transmit_from(index, now, mode, then);
+            built += self.transmit_from(index, now, mode);
         }
         built
     }

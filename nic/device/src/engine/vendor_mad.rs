@@ -173,7 +173,6 @@ impl Engine {
                 segment_size: None,
                 tos: 0,
                 framing: Framing::Never,
-                whole: None,
                 iov: &[Piece::new(&bytes)],
             });
         }

@@ -5,7 +5,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use urxe_duty::Looker;
-use urxe_duty::constants::LOOK_ARMED_NS;
 use urxe_proto::Instant;
 use urxe_udp::{Interest, Waiter};
 
@@ -70,15 +69,7 @@ impl CompletionChannel {
             && looker.may_pay()
         {
             let _presence = nic.progress().enter_blocking();
-            let until = now().after(LOOK_ARMED_NS);
-            // The background thread may still be in the engine, at the end of the round that
-            // brought the last event.
-            while look(&mut looker, nic, None, || self.events.has_cookie()) == Looked::Done
-                && !self.events.has_cookie()
-                && now() < until
-            {
-                std::hint::spin_loop();
-            }
+            look(&mut looker, nic, None, || self.events.has_cookie());
         }
         let has_event = self.events.has_cookie();
         if !has_event {

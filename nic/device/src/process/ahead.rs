@@ -29,34 +29,20 @@ pub(crate) struct Ahead {
 pub(crate) fn expect_message(at: u64, bytes: u32) {
     let bytes = BEFORE_BYTES + u64::from(bytes.min(BYTES_MAX));
     for offset in (0..bytes).step_by(LINE_BYTES) {
-        fetch::<true>(at.wrapping_sub(BEFORE_BYTES).wrapping_add(offset));
+        fetch(at.wrapping_sub(BEFORE_BYTES).wrapping_add(offset));
     }
 }
 
-/// The `bytes` bytes at `at` are going to be read. The memory need not be there.
-#[inline]
-pub(crate) fn expect_reading(at: *const u8, bytes: usize) {
-    for offset in (0..bytes).step_by(LINE_BYTES) {
-        fetch::<false>(at.wrapping_add(offset) as u64);
-    }
-}
-
-/// Asks for a line of memory, to write or to read it.
+/// Asks for a line of memory, to write it.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn fetch<const WRITE: bool>(at: u64) {
-    use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+fn fetch(at: u64) {
+    use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
     let at = at as *const i8;
-    // SAFETY: hints, at whatever address.
-    unsafe {
-        if WRITE {
-            _mm_prefetch::<_MM_HINT_ET0>(at);
-        } else {
-            _mm_prefetch::<_MM_HINT_T0>(at);
-        }
-    }
+    // SAFETY: a hint, at whatever address.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(at) };
 }
 
 /// Rust has no such function for other processors yet.
 #[cfg(not(target_arch = "x86_64"))]
-fn fetch<const WRITE: bool>(_at: u64) {}
+fn fetch(_at: u64) {}

@@ -33,7 +33,6 @@ pub(crate) fn sendmsg(
                 segment_size,
                 tos,
                 framing: Framing::Never,
-                whole: None,
                 iov: &pieces,
             })
             .unwrap();

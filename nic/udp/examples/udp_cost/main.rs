@@ -202,7 +202,6 @@ impl Bench {
                 segment_size: None,
                 tos: 0,
                 framing: Framing::Never,
-                whole: None,
                 iov,
             };
             ends.left

@@ -30,11 +30,6 @@ const FULL_PACKETS: usize = 3;
 const STREAM_MAX_BYTES: usize = 9156;
 /// ... unless it is no longer than this: messages of a few bytes.
 const MANY_MAX_BYTES: usize = 4096;
-/// Frames are copied into one piece up to this payload.
-const WHOLE_MAX: usize = 2048;
-/// The kernel's copy of a batch is in one piece of memory up to this payload: with what it puts
-/// behind it, 32 KiB. Longer pieces it has to look for where memory is scattered.
-const IN_ONE_PIECE_MAX: usize = 32_000;
 /// virtio_net_hdr.flags: the checksum is for the interface to make.
 const NEEDS_CSUM: u8 = 1;
 /// A link address is asked for again after this long, nanoseconds.
@@ -77,8 +72,6 @@ pub(super) struct Sender {
     has_news: bool,
     neighbours: Vec<Neighbour>,
     pieces: Vec<iovec>,
-    /// Room for a frame in one piece.
-    frame: Box<[u8; HEADERS_BYTES + WHOLE_MAX]>,
     sent: u64,
 }
 
@@ -137,7 +130,6 @@ impl Sender {
             has_news: false,
             neighbours: Vec::new(),
             pieces: Vec::with_capacity(64),
-            frame: Box::new([0; _]),
             sent: 0,
         })
     }
@@ -243,26 +235,12 @@ impl Sender {
             return false;
         };
         let headers = self.headers(address, to, transmit.tos, length, segment);
-        let is_sent = match transmit.whole {
-            Some(whole) if length <= WHOLE_MAX => self.send_whole(&headers, whole),
-            _ => self.send_pieces(headers, raw_pieces(transmit.iov)),
-        };
+        let is_sent = self.send_pieces(headers, raw_pieces(transmit.iov));
         if is_sent {
             self.sent += 1;
             self.neighbours[at].socket_until_ns = 0;
         }
         is_sent
-    }
-
-    /// In one piece of memory: to have no list of pieces copied and looked through is worth 0.1 us,
-    /// more than the copy costs.
-    fn send_whole(&mut self, headers: &[u8; HEADERS_BYTES], whole: &[u8]) -> bool {
-        let bytes = HEADERS_BYTES + whole.len();
-        self.frame[..HEADERS_BYTES].copy_from_slice(headers);
-        self.frame[HEADERS_BYTES..bytes].copy_from_slice(whole);
-        let fd = self.fd.number();
-        // SAFETY: the frame is that long.
-        unsafe { uncancelled::send(fd, self.frame.as_ptr().cast::<c_void>(), bytes, 0) >= 0 }
     }
 
     fn send_pieces(&mut self, mut headers: [u8; HEADERS_BYTES], pieces: &[iovec]) -> bool {
@@ -300,9 +278,8 @@ impl Sender {
         vnet[8..10].copy_from_slice(&6u16.to_ne_bytes());
         if segment < length {
             vnet[1] = GSO_UDP_L4;
-            // hdr_len is how much of it the kernel puts in one piece of memory.
-            let in_one_piece = if length > IN_ONE_PIECE_MAX { 0 } else { length };
-            let hdr_len = (ETHERNET_BYTES + IP_BYTES + UDP_BYTES + in_one_piece) as u16;
+            // How much of it the kernel puts in one piece of memory: the headers.
+            let hdr_len = (ETHERNET_BYTES + IP_BYTES + UDP_BYTES) as u16;
             vnet[2..4].copy_from_slice(&hdr_len.to_ne_bytes());
             vnet[4..6].copy_from_slice(&(segment as u16).to_ne_bytes());
         }

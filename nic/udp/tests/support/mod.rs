@@ -342,7 +342,6 @@ pub(super) fn transmit<'a>(
         segment_size,
         tos: 0,
         framing: Framing::Never,
-        whole: None,
         iov,
     }
 }

@@ -13,7 +13,6 @@ use crate::engine::path::Path;
 use crate::engine::port::Port;
 use crate::engine::stats::DeviceStats;
 use crate::memory::MemoryTable;
-use crate::process::ahead;
 use crate::process::guard::guarded;
 
 /// Room for a full batch of copied payloads and for the headers of as many packets as a batch
@@ -188,7 +187,6 @@ impl Batch {
                 let (covered, last) = packet.split_at_mut(stride - ICRC_LEN);
                 let mut icrc;
                 if is_copied {
-                    ahead::expect_reading(payload.wrapping_add(payload_len), payload_len);
                     let to = covered[header_len..].as_mut_ptr();
                     // SAFETY: as above; the arena is ours, so the two do not overlap.
                     unsafe { std::ptr::copy_nonoverlapping(payload, to, payload_len) };
@@ -380,7 +378,6 @@ impl Batch {
             tos: target.tos,
             framing: self.framing(target),
             iov: &self.pieces,
-            whole: (!self.refers).then(|| &self.arena[..self.used]),
         };
         let count = self.count as u64;
         match socket.send(&transmit) {

@@ -14,12 +14,3 @@ pub(crate) struct Turn {
     /// An acknowledgement probably comes behind them.
     pub(crate) is_ack_owed: bool,
 }
-
-/// What becomes of packets that were made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
-    /// The last batch of them waits for others.
-    Gather,
-    /// All leave.
-    Send,
-}
