@@ -150,14 +150,8 @@ impl Wqe {
         (offset == 0).then_some(Reth { va, rkey, len })
     }
 
-    /// Makes each packet of an RDMA WRITE a message of its own, and up to `spare` more of them
-    /// where they have one length then.
-    pub(crate) fn divide(&mut self, spare: u32) {
-        let words = self.length.div_ceil(WORD_BYTES);
-        let same = (0..=spare)
-            .map(|more| self.packets + more)
-            .find(|count| words.is_multiple_of(*count));
-        self.packets = same.unwrap_or(self.packets);
+    /// Makes each packet of an RDMA WRITE a message of its own.
+    pub(crate) fn divide(&mut self) {
         self.stage = Stage::InPieces;
     }
 

@@ -133,7 +133,6 @@ impl Asker {
             segment_size: None,
             tos: 0,
             framing: Framing::Never,
-            whole: None,
             iov: &iov,
         };
         let asked = Instant::now();

@@ -47,10 +47,6 @@ pub(crate) use urxe_proto::AckMode;
 /// may have many thousands to send, whose acknowledgements would not all find room.
 const PACKETS_PER_ROUND: u32 = 256;
 
-/// How often a round takes in more. Between two READs of 16 KiB that are answered one by one, a
-/// batch ends for nothing.
-const TAKEN_MAX: usize = 16;
-
 /// Packets that wait for company, at most: enough to spread the cost of a system call, few enough
 /// that the peer works on some while the program posts others.
 const GATHERED_MAX: usize = 32;
@@ -83,8 +79,6 @@ pub(crate) struct Engine {
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u16>,
     posts: Posts,
-    /// More packets were there than the last look took in.
-    pub(crate) has_more: bool,
     /// The last round left some of them for the next.
     is_unfinished: bool,
     /// Packets of messages and other requests of peers, so far.
@@ -118,7 +112,6 @@ impl Engine {
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
             posts: Posts::new(),
-            has_more: false,
             is_unfinished: false,
             requests: 0,
             senders: 0,
@@ -152,8 +145,8 @@ impl Engine {
         } else {
             AckMode::Hold
         };
-        let more = self.exchange(now, mode, false);
-        (received + more, Some(now))
+        self.exchange(now, mode);
+        (received, Some(now))
     }
 
     /// A round of a thread that looks for packets before it sleeps. An acknowledgement waits for
@@ -166,8 +159,8 @@ impl Engine {
         } else {
             AckMode::Idle
         };
-        let more = self.exchange(now, mode, true);
-        received + more
+        self.exchange(now, mode);
+        received
     }
 
     /// Whether a program that streams should run a round before it goes on to post. It is taken to
@@ -205,8 +198,8 @@ impl Engine {
     pub(crate) fn run_background_round(&mut self, now: Instant) -> usize {
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
-        let more = self.exchange(now, AckMode::Hold, true);
-        received + more
+        self.exchange(now, AckMode::Hold);
+        received
     }
 
     fn expire(&mut self, now: Instant) {
@@ -280,23 +273,10 @@ impl Engine {
         self.flush();
     }
 
-    /// The same, until it is time to look for what has come. What is there already is taken in
-    /// meanwhile, so that what it makes possible leaves with the rest. Returns how many packets
-    /// that were.
-    fn exchange(&mut self, mut now: Instant, mode: AckMode, all: bool) -> usize {
-        let (mut received, mut left) = (0, PACKETS_PER_ROUND);
-        for _ in 0..TAKEN_MAX {
-            if !self.has_more || left == 0 {
-                break;
-            }
-            left = left.saturating_sub(self.build(now, AckMode::Hold, left));
-            let mut clock = None;
-            received += self.receive(&mut clock, all);
-            now = clock.unwrap_or(now);
-        }
-        self.build(now, mode, left);
+    /// The same, until it is time to look for what has come.
+    fn exchange(&mut self, now: Instant, mode: AckMode) {
+        self.build(now, mode, PACKETS_PER_ROUND);
         self.flush();
-        received
     }
 
     /// The program posted. Whether it does so often before it polls, and answers are on their way

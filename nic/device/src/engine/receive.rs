@@ -49,7 +49,6 @@ impl Engine {
         let Some(mut buffer) = self.buffer.take() else {
             return 0;
         };
-        self.has_more = false;
         for port in 0..self.ports().len() {
             let is_due = |sockets: &Ports| all || sockets.is_due(port);
             if self.sockets.as_ref().is_some_and(is_due) {
@@ -139,7 +138,6 @@ impl Engine {
             }
             self.finish_handling(handled, now, meta.tos);
             if count <= REPLY_PACKETS && !(meta.has_more && self.has_many_senders()) {
-                self.has_more |= meta.has_more;
                 break;
             }
         }

@@ -206,6 +206,5 @@ fn turn_of(slot: &Slot, outgoing: &mut Outgoing, senders: usize, is_one_of_many:
         pd: slot.qp.pd(),
         room_bytes: outgoing.room_bytes(all_bps),
         is_stream: is_one_of_many || slot.qp.is_streaming(),
-        is_ack_owed: slot.qp.owes_response(),
     }
 }

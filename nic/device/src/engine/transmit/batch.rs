@@ -96,15 +96,6 @@ impl Batch {
         self.is_stream = false;
     }
 
-    /// How many bytes a packet of `length` is shorter than those of the batch, which it would end
-    /// then.
-    pub(super) const fn shorter_by(&self, length: usize) -> usize {
-        if self.count == 0 {
-            return 0;
-        }
-        self.segment_bytes.saturating_sub(length)
-    }
-
     /// Whether a packet of `length` bytes may join the batch, of `max_bytes` then at most.
     pub(super) fn takes(
         &self,

@@ -12,7 +12,7 @@ pub(crate) mod turn;
 
 use urxe_proto::{Run, Transmit};
 use urxe_udp::MAX_TRANSMIT_BYTES;
-use urxe_wire::{Bth, ICRC_LEN, Operation, Reth, XrcEth, pad_len};
+use urxe_wire::{Bth, ICRC_LEN, Reth, XrcEth, pad_len};
 
 use self::batch::{Batch, packets_max};
 use crate::engine::path::Path;
@@ -22,15 +22,6 @@ use crate::engine::transmit::length::BatchLength;
 use crate::memory::MemoryTable;
 use payload::MemoryGone;
 use turn::Turn;
-
-/// The smallest path MTU: what carries less is no full packet.
-const MTU_MIN_BYTES: u32 = 256;
-/// By so much the others of a message are shorter than its first at most, because it alone has the
-/// header of a WRITE (RETH).
-const HARDLY_BYTES: usize = Reth::LEN;
-/// By so much the last of a WRITE's messages of one packet is shorter than the others at most, if
-/// they cannot be of one length.
-const UNEVEN_BYTES: usize = 256;
 
 /// How many packets of full length may leave in one batch.
 pub(crate) fn batch_packets(mtu_bytes: u32, port: &Port) -> u32 {
@@ -115,39 +106,14 @@ impl Outgoing {
         let header_len = transmit.header.wire_len();
         let payload_len = transmit.payload.len() as usize;
         let length = header_len + payload_len + pad_len(payload_len) + ICRC_LEN;
-        let shuts_out = turn.is_ack_owed && self.shuts_acknowledgement_out(turn, transmit, length);
         let room = turn.room_bytes;
-        if shuts_out || !self.building.takes(length, room, transmit, path, ports) {
+        if !self.building.takes(length, room, transmit, path, ports) {
             self.make_room(ports, stats);
         }
         self.building
             .add(transmit, turn.pd, path, memory, length, header_len)?;
         self.building.is_stream |= turn.is_stream;
         Ok(())
-    }
-
-    /// Whether it is better not to end the batch under construction with a packet of `length` bytes
-    /// that is shorter than those in it: the acknowledgement would not be in it, and arrive later
-    /// than the data.
-    ///
-    /// For a peer that waits for both, that is as good as two batches of data, unless the packet is
-    /// nearly as long as the others. But a program that looks for a WRITE in its memory replies
-    /// once it has the acknowledgement, too: so late that the one that it owes goes ahead of the
-    /// reply, upon which the other end looks at its memory, and does not poll for the reply.
-    /// (`ib_write_lat` of 5,000 bytes took 60 us.)
-    fn shuts_acknowledgement_out(
-        &self,
-        turn: &Turn,
-        transmit: &Transmit<'_>,
-        length: usize,
-    ) -> bool {
-        let shorter_by = self.building.shorter_by(length);
-        let is_full = transmit.payload.len() >= MTU_MIN_BYTES;
-        match transmit.header.bth.opcode.operation() {
-            Some(Operation::WriteLast) if !turn.is_stream => shorter_by > 0,
-            Some(Operation::WriteOnly) => is_full && (1..=UNEVEN_BYTES).contains(&shorter_by),
-            _ => is_full && (1..=HARDLY_BYTES).contains(&shorter_by),
-        }
     }
 
     /// Sends the batch under construction, or lets it wait.

@@ -5,7 +5,7 @@ use crate::engine::port::Ports;
 use crate::memory::{Access, Pd, Region};
 use urxe_proto::{AddressVector, Payload, Sge, Via};
 use urxe_udp::{Framing, MAX_TRANSMIT_BYTES, Piece};
-use urxe_wire::{Aeth, Bth, Gid, Header, Immediate, Opcode, Psn, Qpn, Syndrome, Transport};
+use urxe_wire::{Aeth, Bth, Gid, Header, Opcode, Operation, Psn, Qpn, Reth, Syndrome, Transport};
 
 fn loopback() -> (Ports, Path) {
     let here = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
@@ -25,12 +25,7 @@ fn loopback() -> (Ports, Path) {
 
 /// A message of two packets, and an acknowledgement behind it: how many packets the batch has after
 /// each.
-fn gathered(
-    (first, last): (Operation, Operation),
-    last_len: usize,
-    is_owed: bool,
-    is_stream: bool,
-) -> [usize; 3] {
+fn gathered((first, last): (Operation, Operation), last_len: usize) -> [usize; 3] {
     let (ports, path) = loopback();
     let header = |operation: Operation| {
         let opcode = Opcode::new(Transport::Rc, operation);
@@ -41,7 +36,6 @@ fn gathered(
             len: 4096,
         };
         header.reth = operation.has_reth().then_some(reth);
-        header.immediate = operation.has_immediate().then_some(Immediate([0; 4]));
         header
     };
     let mut acknowledge = header(Operation::Acknowledge);
@@ -57,11 +51,7 @@ fn gathered(
     let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
     let mut memory = MemoryTable::default();
     let pd = memory.alloc_pd();
-    let turn = Turn {
-        is_stream,
-        is_ack_owed: is_owed,
-        ..turn_of(pd)
-    };
+    let turn = turn_of(pd);
     packets.map(|(header, payload)| {
         let transmit = Transmit {
             address: None,
@@ -81,31 +71,19 @@ fn turn_of(pd: Pd) -> Turn {
         pd: pd.id(),
         room_bytes: MAX_TRANSMIT_BYTES,
         is_stream: false,
-        is_ack_owed: false,
     }
 }
 
 #[test]
-fn an_acknowledgement_leaves_with_the_end_of_a_message() {
-    let write = (Operation::WriteFirst, Operation::WriteLast);
+fn a_batch_has_packets_of_one_length_and_ends_with_a_shorter_one() {
     let send = (Operation::SendFirst, Operation::SendLast);
-    let (with_the_end, apart) = ([1, 1, 2], [1, 2, 1]);
-    for length in [4096, 1000, 4] {
-        assert_eq!(gathered(write, length, true, false), with_the_end);
-        assert_eq!(gathered(write, length, false, false), apart);
-    }
+    assert_eq!(gathered(send, 4096), [1, 2, 3]);
+    assert_eq!(gathered(send, 1000), [1, 2, 1]);
+    // The first packet of a WRITE alone has its address.
+    let write = (Operation::WriteFirst, Operation::WriteLast);
+    assert_eq!(gathered(write, 4096), [1, 2, 1]);
     let pieces = (Operation::WriteOnly, Operation::WriteOnly);
-    assert_eq!(gathered(pieces, 4084, true, false), with_the_end);
-    // Nobody looks for these in its memory, or they are another message.
-    let with_immediate = (Operation::WriteFirst, Operation::WriteLastImm);
-    assert_eq!(gathered(with_immediate, 1000, true, false), apart);
-    assert_eq!(gathered(pieces, 1000, true, false), apart);
-    // It does not end the batch; or is in a hurry as part of it.
-    assert_eq!(gathered(send, 4096, true, false), [1, 2, 3]);
-    assert_eq!(gathered(send, 1000, true, false), apart);
-    // Nobody looks in its memory for each message of a stream.
-    assert_eq!(gathered(write, 1000, true, true), apart);
-    assert_eq!(gathered(write, 4096, true, true), with_the_end);
+    assert_eq!(gathered(pieces, 4096), [1, 2, 3]);
 }
 
 /// The batch under construction, as bytes.

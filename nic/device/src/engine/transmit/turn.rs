@@ -11,6 +11,4 @@ pub(crate) struct Turn {
     pub(crate) room_bytes: usize,
     /// They are part of a stream, or of one of many flows, which are one to the link.
     pub(crate) is_stream: bool,
-    /// An acknowledgement probably comes behind them.
-    pub(crate) is_ack_owed: bool,
 }

@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{AtomicEth, Feth, Header, Operation, Psn, Reth};
 
+use super::Requester;
 use super::planning::Planned;
-use super::{Requester, STREAM_PACKETS, distance};
 use crate::connection::Connection;
 use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::peer::PeerAbilities;
@@ -18,8 +18,6 @@ use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 
 /// An acknowledgement is asked for at least once in this many packets.
 const ACK_INTERVAL_MAX: u32 = 64;
-/// Packets that are made of a WRITE beyond those that it needs, at most.
-const SPARE_PIECES_MAX: u32 = 4;
 
 impl Requester {
     /// Whether there is a request of which something is to be sent, now or later.
@@ -108,12 +106,7 @@ impl Requester {
             && wqe.packets <= divided_max(connection.batch_packets)
             && self.targets.covers(rkey, va, wqe.length)
         {
-            let spare = spare_pieces(
-                wqe.packets,
-                distance(self.cursor, self.unacked),
-                self.window.packets(),
-            );
-            wqe.divide(spare);
+            wqe.divide();
         }
         self.next = wqe.end();
         Some(())
@@ -143,8 +136,8 @@ impl Requester {
         Some(())
     }
 
-    /// Whether the next packet asks for an acknowledgement: the end of each message does, and one in
-    /// so many of a long one.
+    /// Whether the next packet asks for an acknowledgement: the end of each message does, and one
+    /// in so many of a long one.
     pub(super) fn wants_ack(&mut self, ends: bool) -> bool {
         self.since_ack_request += 1;
         let ask = ends || self.since_ack_request >= self.ack_interval();
@@ -191,24 +184,6 @@ const fn divided_max(batch_packets: u32) -> u32 {
     } else {
         0
     }
-}
-
-/// How many packets more may be made of a WRITE of `packets`, so that they have one length: a
-/// packet costs less than a frame. But the window counts packets: where others are in flight they
-/// are few, and none where those fill half of it.
-fn spare_pieces(packets: u32, in_flight: u32, window: u32) -> u32 {
-    let most = if in_flight >= STREAM_PACKETS {
-        if in_flight <= window / 2 {
-            packets / 3
-        } else {
-            0
-        }
-    } else if packets < STREAM_PACKETS {
-        STREAM_PACKETS - 1 - packets
-    } else {
-        SPARE_PIECES_MAX
-    };
-    most.min(SPARE_PIECES_MAX)
 }
 
 /// Inserts the end of a request where it belongs.
