@@ -174,7 +174,7 @@ def _ratios(kept: str, level: str, heads: Sequence[tuple[tuple[str, str, str], s
 
 
 def experiments(kept: str) -> str:
-    """What was measured of each mechanism of the NIC, and whether the change was kept: a table for each, under a heading."""
+    """What was measured of each mechanism of the NIC, and what was kept: a table for each, under a heading."""
     head = ("question", "workload", "result", "before", "n", "measured", "outcome")
     by_mechanism = itertools.groupby(csv.DictReader(kept.splitlines()), key=lambda row: row["mechanism"])
     return "\n\n".join(

@@ -208,6 +208,10 @@ constants! {
         means "A program that streams runs a round this often while it posts: acknowledgements wait meanwhile.";
         from "Chosen.";
         again "`ib_write_bw -s 64 -q 64`.";
+    IDLE_ROUNDS_PER_CLOCK: u32 = 8, "rounds";
+        means "Of rounds with nothing to do, one in so many looks at the clock, and so at the timers.";
+        from "Chosen.";
+        again "`ib_send_lat -s 64`: instructions per message.";
     DISTRUST_MIN_NS: u64 = 2_000_000, "ns";
         means "How long nothing waits for company after a program posted and then did not poll, at first: it may have been kept from its processor.";
         from "Chosen.";

@@ -4,8 +4,8 @@
 use urxe_proto::{Habit, Instant};
 
 use crate::constants::{
-    BURST_MIN, DISTRUST_MAX_NS, DISTRUST_MIN_NS, PIECES_DISTRUST_MAX_NS, PIECES_DISTRUST_MIN_NS,
-    ROUND_NS, STREAM_MIN,
+    BURST_MIN, DISTRUST_MAX_NS, DISTRUST_MIN_NS, IDLE_ROUNDS_PER_CLOCK, PIECES_DISTRUST_MAX_NS,
+    PIECES_DISTRUST_MIN_NS, ROUND_NS, STREAM_MIN,
 };
 
 /// See the module.
@@ -17,6 +17,8 @@ pub struct Posts {
     burst: u32,
     /// Posts between the two rounds before.
     last_burst: u32,
+    /// Rounds with nothing to do.
+    idle_rounds: u32,
     /// Nothing waits for company while it lasts: the program was found to post and then not to
     /// poll.
     distrust: Habit,
@@ -38,6 +40,7 @@ impl Posts {
             ran_at: Instant::from_nanos(0),
             burst: 0,
             last_burst: 0,
+            idle_rounds: 0,
             distrust: Habit::new(DISTRUST_MIN_NS, DISTRUST_MAX_NS),
             pieces_distrust: Habit::new(PIECES_DISTRUST_MIN_NS, PIECES_DISTRUST_MAX_NS),
         }
@@ -64,6 +67,13 @@ impl Posts {
         if self.burst > 0 {
             self.last_burst = core::mem::take(&mut self.burst);
         }
+    }
+
+    /// The round has nothing to do. Whether it looks at the clock all the same.
+    #[inline]
+    pub const fn looks_at_clock(&mut self) -> bool {
+        self.idle_rounds = self.idle_rounds.wrapping_add(1);
+        self.idle_rounds.is_multiple_of(IDLE_ROUNDS_PER_CLOCK)
     }
 
     /// The round looked at the clock.

@@ -12,9 +12,9 @@ bitflags::bitflags! {
         const SELECTIVE_REPEAT = 1 << 0;
         /// What is sent again is answered again, and at once: so the answer tells a round trip.
         const ANSWERS_REPETITIONS = 1 << 1;
-        /// A READ or an atomic is acknowledged besides being answered, within
-        /// [`crate::ACK_HOLD_NS`]: so the requester hears that the end of an answer was lost.
-        const ANSWERS_ARE_ACKNOWLEDGED = 1 << 2;
+        /// A request that does not ask for an acknowledgement has one within
+        /// [`crate::ACK_HOLD_NS`].
+        const UNASKED_ACKNOWLEDGEMENTS = 1 << 2;
         /// An acknowledgement travels in the header of a request.
         const ACKNOWLEDGEMENTS_IN_REQUESTS = 1 << 3;
         /// Packets of one length cost less than packets of several, in the READ responses that the

@@ -137,6 +137,10 @@ impl Engine {
         if self.was_quick(received) && self.outgoing.is_empty() && !self.is_unfinished {
             return (0, None);
         }
+        let has_nothing = received == 0 && self.ready.is_empty() && self.outgoing.is_empty();
+        if has_nothing && !self.posts.looks_at_clock() {
+            return (0, None);
+        }
         let now = clock.unwrap_or_else(clock::now);
         self.posts.note_round_at(now);
         self.expire(now);

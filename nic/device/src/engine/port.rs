@@ -26,6 +26,13 @@ pub(crate) fn udp_port(number: Qpn) -> u16 {
     ROCE_UDP_PORT + u16::try_from(number.get() >> LOCAL_BITS).unwrap_or(0) % SLOTS
 }
 
+/// Rounds after the last packet during which a socket that datagram queue pairs hear on is read in
+/// every one.
+const LIVELY_ROUNDS: u64 = 4096;
+/// Later it is read once in so many rounds: a read that finds nothing costs a few hundred
+/// nanoseconds, and a device has a socket for each address, of which datagrams usually use one.
+const ROUNDS_PER_LOOK: u64 = 8;
+
 /// A socket and how many queue pairs use it.
 #[derive(Debug, Default)]
 pub(crate) struct Port {
@@ -33,6 +40,8 @@ pub(crate) struct Port {
     pub(crate) socket: Option<Arc<Socket>>,
     /// Connected queue pairs.
     pub(crate) users: u32,
+    /// The round that last brought something.
+    heard_at: u64,
 }
 
 /// See the module.
@@ -47,6 +56,8 @@ pub(crate) struct Ports {
     pub(crate) ports: Vec<Port>,
     /// Queue pairs that use all of them.
     datagram_users: u32,
+    /// Rounds of reading so far.
+    round: u64,
 }
 
 /// How the sockets of interface `ifindex` are made.
@@ -96,9 +107,18 @@ impl Ports {
         self.datagram_users = self.datagram_users.saturating_add_signed(change);
     }
 
-    /// Whether the socket at this index is to be read.
+    /// A round of reading begins.
+    pub(crate) fn begin_round(&mut self) {
+        self.round += 1;
+    }
+
+    /// Whether the socket at this index is to be read in this round.
     pub(crate) fn is_due(&self, port: usize) -> bool {
-        self.ports[port].users > 0 || self.datagram_users > 0
+        let port = &self.ports[port];
+        port.users > 0
+            || self.datagram_users > 0
+                && (self.round - port.heard_at < LIVELY_ROUNDS
+                    || self.round.is_multiple_of(ROUNDS_PER_LOOK))
     }
 
     /// Whether the round that just ended, without a packet, was so quick that it does not count as
@@ -108,6 +128,11 @@ impl Ports {
         self.datagram_users == 0
             && used.peek().is_some()
             && used.all(|port| port.socket.as_ref().is_some_and(|socket| socket.is_quick()))
+    }
+
+    /// The socket at this index brought something.
+    pub(crate) fn note_heard(&mut self, port: usize) {
+        self.ports[port].heard_at = self.round;
     }
 
     /// The sockets.
@@ -128,6 +153,7 @@ impl Ports {
                     ecn: taps.congestion.ecn(),
                     ports,
                     datagram_users: 0,
+                    round: 0,
                 });
             }
         }
@@ -180,4 +206,38 @@ pub(crate) fn bind_all(
         return Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL).into());
     }
     Ok(Some(ports))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_only_datagrams_use_is_read_less_often_once_it_is_quiet() {
+        let mut ports = Ports {
+            slot: 0,
+            ifindex: 1,
+            ecn: 0,
+            ports: vec![Port::default(), Port::default()],
+            datagram_users: 0,
+            round: 0,
+        };
+        ports.ports[1].users = 1;
+        let reads = |ports: &mut Ports, rounds: u64| {
+            let mut reads = [0, 0];
+            for _ in 0..rounds {
+                ports.begin_round();
+                (0..2).for_each(|at| reads[at] += u64::from(ports.is_due(at)));
+            }
+            reads
+        };
+        assert_eq!(reads(&mut ports, 10), [0, 10], "nobody hears on the first");
+        ports.count_datagram_user(1);
+        reads(&mut ports, LIVELY_ROUNDS);
+        assert_eq!(reads(&mut ports, 800), [100, 800]);
+        ports.note_heard(0);
+        assert_eq!(reads(&mut ports, 800), [800, 800]);
+        ports.count_datagram_user(-1);
+        assert_eq!(reads(&mut ports, 10), [0, 10]);
+    }
 }

@@ -49,10 +49,17 @@ impl Engine {
         let Some(mut buffer) = self.buffer.take() else {
             return 0;
         };
+        if let Some(sockets) = &mut self.sockets {
+            sockets.begin_round();
+        }
         for port in 0..self.ports().len() {
             let is_due = |sockets: &Ports| all || sockets.is_due(port);
             if self.sockets.as_ref().is_some_and(is_due) {
-                count += self.receive_from(port, &mut buffer, clock);
+                let received = self.receive_from(port, &mut buffer, clock);
+                if let Some(sockets) = self.sockets.as_mut().filter(|_| received > 0) {
+                    sockets.note_heard(port);
+                }
+                count += received;
             }
         }
         if !self.groups.is_empty() {

@@ -23,6 +23,9 @@ use crate::verbs::{Payload, Transmit};
 /// An acknowledgement waits at most this long for company, in nanoseconds, if the host polls again
 /// by then. Well below the time after which a requester sends again.
 pub const ACK_HOLD_NS: u64 = 50_000;
+/// One that nobody waits for goes along with what is sent once it is this old: else it would soon
+/// go alone.
+const QUIET_HOLD_NS: u64 = ACK_HOLD_NS / 2;
 /// An answer of so many packets is no stream yet: one READ of 64 KiB.
 const ANSWER_PACKETS: u32 = 16;
 /// An ACK does not wait when this many packets asked for it.
@@ -264,14 +267,14 @@ impl Acknowledger {
     }
 
     fn ack_may_go(&mut self, now: Instant, mode: AckMode) -> bool {
-        if self.owed_since.is_none() {
+        let Some(since) = self.owed_since else {
             return false;
-        }
+        };
         self.is_ack_pressing(now)
             || match mode {
                 AckMode::Hold => false,
                 AckMode::Idle => self.is_awaited && self.patience.look(now),
-                AckMode::Flush => self.is_awaited,
+                AckMode::Flush => self.is_awaited || since.after(QUIET_HOLD_NS) <= now,
                 AckMode::All => true,
             }
     }

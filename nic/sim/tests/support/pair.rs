@@ -128,6 +128,27 @@ pub fn of_our_kind() -> Pair {
     pair
 }
 
+/// The same, and the left knows how long a round trip takes.
+pub fn acquainted() -> Pair {
+    let mut pair = of_our_kind();
+    assert!(ask_quietly(&mut pair, NOW), "nothing is known yet");
+    let answer = pair.answer(NOW, AckMode::Flush);
+    assert_eq!(answer, Some(Operation::Acknowledge));
+    pair
+}
+
+/// A message from left to right at `now`, of which the left wants no completion. Whether it asks
+/// for an acknowledgement.
+pub fn ask_quietly(pair: &mut Pair, now: Instant) -> bool {
+    let empty = RecvRequest {
+        wr_id: 0,
+        sges: &[],
+    };
+    pair.right.post_recv(&empty).unwrap();
+    request(&mut pair.left, SendOp::Send, false);
+    send_next(pair, now)
+}
+
 /// The left's next packet goes. Whether it asks for an acknowledgement.
 pub fn send_next(pair: &mut Pair, now: Instant) -> bool {
     let sent = pair

@@ -27,12 +27,22 @@ use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
 use crate::connection::Connection;
 use crate::egress::Egress;
+use crate::habit::Habit;
 use crate::peer::PeerAbilities;
 use crate::qp::{Failure, Outbox, QpStats};
 use crate::rc::STREAM_PACKETS;
 use crate::send_queue::{Position, SendQueue, Wqe};
 use crate::time::Instant;
 use crate::verbs::{SendRequest, WcStatus};
+
+/// Packets of messages without completions that may be in flight without having asked for an
+/// acknowledgement: what a ping-pong of messages of 16 KiB sends until one comes by itself.
+const QUIET_PACKETS: u32 = 32;
+/// From so many packets in flight on something is going to ask.
+const MANY_PACKETS: u32 = STREAM_PACKETS - 1;
+/// For how long all messages ask, at first and at most, after the peer was too late to acknowledge
+/// what did not: its program neither polls nor blocks, and its background thread was late.
+const HURRY_NS: (u64, u64) = (100_000_000, 10_000_000_000);
 
 /// Limits that `modify` sets.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +81,14 @@ pub(crate) struct Requester {
     read_ends: VecDeque<Psn>,
     targets: Targets,
     since_ack_request: u32,
+    /// One past the last packet that asked for an answer.
+    asked_end: Psn,
+    /// One past the last packet that asked for an answer or left that to what comes behind it.
+    loud_end: Psn,
+    /// One past the last packet that was sent quietly.
+    quiet_end: Psn,
+    /// The peer was late to acknowledge what did not ask for it, or that was lost.
+    hurry: Habit,
     max_fetches: usize,
     window: Window,
     window_was_full: bool,
@@ -109,6 +127,10 @@ impl Requester {
             read_ends: VecDeque::new(),
             targets: Targets::default(),
             since_ack_request: 0,
+            asked_end: first,
+            loud_end: first,
+            quiet_end: first,
+            hurry: Habit::new(HURRY_NS.0, HURRY_NS.1),
             max_fetches: usize::from(limits.max_rd_atomic.max(1)),
             window: Window::new(WindowLimits::for_mtu(
                 mtu_bytes,
@@ -140,9 +162,10 @@ impl Requester {
         self.window.set_max(max_packets);
     }
 
-    /// Whether answers are on their way.
+    /// Whether answers are on their way: something in flight asked for one, or so much is that
+    /// something will.
     pub(crate) fn awaits_answer(&self) -> bool {
-        self.in_flight() > 0
+        self.has_asked() || self.in_flight() >= MANY_PACKETS
     }
 
     /// Whether the packet `psn` was sent and is not acknowledged; of a READ, whether its response
@@ -168,10 +191,11 @@ impl Requester {
         None
     }
 
-    /// Whether much is in flight.
+    /// Whether much is in flight. Messages of a ping-pong that are not acknowledged yet are no
+    /// stream.
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
-        self.in_flight() >= STREAM_PACKETS
+        self.in_flight().min(distance(self.cursor, self.quiet_end)) >= STREAM_PACKETS
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -201,6 +225,11 @@ impl Requester {
 
     fn in_flight(&self) -> u32 {
         distance(self.cursor, self.unacked)
+    }
+
+    /// Whether something in flight asked for an answer.
+    fn has_asked(&self) -> bool {
+        self.asked_end.is_after(self.unacked)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
@@ -236,6 +265,9 @@ impl Requester {
         self.implied_nak_at = None;
         if self.awaits_answer() {
             self.window.handle_silence();
+        }
+        if !self.has_asked() {
+            self.hurry.note(now);
         }
         // Another device may have said already what it misses, once, and that may be lost.
         let is_doubtful = connection.has(PeerAbilities::SELECTIVE_REPEAT)

@@ -75,7 +75,7 @@ impl Requester {
                 } else {
                     let mut planned = self.plan_packet(now, connection, position, offset)?;
                     if may_run {
-                        planned.more = self.plan_more(now, &planned, offset, most);
+                        planned.more = self.plan_more(now, connection, &planned, offset, most);
                     }
                     Some(planned)
                 };
@@ -117,8 +117,12 @@ impl Requester {
         let bytes_before = wqe.bytes_before(offset, connection.mtu_bytes);
         let is_repeated = self.cursor.is_before(self.sent_end);
         let is_again = self.pass.is_some() && is_repeated;
-        header.bth.ack_request = self.wants_ack(is_last) || is_again;
-        self.handle_sent(now, 1);
+        let is_quiet = self.may_be_quiet(now, connection, wqe, offset);
+        header.bth.ack_request = self.wants_ack(position, is_last, is_quiet) || is_again;
+        self.note_sent(now, 1, is_quiet);
+        if header.bth.ack_request {
+            self.note_asked();
+        }
         Some(Planned {
             position,
             header,
@@ -133,7 +137,14 @@ impl Requester {
     /// How many packets like the one that was planned, at `offset` packets into its message and not
     /// its last, go with it; they count as sent.
     #[inline(never)]
-    fn plan_more(&mut self, now: Instant, planned: &Planned, offset: u32, most: u32) -> u32 {
+    fn plan_more(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        planned: &Planned,
+        offset: u32,
+        most: u32,
+    ) -> u32 {
         let Some(wqe) = self.queue.get(planned.position) else {
             return 0;
         };
@@ -146,13 +157,17 @@ impl Requester {
         }
         let behind = wqe.packets - 2 - offset;
         let room = self.window.packets().saturating_sub(self.in_flight());
-        let until_asking = self
-            .ack_interval()
-            .saturating_sub(self.since_ack_request + 1);
+        let is_quiet = self.may_be_quiet(now, connection, wqe, offset + 1);
+        let until_asking = if is_quiet {
+            u32::MAX
+        } else {
+            self.ack_interval()
+                .saturating_sub(self.since_ack_request + 1)
+        };
         let more = (most - 1).min(behind).min(room).min(until_asking);
         if more > 0 {
             self.since_ack_request += more;
-            self.handle_sent(now, more);
+            self.note_sent(now, more, is_quiet);
         }
         more
     }
@@ -201,6 +216,7 @@ impl Requester {
             header.xrceth = Some(XrcEth { srqn });
         }
         self.handle_sent(now, count);
+        self.note_asked();
         note_end(&mut self.fetches, self.cursor);
         note_end(&mut self.read_ends, self.cursor);
         Some(Planned {

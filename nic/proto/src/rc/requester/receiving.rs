@@ -346,6 +346,12 @@ impl Requester {
         // What is missing before it holds the acknowledgement of a packet back.
         let is_held_back = self.pass.is_some();
         self.unacked = to;
+        // Not left so far behind that they seem to be ahead.
+        for end in [&mut self.asked_end, &mut self.loud_end, &mut self.quiet_end] {
+            if end.is_before(to) {
+                *end = to;
+            }
+        }
         self.implied_nak_at = None;
         if self.cursor.is_before(to) {
             self.cursor = to;

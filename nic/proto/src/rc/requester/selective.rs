@@ -198,6 +198,7 @@ impl Requester {
         let header = fetch_header(connection, wqe, cursor, offset, count);
         let len = wqe.request_len();
         self.handle_sent(now, count);
+        self.note_asked();
         Some(Planned {
             position,
             header,

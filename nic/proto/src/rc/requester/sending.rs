@@ -5,8 +5,8 @@ use alloc::collections::VecDeque;
 
 use urxe_wire::{AtomicEth, Feth, Header, Operation, Psn, Reth};
 
-use super::Requester;
 use super::planning::Planned;
+use super::{QUIET_PACKETS, Requester, STREAM_PACKETS};
 use crate::connection::Connection;
 use crate::memory::{AccessError, LocalAccess, Memory, Via};
 use crate::peer::PeerAbilities;
@@ -18,6 +18,8 @@ use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 
 /// An acknowledgement is asked for at least once in this many packets.
 const ACK_INTERVAL_MAX: u32 = 64;
+/// The end of a message asks for one, too, unless so many more wait behind it.
+const MESSAGES_BEHIND: Position = 4;
 
 impl Requester {
     /// Whether there is a request of which something is to be sent, now or later.
@@ -136,15 +138,57 @@ impl Requester {
         Some(())
     }
 
-    /// Whether the next packet asks for an acknowledgement: the end of each message does, and one
-    /// in so many of a long one.
-    pub(super) fn wants_ack(&mut self, ends: bool) -> bool {
+    /// Whether a message, of which `offset` packets are sent, need not ask for an acknowledgement:
+    /// nobody waits for it, and a peer of our kind sends one by itself. Only while little is in
+    /// flight, with the rest of it and as much again; not if something before it counts on a later
+    /// message to ask; and not before a round trip is known, for else a loss is found out late.
+    pub(super) fn may_be_quiet(
+        &self,
+        now: Instant,
+        connection: &Connection,
+        wqe: &Wqe,
+        offset: u32,
+    ) -> bool {
+        let and_as_much = self.in_flight() + (wqe.packets - offset).saturating_add(wqe.packets);
+        !wqe.signaled
+            && connection.has(PeerAbilities::UNASKED_ACKNOWLEDGEMENTS)
+            && wqe.packets < STREAM_PACKETS
+            && self.pass.is_none()
+            && self.cursor == self.sent_end
+            && and_as_much <= QUIET_PACKETS.min(self.window.packets())
+            && !self.is_streaming()
+            && !self.owes_asking()
+            && self.retry.round_trip_ns().is_some()
+            && !self.hurry.lasts(now)
+    }
+
+    /// Whether something in flight should have asked for an acknowledgement and left that to what
+    /// comes behind it.
+    fn owes_asking(&self) -> bool {
+        self.loud_end.is_after(self.asked_end)
+    }
+
+    /// A program that has posted far ahead does not wait for this message, and each acknowledgement
+    /// costs both ends as much as some packets.
+    pub(super) fn wants_ack(&mut self, position: Position, ends: bool, is_quiet: bool) -> bool {
         self.since_ack_request += 1;
-        let ask = ends || self.since_ack_request >= self.ack_interval();
+        if is_quiet {
+            return false;
+        }
+        let is_awaited =
+            ends && (self.pass.is_some() || self.queue.get(position + MESSAGES_BEHIND).is_none());
+        let ask = is_awaited || self.since_ack_request >= self.ack_interval();
         if ask {
             self.since_ack_request = 0;
         }
         ask
+    }
+
+    /// The last packet that was sent asked for an answer.
+    pub(super) fn note_asked(&mut self) {
+        if self.cursor.is_after(self.asked_end) {
+            self.asked_end = self.cursor;
+        }
     }
 
     /// In how many packets an acknowledgement is asked for at least once.
@@ -152,8 +196,21 @@ impl Requester {
         (self.window.packets() / 4).clamp(1, ACK_INTERVAL_MAX)
     }
 
+    /// Packets were sent. What does not ask is answered late, which tells no round trip.
+    pub(super) fn note_sent(&mut self, now: Instant, count: u32, is_quiet: bool) {
+        if is_quiet {
+            self.move_cursor(now, count);
+            self.quiet_end = self.cursor;
+        } else {
+            self.handle_sent(now, count);
+            if self.cursor.is_after(self.loud_end) {
+                self.loud_end = self.cursor;
+            }
+        }
+    }
+
     /// Moves on behind packets that were sent, or asked for.
-    pub(super) fn handle_sent(&mut self, now: Instant, count: u32) {
+    fn move_cursor(&mut self, now: Instant, count: u32) {
         let first_time = self.cursor == self.sent_end;
         self.cursor = self.cursor.add(count);
         if self.cursor.is_after(self.sent_end) {
@@ -167,6 +224,12 @@ impl Requester {
             self.again = Some((self.cursor, now));
         }
         self.retry.handle_sent(now);
+    }
+
+    /// The same, of packets whose answer tells a round trip, as it does not wait.
+    pub(super) fn handle_sent(&mut self, now: Instant, count: u32) {
+        let first_time = self.cursor == self.sent_end;
+        self.move_cursor(now, count);
         if self.timed.is_none() && first_time && !self.is_asking_again() {
             self.timed = Some((self.cursor, now));
         }

@@ -270,7 +270,7 @@ impl Responder {
         let ends = operation.is_some_and(Operation::ends_message);
         if bth.ack_request && !has_response {
             self.acknowledger.owe(now);
-        } else if connection.has(PeerAbilities::ANSWERS_ARE_ACKNOWLEDGED) && ends {
+        } else if connection.has(PeerAbilities::UNASKED_ACKNOWLEDGEMENTS) && ends {
             self.acknowledger.owe_quietly(now);
         }
         // What a READ or a FLUSH does the program here cannot see.
