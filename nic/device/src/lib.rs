@@ -3,7 +3,7 @@
 //!
 //! This is the only crate of the NIC that reads a clock.
 //!
-//! # Who makes progress
+//! # Which thread makes progress
 //!
 //! There is no thread per packet. A program that polls a completion queue runs the engine inline,
 //! on its own thread. One that blocks in [`CompletionChannel::wait`] runs it there. A background

@@ -1,10 +1,10 @@
-//! Counters and queue pairs of a running process, for whoever asks from outside: `urxe stat`,
-//! `urxe qp`.
+//! Counters and queue pairs of a running process, for a program that asks from outside: `urxe
+//! stat`, `urxe qp`.
 //!
 //! A process with queue pairs listens on a Unix socket with an abstract name, which exists in its
 //! network namespace and vanishes with the process. A thread of its own answers, which sleeps until
-//! somebody asks: it works whatever the program does, and nobody pays for it meanwhile. Who
-//! connects gets a [`ProcessStat`] as JSON, if it is the same user or root.
+//! it is asked: it works whatever the program does, and costs nothing meanwhile. A process that
+//! connects gets a [`ProcessStat`] as JSON, if it is of the same user or root.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -52,7 +52,7 @@ pub struct ProcessStat {
     pub pid: u32,
     /// Its name, as in `/proc/PID/comm`.
     pub comm: String,
-    /// Its user, as the kernel tells whoever asks; the process itself does not say.
+    /// Its user, as the kernel tells the program that asks; the process itself does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     /// Its opened devices.
@@ -147,7 +147,7 @@ impl Nic {
             let counts = [("tx_frames", sent), ("rx_frames", received)];
             add(&mut stat.counters, &counts);
         }
-        // The rest are system calls, for which nobody has to wait.
+        // The rest are system calls, for which no thread has to wait.
         drop(engine);
         let drops = sockets
             .iter()
@@ -287,7 +287,7 @@ fn answer(mut asker: UnixStream) -> io::Result<()> {
     asker.write_all(&text)
 }
 
-/// The process at the other end of a Unix socket: who listened, or who connected.
+/// The process at the other end of a Unix socket: the one that listened, or that connected.
 ///
 /// # Errors
 /// Those of getsockopt(2).

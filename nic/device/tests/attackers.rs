@@ -230,7 +230,7 @@ fn on_the_path_one_packet_is_enough() {
 /// An attacker that may forge the peer's address and port, and knows the queue pair, but not the
 /// PSN.
 #[test]
-fn beside_the_path_the_number_of_the_next_packet_has_to_be_guessed() {
+fn beside_the_path_the_next_psn_has_to_be_guessed() {
     const GUESSES: u32 = 1500;
     on_a_link(|| {
         let scene = Scene::new();
@@ -254,7 +254,7 @@ fn beside_the_path_the_number_of_the_next_packet_has_to_be_guessed() {
 }
 
 #[test]
-fn beside_the_path_the_port_has_to_be_right_once_the_peer_is_known() {
+fn beside_the_path_the_port_of_a_known_peer_has_to_be_right() {
     on_a_link(|| {
         let mut scene = Scene::new();
         scene.writes(at(PEER_IP, PEER_PORT), scene.next());
@@ -314,8 +314,8 @@ fn another_user_of_the_host_does_nothing() {
     });
 }
 
-/// Another user may have all ports first. Who comes later is told so, and finds one as soon as
-/// there is one.
+/// Another user may have all ports first. A process that comes later is told so, and finds one as
+/// soon as there is one.
 #[test]
 fn who_takes_all_ports_keeps_others_out_as_long_as_it_has_them() {
     in_namespace(&["link set lo up"], || {

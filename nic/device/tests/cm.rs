@@ -174,7 +174,7 @@ fn a_connection_is_made_and_ended() {
     assert_eq!(errno(server.file.destroy_id(there)), Some(libc::ENOENT));
 }
 
-/// Who does not see the packets of a connection has to guess them.
+/// A stranger that does not see the packets of a connection has to guess them.
 #[test]
 fn first_psns_do_not_follow_from_each_other() {
     const COUNT: usize = 40;
@@ -200,7 +200,7 @@ fn first_psns_do_not_follow_from_each_other() {
 }
 
 #[test]
-fn a_request_is_rejected_by_the_program_or_because_nobody_listens() {
+fn a_request_is_rejected_by_the_program_or_without_a_listener() {
     let (server, client) = (File::open(), File::open());
     let address = address();
     server.listen(PortSpace::Tcp, address, 0);
@@ -407,12 +407,12 @@ fn descriptors_of(fd: RawFd) -> usize {
 }
 
 #[test]
-fn who_waits_for_an_event_gets_it_though_the_file_is_closed_meanwhile() {
+fn a_waiting_thread_gets_its_event_though_the_file_is_closed() {
     let (server, mut client) = (File::open(), File::open());
     let (_, request) = requested(&server, &client);
     let file = client.file;
     let waiting = std::thread::spawn(move || file.next_event());
-    // The two ends, and the one of who waits.
+    // The two ends, and that of the thread that waits.
     while descriptors_of(file.fd()) < 3 {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! Marks of a switch come back as notifications, and slow down whoever sends the data. There is no
+//! Marks of a switch come back as notifications, and slow down the sender of the data. There is no
 //! switch here: a program may have its packets marked from the start, by their traffic class.
 mod support;
 
@@ -136,7 +136,7 @@ fn tos_of_a_connection(congestion: &str) -> u8 {
     }
 }
 
-/// Only who reacts to marks may say that it does (RFC 3168, 5).
+/// Only an end that reacts to marks may say that it does (RFC 3168, 5).
 #[test]
 fn packets_of_connections_say_that_marks_are_heeded() {
     for (congestion, expected) in [("", ECN_CAPABLE), ("off", 0)] {

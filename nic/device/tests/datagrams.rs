@@ -95,7 +95,7 @@ fn the_answer_goes_to_whom_the_completion_names() {
 }
 
 #[test]
-fn several_queue_pairs_of_a_process_talk_to_each_other_and_to_themselves() {
+fn queue_pairs_of_a_process_talk_to_each_other_and_themselves() {
     let a = End::new(4096);
     let qps = [(); 3].map(|()| a.datagrams(QKEY));
     for (from, qp) in qps.iter().enumerate() {
@@ -168,7 +168,7 @@ fn a_message_longer_than_the_mtu_is_refused() {
 }
 
 #[test]
-fn a_send_that_fails_here_stops_the_send_queue_until_it_is_restarted() {
+fn a_send_that_fails_here_stops_the_send_queue_until_a_restart() {
     let (a, qp_a, b, qp_b) = pair(8192);
     let mut bad = a.sge(0, 8);
     bad.lkey ^= 0x55;
@@ -316,7 +316,7 @@ fn a_member_that_does_not_poll_is_reached() {
 }
 
 #[test]
-fn a_reader_that_blocks_already_is_woken_by_a_group_joined_later() {
+fn a_blocked_reader_is_woken_by_a_group_joined_later() {
     let (a, qp_a, b, _) = pair(4096);
     let channel = b.nic.create_channel().unwrap();
     let cq = b.nic.create_cq(16, Some(Arc::clone(&channel)), 42).unwrap();

@@ -20,7 +20,7 @@ use urxe_wire::{
 /// What a stranger of the peer's host sends.
 const FORGED: [u8; 16] = *b"not of the peer!";
 
-/// Somebody else on the peer's host, with any port, or the well-known one.
+/// Another program on the peer's host, with any port, or the well-known one.
 fn stranger(duel: &Duel, port: u16) -> UdpSocket {
     UdpSocket::bind((duel.address(), port)).unwrap()
 }
@@ -43,7 +43,7 @@ fn genuine(duel: &Duel) {
     assert_eq!(duel.end.buffer[..16], DATA);
 }
 
-/// All that a stranger might try, who knows all numbers, from its port: nothing comes of it, and
+/// All that a stranger that knows all numbers might try, from its port: nothing comes of it, and
 /// nothing is answered.
 fn nothing_comes_from(duel: &Duel, from: &UdpSocket) {
     let response = |syndrome| {
@@ -104,10 +104,10 @@ fn mark(from: &UdpSocket) {
     assert_eq!(status, 0);
 }
 
-/// The ICRC does not cover a mark, so who forges packets of the peer's address can have them
-/// marked, and the peer would be told to send less.
+/// The ICRC does not cover a mark, so a stranger that forges packets of the peer's address can have
+/// them marked, and the peer would be told to send less.
 #[test]
-fn marks_of_congestion_count_in_packets_from_the_port_of_the_peer_alone() {
+fn congestion_marks_count_from_the_port_of_the_peer_alone() {
     let duel = Duel::with(19, QpType::Rc, PEER_PORT);
     genuine(&duel);
     let forger = stranger(&duel, 0);
@@ -242,7 +242,7 @@ fn packets_at_every_191st_number_leave_no_byte_of_a_stranger() {
 }
 
 #[test]
-fn an_unreliable_connection_hears_its_peer_alone_once_it_is_known() {
+fn an_unreliable_connection_hears_a_known_peer_alone() {
     let duel = Duel::with(16, QpType::Uc, PEER_PORT);
     let forger = stranger(&duel, 0);
     let message = |ahead: u32| {
@@ -290,7 +290,7 @@ fn farewell(duel: &Duel, from: &UdpSocket) {
 }
 
 #[test]
-fn word_that_the_peer_is_gone_comes_from_its_port_and_is_believed_after_silence() {
+fn word_of_a_gone_peer_counts_from_its_port_and_after_silence() {
     let duel = Duel::with(17, QpType::Rc, PEER_PORT);
     genuine(&duel);
     let sge = duel.end.sge(0, 8);

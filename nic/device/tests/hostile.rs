@@ -1,5 +1,6 @@
-//! What a hostile peer, or anybody on its network, may send to a live queue pair over real sockets:
-//! each is answered as the specification says or dropped, and none reaches memory that it may not.
+//! What a hostile peer, or any host on its network, may send to a live queue pair over real
+//! sockets. Each is answered as the specification says or dropped, and none reaches memory that it
+//! may not.
 
 mod support;
 
@@ -156,7 +157,7 @@ const REQUESTS: [Request; 16] = [
 ];
 
 #[test]
-fn requests_that_the_peer_may_not_make_are_refused_and_touch_nothing() {
+fn forbidden_requests_of_the_peer_are_refused_and_touch_nothing() {
     for (name, make, expected) in REQUESTS {
         let duel = Duel::new(1);
         let (header, payload) = make(&duel);
@@ -295,11 +296,11 @@ fn a_flood_of_reads_is_served_or_ends_the_connection() {
     assert!(duel.is_untouched());
 }
 
-/// Another urxe would send from that port, and would understand more than the specification says.
-/// Who knows the number of the queue pair, but not the PSN, cannot make it take its peer for one,
-/// nor send its answers there.
+/// Another urxe would send from that port, and would understand more than the specification says. A
+/// stranger that knows the number of the queue pair, but not the PSN, cannot make it take its peer
+/// for one, nor send its answers there.
 #[test]
-fn a_packet_that_only_its_address_speaks_for_does_not_tell_what_the_peer_is() {
+fn an_address_alone_does_not_tell_what_the_peer_is() {
     let duel = Duel::new(6);
     let port = ROCE_UDP_PORT + u16::try_from(PEER.get() >> 14).unwrap();
     let forger = UdpSocket::bind((duel.address(), port)).unwrap();
@@ -371,7 +372,7 @@ fn a_datagram_with_a_wrong_qkey_takes_no_receive() {
     assert_eq!(duel.end.wait(&[], 1)[0].byte_len, 56);
 }
 
-/// Of a group anybody may send. What was damaged on the way is nobody's.
+/// Any host may send to a group. What was damaged on the way is for no member.
 #[test]
 fn a_damaged_datagram_reaches_no_member_of_a_group() {
     let duel = Duel::new(18);
@@ -405,8 +406,8 @@ fn a_damaged_datagram_reaches_no_member_of_a_group() {
     assert_eq!(duel.end.wait(&[], 1)[0].byte_len, 48);
 }
 
-/// Whoever can guess keys and numbers needs no more to write into memory (ReDMArk, USENIX Security
-/// '21).
+/// An attacker that can guess keys and numbers needs no more to write into memory (ReDMArk, USENIX
+/// Security '21).
 #[test]
 fn keys_and_numbers_do_not_follow_from_each_other() {
     const COUNT: usize = 200;

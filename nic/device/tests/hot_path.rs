@@ -13,7 +13,7 @@ const BURST: usize = 32;
 /// Names the work to the process that does it under valgrind.
 const WORK: &str = "URXE_HOT_PATH";
 
-/// Two ends in one process and on one thread, so that nobody spins; without background threads,
+/// Two ends in one process and on one thread, so that no thread spins; without background threads,
 /// which valgrind would let work at any time.
 struct Pair {
     left: End,

@@ -19,7 +19,7 @@ use urxe_wire::{Operation, Packet, ROCE_UDP_PORT};
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// After this long, what passed is in the capture file without anybody asking for it.
+/// After this long, what passed is in the capture file though no program asks for it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
 /// One end: a device with one queue pair and one registered buffer.

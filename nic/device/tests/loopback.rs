@@ -318,7 +318,7 @@ fn a_peer_that_is_gone_exhausts_the_retries() {
 }
 
 #[test]
-fn a_peer_that_took_its_leave_is_given_up_even_without_a_timeout() {
+fn a_peer_that_took_leave_is_given_up_even_without_a_timeout() {
     let leaves: [fn(&End); 2] = [
         |end| end.qp.destroy(),
         |end| {

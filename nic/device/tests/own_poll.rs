@@ -146,7 +146,7 @@ fn median_of(polling: Duration) -> Option<Duration> {
 /// others took from it, so that its polls waited, too. Now 40 to 60 us.
 #[test]
 #[ignore = "quiet: it measures how soon the kernel wakes one thread after another, in microseconds"]
-fn a_program_that_polls_before_it_waits_for_an_event_is_not_left_waiting() {
+fn a_program_that_polls_before_an_event_is_not_left_waiting() {
     const MEDIAN_MAX: Duration = Duration::from_micros(200);
     let _alone = alone();
     let median = median_of(Duration::from_micros(100));
@@ -181,7 +181,7 @@ fn wait_for_message(end: &End, channel: &Arc<CompletionChannel>) {
 /// Each message used to wake the background thread, and that the program.
 #[test]
 #[ignore = "quiet: looking pays only for threads that no other program keeps from their processors meanwhile"]
-fn who_waits_for_events_that_come_soon_looks_for_them_before_it_sleeps() {
+fn a_wait_for_events_that_come_soon_looks_before_it_sleeps() {
     const EXCHANGES: u64 = 1_000;
     let _alone = alone();
     let exchange = |flags| {

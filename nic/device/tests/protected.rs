@@ -144,7 +144,7 @@ impl Drop for Pair {
 }
 
 #[test]
-fn what_a_peer_writes_is_there_and_the_handler_is_told_of_each_page() {
+fn a_peers_writes_land_and_the_handler_is_told_of_each_page() {
     let _alone = alone(true);
     for rights in [libc::PROT_READ, libc::PROT_NONE] {
         let pair = Pair::new();
@@ -232,7 +232,7 @@ fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
     assert_eq!(FIRST.load(Ordering::Relaxed), pages.at);
 }
 
-/// Memory that is not mapped is nobody's to repair.
+/// Memory that is not mapped is no handler's to repair.
 #[test]
 fn handlers_are_not_told_of_memory_that_is_gone() {
     let _alone = alone(true);

@@ -56,7 +56,7 @@ fn a_device_follows_routes_and_policies() {
         "link set near up",
         "link set far up",
         "addr add 10.9.0.1/24 dev near",
-        // Nobody is there to answer, or to say where it is.
+        // No host is there to answer, or to say where it is.
         "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev near",
     ];
     in_namespace(&commands, || {

@@ -250,7 +250,7 @@ fn an_xrc_message_goes_to_the_queue_that_it_names() {
 }
 
 #[test]
-fn xrc_writes_reads_and_changes_memory_with_the_rights_of_the_queue() {
+fn xrc_accesses_memory_with_the_rights_of_the_queue() {
     let target = Target::new();
     let (mut a, qp) = initiator(&target);
     fill(&mut a.buffer);

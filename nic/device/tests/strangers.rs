@@ -72,7 +72,8 @@ impl Stranger {
     }
 }
 
-/// Whoever blocks runs the engine, but sleeps: it does not know of what others post meanwhile.
+/// A thread that blocks runs the engine, but sleeps: it does not know of what others post
+/// meanwhile.
 #[test]
 fn what_is_lost_is_sent_again_while_another_thread_blocks() {
     let address = Ipv4Addr::new(127, 77, 0, 6);
@@ -103,7 +104,7 @@ fn what_is_lost_is_sent_again_while_another_thread_blocks() {
 fn a_connection_finds_the_port_on_which_its_peer_answers() {
     let address = Ipv4Addr::new(127, 77, 0, 1);
     let stranger = Stranger::new(address);
-    // The port that the number tells, where nobody would listen.
+    // The port that the number tells, where no socket would listen.
     let port = ROCE_UDP_PORT + u16::try_from(NUMBER.get() >> 14).unwrap();
     let other = UdpSocket::bind((address, port)).unwrap();
     other.set_nonblocking(true).unwrap();
@@ -119,7 +120,7 @@ fn a_connection_finds_the_port_on_which_its_peer_answers() {
             &[a.sge(0, 8)],
             SendTarget::Connection,
         );
-        // Nobody else makes the first packet be sent again.
+        // Nothing else makes the first packet be sent again.
         let (from, bytes) = std::thread::scope(|scope| {
             let heard = scope.spawn(|| {
                 // A processor that was late to acknowledge may have let the last one be sent twice.

@@ -82,7 +82,7 @@ fn what_waits_for_company_leaves_without_a_poll() {
             stream.check();
         }
         stream.post();
-        // Nobody polls the sender: `wait` would.
+        // No thread polls the sender: `wait` would.
         let nic = Arc::clone(&stream.right.nic);
         let received = wait_for(&nic, &stream.right.cq, &[], BURST);
         assert_eq!(received.len(), BURST);
@@ -91,7 +91,7 @@ fn what_waits_for_company_leaves_without_a_poll() {
     }
 }
 
-/// Many connections between two ends, which nobody but the test's thread makes progress for.
+/// Many connections between two ends, which only the test's thread makes progress for.
 struct Many {
     left: End,
     right: End,
@@ -170,7 +170,8 @@ fn who_posts_much_and_does_not_poll_still_hears() {
         many.answer();
         assert_eq!(heard(), 0);
         for post in 1..posts {
-            // However fast the machine is: only who posts for a while looks for what has come.
+            // However fast the machine is: only a program that posts for a while looks for what has
+            // come.
             std::thread::sleep(Duration::from_micros(10));
             many.write(post % qps..post % qps + 1);
         }

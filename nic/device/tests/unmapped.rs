@@ -1,5 +1,5 @@
-//! Programs that unmap what they have registered: who wants to use it gets an error, and nobody
-//! crashes.
+//! Programs that unmap what they have registered: an end that wants to use it gets an error, and
+//! none crashes.
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -190,7 +190,7 @@ fn a_receive_is_a_local_error_and_the_sender_learns_of_it() {
 
 /// Requests whose packets wait for company, or are on their way, when the memory goes.
 #[test]
-fn memory_that_goes_while_it_is_being_sent_is_an_error_or_was_in_time() {
+fn memory_that_goes_while_being_sent_is_an_error_or_in_time() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for round in 0..60 {
         let pair = Pair::wired(&wirings()[round % 3]);

@@ -59,7 +59,7 @@ fn send_and_write_move_the_right_bytes() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_dropped_and_the_connection_goes_on() {
+fn uc_drops_what_it_cannot_execute_and_goes_on() {
     let (mut a, qp_a, b, qp_b) = pair(1 << 16, Mtu::B1024);
     fill(&mut a.buffer);
     let send = |len| {

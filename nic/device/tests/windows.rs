@@ -76,7 +76,7 @@ fn a_window_opens_what_it_is_bound_to() {
 }
 
 #[test]
-fn the_key_before_a_binding_and_after_an_invalidation_is_refused() {
+fn a_key_before_binding_and_after_invalidation_is_refused() {
     let pair = Pair::new();
     let window = pair
         .b

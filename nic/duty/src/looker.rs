@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_in_vain_make_looks_rarer_and_packets_make_them_as_frequent_again() {
+    fn looks_in_vain_make_looks_rarer_and_packets_undo_that() {
         let mut looker = Looker::default();
         for needed in [4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024] {
             sleep(&mut looker, needed - 1, 0);

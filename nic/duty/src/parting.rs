@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_stops_is_expected_to_until_it_has_polled_on_for_long() {
+    fn a_program_that_stops_is_expected_to_until_it_polled_long() {
         let mut parting = Parting::default();
         assert!(!parting.is_likely());
         parting.note_stopped();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_sends_three_messages_before_it_stops_is_expected_to() {
+    fn a_stop_after_three_messages_is_expected() {
         let mut parting = Parting::default();
         for message in 0..100 {
             parting.note_told(0);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_waits_for_company_of_a_program_that_was_found_not_to_poll() {
+    fn nothing_waits_for_company_of_a_program_found_not_to_poll() {
         let mut posts = Posts::new();
         let start = Instant::from_nanos(PIECES_DISTRUST_MAX_NS);
         let last_of = |posts: &mut Posts, burst, now, has_senders| {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_streams_claims_a_round_each_time_that_one_is_due() {
+    fn a_program_that_streams_claims_each_round_that_is_due() {
         let mut posts = Posts::new();
         let start = Instant::from_nanos(1_000_000_000);
         posts.note_round_at(start);

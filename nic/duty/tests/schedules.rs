@@ -112,7 +112,7 @@ fn a_program_that_reads_its_memory_hears_of_packets_at_once() {
 }
 
 #[test]
-fn a_program_that_blocks_is_woken_for_its_packets_and_the_background_thread_is_not() {
+fn packets_wake_a_program_that_blocks_and_no_background_thread() {
     for_seeds(|seed| {
         for (processors, gap_ns) in GAPS_NS
             .into_iter()
@@ -132,7 +132,7 @@ fn a_program_that_blocks_is_woken_for_its_packets_and_the_background_thread_is_n
 }
 
 #[test]
-fn packets_beside_a_program_that_computes_wait_for_one_sleep_of_the_background_thread_at_most() {
+fn packets_beside_a_computing_program_wait_one_sleep_at_most() {
     for_seeds(|seed| {
         for (for_ns, polls_ns) in [
             (100 * US, 100 * US),
@@ -159,7 +159,7 @@ fn packets_beside_a_program_that_computes_wait_for_one_sleep_of_the_background_t
 }
 
 #[test]
-fn a_thread_that_looks_for_packets_leaves_a_stranger_its_processor() {
+fn a_thread_that_looks_leaves_a_stranger_its_processor() {
     for gap_ns in GAPS_NS {
         for program in [
             Program::Polls,
@@ -206,7 +206,7 @@ fn exchange(ranks: usize, processors: usize, computes_ns: u64) -> (u64, u64, u64
 }
 
 #[test]
-fn ranks_that_share_processors_wait_for_each_other_in_the_kernel() {
+fn ranks_that_share_processors_wait_in_the_kernel() {
     // So many messages in half a second: two thirds of what the policy sends on this machine.
     for (ranks, processors, computes_ns, least) in [
         (2, 1, 0, 9_000),

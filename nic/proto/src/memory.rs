@@ -237,7 +237,7 @@ pub trait Memory {
     /// Why nothing was done.
     fn atomic(&mut self, via: Via, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError>;
 
-    /// Stores 8 bytes at `va` for the peer at once, so that nobody sees a part of them (ATOMIC
+    /// Stores 8 bytes at `va` for the peer at once, so that no reader sees a part of them (ATOMIC
     /// WRITE).
     ///
     /// # Errors
@@ -256,7 +256,7 @@ pub trait Memory {
     }
 
     /// Sees to it that what the peer wrote to `range` before is where `placement` says; without a
-    /// range, all of what the key opens. Memory that does not know of it grants it to nobody.
+    /// range, all of what the key opens. Memory that does not know of it grants it to no peer.
     ///
     /// # Errors
     /// Why it was not done.

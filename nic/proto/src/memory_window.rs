@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn type_2_is_of_one_queue_pair_and_type_1_of_a_protection_domain() {
+    fn type_2_is_of_a_queue_pair_and_type_1_of_a_protection_domain() {
         let other_qp = Via {
             qp: Qpn::new(8),
             ..VIA
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn type_2_is_invalidated_before_it_is_bound_again_and_type_1_bound_at_will() {
+    fn type_2_is_invalidated_before_a_rebind_and_type_1_is_not() {
         let next = WindowBind {
             rkey: 0x502,
             ..BIND

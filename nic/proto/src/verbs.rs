@@ -63,7 +63,7 @@ pub struct AddressVector {
     pub service_level: u8,
 }
 
-/// Whom a send request is for.
+/// Where a send request goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendTarget {
     /// The peer of the connection (RC, UC).
@@ -138,7 +138,7 @@ pub enum SendOp {
         /// Value to add.
         add: u64,
     },
-    /// ATOMIC WRITE of 8 bytes: nobody sees a part of them (IBTA 1.5; Linux rxe since 6.2).
+    /// ATOMIC WRITE of 8 bytes: no reader sees a part of them (IBTA 1.5; Linux rxe since 6.2).
     AtomicWrite {
         /// Remote virtual address, a multiple of 8.
         va: u64,
@@ -236,7 +236,7 @@ pub struct SendRequest<'a> {
     pub solicited: bool,
     /// Whether to wait for earlier READs and atomics to complete.
     pub fence: bool,
-    /// Whom it is for.
+    /// Where it goes.
     pub target: SendTarget,
 }
 

@@ -52,7 +52,7 @@ struct Variant {
     connected: bool,
     acknowledge: Acknowledge,
     wait: Wait,
-    /// The socket is in an epoll set, with this interest, in which nobody waits.
+    /// The socket is in an epoll set, with this interest, in which no thread waits.
     watched: Option<Interest>,
 }
 

@@ -6,7 +6,7 @@ use std::ptr;
 use libc::{c_int, c_uint, c_void, cmsghdr, msghdr};
 
 /// Bytes for the control messages of one message. Sending needs UDP_SEGMENT and a type of service
-/// (24 each on 64 bit); receiving UDP_GRO and a type of service, and options that somebody else
+/// (24 each on 64 bit). Receiving needs UDP_GRO and a type of service, and options that other code
 /// sets on our socket must not push these out.
 const CAPACITY_BYTES: usize = 128;
 

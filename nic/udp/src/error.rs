@@ -11,7 +11,7 @@ use libc::c_int;
 /// | errno | outcome | what the caller does |
 /// |---|---|---|
 /// | EAGAIN | [`SendError::WouldBlock`] | sends the same again when the socket is writable |
-/// | EFAULT | [`SendError::Fault`] | the memory behind a piece is gone: a local error of whoever posted it |
+/// | EFAULT | [`SendError::Fault`] | the memory behind a piece is gone: a local error of its program |
 /// | EMSGSIZE | [`SendError::TooBig`] | the path MTU shrank, or more than [`MAX_TRANSMIT_BYTES`](crate::MAX_TRANSMIT_BYTES): see [`path_mtu_bytes`](crate::path_mtu_bytes) |
 /// | EBADF, ENOTSOCK, EAFNOSUPPORT | [`SendError::Broken`] | a fault of the program: gives the socket up |
 /// | EINTR | tried again here | nothing |

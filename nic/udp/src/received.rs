@@ -13,7 +13,7 @@ use crate::{ecn, gro};
 /// What was received: `len` bytes, a datagram every `stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvMeta {
-    /// Who sent it.
+    /// Its sender.
     pub source: SocketAddr,
     /// Bytes in the buffer.
     pub len: usize,
@@ -24,7 +24,7 @@ pub struct RecvMeta {
     pub tos: u8,
     /// Bytes did not fit the buffer and are gone.
     pub truncated: bool,
-    /// There is more, which costs no system call. Otherwise nobody knows.
+    /// There is more, which costs no system call. Otherwise that is not known.
     pub has_more: bool,
 }
 

@@ -49,7 +49,7 @@ pub struct Options {
     pub multicast_ifindex: Option<u32>,
 }
 
-/// Nobody repeats what UC and UD lose while the receiver is away from its processor. This takes
+/// Nothing repeats what UC and UD lose while the receiver is away from its processor. This takes
 /// 1,400 messages of 64 KiB: more than perftest sends unless told otherwise, which then waits for
 /// each of them.
 const RECEIVE_BUFFER_BYTES: usize = 48 << 20;
@@ -96,7 +96,7 @@ impl Socket {
     /// Makes a socket and binds it, exclusively: SO_REUSEADDR and SO_REUSEPORT stay off, so that a
     /// port is whose bind succeeds. An IPv6 link-local address needs its scope. The UDP checksum is
     /// left to the kernel (on for IPv4 and IPv6; usually computed by the device or, over veth and
-    /// loopback, by nobody), because GSO refuses sockets without it. ICMP errors are not asked for
+    /// loopback, not at all), because GSO refuses sockets without it. ICMP errors are not asked for
     /// (IP_RECVERR stays off): an unconnected socket then never reports them.
     ///
     /// # Errors
@@ -241,8 +241,8 @@ impl Socket {
         }
     }
 
-    /// Forgets errors that no receive tells of: a link that went down leaves one, which wakes
-    /// whoever waits for [`Self::readable_fds`] until this is called, or until some of the next
+    /// Forgets errors that no receive tells of: a link that went down leaves one, which wakes the
+    /// threads that wait for [`Self::readable_fds`] until this is called, or until some of the next
     /// receives do it.
     pub fn forget_errors(&self) {
         if let Some(frames) = &self.frames {

@@ -75,8 +75,8 @@ fn gather_by_file(pieces: &[libc::iovec], mut bytes: Vec<u8>) -> Result<Vec<u8>,
     let length: usize = pieces.iter().map(|piece| piece.iov_len).sum();
     let count = c_int::try_from(pieces.len()).unwrap_or(c_int::MAX);
     bytes.reserve(length);
-    // SAFETY: the descriptor is new, and nobody else's. What the pieces point at is the kernel's to
-    // check, and it reads into the vector's spare room.
+    // SAFETY: the descriptor is new, and nothing else has it. What the pieces point at is the
+    // kernel's to check, and it reads into the vector's spare room.
     unsafe {
         let raw = libc::memfd_create(c"urxe-tap".as_ptr(), libc::MFD_CLOEXEC);
         if raw < 0 {

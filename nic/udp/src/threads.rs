@@ -8,8 +8,7 @@ pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        // A fault while its signal is blocked ends the process, and with it whoever recovers from
-        // faults.
+        // A fault while its signal is blocked ends the process, even one that recovers from faults.
         libc::sigdelset(&raw mut all, libc::SIGSEGV);
         libc::sigdelset(&raw mut all, libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);

@@ -61,9 +61,9 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// What may go as a frame ([`Options::frames`](crate::Options)): the peer has room for a few
+/// What may go as a frame ([`Options::frames`](crate::Options)). The peer has room for a few
 /// hundred of them only, and for 96 of those longer than 18 KiB, and one may pass, or be passed by,
-/// what takes the socket. For those who make up for loss and disorder.
+/// what takes the socket. For protocols that make up for loss and disorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// Nothing: it takes the socket.

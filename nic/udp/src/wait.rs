@@ -21,7 +21,7 @@ const EVENTS: usize = 16;
 pub struct Interest(u32);
 
 impl Interest {
-    /// Nothing: the descriptor stays registered but wakes nobody. Every datagram still passes
+    /// Nothing: the descriptor stays registered but wakes no thread. Every datagram still passes
     /// through epoll then (200 ns); for the hot path, [`Waiter::remove`] it.
     pub const NONE: Self = Self(0);
     /// Something to receive.
@@ -172,7 +172,8 @@ impl Waiter {
 }
 
 impl AsRawFd for Waiter {
-    /// Readable while one of the descriptors is ready: for who waits for something else as well.
+    /// Readable while one of the descriptors is ready: for a caller that waits for something else
+    /// as well.
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -278,7 +279,7 @@ pub fn wait_writable(socket: &Socket, timeout_ns: u64) {
 fn poll_once(polled: &mut [libc::pollfd], timeout_ns: u64) {
     let mut limit = timespec_of(timeout_ns);
     // SAFETY: the entries and the time live until the call returns. An error, like a signal, ends
-    // the wait early, which the caller cannot tell from a packet for somebody else.
+    // the wait early, which the caller cannot tell from a packet that is not its own.
     unsafe {
         uncancelled::ppoll(
             polled.as_mut_ptr(),

@@ -103,7 +103,7 @@ const PAGE_BYTES: usize = 4096;
 
 impl Guarded {
     fn new() -> Self {
-        // SAFETY: new memory, that nobody else knows.
+        // SAFETY: new memory, that nothing else knows.
         unsafe {
             let (read_write, flags) = (
                 libc::PROT_READ | libc::PROT_WRITE,
@@ -154,7 +154,7 @@ fn memory_that_is_gone_is_a_fault_and_nothing_is_sent() {
         let error = sender.send(&transmit(&to, segment_size, &iov)).unwrap_err();
         assert!(matches!(error, SendError::Fault), "{error}");
     }
-    // Nobody's memory at all.
+    // No process's memory at all.
     // SAFETY: the first page is never mapped, and the kernel only reads.
     let nowhere = unsafe { Piece::from_raw(std::ptr::without_provenance(8), 8) };
     assert!(matches!(

@@ -239,10 +239,10 @@ fn a_frame_that_does_not_fit_the_buffer_is_marked() {
     });
 }
 
-/// Where nobody makes up for loss and disorder: the ring is full long before the socket is.
+/// Where nothing makes up for loss and disorder: the ring is full long before the socket is.
 #[test]
-fn what_may_not_be_a_frame_arrives_in_order_when_nobody_looks_for_a_while() {
-    let test = "what_may_not_be_a_frame_arrives_in_order_when_nobody_looks_for_a_while";
+fn what_may_not_be_a_frame_arrives_in_order_when_read_late() {
+    let test = "what_may_not_be_a_frame_arrives_in_order_when_read_late";
     with_frames(test, |ends| {
         let count = 2 * SLOTS as u32;
         for k in 0..count {
@@ -326,7 +326,7 @@ fn a_link_that_was_down_wakes_nobody_once_it_is_up() {
         assert!(is_woken(), "there is an error");
         ends.left.forget_errors();
         assert!(!is_woken());
-        // Who polls gets rid of it, too, soon where the socket is read each time, ...
+        // A program that polls gets rid of it, too, soon where the socket is read each time, ...
         for receives in [20, 10_000] {
             ends.pair.left.command("ip link set veth down");
             ends.pair.left.command("ip link set veth up");

@@ -233,7 +233,7 @@ fn what_a_policy_of_ipsec_encrypts_goes_encrypted() {
         assert!(seen.contains(&ESP) && !seen.contains(&UDP), "{seen:?}");
         let after = [&ends.left, &ends.right].map(Socket::frame_counts);
         assert_eq!(after, before, "no frame");
-        // What somebody sends in plain text is for the kernel to drop.
+        // What a stranger sends in plain text is for the kernel to drop.
         let forger = Forger::new(ends);
         forger.send(&forger.packet(4791, |_| ()));
         assert!(!arrives(&ends.right));

@@ -1,5 +1,5 @@
-//! Frames pass the kernel's IP layer by, but not what it would have said: of packets that somebody
-//! forges, and of routes. `policies.rs` has what IPsec says.
+//! Frames pass the kernel's IP layer by, but not what it would have said: of packets that a
+//! stranger forges, and of routes. `policies.rs` has what IPsec says.
 //!
 //! The tests need root or user namespaces, iproute2, and Linux 6.2; otherwise they say SKIPPED.
 

@@ -1,5 +1,5 @@
 //! Every order in which threads that wait and threads that signal may run, as far as the memory
-//! model of C11 allows it (loom): nobody sleeps over work, and what comes late does not wake for
+//! model of C11 allows it (loom). No thread sleeps over work, and what comes late does not wake for
 //! ever.
 #![allow(unreachable_pub, reason = "the file that is shared is public there")]
 

@@ -4,7 +4,7 @@
 //! bits and the same first 16.
 //!
 //! That is exact where the subnet's prefix is 16 bits or longer. Linux rxe and hardware give their
-//! ports LID 0, which stands for nobody.
+//! ports LID 0, which stands for no port.
 
 use urxe_proto::AddressVector;
 use urxe_wire::Gid;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lid_is_the_end_of_the_first_ipv4_address_and_leads_back_to_it() {
+    fn a_lid_ends_the_first_ipv4_address_and_leads_back_to_it() {
         let gids = table(&["fe80::1", "172.16.200.3", "10.0.0.1"]);
         assert_eq!(lid(&gids), 0xc803);
         let to = address_of_lid(&gids, 0xc807).expect("a LID");

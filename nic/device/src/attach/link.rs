@@ -26,9 +26,9 @@ pub(crate) struct LinkState {
 pub(crate) struct Link {
     ifindex: u32,
     changes: Changes,
-    /// Held by who follows, so that an older state never replaces a newer one, and who asks
-    /// meanwhile waits: it would see addresses that nothing is bound to yet, or none of the new
-    /// ones.
+    /// Held by the thread that follows, so that an older state never replaces a newer one. A thread
+    /// that asks meanwhile waits: it would see addresses that nothing is bound to yet, or none of
+    /// the new ones.
     following: Mutex<()>,
     state: Mutex<LinkState>,
 }

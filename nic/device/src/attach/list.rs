@@ -29,7 +29,7 @@ pub struct DeviceInfo {
     /// Node GUID, in network byte order.
     pub guid: [u8; 8],
     /// GID table: IPv4 addresses first, then IPv6, each in the interface's order, and later ones
-    /// behind them or in empty places ([`GidEntry::is_used`]). The same for all who list in this
+    /// behind them or in empty places ([`GidEntry::is_used`]). The same for every caller in this
     /// process.
     pub gids: Vec<GidEntry>,
 }

@@ -1,5 +1,5 @@
 //! The one agent of a process: all its exchanges, identifiers and doors behind one lock, and a
-//! thread that keeps time and reads what nobody else reads.
+//! thread that keeps time and reads what no other thread reads.
 //!
 //! An opened device that gets a packet for QP 1 calls [`super::arrival::receive`] on the thread
 //! that runs its engine, with the engine's lock held. It never waits there: what cannot be dealt
@@ -60,7 +60,7 @@ pub(super) fn errno(code: i32) -> io::Error {
 pub(crate) struct Agent {
     pub(super) process: u32,
     pub(super) inner: AcrossFork<Inner>,
-    /// Datagrams that came while somebody else had the lock. Nothing else is locked under it.
+    /// Datagrams that came while another thread had the lock. Nothing else is locked under it.
     inbox: Mutex<VecDeque<Arrived>>,
     wakeup: Wakeup,
     watch: Arc<Watch>,
@@ -105,7 +105,7 @@ pub(super) struct Inner {
 }
 
 pub(super) static AGENT: AtomicPtr<Agent> = AtomicPtr::new(std::ptr::null_mut());
-/// Held by who makes it.
+/// Held by the thread that makes it.
 pub(super) static MAKING: AcrossFork<()> = AcrossFork::new(());
 
 /// The last numbers of an identifier or group, and of a file. Not the agent's, so that what the
@@ -185,8 +185,8 @@ impl Agent {
         self.lock_inbox().pop_front()
     }
 
-    /// Takes a datagram in now, if nobody else is at work here and its door is open; else leaves it
-    /// for the thread.
+    /// Takes a datagram in now, if no other thread is at work here and its door is open; else
+    /// leaves it for the thread.
     pub(super) fn arrived(&self, arrived: Arrived) {
         // Not before those that wait: a farewell would overtake what made the connection.
         if let Some(mut inner) = self.inner.try_lock()
@@ -454,8 +454,8 @@ impl Inner {
         }
     }
 
-    /// Whether somebody may send to port 4791 what this process waits for, and nobody holds it for
-    /// us.
+    /// Whether a peer may send to port 4791 what this process waits for, and no process holds it
+    /// for us.
     fn wants_port(&self) -> bool {
         let is_listening = || self.listening().next().is_some();
         self.doors.iter().any(|door| !door.is_holder())

@@ -440,8 +440,8 @@ impl Inner {
 
     // ---- numbers -----------------------------------------------------------------------------
 
-    /// A communication ID that nothing has. It begins with the slot, so that whoever holds port
-    /// 4791 knows whose it is, and is random otherwise, so that nobody else does.
+    /// A communication ID that nothing has. It begins with the slot, so that the process that holds
+    /// port 4791 knows whose it is, and is random otherwise, so that no other program does.
     fn fresh_comm(&mut self, device: &Bound) -> io::Result<u32> {
         let slot = u32::from(self.open_door(&device.info)?);
         loop {

@@ -1,9 +1,10 @@
 //! Where management datagrams of a device go out and come in: an opened device of the process, so
 //! that a peer finds its queue pairs and its management on one port.
 //!
-//! Whoever comes first opens the device. If the program has, that one is used; if management is
-//! first (a program listens before it has queue pairs), the program gets management's when it opens
-//! the device ([`Door::claim`]). When the program closes it, management keeps it.
+//! The program or management opens the device, whichever comes first. If the program has, that one
+//! is used. If management is first (a program listens before it has queue pairs), the program gets
+//! management's when it opens the device ([`Door::claim`]). When the program closes it, management
+//! keeps it.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
@@ -113,7 +114,7 @@ impl Door {
         is_it
     }
 
-    /// Sockets of port 4791 that was taken over, which nobody else reads.
+    /// Sockets of port 4791 that was taken over, which nothing else reads.
     pub(super) fn front_sockets(&self) -> &[Arc<Socket>] {
         self.front.as_ref().map_or(&[], |front| &front.sockets)
     }

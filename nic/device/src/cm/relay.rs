@@ -80,7 +80,7 @@ pub(super) fn to_process(from: &UnixDatagram, slot: u16, relayed: &Relayed) -> b
     send(from, &name, relayed)
 }
 
-/// Passes a request on to whoever listens; false if nobody does.
+/// Passes a request on to the process that listens; false if none does.
 pub(super) fn to_listener(
     from: &UnixDatagram,
     space: PortSpace,
@@ -113,7 +113,7 @@ fn send(from: &UnixDatagram, name: &str, relayed: &Relayed) -> bool {
 }
 
 /// The next datagram that was passed on to `socket`. One that was not sent by the holder of port
-/// 4791 of the device is dropped: nobody else can say where it came from.
+/// 4791 of the device is dropped: no other process can say where it came from.
 pub(super) fn receive(socket: &UnixDatagram) -> Option<Relayed> {
     let mut raw = [0; MESSAGE_LEN + 1];
     loop {

@@ -49,7 +49,7 @@ impl Watch {
         }
     }
 
-    /// Waits until there is something, or for so long, rounded up to a millisecond. Whoever waits
+    /// Waits until there is something, or for so long, rounded up to a millisecond. The caller
     /// looks at everything then, at pipes only if this returns that the other end of one is closed:
     /// there may be thousands.
     pub(super) fn wait(&self, timeout_ns: Option<u64>) -> bool {

@@ -1,4 +1,5 @@
-//! What the engine hands over to the program: completions, events, and word of who makes progress.
+//! What the engine hands over to the program: completions, events, and word of which thread makes
+//! progress.
 
 pub(crate) mod channel_events;
 pub(crate) mod completions;

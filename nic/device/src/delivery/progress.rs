@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_has_just_waited_for_an_event_does_not_poll_yet() {
+    fn a_program_that_just_waited_for_an_event_does_not_poll_yet() {
         let progress = Progress::new().unwrap();
         assert!(progress.is_polled(now()));
         let blocking = progress.enter_blocking();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_asks_for_an_event_is_heard_though_the_thread_waits_for_packets_already() {
+    fn asking_for_an_event_is_heard_by_a_thread_that_waits() {
         let progress = Progress::new().unwrap();
         assert!(!progress.is_wanted());
         let states: [fn(&Progress); 3] = [

@@ -1,11 +1,11 @@
 //! Packets for queue pairs behind another port of the host.
 //!
-//! A queue pair's number tells its UDP port, but only our own kind knows: Linux rxe and hardware
-//! send everything to port 4791, and so to whoever holds that. The holder passes on what is for
-//! another slot, to that slot's port on the same address: the datagram as it came, behind a header
-//! that says from where. It leaves from port 4791, which nobody else can send from, and a host
-//! takes in nothing that claims to come from its own IPv4 address; over IPv6 a stranger can forge
-//! this as well as the address of a peer, and gains nothing by it.
+//! A queue pair's number tells its UDP port, but only our own kind knows. Linux rxe and hardware
+//! send everything to port 4791, and so to the process that holds that. The holder passes on what
+//! is for another slot, to that slot's port on the same address: the datagram as it came, behind a
+//! header that says from where. It leaves from port 4791, which no other process can send from. A
+//! host takes in nothing that claims to come from its own IPv4 address. Over IPv6 a stranger can
+//! forge this as well as the address of a peer, and gains nothing by it.
 //!
 //! Each packet on this way costs a system call and a wake-up of its own. It is for peers that have
 //! no other.

@@ -306,7 +306,7 @@ impl Engine {
     }
 
     /// Waits for a while until the sockets have taken what waits for them. For a queue pair or a
-    /// process that ends: requests of the unreliable services have completed before, and nobody
+    /// process that ends: requests of the unreliable services have completed before, and nothing
     /// sends their packets again.
     pub(crate) fn drain(&mut self) {
         let end = clock::now().after(DRAIN_MAX_NS);

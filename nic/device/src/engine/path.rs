@@ -1,10 +1,10 @@
 //! Where a queue pair sends to and hears from.
 //!
-//! Anybody who has a socket on the peer's host sends with the peer's address. What tells the peer
-//! from them is its UDP port, if it is urxe: it sends from the port that its queue pair's number
-//! tells, and nobody else of its host can, for it is bound exclusively. Linux rxe and hardware
-//! choose their source ports freely, and everything that comes from the address is for the protocol
-//! to judge.
+//! Every program with a socket on the peer's host sends with the peer's address. What tells the
+//! peer from them is its UDP port, if it is urxe: it sends from the port that its queue pair's
+//! number tells. No other program of its host can, for the port is bound exclusively. Linux rxe and
+//! hardware choose their source ports freely, and everything that comes from the address is for the
+//! protocol to judge.
 
 use std::net::SocketAddr;
 
@@ -141,8 +141,8 @@ impl Path {
 
     /// Whether a packet of the peer's host comes from where only the peer can send, if it is urxe:
     /// from the port that its number tells, to this socket. What was passed on came to another one,
-    /// and where it came from at first says who passed it on: any user of this host, if nobody else
-    /// has port 4791.
+    /// and where it came from at first is the word of the process that passed it on. That may be
+    /// any user's of this host, if no other process has port 4791.
     pub(crate) fn is_from_derived_port(&self, origin: &Origin) -> bool {
         origin.source.port() == self.derived && origin.local.port() == self.local.port()
     }
@@ -175,8 +175,8 @@ impl Path {
     }
 
     /// Takes a source address for the peer's: what came from there could only come from the peer.
-    /// That its IP address and its queue pair's number are right does not say so, as anybody may
-    /// forge the one and guess the other.
+    /// That its IP address and its queue pair's number are right does not say so, as any stranger
+    /// may forge the one and guess the other.
     ///
     /// That the peer is urxe, which the port says, replaces any other belief, and is final: what
     /// made it seem another device was forged.
@@ -188,8 +188,8 @@ impl Path {
             self.set_udp_port(self.derived);
         } else if self.peer == Peer::Unheard {
             if origin.source.port() == self.derived {
-                // Passed on, by who says that the peer is urxe: until it is heard itself, that is
-                // where to answer.
+                // Passed on by a process that says that the peer is urxe: until the peer itself is
+                // heard, that is where to answer.
                 self.set_udp_port(self.derived);
             } else {
                 self.peer = Peer::Stranger;

@@ -4,9 +4,9 @@
 //! every one has. To measure a path, a question may be longer, but only to a peer that is known to
 //! be urxe.
 //!
-//! An answer is never longer than its question and goes to where that came from, so that nobody can
-//! use it to send more to a third party than to us. It tells the version of urxe and the length of
-//! the question.
+//! An answer is never longer than its question and goes to where that came from, so that no
+//! attacker can use it to send more to a third party than to us. It tells the version of urxe and
+//! the length of the question.
 
 use std::net::SocketAddr;
 use std::str;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_as_it_was_written_and_no_longer_than_a_question() {
+    fn an_answer_reads_as_written_and_is_no_longer_than_a_question() {
         let (here, there) = ends();
         let answer = PingAnswer {
             transaction: 7,

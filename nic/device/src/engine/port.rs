@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_only_datagrams_use_is_read_less_often_once_it_is_quiet() {
+    fn a_socket_of_datagrams_alone_is_read_less_often_once_quiet() {
         let mut ports = Ports {
             slot: 0,
             ifindex: 1,

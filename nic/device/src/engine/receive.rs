@@ -19,9 +19,9 @@ use crate::process::clock;
 /// [`BATCHES_PER_TURN`] batches: acknowledgements of hundreds of queue pairs come one by one.
 const PACKETS_PER_TURN: usize = 128;
 
-/// So few packets at first are probably what somebody waits for, and all there is: a message, and
-/// the acknowledgement of the one before. To look for more costs as much as 200 ns; the next round
-/// does that.
+/// So few packets at first are probably what the program waits for, and all there is: a message,
+/// and the acknowledgement of the one before. To look for more costs as much as 200 ns; the next
+/// round does that.
 const REPLY_PACKETS: usize = 2;
 
 /// Packets that are handled together, at most: as many as the kernel joins.
@@ -120,7 +120,7 @@ impl Engine {
                 self.stats.rx_packets += 1;
                 self.stats.rx_bytes += segment.len() as u64;
                 let index = self.handle_datagram(now, &origin, segment);
-                // A batch that nobody cut apart has the IPv4 IDs 0, 1, 2, ... that its sender
+                // A batch that was never cut apart has the IPv4 IDs 0, 1, 2, ... that its sender
                 // assumed.
                 origin.ip_id = origin.ip_id.wrapping_add(1);
                 if index != handled {
@@ -207,9 +207,9 @@ impl Engine {
         }
     }
 
-    /// A datagram that the holder of port 4791 passed on, who says where it came from. Another urxe
-    /// sends to the port that the queue pair's number tells, and management datagrams are passed on
-    /// by another way.
+    /// A datagram that the holder of port 4791 passed on; the holder says where it came from.
+    /// Another urxe sends to the port that the queue pair's number tells, and management datagrams
+    /// are passed on by another way.
     #[cold]
     fn handle_passed_on(&mut self, now: Instant, was: &Origin, datagram: &[u8]) -> Option<u16> {
         let dest_qp = Packet::parse(datagram).ok()?.header.bth.dest_qp;

@@ -51,7 +51,7 @@ pub(crate) enum Receives {
 }
 
 impl Slot {
-    /// Hands completions and events over to whom they belong.
+    /// Hands completions and events over to where they belong.
     pub(crate) fn deliver(&mut self, events: &EventQueue) {
         while let Some(completion) = self.qp.poll_completion() {
             let side = completion.side();

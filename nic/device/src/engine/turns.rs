@@ -38,8 +38,7 @@ impl Engine {
         self.senders >= MANY_SENDERS
     }
 
-    /// Gives a queue pair its turn. What it has made leaves before the bookkeeping, if `then` says
-    /// so: somebody waits for it. Returns how many packets that were.
+    /// Gives a queue pair its turn. Returns how many packets it has made.
     fn transmit_from(&mut self, index: u16, now: Instant, mode: AckMode) -> u32 {
         let Some(slot) = self.qps.get_mut(index) else {
             return 0;

@@ -1,8 +1,8 @@
 //! Management datagrams of urxe's own.
 //!
 //! They are of a vendor's class, to queue pair 1 (IBTA vol 1, 16.5: classes 0x30 to 0x4f carry an
-//! OUI, and who does not know it drops the datagram). So each is a proper RoCEv2 packet, harmless
-//! to other stacks, which stay silent.
+//! OUI, and a receiver that does not know it drops the datagram). So each is a proper RoCEv2
+//! packet, harmless to other stacks, which stay silent.
 
 use std::net::SocketAddr;
 

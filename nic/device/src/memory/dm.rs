@@ -69,7 +69,7 @@ fn memory_file(length: u64) -> std::io::Result<OwnedFd> {
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: just opened, and nobody else knows it.
+    // SAFETY: just opened, and nothing else knows it.
     let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(length)?;
     // A process that was handed the descriptor could else cut the file, and every copy from it

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::process::odp;
 
-/// A part of a file in the process's memory, shared with everybody who maps the file. Unmapped when
-/// dropped.
+/// A part of a file in the process's memory, shared with all other mappings of the file. Unmapped
+/// when dropped.
 #[derive(Debug)]
 pub struct Mapping {
     /// Of the first page.

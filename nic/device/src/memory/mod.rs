@@ -1,6 +1,6 @@
-//! Memory regions: which of the process's memory a key opens, for whom and for what. Everything
-//! that reads or writes a program's memory does it here, after a check of key, protection domain,
-//! bounds and rights.
+//! Memory regions: which of the process's memory a key opens, for which queue pairs and for what.
+//! Everything that reads or writes a program's memory does it here, after a check of key,
+//! protection domain, bounds and rights.
 
 mod access;
 pub(crate) mod dm;
@@ -163,8 +163,8 @@ impl MemoryTable {
         }
     }
 
-    /// Keys are random: a key that can be guessed opens memory to whoever can reach the port
-    /// (ReDMArk, USENIX Security 2021).
+    /// Keys are random: a key that can be guessed opens memory to every program that can reach the
+    /// port (ReDMArk, USENIX Security 2021).
     fn fresh_key(&self) -> Result<u32, Error> {
         loop {
             let key = crate::process::random::random_u32()?;

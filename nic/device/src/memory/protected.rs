@@ -1,8 +1,8 @@
 //! Memory that the program has protected, and has a handler of faults for: to learn what is
 //! accessed (dirty tracking), or to be able to move it. To hardware, which reaches memory by its
-//! physical address, protection is no obstacle, and nobody is told. Here what a peer sends is
+//! physical address, protection is no obstacle, and no handler is told. Here what a peer sends is
 //! placed in spite of the protection, too, so that no packet has to wait for a handler that may
-//! take long or not come back; and the handler is called as soon as the engine's lock is free
+//! take long or not come back. The handler is called as soon as the engine's lock is free
 //! ([`crate::process::guard::offer`]). A page whose handler does not make it accessible is then
 //! taken at its word: further accesses are access errors.
 

@@ -1,4 +1,4 @@
-//! A region: which of the process's memory a key opens, for whom and for what.
+//! A region: which of the process's memory a key opens, for which queue pairs and for what.
 
 use urxe_proto::{AccessError, PdId};
 

@@ -254,7 +254,7 @@ fn a_null_region_reads_as_zeros_and_forgets() {
 }
 
 #[test]
-fn peers_read_zeros_from_a_null_region_and_what_they_write_is_forgotten() {
+fn a_null_region_reads_as_zeros_and_forgets_what_peers_write() {
     let (mut table, pd, _) = table();
     let rkey = table.register_null(pd).unwrap().rkey;
     let range = RemoteRange {
@@ -316,7 +316,7 @@ fn on_demand_memory_that_is_missing_is_a_fault_and_no_crash() {
 }
 
 #[test]
-fn looking_ahead_harms_nothing_wherever_the_next_message_is_expected() {
+fn looking_ahead_harms_nothing_wherever_a_message_is_expected() {
     let (mut table, pd, memory) = table();
     let access = Access::LOCAL_WRITE | Access::ON_DEMAND;
     let everything = Region::new(pd, 0, u64::MAX, 0, access);

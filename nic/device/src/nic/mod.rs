@@ -49,8 +49,8 @@ pub struct Nic {
     naps: Naps,
     /// The sockets again, for waiting without the engine's lock.
     sockets: Mutex<Arc<[Arc<Socket>]>>,
-    /// Becomes readable, and is replaced, when the sockets change: who waits for them has to look
-    /// again.
+    /// Becomes readable, and is replaced, when the sockets change: a thread that waits for them has
+    /// to look again.
     stale: Mutex<Arc<EventFd>>,
     link: Link,
     events: Arc<EventQueue>,
@@ -292,8 +292,8 @@ impl Nic {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The engine for a caller that can wait: it never makes the program wait for it, as one who
-    /// queues up at the lock would, unless there is no other way.
+    /// The engine for a caller that can wait: it never makes the program wait for it, as a thread
+    /// that queues up at the lock would, unless there is no other way.
     pub(crate) fn engine_patiently(&self) -> MutexGuard<'_, Engine> {
         const ATTEMPTS: usize = 2_000;
         const PAUSE: Duration = Duration::from_micros(50);
@@ -306,7 +306,7 @@ impl Nic {
         self.engine()
     }
 
-    /// Whether somebody has the engine now.
+    /// Whether a thread has the engine now.
     pub(crate) fn is_engine_taken(&self) -> bool {
         matches!(self.engine.try_lock(), Err(TryLockError::WouldBlock))
     }
@@ -365,7 +365,8 @@ impl Nic {
     pub(crate) fn sockets_changed(&self) {
         match EventFd::new() {
             Ok(fresh) => std::mem::replace(&mut *lock(&self.stale), Arc::new(fresh)).signal(),
-            // Without descriptors nobody else can open sockets either; who waits is not told.
+            // Without descriptors no other thread can open sockets either; one that waits is not
+            // told.
             Err(error) => log::warn!("cannot tell of changed sockets: {error}"),
         }
     }
@@ -413,8 +414,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Forgets errors that woke whoever waited with [`Self::watch`], and would again: of a link
-    /// that went down.
+    /// Forgets errors that woke the threads that waited with [`Self::watch`], and would again: of a
+    /// link that went down.
     pub(crate) fn forget_errors(&self, ready: &[Event]) {
         for event in ready.iter().filter(|event| event.failed()) {
             let engine = self.engine();

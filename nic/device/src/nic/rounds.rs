@@ -17,7 +17,7 @@ use crate::process::usage::advise;
 pub(crate) struct Round {
     /// How many packets came.
     pub(crate) received: usize,
-    /// Whether they were more than answers: somebody wants something.
+    /// Whether they were more than answers: a peer wants something.
     pub(crate) has_requests: bool,
     /// When it was.
     pub(crate) at: Instant,
@@ -49,7 +49,7 @@ impl Nic {
 
     #[cold]
     fn release_now(&self) {
-        // Whoever has the lock is about to send, or has the program's next poll to follow.
+        // The thread that has the lock is about to send, or has the program's next poll to follow.
         if let Ok(mut engine) = self.engine.try_lock() {
             self.progress.note_released();
             engine.flush();
@@ -190,7 +190,7 @@ impl Nic {
         self.progress.note_deadline(self.deadline(engine, now));
     }
 
-    /// Whether the engine, with which nobody is busy, should have run `late_ns` ago.
+    /// Whether the engine, with which no thread is busy, should have run `late_ns` ago.
     pub(crate) fn is_late(&self, late_ns: u64) -> bool {
         let Ok(engine) = self.engine.try_lock() else {
             return false;
@@ -200,8 +200,8 @@ impl Nic {
             .is_some_and(|at| now.since(at) >= late_ns)
     }
 
-    /// Whether a request of the program has no answer yet, or a message no reply of its, or
-    /// somebody is busy with the engine.
+    /// Whether a request of the program has no answer yet, or a message no reply of its, or a
+    /// thread is busy with the engine.
     pub(crate) fn is_amid(&self) -> bool {
         match self.engine.try_lock() {
             Ok(engine) => engine.is_amid(),
@@ -235,7 +235,7 @@ mod tests {
     use crate::process::clock::staged::Clock;
 
     #[test]
-    fn a_request_without_an_answer_and_a_message_without_a_reply_are_not_the_end() {
+    fn open_requests_and_messages_without_a_reply_are_not_the_end() {
         let (ends, qps) = connected(64);
         assert_eq!(are_amid(&ends), [false; 2]);
         write(&ends[0], &qps[0], &ends[1], 64);
@@ -245,7 +245,7 @@ mod tests {
         run_until_nobody_is_amid(&ends);
     }
 
-    /// Who was told of each part of it would look a dozen times for one message.
+    /// A program that was told of each part of it would look a dozen times for one message.
     #[test]
     fn nobody_replies_to_a_message_that_has_come_in_part() {
         const LEN: usize = 4 << 20;

@@ -97,7 +97,7 @@ impl CompletionChannel {
         }
     }
 
-    /// Ends it: whoever waits gets EBADF, now and later.
+    /// Ends it: a thread that waits gets EBADF, now and later.
     pub fn close(&self) {
         self.events.cookies.close();
     }
@@ -156,7 +156,7 @@ impl BlockingCall for ChannelWait {
         }
         let mut is_ready = is_ready;
         loop {
-            // Who waits already is not asked again whether it wants to.
+            // A thread that waits already is not asked again whether it wants to.
             if self.engine.is_none() || self.channel.events.has_cookie() {
                 let popped = self.channel.events.cookies.pop_or_refuse();
                 if let Some(result) = popped.transpose() {

@@ -238,7 +238,7 @@ mod tests {
 
     /// UCX polls, finds nothing, asks for an event, and waits for it.
     #[test]
-    fn what_comes_between_a_poll_in_vain_and_the_wish_for_an_event_raises_it() {
+    fn what_comes_between_a_vain_poll_and_arming_raises_an_event() {
         let Some((nic, channel, cq)) = with_events() else {
             return;
         };

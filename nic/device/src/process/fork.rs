@@ -199,10 +199,38 @@ mod tests {
     }
 
     #[test]
-    fn a_child_finds_nothing_locked_by_a_thread_that_it_does_not_have() {
+    fn a_child_finds_nothing_locked_by_a_thread_that_it_lacks() {
         assert!(child_finds_unlocked(Part::Background, &BACKGROUND));
         assert!(child_finds_unlocked(Part::Tables, &TABLES));
         assert!(child_finds_unlocked(Part::Opened, &OPENED));
+    }
+
+    /// The child has no such thread: it is not to be given the lock, nor to be woken in another's
+    /// place.
+    #[test]
+    fn a_thread_that_waits_for_a_lock_does_not_get_it_in_the_child() {
+        static LOCK: AcrossFork<()> = AcrossFork::new(());
+        assert!(LOCK.hold(Duration::ZERO));
+        let (id, waits) = channel();
+        let waiter = std::thread::spawn(move || {
+            // SAFETY: returns an integer.
+            id.send(unsafe { libc::gettid() }).unwrap();
+            drop(LOCK.lock());
+        });
+        let stat = format!("/proc/self/task/{}/stat", waits.recv().unwrap());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+            std::thread::yield_now();
+        }
+        // As long as it takes for a waiter to be served before others.
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(in_child(|| {
+            // SAFETY: its parent's thread took it.
+            unsafe { LOCK.release() };
+            LOCK.try_lock().is_some()
+        }));
+        // SAFETY: taken above.
+        unsafe { LOCK.release() };
+        waiter.join().unwrap();
     }
 
     /// As in a signal handler that has interrupted it.

@@ -68,7 +68,7 @@ pub(crate) fn page_bytes() -> u64 {
 }
 
 /// The address of `len` bytes that are zero: at most the longest message. They take no memory, but
-/// for page tables, because nobody writes them.
+/// for page tables, because nothing writes them.
 pub(crate) fn zeros(len: u64) -> Result<u64, AccessError> {
     const BYTES: usize = 1 << 30;
     static ZEROS: OnceLock<Option<u64>> = OnceLock::new();

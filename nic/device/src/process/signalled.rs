@@ -96,7 +96,7 @@ impl AsFd for EventFd {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Signalled<T> {
-    /// The descriptor counts as many, whenever nobody has the lock.
+    /// The descriptor counts as many, whenever no thread has the lock.
     queue: Mutex<Queue<T>>,
     fd: EventFd,
     /// The same file, for the program, which may close it at any time though it should not.
@@ -163,7 +163,7 @@ impl<T> Signalled<T> {
         !queue.events.is_empty() || queue.is_closed
     }
 
-    /// Nothing comes any more: wakes whoever waits, for good.
+    /// Nothing comes any more: wakes the threads that wait, for good.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.fd.signal();
@@ -207,7 +207,7 @@ impl ProgramFd {
         if self.is_closed.swap(true, Ordering::Relaxed) || !is_same_file(self.number, same) {
             return;
         }
-        // SAFETY: it is ours, and nobody uses it any more.
+        // SAFETY: it is ours, and nothing uses it any more.
         drop(unsafe { OwnedFd::from_raw_fd(self.number) });
     }
 }

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_background_thread_is_counted_while_it_runs_and_not_afterwards() {
+    fn a_background_thread_is_counted_only_while_it_runs() {
         let clocks = || BACKGROUND.lock().clone();
         let thread = std::thread::spawn(move || {
             let background = CountedInBackground::new();

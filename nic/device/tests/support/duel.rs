@@ -1,4 +1,4 @@
-//! A queue pair of ours, and who is connected to it and means harm.
+//! A queue pair of ours, and a peer that is connected to it and means harm.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub const BUFFER_BYTES: usize = 4096;
 /// How long nothing has to come for nothing to be on its way.
 pub const QUIET: Duration = Duration::from_millis(30);
 
-/// A queue pair of ours, and who is connected to it and means harm.
+/// A queue pair of ours, and a peer that is connected to it and means harm.
 pub struct Duel {
     pub end: End,
     pub qp: Qp,

@@ -110,8 +110,8 @@ pub struct End {
     pub key: u32,
 }
 
-/// A peer may write to the buffer for as long as it is registered: after it was freed, to what is
-/// somebody else's then.
+/// A peer may write to the buffer for as long as it is registered: after it was freed, to what has
+/// another owner then.
 impl Drop for End {
     fn drop(&mut self) {
         let _ = self.nic.deregister(self.key);

@@ -39,7 +39,7 @@ fn rested() -> Background {
 }
 
 #[test]
-fn a_program_that_polls_is_left_alone_and_looked_at_ever_less_often() {
+fn a_program_that_polls_is_looked_at_ever_less_often() {
     let mut thread = rested();
     for (at, for_ns) in [
         (1, LOOK_AGAIN_NS),
@@ -84,7 +84,7 @@ fn a_thread_that_was_asked_watches_although_the_program_polls() {
 
 /// A pause every 50 us would be half of the time of a long message.
 #[test]
-fn a_program_that_is_busy_for_long_and_may_stop_is_left_alone_after_one_pause_and_is_to_tell() {
+fn a_busy_program_that_may_stop_is_left_alone_and_is_to_tell() {
     for may_stop in [false, true] {
         let mut thread = rested();
         if may_stop {
@@ -139,8 +139,7 @@ fn after_many_pauses_the_thread_queues_up_at_the_lock() {
 /// one that reads its memory: MPI messages of 8 KiB took two to three times as long on two
 /// processors.
 #[test]
-fn a_program_that_told_has_stopped_if_a_message_comes_while_it_does_not_poll_but_not_if_an_answer_does()
- {
+fn a_program_that_told_has_stopped_on_a_message_not_an_answer() {
     for has_requests in [false, true] {
         let mut thread = rested();
         let Event::Turn(seen) = turn(START_NS, 0) else {

@@ -110,7 +110,7 @@ impl ReactionPoint {
         self.count_bytes(bytes.into());
     }
 
-    /// [`Self::poll_timeout`] has come: whoever waits may look again.
+    /// [`Self::poll_timeout`] has come: a caller that waits may look again.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.wake_at() <= now {
             self.is_waiting = false;
@@ -122,7 +122,8 @@ impl ReactionPoint {
     /// Whether a packet may go now. If not, [`Self::poll_timeout`] tells when.
     pub fn may_send(&mut self, now: Instant) -> bool {
         self.advance(now);
-        // With slack, nobody wakes for one packet: who has waited once waits until several may go.
+        // With slack, no thread wakes for one packet: after one wait, the next is until several may
+        // go.
         let earliest = if self.is_waiting {
             self.wake_at()
         } else {
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn alpha_falls_by_the_same_part_in_every_interval_however_seldom_somebody_asks() {
+    fn alpha_falls_alike_in_every_interval_however_rarely_read() {
         let mut often = cut_once();
         let mut seldom = cut_once();
         for interval in 1..=500 {
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn alpha_approaches_the_share_of_intervals_that_brought_a_notification() {
+    fn alpha_approaches_the_share_of_intervals_with_a_notification() {
         let mut point = cut_once();
         for interval in 1..4_000 {
             if interval % 4 == 0 {
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn recovers_to_the_line_rate_and_stays_there_however_long_nobody_asked() {
+    fn recovers_to_the_line_rate_and_stays_there_unasked() {
         let mut point = cut_once();
         assert!(point.may_send(Instant::from_nanos(3_600 * NANOS_PER_SECOND)));
         assert!(point.is_recovered());
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn slack_makes_batches_of_the_same_rate_and_no_bursts_after_a_pause() {
+    fn slack_makes_batches_at_the_rate_and_no_burst_after_a_pause() {
         let parameters = DcqcnParameters {
             raise_interval_ns: NANOS_PER_SECOND,
             pacing_slack_ns: 100_000,

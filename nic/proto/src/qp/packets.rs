@@ -222,9 +222,10 @@ impl QueuePair {
     }
 
     /// Whether a packet is one that only the peer should be able to send: the request that comes
-    /// next, or an answer to one that is in flight. Who does not see the packets of a connection
-    /// would have to guess its PSN (24 bits). Of an unreliable connection, which takes any PSN for
-    /// the next one (IBTA 9.8.2.2), the second of two forged packets seems to be credible.
+    /// next, or an answer to one that is in flight. A stranger that does not see the packets of a
+    /// connection would have to guess its PSN (24 bits). Of an unreliable connection, which takes
+    /// any PSN for the next one (IBTA 9.8.2.2), the second of two forged packets seems to be
+    /// credible.
     #[must_use]
     pub fn is_credible(&self, packet: &Packet<'_>) -> bool {
         let bth = &packet.header.bth;
@@ -324,7 +325,7 @@ impl QueuePair {
     // ---- outputs -----------------------------------------------------------------------------
 
     /// The part of [`Self::poll_timeout`] that is about requests, data that congestion control
-    /// holds back, and acknowledgements that nobody waits for: when to send (again). For a caller
+    /// holds back, and acknowledgements that no peer waits for: when to send (again). For a caller
     /// that sees to the others itself ([`Self::owes_response`]).
     #[must_use]
     pub fn poll_retry_timeout(&self) -> Option<Instant> {

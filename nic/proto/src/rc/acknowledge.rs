@@ -5,8 +5,8 @@
 //! stands for all requests before it. An ACK may wait a little, so that it can travel with the
 //! program's own reply and so that a burst of messages needs only one. Between two urxe it travels
 //! in the reply's header, else before the reply. One that a peer of our kind did not ask for waits
-//! as long as an ACK may: who plays ping-pong without completions of what it sends gets one in
-//! several messages.
+//! as long as an ACK may: a peer that plays ping-pong without completions of what it sends gets one
+//! in several messages.
 
 use alloc::collections::VecDeque;
 
@@ -23,7 +23,7 @@ use crate::verbs::{Payload, Transmit};
 /// An acknowledgement waits at most this long for company, in nanoseconds, if the host polls again
 /// by then. Well below the time after which a requester sends again.
 pub const ACK_HOLD_NS: u64 = 50_000;
-/// One that nobody waits for goes along with what is sent once it is this old: else it would soon
+/// One that no peer waits for goes along with what is sent once it is this old: else it would soon
 /// go alone.
 const QUIET_HOLD_NS: u64 = ACK_HOLD_NS / 2;
 /// An answer of so many packets is no stream yet: one READ of 64 KiB.
@@ -44,10 +44,10 @@ pub enum AckMode {
     /// The host looked for packets, and there was none: those that have waited for a reply of the
     /// program for as long as such waits have paid, since the first look in vain.
     Idle,
-    /// All that the peer waits for, and what nobody waits for once it is half as old as it may
-    /// become.
+    /// All that the peer waits for, and those that it does not wait for once they are half as old
+    /// as they may become.
     Flush,
-    /// All that are owed: later there is nobody to send them.
+    /// All that are owed: later there is nothing to send them.
     All,
 }
 
@@ -87,7 +87,7 @@ impl Acknowledger {
         self.is_awaited = true;
     }
 
-    /// An ACK is owed that nobody waits for.
+    /// An ACK is owed that no peer waits for.
     pub(crate) fn owe_quietly(&mut self, now: Instant) {
         self.owed_since.get_or_insert(now);
     }
@@ -221,8 +221,8 @@ impl Acknowledger {
         matches!(self.replies.front(), Some(Reply::Read(_)))
     }
 
-    /// Whether what is owed is a long answer, or many. How much of those before is on its way
-    /// nobody knows here; the peer limits how many it asks for at once.
+    /// Whether what is owed is a long answer, or many. How much of those before is on its way is
+    /// not known here; the peer limits how many it asks for at once.
     #[inline]
     pub(crate) fn is_streaming(&self) -> bool {
         let mut packets = 0;
@@ -248,7 +248,7 @@ impl Acknowledger {
         Some(since.after(ACK_HOLD_NS))
     }
 
-    /// The same, of one that nobody waits for.
+    /// The same, of one that no peer waits for.
     pub(crate) fn quiet_deadline(&self) -> Option<Instant> {
         self.deadline().filter(|_| !self.is_awaited)
     }

@@ -3,9 +3,9 @@
 //!
 //! The specification lets a responder drop what follows a gap, and has the requester send all of it
 //! again: go-back-N. With the ability the responder keeps such packets, and executes them once the
-//! gap is closed: to anybody else they look as if the network had delayed them. It says which it
-//! has: its NAK for a PSN sequence error, which has no payload otherwise, carries [`Held`] as three
-//! words. A requester that finds them there sends what is missing again, and nothing else
+//! gap is closed: to any other device they look as if the network had delayed them. It says which
+//! it has: its NAK for a PSN sequence error, which has no payload otherwise, carries [`Held`] as
+//! three words. A requester that finds them there sends what is missing again, and nothing else
 //! ([`super::requester`]).
 
 use alloc::collections::BTreeMap;

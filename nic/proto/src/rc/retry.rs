@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn however_short_the_timeout_a_peer_has_time_to_get_its_processor() {
+    fn a_peer_has_time_to_get_its_processor_with_any_timeout() {
         let mut retry = Retry::new(Some(MS / 2), 4, 7);
         for start in [at(0), at(15)] {
             retry.handle_sent(start);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_said_to_be_gone_is_believed_after_the_timeout_and_half_a_second_at_most() {
+    fn a_gone_peer_is_believed_after_the_timeout_or_half_a_second() {
         for round_trip_ns in [None, Some(20_000), Some(MS)] {
             for (timeout_ns, silence_ms) in [
                 (None, 500),

@@ -9,8 +9,8 @@
 //! when they wait much longer (the idea of delay-based control, as in TCP Vegas).
 //!
 //! Between two ends that send again only what is missing, a loss costs little, and a link that
-//! loses some of its packets is no reason to be slower. A full queue is: who is in it would else
-//! stay, and who comes later starve. The round trip tells which it is.
+//! loses some of its packets is no reason to be slower. A full queue is: a sender that is in it
+//! would else stay, and one that comes later starve. The round trip tells which it is.
 
 use super::acknowledge::ACK_HOLD_NS;
 

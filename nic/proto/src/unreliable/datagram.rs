@@ -1,7 +1,7 @@
-//! What a datagram queue pair receives (IBTA 9.8.3): whole messages, each from anybody.
+//! What a datagram queue pair receives (IBTA 9.8.3): whole messages, each from any peer.
 //!
-//! A datagram that nobody waits for, that shows the wrong Q_Key or that does not fit is dropped in
-//! silence: a stranger must not be able to stop the queue pair, nor to use up its receives.
+//! A datagram that no receive waits for, that shows the wrong Q_Key or that does not fit is dropped
+//! in silence. A stranger must not be able to stop the queue pair, nor to use up its receives.
 
 use urxe_wire::Packet;
 

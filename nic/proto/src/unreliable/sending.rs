@@ -18,7 +18,7 @@ use crate::verbs::{AddressVector, Payload, SendOp, SendRequest, SendTarget, Tran
 /// A Q_Key with this bit stands for the sender's own (IBTA 10.2.5).
 const QKEY_IS_OWN: u32 = 1 << 31;
 
-/// Whom a datagram is for.
+/// Where a datagram goes.
 #[derive(Clone, Copy, Debug)]
 struct Recipient {
     address: AddressVector,

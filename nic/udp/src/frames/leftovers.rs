@@ -1,9 +1,9 @@
-//! What is left to do when packet sockets end, for which nobody has to wait.
+//! What is left to do when packet sockets end, for which no caller has to wait.
 //!
-//! The kernel lets whoever ends one wait until no processor can be amid a packet for it
-//! (`synchronize_net` in `packet_release`, and for a ring once more in `packet_set_ring`): 10 ms
-//! and more each, five times for the three sockets of an address. So threads of their own wait.
-//! Descriptors are free at once; the memory of a ring is when its thread has ended.
+//! The kernel lets a thread that ends one wait until no processor can be amid a packet for it
+//! (`synchronize_net` in `packet_release`, and for a ring once more in `packet_set_ring`). That is
+//! 10 ms and more each, five times for the three sockets of an address. So threads of their own
+//! wait. Descriptors are free at once; the memory of a ring is when its thread has ended.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

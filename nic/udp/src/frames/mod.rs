@@ -117,9 +117,9 @@ pub(crate) struct Frames {
     sender: Mutex<Sender>,
     /// The address, its interface and the length of its prefix.
     place: Place,
-    /// What the filters go by. Held by who changes them.
+    /// What the filters go by. Held by the thread that changes them.
     reach: Mutex<Reach>,
-    /// Whether anybody is reached.
+    /// Whether any neighbour is reached.
     is_open: AtomicBool,
     /// Looks since the socket last brought something.
     looks: AtomicU32,
@@ -194,8 +194,8 @@ impl Frames {
         self.receivers.iter().map(|fd| fd.as_fd())
     }
 
-    /// A link that went down leaves an error in a packet socket, which wakes whoever waits until
-    /// somebody asks for it.
+    /// A link that went down leaves an error in a packet socket, which wakes the threads that wait
+    /// until one asks for it.
     pub(crate) fn forget_errors(&self) {
         for fd in self.fds() {
             let _ = sockopt::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR);

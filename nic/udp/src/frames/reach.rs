@@ -76,7 +76,7 @@ impl Reach {
             && !self.excluded.iter().any(|net| net.contains(ip))
     }
 
-    /// The same without anybody.
+    /// The same without any neighbour.
     pub(super) fn closed(mut self) -> Self {
         self.close();
         self
@@ -192,7 +192,7 @@ fn destination(route: &RouteMessage) -> Net {
     Net::new(ip, route.header.destination_prefix_length)
 }
 
-/// Whether packets go straight to who they are for, by this interface, as they are.
+/// Whether packets go straight to the host that they are for, by this interface, as they are.
 fn is_on_link(route: &RouteMessage, ifindex: u32) -> bool {
     let RouteHeader { kind, tos, .. } = route.header;
     let mut is_by_it = false;
@@ -294,7 +294,7 @@ mod tests {
     const USUAL: [u32; 3] = [LOCAL_TABLE, MAIN_TABLE, DEFAULT_TABLE];
 
     #[test]
-    fn neighbours_are_those_of_the_prefix_but_the_host_itself_and_everybody() {
+    fn neighbours_are_the_prefix_but_the_host_and_broadcast() {
         let reach = reach(&[], &USUAL);
         for (host, expected) in [(0, true), (1, false), (2, true), (254, true), (255, false)] {
             assert_eq!(reaches(&reach, host), expected, "{host}");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_leads_to_the_link_or_rules_lead_elsewhere_there_is_nobody() {
+    fn no_route_or_rule_to_the_link_leaves_no_neighbour() {
         let mut reach = fresh();
         reach.apply_routes(IFINDEX + 1, &usual(), None);
         assert!(!reach.is_open(), "by another interface");

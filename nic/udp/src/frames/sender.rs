@@ -42,7 +42,7 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 const NEIGHBOURS_MAX: usize = 256;
 
 /// So long after a long batch, which takes the socket, short ones to the same neighbour do, too:
-/// they would overtake it in the ring, if nobody read the socket meanwhile.
+/// they would overtake it in the ring, if no thread read the socket meanwhile.
 const AFTER_LONG_NS: u64 = 20_000_000;
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(super) struct Sender {
     mtu_bytes: usize,
     mac: [u8; 6],
     local: SocketAddrV4,
-    /// Who the tables say may be reached.
+    /// The neighbours that the tables say may be reached.
     reach: Reach,
     /// Those of them of which the kernel has turned out to have another opinion: see
     /// [`goes_as_it_is`].
@@ -134,7 +134,7 @@ impl Sender {
         })
     }
 
-    /// Who the tables say may be reached now, and what the interface is.
+    /// The neighbours that the tables say may be reached now, and what the interface is.
     pub(super) fn follow(&mut self, reach: Reach, interface: &Interface) {
         self.reach = reach;
         self.refused.clear();
@@ -144,7 +144,7 @@ impl Sender {
         self.mac = interface.mac.unwrap_or(self.mac);
     }
 
-    /// Who may be reached, if that has changed since this was last asked.
+    /// The neighbours that may be reached, if that has changed since this was last asked.
     pub(super) fn changed_reach(&mut self) -> Option<Reach> {
         let has_news = std::mem::take(&mut self.has_news);
         has_news.then(|| self.reach.clone().without(&self.refused))
@@ -299,7 +299,8 @@ impl Sender {
         ip[16..20].copy_from_slice(&to.ip().octets());
         let check = !sum(&ip[..IP_BYTES]);
         ip[10..12].copy_from_slice(&check.to_be_bytes());
-        // RFC 768: that of the pseudo header, to which the interface, or nobody, adds the rest.
+        // RFC 768: that of the pseudo header, to which the interface adds the rest, or nothing
+        // does.
         let addresses =
             u32::from(sum(&ip[12..20])) + u32::from(udp_bytes) + libc::IPPROTO_UDP as u32;
         let udp = &mut ip[IP_BYTES..];

@@ -1,7 +1,7 @@
 //! IPsec policies: what they are about, by NETLINK_XFRM (linux/xfrm.h; ip-xfrm(8)).
 //!
-//! Only who has CAP_NET_ADMIN may look. Who has not finds out of each neighbour what the kernel
-//! does with a packet to it: see [`super::neighbours`].
+//! Only a process that has CAP_NET_ADMIN may look. One that has not finds out of each neighbour
+//! what the kernel does with a packet to it: see [`super::neighbours`].
 
 use std::io;
 use std::net::Ipv4Addr;

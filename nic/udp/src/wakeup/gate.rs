@@ -1,4 +1,4 @@
-//! Who waits and who wakes, apart from the eventfd between them: loom tries every order of it
+//! What waits and what wakes, apart from the eventfd between them: loom tries every order of it
 //! (`tests/wakeup_orders.rs`, which has atomics and an event of its own for this file).
 
 use std::io;
@@ -73,9 +73,9 @@ impl Wakeup {
     pub fn disarm(&self) {
         let signals = u64::from(!self.armed.swap(false, Ordering::AcqRel));
         let due = self.late.load(Ordering::Relaxed) + signals;
-        // Who signals disarms first and writes then, and may have been held up in between. What
-        // comes late ends the next wait early, and has to be taken then: else all waits would end
-        // early from then on.
+        // A thread that signals disarms first and writes then, and may have been held up in
+        // between. What comes late ends the next wait early, and has to be taken then: else all
+        // waits would end early from then on.
         if due > 0 {
             let late = due.saturating_sub(self.event.take());
             self.late.store(late, Ordering::Relaxed);

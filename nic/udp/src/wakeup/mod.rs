@@ -1,5 +1,5 @@
 //! Waking a thread that waits in a [`Waiter`](crate::Waiter): an eventfd that is written only when
-//! somebody waits.
+//! a thread waits.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

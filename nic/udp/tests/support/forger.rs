@@ -1,4 +1,4 @@
-//! Whoever may write any bytes to a link.
+//! A program that may write any bytes to a link.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ pub(crate) fn mac(namespace: &Namespace) -> (u32, [u8; 6]) {
     })
 }
 
-/// Who may write any bytes to the link.
+/// A program that may write any bytes to the link.
 pub(crate) struct Forger {
     socket: OwnedFd,
     ifindex: u32,

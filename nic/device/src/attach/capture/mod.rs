@@ -6,8 +6,8 @@
 //! in which the processes wrote, and a reader sorts them by their time.
 //!
 //! What is recorded is written within [`FLUSH_INTERVAL`], by a thread of its own: that much is lost
-//! when the process is killed. A full buffer is written at once by whoever fills it, so memory is
-//! bounded and no packet is left out.
+//! when the process is killed. A full buffer is written at once by the thread that fills it, so
+//! memory is bounded and no packet is left out.
 
 mod headers;
 

@@ -1,5 +1,5 @@
-//! What stands between a device's sockets and the network when somebody asked for it: a capture
-//! file (`URXE_PCAP`), a bad network (`URXE_IMPAIR`), a log line for each packet
+//! What stands between a device's sockets and the network when the environment asks for it: a
+//! capture file (`URXE_PCAP`), a bad network (`URXE_IMPAIR`), a log line for each packet
 //! (`URXE_LOG=trace`). Otherwise nothing stands there, and nothing is paid for.
 
 pub(crate) mod wire;
@@ -149,7 +149,7 @@ impl Taps {
         })
     }
 
-    /// What the process's environment asks for, for the device `name`: the same as long as somebody
+    /// What the process's environment asks for, for the device `name`: the same as long as anything
     /// has it, so that all sockets of a device pass through one.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Datagrams: each goes to an address of its own, and may come from anybody.
+//! Datagrams: each goes to an address of its own, and may come from any peer.
 
 pub(crate) mod paths;
 
@@ -39,7 +39,7 @@ impl Engine {
             self.stats.rx_icrc_errors += 1;
             return;
         }
-        // Who does not know the Q_Key does not tell where others are.
+        // A sender that does not know the Q_Key does not tell where others are.
         if deth.qkey == slot.qp.attributes().qkey {
             paths.learn(origin.source, deth.src_qp);
         }

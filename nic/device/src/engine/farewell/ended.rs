@@ -1,4 +1,4 @@
-//! Queue pairs that ended, and who had them for a peer.
+//! Queue pairs that ended, and the peers that they had.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,7 +15,7 @@ pub(crate) struct Ended {
     order: VecDeque<Qpn>,
 }
 
-/// Whom a queue pair had for its peer.
+/// The peer that a queue pair had.
 #[derive(Clone, Debug)]
 pub(super) struct Farewell {
     /// Index of the socket.

@@ -1,11 +1,11 @@
 //! Word to the peer of a queue pair that ends.
 //!
-//! Hardware drops packets for a queue pair that does not exist, and who sent them uses up its
+//! Hardware drops packets for a queue pair that does not exist, and their sender uses up its
 //! retries: half a minute in MPI libraries, for ever with a timeout of 0. A process that is about
 //! to end meets that often where processors are shared: its peers were done a few milliseconds
 //! before, and what it sends last is never acknowledged. So a queue pair of ours that ends says so
-//! to a peer of our own kind, and whoever sends to it afterwards is told again. The peer believes
-//! it when it hears nothing for the transport timeout besides, or half a second
+//! to a peer of our own kind, and a peer that sends to it afterwards is told again. The peer
+//! believes it when it hears nothing for the transport timeout besides, or half a second
 //! ([`urxe_proto::QueuePair::handle_peer_gone`]), and its requests fail as after the last retry. A
 //! word that is old, or forged, costs no more than a few probes. Only from the port that the number
 //! of the gone queue pair tells can it come.
@@ -21,7 +21,7 @@ use crate::engine::origin::Origin;
 use crate::engine::vendor_mad::{Method, VendorMad};
 use ended::Farewell;
 
-/// Least time between two answers to those who still send to one of them, nanoseconds.
+/// Least time between two answers to peers that still send to one of them, nanoseconds.
 const ANSWER_GAP_NS: u64 = 1_000_000;
 
 /// In the data: the receiver's queue pair, the one that is gone, and the PSN that it expected. 32

@@ -1,6 +1,6 @@
 //! Multicast groups that datagram queue pairs are attached to: a socket for each, bound to the
 //! group's address and port 4791. All processes that join a group have such a socket, and the
-//! kernel gives each every datagram, whoever sent it.
+//! kernel gives each every datagram, whatever its sender.
 
 pub(crate) mod group;
 

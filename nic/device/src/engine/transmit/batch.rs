@@ -35,8 +35,8 @@ pub(super) struct Target {
     pub(super) port: usize,
     destination: Destination,
     tos: u8,
-    /// See [`is_acknowledged`]. What is not keeps to the socket, which has more room where nobody
-    /// reads it for a while.
+    /// See [`is_acknowledged`]. What is not keeps to the socket, which has more room where no
+    /// thread reads it for a while.
     pub(super) is_acknowledged: bool,
 }
 
@@ -172,8 +172,8 @@ impl Batch {
             for (index, packet) in packets.chunks_exact_mut(stride).enumerate() {
                 // See `add`.
                 let id = u16::try_from(first_id + index).unwrap_or(u16::MAX);
-                // SAFETY: the range lies in a region that the program registered; see `add` for who
-                // may change it.
+                // SAFETY: the range lies in a region that the program registered; see `add` for
+                // what may change it.
                 let payload = unsafe { from.add(index * payload_len) };
                 let (covered, last) = packet.split_at_mut(stride - ICRC_LEN);
                 let mut icrc;
@@ -338,7 +338,7 @@ impl Batch {
         }
     }
 
-    /// Frames have less room and no order: not for what nobody sends again.
+    /// Frames have less room and no order: not for what is never sent again.
     pub(super) const fn framing(&self, target: &Target) -> Framing {
         match (target.is_acknowledged, self.is_stream) {
             (false, _) => Framing::Never,

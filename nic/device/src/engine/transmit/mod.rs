@@ -1,4 +1,4 @@
-//! Packets on their way out: gathered into batches that the kernel (or nobody) cuts apart.
+//! Packets on their way out: gathered into batches that the kernel cuts apart, or that stay whole.
 //!
 //! Consecutive packets of the same length to the same peer leave in one system call (GSO); a
 //! shorter one may end the batch, so an acknowledgement rides with the reply it follows. Small

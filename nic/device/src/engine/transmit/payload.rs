@@ -22,9 +22,9 @@ pub(super) fn is_acknowledged(transmit: &Transmit<'_>) -> bool {
     matches!(transport, Some(Transport::Rc | Transport::Xrc))
 }
 
-/// Whether the payload is copied behind its header: if it is short, if the memory is a peer's to
-/// read (the program may change it at any time, and the ICRC must be that of the bytes that are
-/// sent), or if nobody tells when the peer has it.
+/// Whether the payload is copied behind its header: if it is short, if nothing tells when the peer
+/// has it, or if the memory is a peer's to read. The program may change such memory at any time,
+/// and the ICRC must be that of the bytes that are sent.
 pub(super) fn is_copied(transmit: &Transmit<'_>) -> bool {
     match transmit.payload {
         Payload::Local { len, .. } => len as usize <= COPY_MAX || !is_acknowledged(transmit),

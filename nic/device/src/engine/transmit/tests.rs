@@ -75,7 +75,7 @@ fn turn_of(pd: Pd) -> Turn {
 }
 
 #[test]
-fn a_batch_has_packets_of_one_length_and_ends_with_a_shorter_one() {
+fn a_batch_has_packets_of_one_length_and_a_shorter_last() {
     let send = (Operation::SendFirst, Operation::SendLast);
     assert_eq!(gathered(send, 4096), [1, 2, 3]);
     assert_eq!(gathered(send, 1000), [1, 2, 1]);
@@ -215,7 +215,7 @@ fn a_batch_that_waits_stays_as_it_is() {
 
 /// Frames have less room and no order.
 #[test]
-fn only_what_is_sent_again_may_go_as_a_frame_and_of_streams_what_is_short() {
+fn frames_are_for_what_is_sent_again_and_short_in_streams() {
     let (ports, path) = loopback();
     let mut memory = MemoryTable::default();
     let pd = memory.alloc_pd();

@@ -91,7 +91,7 @@ impl Scene {
 }
 
 #[test]
-fn the_thread_knows_how_long_it_waited_and_whether_the_program_polled_meanwhile() {
+fn the_thread_knows_how_long_it_waited_and_of_polls_meanwhile() {
     const SENT_AFTER_NS: u64 = 2_000_000;
     let wait = |polls: bool| {
         let (clock, scene) = (Clock::new(), Scene::new(LEN));
@@ -283,7 +283,7 @@ fn a_program_that_stops_polling_is_known_after_a_pause() {
 
 /// It polls for its messages, and for a while before, but in between it computes.
 #[test]
-fn pieces_soon_wait_for_no_poll_of_a_program_that_computes_after_each_message() {
+fn pieces_soon_wait_for_no_poll_of_a_program_that_computes() {
     const PIECES: usize = 4;
     const MESSAGES: usize = 20;
     /// Not so long that the habit is forgotten, which takes 100 ms at first.

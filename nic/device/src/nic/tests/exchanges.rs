@@ -43,7 +43,7 @@ fn the_first_poll_in_vain_sends_what_is_owed() {
 
 /// Programs are state machines that completions advance.
 #[test]
-fn a_reply_has_the_acknowledgement_of_what_it_replies_to_in_its_only_packet() {
+fn a_reply_acknowledges_its_message_in_its_only_packet() {
     let _clock = Clock::new();
     let (ends, qps) = connected(LEN);
     // They hear of each other.
@@ -75,7 +75,7 @@ fn a_reply_has_the_acknowledgement_of_what_it_replies_to_in_its_only_packet() {
 }
 
 #[test]
-fn messages_without_completions_have_an_acknowledgement_in_several() {
+fn messages_without_completions_share_acknowledgements() {
     const MESSAGES: u64 = 1_000;
     let _clock = Clock::new();
     let (ends, qps) = connected(LEN);

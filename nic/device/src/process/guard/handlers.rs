@@ -18,7 +18,7 @@ type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 /// which then must not call it again.
 const HANDLERS: [Handler; 4] = [handle::<0>, handle::<1>, handle::<2>, handle::<3>];
 
-/// Who handled each signal before each of ours.
+/// What handled each signal before each of ours.
 static BEFORE: [[AtomicPtr<libc::sigaction>; 2]; 4] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; 2] }; 4];
 
@@ -37,7 +37,7 @@ pub(super) fn is_installed() -> bool {
     before(0, libc::SIGSEGV).is_some()
 }
 
-/// Who handles a signal now.
+/// What handles a signal now.
 fn current(signal: c_int) -> libc::sigaction {
     // SAFETY: plain data, which the call overwrites.
     let mut current: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -54,7 +54,7 @@ fn level_of(action: &libc::sigaction) -> Option<usize> {
 }
 
 /// Whether a function of the program's is in front of ours. One that gives a signal back to the
-/// system, as who reports a crash does, is not in our way.
+/// system, as a crash reporter does, is not in our way.
 pub(super) fn has_function_in_front(signal: c_int) -> bool {
     let current = current(signal);
     level_of(&current).is_none() && is_function(&current)
@@ -85,7 +85,7 @@ pub(super) fn unblock() {
     }
 }
 
-/// Held by who puts our handlers in front.
+/// Held by the thread that puts our handlers in front.
 pub(crate) static INSTALLING: AcrossFork<()> = AcrossFork::new(());
 
 pub(super) fn install() {
@@ -179,9 +179,9 @@ fn pass_on<const LEVEL: usize>(signal: c_int, info: *mut siginfo_t, context: *mu
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         // The access happens again, and ends the process as it would have without us. A signal that
-        // was sent (kill(2)) does not come again by itself. The kernel's own form of a handler,
-        // which libc's function would not get past who interposes it: the flags, a function that is
-        // not needed, and the signals that are blocked meanwhile.
+        // was sent (kill(2)) does not come again by itself. A library that interposes libc's
+        // function would stop a handler there, so this is the kernel's own form of one: the flags,
+        // a function that is not needed, and the signals that are blocked meanwhile.
         let action = [handler as u64, 0, 0, 0];
         // SAFETY: plain data; system calls and raise(3) may be made here.
         unsafe {

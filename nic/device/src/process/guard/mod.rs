@@ -82,7 +82,7 @@ pub(crate) unsafe fn place_pieces(to: u64, pieces: &[&[u8]]) -> Result<(), Acces
 /// [`AccessError::Fault`] if it is not there.
 ///
 /// # Safety
-/// Nobody may be writing there who does not expect to be read.
+/// No thread may be writing there that does not expect to be read.
 pub(crate) unsafe fn take(from: u64, out: &mut [u8]) -> Result<(), AccessError> {
     let (from, len, out) = (from as *const u8, out.len(), out.as_mut_ptr());
     // SAFETY: the caller's promise; `out` is ours, so the two do not overlap. Nothing here has to

@@ -46,8 +46,8 @@ impl Requester {
     }
 
     /// An answer about what was never sent says nothing, except that the packet is missing which
-    /// comes next: all before it has arrived then. A peer says so that keeps packets which somebody
-    /// forged.
+    /// comes next: all before it has arrived then. A peer says so that keeps packets which a
+    /// stranger forged.
     #[cold]
     fn handle_beyond(
         &mut self,

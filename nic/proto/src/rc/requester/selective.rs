@@ -43,9 +43,9 @@ pub(super) struct Pass {
 }
 
 impl Requester {
-    /// A NAK for `psn`, which may lie behind READ responses that are to come. What the peer says it
-    /// has and was never sent, somebody forged, the NAK or a packet for the peer: that part says
-    /// nothing, nor does a NAK without another one.
+    /// A NAK for `psn`, which may lie behind READ responses that are to come. If the peer says that
+    /// it has what was never sent, a stranger forged the NAK or a packet for the peer: that part
+    /// says nothing, nor does a NAK without another one.
     pub(super) fn handle_selective_nak(
         &mut self,
         now: Instant,

@@ -139,9 +139,9 @@ impl Requester {
     }
 
     /// Whether a message, of which `offset` packets are sent, need not ask for an acknowledgement:
-    /// nobody waits for it, and a peer of our kind sends one by itself. Only while little is in
+    /// no program waits for it, and a peer of our kind sends one by itself. Only while little is in
     /// flight, with the rest of it and as much again; not if something before it counts on a later
-    /// message to ask; and not before a round trip is known, for else a loss is found out late.
+    /// message to ask. Nor before a round trip is known, for else a loss is found out late.
     pub(super) fn may_be_quiet(
         &self,
         now: Instant,

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_between_what_was_written_is_known_and_nothing_beyond() {
+    fn what_lies_between_writes_is_known_and_nothing_beyond() {
         let mut targets = Targets::default();
         assert!(!targets.covers(1, 100, 1));
         targets.note(1, 100, 10);
