@@ -4,8 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
-use urxe_device::CompletionChannel;
+use urxe_device::{CompletionChannel, Mutex, MutexGuard};
 
 use crate::abi::*;
 use crate::blocking::{self, Frame};

@@ -2,8 +2,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Once};
 
-use parking_lot::Mutex;
-use urxe_device::{Nic, Xrcd};
+use urxe_device::{Mutex, Nic, Xrcd};
 
 use crate::abi::*;
 use crate::dispatch::Dispatch;

@@ -2,8 +2,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicPtr;
 
-use parking_lot::{Mutex, MutexGuard};
-use urxe_device::Cq;
+use urxe_device::{Cq, Mutex, MutexGuard};
 
 use crate::abi::*;
 use crate::errno::Outcome;

@@ -4,8 +4,7 @@
 //! programs keep pointers to devices after they have freed the list.
 use std::ffi::{c_char, c_int};
 
-use parking_lot::Mutex;
-use urxe_device::{AcrossFork, Changes, DeviceInfo};
+use urxe_device::{AcrossFork, Changes, DeviceInfo, Mutex};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};

@@ -2,8 +2,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use urxe_device::{Access, DeviceMemory, Mapping};
+use urxe_device::{Access, DeviceMemory, Mapping, Mutex};
 
 use crate::abi::*;
 use crate::convert;

@@ -5,7 +5,6 @@
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 
-use parking_lot::lock_api::GuardNoSend;
 use urxe_device::{
     Immediate, Placement, QpType, SendData, SendOp, SendRequest, SendTarget, Sge, Srqn,
 };
@@ -170,7 +169,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 unsafe fn unlock(state: &QpState) {
     if state.builder.0.is_locked() {
         // SAFETY: by the caller's promise.
-        unsafe { state.builder.0.force_unlock(GuardNoSend::new()) };
+        unsafe { state.builder.0.force_unlock(lock_api::GuardNoSend::new()) };
     }
 }
 

@@ -1,7 +1,7 @@
 //! The objects of a context that asynchronous events name.
 use std::collections::HashMap;
 
-use parking_lot::{Mutex, MutexGuard};
+use urxe_device::{Mutex, MutexGuard};
 
 use crate::abi::*;
 

@@ -2,8 +2,7 @@
 use std::ffi::c_uint;
 use std::ops::Range;
 
-use parking_lot::Mutex;
-use urxe_device::{SendOp, SendTarget, Sge};
+use urxe_device::{Mutex, SendOp, SendTarget, Sge};
 
 use crate::errno::{Errno, Outcome};
 

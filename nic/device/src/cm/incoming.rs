@@ -39,7 +39,10 @@ impl Inner {
             let _ = self.admit(listener, path, mad);
         } else if port.is_none() || !self.pass_on_request(path, mad, service_id) {
             self.keep_waiting(path, mad, service_id);
+            return;
         }
+        // It has come to a listener: what waits of it would be a second request.
+        self.waiting.retain(|waiting| waiting.mad != *mad);
     }
 
     pub(super) fn keep_waiting(&mut self, path: Path, mad: &Mad, service_id: ServiceId) {

@@ -224,11 +224,14 @@ pub(super) fn take_over(at_most: Option<Duration>) -> bool {
             IS_THERE.store(adopted.is_err(), Ordering::Release);
             return adopted.is_ok();
         }
+        // Kept meanwhile, as another thread may be the one that takes over, and the numbers come
+        // again.
         let told = inherited
             .elders
             .iter()
-            .filter_map(|elder| elder.ended.as_ref());
-        let mut fds: Vec<_> = told.map(|ended| poll_entry(ended)).collect();
+            .filter_map(|elder| elder.ended.clone());
+        let told: Vec<_> = told.collect();
+        let mut fds: Vec<_> = told.iter().map(|ended| poll_entry(ended)).collect();
         let are_all_told = fds.len() == inherited.elders.len();
         drop(place);
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));

@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use parking_lot::lock_api::{GuardNoSend, RawMutexTimed as _};
-use parking_lot::{Mutex, MutexGuard};
+use crate::process::futex::{Mutex, MutexGuard};
+use lock_api::{GuardNoSend, RawMutexTimed as _};
 
 /// Forks before this process was what it is.
 static EPOCH: AtomicU32 = AtomicU32::new(0);

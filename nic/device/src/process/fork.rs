@@ -158,6 +158,7 @@ pub(crate) fn unheld() -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
 
     use super::*;
@@ -205,32 +206,41 @@ mod tests {
         assert!(child_finds_unlocked(Part::Opened, &OPENED));
     }
 
-    /// The child has no such thread: it is not to be given the lock, nor to be woken in another's
-    /// place.
+    /// Threads that the child lacks were taking the lock, and giving it back, when it was copied.
     #[test]
-    fn a_thread_that_waits_for_a_lock_does_not_get_it_in_the_child() {
-        static LOCK: AcrossFork<()> = AcrossFork::new(());
-        assert!(LOCK.hold(Duration::ZERO));
-        let (id, waits) = channel();
-        let waiter = std::thread::spawn(move || {
-            // SAFETY: returns an integer.
-            id.send(unsafe { libc::gettid() }).unwrap();
-            drop(LOCK.lock());
+    fn a_child_has_the_locks_that_other_threads_fight_for() {
+        const FORKS: usize = 300;
+        static LOCK: AcrossFork<u32> = AcrossFork::new(0);
+        static IS_OVER: AtomicBool = AtomicBool::new(false);
+        let fighters: [_; 4] = std::array::from_fn(|_| {
+            std::thread::spawn(|| {
+                while !IS_OVER.load(Ordering::Relaxed) {
+                    if LOCK.hold(Duration::from_micros(1)) {
+                        // SAFETY: just taken.
+                        unsafe { LOCK.release() };
+                    }
+                }
+            })
         });
-        let stat = format!("/proc/self/task/{}/stat", waits.recv().unwrap());
-        while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
-            std::thread::yield_now();
-        }
-        // As long as it takes for a waiter to be served before others.
-        std::thread::sleep(Duration::from_millis(5));
-        assert!(in_child(|| {
-            // SAFETY: its parent's thread took it.
+        for _ in 0..FORKS {
+            while !LOCK.hold(PATIENCE) {}
+            let is_fine = in_child(|| {
+                // SAFETY: a plain integer, and a lock that the thread's original took.
+                unsafe {
+                    libc::alarm(60);
+                    LOCK.release();
+                }
+                *LOCK.lock() += 1;
+                true
+            });
+            // SAFETY: taken above.
             unsafe { LOCK.release() };
-            LOCK.try_lock().is_some()
-        }));
-        // SAFETY: taken above.
-        unsafe { LOCK.release() };
-        waiter.join().unwrap();
+            assert!(is_fine);
+        }
+        IS_OVER.store(true, Ordering::Relaxed);
+        for fighter in fighters {
+            fighter.join().unwrap();
+        }
     }
 
     /// As in a signal handler that has interrupted it.

@@ -7,6 +7,7 @@ pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod fork;
+pub(crate) mod futex;
 pub(crate) mod guard;
 pub(crate) mod odp;
 pub(crate) mod random;

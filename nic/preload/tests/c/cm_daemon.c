@@ -157,9 +157,11 @@ struct listener {
     int port;
 };
 
-static struct listener make_listener(in_addr_t address)
+/* At a port that the system chooses, if it is 0. */
+static struct listener make_listener_at(in_addr_t address, int port)
 {
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
+    struct sockaddr_in any = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(address), .sin_port = htons(port)};
     struct listener made = {.channel = rdma_create_event_channel()};
 
     CHECK(made.channel);
@@ -169,6 +171,17 @@ static struct listener make_listener(in_addr_t address)
     made.port = ntohs(rdma_get_src_port(made.id));
     CHECK(made.port);
     return made;
+}
+
+static struct listener make_listener(in_addr_t address)
+{
+    return make_listener_at(address, 0);
+}
+
+static void end_listener(struct listener listener)
+{
+    CHECK_EQ(rdma_destroy_id(listener.id), 0);
+    rdma_destroy_event_channel(listener.channel);
 }
 
 /* Those that lost their parents are ours, and have ended well. */
@@ -218,8 +231,7 @@ static void check_daemon(in_addr_t address, bool polls, int generations)
         serve(listener.channel, "to the daemon");
         expect_success(client);
     }
-    CHECK_EQ(rdma_destroy_id(listener.id), 0);
-    rdma_destroy_event_channel(listener.channel);
+    end_listener(listener);
     exit(0);
 }
 
@@ -235,8 +247,28 @@ static void check_order(void)
         serve(listener.channel, "in order");
         expect_success(client);
     }
-    CHECK_EQ(rdma_destroy_id(listener.id), 0);
-    rdma_destroy_event_channel(listener.channel);
+    end_listener(listener);
+}
+
+/* A request that comes before its listener waits at this process, which has the port of the
+ * device. It is one request, though it is repeated, and passed on to the listener when there is
+ * one. */
+static void check_late_listener(void)
+{
+    struct listener listener = make_listener(INADDR_LOOPBACK);
+    pid_t client, server;
+
+    end_listener(listener);
+    client = start_client(listener.port, "early");
+    usleep(150000);
+    if ((server = fork_for_a_while()) == 0) {
+        listener = make_listener_at(INADDR_LOOPBACK, listener.port);
+        serve(listener.channel, "early");
+        CHECK(!is_readable(listener.channel, 1000));
+        exit(0);
+    }
+    expect_success(client);
+    expect_success(server);
 }
 
 /* While the parent lives it is served, whatever the child does to its copies. */
@@ -267,8 +299,7 @@ static void check_parent_is_served(bool child_destroys)
         serve(listener.channel, "to the parent");
         expect_success(client);
     }
-    CHECK_EQ(rdma_destroy_id(listener.id), 0);
-    rdma_destroy_event_channel(listener.channel);
+    end_listener(listener);
     close(pipes[1]);
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -351,6 +382,7 @@ int main(int argc, char **argv)
     alarm(PATIENCE_S);
     CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     check_order();
+    check_late_listener();
     check_daemon(INADDR_LOOPBACK, false, 1);
     check_daemon(INADDR_LOOPBACK, true, 1);
     /* Often: the one in the middle may take over and end at any time. */
