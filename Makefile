@@ -58,11 +58,17 @@ test-rust: setup build ## Run the Rust tests alone
 
 .PHONY: test-python
 test-python: setup build ## Run the Python tests alone
-	$(PY) scripts/run_tests.py python
+	$(PY) scripts/run_tests.py python programs
 
 .PHONY: test-quiet
 test-quiet: setup build ## Run the tests of real time, which need a quiet machine
 	$(PY) scripts/run_tests.py quiet
+
+# What takes hours together. Each part says how it ended; the first that fails ends it, unless make is told to keep going.
+.PHONY: test-all
+test-all: setup build ## Run every test that there is, also those that take long: some hours, nightly
+	$(PY) scripts/run_tests.py nightly
+	$(MAKE) --no-print-directory test-quiet test-distros test-many test-programs test-arm64
 
 # `make test` runs a few programs of each distribution; here it is the whole matrix, and a libibverbs with verbs that nobody has.
 # pytest ends with 5 where ARGS picks none.

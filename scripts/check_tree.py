@@ -24,6 +24,8 @@ LONGEST_TEXT_LINES = 800
 LONGEST_FUNCTION_LINES = 70
 #: Of Markdown and of comments; code is as wide as its formatter makes it.
 PROSE_COLUMNS = 100
+#: Of Markdown, without tables and examples.
+SENTENCE_WORDS = 35
 CODE_SUFFIXES = frozenset({".c", ".h", ".java", ".py", ".rs"})
 SOURCE_SUFFIXES = frozenset({".c", ".css", ".h", ".j2", ".js", ".html", ".md", ".py", ".rs", ".sh", ".toml"})
 
@@ -45,6 +47,9 @@ _COMMENTS = {
     ".md": re.compile(r""),
 }
 _UNBROKEN = re.compile(r"`[^`]*`|\[[^\]]*\]\([^)]*\)|\]\([^)]*\)")
+# A semicolon or a colon ends one as well, where a capital letter follows.
+_SENTENCE_END = re.compile(r"""(?<=[.?!;:])["')*]*\s+(?=[A-Z"(\[*`])""")
+_ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
@@ -60,6 +65,7 @@ def text_errors(path: PurePosixPath, text: str) -> Iterator[str]:
     if path.suffix in CODE_SUFFIXES | SOURCE_SUFFIXES and lines > longest:
         yield f"{path}: {lines} lines; the longest allowed are {longest}: split it"
     yield from wide_prose(path, text)
+    yield from long_sentences(path, text)
     for name, line, length in functions(path, text):
         if length > LONGEST_FUNCTION_LINES:
             yield f"{path}:{line}: {name} has {length} lines; {LONGEST_FUNCTION_LINES} are allowed: split it"
@@ -81,6 +87,39 @@ def wide_prose(path: PurePosixPath, text: str) -> Iterator[str]:
         unbroken = _UNBROKEN.sub(lambda match: "x" * len(match[0]), words).strip().removeprefix("- ")
         if " " in unbroken:
             yield f"{path}:{number}: {len(line)} columns; {PROSE_COLUMNS} are allowed: break the line"
+
+
+def long_sentences(path: PurePosixPath, text: str) -> Iterator[str]:
+    """Sentences of Markdown that are too long to be read once and understood."""
+    if path.suffix != ".md":
+        return
+    for number, paragraph in _paragraphs(text):
+        # What is code, or leads somewhere, is read as one word.
+        read = _LINKED_WORDS.sub(r"\1", re.sub(r"`[^`]*`", "`", paragraph))
+        for sentence in _SENTENCE_END.split(read):
+            if (words := len(sentence.split())) > SENTENCE_WORDS:
+                begin = " ".join(sentence.split()[:6])
+                yield (
+                    f"{path}:{number}: {words} words in a sentence ({begin} ...);"
+                    f" {SENTENCE_WORDS} are allowed: split it"
+                )
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Each paragraph and item of a list, with its first line's number; no headings, tables, and examples."""
+    in_example, begin = False, 0
+    lines: list[str] = []
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        in_example ^= line.lstrip().startswith("```")
+        in_block = not lines and line.startswith("    ") and not _ITEM.match(line)
+        is_prose = bool(line.strip()) and not line.lstrip().startswith(("|", "#", "<", "```"))
+        is_prose = is_prose and not in_example and not in_block
+        if lines and (not is_prose or _ITEM.match(line)):
+            yield begin, " ".join(lines)
+            lines = []
+        if is_prose:
+            begin = begin if lines else number
+            lines.append(_ITEM.sub("", line).strip())
 
 
 def functions(path: PurePosixPath, text: str) -> Iterator[tuple[str, int, int]]:

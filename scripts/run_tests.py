@@ -1,6 +1,7 @@
 """Runs the test suites at the same time and closes on one line over all of them.
 
-Usage: scripts/run_tests.py [rust] [python]   (all of them when none is named)
+Usage: scripts/run_tests.py [rust] [python] [programs]   (all of them when none is named)
+       scripts/run_tests.py nightly           (all, also the tests that take long)
        scripts/run_tests.py quiet             (one after the other, the tests of real time of all of them)
        scripts/run_tests.py --mutants COUNT   (all, then so many mutants, drawn by the commit)
 
@@ -36,7 +37,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".build" / "tests"
 #: A suite that takes so long hangs, on a busy machine, too.
 LIMIT_S = 2400
-JUNIT = LOGS / "python.xml"
+#: Where the tests in Python are that run programs on the NIC, a suite of its own, and all others.
+CONFORMANCE, OTHERS = ("nic/conformance",), ("rocelab", "scripts", "bench")
 #: The runners that have not ended.
 _under_way: set[subprocess.Popen[str]] = set()
 
@@ -63,23 +65,30 @@ def _read_lines(read: Callable[[Iterable[str]], Tally]) -> Callable[[Path], Tall
     return read_log
 
 
-def _read_pytest(_log: Path) -> Tally:
-    return read_junit(JUNIT) if JUNIT.exists() else Tally()
+def _pytest(name: str, paths: Sequence[str], options: Sequence[str], after: str | None = None) -> Runner:
+    junit = LOGS / f"{name}.xml"
+    command = [".venv/bin/python", "-m", "pytest", "--junitxml", str(junit), "--durations=25", *options, *paths]
+    return Runner(
+        name, command, lambda _log: read_junit(junit) if junit.exists() else Tally(), result=junit, after=after
+    )
 
 
-def runners(*, quiet: bool = False, mutants: int = 0) -> dict[str, Runner]:
-    """The suites by name: their tests of real time, which are all that Rust's ignore, or all others; and mutants."""
+def runners(*, quiet: bool = False, nightly: bool = False, mutants: int = 0) -> dict[str, Runner]:
+    """The suites by name: their tests of real time, which are all that Rust's ignore, or all others; and mutants.
+
+    Of those that take long there is only the list, unless it is `nightly`.
+    """
     rust = ["cargo", "test", "--manifest-path", "nic/Cargo.toml", "--workspace", "--locked", "--no-fail-fast"]
     rust += ["--color=never", "--", "--show-output", *(["--ignored", "--test-threads=1"] if quiet else [])]
-    python = [".venv/bin/python", "-m", "pytest", "--junitxml", str(JUNIT), "--durations=25"]
-    python += ["-m", "quiet"] if quiet else []
+    options = (["-m", "quiet"] if quiet else []) + (["--nightly"] if nightly else [])
     suites = [
         Runner("rust", rust, _read_lines(read_cargo), hides_output_of_passed=True),
-        Runner("python", python, _read_pytest, result=JUNIT),
+        _pytest("python", OTHERS, options),
+        _pytest("programs", CONFORMANCE, options, after="rust"),
     ]
     if mutants:
         command = [sys.executable, "scripts/mutants.py", "--draw", str(mutants)]
-        suites.append(Runner("mutants", command, _read_lines(read_mutants), after="rust"))
+        suites.append(Runner("mutants", command, _read_lines(read_mutants), after="programs"))
     return {suite.name: suite for suite in suites}
 
 
@@ -142,7 +151,7 @@ def _add_runner_failure(tally: Tally, runner: Runner, status: int, *, timed_out_
 
 
 def _notes(title: str, results: dict[str, Tally], pick: Callable[[Tally], list[Note]]) -> list[str]:
-    lines = [f"  {name:<7} {note.test}: {note.reason}" for name, tally in results.items() for note in pick(tally)]
+    lines = [f"  {name:<8} {note.test}: {note.reason}" for name, tally in results.items() for note in pick(tally)]
     return ["", f"{title} ({len(lines)}):", *lines] if lines else []
 
 
@@ -150,12 +159,13 @@ def summary(results: dict[str, Tally], seconds: dict[str, float]) -> str:
     """All that a reader needs after pages of output: what was skipped and why, what failed, and the counts."""
     lines = (
         _notes("Of real time, for make test-quiet", results, lambda tally: tally.quiet)
+        + _notes("Long, for make test-all", results, lambda tally: tally.nightly)
         + _notes("Skipped", results, lambda tally: tally.skips)
         + _notes("Failed", results, lambda tally: tally.failures)
     )
-    lines += ["", f"{'suite':<8}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}"]
+    lines += ["", f"{'suite':<9}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}"]
     lines += [
-        f"{name:<8}{tally.passed:>8}{len(tally.failures):>8}{len(tally.skips):>8}{seconds[name]:>9.0f}"
+        f"{name:<9}{tally.passed:>8}{len(tally.failures):>8}{len(tally.skips):>8}{seconds[name]:>9.0f}"
         for name, tally in results.items()
     ]
     return "\n".join([*lines, "", closing_line(results.values())])
@@ -166,9 +176,9 @@ def main(names: Sequence[str]) -> int:
     mutants = 0
     if len(names) == 2 and names[0] == "--mutants" and names[1].isdecimal():
         names, mutants = [], int(names[1])
-    is_quiet = list(names) == ["quiet"]
-    known = runners(quiet=is_quiet, mutants=mutants)
-    chosen = list(known) if is_quiet or not names else list(names)
+    is_quiet, is_nightly = list(names) == ["quiet"], list(names) == ["nightly"]
+    known = runners(quiet=is_quiet, nightly=is_nightly, mutants=mutants)
+    chosen = list(known) if is_quiet or is_nightly or not names else list(names)
     if unknown := [name for name in chosen if name not in known]:
         print(f"run_tests: no suite is called {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
@@ -186,7 +196,7 @@ def main(names: Sequence[str]) -> int:
     def run_timed(name: str) -> Tally:
         print(f"=== {name}: {' '.join(known[name].command)}", flush=True)
         started = time.monotonic()
-        tally = run(known[name], show=lambda line: sys.stdout.write(f"{name:<6} | {line}"))
+        tally = run(known[name], show=lambda line: sys.stdout.write(f"{name:<8} | {line}"))
         seconds[name] = time.monotonic() - started
         return tally
 

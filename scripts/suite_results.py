@@ -3,7 +3,8 @@
 Counts are the runners' own. A skip is never counted as a pass. A Rust test that finds it cannot run
 here prints ``skipped: <reason>`` (or, past the harness, ``SKIPPED <test>: <reason>``) and returns,
 because libtest has no other way. It is moved from passed to skipped. Tests of real time, which only
-a quiet machine can run, have a reason that begins with ``quiet: ``, and are counted apart.
+a quiet machine can run, have a reason that begins with ``quiet: ``; those that take long have one
+with ``nightly: ``. Both are counted apart.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ign
 _COLLECTION_SKIPPED = re.compile(r"Skipped: (?P<reason>.*?)['\"]?\)?$")
 _MUTANT = re.compile(r"^(?P<outcome>caught|NOT CAUGHT|TIMED OUT) +(?P<name>[a-z0-9-]+)  \((?P<path>[^,]+), \d+ s\)$")
 _QUIET = "quiet: "
+_NIGHTLY = "nightly: "
 _HASH = re.compile(r"-[0-9a-f]{16}$")
 
 
@@ -45,16 +47,19 @@ class Tally:
     failures: list[Note] = field(default_factory=list)
     skips: list[Note] = field(default_factory=list)
     quiet: list[Note] = field(default_factory=list)
+    nightly: list[Note] = field(default_factory=list)
 
     @property
     def total(self) -> int:
         """Every test that was reported in any way."""
-        return self.passed + len(self.failures) + len(self.skips) + len(self.quiet)
+        return self.passed + len(self.failures) + len(self.skips) + len(self.quiet) + len(self.nightly)
 
     def skip(self, note: Note) -> None:
         """Count a test that was not run."""
         if note.reason.startswith(_QUIET):
             self.quiet.append(Note(note.test, note.reason.removeprefix(_QUIET)))
+        elif note.reason.startswith(_NIGHTLY):
+            self.nightly.append(Note(note.test, note.reason.removeprefix(_NIGHTLY)))
         else:
             self.skips.append(note)
 
@@ -184,8 +189,13 @@ def closing_line(tallies: Iterable[Tally]) -> str:
     failed = sum(len(tally.failures) for tally in all_of_them)
     skipped = sum(len(tally.skips) for tally in all_of_them)
     quiet = sum(len(tally.quiet) for tally in all_of_them)
-    counts = f"{sum(tally.passed for tally in all_of_them)} passed, {failed} failed, {skipped} skipped"
-    return f"{counts}; {quiet} tests of real time need a quiet machine: make test-quiet" if quiet else counts
+    nightly = sum(len(tally.nightly) for tally in all_of_them)
+    counts = [f"{sum(tally.passed for tally in all_of_them)} passed, {failed} failed, {skipped} skipped"]
+    if quiet:
+        counts.append(f"{quiet} tests of real time need a quiet machine: make test-quiet")
+    if nightly:
+        counts.append(f"{nightly} tests take long: make test-all")
+    return "; ".join(counts)
 
 
 def read_mutants(lines: Iterable[str]) -> Tally:

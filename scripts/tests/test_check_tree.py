@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from check_tree import LONGEST_FUNCTION_LINES, LONGEST_LINES, link_errors, text_errors
+from check_tree import LONGEST_FUNCTION_LINES, LONGEST_LINES, SENTENCE_WORDS, link_errors, text_errors
 
 # Put together here, because this file is checked too.
 HOME = "/" + "home/ann"
@@ -63,6 +63,18 @@ def test_a_long_function_is_found(name: str, begin: str, line: str, end: str) ->
     assert errors(name, begin + line * fitting + end) == []
     [error] = errors(name, begin + line * (fitting + 1) + end)
     assert "spin has 71 lines" in error
+
+
+def test_a_sentence_that_is_too_long_is_found() -> None:
+    def found(name: str, text: str) -> list[str]:
+        return [error for error in errors(name, text) if "words in a sentence" in error]
+
+    long, short = " ".join(["Word"] * SENTENCE_WORDS), "Short. "
+    assert found("docs/a.md", f"# {long} and more\n\n{short}{long}.\nAnd `words of code that are one`.\n") == []
+    text = f"{short}\n\n- {short}\n- {short}{long} [and](x.md).\n\n    {long} and more\n\n| {long} and more |\n"
+    [error] = found("docs/a.md", text)
+    assert error.startswith(f"docs/a.md:4: {SENTENCE_WORDS + 1} words in a sentence (Word Word")
+    assert found("a.txt", text) == []
 
 
 def test_links_between_documents_must_lead_somewhere() -> None:

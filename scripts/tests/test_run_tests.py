@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from suite_results import Note, Tally
 @pytest.fixture(autouse=True)
 def own_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
-    monkeypatch.setattr(run_tests, "JUNIT", tmp_path / "python.xml")
     return tmp_path
 
 
@@ -68,16 +68,31 @@ def test_the_summary_lists_skips_and_failures_and_ends_on_counts() -> None:
         "python": Tally(passed=1, failures=[Note("b", "assert 1 == 2")]),
     }
     lines = summary(results, {"rust": 12.3, "python": 4.0}).splitlines()
-    assert "  rust    a: no IPv6" in lines
-    assert "  python  b: assert 1 == 2" in lines
+    assert "  rust     a: no IPv6" in lines
+    assert "  python   b: assert 1 == 2" in lines
     assert lines[-1] == "4 passed, 1 failed, 1 skipped"
 
 
 def test_tests_of_real_time_are_listed_with_reasons_and_apart() -> None:
     results = {"rust": Tally(passed=3, quiet=[Note("a", "it measures latency")]), "python": Tally(passed=1)}
     lines = summary(results, {"rust": 12.3, "python": 4.0}).splitlines()
-    assert "  rust    a: it measures latency" in lines
+    assert "  rust     a: it measures latency" in lines
     assert lines[-1] == "4 passed, 0 failed, 0 skipped; 1 tests of real time need a quiet machine: make test-quiet"
+
+
+def test_tests_that_take_long_are_listed_with_reasons_and_run_at_night() -> None:
+    results = {"python": Tally(passed=1, nightly=[Note("a", "it sorts")])}
+    lines = summary(results, {"python": 4.0}).splitlines()
+    assert "  python   a: it sorts" in lines
+    assert lines[-1] == "1 passed, 0 failed, 0 skipped; 1 tests take long: make test-all"
+    assert "--nightly" in run_tests.runners(nightly=True)["python"].command
+    assert "--nightly" not in run_tests.runners()["python"].command
+
+
+def test_every_test_in_python_is_of_one_suite() -> None:
+    with (run_tests.ROOT / "pyproject.toml").open("rb") as file:
+        paths = tomllib.load(file)["tool"]["pytest"]["ini_options"]["testpaths"]
+    assert sorted(paths) == sorted((*run_tests.OTHERS, *run_tests.CONFORMANCE))
 
 
 def test_suites_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch, own_logs: Path) -> None:
@@ -94,7 +109,7 @@ def test_suites_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch, own_logs: 
         name: Runner(name, [sys.executable, "-c", meets, *commands[name]], lambda _log: Tally(passed=1))
         for name in names
     }
-    monkeypatch.setattr(run_tests, "runners", lambda *, quiet, mutants: suites)
+    monkeypatch.setattr(run_tests, "runners", lambda *, quiet, nightly, mutants: suites)
     assert run_tests.main([]) == 0
 
 
@@ -106,17 +121,17 @@ def test_a_suite_waits_for_the_one_that_it_comes_after(monkeypatch: pytest.Monke
         "first": Runner("first", first, lambda _log: Tally(passed=1)),
         "second": Runner("second", second, lambda _log: Tally(passed=1), after="first"),
     }
-    monkeypatch.setattr(run_tests, "runners", lambda *, quiet, mutants: suites)
+    monkeypatch.setattr(run_tests, "runners", lambda *, quiet, nightly, mutants: suites)
     assert run_tests.main([]) == 0
 
 
 def test_mutants_are_a_suite_when_they_are_asked_for() -> None:
-    assert list(run_tests.runners()) == ["rust", "python"]
+    assert list(run_tests.runners()) == ["rust", "python", "programs"]
     drawn = run_tests.runners(mutants=5)["mutants"]
     assert list(drawn.command)[1:] == ["scripts/mutants.py", "--draw", "5"]
-    assert drawn.after == "rust"
+    assert drawn.after == "programs"
 
 
 def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_tests.main(["java"]) == 2
-    assert "no suite is called java; there are rust, python" in capsys.readouterr().err
+    assert "no suite is called java; there are rust, python, programs" in capsys.readouterr().err

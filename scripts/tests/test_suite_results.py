@@ -78,6 +78,13 @@ def test_a_test_that_wants_a_quiet_machine_is_no_skip(tmp_path: Path) -> None:
     assert read_junit(path) == Tally(quiet=[Note("a::b", "it measures a rate")])
 
 
+def test_a_test_that_takes_long_is_no_skip() -> None:
+    tally = Tally()
+    tally.skip(Note("a", "nightly: it sorts"))
+    assert tally == Tally(nightly=[Note("a", "it sorts")])
+    assert tally.total == 1
+
+
 def test_a_mutant_that_is_not_caught_is_a_failure() -> None:
     tally = read_mutants(
         [

@@ -125,6 +125,7 @@ def test_dfsio_then_ycsb_on_the_same_hdfs(executor: CloudExecutor, steps: list[C
         assert found[f"{operation}_latency_us", "p99"] > 0
 
 
+@pytest.mark.nightly(reason="two sorts of Spark, and a start of HDFS, take two minutes")
 def test_after_a_killed_daemon_the_next_sort_goes_over_soft_roce(
     executor: CloudExecutor, steps: list[CloudStep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
