@@ -4,20 +4,23 @@
 //! The thread hands every [`Event`] to [`Background::next`], and does what the [`Act`] says; the
 //! outcome is the next event, until [`Act::EndTurn`].
 
-use urxe_proto::Instant;
+use urxe_proto::{Habit, Instant};
 
 use crate::act::{Act, Event, Ran, Reason, Seen};
 use crate::activity::Activity;
 use crate::chance::Chance;
 use crate::constants::{
     LATE_NS, PAUSE_MAX_NS, PAUSE_MIN_NS, PAUSES_LONG, PAUSES_MAX, RECENT_NS, STEP_ASIDE_NS,
+    VIGILANCE_MAX_NS, VIGILANCE_MIN_NS,
 };
 use crate::parting::Parting;
 
 /// What the thread does if the program has nothing to tell.
 #[derive(Clone, Copy, Debug)]
 enum Otherwise {
+    TakeOver,
     Sleep,
+    SleepUnworried,
     Pause,
 }
 
@@ -28,6 +31,7 @@ struct Turn {
     polls: u64,
     /// The program has just run a round itself.
     is_recent: bool,
+    is_vigilant: bool,
     is_asked: bool,
     otherwise: Otherwise,
 }
@@ -46,6 +50,8 @@ pub struct Background {
     /// has not seen yet what they are.
     waited: Option<(u64, bool)>,
     pauses: u32,
+    /// The program has stopped polling without a word: the thread does not sleep.
+    vigilance: Habit,
     parting: Parting,
     chance: Chance,
 }
@@ -65,8 +71,9 @@ impl Background {
                 now: Instant::from_nanos(0),
                 polls: 0,
                 is_recent: false,
+                is_vigilant: false,
                 is_asked: false,
-                otherwise: Otherwise::Sleep,
+                otherwise: Otherwise::TakeOver,
             },
             rounds_seen: 0,
             events_seen: 0,
@@ -75,6 +82,7 @@ impl Background {
             has_slept: false,
             waited: None,
             pauses: 0,
+            vigilance: Habit::new(VIGILANCE_MIN_NS, VIGILANCE_MAX_NS),
             parting: Parting::default(),
             chance: Chance::new(),
         }
@@ -116,7 +124,7 @@ impl Background {
             } => {
                 let now = Instant::from_nanos(now_ns);
                 if received > 0 && !self.leaves_to_blocking_calls() && !is_recent(now, ran_at_ns) {
-                    self.parting.note_stopped();
+                    self.note_stopped(now);
                     self.has_slept = false;
                 }
                 Act::EndTurn
@@ -142,8 +150,9 @@ impl Background {
             now,
             polls: seen.polls,
             is_recent,
+            is_vigilant: self.vigilance.lasts(now),
             is_asked: seen.is_asked,
-            otherwise: Otherwise::Sleep,
+            otherwise: Otherwise::TakeOver,
         };
         if seen.is_asked {
             self.take_over()
@@ -156,10 +165,20 @@ impl Background {
         }
     }
 
-    /// The program polls. One that is likely to stop tells when its requests are answered.
+    /// The program polls. One that has been found to stop is watched, unless it sends and tells
+    /// when that is over.
     fn leave_alone(&mut self, has_run: bool) -> Act {
-        if has_run && self.parting.is_likely() {
-            self.ask(Otherwise::Sleep)
+        let is_vigilant = self.turn.is_vigilant;
+        let may_ask = !is_vigilant || self.slept_while_it_sends();
+        if has_run && self.may_stop() && may_ask {
+            let otherwise = if is_vigilant {
+                Otherwise::TakeOver
+            } else {
+                Otherwise::Sleep
+            };
+            self.ask(otherwise)
+        } else if is_vigilant {
+            self.take_over()
         } else if has_run {
             self.sleep(Reason::Polls)
         } else {
@@ -175,7 +194,12 @@ impl Background {
     /// The program has nothing to tell.
     fn go_on(&mut self) -> Act {
         match self.turn.otherwise {
+            Otherwise::TakeOver => self.take_over(),
             Otherwise::Sleep => self.sleep(Reason::Polls),
+            Otherwise::SleepUnworried => {
+                self.vigilance.forget();
+                self.sleep(Reason::Polls)
+            }
             Otherwise::Pause => self.pause(),
         }
     }
@@ -199,9 +223,10 @@ impl Background {
         self.chance.note_given(now, was_taken);
         if !was_taken {
             self.run()
-        } else if self.parting.is_likely() {
-            self.ask(Otherwise::Sleep)
+        } else if self.may_stop() {
+            self.ask(Otherwise::SleepUnworried)
         } else {
+            self.vigilance.forget();
             self.sleep(Reason::Polls)
         }
     }
@@ -215,9 +240,8 @@ impl Background {
     /// The program is in the engine, and probably takes in itself what woke this thread.
     fn give_way(&mut self) -> Act {
         self.waited = None;
-        let may_leave = self.parting.is_likely()
-            && !self.turn.is_asked
-            && !self.parting.is_unsure(self.turn.polls);
+        let may_leave =
+            self.may_stop() && !self.turn.is_asked && !self.parting.is_unsure(self.turn.polls);
         if may_leave && self.pauses >= PAUSES_LONG {
             self.ask(Otherwise::Pause)
         } else {
@@ -234,6 +258,7 @@ impl Background {
     fn after_round(&mut self, ran: &Ran) -> Act {
         self.pauses = 0;
         let Turn {
+            now,
             is_recent,
             is_asked,
             ..
@@ -242,11 +267,12 @@ impl Background {
         // program that computes.
         if let Some((waited_ns, has_polled)) = self.waited.take()
             && (has_polled || ran.has_requests)
+            && self.parting.note_wait(waited_ns, has_polled)
         {
-            self.parting.note_wait(waited_ns, has_polled);
+            self.vigilance.note(now);
         }
         if core::mem::take(&mut self.has_slept) && ran.received > 0 && !is_recent && !is_asked {
-            self.parting.note_stopped();
+            self.note_stopped(now);
         }
         let has_event = core::mem::replace(&mut self.events_seen, ran.events) != ran.events;
         let wanted_at_ns = ran.wanted_at_ns;
@@ -289,6 +315,21 @@ impl Background {
             by_ns,
             unless_taken,
         }
+    }
+
+    /// Packets waited while the thread slept: the program had stopped polling.
+    fn note_stopped(&mut self, now: Instant) {
+        self.vigilance.note(now);
+        self.parting.note_stopped();
+    }
+
+    /// Whether the program may stop polling once its requests are answered.
+    const fn may_stop(&self) -> bool {
+        self.turn.is_vigilant || self.parting.is_likely()
+    }
+
+    const fn slept_while_it_sends(&self) -> bool {
+        matches!(self.slept, Some((Reason::Sends, _)))
     }
 
     const fn leaves_to_blocking_calls(&self) -> bool {

@@ -64,6 +64,14 @@ constants! {
         means "A polling program that has missed a deadline of the engine by so much has stopped.";
         from "Chosen.";
         again "`ib_write_lat -s 64` beside another busy process.";
+    VIGILANCE_MIN_NS: u64 = 2_000_000, "ns";
+        means "How long the background thread does not sleep after a program stopped polling without a word, at first.";
+        from "Chosen, as long as the longest sleep beside a program that polls.";
+        again "`ib_write_lat -s 64`: share of messages later than 100 us.";
+    VIGILANCE_MAX_NS: u64 = 100_000_000, "ns";
+        means "The same if that happens again and again.";
+        from "Chosen.";
+        again "`ib_write_lat -s 64`, then `ib_send_lat -s 64` on one connection.";
     PAUSE_MIN_NS: u64 = 5_000, "ns";
         means "How long the background thread waits when the program is in the engine, at first; doubles.";
         from "Chosen.";
@@ -236,14 +244,18 @@ const _: () = {
         LOOK_AGAIN_NS <= LOOK_AGAIN_POLLED_MAX_NS && LOOK_AGAIN_NS <= LOOK_AGAIN_BLOCKED_MAX_NS
     );
     assert!(BUSY_POLLS_MIN <= BUSY_POLLS && BUSY_WORK <= FULL_WORK);
+    assert!(
+        VIGILANCE_MIN_NS >= LOOK_AGAIN_POLLED_MAX_NS,
+        "one sleep would outlast the vigilance"
+    );
     assert!(PAUSE_MIN_NS << PAUSES_MAX >= PAUSE_MAX_NS && PAUSES_LONG < PAUSES_MAX);
     assert!(STOP_WEIGHT <= STOP_WEIGHT_MAX);
     assert!(STEP_ASIDE_AFTER_MAX_NS >= 1_000 * STEP_ASIDE_NS);
-    assert!(BURST_MIN <= STREAM_MIN);
     assert!(
         LOOK_NS <= SHORT_SLEEP_NS,
         "a look longer than a short sleep never pays"
     );
+    assert!(BURST_MIN <= STREAM_MIN);
     assert!(
         ROUND_NS < HELD_MAX_NS,
         "a stream would be found not to poll"

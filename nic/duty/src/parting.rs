@@ -47,16 +47,18 @@ impl Parting {
         self.told_at = None;
     }
 
-    /// The thread waited so long until packets came, while the program polled or did not.
-    pub(crate) fn note_wait(&mut self, waited_ns: u64, has_polled: bool) {
+    /// The thread waited so long until packets came, while the program polled or did not. Whether
+    /// that shows that it has stopped.
+    pub(crate) fn note_wait(&mut self, waited_ns: u64, has_polled: bool) -> bool {
         if waited_ns < WAIT_SHOWN_NS || self.told_at.take().is_none() {
-            return;
+            return false;
         }
         if has_polled {
             self.note_polling();
         } else {
             self.note_stopped();
         }
+        !has_polled
     }
 }
 
@@ -72,13 +74,13 @@ mod tests {
         for _ in 0..20 {
             assert!(parting.is_likely());
             parting.note_told(0);
-            parting.note_wait(WAIT_SHOWN_NS, false);
+            assert!(parting.note_wait(WAIT_SHOWN_NS, false));
         }
         for time in 0..STOP_WEIGHT_MAX {
             assert!(parting.is_likely());
             parting.note_told(0);
             if time % 2 == 0 {
-                parting.note_wait(WAIT_SHOWN_NS, true);
+                assert!(!parting.note_wait(WAIT_SHOWN_NS, true));
             } else {
                 assert!(!parting.is_unsure(POLLS_ON), "it polls often");
             }
@@ -99,14 +101,14 @@ mod tests {
     #[test]
     fn a_short_wait_shows_nothing_nor_does_one_without_a_word() {
         let mut parting = Parting::default();
-        parting.note_wait(WAIT_SHOWN_NS, false);
+        assert!(!parting.note_wait(WAIT_SHOWN_NS, false));
         parting.note_told(0);
         parting.forget_told();
-        parting.note_wait(WAIT_SHOWN_NS, false);
+        assert!(!parting.note_wait(WAIT_SHOWN_NS, false));
         parting.note_told(0);
-        parting.note_wait(WAIT_SHOWN_NS - 1, false);
+        assert!(!parting.note_wait(WAIT_SHOWN_NS - 1, false));
         assert!(parting.is_unsure(POLLS_ON - 1) && !parting.is_likely());
-        parting.note_wait(WAIT_SHOWN_NS, false);
-        assert!(!parting.is_unsure(0) && parting.is_likely());
+        assert!(parting.note_wait(WAIT_SHOWN_NS, false));
+        assert!(!parting.is_unsure(0));
     }
 }

@@ -88,7 +88,7 @@ fn a_busy_program_that_may_stop_is_left_alone_and_is_to_tell() {
     for may_stop in [false, true] {
         let mut thread = rested();
         if may_stop {
-            thread.parting.note_stopped();
+            thread.note_stopped(Instant::from_nanos(START_NS));
         }
         for pauses in 0..=PAUSES_LONG {
             assert_eq!(thread.next(turn(START_NS, 0)), Act::Watch);
@@ -186,8 +186,14 @@ fn a_program_beside_which_packets_waited_is_watched_for_a_while() {
         received: 1,
     };
     thread.next(late);
-    let sleeps = thread.next(turn(woken_ns + 1, 20_000));
-    assert_eq!(sleeps, Act::Ask, "it asks to be told");
+    let soon_ns = woken_ns + VIGILANCE_MIN_NS - 1;
+    assert_eq!(
+        thread.next(turn(soon_ns, 10_000)),
+        Act::Watch,
+        "it sleeps no more, however often the program polls"
+    );
+    let sleeps = thread.next(turn(soon_ns + 1, 20_000));
+    assert_eq!(sleeps, Act::Ask, "then it asks to be told");
     let asked = thread.next(Event::Asked { is_amid: false });
     assert!(matches!(
         asked,
