@@ -1,0 +1,339 @@
+//! The floor under a stream of long messages: what one thread moves to another in datagrams of
+//! 4 KiB with a header and an ICRC, if it does nothing else that a transport does. One step after
+//! another adds what a NIC must do.
+//!
+//! `udp_bulk [--mtu bytes] [--message bytes] [--window bytes] [--milliseconds n] [--rounds n]
+//! [--processors A,B]`. The sender keeps a window of bytes that the receiver has not seen; each
+//! message is read from one buffer and ends in another. Both threads may be bound to processors.
+//! All steps take turns.
+
+mod common;
+
+use std::hint;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Link, Samples, option};
+use urxe_udp::{Destination, Framing, Options, Piece, SendError, Socket, Transmit};
+use urxe_wire::icrc::Flow4;
+
+/// BTH, in front of every segment's payload.
+const HEADER_BYTES: usize = 12;
+const PAYLOAD_BYTES: usize = 4096;
+const ICRC_BYTES: usize = 4;
+const SEGMENT_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES + ICRC_BYTES;
+/// As many as fit a datagram of 64 KiB.
+const BATCH_SEGMENTS: usize = 15;
+const DATAGRAM_BYTES: usize = 1 << 16;
+/// Pieces of memory that one call of the kernel takes.
+const PIECES_MAX: usize = 1024;
+
+/// How payload comes to its place.
+#[derive(Clone, Copy, PartialEq)]
+enum Placement {
+    /// It stays in the buffer that it was received in.
+    Nowhere,
+    Copied,
+    /// The kernel places it where the sequence says that it belongs.
+    Scattered,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    name: &'static str,
+    /// The sender sums up what it sends, and the receiver what it gets.
+    sums: [bool; 2],
+    placement: Placement,
+    /// The sender copies header, payload and ICRC to one piece of memory, which stays in cache.
+    is_staged: bool,
+}
+
+const STEPS: [Step; 6] = [
+    Step {
+        name: "datagrams alone",
+        sums: [false, false],
+        placement: Placement::Nowhere,
+        is_staged: false,
+    },
+    Step {
+        name: "and the sender's ICRC",
+        sums: [true, false],
+        placement: Placement::Nowhere,
+        is_staged: false,
+    },
+    Step {
+        name: "and the receiver's ICRC",
+        sums: [true, true],
+        placement: Placement::Nowhere,
+        is_staged: false,
+    },
+    Step {
+        name: "and copied to its place",
+        sums: [true, true],
+        placement: Placement::Copied,
+        is_staged: false,
+    },
+    Step {
+        name: "  or received in place",
+        sums: [true, true],
+        placement: Placement::Scattered,
+        is_staged: false,
+    },
+    Step {
+        name: "  and sent from one piece of memory",
+        sums: [true, true],
+        placement: Placement::Copied,
+        is_staged: true,
+    },
+];
+
+#[derive(Clone, Copy)]
+struct Load {
+    message_bytes: usize,
+    window_bytes: u64,
+    length: Duration,
+    rounds: usize,
+}
+
+struct Shared {
+    received_bytes: AtomicU64,
+    turn: AtomicUsize,
+}
+
+fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str, default: &str) -> T {
+    option(name, default).parse().unwrap()
+}
+
+/// Binds the calling thread to a processor.
+fn pin(processor: Option<usize>) {
+    let Some(processor) = processor else { return };
+    // SAFETY: a plain set of bits, and 0 is the calling thread.
+    let status = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(status, 0, "processor {processor}");
+}
+
+fn main() {
+    let mtu_bytes: u32 = number("--mtu", "9000");
+    let load = Load {
+        message_bytes: number("--message", "1048576"),
+        window_bytes: number("--window", "524288"),
+        length: Duration::from_millis(number("--milliseconds", "50")),
+        rounds: number("--rounds", "20"),
+    };
+    let processors = option("--processors", "");
+    let mut processors = processors.split(',').map(|each| each.parse().ok());
+    let (here, there) = (processors.next().flatten(), processors.next().flatten());
+    let link = Link::new("veth", mtu_bytes);
+    let options = Options::default();
+    let ends = (link.left(&options), link.right(&options));
+    let shared = Shared {
+        received_bytes: AtomicU64::new(0),
+        turn: AtomicUsize::new(0),
+    };
+    let mut samples: Vec<_> = STEPS.iter().map(|_| Samples::default()).collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(there);
+            let mut target = vec![0_u8; load.message_bytes];
+            for k in 0..load.rounds * STEPS.len() {
+                receive(&ends, &STEPS[k % STEPS.len()], &mut target, &shared, k);
+            }
+        });
+        pin(here);
+        let message: Vec<u8> = (0..load.message_bytes).map(|at| (at >> 8) as u8).collect();
+        for k in 0..load.rounds * STEPS.len() {
+            let (start, before) = (
+                Instant::now(),
+                shared.received_bytes.load(Ordering::Acquire),
+            );
+            send(&ends, &STEPS[k % STEPS.len()], &message, &shared, load);
+            let bytes = shared.received_bytes.load(Ordering::Acquire) - before;
+            samples[k % STEPS.len()].push(bytes as f64 / start.elapsed().as_nanos() as f64);
+            shared.turn.store(k + 1, Ordering::Release);
+            let drops = ends.1.receive_drops().unwrap();
+            assert_eq!(drops, 0, "the receive buffer is smaller than the window");
+        }
+    });
+    println!(
+        "MTU {mtu_bytes}, messages of {} bytes, window {} bytes; GB/s, {} rounds of {:?}",
+        load.message_bytes, load.window_bytes, load.rounds, load.length
+    );
+    println!("{:<36} {:>8} {:>8} {:>8}", "", "quarter", "median", "best");
+    for (step, samples) in STEPS.iter().zip(&mut samples) {
+        let [quarter, median, best] = [0.25, 0.5, 1.0].map(|part| samples.quantile(part));
+        println!("{:<36} {quarter:>8.2} {median:>8.2} {best:>8.2}", step.name);
+    }
+}
+
+fn flow(ends: &(Socket, Socket)) -> Flow4 {
+    match (ends.0.local_address(), ends.1.local_address()) {
+        (std::net::SocketAddr::V4(from), std::net::SocketAddr::V4(to)) => Flow4::new(from, to),
+        _ => panic!("the link has IPv4 addresses"),
+    }
+}
+
+/// The ICRC of a segment, as a packet without an IP identification has it.
+fn icrc(flow: &Flow4, header: &[u8], payload: &[u8]) -> [u8; ICRC_BYTES] {
+    let mut icrc = flow.start(SEGMENT_BYTES, 0, header);
+    icrc.update(payload);
+    icrc.finish()
+}
+
+/// Sends for a time, then waits until all has arrived.
+fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, load: Load) {
+    let (flow, to) = (flow(ends), Destination::new(ends.1.local_address()));
+    let start = Instant::now();
+    let end = start + load.length + Duration::from_secs(10);
+    let base = shared.received_bytes.load(Ordering::Acquire);
+    let arrived = || shared.received_bytes.load(Ordering::Acquire) - base;
+    let (mut sent_bytes, mut psn) = (0, 0_u32);
+    let mut between = [[0_u8; ICRC_BYTES + HEADER_BYTES]; BATCH_SEGMENTS + 1];
+    let mut staging = vec![0_u8; DATAGRAM_BYTES];
+    while start.elapsed() < load.length {
+        let left = (message.len() - sent_bytes as usize % message.len()) / PAYLOAD_BYTES;
+        let count = left.min(BATCH_SEGMENTS);
+        let batch_bytes = (count * PAYLOAD_BYTES) as u64;
+        while sent_bytes + batch_bytes > arrived() + load.window_bytes {
+            hint::spin_loop();
+            assert!(Instant::now() < end, "{}: lost", step.name);
+        }
+        let offset = sent_bytes as usize % message.len();
+        let payloads = || message[offset..].chunks_exact(PAYLOAD_BYTES).take(count);
+        for (at, payload) in payloads().enumerate() {
+            let header = &mut between[at][ICRC_BYTES..];
+            header[..4].copy_from_slice(&[0x07, 0, 0xff, 0xff]);
+            header[8..].copy_from_slice(&psn.to_be_bytes());
+            psn = (psn + 1) & 0x00ff_ffff;
+            if step.sums[0] {
+                let sum = icrc(&flow, header, payload);
+                between[at + 1][..ICRC_BYTES].copy_from_slice(&sum);
+            }
+        }
+        let mut pieces = Vec::with_capacity(2 * BATCH_SEGMENTS + 1);
+        if step.is_staged {
+            for (at, payload) in payloads().enumerate() {
+                let to = &mut staging[at * SEGMENT_BYTES..][..SEGMENT_BYTES];
+                to[..HEADER_BYTES].copy_from_slice(&between[at][ICRC_BYTES..]);
+                to[HEADER_BYTES..][..PAYLOAD_BYTES].copy_from_slice(payload);
+                to[HEADER_BYTES + PAYLOAD_BYTES..].copy_from_slice(&between[at + 1][..ICRC_BYTES]);
+            }
+            pieces.push(Piece::new(&staging[..count * SEGMENT_BYTES]));
+        } else {
+            // The ICRC of one and the header of the next lie together.
+            pieces.push(Piece::new(&between[0][ICRC_BYTES..]));
+            for (at, payload) in payloads().enumerate() {
+                pieces.push(Piece::new(payload));
+                let is_last = at + 1 == count;
+                let len = ICRC_BYTES + if is_last { 0 } else { HEADER_BYTES };
+                pieces.push(Piece::new(&between[at + 1][..len]));
+            }
+        }
+        match ends.0.send(&Transmit {
+            destination: &to,
+            segment_size: Some(SEGMENT_BYTES as u16),
+            tos: 0,
+            framing: Framing::Never,
+            iov: &pieces,
+        }) {
+            Ok(_) => sent_bytes += batch_bytes,
+            Err(SendError::WouldBlock) => psn = psn.wrapping_sub(count as u32) & 0x00ff_ffff,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    while arrived() < sent_bytes {
+        hint::spin_loop();
+        assert!(Instant::now() < end, "{}: lost", step.name);
+    }
+}
+
+/// Receives until the sender's turn is over.
+fn receive(ends: &(Socket, Socket), step: &Step, target: &mut [u8], shared: &Shared, turn: usize) {
+    let flow = flow(ends);
+    let mut received_bytes = 0;
+    let mut buffer = vec![0_u8; DATAGRAM_BYTES];
+    let mut between = vec![[0_u8; ICRC_BYTES + HEADER_BYTES]; BATCH_SEGMENTS + 2];
+    while shared.turn.load(Ordering::Acquire) == turn {
+        let offset = received_bytes % target.len();
+        let len = if step.placement == Placement::Scattered {
+            receive_in_place(&ends.1, &mut target[offset..], &mut between, &mut buffer)
+        } else {
+            receive_call(&ends.1, &mut [entry(&mut buffer)])
+        };
+        let count = len / SEGMENT_BYTES;
+        assert_eq!(len, count * SEGMENT_BYTES, "whole segments");
+        for at in 0..count {
+            let place = offset + at * PAYLOAD_BYTES..offset + (at + 1) * PAYLOAD_BYTES;
+            let is_in_place = step.placement == Placement::Scattered && place.end <= target.len();
+            let (header, payload, sum) = if is_in_place {
+                let (before, after) = (&between[at], &between[at + 1]);
+                (
+                    &before[ICRC_BYTES..],
+                    &target[place.clone()],
+                    &after[..ICRC_BYTES],
+                )
+            } else {
+                assert!(
+                    step.placement != Placement::Scattered,
+                    "a batch ends with its message"
+                );
+                let segment = &buffer[at * SEGMENT_BYTES..][..SEGMENT_BYTES];
+                let (header, rest) = segment.split_at(HEADER_BYTES);
+                let (payload, sum) = rest.split_at(PAYLOAD_BYTES);
+                (header, payload, sum)
+            };
+            if step.sums[1] {
+                assert_eq!(icrc(&flow, header, payload), sum, "{}", step.name);
+            }
+            if step.placement == Placement::Copied {
+                let payload = &buffer[at * SEGMENT_BYTES + HEADER_BYTES..][..PAYLOAD_BYTES];
+                target[place].copy_from_slice(payload);
+            }
+        }
+        received_bytes += count * PAYLOAD_BYTES;
+        let bytes = (count * PAYLOAD_BYTES) as u64;
+        shared.received_bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+}
+
+fn entry(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
+/// Receives datagrams whose payload goes on at `target`; what is left of them goes to `rest`.
+fn receive_in_place(
+    socket: &Socket,
+    target: &mut [u8],
+    between: &mut [[u8; ICRC_BYTES + HEADER_BYTES]],
+    rest: &mut [u8],
+) -> usize {
+    let mut entries = Vec::with_capacity(2 * BATCH_SEGMENTS + 4);
+    let (first, others) = between.split_at_mut(1);
+    entries.push(entry(&mut first[0][ICRC_BYTES..]));
+    for (payload, after) in target.chunks_exact_mut(PAYLOAD_BYTES).zip(others) {
+        entries.push(entry(payload));
+        entries.push(entry(after));
+    }
+    entries.push(entry(rest));
+    assert!(entries.len() <= PIECES_MAX);
+    receive_call(socket, &mut entries)
+}
+
+/// How many bytes came; 0 if none did.
+fn receive_call(socket: &Socket, entries: &mut [libc::iovec]) -> usize {
+    // SAFETY: all zeros is a header without anything.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = entries.as_mut_ptr();
+    header.msg_iovlen = entries.len();
+    // SAFETY: the entries are of memory that lives until the call returns.
+    let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, 0) };
+    usize::try_from(len).unwrap_or(0)
+}
