@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use urxe_cm::{MAD_LEN, Mad, Manager, Path, ServiceId};
+use urxe_cm::{MAD_LEN, Manager, Path};
 use urxe_udp::{Changes, RecvBuffer, Socket, Wakeup};
 use urxe_wire::{Gid, Packet, Qpn};
 
@@ -20,6 +20,7 @@ use super::files::EventFile;
 use super::gsi;
 use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, State};
 use super::relay::{self};
+use super::waiting::WaitingList;
 use super::watch::Watch;
 use crate::attach::list::DeviceInfo;
 use crate::engine::forward;
@@ -31,23 +32,6 @@ use crate::process::threads::with_signals_blocked;
 
 /// How often to try whether port 4791 has become free, while requests or answers may come to it.
 const LOOK_FOR_PORT_NS: u64 = 250_000_000;
-
-/// How long a request without a listener waits for one. A program that tells its peer by another
-/// way that it is about to listen (perftest with `-R`, which a refusal ends with a fault) may get
-/// no processor for more than 100 ms on a busy machine. Linux asks again after 4.3 s, so that it
-/// takes the wait for a slow answer.
-pub(super) const GRACE_NS: u64 = 500_000_000;
-/// Requests that wait so, at most; others are refused at once.
-pub(super) const WAITING_MAX: usize = 256;
-
-/// A request without a listener, yet.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) until_ns: u64,
-    pub(super) path: Path,
-    pub(super) service_id: ServiceId,
-    pub(super) mad: Mad,
-}
 
 /// A failure as the C interface knows it.
 pub(super) fn errno(code: i32) -> io::Error {
@@ -93,7 +77,7 @@ pub(super) struct Inner {
     pub(super) known_devices: Option<(u64, Vec<Arc<DeviceInfo>>)>,
     /// The time of the call under way.
     pub(super) now_ns: u64,
-    pub(super) waiting: Vec<Waiting>,
+    pub(super) waiting: WaitingList,
     /// When to try port 4791 again.
     pub(super) looks_at_ns: u64,
     /// News of the interfaces.
@@ -252,7 +236,7 @@ impl Inner {
             files: HashMap::new(),
             known_devices: None,
             now_ns: 0,
-            waiting: Vec::new(),
+            waiting: WaitingList::default(),
             looks_at_ns: 0,
             changes,
             wakes_at_ns: 0,
@@ -482,8 +466,8 @@ impl Inner {
         let look = self
             .wants_port()
             .then(|| self.looks_at_ns.saturating_sub(self.now_ns));
-        let waiting = self.waiting.iter().map(|waiting| waiting.until_ns);
-        let waiting = waiting.min().map(|at_ns| at_ns.saturating_sub(self.now_ns));
+        let waiting = self.waiting.next_ns();
+        let waiting = waiting.map(|at_ns| at_ns.saturating_sub(self.now_ns));
         timer.into_iter().chain(look).chain(waiting).min()
     }
 }

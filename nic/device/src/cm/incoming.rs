@@ -3,9 +3,10 @@
 use urxe_cm::{Mad, Message, Path, ServiceId};
 use urxe_wire::ROCE_UDP_PORT;
 
-use super::agent::{GRACE_NS, Inner, WAITING_MAX, Waiting};
+use super::agent::Inner;
 use super::id::SLOT_SHIFT;
 use super::relay::{self, Relayed};
+use super::waiting::Waiting;
 
 impl Inner {
     /// A datagram that came to UDP port `port`, or that was passed on (`None`).
@@ -34,6 +35,8 @@ impl Inner {
     ) {
         if self.manager.is_repetition(&path, &mad.message) {
             self.manager.handle_mad(self.now_ns, path, mad, 0);
+        } else if self.waiting.was_refused(self.now_ns, mad) {
+            self.manager.refuse(path, mad);
         } else if let Some(listener) = self.listener_for(&path, service_id) {
             // What cannot be taken in now will be repeated.
             let _ = self.admit(listener, path, mad);
@@ -41,30 +44,20 @@ impl Inner {
             self.keep_waiting(path, mad, service_id);
             return;
         }
-        // It has come to a listener: what waits of it would be a second request.
-        self.waiting.retain(|waiting| waiting.mad != *mad);
+        self.waiting.forget(mad);
     }
 
-    pub(super) fn keep_waiting(&mut self, path: Path, mad: &Mad, service_id: ServiceId) {
-        if self.waiting.iter().any(|waiting| waiting.mad == *mad) {
-            return;
-        }
-        if self.waiting.len() >= WAITING_MAX {
+    fn keep_waiting(&mut self, path: Path, mad: &Mad, service_id: ServiceId) {
+        if self.waiting.keep(self.now_ns, path, mad, service_id) {
+            self.is_stale = true;
+        } else {
             self.manager.refuse(path, mad);
-            return;
         }
-        self.waiting.push(Waiting {
-            until_ns: self.now_ns + GRACE_NS,
-            path,
-            service_id,
-            mad: mad.clone(),
-        });
-        self.is_stale = true;
     }
 
     /// Takes in requests that have a listener by now, and refuses those that have waited enough.
     pub(super) fn look_at_waiting(&mut self) {
-        for waiting in std::mem::take(&mut self.waiting) {
+        for waiting in self.waiting.take() {
             let Waiting {
                 path,
                 service_id,
@@ -76,9 +69,10 @@ impl Inner {
             } else if let Some(listener) = self.listener_for(path, *service_id) {
                 let _ = self.admit(listener, *path, mad);
             } else if self.now_ns < waiting.until_ns {
-                self.waiting.push(waiting);
+                self.waiting.put_back(waiting);
             } else if !self.pass_on_request(*path, mad, *service_id) {
                 self.manager.refuse(*path, mad);
+                self.waiting.note_refused(self.now_ns, waiting.mad);
             }
         }
     }

@@ -20,6 +20,7 @@ mod inherited;
 mod news;
 mod relay;
 pub(crate) mod sharing;
+mod waiting;
 mod watch;
 
 use std::io;
