@@ -50,42 +50,41 @@ struct Step {
     is_staged: bool,
 }
 
+const PLAIN: Step = Step {
+    name: "datagrams alone",
+    sums: [false, false],
+    placement: Placement::Nowhere,
+    is_staged: false,
+};
+const SUMMED: Step = Step {
+    name: "and the receiver's ICRC",
+    sums: [true, true],
+    ..PLAIN
+};
+const PLACED: Step = Step {
+    name: "and copied to its place",
+    placement: Placement::Copied,
+    ..SUMMED
+};
+
 const STEPS: [Step; 6] = [
-    Step {
-        name: "datagrams alone",
-        sums: [false, false],
-        placement: Placement::Nowhere,
-        is_staged: false,
-    },
+    PLAIN,
     Step {
         name: "and the sender's ICRC",
         sums: [true, false],
-        placement: Placement::Nowhere,
-        is_staged: false,
+        ..PLAIN
     },
-    Step {
-        name: "and the receiver's ICRC",
-        sums: [true, true],
-        placement: Placement::Nowhere,
-        is_staged: false,
-    },
-    Step {
-        name: "and copied to its place",
-        sums: [true, true],
-        placement: Placement::Copied,
-        is_staged: false,
-    },
+    SUMMED,
+    PLACED,
     Step {
         name: "  or received in place",
-        sums: [true, true],
         placement: Placement::Scattered,
-        is_staged: false,
+        ..SUMMED
     },
     Step {
         name: "  and sent from one piece of memory",
-        sums: [true, true],
-        placement: Placement::Copied,
         is_staged: true,
+        ..PLACED
     },
 ];
 

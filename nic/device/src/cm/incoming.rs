@@ -26,16 +26,10 @@ impl Inner {
         }
     }
 
-    pub(super) fn request(
-        &mut self,
-        path: Path,
-        mad: &Mad,
-        service_id: ServiceId,
-        port: Option<u16>,
-    ) {
+    fn request(&mut self, path: Path, mad: &Mad, service_id: ServiceId, port: Option<u16>) {
         if self.manager.is_repetition(&path, &mad.message) {
             self.manager.handle_mad(self.now_ns, path, mad, 0);
-        } else if self.waiting.was_refused(self.now_ns, mad) {
+        } else if self.waiting.was_refused(self.now_ns, &path, mad) {
             self.manager.refuse(path, mad);
         } else if let Some(listener) = self.listener_for(&path, service_id) {
             // What cannot be taken in now will be repeated.
@@ -44,7 +38,7 @@ impl Inner {
             self.keep_waiting(path, mad, service_id);
             return;
         }
-        self.waiting.forget(mad);
+        self.waiting.forget(&path, mad);
     }
 
     fn keep_waiting(&mut self, path: Path, mad: &Mad, service_id: ServiceId) {
@@ -72,12 +66,13 @@ impl Inner {
                 self.waiting.put_back(waiting);
             } else if !self.pass_on_request(*path, mad, *service_id) {
                 self.manager.refuse(*path, mad);
-                self.waiting.note_refused(self.now_ns, waiting.mad);
+                self.waiting
+                    .note_refused(self.now_ns, waiting.path, waiting.mad);
             }
         }
     }
 
-    pub(super) fn pass_on_request(&mut self, path: Path, mad: &Mad, service_id: ServiceId) -> bool {
+    fn pass_on_request(&mut self, path: Path, mad: &Mad, service_id: ServiceId) -> bool {
         let from = self.door(path.link).and_then(|door| door.holder_relay());
         let relayed = Relayed {
             path,
@@ -89,7 +84,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn pass_on_answer(&mut self, path: Path, mad: &Mad, slot: u16) -> bool {
+    fn pass_on_answer(&mut self, path: Path, mad: &Mad, slot: u16) -> bool {
         let Some(door) = self.door(path.link) else {
             return false;
         };

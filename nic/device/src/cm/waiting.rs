@@ -21,11 +21,22 @@ pub(super) struct Waiting {
     pub(super) mad: Mad,
 }
 
+impl Waiting {
+    /// Whether this is that request: two hosts may choose the same numbers.
+    fn is(&self, path: &Path, mad: &Mad) -> bool {
+        is_same((&self.path, &self.mad), (path, mad))
+    }
+}
+
+fn is_same((a_path, a): (&Path, &Mad), (b_path, b): (&Path, &Mad)) -> bool {
+    (a_path.link, a_path.remote) == (b_path.link, b_path.remote) && a == b
+}
+
 #[derive(Debug, Default)]
 pub(super) struct WaitingList {
     waiting: Vec<Waiting>,
     /// When it is forgotten, the oldest first.
-    refused: Vec<(u64, Mad)>,
+    refused: Vec<(u64, Path, Mad)>,
 }
 
 impl WaitingList {
@@ -37,7 +48,7 @@ impl WaitingList {
         mad: &Mad,
         service_id: ServiceId,
     ) -> bool {
-        if self.waiting.iter().any(|waiting| waiting.mad == *mad) {
+        if self.waiting.iter().any(|waiting| waiting.is(&path, mad)) {
             return true;
         }
         if self.waiting.len() >= WAITING_MAX {
@@ -64,23 +75,25 @@ impl WaitingList {
 
     /// A repetition of a request has come to a listener: what waits of it would be a second
     /// request.
-    pub(super) fn forget(&mut self, mad: &Mad) {
-        self.waiting.retain(|waiting| waiting.mad != *mad);
+    pub(super) fn forget(&mut self, path: &Path, mad: &Mad) {
+        self.waiting.retain(|waiting| !waiting.is(path, mad));
     }
 
     /// A request that had waited was refused.
-    pub(super) fn note_refused(&mut self, now_ns: u64, mad: Mad) {
-        self.refused.retain(|(until_ns, _)| now_ns < *until_ns);
+    pub(super) fn note_refused(&mut self, now_ns: u64, path: Path, mad: Mad) {
+        self.refused.retain(|(until_ns, ..)| now_ns < *until_ns);
         if self.refused.len() >= WAITING_MAX {
             self.refused.remove(0);
         }
-        self.refused.push((now_ns.saturating_add(REFUSED_NS), mad));
+        let until_ns = now_ns.saturating_add(REFUSED_NS);
+        self.refused.push((until_ns, path, mad));
     }
 
     /// Whether a request is the repetition of one that was refused a short while ago.
-    pub(super) fn was_refused(&self, now_ns: u64, mad: &Mad) -> bool {
-        let is_it = |(until_ns, refused): &(u64, Mad)| now_ns < *until_ns && refused == mad;
-        self.refused.iter().any(is_it)
+    pub(super) fn was_refused(&self, now_ns: u64, path: &Path, mad: &Mad) -> bool {
+        self.refused.iter().any(|(until_ns, from, refused)| {
+            now_ns < *until_ns && is_same((from, refused), (path, mad))
+        })
     }
 
     /// When one has waited enough.
@@ -103,6 +116,11 @@ mod tests {
         remote: Gid([2; 16]),
         port: 4791,
         from: None,
+    };
+
+    const OTHER: Path = Path {
+        remote: Gid([3; 16]),
+        ..PATH
     };
 
     fn mad(transaction: u64) -> Mad {
@@ -131,7 +149,8 @@ mod tests {
     fn what_came_to_a_listener_waits_no_more() {
         let mut list = WaitingList::default();
         assert!(list.keep(0, PATH, &mad(1), SERVICE) && list.keep(0, PATH, &mad(2), SERVICE));
-        list.forget(&mad(1));
+        list.forget(&OTHER, &mad(2));
+        list.forget(&PATH, &mad(1));
         let left: Vec<u64> = list
             .take()
             .iter()
@@ -143,10 +162,11 @@ mod tests {
     #[test]
     fn a_repetition_that_crosses_its_refusal_is_refused() {
         let mut list = WaitingList::default();
-        list.note_refused(5, mad(1));
-        assert!(list.was_refused(5 + REFUSED_NS - 1, &mad(1)));
-        assert!(!list.was_refused(5 + REFUSED_NS, &mad(1)));
-        assert!(!list.was_refused(5, &mad(2)));
+        list.note_refused(5, PATH, mad(1));
+        assert!(list.was_refused(5 + REFUSED_NS - 1, &PATH, &mad(1)));
+        assert!(!list.was_refused(5 + REFUSED_NS, &PATH, &mad(1)));
+        assert!(!list.was_refused(5, &PATH, &mad(2)));
+        assert!(!list.was_refused(5, &OTHER, &mad(1)), "another host's");
     }
 
     #[test]
@@ -155,9 +175,9 @@ mod tests {
         for transaction in 0..2 * WAITING_MAX as u64 {
             let has_room = transaction < WAITING_MAX as u64;
             assert_eq!(list.keep(0, PATH, &mad(transaction), SERVICE), has_room);
-            list.note_refused(0, mad(transaction));
+            list.note_refused(0, PATH, mad(transaction));
         }
         assert_eq!(list.refused.len(), WAITING_MAX);
-        assert!(list.was_refused(0, &mad(2 * WAITING_MAX as u64 - 1)));
+        assert!(list.was_refused(0, &PATH, &mad(2 * WAITING_MAX as u64 - 1)));
     }
 }

@@ -6,8 +6,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::process::futex::{Mutex, MutexGuard};
 use lock_api::{GuardNoSend, RawMutexTimed as _};
+
+use crate::process::futex::{Mutex, MutexGuard};
 
 /// Forks before this process was what it is.
 static EPOCH: AtomicU32 = AtomicU32::new(0);

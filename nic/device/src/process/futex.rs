@@ -13,9 +13,6 @@ const LOCKED: u32 = 1;
 /// Locked, and a thread may sleep until it is free.
 const AWAITED: u32 = 2;
 
-/// How often to look before a thread sleeps: what is behind these locks is short.
-const LOOKS: u32 = 100;
-
 /// See [`Mutex`].
 #[derive(Debug)]
 pub struct RawMutex(AtomicU32);
@@ -27,6 +24,7 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
 impl RawMutex {
+    #[inline]
     fn take(&self) -> bool {
         self.0
             .compare_exchange(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed)
@@ -36,14 +34,7 @@ impl RawMutex {
     /// Takes the lock, or finds it locked after `end`.
     #[cold]
     fn wait_until(&self, end: Option<Instant>) -> bool {
-        for _ in 0..LOOKS {
-            match self.0.load(Ordering::Relaxed) {
-                FREE if self.take() => return true,
-                AWAITED => break,
-                _ => std::hint::spin_loop(),
-            }
-        }
-        // From here on it is always taken as awaited, as others may sleep as well.
+        // It is always taken as awaited here, as others may sleep as well.
         while self.0.swap(AWAITED, Ordering::Acquire) != FREE {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
