@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::attach::list::DeviceInfo;
 use crate::cm;
 use crate::delivery::events::{AsyncEvent, EventWait};
-use crate::engine::port::Ports;
+use crate::engine::port::{Kind, Ports};
 use crate::forks;
 use crate::nic::Nic;
 use crate::nic::background;
@@ -44,7 +44,7 @@ impl Nic {
         {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
-                let ports = Ports::open(&self.gids(), self.info().ifindex, self.taps())?;
+                let ports = Ports::open(&self.gids(), Kind::of(self.info()), self.taps())?;
                 log::info!(
                     "{}: UDP port {}",
                     self.info().name,

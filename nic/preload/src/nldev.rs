@@ -259,6 +259,7 @@ mod tests {
             netdev: "eth0".into(),
             ifindex: 7,
             netdev_mtu_bytes: 1500,
+            within_host: false,
             is_up: true,
             mac: None,
             guid: [0, 1, 2, 3, 4, 5, 6, 7],

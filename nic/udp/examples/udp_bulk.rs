@@ -3,9 +3,9 @@
 //! another adds what a NIC must do.
 //!
 //! `udp_bulk [--mtu bytes] [--message bytes] [--window bytes] [--milliseconds n] [--rounds n]
-//! [--processors A,B]`. The sender keeps a window of bytes that the receiver has not seen; each
-//! message is read from one buffer and ends in another. Both threads may be bound to processors.
-//! All steps take turns.
+//! [--processors A,B] [--held bytes]`. The sender keeps a window of bytes that the receiver has not
+//! seen; each message is read from one buffer and ends in another. Both threads may be bound to
+//! processors. All steps take turns.
 
 mod common;
 
@@ -48,6 +48,9 @@ struct Step {
     placement: Placement,
     /// The sender copies header, payload and ICRC to one piece of memory, which stays in cache.
     is_staged: bool,
+    /// The receiver only looks at first, so that the memory that the kernel copied to is not used
+    /// again while its lines are in the cache of the receiver's processor.
+    is_held: bool,
 }
 
 const PLAIN: Step = Step {
@@ -55,6 +58,7 @@ const PLAIN: Step = Step {
     sums: [false, false],
     placement: Placement::Nowhere,
     is_staged: false,
+    is_held: false,
 };
 const SUMMED: Step = Step {
     name: "and the receiver's ICRC",
@@ -67,7 +71,7 @@ const PLACED: Step = Step {
     ..SUMMED
 };
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     PLAIN,
     Step {
         name: "and the sender's ICRC",
@@ -86,12 +90,18 @@ const STEPS: [Step; 6] = [
         is_staged: true,
         ..PLACED
     },
+    Step {
+        name: "  and with its memory held",
+        is_held: true,
+        ..PLACED
+    },
 ];
 
 #[derive(Clone, Copy)]
 struct Load {
     message_bytes: usize,
     window_bytes: u64,
+    held_bytes: usize,
     length: Duration,
     rounds: usize,
 }
@@ -122,6 +132,7 @@ fn main() {
     let load = Load {
         message_bytes: number("--message", "1048576"),
         window_bytes: number("--window", "524288"),
+        held_bytes: number("--held", "1048576"),
         length: Duration::from_millis(number("--milliseconds", "50")),
         rounds: number("--rounds", "20"),
     };
@@ -141,7 +152,8 @@ fn main() {
             pin(there);
             let mut target = vec![0_u8; load.message_bytes];
             for k in 0..load.rounds * STEPS.len() {
-                receive(&ends, &STEPS[k % STEPS.len()], &mut target, &shared, k);
+                let step = &STEPS[k % STEPS.len()];
+                receive(&ends, step, &mut target, &shared, (k, load.held_bytes));
             }
         });
         pin(here);
@@ -252,8 +264,18 @@ fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, l
 }
 
 /// Receives until the sender's turn is over.
-fn receive(ends: &(Socket, Socket), step: &Step, target: &mut [u8], shared: &Shared, turn: usize) {
+fn receive(
+    ends: &(Socket, Socket),
+    step: &Step,
+    target: &mut [u8],
+    shared: &Shared,
+    (turn, held_max_bytes): (usize, usize),
+) {
     let flow = flow(ends);
+    let (mut held_bytes, flags) = (0, if step.is_held { libc::MSG_PEEK } else { 0 });
+    if step.is_held {
+        look_behind_what_is_held(&ends.1);
+    }
     let mut received_bytes = 0;
     let mut buffer = vec![0_u8; DATAGRAM_BYTES];
     let mut between = vec![[0_u8; ICRC_BYTES + HEADER_BYTES]; BATCH_SEGMENTS + 2];
@@ -262,8 +284,14 @@ fn receive(ends: &(Socket, Socket), step: &Step, target: &mut [u8], shared: &Sha
         let len = if step.placement == Placement::Scattered {
             receive_in_place(&ends.1, &mut target[offset..], &mut between, &mut buffer)
         } else {
-            receive_call(&ends.1, &mut [entry(&mut buffer)])
+            receive_call(&ends.1, &mut [entry(&mut buffer)], flags)
         };
+        if step.is_held {
+            held_bytes += len;
+            while held_bytes > held_max_bytes {
+                held_bytes -= receive_call(&ends.1, &mut [], libc::MSG_TRUNC);
+            }
+        }
         let count = len / SEGMENT_BYTES;
         assert_eq!(len, count * SEGMENT_BYTES, "whole segments");
         for at in 0..count {
@@ -298,6 +326,25 @@ fn receive(ends: &(Socket, Socket), step: &Step, target: &mut [u8], shared: &Sha
         let bytes = (count * PAYLOAD_BYTES) as u64;
         shared.received_bytes.fetch_add(bytes, Ordering::AcqRel);
     }
+    while held_bytes > 0 {
+        held_bytes -= receive_call(&ends.1, &mut [], libc::MSG_TRUNC);
+    }
+}
+
+/// Makes a receive that only looks see what came after the last one that it saw.
+fn look_behind_what_is_held(socket: &Socket) {
+    let offset_bytes: libc::c_int = 0;
+    // SAFETY: the kernel reads an int.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEEK_OFF,
+            (&raw const offset_bytes).cast(),
+            size_of_val(&offset_bytes) as libc::socklen_t,
+        )
+    };
+    assert_eq!(status, 0, "SO_PEEK_OFF");
 }
 
 fn entry(bytes: &mut [u8]) -> libc::iovec {
@@ -323,16 +370,16 @@ fn receive_in_place(
     }
     entries.push(entry(rest));
     assert!(entries.len() <= PIECES_MAX);
-    receive_call(socket, &mut entries)
+    receive_call(socket, &mut entries, 0)
 }
 
 /// How many bytes came; 0 if none did.
-fn receive_call(socket: &Socket, entries: &mut [libc::iovec]) -> usize {
+fn receive_call(socket: &Socket, entries: &mut [libc::iovec], flags: libc::c_int) -> usize {
     // SAFETY: all zeros is a header without anything.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = entries.as_mut_ptr();
     header.msg_iovlen = entries.len();
     // SAFETY: the entries are of memory that lives until the call returns.
-    let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, 0) };
+    let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) };
     usize::try_from(len).unwrap_or(0)
 }

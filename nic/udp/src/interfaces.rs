@@ -8,7 +8,9 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, State};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
+};
 
 use crate::netlink::Netlink;
 
@@ -31,6 +33,8 @@ pub struct Interface {
     pub carrier: bool,
     /// Reaches this host only (IFF_LOOPBACK).
     pub loopback: bool,
+    /// Its other end is on this host: loopback, or one end of a veth pair.
+    pub within_host: bool,
     /// The link's state as RFC 2863 sees it, in words: "up", "down", "lower layer down", "unknown"
     /// (drivers that do not tell), ...
     pub link_state: &'static str,
@@ -122,6 +126,7 @@ fn interface(link: &LinkMessage) -> Interface {
         up: flags.contains(LinkFlags::Up),
         carrier: flags.contains(LinkFlags::LowerUp),
         loopback: flags.contains(LinkFlags::Loopback),
+        within_host: flags.contains(LinkFlags::Loopback),
         link_state: "unknown",
         addresses: Vec::new(),
     };
@@ -131,6 +136,9 @@ fn interface(link: &LinkMessage) -> Interface {
             LinkAttribute::Mtu(mtu) => interface.mtu_bytes = *mtu,
             LinkAttribute::Address(bytes) => interface.mac = bytes.as_slice().try_into().ok(),
             LinkAttribute::OperState(state) => interface.link_state = state_in_words(*state),
+            LinkAttribute::LinkInfo(infos) => {
+                interface.within_host |= infos.contains(&LinkInfo::Kind(InfoKind::Veth));
+            }
             _ => {}
         }
     }
@@ -192,6 +200,7 @@ mod tests {
             (loopback.index, loopback.name.as_str(), loopback.mac),
             (1, "lo", Some([0; 6]))
         );
+        assert!(loopback.within_host);
         if loopback.up {
             let address = loopback
                 .addresses

@@ -16,6 +16,7 @@ mod error;
 mod frames;
 mod gro;
 mod gso;
+mod held;
 mod inherited;
 mod interfaces;
 mod mmsg;

@@ -1,7 +1,7 @@
 //! Receiving: one datagram, or one GRO batch of them, with one system call and nothing set up anew.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{c_int, c_void, iovec};
 
@@ -41,19 +41,24 @@ impl Socket {
     fn receive_datagrams(&self, buffer: &mut RecvBuffer) -> io::Result<Option<RecvMeta>> {
         let capabilities = self.capabilities();
         loop {
+            let flags = self.held.flags(self.fd.as_fd());
             let received = if capabilities.gro || capabilities.tos {
-                self.receive_message(buffer)
+                self.receive_message(buffer, flags)
             } else {
-                self.receive_simple(buffer)
+                self.receive_simple(buffer, flags)
             };
             match received {
                 Ok(meta) => {
+                    self.held.note(self.fd.as_fd(), flags, meta.len);
                     if let Some(tap) = &self.tap {
                         tap.received(&meta, &buffer.bytes[..meta.len]);
                     }
                     return Ok(Some(meta));
                 }
-                Err(libc::EAGAIN) => return Ok(None),
+                Err(libc::EAGAIN) => {
+                    self.held.note_nothing(self.fd.as_fd());
+                    return Ok(None);
+                }
                 Err(libc::EINTR) => {}
                 Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
             }
@@ -62,7 +67,7 @@ impl Socket {
 
     /// One recvmsg; the error is its errno.
     #[inline]
-    fn receive_message(&self, buffer: &mut RecvBuffer) -> Result<RecvMeta, c_int> {
+    fn receive_message(&self, buffer: &mut RecvBuffer, flags: c_int) -> Result<RecvMeta, c_int> {
         let bytes = &mut buffer.bytes;
         let mut iov = iovec {
             iov_base: bytes.as_mut_ptr().cast::<c_void>(),
@@ -70,7 +75,8 @@ impl Socket {
         };
         let mut message = buffer.envelope.message(&mut iov);
         // SAFETY: the message points at the buffer's own memory with its true lengths.
-        let received = unsafe { uncancelled::recvmsg(self.fd.as_raw_fd(), &raw mut message, 0) };
+        let received =
+            unsafe { uncancelled::recvmsg(self.fd.as_raw_fd(), &raw mut message, flags) };
         match usize::try_from(received) {
             // SAFETY: recvmsg has just filled the message, which is the envelope's.
             Ok(length) => Ok(unsafe { buffer.envelope.meta(&message, length) }),
@@ -80,7 +86,7 @@ impl Socket {
 
     /// One recvfrom, which costs a fifth less but tells of one datagram's bytes and sender only.
     #[inline]
-    fn receive_simple(&self, buffer: &mut RecvBuffer) -> Result<RecvMeta, c_int> {
+    fn receive_simple(&self, buffer: &mut RecvBuffer, flags: c_int) -> Result<RecvMeta, c_int> {
         let bytes = &mut buffer.bytes;
         let name = &raw mut buffer.envelope.name;
         let mut name_bytes = RawAddress::CAPACITY;
@@ -93,7 +99,7 @@ impl Socket {
                 fd,
                 start,
                 room,
-                libc::MSG_TRUNC,
+                libc::MSG_TRUNC | flags,
                 name.cast(),
                 &raw mut name_bytes,
             )

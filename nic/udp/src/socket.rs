@@ -14,6 +14,7 @@ use crate::address::{RawAddress, canonical};
 use crate::busy::BusyPoll;
 use crate::capabilities::Capabilities;
 use crate::frames::Frames;
+use crate::held::Held;
 use crate::inherited::Private;
 use crate::tap::Tap;
 use crate::{buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt};
@@ -44,6 +45,9 @@ pub struct Options {
     /// Send and receive past the kernel's IP layer where that can be done: on an Ethernet with an
     /// IPv4 address, with CAP_NET_RAW, since Linux 6.2.
     pub frames: bool,
+    /// Bytes of a stream whose memory the kernel keeps for a while after they were read, which
+    /// spares its sender on the same host time: what fits a processor's own cache. 0 for none.
+    pub held_bytes: usize,
     /// The interface by which datagrams to multicast groups leave; None leaves it to the routes,
     /// which a host need not have for them.
     pub multicast_ifindex: Option<u32>,
@@ -65,6 +69,7 @@ impl Default for Options {
             receive_tos: true,
             busy_poll: None,
             frames: false,
+            held_bytes: 0,
             multicast_ifindex: None,
         }
     }
@@ -90,6 +95,7 @@ pub struct Socket {
     send_buffer_bytes: usize,
     pub(crate) tap: Option<Box<dyn Tap>>,
     pub(crate) frames: Option<Frames>,
+    pub(crate) held: Held,
 }
 
 impl Socket {
@@ -151,6 +157,7 @@ impl Socket {
         // Before bind, so that not even the first datagram comes without.
         let gro = options.gro && gro::enable(fd);
         let receive_tos = options.receive_tos && ecn::enable_receive(fd, ipv6);
+        let held = Held::prepare(fd, options.held_bytes, receive_buffer_bytes);
         sockopt::bind_fd(fd, address)?;
         let local = local_address(fd)?;
         let frames = if options.frames {
@@ -174,6 +181,7 @@ impl Socket {
             send_buffer_bytes,
             tap: None,
             frames,
+            held,
             fd: owned.into(),
         })
     }
@@ -190,6 +198,7 @@ impl Socket {
             gso: AtomicBool::new(self.gso.load(Ordering::Relaxed)),
             tap: None,
             frames: None,
+            held: Held::default(),
             ..*self
         })
     }

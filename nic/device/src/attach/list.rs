@@ -22,6 +22,8 @@ pub struct DeviceInfo {
     pub ifindex: u32,
     /// Its MTU, bytes.
     pub netdev_mtu_bytes: u32,
+    /// Its other end is on this host ([`Interface::within_host`]).
+    pub within_host: bool,
     /// Whether it can carry packets now.
     pub is_up: bool,
     /// Its MAC address, where it has one.
@@ -58,6 +60,7 @@ impl DeviceInfo {
             netdev: interface.name.clone(),
             ifindex: interface.index,
             netdev_mtu_bytes: interface.mtu_bytes,
+            within_host: interface.within_host,
             is_up: interface.up && interface.carrier,
             mac: interface.mac,
             guid: guid(interface, first.map_or(Gid([0; 16]), |entry| entry.gid)),

@@ -19,6 +19,7 @@ use super::{gsi, relay};
 use crate::attach::gid_entry::GidEntry;
 use crate::attach::gid_entry::socket_address;
 use crate::attach::list::{DeviceInfo, current};
+use crate::engine::port::{Kind, bind_all};
 use crate::nic::Nic;
 use crate::process::error::Error;
 
@@ -144,9 +145,12 @@ impl Door {
             return;
         };
         let taps = self.nic.taps();
-        if let Ok(Some(ports)) =
-            crate::engine::port::bind_all(&gids, self.link(), taps, ROCE_UDP_PORT, false)
-        {
+        let kind = Kind {
+            ifindex: self.link(),
+            has_frames: false,
+            held_bytes: 0,
+        };
+        if let Ok(Some(ports)) = bind_all(&gids, kind, taps, ROCE_UDP_PORT) {
             let sockets = ports.into_iter().filter_map(|port| port.socket).collect();
             let relay = relay::bind_process(self.link(), 0).ok();
             self.front = Some(Front { sockets, relay });

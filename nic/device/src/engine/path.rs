@@ -93,7 +93,7 @@ impl Path {
     ) -> Result<Self, Error> {
         let port = usize::from(address.source_gid_index);
         let local = sockets.local_address(port)?;
-        let peer = socket_address(address.dest_gid, sockets.ifindex, udp_port);
+        let peer = socket_address(address.dest_gid, sockets.ifindex(), udp_port);
         let destination = Destination::new(peer);
         let flow = Flow::new(local, destination.address()).ok_or_else(|| {
             Error::Invalid(format!(

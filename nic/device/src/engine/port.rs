@@ -12,7 +12,9 @@ use urxe_udp::{Options, Socket};
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
 
 use crate::attach::gid_entry::GidEntry;
+use crate::attach::list::DeviceInfo;
 use crate::attach::tap::Taps;
+use crate::process::cache::own_cache_bytes;
 use crate::process::error::Error;
 
 /// Bits of a queue pair number that count within a process; the others are its slot.
@@ -48,8 +50,8 @@ pub(crate) struct Port {
 #[derive(Debug)]
 pub(crate) struct Ports {
     pub(crate) slot: u16,
-    /// Index of the network interface.
-    pub(crate) ifindex: u32,
+    /// How they are made.
+    kind: Kind,
     /// What packets carry in their ECN field.
     pub(crate) ecn: u8,
     /// One per GID, in the order of the GID table.
@@ -60,13 +62,39 @@ pub(crate) struct Ports {
     round: u64,
 }
 
-/// How the sockets of interface `ifindex` are made.
-fn options(ifindex: u32, taps: &Taps, has_frames: bool) -> Options {
-    Options {
-        multicast_ifindex: Some(ifindex),
-        tos: taps.congestion.ecn(),
-        frames: has_frames && !taps.sockets_only,
-        ..Options::default()
+/// How the sockets of an interface are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// Index of the interface.
+    pub(crate) ifindex: u32,
+    /// Whether they may use frames.
+    pub(crate) has_frames: bool,
+    /// See [`Options::held_bytes`].
+    pub(crate) held_bytes: usize,
+}
+
+impl Kind {
+    /// Those of queue pairs.
+    pub(crate) fn of(info: &DeviceInfo) -> Self {
+        Self {
+            ifindex: info.ifindex,
+            has_frames: true,
+            held_bytes: if info.within_host {
+                own_cache_bytes()
+            } else {
+                0
+            },
+        }
+    }
+
+    fn options(&self, taps: &Taps) -> Options {
+        Options {
+            multicast_ifindex: Some(self.ifindex),
+            tos: taps.congestion.ecn(),
+            frames: self.has_frames && !taps.sockets_only,
+            held_bytes: self.held_bytes,
+            ..Options::default()
+        }
     }
 }
 
@@ -90,7 +118,7 @@ impl Ports {
             if address == bound {
                 continue;
             }
-            let options = options(self.ifindex, taps, true);
+            let options = self.kind.options(taps);
             let bind = |address| taps.bind(&options, |options| Socket::bind(address, options));
             at.socket = address.and_then(|address| match bind(address) {
                 Ok(socket) => Some(Arc::new(socket)),
@@ -100,6 +128,11 @@ impl Ports {
                 }
             });
         }
+    }
+
+    /// Index of the network interface.
+    pub(crate) fn ifindex(&self) -> u32 {
+        self.kind.ifindex
     }
 
     /// A queue pair that hears on all addresses comes (1) or goes (-1).
@@ -144,12 +177,12 @@ impl Ports {
     }
 
     /// Binds the sockets.
-    pub(crate) fn open(gids: &[GidEntry], ifindex: u32, taps: &Taps) -> Result<Self, Error> {
+    pub(crate) fn open(gids: &[GidEntry], kind: Kind, taps: &Taps) -> Result<Self, Error> {
         for slot in 0..SLOTS {
-            if let Some(ports) = bind_all(gids, ifindex, taps, ROCE_UDP_PORT + slot, true)? {
+            if let Some(ports) = bind_all(gids, kind, taps, ROCE_UDP_PORT + slot)? {
                 return Ok(Self {
                     slot,
-                    ifindex,
+                    kind,
                     ecn: taps.congestion.ecn(),
                     ports,
                     datagram_users: 0,
@@ -172,14 +205,12 @@ impl Ports {
     }
 }
 
-/// Sockets for all addresses, which use frames or not, or `None` if the port is taken on one of
-/// them.
+/// Sockets for all addresses, or `None` if the port is taken on one of them.
 pub(crate) fn bind_all(
     gids: &[GidEntry],
-    ifindex: u32,
+    kind: Kind,
     taps: &Taps,
     port: u16,
-    has_frames: bool,
 ) -> Result<Option<Vec<Port>>, Error> {
     let mut ports = Vec::with_capacity(gids.len());
     for entry in gids {
@@ -188,7 +219,7 @@ pub(crate) fn bind_all(
             continue;
         }
         let address = entry.with_port(port);
-        let bound = taps.bind(&options(ifindex, taps, has_frames), |options| {
+        let bound = taps.bind(&kind.options(taps), |options| {
             Socket::bind(address, options)
         });
         let socket = match bound {
@@ -216,7 +247,11 @@ mod tests {
     fn a_socket_of_datagrams_alone_is_read_less_often_once_quiet() {
         let mut ports = Ports {
             slot: 0,
-            ifindex: 1,
+            kind: Kind {
+                ifindex: 1,
+                has_frames: false,
+                held_bytes: 0,
+            },
             ecn: 0,
             ports: vec![Port::default(), Port::default()],
             datagram_users: 0,

@@ -4,6 +4,7 @@
 pub(crate) mod across_fork;
 pub(crate) mod ahead;
 pub(crate) mod blocking;
+pub(crate) mod cache;
 pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod fork;

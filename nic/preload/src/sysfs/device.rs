@@ -161,6 +161,7 @@ mod tests {
             netdev: "x".into(),
             ifindex: 1,
             netdev_mtu_bytes: 1500,
+            within_host: false,
             is_up: true,
             mac: None,
             guid: [0; 8],

@@ -1,7 +1,7 @@
 use super::*;
 use crate::attach::gid_entry::GidEntry;
 use crate::attach::tap::{Taps, Wiring};
-use crate::engine::port::Ports;
+use crate::engine::port::{Kind, Ports};
 use crate::memory::{Access, Pd, Region};
 use urxe_proto::{AddressVector, Payload, Sge, Via};
 use urxe_udp::{Framing, MAX_TRANSMIT_BYTES, Piece};
@@ -14,7 +14,12 @@ fn loopback() -> (Ports, Path) {
         scope_id: 0,
     }];
     let taps = Taps::new(&Wiring::default(), "test").unwrap();
-    let ports = Ports::open(&gids, 1, &taps).unwrap();
+    let kind = Kind {
+        ifindex: 1,
+        has_frames: true,
+        held_bytes: 0,
+    };
+    let ports = Ports::open(&gids, kind, &taps).unwrap();
     let to = AddressVector {
         dest_gid: here,
         ..AddressVector::default()
