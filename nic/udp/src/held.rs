@@ -9,8 +9,10 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, SO_PEEK_OFF, SOL_SOCKET, c_int};
+use libc::{CLOCK_MONOTONIC, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, SO_PEEK_OFF, SOL_SOCKET, c_int};
 
+use crate::clock::now_ns;
+use crate::error::errno;
 use crate::{sockopt, uncancelled};
 
 /// A datagram, or batch, as long as this is part of a stream.
@@ -19,7 +21,9 @@ const LONG_BYTES: usize = 32 << 10;
 const HELD_MAX: u32 = 64;
 /// So many times what is held the receive buffer must have.
 const ROOM: usize = 4;
-/// So long without another one ends a stream.
+/// Errors that a receive may tell of before it takes a datagram.
+const ERRORS_MAX: u32 = 3;
+/// So long without a long one ends a stream.
 const PAUSE_NS: u64 = 50_000;
 
 /// What a socket holds. One thread at a time receives.
@@ -33,7 +37,7 @@ pub(crate) struct Held {
     run_bytes: AtomicUsize,
     count: AtomicU32,
     bytes: AtomicUsize,
-    /// When a look first found nothing; 0 if the last one found something.
+    /// When a receive first brought nothing long; 0 if the last one did.
     pause_start_ns: AtomicU64,
 }
 
@@ -83,7 +87,6 @@ impl Held {
     }
 
     fn hold(&self, fd: BorrowedFd<'_>, len: usize) {
-        self.pause_start_ns.store(0, Ordering::Relaxed);
         let mut count = self.count.load(Ordering::Relaxed) + 1;
         let mut bytes = self.bytes.load(Ordering::Relaxed) + len;
         while bytes > self.limit_bytes || count > HELD_MAX {
@@ -96,6 +99,12 @@ impl Held {
         }
         self.count.store(count, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
+        if len >= LONG_BYTES {
+            self.pause_start_ns.store(0, Ordering::Relaxed);
+        } else {
+            // What is short goes on with the stream of another; alone it would be looked for twice.
+            self.pause(fd);
+        }
     }
 
     /// A receive brought nothing.
@@ -107,7 +116,7 @@ impl Held {
     }
 
     fn pause(&self, fd: BorrowedFd<'_>) {
-        let now_ns = now_ns();
+        let now_ns = now_ns(CLOCK_MONOTONIC);
         let start_ns = self.pause_start_ns.load(Ordering::Relaxed);
         if start_ns == 0 {
             self.pause_start_ns.store(now_ns, Ordering::Relaxed);
@@ -130,31 +139,28 @@ impl Held {
     }
 }
 
-/// Takes the first datagram off the queue, and returns its length.
+/// Takes the first datagram off the queue, and returns its length; None if there is none.
 fn discard(fd: BorrowedFd<'_>) -> Option<usize> {
-    let mut nothing = 0_u8;
-    // SAFETY: no byte is written.
-    let len = unsafe {
-        uncancelled::recvfrom(
-            fd.as_raw_fd(),
-            (&raw mut nothing).cast(),
-            0,
-            MSG_TRUNC | MSG_DONTWAIT,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-        )
-    };
-    usize::try_from(len).ok()
-}
-
-/// The monotonic clock.
-fn now_ns() -> u64 {
-    // SAFETY: the kernel writes a timespec.
-    unsafe {
-        let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    }
+    // A receive may tell of an error instead, once: that the link went down, say.
+    (0..=ERRORS_MAX).find_map(|_| {
+        let mut nothing = 0_u8;
+        // SAFETY: no byte is written.
+        let len = unsafe {
+            uncancelled::recvfrom(
+                fd.as_raw_fd(),
+                (&raw mut nothing).cast(),
+                0,
+                MSG_TRUNC | MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+        match usize::try_from(len) {
+            Ok(len) => Some(Some(len)),
+            Err(_) if errno() == libc::EAGAIN => Some(None),
+            Err(_) => None,
+        }
+    })?
 }
 
 #[cfg(test)]
@@ -276,6 +282,23 @@ mod tests {
         wait_readable(ends.1.readable_fds(), 20_000_000_000);
         assert_eq!(next(&ends.1, &mut buffer), (9, LONG));
         assert_eq!(held(&ends.1), (0, 0), "a stream begins anew");
+    }
+
+    #[test]
+    fn short_messages_behind_a_stream_are_read_as_ever() {
+        let (mut ends, mut buffer) = (ends(), RecvBuffer::new());
+        let first = begin_stream(&ends, &mut buffer, 2);
+        (first..first + 2).for_each(|number| assert_eq!(next(&ends.1, &mut buffer).0, number));
+        // As long as none of the receives is a vain one.
+        send(&ends, 0, 100);
+        assert_eq!(next(&ends.1, &mut buffer), (0, 100));
+        assert_eq!(held(&ends.1).0, 3);
+        ends.1.held.pause_ns = 0;
+        (1..3).for_each(|number| send(&ends, number, 100));
+        assert_eq!(next(&ends.1, &mut buffer), (1, 100));
+        assert_eq!(held(&ends.1), (0, 0));
+        assert_eq!(next(&ends.1, &mut buffer), (2, 100));
+        assert_eq!(held(&ends.1), (0, 0));
     }
 
     #[test]

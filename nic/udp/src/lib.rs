@@ -9,6 +9,7 @@ mod buffer;
 mod busy;
 mod capabilities;
 mod changes;
+mod clock;
 mod control;
 mod drops;
 mod ecn;

@@ -4,12 +4,13 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use libc::{c_int, c_void, iovec, msghdr};
+use libc::{CLOCK_MONOTONIC_COARSE, c_int, c_void, iovec, msghdr};
 
 use super::leftovers;
 use super::neighbours::{ethernet_address, goes_as_it_is};
 use super::reach::{Reach, TTL};
 use super::ring::{GSO_UDP_L4, PACKET_VNET_HDR, SOL_PACKET, Shape};
+use crate::clock::now_ns;
 use crate::inherited::Private;
 use crate::interfaces::Interface;
 use crate::transmit::raw_pieces;
@@ -213,7 +214,7 @@ impl Sender {
             return false;
         };
         let fits = segment + IP_BYTES + UDP_BYTES <= self.mtu_bytes;
-        let now = coarse_now_ns();
+        let now = now_ns(CLOCK_MONOTONIC_COARSE);
         let at = self.find(to, now);
         let neighbour = &mut self.neighbours[at];
         let is_long_stream = || {
@@ -325,15 +326,4 @@ fn sum(bytes: &[u8]) -> u16 {
 fn fold(sum: u32) -> u16 {
     let sum = (sum & 0xffff) + (sum >> 16);
     (sum + (sum >> 16)) as u16
-}
-
-/// The time at the last timer interrupt, a few milliseconds old at most.
-fn coarse_now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: room for the time.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
-    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
 }
