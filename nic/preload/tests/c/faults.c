@@ -4,19 +4,15 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <ucontext.h>
 
-#include "urxe_test.h"
+#include "apart.h"
 
 enum { PAGE = 4096, ACCESS = IBV_ACCESS_LOCAL_WRITE | ALL_REMOTE };
 
 static char *new_page(void)
 {
-    char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    CHECK(page != MAP_FAILED);
-    return page;
+    return map_apart(PAGE, PROT_READ | PROT_WRITE);
 }
 
 /* The status of a WRITE of the left side to a page of the right one's. */

@@ -1,9 +1,8 @@
 /* Objects that outlive what they stand on: memory that is unmapped while peers and requests use it,
  * regions that become other regions, and devices that are closed while there are objects. */
 #include <dirent.h>
-#include <sys/mman.h>
 
-#include "urxe_test.h"
+#include "apart.h"
 
 enum {
     PAGE = 4096,
@@ -35,14 +34,14 @@ static enum ibv_wc_status status_of(struct pair *pair, enum ibv_wr_opcode opcode
 static void check_unmapped(enum ibv_wr_opcode opcode, bool at_peer, enum ibv_wc_status expected)
 {
     struct pair pair = make_pair((struct pair_options){0});
-    char *memory = mmap(NULL, LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = map_apart(LONG, PROT_READ | PROT_WRITE);
     struct ibv_sge local = {(uintptr_t)pair.left.buffer, LONG, pair.left.mr->lkey};
     uint64_t remote = (uintptr_t)pair.right.buffer;
     uint32_t rkey = pair.right.mr->rkey;
     struct ibv_mr *mr;
     struct pair again;
 
-    CHECK(memory != MAP_FAILED && (mr = ibv_reg_mr(pair.pd, memory, LONG, ACCESS)) != NULL);
+    CHECK((mr = ibv_reg_mr(pair.pd, memory, LONG, ACCESS)) != NULL);
     if (at_peer) {
         remote = (uintptr_t)memory;
         rkey = mr->rkey;
@@ -69,14 +68,14 @@ static void check_unmapped(enum ibv_wr_opcode opcode, bool at_peer, enum ibv_wc_
 static void check_unmapped_receive(void)
 {
     struct pair pair = make_pair((struct pair_options){0});
-    char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = map_apart(PAGE, PROT_READ | PROT_WRITE);
     struct ibv_mr *mr = ibv_reg_mr(pair.pd, memory, PAGE, ACCESS);
     struct ibv_sge to = {(uintptr_t)memory, 64, mr->lkey},
                    local = {(uintptr_t)pair.left.buffer, 64, pair.left.mr->lkey};
     struct ibv_recv_wr receive = {.wr_id = 9, .sg_list = &to, .num_sge = 1}, *bad;
     struct ibv_wc wc;
 
-    CHECK(memory != MAP_FAILED && mr);
+    CHECK(mr);
     CHECK_EQ(ibv_post_recv(pair.right.qp, &receive, &bad), 0);
     CHECK_EQ(munmap(memory, PAGE), 0);
     CHECK_EQ(status_of(&pair, IBV_WR_SEND, local, 0, 0), IBV_WC_REM_OP_ERR);

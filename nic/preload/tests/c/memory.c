@@ -1,8 +1,7 @@
 /* Every kind of memory region and domain, each used by a transfer. */
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "urxe_test.h"
+#include "apart.h"
 
 enum { BYTES = 4096 };
 
@@ -146,8 +145,7 @@ static void check_null_region(struct pair *pair)
 static void check_on_demand(struct pair *pair)
 {
     enum { ACCESS = IBV_ACCESS_LOCAL_WRITE | ALL_REMOTE | IBV_ACCESS_ON_DEMAND };
-    char *memory =
-        mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = map_apart(2 * BYTES, PROT_READ | PROT_WRITE);
     struct ibv_mr *all = ibv_reg_mr(pair->pd, NULL, SIZE_MAX, ACCESS), *mr;
     struct ibv_device_attr_ex device;
     struct ibv_sge sge;
@@ -155,7 +153,7 @@ static void check_on_demand(struct pair *pair)
     CHECK_EQ(ibv_query_device_ex(pair->context, NULL, &device), 0);
     CHECK(device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT);
     CHECK(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE);
-    CHECK(memory != MAP_FAILED && all);
+    CHECK(all);
     use_remotely(pair, all, (uintptr_t)memory, memory);
     CHECK((mr = ibv_reg_mr(pair->pd, memory, 2 * BYTES, ACCESS)) != NULL);
     use_remotely(pair, mr, (uintptr_t)memory, memory);

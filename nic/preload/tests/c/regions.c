@@ -1,9 +1,8 @@
 /* What can be registered, and registered again: memory that is mapped with the rights that are
  * asked for. */
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "urxe_test.h"
+#include "apart.h"
 
 enum { READS = PROT_READ, BOTH = PROT_READ | PROT_WRITE, MAPPINGS = 1000 };
 
@@ -12,10 +11,7 @@ static size_t page;
 /* `count` pages of anonymous memory, none of them there yet. */
 static char *pages(size_t count, int rights)
 {
-    char *memory = mmap(NULL, count * page, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    CHECK(memory != MAP_FAILED);
-    return memory;
+    return map_apart(count * page, rights);
 }
 
 static void registers(struct ibv_pd *pd, void *memory, size_t length, int access)
