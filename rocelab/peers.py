@@ -77,13 +77,32 @@ _WORDS: Final[Mapping[str, str]] = {
 }
 
 
+#: Under which conditions a method is measured once more: the end of a variant's name, and words.
+CONDITIONS: Final[Mapping[str, str]] = {
+    "-busy": "beside other work",
+    "-ipv6": "over IPv6",
+    "-without-net-raw": "without CAP_NET_RAW",
+}
+
+
+def plain_name(name: str) -> tuple[str, str | None]:
+    """A name without its condition, and that in words; None where it has none."""
+    for end, words in CONDITIONS.items():
+        if name.endswith(end):
+            return name.removesuffix(end), words
+    return name, None
+
+
 def title(variant: str, default_control: str | None = None) -> str:
     """A TCP in words: `openmpi-ob1@cubic` as `TCP, Open MPI's own, cubic`; one that is not known here by its name.
 
     `default_control` is what the machine's default was: `blocking@default` is `TCP blocking, default (bbr)`.
     """
     name, control = name_of(variant), control_of(variant)
-    words = [_WORDS.get(name, f"TCP {name}")]
+    plain, condition = plain_name(name)
+    words = [_WORDS.get(plain, f"TCP {plain}")]
+    if condition is not None:
+        words.append(condition)
     if control == DEFAULT and default_control is not None:
         words.append(f"{DEFAULT} ({default_control})")
     elif control is not None:
@@ -113,7 +132,7 @@ def control_of(variant: str) -> str | None:
 
 def reception_of(variant: str) -> Reception:
     """How the link has to receive for a variant."""
-    return _RECEPTIONS.get(name_of(variant), USUAL)
+    return _RECEPTIONS.get(plain_name(name_of(variant))[0], USUAL)
 
 
 def references(level: str, variants: Iterable[str], waiting: Waiting | None = None) -> list[str]:

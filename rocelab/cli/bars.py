@@ -20,6 +20,7 @@ def bars(
 ) -> None:
     """Show Soft RoCE against the best TCP, and each ratio that it is to reach beside its bar."""
     # The statistics take a while to load, and no other command should wait for them.
+    from rocelab.report.bar_list import BARS  # noqa: PLC0415
     from rocelab.report.bars import held  # noqa: PLC0415
     from rocelab.report.model import RunModel  # noqa: PLC0415
     from rocelab.report.terminal import print_bars  # noqa: PLC0415
@@ -29,4 +30,4 @@ def bars(
     except (ResultsError, OSError) as error:
         Console(stderr=True).print(f"rocelab bars: {error}", soft_wrap=True, markup=False, highlight=False)
         raise typer.Exit(1) from None
-    print_bars(Console(), model, held(model), every_size=sizes)
+    print_bars(Console(), model, held(model, BARS), every_size=sizes)

@@ -1,16 +1,21 @@
-"""What Soft RoCE is held against on this machine, as data, and what a run says of it (`rocelab bars`)."""
+"""What a bar is, and what a run says of bars (`rocelab bars`); `bar_list` has those that there are."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from rocelab import peers
+from rocelab.report import catalogue
 from rocelab.report.model import RunModel, StyledSeries
 from rocelab.stats import Better, Ratio, Series, SeriesKey
 from rocelab.stats import Side as RatioSide
+
+_ANY_SIZE: Final = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,11 @@ class Side:
     variant: str
     link: str = "direct"
 
+    @property
+    def series(self) -> tuple[str, str]:
+        """Which it is of those of its link."""
+        return self.interconnect, self.variant
+
 
 @dataclass(frozen=True, slots=True)
 class BestTcp:
@@ -28,21 +38,28 @@ class BestTcp:
 
     waiting: peers.Waiting | None = None
     names: tuple[str, ...] = ()
-    """Only these, under every congestion control; none named: those that Soft RoCE is always held against."""
+    """Only these; without a congestion control, under each. None named: those that Soft RoCE is always held against."""
+
+
+ROCE_HEADER_BYTES: Final = 82
+"""BTH 12, ICRC 4, UDP 8, IPv4 20, Ethernet 14, and 24 of preamble, checksum and gap."""
+TCP_HEADER_BYTES: Final = 90
+"""TCP with timestamps 32, IPv4 20, Ethernet 14, and 24 of preamble, checksum and gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a link carries of messages: its rate, less the headers of RoCEv2 packets with the path MTU."""
+    """What a link carries of messages: its rate, less the headers of packets with so much payload."""
 
     rate_mbps: float
-    path_mtu_bytes: int
+    packet_bytes: int
+    header_bytes: int = ROCE_HEADER_BYTES
     ways: int = 1
 
     @property
     def payload_mbps(self) -> float:
-        """BTH 12, ICRC 4, UDP 8, IPv4 20, Ethernet 14 bytes and 24 of preamble, checksum and gap for each packet."""
-        return self.ways * self.rate_mbps * self.path_mtu_bytes / (self.path_mtu_bytes + 82)
+        """Of full packets without a gap between them."""
+        return self.ways * self.rate_mbps * self.packet_bytes / (self.packet_bytes + self.header_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +67,18 @@ class Bar:
     """A ratio at every size that was measured; to be at most, or at least, so much, or only reported."""
 
     what: str
-    test: Literal["latency", "bandwidth", "bidirectional-bandwidth", "bw"]
+    test: Literal["latency", "bandwidth", "bidirectional-bandwidth", "cpu-use", "bw"]
     subject: Side
     reference: Side | BestTcp | Line
     sense: Literal["at most", "at least"]
     bound: float | None = None
     level: Literal["network", "mpi"] = "network"
+    sizes_bytes: tuple[int, int] = (0, _ANY_SIZE)
+    """The least and the greatest size that it is about."""
+    lines: tuple[Line, Line] | None = None
+    """What the link carries of the subject's messages and of the reference's: the ratio is of their shares of that."""
+    quiet: Bar | None = None
+    """The ratio is held against this one's, which was measured without other work on the processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +89,23 @@ class Point:
     ratio: Ratio
     reference: str
     """Which TCP, or what else it is held against."""
+
+    def times(self, factor: float) -> Point:
+        """The same ratio in another measure."""
+        low, high = (None if end is None else end * factor for end in (self.ratio.low, self.ratio.high))
+        scaled = dataclasses.replace(self.ratio, estimate=self.ratio.estimate * factor, low=low, high=high)
+        return dataclasses.replace(self, ratio=scaled)
+
+    def over(self, other: Point) -> Point:
+        """Divided by another's ratio at the size, of other repetitions: errors of logarithms add up as squares."""
+        mine, theirs = self.ratio, other.ratio
+        ratio = Ratio(mine.estimate / theirs.estimate, None, None, None, mine.method)
+        if not (mine.low is None or mine.high is None or theirs.low is None or theirs.high is None):
+            down = math.hypot(math.log(mine.estimate / mine.low), math.log(theirs.high / theirs.estimate))
+            up = math.hypot(math.log(mine.high / mine.estimate), math.log(theirs.estimate / theirs.low))
+            low, high = ratio.estimate * math.exp(-down), ratio.estimate * math.exp(up)
+            ratio = dataclasses.replace(ratio, low=low, high=high)
+        return dataclasses.replace(self, ratio=ratio)
 
     def is_ahead(self, sense: str) -> bool | None:
         """Whether the subject is the better one, as far as the confidence goes."""
@@ -119,60 +159,24 @@ def _is_within(bar: Bar, ratio: float) -> bool:
     return ratio <= bar.bound if bar.sense == "at most" else ratio >= bar.bound
 
 
-_SEND, _WRITE, _EVENTS = Side("soft-roce", "send"), Side("soft-roce", "write"), Side("soft-roce", "send-events")
-_MPI = Side("soft-roce", "openmpi-ucx")
-_SEND_1G, _WRITE_1G = Side("soft-roce", "send", "ethernet-1g"), Side("soft-roce", "write", "ethernet-1g")
-_EVENTS_LOADED = Side("soft-roce", "send-events-loaded", "ethernet-1g")
-_ANY, _POLLING, _SLEEPING = BestTcp(), BestTcp("polling"), BestTcp("blocking")
-
-BARS: tuple[Bar, ...] = (
-    Bar("SEND latency / TCP that polls", "latency", _SEND, _POLLING, "at most"),
-    Bar("WRITE latency / TCP that polls", "latency", _WRITE, _POLLING, "at most"),
-    Bar("READ latency / TCP that polls", "latency", Side("soft-roce", "read"), _POLLING, "at most"),
-    Bar("SEND latency by events / TCP that sleeps (both may look first)", "latency", _EVENTS, _SLEEPING, "at most"),
-    Bar("SEND latency / UDP, both spinning", "latency", _SEND, Side("udp", "busy-poll"), "at most", 1.35),
-    Bar("SEND bandwidth / TCP", "bandwidth", _SEND, _ANY, "at least"),
-    Bar("SEND bandwidth / TCP that polls", "bandwidth", _SEND, _POLLING, "at least"),
-    Bar("WRITE bandwidth / TCP", "bandwidth", _WRITE, _ANY, "at least"),
-    Bar("WRITE both ways / TCP", "bidirectional-bandwidth", _WRITE, _ANY, "at least"),
-    Bar("WRITE on 200 QPs / 1 QP", "bandwidth", Side("soft-roce", "write-200qp"), _WRITE, "at least", 0.9),
-    Bar("SEND, MTU 1500 / 9000", "bandwidth", Side("soft-roce", "send", "direct-1500"), _SEND, "at least", 0.85),
-    Bar("WRITE, MTU 1500 / 9000", "bandwidth", Side("soft-roce", "write", "direct-1500"), _WRITE, "at least", 0.85),
-    Bar("SEND over MTU 1500 / TCP", "bandwidth", Side("soft-roce", "send", "direct-1500"), _ANY, "at least"),
-    *(
-        Bar(f"SEND, path MTU {mtu} / 4096", "bandwidth", Side("soft-roce", f"send-mtu{mtu}"), _SEND, "at least")
-        for mtu in (1024, 2048)
-    ),
-    Bar("SEND on 1 Gbps / line rate", "bandwidth", _SEND_1G, Line(1000, 1024), "at least", 0.97),
-    Bar("WRITE on 1 Gbps / line rate", "bandwidth", _WRITE_1G, Line(1000, 1024), "at least", 0.97),
-    Bar("SEND on 1 Gbps / TCP", "bandwidth", _SEND_1G, _ANY, "at least"),
-    Bar(
-        "WRITE both ways on 1 Gbps / line rate",
-        "bidirectional-bandwidth",
-        _WRITE_1G,
-        Line(1000, 1024, ways=2),
-        "at least",
-        0.97,
-    ),
-    Bar(
-        "Latency under load, 1 Gbps / TCP",
-        "latency",
-        _EVENTS_LOADED,
-        BestTcp(names=("blocking-loaded", "spin-loaded")),
-        "at most",
-    ),
-    Bar("MPI latency / TCP", "latency", _MPI, _ANY, "at most", level="mpi"),
-    Bar("MPI bandwidth / TCP", "bw", _MPI, _ANY, "at least", level="mpi"),
-)
-
-
-def held(model: RunModel, bars: Sequence[Bar] = BARS) -> list[Held]:
+def held(model: RunModel, bars: Sequence[Bar]) -> list[Held]:
     """Every bar with what the run says to it."""
     return [Held(bar, tuple(_points(bar, model))) for bar in bars]
 
 
 def _points(bar: Bar, model: RunModel) -> list[Point]:
-    subject = model.series_of(_key(bar, bar.subject.link, bar.subject.interconnect, bar.subject.variant))
+    found = [point for point in _measured(bar, model) if bar.sizes_bytes[0] <= point.size_bytes <= bar.sizes_bytes[1]]
+    if bar.lines is not None:
+        ours, theirs = bar.lines
+        found = [point.times(theirs.payload_mbps / ours.payload_mbps) for point in found]
+    if bar.quiet is not None:
+        quiet = {point.size_bytes: point for point in _points(bar.quiet, model)}
+        found = [point.over(quiet[point.size_bytes]) for point in found if point.size_bytes in quiet]
+    return found
+
+
+def _measured(bar: Bar, model: RunModel) -> list[Point]:
+    subject = _series(bar, model, bar.subject)
     if subject is None:
         return []
     if isinstance(bar.reference, Line):
@@ -185,26 +189,28 @@ def _points(bar: Bar, model: RunModel) -> list[Point]:
     return [Point(size, best.ratio, references[best.best].label) for size, best in found.items() if best is not None]
 
 
-def _key(bar: Bar, link: str, interconnect: str, variant: str) -> SeriesKey:
+def _series(bar: Bar, model: RunModel, side: Side) -> Series | None:
+    if (bar.level, bar.test) == catalogue.CPU_TEST:
+        both = (each.series for each in model.cpu(side.link, "us_per_mib"))
+        return next((each for each in both if (each.key.interconnect, each.key.variant) == side.series), None)
     metric = "latency_us" if bar.test == "latency" else "bandwidth_mbps"
-    return SeriesKey(link, bar.level, bar.test, interconnect, variant, metric)
+    return model.series_of(SeriesKey(side.link, bar.level, bar.test, *side.series, metric))
 
 
 def _references(bar: Bar, model: RunModel) -> list[StyledSeries]:
     assert not isinstance(bar.reference, Line)
     if isinstance(bar.reference, Side):
-        side = bar.reference
-        series = model.series_of(_key(bar, side.link, side.interconnect, side.variant))
-        return [] if series is None else [model.styled(series)]
-    variants = dict.fromkeys(key.variant for key in model.series_keys if key.interconnect == peers.TCP)
-    names = bar.reference.names
-    chosen = (
-        [each for each in variants if peers.name_of(each) in names]
-        if names
-        else peers.references(bar.level, variants, bar.reference.waiting)
-    )
-    found = (model.series_of(_key(bar, bar.subject.link, peers.TCP, variant)) for variant in chosen)
-    return [model.styled(series) for series in found if series is not None]
+        sides = [bar.reference]
+    else:
+        variants = dict.fromkeys(key.variant for key in model.series_keys if key.interconnect == peers.TCP)
+        names = bar.reference.names
+        chosen = (
+            [each for each in variants if any(peers.matches(each, name) for name in names)]
+            if names
+            else peers.references(bar.level, variants, bar.reference.waiting)
+        )
+        sides = [Side(peers.TCP, variant, bar.subject.link) for variant in chosen]
+    return [model.styled(series) for side in sides if (series := _series(bar, model, side)) is not None]
 
 
 def _of_line(subject: Series, size_bytes: int, line: Line) -> Point:

@@ -99,7 +99,11 @@ def series_style(interconnect: str, variant: str, spare: int = 0, default_contro
     ``default_control`` is what the machine's default congestion control was.
     """
     name, control = peers.name_of(variant), peers.control_of(variant)
+    plain, condition = peers.plain_name(name)
     known = _SERIES.get((interconnect, name))
+    if known is None and condition is not None and (usual := _SERIES.get((interconnect, plain))) is not None:
+        label = f"{usual.label}, {condition}"
+        known = dataclasses.replace(usual, label=label, shape="cross", dash=(2, 4), check=True)
     if known is None:
         title = f"{_INTERCONNECTS.get(interconnect, interconnect)} {name}".strip()
         known = SeriesStyle(title, _SPARE_COLOURS[spare % len(_SPARE_COLOURS)], "cross", (4, 2, 1, 2))

@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rocelab.report.bars import BARS, BestTcp, Held, Point, held
+from rocelab.report.bar_list import BARS
+from rocelab.report.bars import BestTcp, Held, Point, held
 from rocelab.report.model import RunModel
 from rocelab.stats import text
 
@@ -35,7 +36,7 @@ def conditions(model: RunModel) -> str:
 def bars(model: RunModel) -> str:
     """Every ratio with its bar: typical, and where Soft RoCE does least well."""
     head = ("ratio", "typical", "worst", "95 %", "at", "against", "bar", "")
-    return _table(head, (_bar_row(each) for each in held(model)))
+    return _table(head, (_bar_row(each) for each in held(model, BARS)))
 
 
 def _bar_row(each: Held) -> Sequence[str]:

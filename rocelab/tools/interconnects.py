@@ -8,12 +8,13 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocelab.tools import sock
-from rocelab.tools.base import TESTS, Executable, Method, Test, package_version, printed_version
+from rocelab.tools.base import CPU_TEST, TESTS, Executable, Method, Test, package_version, printed_version
+from rocelab.tools.beside import Busy
 from rocelab.tools.iperf3 import Iperf3
 from rocelab.tools.loaded import Loaded
 from rocelab.tools.mesh import Iperf3Mesh, MeshMethod, WriteMesh
@@ -22,6 +23,8 @@ from rocelab.tools.qperf import QperfLatency
 from rocelab.tools.sock import Sock
 
 _OPERATIONS: tuple[Operation, ...] = ("send", "write", "read")
+#: Those that are measured under other conditions as well.
+_CONDITIONED: tuple[Operation, ...] = ("send", "write")
 #: Below 4096, which a link of MTU 9000 takes.
 _SMALLER_PATH_MTUS = (1024, 2048)
 
@@ -42,37 +45,34 @@ class Interconnect:
 
 
 def _tcp() -> Interconnect:
-    return Interconnect(
-        "tcp",
-        "TCP sockets",
-        {
-            ("latency", "blocking"): Sock("latency", "blocking"),
-            ("latency", "busy-poll"): Sock("latency", "busy-poll"),
-            **{(test, "zero-copy"): Sock(test, "blocking", zero_copy=True) for test in TESTS},
-            **{(test, "busy-poll-zero-copy"): Sock(test, "busy-poll", zero_copy=True) for test in TESTS},
-            **{(test, "spin"): Sock(test, "spin") for test in TESTS},
-            **{(test, "kernel-poll"): Sock(test, "blocking", kernel_poll="poll") for test in TESTS},
-            **{(test, "kernel-prefer"): Sock(test, "blocking", kernel_poll="prefer") for test in TESTS},
-            **{(test, "busy-poll-kernel-prefer"): Sock(test, "busy-poll", kernel_poll="prefer") for test in TESTS},
-            **{
-                (test, "kernel-prefer-zero-copy"): Sock(test, "blocking", zero_copy=True, kernel_poll="prefer")
-                for test in TESTS
-            },
-            ("latency", "blocking-qperf"): QperfLatency(),
-            ("latency", "blocking-loaded"): Loaded(Sock("latency", "blocking"), Sock("bandwidth", "blocking")),
-            ("latency", "spin-loaded"): Loaded(Sock("latency", "spin"), Sock("bandwidth", "blocking")),
-            ("bandwidth", "blocking"): Sock("bandwidth", "blocking"),
-            ("bandwidth", "busy-poll"): Sock("bandwidth", "busy-poll"),
-            ("bandwidth", "no-delay"): Sock("bandwidth", "blocking", no_delay=True),
-            ("bandwidth", "blocking-iperf3"): Iperf3("bandwidth"),
-            ("bidirectional-bandwidth", "blocking"): Sock("bidirectional-bandwidth", "blocking"),
-            ("bidirectional-bandwidth", "busy-poll"): Sock("bidirectional-bandwidth", "busy-poll"),
-            ("bidirectional-bandwidth", "blocking-iperf3"): Iperf3("bidirectional-bandwidth"),
-            ("cpu-use", "blocking"): Sock("cpu-use", "blocking"),
-            ("cpu-use", "busy-poll"): Sock("cpu-use", "busy-poll"),
+    methods: dict[tuple[Test, str], Method] = {
+        ("latency", "blocking"): Sock("latency", "blocking"),
+        ("latency", "busy-poll"): Sock("latency", "busy-poll"),
+        **{(test, "zero-copy"): Sock(test, "blocking", zero_copy=True) for test in TESTS},
+        **{(test, "busy-poll-zero-copy"): Sock(test, "busy-poll", zero_copy=True) for test in TESTS},
+        **{(test, "spin"): Sock(test, "spin") for test in TESTS},
+        **{(test, "kernel-poll"): Sock(test, "blocking", kernel_poll="poll") for test in TESTS},
+        **{(test, "kernel-prefer"): Sock(test, "blocking", kernel_poll="prefer") for test in TESTS},
+        **{(test, "busy-poll-kernel-prefer"): Sock(test, "busy-poll", kernel_poll="prefer") for test in TESTS},
+        **{
+            (test, "kernel-prefer-zero-copy"): Sock(test, "blocking", zero_copy=True, kernel_poll="prefer")
+            for test in TESTS
         },
-        {"blocking": Iperf3Mesh()},
-    )
+        ("latency", "blocking-qperf"): QperfLatency(),
+        ("latency", "blocking-loaded"): Loaded(Sock("latency", "blocking"), load=Sock("bandwidth", "blocking")),
+        ("latency", "spin-loaded"): Loaded(Sock("latency", "spin"), load=Sock("bandwidth", "blocking")),
+        ("bandwidth", "blocking"): Sock("bandwidth", "blocking"),
+        ("bandwidth", "busy-poll"): Sock("bandwidth", "busy-poll"),
+        ("bandwidth", "no-delay"): Sock("bandwidth", "blocking", no_delay=True),
+        ("bandwidth", "blocking-iperf3"): Iperf3("bandwidth"),
+        ("bidirectional-bandwidth", "blocking"): Sock("bidirectional-bandwidth", "blocking"),
+        ("bidirectional-bandwidth", "busy-poll"): Sock("bidirectional-bandwidth", "busy-poll"),
+        ("bidirectional-bandwidth", "blocking-iperf3"): Iperf3("bidirectional-bandwidth"),
+        ("cpu-use", "blocking"): Sock("cpu-use", "blocking"),
+        ("cpu-use", "busy-poll"): Sock("cpu-use", "busy-poll"),
+    }
+    ways = ("blocking", "busy-poll", "spin", "kernel-prefer")
+    return Interconnect("tcp", "TCP sockets", methods | _busy(methods, ways), {"blocking": Iperf3Mesh()})
 
 
 def _udp() -> Interconnect:
@@ -96,14 +96,35 @@ def _verbs(name: str, title: str, runner: Executable | None, *, rdma_cm: bool = 
     for test in TESTS:
         methods[test, "send-events"] = Perftest("send", test, runner, rdma_cm, events=True, cycles_per_us=rate)
     methods["latency", "send-events-loaded"] = Loaded(
-        methods["latency", "send-events"], Perftest("send", "bandwidth", runner, rdma_cm, events=True)
+        methods["latency", "send-events"], load=Perftest("send", "bandwidth", runner, rdma_cm, events=True)
     )
     for mtu_bytes in _SMALLER_PATH_MTUS:
         methods["bandwidth", f"send-mtu{mtu_bytes}"] = Perftest(
             "send", "bandwidth", runner, rdma_cm, path_mtu_bytes=mtu_bytes
         )
     methods["bandwidth", "write-200qp"] = Perftest("write", "bandwidth", runner, rdma_cm, queue_pairs=200)
-    return Interconnect(name, title, methods, {"write": WriteMesh(runner, rdma_cm)})
+    if runner is not None:
+        methods |= _restricted(methods)
+    return Interconnect(name, title, methods | _busy(methods, _CONDITIONED), {"write": WriteMesh(runner, rdma_cm)})
+
+
+def _restricted(methods: Mapping[tuple[Test, str], Method]) -> dict[tuple[Test, str], Method]:
+    """Urxe over IPv6, and urxe as ordinary users have it."""
+    made: dict[tuple[Test, str], Method] = {}
+    for (test, variant), method in methods.items():
+        if variant in _CONDITIONED and isinstance(method, Perftest):
+            made[test, f"{variant}-ipv6"] = dataclasses.replace(method, gid_index=1)
+            made[test, f"{variant}-without-net-raw"] = dataclasses.replace(method, without_net_raw=True)
+    return made
+
+
+def _busy(methods: Mapping[tuple[Test, str], Method], variants: Collection[str]) -> dict[tuple[Test, str], Method]:
+    """The same beside other work. CPU time, which would be that of both, is none of it."""
+    return {
+        (test, f"{variant}-busy"): Busy(method)
+        for (test, variant), method in methods.items()
+        if variant in variants and test != CPU_TEST
+    }
 
 
 _MAKERS: Mapping[str, Callable[[], Interconnect]] = {"tcp": _tcp, "soft-roce": _soft_roce, "udp": _udp}

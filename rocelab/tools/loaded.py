@@ -11,9 +11,10 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from rocelab.tools.base import Executable, Method, Output, Reading, Request
+from rocelab.tools.base import Executable, Method, Request
+from rocelab.tools.beside import KILL, Wrapped, beside
 
 #: Far from the ports that steps are given.
 _PORT_OFFSET: Final = 4000
@@ -25,39 +26,17 @@ _LOAD_MESSAGES: Final = 1_000_000
 #: first decides that there was one until then.
 _PAUSE_S: Final = 0.5
 
-#: The measured program's exit status is that of the whole.
-_SCRIPT: Final = """
-{load} </dev/null >/dev/null 2>&1 &
-load=$!
-sleep {pause_s}
-{measured}
-status=$?
-{end}
-wait $load 2>/dev/null
-exit $status
-"""
-_KILL: Final = "kill $load 2>/dev/null"
-_SERVER_END: Final = f"sleep {_PAUSE_S}; {_KILL}"
+_SERVER_END: Final = f"sleep {_PAUSE_S}; {KILL}"
 _CLIENT_END: Final = (
-    f'{_KILL} || [ $status != 0 ] || {{ echo "the stream that was to load the link had ended" >&2; exit 1; }}'
+    f'{KILL} || [ $status != 0 ] || {{ echo "the stream that was to load the link had ended" >&2; exit 1; }}'
 )
 
 
-@dataclass(frozen=True)
-class Loaded:
+@dataclass(frozen=True, kw_only=True)
+class Loaded(Wrapped):
     """`method`, which measures latency, while `load`, which measures bandwidth, goes on."""
 
-    method: Method
     load: Method
-    message_us: float = 1500.0
-    """A queue of some milliseconds is what is to be found out about."""
-    cpu_from: Literal["nothing"] = "nothing"
-    head_start_s: float = 0.0
-
-    @property
-    def tool(self) -> str:
-        """The measured program."""
-        return self.method.tool
 
     @property
     def executables(self) -> tuple[Executable, ...]:
@@ -65,36 +44,22 @@ class Loaded:
         return tuple(dict.fromkeys((*self.method.executables, *self.load.executables)))
 
     @property
-    def messages_min(self) -> int:
-        """That of the measured program."""
-        return self.method.messages_min
-
-    @property
-    def size_max_bytes(self) -> int | None:
-        """That of the measured program."""
-        return self.method.size_max_bytes
+    def message_us(self) -> float:
+        """A queue of some milliseconds is what is to be found out about."""
+        return 1500.0
 
     @property
     def overhead_s(self) -> float:
         """The stream's server goes first, and then the stream."""
         return self.method.overhead_s + self.load.overhead_s + 3 * _PAUSE_S
 
-    @property
-    def server_ends(self) -> bool:
-        """As the measured program's server does."""
-        return self.method.server_ends
-
     def server(self, request: Request) -> Sequence[str]:
         """Both servers; the one that is waited for listens last."""
-        return _both(self.load.server(_stream(request)), self.method.server(request), _SERVER_END)
+        return _with_stream(self.load.server(_stream(request)), self.method.server(request), _SERVER_END)
 
     def client(self, request: Request) -> Sequence[str]:
         """The stream, and then the measured program."""
-        return _both(self.load.client(_stream(request)), self.method.client(request), _CLIENT_END)
-
-    def read(self, request: Request, client: Output, server: Output) -> Reading:
-        """What the measured program says."""
-        return self.method.read(request, client, server)
+        return _with_stream(self.load.client(_stream(request)), self.method.client(request), _CLIENT_END)
 
 
 def _stream(request: Request) -> Request:
@@ -102,6 +67,5 @@ def _stream(request: Request) -> Request:
     return dataclasses.replace(request, size_bytes=_LOAD_BYTES, messages=_LOAD_MESSAGES, port=port)
 
 
-def _both(load: Sequence[str], measured: Sequence[str], end: str) -> list[str]:
-    script = _SCRIPT.format(load=shlex.join(load), measured=shlex.join(measured), end=end, pause_s=_PAUSE_S)
-    return ["sh", "-c", script.strip()]
+def _with_stream(load: Sequence[str], measured: Sequence[str], end: str) -> list[str]:
+    return beside(shlex.join(load), measured, before=f"sleep {_PAUSE_S}", end=end)

@@ -32,6 +32,9 @@ _EXACT_FROM_BYTES: Final = 4096
 _COLUMNS_AGREE_WITHIN: Final = 0.05
 _COLUMNS_COMPARED: Final = range(1024, 65537)
 _CALIBRATION_S: Final = 0.22
+_SETPRIV: Final = Executable("setpriv", package="util-linux")
+#: What no process of it may have, its child does not get, root or not.
+_WITHOUT_NET_RAW: Final = (_SETPRIV.name, "--bounding-set", "-net_raw", "--inh-caps", "-net_raw")
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Perftest:
     """How many connections share the messages (`-q`)."""
     gid_index: int = 0
     """Which address of the interface is used (`-x`): 0 is IPv4 on the nodes of an emulated fabric, 1 is IPv6."""
+    without_net_raw: bool = False
+    """Give up the capability CAP_NET_RAW first, as a program of an ordinary user has none."""
     cycles_per_us: float | None = None
     """Rate of the counter that perftest reads; None: perftest finds out once more, which takes 0.22 s a step."""
     messages_min: int = 5
@@ -68,7 +73,8 @@ class Perftest:
     @property
     def executables(self) -> tuple[Executable, ...]:
         """The program and what gives it its device."""
-        return verbs_executables(self.tool, self.runner)
+        needed = verbs_executables(self.tool, self.runner)
+        return (*needed, _SETPRIV) if self.without_net_raw else needed
 
     @property
     def head_start_s(self) -> float:
@@ -115,6 +121,7 @@ class Perftest:
         if self.queue_pairs > 1:
             options += ["-q", str(self.queue_pairs)]
         return [
+            *(_WITHOUT_NET_RAW if self.without_net_raw else ()),
             *verbs_command(self.tool, self.runner, interface, device, self.gid_index),
             *("-F", "-p", str(request.port)),
             *("-s", str(request.size_bytes), "-n", str(self._messages_each(request))),

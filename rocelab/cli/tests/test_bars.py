@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from rocelab import peers
-from rocelab.report.bars import BARS, Bar, BestTcp, Line, Side, held
+from rocelab.report.bar_list import BARS
+from rocelab.report.bars import Bar, BestTcp, Line, Side, held
 from rocelab.report.model import RunModel
 from rocelab.report.terminal import print_bars
 from rocelab.report.tests.synthetic import make_run
@@ -37,7 +39,7 @@ def test_the_worst_size_decides(tmp_path: Path) -> None:
 def test_no_number_is_cut_in_a_narrow_terminal(tmp_path: Path, width: int) -> None:
     model = RunModel.of(make_run(tmp_path, repetitions=10))
     out = io.StringIO()
-    found = held(model)
+    found = held(model, BARS)
     print_bars(Console(file=out, width=width), model, found)
     said = out.getvalue()
     assert "\N{HORIZONTAL ELLIPSIS}" not in said
@@ -70,6 +72,36 @@ def test_a_line_carries_its_rate_less_the_headers() -> None:
     assert Line(1000, 1024, ways=2).payload_mbps == pytest.approx(1851.7, abs=0.1)
 
 
+def test_a_bar_is_about_its_sizes(tmp_path: Path) -> None:
+    model = RunModel.of(make_run(tmp_path, repetitions=10, sizes_bytes=(1, 64, 4096)))
+    bar = Bar("made up", "latency", SEND, POLLING, "at most", 0.95, sizes_bytes=(64, 1024))
+    assert [point.size_bytes for point in held(model, [bar])[0].points] == [64]
+
+
+def test_shares_of_a_line_take_the_headers_of_each_into_account(tmp_path: Path) -> None:
+    model = RunModel.of(make_run(tmp_path, repetitions=10, sizes_bytes=(64,)))
+    plain = Bar("made up", "latency", SEND, POLLING, "at most")
+    # What carries half as much payload has twice the share with the same rate.
+    of_lines = dataclasses.replace(plain, lines=(Line(1000, 82), Line(1000, 82, header_bytes=0)))
+    (first,), (second,) = (each.points for each in held(model, [plain, of_lines]))
+    assert second.ratio.estimate == pytest.approx(2 * first.ratio.estimate)
+    assert second.ratio.low == pytest.approx(2 * (first.ratio.low or 0))
+
+
+def test_a_ratio_is_held_against_that_of_a_quiet_machine(tmp_path: Path) -> None:
+    model = RunModel.of(make_run(tmp_path, repetitions=10, sizes_bytes=(64,)))
+    quiet = Bar("quiet", "latency", SEND, POLLING, "at most")
+    (point,) = held(model, [Bar("made up", "latency", SEND, POLLING, "at most", 1.1, quiet=quiet)])[0].points
+    (alone,) = held(model, [quiet])[0].points
+    assert point.ratio.estimate == pytest.approx(1)
+    assert point.ratio.low is not None
+    assert alone.ratio.low is not None
+    # Two ratios are less sure than one.
+    assert point.ratio.low < alone.ratio.low / alone.ratio.estimate
+    assert point.ratio.high is not None
+    assert point.ratio.high > 1
+
+
 def test_the_study_measures_every_bar() -> None:
     study, _ = load(catalogue.resolve("bars"))
     measured = {
@@ -79,7 +111,7 @@ def test_the_study_measures_every_bar() -> None:
         for interconnect, variants in test.variants.items()
         for variant in variants
     }
-    for bar in BARS:
+    for bar in (*BARS, *(bar.quiet for bar in BARS if bar.quiet is not None)):
         place = (bar.subject.link, bar.level, bar.test)
         assert (*place, bar.subject.interconnect, bar.subject.variant) in measured, bar.what
         if isinstance(bar.reference, Side):
@@ -87,4 +119,4 @@ def test_the_study_measures_every_bar() -> None:
             assert (side.link, *place[1:], side.interconnect, side.variant) in measured, bar.what
         elif isinstance(bar.reference, BestTcp):
             names = bar.reference.names or peers.references(bar.level, peers.TCPS[bar.level], bar.reference.waiting)
-            assert any((*place, peers.TCP, name) in measured for name in names), bar.what
+            assert any((*place, peers.TCP, peers.name_of(name)) in measured for name in names), bar.what

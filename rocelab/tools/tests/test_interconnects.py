@@ -9,6 +9,7 @@ import pytest
 from rocelab import peers
 from rocelab.tools import interconnects, sock
 from rocelab.tools.base import TESTS, Executable
+from rocelab.tools.beside import Wrapped
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
 
@@ -26,13 +27,15 @@ def test_tcp_is_measured_both_ways_of_waiting() -> None:
 def test_methods_state_the_test_they_are_listed_under() -> None:
     for name in INTERCONNECTS:
         for (test, _), method in interconnect(name).methods.items():
-            assert getattr(method, "test", "latency") == test
+            measured = method.method if isinstance(method, Wrapped) else method
+            assert getattr(measured, "test", "latency") == test
 
 
 def test_tcps_of_a_polling_kernel_have_a_link_that_it_can_poll() -> None:
     wanted = {"none": "usual", "poll": "napi", "prefer": "napi-deferred"}
     for (_, variant), method in interconnect("tcp").methods.items():
-        kernel_poll = method.kernel_poll if isinstance(method, sock.Sock) else "none"
+        measured = method.method if isinstance(method, Wrapped) else method
+        kernel_poll = measured.kernel_poll if isinstance(measured, sock.Sock) else "none"
         assert peers.reception_of(variant) == wanted[kernel_poll]
 
 

@@ -13,7 +13,7 @@ from rocelab.tools.base import Request
 from rocelab.tools.loaded import Loaded
 from rocelab.tools.sock import Sock
 
-LOADED = Loaded(Sock("latency", "blocking"), Sock("bandwidth", "blocking"))
+LOADED = Loaded(Sock("latency", "blocking"), load=Sock("bandwidth", "blocking"))
 REQUEST = Request(64, 100, "10.80.0.2", "eth0", "eth1", 18000)
 ENDS = ("server", "client")
 
@@ -33,7 +33,7 @@ class Made(Sock):
 
 def run(end: str, load: str, measured: str) -> subprocess.CompletedProcess[str]:
     of_end, stream = (Made("latency", "blocking", argv=("sh", "-c", script)) for script in (measured, load))
-    command = getattr(Loaded(of_end, stream), end)(REQUEST)
+    command = getattr(Loaded(of_end, load=stream), end)(REQUEST)
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
 
 
