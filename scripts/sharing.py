@@ -1,6 +1,6 @@
-"""Measures what the studies do not: IPv6, many processes and threads on a device, and a link shared with TCP.
+"""Measures what the studies do not: IPv6, many processes and threads, a link shared with TCP, and a bare loop.
 
-Usage: scripts/sharing.py [--csv FILE] [--repetitions N] [--only ipv6|processes|one-program|sharing]
+Usage: scripts/sharing.py [--csv FILE] [--repetitions N] [--only ipv6|processes|one-program|sharing|floor]
 
 `make bench` runs it, on a machine that does nothing else. Every row is the median of so many repetitions with the least
 and the most of them; repetitions are interleaved. What starves, hangs or fails is named, and the exit status is 1.
@@ -32,7 +32,8 @@ from rocelab.tools.interconnects import urxe
 from rocelab.tools.perftest import Perftest
 from rocelab.tools.sock import Sock
 
-from sharing_stand import DIRECT, LIMIT_S, NODES, SWITCH, Pair, SharingError, Stand, rates_mbps, soft_roce
+from sharing_floor import bare_mbps
+from sharing_stand import DIRECT, LIMIT_S, NODES, SWITCH, WIDE, Pair, SharingError, Stand, rates_mbps, soft_roce
 from sharing_ucx import UcxThreads
 
 COLUMNS: Final = ("what", "condition", "metric", "unit", "median", "low", "high", "repetitions")
@@ -227,11 +228,38 @@ def _queue(round_trips_ms: Sequence[float | None]) -> Iterator[Cell]:
     yield "third party", "lost", "%", 100 * (1 - len(answered) / len(round_trips_ms))
 
 
+#: The sizes of the bars against TCP, less those that tell nothing new; and about as many bytes.
+FLOOR_SIZES: Final = (64, 512, 4096, 16384, 65536, 1 << 20)
+FLOOR_BYTES: Final = 400 << 20
+FLOOR_MESSAGES_MAX: Final = 200_000
+
+
+def floor(stand: Stand) -> Iterator[Step]:
+    """WRITEs beside a bare loop of datagrams that has nothing of a NIC but the bytes and the ICRCs."""
+    for size_bytes in FLOOR_SIZES:
+        yield f"a bare loop, {text.size(size_bytes)}", partial(_floor, stand, size_bytes)
+
+
+def _floor(stand: Stand, size_bytes: int) -> Values:
+    messages = min(FLOOR_MESSAGES_MAX, FLOOR_BYTES // size_bytes)
+    request = stand.request(WIDE, stand.nodes[0], size_bytes, messages)
+    bare = bare_mbps(size_bytes)
+    soft_roce = _value(stand.finished(Perftest("write", "bandwidth", urxe()), request), "bandwidth_mbps")
+    metrics = {
+        ("bare loop", "Mbps"): bare,
+        ("WRITE", "Mbps"): soft_roce,
+        ("WRITE / bare loop", "times"): soft_roce / bare,
+    }
+    condition = text.size(size_bytes)
+    return {Key("WRITE beside a bare loop", condition, *metric): value for metric, value in metrics.items()}
+
+
 PARTS: Final[Mapping[str, Callable[[Stand], Iterator[Step]]]] = {
     "ipv6": ipv6,
     "processes": processes,
     "one-program": one_program,
     "sharing": sharing,
+    "floor": floor,
 }
 
 
@@ -284,7 +312,9 @@ def conditions() -> str:
 
 
 def _main() -> int:
-    parser = argparse.ArgumentParser(description="Measure IPv6, many processes, and a link shared with TCP.")
+    parser = argparse.ArgumentParser(
+        description="Measure IPv6, many processes, a link shared with TCP, and a bare loop."
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows there, too")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, metavar="N", help="%(default)s")
     parser.add_argument("--only", choices=PARTS, help="one part alone")
@@ -292,7 +322,7 @@ def _main() -> int:
     if given.repetitions < 1:
         parser.error(f"--repetitions is at least 1, not {given.repetitions}")
     try:
-        with up((DIRECT, SWITCH), NODES) as fabric:
+        with up((DIRECT, SWITCH, WIDE), NODES) as fabric:
             stand = Stand(fabric)
             steps = [step for name, part in PARTS.items() if given.only in (None, name) for step in part(stand)]
             found, failures = measured(steps, given.repetitions, partial(print, file=sys.stderr))

@@ -28,6 +28,8 @@ from rocelab.tools.perftest import Perftest
 
 DIRECT = LinkProfile("direct", "direct")
 SWITCH = LinkProfile("switch", "bridge", rate_mbps=1000)
+#: As in the study `bars`.
+WIDE = LinkProfile("wide", "direct", mtu_bytes=9000)
 NODES = ("node0", "node1", "node2", "node3")
 #: BTH and ICRC (IBTA 1.7, 9.2 and 7.8.1), all that a packet of a SEND has besides payload.
 PACKET_OVERHEAD_BYTES = 12 + 4

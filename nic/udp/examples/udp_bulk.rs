@@ -1,11 +1,12 @@
-//! The floor under a stream of long messages: what one thread moves to another in datagrams of
-//! 4 KiB with a header and an ICRC, if it does nothing else that a transport does. One step after
-//! another adds what a NIC must do.
+//! The floor under a stream: what one thread moves to another in datagrams with a header and an
+//! ICRC, if it does nothing else that a transport does. One step after another adds what a NIC must
+//! do.
 //!
-//! `udp_bulk [--mtu bytes] [--message bytes] [--window bytes] [--milliseconds n] [--rounds n]
-//! [--processors A,B] [--held bytes]`. The sender keeps a window of bytes that the receiver has not
-//! seen; each message is read from one buffer and ends in another. Both threads may be bound to
-//! processors. All steps take turns.
+//! `udp_bulk [--mtu bytes] [--payload bytes] [--message bytes] [--window bytes] [--milliseconds n]
+//! [--rounds n] [--processors A,B] [--held bytes]`. A datagram has 4 KiB of payload, or as many
+//! bytes as it is told: that of a short message. The sender keeps a window of bytes that the
+//! receiver has not seen; each message is read from one buffer and ends in another. Both threads
+//! may be bound to processors. All steps take turns.
 
 mod common;
 
@@ -21,12 +22,32 @@ use urxe_wire::icrc::Flow4;
 
 /// BTH, in front of every segment's payload.
 const HEADER_BYTES: usize = 12;
-const PAYLOAD_BYTES: usize = 4096;
 const ICRC_BYTES: usize = 4;
-const SEGMENT_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES + ICRC_BYTES;
-/// As many as fit a datagram of 64 KiB.
-const BATCH_SEGMENTS: usize = 15;
 const DATAGRAM_BYTES: usize = 1 << 16;
+/// What IPv4 and UDP take of it.
+const DATAGRAM_HEADERS_BYTES: usize = 28;
+/// As many datagrams as urxe sends at once.
+const SEGMENTS_MAX: usize = 64;
+
+/// How a batch is cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    payload_bytes: usize,
+    segment_bytes: usize,
+    segments: usize,
+}
+
+impl Cut {
+    fn new(payload_bytes: usize) -> Self {
+        let segment_bytes = HEADER_BYTES + payload_bytes + ICRC_BYTES;
+        let fit = (DATAGRAM_BYTES - 1 - DATAGRAM_HEADERS_BYTES) / segment_bytes;
+        Self {
+            payload_bytes,
+            segment_bytes,
+            segments: fit.min(SEGMENTS_MAX),
+        }
+    }
+}
 /// Pieces of memory that one call of the kernel takes.
 const PIECES_MAX: usize = 1024;
 
@@ -99,6 +120,7 @@ const STEPS: [Step; 7] = [
 
 #[derive(Clone, Copy)]
 struct Load {
+    cut: Cut,
     message_bytes: usize,
     window_bytes: u64,
     held_bytes: usize,
@@ -130,12 +152,17 @@ fn pin(processor: Option<usize>) {
 fn main() {
     let mtu_bytes: u32 = number("--mtu", "9000");
     let load = Load {
+        cut: Cut::new(number("--payload", "4096")),
         message_bytes: number("--message", "1048576"),
         window_bytes: number("--window", "524288"),
         held_bytes: number("--held", "1048576"),
         length: Duration::from_millis(number("--milliseconds", "50")),
         rounds: number("--rounds", "20"),
     };
+    assert!(
+        load.message_bytes.is_multiple_of(load.cut.payload_bytes),
+        "a message has whole datagrams"
+    );
     let processors = option("--processors", "");
     let mut processors = processors.split(',').map(|each| each.parse().ok());
     let (here, there) = (processors.next().flatten(), processors.next().flatten());
@@ -153,7 +180,7 @@ fn main() {
             let mut target = vec![0_u8; load.message_bytes];
             for k in 0..load.rounds * STEPS.len() {
                 let step = &STEPS[k % STEPS.len()];
-                receive(&ends, step, &mut target, &shared, (k, load.held_bytes));
+                receive(&ends, step, &mut target, &shared, (k, load));
             }
         });
         pin(here);
@@ -172,8 +199,9 @@ fn main() {
         }
     });
     println!(
-        "MTU {mtu_bytes}, messages of {} bytes, window {} bytes; GB/s, {} rounds of {:?}",
-        load.message_bytes, load.window_bytes, load.rounds, load.length
+        "MTU {mtu_bytes}, messages of {} bytes in datagrams of {}, window {} bytes; GB/s, {} \
+         rounds of {:?}",
+        load.message_bytes, load.cut.payload_bytes, load.window_bytes, load.rounds, load.length
     );
     println!("{:<36} {:>8} {:>8} {:>8}", "", "quarter", "median", "best");
     for (step, samples) in STEPS.iter().zip(&mut samples) {
@@ -191,7 +219,8 @@ fn flow(ends: &(Socket, Socket)) -> Flow4 {
 
 /// The ICRC of a segment, as a packet without an IP identification has it.
 fn icrc(flow: &Flow4, header: &[u8], payload: &[u8]) -> [u8; ICRC_BYTES] {
-    let mut icrc = flow.start(SEGMENT_BYTES, 0, header);
+    let segment_bytes = header.len() + payload.len() + ICRC_BYTES;
+    let mut icrc = flow.start(segment_bytes, 0, header);
     icrc.update(payload);
     icrc.finish()
 }
@@ -204,18 +233,23 @@ fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, l
     let base = shared.received_bytes.load(Ordering::Acquire);
     let arrived = || shared.received_bytes.load(Ordering::Acquire) - base;
     let (mut sent_bytes, mut psn) = (0, 0_u32);
-    let mut between = [[0_u8; ICRC_BYTES + HEADER_BYTES]; BATCH_SEGMENTS + 1];
+    let Cut {
+        payload_bytes,
+        segment_bytes,
+        segments,
+    } = load.cut;
+    let mut between = vec![[0_u8; ICRC_BYTES + HEADER_BYTES]; segments + 1];
     let mut staging = vec![0_u8; DATAGRAM_BYTES];
     while start.elapsed() < load.length {
-        let left = (message.len() - sent_bytes as usize % message.len()) / PAYLOAD_BYTES;
-        let count = left.min(BATCH_SEGMENTS);
-        let batch_bytes = (count * PAYLOAD_BYTES) as u64;
+        let left = (message.len() - sent_bytes as usize % message.len()) / payload_bytes;
+        let count = left.min(segments);
+        let batch_bytes = (count * payload_bytes) as u64;
         while sent_bytes + batch_bytes > arrived() + load.window_bytes {
             hint::spin_loop();
             assert!(Instant::now() < end, "{}: lost", step.name);
         }
         let offset = sent_bytes as usize % message.len();
-        let payloads = || message[offset..].chunks_exact(PAYLOAD_BYTES).take(count);
+        let payloads = || message[offset..].chunks_exact(payload_bytes).take(count);
         for (at, payload) in payloads().enumerate() {
             let header = &mut between[at][ICRC_BYTES..];
             header[..4].copy_from_slice(&[0x07, 0, 0xff, 0xff]);
@@ -226,15 +260,15 @@ fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, l
                 between[at + 1][..ICRC_BYTES].copy_from_slice(&sum);
             }
         }
-        let mut pieces = Vec::with_capacity(2 * BATCH_SEGMENTS + 1);
+        let mut pieces = Vec::with_capacity(2 * segments + 1);
         if step.is_staged {
             for (at, payload) in payloads().enumerate() {
-                let to = &mut staging[at * SEGMENT_BYTES..][..SEGMENT_BYTES];
+                let to = &mut staging[at * segment_bytes..][..segment_bytes];
                 to[..HEADER_BYTES].copy_from_slice(&between[at][ICRC_BYTES..]);
-                to[HEADER_BYTES..][..PAYLOAD_BYTES].copy_from_slice(payload);
-                to[HEADER_BYTES + PAYLOAD_BYTES..].copy_from_slice(&between[at + 1][..ICRC_BYTES]);
+                to[HEADER_BYTES..][..payload_bytes].copy_from_slice(payload);
+                to[HEADER_BYTES + payload_bytes..].copy_from_slice(&between[at + 1][..ICRC_BYTES]);
             }
-            pieces.push(Piece::new(&staging[..count * SEGMENT_BYTES]));
+            pieces.push(Piece::new(&staging[..count * segment_bytes]));
         } else {
             // The ICRC of one and the header of the next lie together.
             pieces.push(Piece::new(&between[0][ICRC_BYTES..]));
@@ -247,7 +281,7 @@ fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, l
         }
         match ends.0.send(&Transmit {
             destination: &to,
-            segment_size: Some(SEGMENT_BYTES as u16),
+            segment_size: Some(segment_bytes as u16),
             tos: 0,
             framing: Framing::Never,
             iov: &pieces,
@@ -269,8 +303,13 @@ fn receive(
     step: &Step,
     target: &mut [u8],
     shared: &Shared,
-    (turn, held_max_bytes): (usize, usize),
+    (turn, load): (usize, Load),
 ) {
+    let Cut {
+        payload_bytes,
+        segment_bytes,
+        segments,
+    } = load.cut;
     let flow = flow(ends);
     let (mut held_bytes, flags) = (0, if step.is_held { libc::MSG_PEEK } else { 0 });
     if step.is_held {
@@ -278,24 +317,30 @@ fn receive(
     }
     let mut received_bytes = 0;
     let mut buffer = vec![0_u8; DATAGRAM_BYTES];
-    let mut between = vec![[0_u8; ICRC_BYTES + HEADER_BYTES]; BATCH_SEGMENTS + 2];
+    let mut between = vec![[0_u8; ICRC_BYTES + HEADER_BYTES]; segments + 2];
     while shared.turn.load(Ordering::Acquire) == turn {
         let offset = received_bytes % target.len();
         let len = if step.placement == Placement::Scattered {
-            receive_in_place(&ends.1, &mut target[offset..], &mut between, &mut buffer)
+            receive_in_place(
+                &ends.1,
+                &mut target[offset..],
+                &mut between,
+                &mut buffer,
+                payload_bytes,
+            )
         } else {
             receive_call(&ends.1, &mut [entry(&mut buffer)], flags)
         };
         if step.is_held {
             held_bytes += len;
-            while held_bytes > held_max_bytes {
+            while held_bytes > load.held_bytes {
                 held_bytes -= receive_call(&ends.1, &mut [], libc::MSG_TRUNC);
             }
         }
-        let count = len / SEGMENT_BYTES;
-        assert_eq!(len, count * SEGMENT_BYTES, "whole segments");
+        let count = len / segment_bytes;
+        assert_eq!(len, count * segment_bytes, "whole segments");
         for at in 0..count {
-            let place = offset + at * PAYLOAD_BYTES..offset + (at + 1) * PAYLOAD_BYTES;
+            let place = offset + at * payload_bytes..offset + (at + 1) * payload_bytes;
             let is_in_place = step.placement == Placement::Scattered && place.end <= target.len();
             let (header, payload, sum) = if is_in_place {
                 let (before, after) = (&between[at], &between[at + 1]);
@@ -309,21 +354,21 @@ fn receive(
                     step.placement != Placement::Scattered,
                     "a batch ends with its message"
                 );
-                let segment = &buffer[at * SEGMENT_BYTES..][..SEGMENT_BYTES];
+                let segment = &buffer[at * segment_bytes..][..segment_bytes];
                 let (header, rest) = segment.split_at(HEADER_BYTES);
-                let (payload, sum) = rest.split_at(PAYLOAD_BYTES);
+                let (payload, sum) = rest.split_at(payload_bytes);
                 (header, payload, sum)
             };
             if step.sums[1] {
                 assert_eq!(icrc(&flow, header, payload), sum, "{}", step.name);
             }
             if step.placement == Placement::Copied {
-                let payload = &buffer[at * SEGMENT_BYTES + HEADER_BYTES..][..PAYLOAD_BYTES];
+                let payload = &buffer[at * segment_bytes + HEADER_BYTES..][..payload_bytes];
                 target[place].copy_from_slice(payload);
             }
         }
-        received_bytes += count * PAYLOAD_BYTES;
-        let bytes = (count * PAYLOAD_BYTES) as u64;
+        received_bytes += count * payload_bytes;
+        let bytes = (count * payload_bytes) as u64;
         shared.received_bytes.fetch_add(bytes, Ordering::AcqRel);
     }
     while held_bytes > 0 {
@@ -360,11 +405,12 @@ fn receive_in_place(
     target: &mut [u8],
     between: &mut [[u8; ICRC_BYTES + HEADER_BYTES]],
     rest: &mut [u8],
+    payload_bytes: usize,
 ) -> usize {
-    let mut entries = Vec::with_capacity(2 * BATCH_SEGMENTS + 4);
+    let mut entries = Vec::with_capacity(2 * between.len() + 2);
     let (first, others) = between.split_at_mut(1);
     entries.push(entry(&mut first[0][ICRC_BYTES..]));
-    for (payload, after) in target.chunks_exact_mut(PAYLOAD_BYTES).zip(others) {
+    for (payload, after) in target.chunks_exact_mut(payload_bytes).zip(others) {
         entries.push(entry(payload));
         entries.push(entry(after));
     }
