@@ -86,7 +86,7 @@ impl Posts {
     /// do so then.
     #[inline]
     pub fn claim_round(&mut self, now: Instant) -> bool {
-        let is_due = self.largest_burst() >= STREAM_MIN && now.since(self.ran_at) >= ROUND_NS;
+        let is_due = self.is_streaming() && now.since(self.ran_at) >= ROUND_NS;
         if is_due {
             self.ran_at = now;
         }
@@ -98,6 +98,13 @@ impl Posts {
     pub fn note_unpolled(&mut self, now: Instant) {
         self.distrust.note(now);
         self.pieces_distrust.note(now);
+    }
+
+    /// Whether the program streams: it posts many requests between two rounds.
+    #[inline]
+    #[must_use]
+    pub fn is_streaming(&self) -> bool {
+        self.largest_burst() >= STREAM_MIN
     }
 
     fn largest_burst(&self) -> u32 {

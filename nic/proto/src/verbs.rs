@@ -221,6 +221,24 @@ pub enum SendData<'a> {
     Inline(&'a [u8]),
 }
 
+impl SendData<'_> {
+    /// Bytes of it all.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Sges(sges) => sges.iter().map(|sge| u64::from(sge.len)).sum(),
+            Self::Inline(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// A send work request.
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {

@@ -19,6 +19,7 @@ pub(crate) mod table;
 pub(crate) mod timers;
 pub(crate) mod transmit;
 pub(crate) mod turns;
+mod unbuilt;
 pub(crate) mod vendor_mad;
 
 use std::collections::VecDeque;
@@ -35,9 +36,10 @@ use crate::engine::multicast::group::Group;
 use crate::engine::port::{Port, Ports};
 use crate::engine::srq::table::SrqTable;
 use crate::engine::stats::DeviceStats;
-use crate::engine::table::QpTable;
+use crate::engine::table::{QpTable, Slot};
 use crate::engine::timers::Timers;
 use crate::engine::transmit::Outgoing;
+use crate::engine::unbuilt::Unbuilt;
 use crate::memory::MemoryTable;
 use crate::process::clock;
 
@@ -79,6 +81,7 @@ pub(crate) struct Engine {
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u16>,
     posts: Posts,
+    unbuilt: Unbuilt,
     /// The last round left some of them for the next.
     is_unfinished: bool,
     /// Packets of messages and other requests of peers, so far.
@@ -112,6 +115,7 @@ impl Engine {
             outgoing: Outgoing::new(),
             ready: VecDeque::new(),
             posts: Posts::new(),
+            unbuilt: Unbuilt::default(),
             is_unfinished: false,
             requests: 0,
             senders: 0,
@@ -134,7 +138,8 @@ impl Engine {
         if received == 0 {
             self.memory.look_ahead();
         }
-        if self.was_quick(received) && self.outgoing.is_empty() && !self.is_unfinished {
+        let has_none_to_send = self.outgoing.is_empty() && self.unbuilt.is_empty();
+        if self.was_quick(received) && has_none_to_send && !self.is_unfinished {
             return (0, None);
         }
         let has_nothing = received == 0 && self.ready.is_empty() && self.outgoing.is_empty();
@@ -254,8 +259,8 @@ impl Engine {
     /// When the engine wants to run again: at the earliest deadline of a queue pair, or soon, when
     /// acknowledgements are held back.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        let held =
-            (!self.ready.is_empty() && !self.outgoing.is_blocked()).then(|| now.after(ACK_HOLD_NS));
+        let holds = self.unbuilt.are_others(self.ready.len()) && !self.outgoing.is_blocked();
+        let held = holds.then(|| now.after(ACK_HOLD_NS));
         match (held, self.timers.next()) {
             (Some(held), Some(timer)) => Some(held.min(timer)),
             (held, timer) => held.or(timer),
@@ -283,15 +288,24 @@ impl Engine {
         self.flush();
     }
 
-    /// The program posted. Whether it does so often before it polls, and answers are on their way
-    /// to it, so that it will poll: then what it posted need not leave at once.
-    pub(crate) fn note_post(&mut self, now: Instant) -> bool {
+    /// The program posted requests of so many bytes to the queue pair at `index`. Whether it does so
+    /// often before it polls, and answers are on their way to it, so that it will poll: then what it
+    /// posted need not leave at once.
+    pub(crate) fn note_post(&mut self, now: Instant, index: u16, bytes: u64) -> bool {
+        let is_ready = |slot: &Slot| slot.is_ready || slot.qp.owes_response();
+        let is_first = self.qps.get_mut(index).is_some_and(|slot| !is_ready(slot));
+        self.unbuilt.add(bytes, is_first);
+        self.mark_ready(index);
         self.posts.note_post(now, self.senders > 0)
     }
 
-    /// Makes packets of what may be sent, and sends all but the last batch, unless that has become
-    /// long. The caller sees to it that [`Self::flush`] is called soon.
+    /// Makes packets of what may be sent, of a stream once that is enough, and sends all but the
+    /// last batch, unless that has become long. The caller sees to it that [`Self::send_gathered`]
+    /// is called soon.
     pub(crate) fn gather(&mut self, now: Instant) {
+        if self.posts.is_streaming() && !self.unbuilt.is_due(self.ready.len()) {
+            return;
+        }
         self.build(now, AckMode::Hold, u32::MAX);
         if self.outgoing.gathered() >= GATHERED_MAX {
             self.flush();
@@ -302,7 +316,7 @@ impl Engine {
     /// that was so before.
     pub(crate) fn stop_gathering(&mut self, now: Instant) {
         self.posts.note_unpolled(now);
-        self.flush();
+        self.send_gathered(now);
     }
 
     /// Waits for a while until the sockets have taken what waits for them. For a queue pair or a
@@ -321,6 +335,14 @@ impl Engine {
         }
     }
 
+    /// Sends what waits for company.
+    pub(crate) fn send_gathered(&mut self, now: Instant) {
+        if !self.unbuilt.is_empty() {
+            self.build(now, AckMode::Hold, u32::MAX);
+        }
+        self.flush();
+    }
+
     /// Sends the batch under construction.
     pub(crate) fn flush(&mut self) {
         let ports = Ports::of(self.sockets.as_ref());
@@ -330,7 +352,7 @@ impl Engine {
     /// The memory that packets under construction point to is going away: sends them, and drops
     /// those that the socket does not take now, unless they are copies.
     pub(crate) fn forget_outgoing_memory(&mut self) {
-        self.flush();
+        self.send_gathered(clock::now());
         self.outgoing.forget_memory();
     }
 

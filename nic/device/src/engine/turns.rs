@@ -10,6 +10,7 @@ use super::table::Slot;
 use super::transmit::payload::MemoryGone;
 use super::transmit::turn::Turn;
 use super::transmit::{Outgoing, batch_packets};
+use super::unbuilt::Unbuilt;
 use crate::memory::MemoryTable;
 
 /// Packets of one queue pair before the others get their turn.
@@ -130,6 +131,7 @@ impl Engine {
     /// Returns how many it made.
     pub(super) fn build(&mut self, now: Instant, mode: AckMode, most: u32) -> u32 {
         self.is_unfinished = false;
+        self.unbuilt = Unbuilt::default();
         let mut built = 0;
         if self.outgoing.is_blocked() {
             self.flush();

@@ -52,7 +52,7 @@ impl Nic {
         // The thread that has the lock is about to send, or has the program's next poll to follow.
         if let Ok(mut engine) = self.engine.try_lock() {
             self.progress.note_released();
-            engine.flush();
+            engine.send_gathered(now());
         }
     }
 
