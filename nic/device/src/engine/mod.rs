@@ -288,9 +288,9 @@ impl Engine {
         self.flush();
     }
 
-    /// The program posted requests of so many bytes to the queue pair at `index`. Whether it does so
-    /// often before it polls, and answers are on their way to it, so that it will poll: then what it
-    /// posted need not leave at once.
+    /// The program posted requests of so many bytes to the queue pair at `index`. Whether it does
+    /// so often before it polls, and answers are on their way to it, so that it will poll: then
+    /// what it posted need not leave at once.
     pub(crate) fn note_post(&mut self, now: Instant, index: u16, bytes: u64) -> bool {
         let is_ready = |slot: &Slot| slot.is_ready || slot.qp.owes_response();
         let is_first = self.qps.get_mut(index).is_some_and(|slot| !is_ready(slot));

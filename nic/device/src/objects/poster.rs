@@ -196,8 +196,8 @@ mod tests {
     fn requests_do_not_keep_an_acknowledgement_waiting() {
         let stream = Stream::new(64);
         let [left, right] = &stream.ends;
-        stream.post(2);
-        left.cq.poll(0, |_| ());
+        stream.post(12);
+        left.nic.engine().send_gathered(now());
         let before = stream.packets();
         let requests = left.nic.engine().requests;
         write(right, &stream.qps[1], left, 64);
