@@ -117,6 +117,7 @@ bench: setup-python setup-programs build ## Hold Soft RoCE against its bars: eac
 	.venv/bin/rocelab run studies/bars.toml
 	.venv/bin/rocelab bars
 	$(PY) scripts/limits.py
+	$(CARGO) build $(NIC) --release -p urxe-udp --examples
 	$(PY) scripts/sharing.py
 
 .PHONY: tables
