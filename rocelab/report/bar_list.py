@@ -31,14 +31,20 @@ _BUSY_BOUND: Final = 0.85
 _COLUMN_BOUND: Final = 0.8
 
 
+def _by_size(bar: Bar, *parts: tuple[str, int, int, float | None]) -> Iterator[Bar]:
+    """A bar with a goal for each range of sizes: its name, the least and the greatest, and the bound."""
+    for words, least, greatest, bound in parts:
+        yield dataclasses.replace(bar, what=bar.what.format(words), sizes_bytes=(least, greatest), bound=bound)
+
+
 def _latencies() -> Iterator[Bar]:
     for name, side in (("SEND", _SEND), ("WRITE", _WRITE)):
-        bar = Bar(f"{name} latency to 4 KiB / TCP that polls", "latency", side, _POLLING, "at most", 0.85)
-        yield dataclasses.replace(bar, sizes_bytes=(2, 4 * _KIB))
-        bar = dataclasses.replace(bar, what=f"{name} latency, 8 to 256 KiB / TCP that polls", bound=1.1)
-        yield dataclasses.replace(bar, sizes_bytes=(8 * _KIB, 256 * _KIB))
-        bar = dataclasses.replace(bar, what=f"{name} latency, 1 MiB / TCP that polls", bound=None)
-        yield dataclasses.replace(bar, sizes_bytes=(_MIB, _MIB))
+        yield from _by_size(
+            Bar(f"{name} latency{{}} / TCP that polls", "latency", side, _POLLING, "at most"),
+            (" to 4 KiB", 2, 4 * _KIB, 0.85),
+            (", 8 to 256 KiB", 8 * _KIB, 256 * _KIB, 1.1),
+            (", 1 MiB", _MIB, _MIB, None),
+        )
     yield Bar("READ latency / TCP that polls", "latency", Side("soft-roce", "read"), _POLLING, "at most")
     yield Bar(
         "SEND latency by events / TCP that sleeps (both may look first)", "latency", _EVENTS, _SLEEPING, "at most"
@@ -48,17 +54,18 @@ def _latencies() -> Iterator[Bar]:
 
 def _bandwidths() -> Iterator[Bar]:
     for name, side in (("SEND", _SEND), ("WRITE", _WRITE)):
-        bar = Bar(f"{name} bandwidth to 16 KiB / TCP", "bandwidth", side, _ANY, "at least", 1.5)
-        yield dataclasses.replace(bar, sizes_bytes=(2, 16 * _KIB))
-        bar = dataclasses.replace(bar, what=f"{name} bandwidth, 64 KiB / TCP", bound=1.1)
-        yield dataclasses.replace(bar, sizes_bytes=(64 * _KIB, 64 * _KIB))
-        bar = dataclasses.replace(bar, what=f"{name} bandwidth from 256 KiB / TCP", bound=0.75)
-        yield dataclasses.replace(bar, sizes_bytes=(256 * _KIB, 4 * _MIB))
+        yield from _by_size(
+            Bar(f"{name} bandwidth{{}} / TCP", "bandwidth", side, _ANY, "at least"),
+            (" to 16 KiB", 2, 16 * _KIB, 1.5),
+            (", 64 KiB", 64 * _KIB, 64 * _KIB, 1.1),
+            (" from 256 KiB", 256 * _KIB, 4 * _MIB, 0.75),
+        )
     yield Bar("SEND bandwidth / TCP that polls", "bandwidth", _SEND, _POLLING, "at least")
-    both = Bar("WRITE both ways to 4 KiB / TCP", "bidirectional-bandwidth", _WRITE, _ANY, "at least")
-    yield dataclasses.replace(both, sizes_bytes=(2, 4 * _KIB))
-    both = dataclasses.replace(both, what="WRITE both ways from 64 KiB / TCP", bound=0.8)
-    yield dataclasses.replace(both, sizes_bytes=(64 * _KIB, _MIB))
+    yield from _by_size(
+        Bar("WRITE both ways{} / TCP", "bidirectional-bandwidth", _WRITE, _ANY, "at least"),
+        (" to 4 KiB", 2, 4 * _KIB, None),
+        (" from 64 KiB", 64 * _KIB, _MIB, 0.8),
+    )
 
 
 def _processors() -> Iterator[Bar]:
@@ -68,8 +75,11 @@ def _processors() -> Iterator[Bar]:
 
 def _mpi() -> Iterator[Bar]:
     yield Bar("MPI latency / TCP", "latency", _MPI, _ANY, "at most", 0.85, "mpi")
-    for title, size, bound in (("64 KiB", 64 * _KIB, 1.0), ("1 MiB", _MIB, 0.75)):
-        yield Bar(f"MPI bandwidth, {title} / TCP", "bw", _MPI, _ANY, "at least", bound, "mpi", (size, size))
+    yield from _by_size(
+        Bar("MPI bandwidth, {} / TCP", "bw", _MPI, _ANY, "at least", level="mpi"),
+        ("64 KiB", 64 * _KIB, 64 * _KIB, 1.0),
+        ("1 MiB", _MIB, _MIB, 0.75),
+    )
 
 
 def _gigabit() -> Iterator[Bar]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from rocelab import peers
-from rocelab.tools.base import Request
+from rocelab.tools.base import Executable, Request
 from rocelab.tools.beside import Busy, beside
 from rocelab.tools.interconnects import interconnect
 from rocelab.tools.perftest import Perftest
@@ -23,10 +23,9 @@ def test_the_other_process_has_a_part_of_the_core_and_ends_with_the_measured_one
     command = Busy(Sock("latency", "blocking")).client(REQUEST)
     compute = next(line for line in command[2].splitlines() if line.startswith("while"))
     script = beside(compute.split(" </dev/null")[0], [sys.executable, "-c", COUNT])
-    started_s = time.monotonic()
-    done = subprocess.run(["taskset", "-c", "0", *script], capture_output=True, text=True, check=True, timeout=60)
+    core = str(min(os.sched_getaffinity(0)))
+    done = subprocess.run(["taskset", "-c", core, *script], capture_output=True, text=True, check=True, timeout=60)
     assert float(done.stdout) < 0.4, "of half a second"
-    assert time.monotonic() - started_s < 50
 
 
 def test_the_status_of_the_measured_program_counts() -> None:
@@ -40,9 +39,11 @@ def test_what_both_cost_is_not_told_apart() -> None:
 
 
 def test_a_program_without_the_capability_cannot_get_it_back() -> None:
-    command = Perftest("write", "bandwidth", None, without_net_raw=True)
-    assert "setpriv" in [each.name for each in command.executables]
-    prefix = ["setpriv", "--bounding-set", "-net_raw", "--inh-caps", "-net_raw"]
+    method = Perftest("write", "bandwidth", Executable("urxe"), without_net_raw=True)
+    assert "setpriv" in [each.name for each in method.executables]
+    command = list(method.client(REQUEST))
+    prefix = command[: command.index("urxe")]
+    assert prefix
     said = subprocess.run([*prefix, "cat", "/proc/self/status"], capture_output=True, text=True, check=False)
     if said.returncode != 0:
         pytest.skip(f"no capability can be given up here: {said.stderr.strip()}")
