@@ -129,7 +129,7 @@ tables: setup-python ## Make the tables of the documents again, from the samples
 .PHONY: floor
 floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC (a quiet machine is needed)
 	$(CARGO) build $(NIC) --release -p urxe-udp --examples
-	for each in cost pingpong stream bulk; do $(RELEASE)/examples/udp_$$each --link veth; done
+	for each in cost pingpong exchange stream bulk; do $(RELEASE)/examples/udp_$$each --link veth; done
 
 # cargo-fuzz asks for a nightly compiler, for its -Z flags alone. RUSTC_BOOTSTRAP lets the stable one take them, so that what
 # is fuzzed is built by the compiler that builds everything else. It starts from nic/inputs/corpus, which every `make test`

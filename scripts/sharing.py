@@ -32,7 +32,7 @@ from rocelab.tools.interconnects import urxe
 from rocelab.tools.perftest import Perftest
 from rocelab.tools.sock import Sock
 
-from sharing_floor import bare_mbps
+from sharing_floor import bare_latency_us, bare_mbps
 from sharing_stand import DIRECT, LIMIT_S, NODES, SWITCH, WIDE, Pair, SharingError, Stand, rates_mbps, soft_roce
 from sharing_ucx import UcxThreads
 
@@ -232,26 +232,36 @@ def _queue(round_trips_ms: Sequence[float | None]) -> Iterator[Cell]:
 FLOOR_SIZES: Final = (64, 512, 4096, 16384, 65536, 1 << 20)
 FLOOR_BYTES: Final = 400 << 20
 FLOOR_MESSAGES_MAX: Final = 200_000
+FLOOR_LATENCY_SIZES: Final = (64, 4096, 16384, 65536, 262_144, 1 << 20)
+FLOOR_EXCHANGES_BYTES: Final = 100 << 20
+FLOOR_EXCHANGES_MAX: Final = 5000
 
 
 def floor(stand: Stand) -> Iterator[Step]:
     """WRITEs beside a bare loop of datagrams that has nothing of a NIC but the bytes and the ICRCs."""
     for size_bytes in FLOOR_SIZES:
-        yield f"a bare loop, {text.size(size_bytes)}", partial(_floor, stand, size_bytes)
+        yield f"a bare loop, {text.size(size_bytes)}", partial(_floor_of_stream, stand, size_bytes)
+    for size_bytes in FLOOR_LATENCY_SIZES:
+        yield f"a bare exchange, {text.size(size_bytes)}", partial(_floor_of_exchange, stand, size_bytes)
 
 
-def _floor(stand: Stand, size_bytes: int) -> Values:
+def _floor_of_stream(stand: Stand, size_bytes: int) -> Values:
     messages = min(FLOOR_MESSAGES_MAX, FLOOR_BYTES // size_bytes)
+    return _beside(stand, size_bytes, messages, "bandwidth", "bare loop", bare_mbps(size_bytes))
+
+
+def _floor_of_exchange(stand: Stand, size_bytes: int) -> Values:
+    messages = min(FLOOR_EXCHANGES_MAX, FLOOR_EXCHANGES_BYTES // size_bytes)
+    return _beside(stand, size_bytes, messages, "latency", "bare exchange", bare_latency_us(size_bytes))
+
+
+def _beside(stand: Stand, size_bytes: int, messages: int, test: Test, what: str, bare: float) -> Values:
     request = stand.request(WIDE, stand.nodes[0], size_bytes, messages)
-    bare = bare_mbps(size_bytes)
-    soft_roce = _value(stand.finished(Perftest("write", "bandwidth", urxe()), request), "bandwidth_mbps")
-    metrics = {
-        ("bare loop", "Mbps"): bare,
-        ("WRITE", "Mbps"): soft_roce,
-        ("WRITE / bare loop", "times"): soft_roce / bare,
-    }
+    metric, unit = MAIN_METRIC[test]
+    soft_roce = _value(stand.finished(Perftest("write", test, urxe()), request), metric)
+    values = {(what, unit): bare, ("WRITE", unit): soft_roce, (f"WRITE / {what}", "times"): soft_roce / bare}
     condition = text.size(size_bytes)
-    return {Key("WRITE beside a bare loop", condition, *metric): value for metric, value in metrics.items()}
+    return {Key(f"WRITE beside a {what}", condition, *each): value for each, value in values.items()}
 
 
 PARTS: Final[Mapping[str, Callable[[Stand], Iterator[Step]]]] = {

@@ -1,7 +1,7 @@
-"""The floor under a stream: what two threads move that do nothing but what each packet must have done to it.
+"""The floor under a stream and under an exchange: what two threads reach that only do what each packet must have done.
 
-It is `udp_bulk`, an example of nic/udp, over a link of its own between the same two cores: header, ICRC at both ends,
-and every byte at its place, in its fastest way of sending and receiving. No verbs, no acknowledgements, no timers.
+They are examples of nic/udp, over a link of their own between the same two cores: header, ICRC at both ends, and every
+byte at its place, in the fastest way of sending and receiving. No verbs, no acknowledgements, no timers.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from sharing_stand import LIMIT_S, SharingError
 
-PROGRAM: Final = Path(__file__).resolve().parent.parent / "nic" / "target" / "release" / "examples" / "udp_bulk"
+EXAMPLES: Final = Path(__file__).resolve().parent.parent / "nic" / "target" / "release" / "examples"
+STREAM: Final = "udp_bulk"
+EXCHANGE: Final = "udp_exchange"
 #: The path MTU: a longer message has packets of that.
 PATH_MTU_BYTES: Final = 4096
 #: Enough messages of a size to fill the window often.
@@ -24,36 +27,52 @@ WINDOW_BYTES: Final = 1 << 20
 _WHOLE: Final = re.compile(
     r"^(?:and copied to its place|  \S.*?)\s+[\d.]+\s+(?P<median>[\d.]+)\s+[\d.]+$", re.MULTILINE
 )
+_WAY: Final = re.compile(r"^as \w+\s+\d+\s+\d+\s+(?P<median>\d+)$", re.MULTILINE)
 
 
 def bare_mbps(size_bytes: int) -> float:
     """What the fastest whole way moves of messages of a size."""
-    if not PROGRAM.is_file():
-        raise SharingError(
-            f"{PROGRAM.name} is not built: run `make bench`, or `cargo build --release --examples` in nic/"
-        )
-    cores = sorted(os.sched_getaffinity(0))
     payload_bytes = min(size_bytes, PATH_MTU_BYTES)
     message_bytes = max(size_bytes, BUFFER_BYTES // payload_bytes * payload_bytes)
     options = {
         "--payload": payload_bytes,
         "--message": message_bytes,
         "--window": WINDOW_BYTES,
-        "--processors": f"{cores[0]},{cores[-1]}",
         "--rounds": 3,
         "--milliseconds": 40,
     }
-    command = [str(PROGRAM), *(str(word) for pair in options.items() for word in pair)]
+    return best_mbps(_report(STREAM, options))
+
+
+def bare_latency_us(size_bytes: int) -> float:
+    """Half the round trip of a message of a size, in the fastest whole way."""
+    return best_latency_us(_report(EXCHANGE, {"--message": size_bytes, "--rounds": 20, "--exchanges": 100}))
+
+
+def _report(name: str, options: Mapping[str, int]) -> str:
+    program = EXAMPLES / name
+    if not program.is_file():
+        raise SharingError(f"{name} is not built: run `make bench`, or `cargo build --release --examples` in nic/")
+    cores = sorted(os.sched_getaffinity(0))
+    command = [str(program), "--processors", f"{cores[0]},{cores[-1]}"]
+    command += [str(word) for pair in options.items() for word in pair]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
     except subprocess.SubprocessError as error:
-        raise SharingError(f"{PROGRAM.name} failed: {getattr(error, 'stderr', None) or error}") from error
-    return best_mbps(done.stdout)
+        raise SharingError(f"{name} failed: {getattr(error, 'stderr', None) or error}") from error
 
 
 def best_mbps(report: str) -> float:
     """The fastest of the ways that are whole, from what `udp_bulk` printed in GB/s."""
     found = [float(line["median"]) for line in _WHOLE.finditer(report)]
     if not found:
-        raise SharingError(f"{PROGRAM.name} printed none of its rates: {report.strip()[-200:]}")
+        raise SharingError(f"{STREAM} printed none of its rates: {report.strip()[-200:]}")
     return max(found) * 8000
+
+
+def best_latency_us(report: str) -> float:
+    """The fastest of the ways, from what `udp_exchange` printed in ns."""
+    found = [int(line["median"]) for line in _WAY.finditer(report)]
+    if not found:
+        raise SharingError(f"{EXCHANGE} printed none of its times: {report.strip()[-200:]}")
+    return min(found) / 1000

@@ -27,3 +27,20 @@ def test_the_fastest_way_counts_that_does_all_that_a_packet_needs() -> None:
 def test_a_report_without_rates_is_an_error() -> None:
     with pytest.raises(SharingError, match="printed none of its rates"):
         sharing_floor.best_mbps("thread 'main' panicked")
+
+
+EXCHANGES = """\
+65536 bytes, half a round trip in ns, 20 rounds of 100 exchanges
+                     best  quarter   median
+as frames           19417    19872    20135
+as datagrams        21987    22582    22974
+"""
+
+
+def test_the_faster_way_of_an_exchange_counts() -> None:
+    assert sharing_floor.best_latency_us(EXCHANGES) == pytest.approx(20.135)
+
+
+def test_a_report_without_times_is_an_error() -> None:
+    with pytest.raises(SharingError, match="printed none of its times"):
+        sharing_floor.best_latency_us("a packet was lost")

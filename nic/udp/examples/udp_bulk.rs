@@ -16,38 +16,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Link, Samples, option};
+use common::segments::{Between, Cut, HEADER_BYTES, ICRC_BYTES, flow, icrc};
+use common::{Link, Samples, number, pin};
 use urxe_udp::{Destination, Framing, Options, Piece, SendError, Socket, Transmit};
-use urxe_wire::icrc::Flow4;
 
-/// BTH, in front of every segment's payload.
-const HEADER_BYTES: usize = 12;
-const ICRC_BYTES: usize = 4;
 const DATAGRAM_BYTES: usize = 1 << 16;
-/// What IPv4 and UDP take of it.
-const DATAGRAM_HEADERS_BYTES: usize = 28;
-/// As many datagrams as urxe sends at once.
-const SEGMENTS_MAX: usize = 64;
-
-/// How a batch is cut.
-#[derive(Clone, Copy)]
-struct Cut {
-    payload_bytes: usize,
-    segment_bytes: usize,
-    segments: usize,
-}
-
-impl Cut {
-    fn new(payload_bytes: usize) -> Self {
-        let segment_bytes = HEADER_BYTES + payload_bytes + ICRC_BYTES;
-        let fit = (DATAGRAM_BYTES - 1 - DATAGRAM_HEADERS_BYTES) / segment_bytes;
-        Self {
-            payload_bytes,
-            segment_bytes,
-            segments: fit.min(SEGMENTS_MAX),
-        }
-    }
-}
 /// Pieces of memory that one call of the kernel takes.
 const PIECES_MAX: usize = 1024;
 
@@ -133,22 +106,6 @@ struct Shared {
     turn: AtomicUsize,
 }
 
-fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str, default: &str) -> T {
-    option(name, default).parse().unwrap()
-}
-
-/// Binds the calling thread to a processor.
-fn pin(processor: Option<usize>) {
-    let Some(processor) = processor else { return };
-    // SAFETY: a plain set of bits, and 0 is the calling thread.
-    let status = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(processor, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
-    };
-    assert_eq!(status, 0, "processor {processor}");
-}
-
 fn main() {
     let mtu_bytes: u32 = number("--mtu", "9000");
     let load = Load {
@@ -163,9 +120,7 @@ fn main() {
         load.message_bytes.is_multiple_of(load.cut.payload_bytes),
         "a message has whole datagrams"
     );
-    let processors = option("--processors", "");
-    let mut processors = processors.split(',').map(|each| each.parse().ok());
-    let (here, there) = (processors.next().flatten(), processors.next().flatten());
+    let [here, there] = common::processors();
     let link = Link::new("veth", mtu_bytes);
     let options = Options::default();
     let ends = (link.left(&options), link.right(&options));
@@ -210,24 +165,12 @@ fn main() {
     }
 }
 
-fn flow(ends: &(Socket, Socket)) -> Flow4 {
-    match (ends.0.local_address(), ends.1.local_address()) {
-        (std::net::SocketAddr::V4(from), std::net::SocketAddr::V4(to)) => Flow4::new(from, to),
-        _ => panic!("the link has IPv4 addresses"),
-    }
-}
-
-/// The ICRC of a segment, as a packet without an IP identification has it.
-fn icrc(flow: &Flow4, header: &[u8], payload: &[u8]) -> [u8; ICRC_BYTES] {
-    let segment_bytes = header.len() + payload.len() + ICRC_BYTES;
-    let mut icrc = flow.start(segment_bytes, 0, header);
-    icrc.update(payload);
-    icrc.finish()
-}
-
 /// Sends for a time, then waits until all has arrived.
 fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, load: Load) {
-    let (flow, to) = (flow(ends), Destination::new(ends.1.local_address()));
+    let (flow, to) = (
+        flow(&ends.0, &ends.1),
+        Destination::new(ends.1.local_address()),
+    );
     let start = Instant::now();
     let end = start + load.length + Duration::from_secs(10);
     let base = shared.received_bytes.load(Ordering::Acquire);
@@ -238,7 +181,7 @@ fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, l
         segment_bytes,
         segments,
     } = load.cut;
-    let mut between = vec![[0_u8; ICRC_BYTES + HEADER_BYTES]; segments + 1];
+    let mut between = vec![Between::default(); segments + 1];
     let mut staging = vec![0_u8; DATAGRAM_BYTES];
     while start.elapsed() < load.length {
         let left = (message.len() - sent_bytes as usize % message.len()) / payload_bytes;
@@ -249,36 +192,20 @@ fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, l
             assert!(Instant::now() < end, "{}: lost", step.name);
         }
         let offset = sent_bytes as usize % message.len();
-        let payloads = || message[offset..].chunks_exact(payload_bytes).take(count);
-        for (at, payload) in payloads().enumerate() {
-            let header = &mut between[at][ICRC_BYTES..];
-            header[..4].copy_from_slice(&[0x07, 0, 0xff, 0xff]);
-            header[8..].copy_from_slice(&psn.to_be_bytes());
-            psn = (psn + 1) & 0x00ff_ffff;
-            if step.sums[0] {
-                let sum = icrc(&flow, header, payload);
-                between[at + 1][..ICRC_BYTES].copy_from_slice(&sum);
-            }
-        }
-        let mut pieces = Vec::with_capacity(2 * segments + 1);
-        if step.is_staged {
-            for (at, payload) in payloads().enumerate() {
+        let payloads = &message[offset..offset + count * payload_bytes];
+        let is_summed = step.sums[0].then_some(&flow);
+        load.cut.fill(&mut between, payloads, psn, is_summed);
+        let pieces = if step.is_staged {
+            for (at, payload) in payloads.chunks_exact(payload_bytes).enumerate() {
                 let to = &mut staging[at * segment_bytes..][..segment_bytes];
                 to[..HEADER_BYTES].copy_from_slice(&between[at][ICRC_BYTES..]);
                 to[HEADER_BYTES..][..payload_bytes].copy_from_slice(payload);
                 to[HEADER_BYTES + payload_bytes..].copy_from_slice(&between[at + 1][..ICRC_BYTES]);
             }
-            pieces.push(Piece::new(&staging[..count * segment_bytes]));
+            vec![Piece::new(&staging[..count * segment_bytes])]
         } else {
-            // The ICRC of one and the header of the next lie together.
-            pieces.push(Piece::new(&between[0][ICRC_BYTES..]));
-            for (at, payload) in payloads().enumerate() {
-                pieces.push(Piece::new(payload));
-                let is_last = at + 1 == count;
-                let len = ICRC_BYTES + if is_last { 0 } else { HEADER_BYTES };
-                pieces.push(Piece::new(&between[at + 1][..len]));
-            }
-        }
+            load.cut.pieces(&between, payloads)
+        };
         match ends.0.send(&Transmit {
             destination: &to,
             segment_size: Some(segment_bytes as u16),
@@ -286,8 +213,11 @@ fn send(ends: &(Socket, Socket), step: &Step, message: &[u8], shared: &Shared, l
             framing: Framing::Never,
             iov: &pieces,
         }) {
-            Ok(_) => sent_bytes += batch_bytes,
-            Err(SendError::WouldBlock) => psn = psn.wrapping_sub(count as u32) & 0x00ff_ffff,
+            Ok(_) => {
+                sent_bytes += batch_bytes;
+                psn += count as u32;
+            }
+            Err(SendError::WouldBlock) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -310,14 +240,14 @@ fn receive(
         segment_bytes,
         segments,
     } = load.cut;
-    let flow = flow(ends);
+    let flow = flow(&ends.0, &ends.1);
     let (mut held_bytes, flags) = (0, if step.is_held { libc::MSG_PEEK } else { 0 });
     if step.is_held {
         look_behind_what_is_held(&ends.1);
     }
     let mut received_bytes = 0;
     let mut buffer = vec![0_u8; DATAGRAM_BYTES];
-    let mut between = vec![[0_u8; ICRC_BYTES + HEADER_BYTES]; segments + 2];
+    let mut between = vec![Between::default(); segments + 2];
     while shared.turn.load(Ordering::Acquire) == turn {
         let offset = received_bytes % target.len();
         let len = if step.placement == Placement::Scattered {
@@ -403,7 +333,7 @@ fn entry(bytes: &mut [u8]) -> libc::iovec {
 fn receive_in_place(
     socket: &Socket,
     target: &mut [u8],
-    between: &mut [[u8; ICRC_BYTES + HEADER_BYTES]],
+    between: &mut [Between],
     rest: &mut [u8],
     payload_bytes: usize,
 ) -> usize {

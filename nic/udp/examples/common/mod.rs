@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every example uses its own part")]
 
+pub(crate) mod segments;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -46,6 +47,30 @@ impl Link {
 pub(crate) fn option(name: &str, default: &str) -> String {
     let mut arguments = env::args().skip_while(|argument| argument != name).skip(1);
     arguments.next().unwrap_or_else(|| default.to_owned())
+}
+
+/// The same of a number.
+pub(crate) fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(name: &str, default: &str) -> T {
+    option(name, default).parse().unwrap()
+}
+
+/// The processors of both threads by `--processors A,B`; where it is not given, they are free.
+pub(crate) fn processors() -> [Option<usize>; 2] {
+    let given = option("--processors", "");
+    let mut each = given.split(',').map(|each| each.parse().ok());
+    [(); 2].map(|()| each.next().flatten())
+}
+
+/// Binds the calling thread to a processor.
+pub(crate) fn pin(processor: Option<usize>) {
+    let Some(processor) = processor else { return };
+    // SAFETY: a plain set of bits, and 0 is the calling thread.
+    let status = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(status, 0, "processor {processor}");
 }
 
 /// Connects a socket to another's address (connect(2)).
