@@ -230,11 +230,18 @@ def _queue(round_trips_ms: Sequence[float | None]) -> Iterator[Cell]:
 
 #: The sizes of the bars against TCP, less those that tell nothing new; and about as many bytes.
 FLOOR_SIZES: Final = (64, 512, 4096, 16384, 65536, 1 << 20)
-FLOOR_BYTES: Final = 400 << 20
-FLOOR_MESSAGES_MAX: Final = 200_000
 FLOOR_LATENCY_SIZES: Final = (64, 4096, 16384, 65536, 262_144, 1 << 20)
-FLOOR_EXCHANGES_BYTES: Final = 100 << 20
-FLOOR_EXCHANGES_MAX: Final = 5000
+#: Messages at most, and bytes.
+FLOOR_MOST: Final[Mapping[Test, tuple[int, int]]] = {
+    "bandwidth": (200_000, 400 << 20),
+    "latency": (5000, 100 << 20),
+}
+
+
+#: What a busy process per core takes of a stream.
+FLOOR_BUSY_SIZES: Final = (4096, 65536)
+#: A process of the same priority that never waits.
+BUSY: Final = ("sh", "-c", "while :; do :; done")
 
 
 def floor(stand: Stand) -> Iterator[Step]:
@@ -243,25 +250,60 @@ def floor(stand: Stand) -> Iterator[Step]:
         yield f"a bare loop, {text.size(size_bytes)}", partial(_floor_of_stream, stand, size_bytes)
     for size_bytes in FLOOR_LATENCY_SIZES:
         yield f"a bare exchange, {text.size(size_bytes)}", partial(_floor_of_exchange, stand, size_bytes)
+    for size_bytes in FLOOR_BUSY_SIZES:
+        yield f"beside other work, {text.size(size_bytes)}", partial(_floor_beside_work, stand, size_bytes)
+
+
+def _measured(stand: Stand, pair: Pair, test: Test, size_bytes: int) -> float:
+    most, bytes_ = FLOOR_MOST[test]
+    request = stand.request(WIDE, stand.nodes[0], size_bytes, min(most, bytes_ // size_bytes))
+    return _value(stand.finished(pair, request), MAIN_METRIC[test][0])
+
+
+def _write(test: Test) -> Perftest:
+    return Perftest("write", test, urxe())
 
 
 def _floor_of_stream(stand: Stand, size_bytes: int) -> Values:
-    messages = min(FLOOR_MESSAGES_MAX, FLOOR_BYTES // size_bytes)
-    return _beside(stand, size_bytes, messages, "bandwidth", "bare loop", bare_mbps(size_bytes))
+    bare, soft_roce = bare_mbps(size_bytes), _measured(stand, _write("bandwidth"), "bandwidth", size_bytes)
+    values = {
+        ("bare loop", "Mbps"): bare,
+        ("WRITE", "Mbps"): soft_roce,
+        ("WRITE / bare loop", "times"): soft_roce / bare,
+    }
+    return _keyed("WRITE beside a bare loop", size_bytes, values)
 
 
 def _floor_of_exchange(stand: Stand, size_bytes: int) -> Values:
-    messages = min(FLOOR_EXCHANGES_MAX, FLOOR_EXCHANGES_BYTES // size_bytes)
-    return _beside(stand, size_bytes, messages, "latency", "bare exchange", bare_latency_us(size_bytes))
+    ways, soft_roce = bare_latency_us(size_bytes), _measured(stand, _write("latency"), "latency", size_bytes)
+    bare = min(ways.values())
+    values = {
+        ("bare exchange", "us"): bare,
+        ("WRITE", "us"): soft_roce,
+        ("WRITE / bare exchange", "times"): soft_roce / bare,
+        ("datagrams / frames, bare", "times"): ways["datagrams"] / ways["frames"],
+    }
+    return _keyed("WRITE beside a bare exchange", size_bytes, values)
 
 
-def _beside(stand: Stand, size_bytes: int, messages: int, test: Test, what: str, bare: float) -> Values:
-    request = stand.request(WIDE, stand.nodes[0], size_bytes, messages)
-    metric, unit = MAIN_METRIC[test]
-    soft_roce = _value(stand.finished(Perftest("write", test, urxe()), request), metric)
-    values = {(what, unit): bare, ("WRITE", unit): soft_roce, (f"WRITE / {what}", "times"): soft_roce / bare}
-    condition = text.size(size_bytes)
-    return {Key(f"WRITE beside a {what}", condition, *each): value for each, value in values.items()}
+def _floor_beside_work(stand: Stand, size_bytes: int) -> Values:
+    stand.choose(WIDE, CONTROL)
+    kinds: dict[str, Callable[[], float]] = {
+        "bare loop": partial(bare_mbps, size_bytes),
+        "WRITE": partial(_measured, stand, _write("bandwidth"), "bandwidth", size_bytes),
+        "TCP": partial(_measured, stand, Sock("bandwidth", "blocking"), "bandwidth", size_bytes),
+    }
+    alone = {what: measure() for what, measure in kinds.items()}
+    with ExitStack() as ends:
+        for node in stand.nodes[:2]:
+            ends.callback(stand.start(node, BUSY).stop)
+        busy = {what: measure() for what, measure in kinds.items()}
+    values = {(what, "times"): busy[what] / alone[what] for what in kinds}
+    return _keyed("Bandwidth beside other work / alone", size_bytes, values)
+
+
+def _keyed(what: str, size_bytes: int, values: Mapping[tuple[str, str], float]) -> Values:
+    return {Key(what, text.size(size_bytes), *each): value for each, value in values.items()}
 
 
 PARTS: Final[Mapping[str, Callable[[Stand], Iterator[Step]]]] = {

@@ -27,7 +27,7 @@ WINDOW_BYTES: Final = 1 << 20
 _WHOLE: Final = re.compile(
     r"^(?:and copied to its place|  \S.*?)\s+[\d.]+\s+(?P<median>[\d.]+)\s+[\d.]+$", re.MULTILINE
 )
-_WAY: Final = re.compile(r"^as \w+\s+\d+\s+\d+\s+(?P<median>\d+)$", re.MULTILINE)
+_WAY: Final = re.compile(r"^as (?P<way>\w+)\s+\d+\s+\d+\s+(?P<median>\d+)$", re.MULTILINE)
 
 
 def bare_mbps(size_bytes: int) -> float:
@@ -44,9 +44,9 @@ def bare_mbps(size_bytes: int) -> float:
     return best_mbps(_report(STREAM, options))
 
 
-def bare_latency_us(size_bytes: int) -> float:
-    """Half the round trip of a message of a size, in the fastest whole way."""
-    return best_latency_us(_report(EXCHANGE, {"--message": size_bytes, "--rounds": 20, "--exchanges": 100}))
+def bare_latency_us(size_bytes: int) -> Mapping[str, float]:
+    """Half the round trip of a message of a size, by way: as frames, and as datagrams."""
+    return latencies_us(_report(EXCHANGE, {"--message": size_bytes, "--rounds": 20, "--exchanges": 100}))
 
 
 def _report(name: str, options: Mapping[str, int]) -> str:
@@ -70,9 +70,9 @@ def best_mbps(report: str) -> float:
     return max(found) * 8000
 
 
-def best_latency_us(report: str) -> float:
-    """The fastest of the ways, from what `udp_exchange` printed in ns."""
-    found = [int(line["median"]) for line in _WAY.finditer(report)]
+def latencies_us(report: str) -> Mapping[str, float]:
+    """By way, from what `udp_exchange` printed in ns."""
+    found = {line["way"]: int(line["median"]) / 1000 for line in _WAY.finditer(report)}
     if not found:
         raise SharingError(f"{EXCHANGE} printed none of its times: {report.strip()[-200:]}")
-    return min(found) / 1000
+    return found
