@@ -1,0 +1,69 @@
+"""Published series: what is in the files, and the draw."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocelab.profiles import series
+from rocelab.profiles.model import ProfileError
+
+SERIES = """\
+title = "A page"
+setup = { adapter = "one" }
+inferred = []
+
+[[series]]
+id = "a"
+grade = "A"
+tool = "ib_send_bw"
+metric = "bandwidth"
+operation = "send"
+unit = "MiB/s"
+column = "BW average"
+adapter = "roce-25g"
+host = "sandy-bridge-ep"
+stack = "verbs"
+path_mtu_bytes = 1024
+judged_to_bytes = 64
+points = [[2, 10.0], [64, 100.0], [128, 200.0]]
+"""
+
+
+def test_the_draw_is_the_one_that_was_made_before_anything_was_fitted() -> None:
+    held_out = {source.id for source in series.sources().values() if source.is_held_out}
+    assert held_out == {
+        "aks-infiniband",
+        "azure-hc44rs",
+        "gpu-operator",
+        "mvapich-rocev2",
+        "ndr200-2024",
+        "ohpc-207",
+        "qemu-rdma-2024",
+        "remote-lab-25g",
+    }
+
+
+def test_every_series_has_a_name_of_its_own() -> None:
+    names = [each.id for source in series.sources().values() for each in source.series]
+    assert len(names) == len(set(names))
+
+
+def test_points_are_judged_in_gbps_up_to_where_the_protocol_changes() -> None:
+    (read,) = series.read_source(SERIES, "page", "page.toml").series
+    assert read.judged() == ((2, pytest.approx(10 * 8.388608e-3)), (64, pytest.approx(0.8388608)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('unit = "MiB/s"', 'unit = "us"', "a latency is in us"),
+        ('grade = "A"', 'grade = "C"', "what is wrong with a series of grade C"),
+        ("[64, 100.0], [128", "[128, 100.0], [64", "do not ascend"),
+        ("points =", "point =", "series.0.points: Field required"),
+        ("title =", "title", "not valid TOML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_what_is_wrong(old: str, new: str, said: str) -> None:
+    with pytest.raises(ProfileError, match=said) as raised:
+        series.read_source(SERIES.replace(old, new), "page", "page.toml")
+    assert str(raised.value).startswith("page.toml: ")
