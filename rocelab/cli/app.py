@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import rocelab
-from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, report, run, studies, try_
+from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, report, run, studies, try_, validate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,6 +38,7 @@ app.command()(accept.accept)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(bars.bars)
+app.command()(validate.validate)
 app.add_typer(studies.app, name="studies")
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(hosts.app, name="hosts")

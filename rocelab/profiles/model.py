@@ -15,11 +15,17 @@ from typing import Annotated, Literal, TypeVar
 import pydantic
 
 #: Bits of data for bits on the wire.
-ENCODINGS: Mapping[str, float] = {"8b/10b": 8 / 10, "64b/66b": 64 / 66, "128b/130b": 128 / 130}
+#: "rs-fec" is 256b/257b and RS(544,514) (IEEE 802.3, clause 91), which HDR and NDR have as well.
+ENCODINGS: Mapping[str, float] = {
+    "8b/10b": 8 / 10,
+    "64b/66b": 64 / 66,
+    "128b/130b": 128 / 130,
+    "rs-fec": 256 / 257 * 514 / 544,
+}
 #: InfiniBand: bytes that mark the beginning and the end of a packet. With 8b/10b these are two
 #: symbols (IBTA volume 2, 5.7); with 64b/66b a packet fills whole blocks of 8 bytes, for which one
-#: is counted.
-DELIMITER_BYTES: Mapping[str, int] = {"8b/10b": 2, "64b/66b": 8}
+#: is counted, also where there is forward error correction.
+DELIMITER_BYTES: Mapping[str, int] = {"8b/10b": 2, "64b/66b": 8, "rs-fec": 8}
 #: PCI Express: transfers per second and lane in 10^9, and encoding (PCI Express Base Specification,
 #: 3.0, section 4.2).
 PCIE_GENERATIONS: Mapping[int, tuple[float, str]] = {
@@ -27,10 +33,12 @@ PCIE_GENERATIONS: Mapping[int, tuple[float, str]] = {
     2: (5.0, "8b/10b"),
     3: (8.0, "128b/130b"),
     4: (16.0, "128b/130b"),
+    5: (32.0, "128b/130b"),
 }
 
 Positive = Annotated[float, pydantic.Field(gt=0)]
 Count = Annotated[int, pydantic.Field(ge=0)]
+Range = tuple[float, float]
 
 
 class ProfileError(Exception):
@@ -44,8 +52,22 @@ class _Data(pydantic.BaseModel):
 class _Profile(_Data):
     id: str
     title: str
+    version: Annotated[int, pydantic.Field(ge=1)] = 1
+    """Raised with every change of a value; ``changes.toml`` says why."""
     sources: Annotated[Mapping[str, str], pydantic.Field(min_length=1)]
     """By key, or for the whole: the publication, or what was assumed and why."""
+    assumed: Mapping[str, Range] = {}
+    """By key: from what to what a value may as well be that no publication states."""
+
+    @pydantic.model_validator(mode="after")
+    def _assumes_what_it_has(self) -> _Profile:
+        for key, (low, high) in self.assumed.items():
+            value = getattr(self, key, None)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"assumed.{key}: the profile has no such number")  # noqa: TRY004 (pydantic's rule)
+            if not low <= value <= high:
+                raise ValueError(f"assumed.{key}: {value:g} is not from {low:g} to {high:g}")
+        return self
 
 
 class Port(_Data):
@@ -55,8 +77,8 @@ class Port(_Data):
     ports: Annotated[int, pydantic.Field(ge=1, le=4)] = 1
     lanes: Annotated[int, pydantic.Field(ge=1, le=16)]
     lane_gbaud: Positive
-    """Signalling rate of a lane."""
-    encoding: Literal["8b/10b", "64b/66b"]
+    """Signalling rate of a lane, 10^9 bit/s before encoding: of PAM4, two bits a symbol."""
+    encoding: Literal["8b/10b", "64b/66b", "rs-fec"]
     mtu_bytes: Annotated[int, pydantic.Field(ge=256, le=9000)]
     """Path MTU of RDMA: payload of a full packet. For sockets, payload of a full segment."""
 
@@ -74,7 +96,7 @@ class Port(_Data):
 class Pcie(_Data):
     """The host side of an adapter."""
 
-    generation: Literal[1, 2, 3, 4]
+    generation: Literal[1, 2, 3, 4, 5]
     lanes: Annotated[int, pydantic.Field(ge=1, le=16)]
 
 
@@ -108,11 +130,17 @@ class Adapter(_Profile):
     message_rate_mps: Positive
     """Packets that it starts, or takes in, at most: 10^6 per second. Software: that it takes in, doing nothing else."""
     send_ns: Count
-    """From the doorbell to the first bit on the wire, without the transfer of the data over PCI Express. Software: what
-    the system call costs that sends a batch."""
+    """From the arrival of the doorbell to the first bit on the wire, without what is fetched over the bus.
+    Software: what the system call costs that sends a batch."""
     receive_ns: Count
-    """From the last bit on the wire to the completion in the host's memory, without the transfer of the data. Software:
-    what the system call costs that fetches a batch."""
+    """From the last bit on the wire to the write of the completion, without the transfer of the data. Software: what
+    the system call costs that fetches a batch."""
+    fetches_requests: bool = False
+    """Whether it fetches a work request without inline data, because the doorbell does not carry it."""
+    gather_bytes: Count = 0
+    """Payload that it asks memory for at once, and waits for; a packet's, if that is more."""
+    buffer_gbps: Positive | None = None
+    """Rate of its packet memory, which packets pass as a whole at each side. Unset: they do not wait there."""
     nak_ns: Count = 0
     """What it takes longer over a negative acknowledgement, before it sends again what is missing."""
 
@@ -126,7 +154,7 @@ class Adapter(_Profile):
 class Host(_Profile):
     """The machine around the adapter."""
 
-    pcie_generation: Literal[1, 2, 3, 4]
+    pcie_generation: Literal[1, 2, 3, 4, 5]
     """The fastest that its slot has."""
     payload_bytes: Annotated[int, pydantic.Field(ge=64, le=4096)]
     """Largest data of a PCI Express write."""
@@ -134,6 +162,10 @@ class Host(_Profile):
     """Data of an answer to a PCI Express read."""
     read_request_bytes: Annotated[int, pydantic.Field(ge=64, le=4096)] = 512
     """Data that one PCI Express read asks for."""
+    read_latency_ns: Count
+    """From a PCI Express read of the adapter until memory begins to answer."""
+    posted_ns: Count
+    """From a PCI Express write, of a doorbell or a completion, until the other end sees it."""
     cores: Annotated[int, pydantic.Field(ge=1)] | None = None
     """Of all processors; unset: no profile of a machine for MPI programs."""
     memory_gbps: Positive | None = None
@@ -149,8 +181,12 @@ class Stack(_Profile):
     """To take in a message, likewise."""
     latency_ns: Count = 0
     """What passes besides between adapter and program at the receiver: interrupt, soft interrupt, waking."""
+    inline_bytes: Count = 0
+    """Payload up to which the program writes it to the adapter with the doorbell."""
     copy_gbps: Positive | None = None
     """Rate at which data is copied at each side, 10^9 bit/s. Unset: it is not copied."""
+    copied_bytes: Count = 0
+    """RDMA: the longest message that is copied."""
     window_bytes: Annotated[int, pydantic.Field(ge=1)] | None = None
     """Data in flight at most (sockets)."""
 
@@ -211,6 +247,7 @@ def bus_gbps(adapter: Adapter, host: Host) -> float:
     return transfers * ENCODINGS[encoding] * bus.lanes
 
 
+AnyProfile = Adapter | Host | Mpi | Stack | Switch
 _Kind = TypeVar("_Kind", Adapter, Host, Mpi, Stack, Switch)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -174,6 +175,44 @@ def _ratios(kept: str, level: str, heads: Sequence[tuple[tuple[str, str, str], s
     return _table(head, [(what, *(found.get(place, "") for place in places)) for what, found in ratios.items()])
 
 
+def bounds(kept: str) -> str:
+    """How good predictions are, from the rows of `rocelab validate --csv`."""
+    found: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    for row in csv.DictReader(kept.splitlines()):
+        found.setdefault((row["part"], row["metric"]), []).append(row)
+    return _table(
+        ("series", "metric", "how many", "median error", "worst error of a size"),
+        [
+            (
+                part,
+                metric,
+                str(len(rows)),
+                f"{statistics.median(float(row['median_error']) for row in rows):.0%}",
+                f"{max(abs(float(row['worst_error'])) for row in rows):.0%}",
+            )
+            for (part, metric), rows in found.items()
+        ],
+    )
+
+
+def series(kept: str) -> str:
+    """Each of the series, from the same rows."""
+    return _table(
+        ("series", "grade", "part", "median error", "worst", "at, bytes"),
+        [
+            (
+                row["series"],
+                row["grade"],
+                row["part"],
+                f"{float(row['median_error']):.0%}",
+                f"{float(row['worst_error']):+.0%}",
+                row["worst_bytes"],
+            )
+            for row in csv.DictReader(kept.splitlines())
+        ],
+    )
+
+
 def experiments(kept: str) -> str:
     """What was measured of each mechanism of the NIC, and what was kept: a table for each, under a heading."""
     head = ("question", "workload", "result", "before", "n", "measured", "outcome")
@@ -204,5 +243,7 @@ ROW_TABLES: Final[Mapping[str, Callable[[str], str]]] = {
     "tried": tried,
     "settings": kernel_settings,
     "experiments": experiments,
+    "bounds": bounds,
+    "series": series,
 }
 """What a document may ask for of the rows of a script."""

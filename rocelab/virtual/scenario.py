@@ -28,7 +28,8 @@ _DCQCN = {
 #: Open MPI's MPI_Alltoall sends smaller blocks to all others at once, and these step by step (its
 #: decision function of fixed rules, coll/tuned, up to release 4.0).
 _PAIRWISE_BYTES = 3_000
-_TIME_LIMIT_NS = 60_000_000_000
+#: No simulation goes on for longer.
+TIME_LIMIT_NS = 60_000_000_000
 
 
 def scenario(step: VirtualStep) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def scenario(step: VirtualStep) -> dict[str, Any]:
         "propagation_ns": step.network.propagation_ns,
         "traffic": _traffic(step),
         "series_ns": None if step.test.series_us is None else step.test.series_us * 1000,
-        "time_limit_ns": _TIME_LIMIT_NS,
+        "time_limit_ns": TIME_LIMIT_NS,
     }
     if tap is not None:
         place = {"host": [tap.host, tap.port]} if tap.host is not None else {"switch": [tap.switch, tap.port]}
@@ -51,8 +52,18 @@ def scenario(step: VirtualStep) -> dict[str, Any]:
 
 
 def _host(step: VirtualStep) -> dict[str, Any]:
-    adapter, host = step.adapter, profiles.host(step.host)
+    adapter = step.adapter
     stack = profiles.stack(step.test.stacks[adapter.service])
+    made = host_part(adapter, profiles.host(step.host), stack)
+    if step.network.ecn and adapter.service == "rdma":
+        made["dcqcn"] = _DCQCN
+    if step.network.path_mtu_bytes is not None and adapter.service == "rdma":
+        made["mtu_bytes"] = step.network.path_mtu_bytes
+    return made
+
+
+def host_part(adapter: profiles.Adapter, host: profiles.Host, stack: profiles.Stack) -> dict[str, Any]:
+    """A host, without congestion control."""
     software = adapter.software
     return {
         "link": adapter.port.kind,
@@ -65,21 +76,28 @@ def _host(step: VirtualStep) -> dict[str, Any]:
             "payload_bytes": host.payload_bytes,
             "completion_bytes": host.completion_bytes,
             "read_request_bytes": host.read_request_bytes,
+            "read_latency_ns": host.read_latency_ns,
         },
         "software": None if software is None else software.model_dump(),
         "packet_ps": round(1e6 / adapter.message_rate_mps),
         "send_ns": adapter.send_ns,
         "receive_ns": adapter.receive_ns,
         "nak_ns": adapter.nak_ns,
+        "posted_ns": 0 if software else host.posted_ns,
+        "buffer_gbps": adapter.buffer_gbps,
+        "gather_bytes": adapter.gather_bytes,
+        "fetches_requests": adapter.fetches_requests,
+        "inline_bytes": stack.inline_bytes,
         "window_bytes": _WINDOW_BYTES,
         "stack": {
             "send_ns": stack.send_ns,
             "receive_ns": stack.receive_ns,
             "latency_ns": stack.latency_ns,
-            "copy_gbps": stack.copy_gbps,
+            "copy_gbps": stack.copy_gbps if adapter.service == "sockets" else None,
             "window_bytes": stack.window_bytes,
+            "eager_gbps": stack.copy_gbps if adapter.service == "rdma" else None,
+            "eager_bytes": stack.copied_bytes,
         },
-        "dcqcn": _DCQCN if step.network.ecn and adapter.service == "rdma" else None,
     }
 
 
@@ -87,9 +105,15 @@ def _switch(step: VirtualStep) -> dict[str, Any] | None:
     link = step.network
     if link.topology == "back-to-back":
         return None
-    switch = link.switch_for(step.adapter)
+    return switch_part(link.switch_for(step.adapter), pfc=link.pfc, ecn=link.ecn, hash_by=link.hash)
+
+
+def switch_part(
+    switch: profiles.Switch, *, pfc: bool = True, ecn: bool = False, hash_by: str = "ports"
+) -> dict[str, Any]:
+    """A switch, with what a study says of flow control and marking."""
     is_ethernet = switch.kind == "ethernet"
-    marks = link.ecn and switch.ecn_min_bytes_per_25g is not None
+    marks = ecn and switch.ecn_min_bytes_per_25g is not None
     return {
         "cut_through": switch.forwarding == "cut-through",
         "latency_ns": switch.latency_ns,
@@ -97,7 +121,7 @@ def _switch(step: VirtualStep) -> dict[str, Any] | None:
         "port_reserve_bytes": switch.port_reserve_bytes,
         "shared_shift": switch.shared_shift,
         "lossy_bytes": switch.lossy_bytes,
-        "pfc": link.pfc and is_ethernet,
+        "pfc": pfc and is_ethernet,
         "headroom_delay_ns": switch.headroom_delay_ns,
         "ecn": {
             "min_bytes_per_25g": switch.ecn_min_bytes_per_25g,
@@ -106,7 +130,7 @@ def _switch(step: VirtualStep) -> dict[str, Any] | None:
         }
         if marks
         else None,
-        "hash": link.hash,
+        "hash": hash_by,
     }
 
 

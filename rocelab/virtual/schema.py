@@ -50,6 +50,8 @@ class LinkTable(_Table):
     ecn: bool = False
     """Whether switches mark, and adapters obey (DCQCN)."""
     hash: Literal["ports", "addresses"] = "ports"
+    path_mtu_bytes: Literal[256, 512, 1024, 2048, 4096] | None = None
+    """Of RDMA, in place of the adapters'."""
     propagation_ns: Annotated[int, Field(ge=0)] = 25
     """A cable of five metres."""
     hosts_per_rack: PositiveInt | None = None

@@ -115,9 +115,12 @@ _MESSAGES_MAX = 1000
 
 def messages_of(step: VirtualStep) -> int:
     """Messages of each queue pair of a bandwidth test."""
-    if step.test.messages is not None:
-        return step.test.messages
-    return max(_MESSAGES_MIN, min(_MESSAGES_MAX, _BANDWIDTH_BYTES // step.size_bytes))
+    return bandwidth_messages(step.size_bytes) if step.test.messages is None else step.test.messages
+
+
+def bandwidth_messages(size_bytes: int) -> int:
+    """Messages of a size that a bandwidth test moves, if a study says nothing else."""
+    return max(_MESSAGES_MIN, min(_MESSAGES_MAX, _BANDWIDTH_BYTES // size_bytes))
 
 
 def plan(study: VirtualStudy) -> list[VirtualStep | SmpiStep]:

@@ -19,10 +19,12 @@ fn is_nak(header: &Header) -> bool {
         .is_some_and(|aeth| matches!(aeth.syndrome, Syndrome::Nak(_)))
 }
 
+/// An entry of a completion queue.
+const COMPLETION_BYTES: u64 = 64;
 /// The payload of every packet.
 static ZEROES: [u8; 4096] = [0; 4096];
-/// Packets that may be in the adapter's pipeline besides those that fill its latency.
-const PIPELINE_PACKETS: u64 = 4;
+/// What may be in the adapter's pipeline besides what fills its latency, in units of gathering.
+const PIPELINE_UNITS: u64 = 4;
 
 impl Network {
     const fn instant(&self) -> Instant {
@@ -54,9 +56,9 @@ impl Network {
     /// Bytes that may be between the engine and the wire: what the latency holds, and some packets.
     fn backlog_max_bytes(&self, port: u32) -> u64 {
         let config = self.host_config();
-        let latency_ps = config.send_ns * PS_PER_NS;
+        let latency_ps = config.send_ns * PS_PER_NS + config.fetch_ps();
         let pace = self.ports[port as usize].pace;
-        pace.bytes_in(latency_ps) + PIPELINE_PACKETS * u64::from(config.mtu_bytes)
+        pace.bytes_in(latency_ps) + PIPELINE_UNITS * config.unit_bytes()
     }
 
     /// Starts the next packet.
@@ -79,11 +81,16 @@ impl Network {
             let Some((packet, body)) = started else {
                 continue;
             };
+            self.start_packet(id, index, channel, packet, body);
+            let has_more_here = !self.is_sockets() && self.has_gathered(channel);
             let host = &mut self.hosts[id as usize];
-            host.ready[index].push_back(channel);
+            // A turn ends with what was fetched for it.
+            if has_more_here {
+                host.ready[index].push_front(channel);
+            } else {
+                host.ready[index].push_back(channel);
+            }
             host.turn = index + 1;
-            self.start_packet(id, index, packet, body);
-            let host = &mut self.hosts[id as usize];
             host.is_engine_woken = true;
             let at = host.engine_free_at;
             self.schedule(at, Event::Engine { host: id });
@@ -135,20 +142,26 @@ impl Network {
     }
 
     /// Fetches the data of a packet, and sends it into the pipeline.
-    fn start_packet(&mut self, id: u32, index: usize, mut packet: Packet, body: Body) {
+    fn start_packet(
+        &mut self,
+        id: u32,
+        index: usize,
+        channel: u32,
+        mut packet: Packet,
+        body: Body,
+    ) {
         let HostConfig {
             packet_ps, send_ns, ..
         } = self.scenario.host;
         let now = self.now;
+        let ready_at = self.gather(id, channel, &packet, &body);
         let host = &mut self.hosts[id as usize];
         host.backlog_bytes[index] += u64::from(packet.wire_bytes);
-        let (head_at, fetched_at) = host.pcie.read(now, u64::from(packet.payload_bytes));
-        host.engine_free_at = fetched_at.max(now + packet_ps);
-        let send_ps = send_ns * PS_PER_NS;
-        packet.tail_at = fetched_at + send_ps;
-        let port = host.ports[index];
+        host.engine_free_at = host.pcie.read_free_at().max(now + packet_ps);
+        packet.tail_at = ready_at + send_ns * PS_PER_NS;
+        let (at, port) = (packet.tail_at, host.ports[index]);
         let packet = self.pool.insert(packet, body);
-        self.schedule(head_at + send_ps, Event::Enter { port, packet });
+        self.schedule(at, Event::Enter { port, packet });
     }
 
     /// A packet has gone out to the wire.
@@ -165,7 +178,7 @@ impl Network {
     }
 
     /// A packet has arrived: it goes to memory.
-    pub(crate) fn take_in(&mut self, id: u32, port: u32, packet: u32) {
+    pub(crate) fn take_in(&mut self, id: u32, packet: u32) {
         if let Some(software) = &self.scenario.host.software {
             let at = self.now + software.latency_ns * PS_PER_NS;
             self.schedule(at, Event::Deliver { host: id, packet });
@@ -176,22 +189,26 @@ impl Network {
             receive_ns,
             ..
         } = self.scenario.host;
-        let (payload, wire_bytes, is_nak) = {
+        let (payload_bytes, is_nak) = {
             let packet = self.pool.get(packet);
-            (
-                u64::from(packet.payload_bytes),
-                u64::from(packet.wire_bytes),
-                packet.is(NAK),
-            )
+            (u64::from(packet.payload_bytes), packet.is(NAK))
         };
-        let now = self.now;
-        let arriving_ps = self.ports[port as usize].pace.of_bytes(wire_bytes);
+        // All of a packet has to be there: its check stands at its end.
         let host = &mut self.hosts[id as usize];
-        let start = host.intake_free_at.max(now.saturating_sub(arriving_ps));
-        let written_at = host.pcie.write(start, now.max(start), payload);
+        let start = host.intake_free_at.max(self.now);
+        let entry_bytes = if self.pool.body(packet).completes() {
+            COMPLETION_BYTES
+        } else {
+            0
+        };
+        let written_at = host.pcie.write(start, payload_bytes + entry_bytes);
         host.intake_free_at = written_at.max(start + packet_ps);
+        let stored_ps = self.scenario.host.buffer_ps(payload_bytes);
+        // A short packet does not pass a long one.
+        host.taken_in_at = host.taken_in_at.max(written_at + stored_ps);
+        let taken_in_at = host.taken_in_at;
         let slow_ns = if is_nak { self.scenario.host.nak_ns } else { 0 };
-        let at = written_at + (receive_ns + slow_ns) * PS_PER_NS;
+        let at = taken_in_at + (receive_ns + slow_ns) * PS_PER_NS;
         self.schedule(at, Event::Receive { host: id, packet });
     }
 
@@ -282,9 +299,11 @@ impl Network {
             return;
         }
         let process = self.connections[id as usize].process;
+        // The entry of the completion queue is under way to the program.
+        let at = self.now + self.scenario.host.posted_ns * PS_PER_NS;
         match completion.side() {
-            urxe_proto::QueueSide::Send => self.handle_sent(process, id),
-            urxe_proto::QueueSide::Recv => self.handle_message(process, id, self.now),
+            urxe_proto::QueueSide::Send => self.handle_sent(process, id, at),
+            urxe_proto::QueueSide::Recv => self.handle_message(process, id, at),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::packet::{Fifo, Pool};
 use crate::pcie::Pcie;
 use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
 use crate::queue::EventQueue;
-use crate::scenario::{HashFields, Place, Scenario, ScenarioError, Topology};
+use crate::scenario::{HashFields, HostConfig, Place, Scenario, ScenarioError, Topology};
 use crate::series::Series;
 use crate::switch::{Marking, SharedBuffer};
 use crate::topology::{Cable, Plan, Routes, mix, plan};
@@ -27,6 +27,26 @@ use crate::units::{PS_PER_NS, Pace};
 const HOST_BUFFER_BYTES: u64 = 131_072;
 /// How often the simulation looks for circles of pauses.
 pub(crate) const WATCH_NS: u64 = 1_000_000;
+impl Host {
+    fn new(ports: &[u32], config: &HostConfig) -> Self {
+        Self {
+            ports: ports.to_vec(),
+            pcie: Pcie::new(config.pcie),
+            engine_free_at: 0,
+            is_engine_woken: false,
+            intake_free_at: 0,
+            taken_in_at: 0,
+            ready: vec![VecDeque::new(); ports.len()],
+            backlog_bytes: vec![0; ports.len()],
+            inbox: VecDeque::new(),
+            has_fetched: false,
+            turn: 0,
+            received_bytes: 0,
+            received_before: 0,
+        }
+    }
+}
+
 impl Network {
     /// A network at time zero.
     ///
@@ -51,23 +71,7 @@ impl Network {
             })
         });
         let switches: Vec<Switch> = switches.collect::<Result<_, ScenarioError>>()?;
-        let hosts: Vec<Host> = at_hosts
-            .iter()
-            .map(|own| Host {
-                ports: own.clone(),
-                pcie: Pcie::new(config.pcie),
-                engine_free_at: 0,
-                is_engine_woken: false,
-                intake_free_at: 0,
-                ready: vec![VecDeque::new(); own.len()],
-                backlog_bytes: vec![0; own.len()],
-                inbox: VecDeque::new(),
-                has_fetched: false,
-                turn: 0,
-                received_bytes: 0,
-                received_before: 0,
-            })
-            .collect();
+        let hosts = at_hosts.iter().map(|own| Host::new(own, &config)).collect();
         let mut network = Self {
             mtu: mtu(&scenario)?,
             has_pfc: scenario.switch.is_some_and(|switch| switch.pfc),

@@ -8,6 +8,7 @@ use urxe_proto::{
 };
 use urxe_wire::{Mtu, Psn, Qpn};
 
+use crate::gather::Gathered;
 use crate::packet::FlowId;
 use crate::scenario::{HostConfig, Operation};
 
@@ -70,6 +71,7 @@ pub(crate) struct Connection {
     pub(crate) flow: FlowId,
     /// The process that is told of its completions.
     pub(crate) process: u32,
+    pub(crate) gathered: Gathered,
     /// Whether it waits for its turn to send.
     pub(crate) is_ready: bool,
     /// The earliest event that will look at its timers.

@@ -21,6 +21,7 @@ mod build;
 mod capture;
 mod connection;
 mod framing;
+mod gather;
 mod incidents;
 mod links;
 mod network;

@@ -105,7 +105,7 @@ impl Network {
             self.record(port, packet, self.now);
         }
         match self.ports[port as usize].owner {
-            Owner::Host(host) => self.take_in(host, port, packet),
+            Owner::Host(host) => self.take_in(host, packet),
             Owner::Switch(switch) => self.forward(switch, port, packet),
         }
     }

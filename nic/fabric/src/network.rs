@@ -75,6 +75,8 @@ pub(crate) struct Host {
     pub(crate) is_engine_woken: bool,
     /// When the next packet may be taken in.
     pub(crate) intake_free_at: u64,
+    /// When the last of them has passed the adapter's memory.
+    pub(crate) taken_in_at: u64,
     /// By port, the connections that have something to send, in the order of turns.
     pub(crate) ready: Vec<VecDeque<u32>>,
     /// By port, bytes that were started and are not on the wire.

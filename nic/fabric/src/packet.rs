@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use urxe_wire::Header;
+use urxe_wire::Operation::{ReadResponseLast, ReadResponseOnly, SendLast, SendOnly};
 
 /// No packet.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -27,6 +28,17 @@ pub(crate) enum Body {
         /// One past the last byte received.
         end: u64,
     },
+}
+
+impl Body {
+    /// Whether the adapter tells the program of it, so that an entry of a completion queue follows
+    /// the payload.
+    pub(crate) fn completes(&self) -> bool {
+        matches!(self, Self::Rdma(header) if matches!(
+            header.bth.opcode.operation(),
+            Some(SendLast | SendOnly | ReadResponseLast | ReadResponseOnly)
+        ))
+    }
 }
 
 /// A packet, as switches see it: half a cache line, which is most of what a hop costs. What hosts

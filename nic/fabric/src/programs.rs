@@ -4,7 +4,7 @@ use crate::connection::{post_message, post_receive};
 use crate::network::{Event, Network};
 use crate::process::Role;
 use crate::scenario::{Algorithm, Operation};
-use crate::units::PS_PER_NS;
+use crate::units::{PS_PER_NS, Pace};
 
 /// Receives that are posted ahead on every connection that gets messages.
 const RECEIVES_AHEAD: u32 = 1_024;
@@ -24,6 +24,27 @@ impl Network {
         };
         *free_at = (*free_at).max(at) + nanos * PS_PER_NS;
         *free_at
+    }
+
+    /// How long a doorbell is under way. Sockets ring none of their own.
+    const fn doorbell_ps(&self) -> u64 {
+        if self.is_sockets() {
+            0
+        } else {
+            self.host_config().posted_ns * PS_PER_NS
+        }
+    }
+
+    /// What the copy of a message costs a program that sends eagerly over RDMA.
+    fn copying_ns(&self, process: u32) -> u64 {
+        let stack = &self.host_config().stack;
+        let bytes = self.processes[process as usize].message_bytes;
+        match stack.eager_gbps {
+            Some(gbps) if bytes <= stack.eager_bytes => {
+                Pace::of_gbps(gbps).of_bytes(u64::from(bytes)) / PS_PER_NS
+            }
+            _ => 0,
+        }
     }
 
     /// Posts receives for messages that will come on a connection.
@@ -52,8 +73,8 @@ impl Network {
 
     /// A program sends a message at `at`, or when its processor is free.
     fn send(&mut self, process: u32, channel: u32, at: u64) {
-        let cost_ns = self.host_config().stack.send_ns;
-        let at = self.spend(process, at, cost_ns);
+        let cost_ns = self.host_config().stack.send_ns + self.copying_ns(process);
+        let at = self.spend(process, at, cost_ns) + self.doorbell_ps();
         self.schedule(at, Event::Post { channel });
     }
 
@@ -110,17 +131,16 @@ impl Network {
     }
 
     /// A message that a program sent is done with, as far as the sender knows.
-    pub(crate) fn handle_sent(&mut self, id: u32, channel: u32) {
-        let now = self.now;
+    pub(crate) fn handle_sent(&mut self, id: u32, channel: u32, at: u64) {
         let process = &mut self.processes[id as usize];
         let counts = process.operation != Operation::Send;
         match &mut process.role {
             Role::Stream(stream) => {
-                stream.counted.note(now);
+                stream.counted.note(at);
                 let is_complete = counts && stream.counted.is_complete();
                 let index = process.channels.iter().position(|own| *own == channel);
                 if let Some(index) = index {
-                    self.send_if_left(id, index, now);
+                    self.send_if_left(id, index, at);
                 }
                 if is_complete {
                     self.end_one();
@@ -128,7 +148,7 @@ impl Network {
             }
             Role::Exchange(exchange) => {
                 exchange.sent += 1;
-                self.exchange_on(id, now);
+                self.exchange_on(id, at);
             }
             Role::Ping(_) | Role::Pong { .. } | Role::Sink(_) => {}
         }
@@ -136,7 +156,7 @@ impl Network {
 
     /// A message came for a program at `at`.
     pub(crate) fn handle_message(&mut self, id: u32, channel: u32, at: u64) {
-        let receive_ns = self.host_config().stack.receive_ns;
+        let receive_ns = self.host_config().stack.receive_ns + self.copying_ns(id);
         let cost_ns = if self.is_last_part(id) { receive_ns } else { 0 };
         let at = self.spend(id, at, cost_ns);
         let bytes = self.processes[id as usize].message_bytes;
@@ -185,8 +205,8 @@ impl Network {
 
     /// Sends the parts of a message, which cost the processor as much as a whole one.
     fn send_parts(&mut self, id: u32, at: u64) {
-        let cost_ns = self.host_config().stack.send_ns;
-        let at = self.spend(id, at, cost_ns);
+        let cost_ns = self.host_config().stack.send_ns + self.copying_ns(id);
+        let at = self.spend(id, at, cost_ns) + self.doorbell_ps();
         for index in 0..self.processes[id as usize].channels.len() {
             let channel = self.processes[id as usize].channels[index];
             self.schedule(at, Event::Post { channel });

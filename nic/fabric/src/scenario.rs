@@ -63,7 +63,7 @@ pub struct HostConfig {
     /// Least time between two packets that it starts or takes in, picoseconds. Software: what a
     /// packet costs to take in.
     pub packet_ps: u64,
-    /// From the doorbell to the wire, without the transfer of data. Software: what handing over a
+    /// From the doorbell to the wire, without the fetch of the payload. Software: what handing over a
     /// batch costs.
     pub send_ns: u64,
     /// From the wire to the completion, without the transfer of data. Software: what fetching a
@@ -72,6 +72,22 @@ pub struct HostConfig {
     /// What an adapter takes longer over a negative acknowledgement.
     #[serde(default)]
     pub nak_ns: u64,
+    /// From a write over the bus, as a doorbell or an entry of a completion queue, until the other
+    /// end sees it.
+    #[serde(default)]
+    pub posted_ns: u64,
+    /// Store and forward within the adapter, at each side: the rate of its packet memory, 10^9
+    /// bit/s. `None`: packets pass it while they are fetched and sent.
+    #[serde(default)]
+    pub buffer_gbps: Option<f64>,
+    /// Payload that the adapter asks memory for at once; a packet's, if that is more.
+    pub gather_bytes: u32,
+    /// Whether the adapter fetches a work request before it fetches the payload: the doorbell does
+    /// not carry it.
+    #[serde(default)]
+    pub fetches_requests: bool,
+    /// Payload of a request up to which it comes with the doorbell, and nothing is fetched.
+    pub inline_bytes: u32,
     /// Data that a queue pair may have in flight.
     pub window_bytes: u32,
     /// Software.
@@ -112,6 +128,12 @@ pub struct StackConfig {
     pub latency_ns: u64,
     /// Rate of the copies at each side (sockets).
     pub copy_gbps: Option<f64>,
+    /// Rate at which each side copies a message that is sent eagerly (RDMA).
+    #[serde(default)]
+    pub eager_gbps: Option<f64>,
+    /// The longest such message.
+    #[serde(default)]
+    pub eager_bytes: u32,
     /// Data in flight (sockets).
     pub window_bytes: Option<u64>,
 }

@@ -61,7 +61,7 @@ impl Network {
         }
         self.make_stream_ready(id, 0);
         if is_done && had_piece {
-            self.handle_sent(writer, id);
+            self.handle_sent(writer, id, self.now);
         }
     }
 

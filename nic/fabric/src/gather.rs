@@ -1,0 +1,111 @@
+//! How the payload of a packet comes to the adapter.
+//!
+//! A short request comes with the doorbell: the program writes it to the adapter. Of all others,
+//! the adapter fetches the payload over the bus, which begins to come a while after it was asked
+//! for. It fetches a unit at a time, and a packet leaves once the unit that it ends in is there. It
+//! asks for the next unit before that, so that only the first of a message is waited for.
+
+use urxe_wire::Operation::{self, ReadRequest, SendOnly, WriteOnly};
+
+use crate::network::Network;
+use crate::packet::{Body, Packet};
+use crate::scenario::HostConfig;
+use crate::units::{PS_PER_NS, Pace};
+
+/// What was fetched for a connection and is not sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gathered {
+    /// Of the message being sent, what was not asked for.
+    left_bytes: u64,
+    here_bytes: u64,
+    /// When it is there; a packet behind it waits as well, for packets of a queue pair keep their
+    /// order.
+    ready_at: u64,
+    /// When the last packet has passed the adapter's memory.
+    passed_at: u64,
+}
+
+impl HostConfig {
+    /// How much is fetched at a time.
+    pub(crate) const fn unit_bytes(&self) -> u64 {
+        let (unit, packet) = (self.gather_bytes as u64, self.mtu_bytes as u64);
+        if unit > packet { unit } else { packet }
+    }
+
+    /// From a read over the bus until its answer begins to come, picoseconds.
+    const fn read_ps(&self) -> u64 {
+        self.pcie.read_latency_ns * PS_PER_NS
+    }
+
+    /// What the fetch of a work request adds to that.
+    const fn request_ps(&self) -> u64 {
+        if self.fetches_requests {
+            self.read_ps()
+        } else {
+            0
+        }
+    }
+
+    /// The most that a packet waits for what is fetched.
+    pub(crate) const fn fetch_ps(&self) -> u64 {
+        self.read_ps() + self.request_ps()
+    }
+
+    /// How long a packet takes through the adapter's own memory.
+    pub(crate) fn buffer_ps(&self, bytes: u64) -> u64 {
+        self.buffer_gbps
+            .map_or(0, |rate_gbps| Pace::of_gbps(rate_gbps).of_bytes(bytes))
+    }
+}
+
+impl Network {
+    /// Whether more was fetched for a connection than was sent.
+    pub(crate) fn has_gathered(&self, channel: u32) -> bool {
+        self.connections[channel as usize].gathered.here_bytes > 0
+    }
+
+    /// Fetches what a packet needs: when all of it is there.
+    pub(crate) fn gather(&mut self, host: u32, channel: u32, packet: &Packet, body: &Body) -> u64 {
+        let (now, config) = (self.now, self.scenario.host);
+        let bus = &mut self.hosts[host as usize].pcie;
+        let payload_bytes = u64::from(packet.payload_bytes);
+        let Body::Rdma(header) = body else {
+            return if payload_bytes == 0 {
+                now
+            } else {
+                bus.read(now, payload_bytes) + config.read_ps()
+            };
+        };
+        let connection = &mut self.connections[channel as usize];
+        let gathered = &mut connection.gathered;
+        let operation = header.bth.opcode.operation();
+        if operation.is_some_and(Operation::is_first) {
+            let process = &self.processes[connection.process as usize];
+            gathered.left_bytes = u64::from(process.message_bytes);
+            gathered.here_bytes = 0;
+        }
+        let is_with_doorbell = matches!(operation, Some(SendOnly | WriteOnly))
+            && payload_bytes <= u64::from(config.inline_bytes);
+        let is_fetched = payload_bytes > 0 && !is_with_doorbell;
+        if is_fetched && gathered.here_bytes < payload_bytes {
+            let unit_bytes = gathered.left_bytes.min(config.unit_bytes());
+            let bytes = unit_bytes.max(payload_bytes);
+            let is_request = !operation.is_some_and(Operation::is_response);
+            let request_ps = if is_request { config.request_ps() } else { 0 };
+            let there_at = bus.read(now, bytes) + config.read_ps() + request_ps;
+            gathered.left_bytes = gathered.left_bytes.saturating_sub(bytes);
+            gathered.here_bytes = bytes;
+            gathered.ready_at = gathered.ready_at.max(there_at);
+        }
+        if is_fetched {
+            gathered.here_bytes -= payload_bytes;
+        }
+        let asks = matches!(operation, Some(ReadRequest));
+        let request_ps = if asks { config.request_ps() } else { 0 };
+        gathered.ready_at = gathered.ready_at.max(now + request_ps);
+        // A short packet does not pass a long one.
+        let passed_at = gathered.ready_at + config.buffer_ps(payload_bytes);
+        gathered.passed_at = gathered.passed_at.max(passed_at);
+        gathered.passed_at
+    }
+}

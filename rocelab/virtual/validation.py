@@ -1,0 +1,160 @@
+"""Holds the simulator against published series: what it predicts of each, and by how much it is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+from rocelab import profiles
+from rocelab.profiles.series import Series, Source, sources
+from rocelab.virtual.scenario import TIME_LIMIT_NS, host_part, switch_part
+from rocelab.virtual.simulator import simulate
+from rocelab.virtual.steps import bandwidth_messages
+
+#: A cable of five metres, as in studies.
+_PROPAGATION_NS = 25
+_ITERATIONS = 3
+#: Requests under way in a test of bandwidth: perftest's default, and OSU's window.
+_DEPTHS: Mapping[str, int] = {"verbs": 128}
+_DEPTH_OF_MPI = 64
+#: READs one after the other, of which the last three quarters count.
+_READS = 16
+Part = Literal["fitted", "held out", "shape only"]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A point of a series."""
+
+    size_bytes: int
+    published: float
+    """In us, or 10^9 bit/s."""
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """By which part of the published value the prediction is above it."""
+        return self.predicted / self.published - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A series with its predictions."""
+
+    source: Source
+    series: Series
+    points: tuple[Predicted, ...]
+
+    @property
+    def part(self) -> Part:
+        """What the series is for. One that rocelab does not have was never fitted to."""
+        if self.series.grade == "C":
+            return "shape only"
+        is_known = self.source.id in sources()
+        return "fitted" if is_known and not self.source.is_held_out else "held out"
+
+    @property
+    def median_error(self) -> float:
+        """The middle of the errors of its sizes, without their signs."""
+        return median(abs(point.error) for point in self.points)
+
+    @property
+    def worst(self) -> Predicted:
+        """The size at which the prediction is furthest off."""
+        return max(self.points, key=lambda point: abs(point.error))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How good predictions of a metric are, over all series of a part."""
+
+    part: Part
+    metric: Literal["latency", "bandwidth"]
+    series: int
+    median_error: float
+    """The middle of the series' median errors."""
+    worst_error: float
+    """The largest error of any size, without its sign."""
+
+
+def hold(held_against: Sequence[Source]) -> list[Held]:
+    """Predict every series. Raises ProfileError (a profile that is not there) and ToolError (no simulator)."""
+    all_series = [(source, series) for source in held_against for series in source.series]
+    jobs = [(series, size) for _, series in all_series for size, _ in series.judged()]
+    # Profiles are looked up here, where an error names the series.
+    scenarios = [scenario_of(series, size) for series, size in jobs]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        outcomes = iter(list(pool.map(simulate, scenarios)))
+    held = []
+    for source, series in all_series:
+        points = tuple(
+            Predicted(size, published, _value(series, size, next(outcomes))) for size, published in series.judged()
+        )
+        held.append(Held(source, series, points))
+    return held
+
+
+def bounds(held: Sequence[Held]) -> Iterator[Bound]:
+    """By part and metric, as far as there are series of them."""
+    for part in ("held out", "fitted", "shape only"):
+        for metric in ("latency", "bandwidth"):
+            of_it = [each for each in held if each.part == part and each.series.metric == metric]
+            if of_it:
+                yield Bound(
+                    part,
+                    metric,
+                    len(of_it),
+                    median(each.median_error for each in of_it),
+                    max(abs(each.worst.error) for each in of_it),
+                )
+
+
+def scenario_of(series: Series, size_bytes: int) -> dict[str, Any]:
+    """What rocelab-virtual reads to predict a point. Raises ProfileError."""
+    try:
+        host = host_part(profiles.adapter(series.adapter), profiles.host(series.host), profiles.stack(series.stack))
+        switch = None if series.switch is None else switch_part(profiles.switch(series.switch))
+    except profiles.ProfileError as error:
+        raise profiles.ProfileError(f"series {series.id}: {error}") from None
+    host["mtu_bytes"] = series.path_mtu_bytes
+    if series.inline_bytes is not None:
+        host["inline_bytes"] = series.inline_bytes
+    return {
+        "seed": 1,
+        "host": host,
+        "topology": {"kind": "back-to-back"} if switch is None else {"kind": "one-switch", "hosts": 2},
+        "switch": switch,
+        "propagation_ns": _PROPAGATION_NS,
+        "traffic": _traffic(series, size_bytes),
+        "time_limit_ns": TIME_LIMIT_NS,
+    }
+
+
+def _traffic(series: Series, size_bytes: int) -> dict[str, Any]:
+    is_latency = series.metric == "latency"
+    # What WRITEs take is what SENDs take: both ends look for the last byte, or its completion.
+    if is_latency and series.operation != "read":
+        return {"kind": "ping-pong", "size_bytes": size_bytes, "iterations": _ITERATIONS, "warmup": 1, "rails": 1}
+    return {
+        "kind": "streams",
+        "pattern": {"kind": "both-ways" if series.both_ways else "pair"},
+        "operation": series.operation,
+        "size_bytes": size_bytes,
+        "queue_pairs": 1,
+        "depth": 1 if is_latency else _DEPTHS.get(series.stack, _DEPTH_OF_MPI),
+        "messages": _READS if is_latency else bandwidth_messages(size_bytes),
+        "warmup_ns": 0,
+        "measured_ns": 0,
+    }
+
+
+def _value(series: Series, size_bytes: int, outcome: Mapping[str, Any]) -> float:
+    if series.metric == "bandwidth":
+        return float(outcome["throughput_gbps"])
+    if series.operation == "read":
+        return size_bytes * 8e-3 / float(outcome["throughput_gbps"])
+    return float(median(outcome["latencies_ns"])) / 1000
