@@ -12,19 +12,6 @@ use crate::packet::{Body, Packet};
 use crate::scenario::HostConfig;
 use crate::units::{PS_PER_NS, Pace};
 
-/// What was fetched for a connection and is not sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gathered {
-    /// Of the message being sent, what was not asked for.
-    left_bytes: u64,
-    here_bytes: u64,
-    /// When it is there; a packet behind it waits as well, for packets of a queue pair keep their
-    /// order.
-    ready_at: u64,
-    /// When the last packet has passed the adapter's memory.
-    passed_at: u64,
-}
-
 impl HostConfig {
     /// How much is fetched at a time.
     pub(crate) const fn unit_bytes(&self) -> u64 {

@@ -63,8 +63,8 @@ pub struct HostConfig {
     /// Least time between two packets that it starts or takes in, picoseconds. Software: what a
     /// packet costs to take in.
     pub packet_ps: u64,
-    /// From the doorbell to the wire, without the fetch of the payload. Software: what handing over a
-    /// batch costs.
+    /// From the doorbell to the wire, without the fetch of the payload. Software: what handing over
+    /// a batch costs.
     pub send_ns: u64,
     /// From the wire to the completion, without the transfer of data. Software: what fetching a
     /// batch costs.

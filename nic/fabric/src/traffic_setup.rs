@@ -6,8 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::build::WATCH_NS;
-use crate::connection::{Connection, queue_pair};
-use crate::gather::Gathered;
+use crate::connection::{Connection, Gathered, queue_pair};
 use crate::network::{Event, Network};
 use crate::packet::FlowId;
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};

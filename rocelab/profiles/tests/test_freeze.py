@@ -6,8 +6,8 @@ from rocelab.profiles.freeze import changed_without_version, current, frozen
 
 
 def test_every_profile_is_what_was_written_down() -> None:
-    # If this fails: raise `version`, say why in docs/validation.md with all claims and series before and after, and run
-    # python -m rocelab.profiles.freeze.
+    # If this fails: raise `version`, say why in docs/validation.md with all claims and series
+    # before and after, and run python -m rocelab.profiles.freeze.
     assert current() == frozen()
 
 

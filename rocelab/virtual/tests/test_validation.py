@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-
 import pytest
-from typer.testing import CliRunner
 
-from rocelab.cli.app import app
-from rocelab.cli.validate import write_rows
 from rocelab.profiles import ProfileError
 from rocelab.profiles.series import Source, read_source, sources
 from rocelab.virtual.validation import Held, Predicted, bounds, hold, scenario_of
 
-ROOT = Path(__file__).resolve().parents[3]
 MADE_UP = """\
 title = "A page"
 setup = {}
@@ -38,18 +31,6 @@ points = [[2, 2.0]]
 
 def source(text: str = MADE_UP) -> Source:
     return read_source(text, "page", "page.toml")
-
-
-@pytest.fixture(scope="module")
-def all_held() -> list[Held]:
-    return hold(list(sources().values()))
-
-
-def test_the_document_has_the_errors_of_these_profiles(all_held: list[Held]) -> None:
-    # If this fails for a reason: rocelab validate --csv docs/data/validation.csv, and make tables.
-    written = io.StringIO()
-    write_rows(all_held, written)
-    assert written.getvalue() == (ROOT / "docs" / "data" / "validation.csv").read_text(encoding="utf-8")
 
 
 def test_an_error_is_a_part_of_what_was_published() -> None:
@@ -83,19 +64,3 @@ def test_path_mtu_and_inline_data_are_those_of_the_series() -> None:
 def test_a_profile_that_is_not_there_is_named_with_its_series() -> None:
     with pytest.raises(ProfileError, match="series latency: there is no adapter 'roce-26g'"):
         hold([source(MADE_UP.replace("roce-25g", "roce-26g"))])
-
-
-def test_series_of_ones_own_are_held_too(tmp_path: Path) -> None:
-    path, rows, figure = tmp_path / "mine.toml", tmp_path / "rows.csv", tmp_path / "figure.svg"
-    path.write_text(MADE_UP, encoding="utf-8")
-    done = CliRunner().invoke(app, ["validate", str(path), "--csv", str(rows), "--figure", str(figure)])
-    assert done.exit_code == 0, done.output
-    assert "(1 series): median" in done.output
-    assert rows.read_text(encoding="utf-8").splitlines()[1].startswith("held out,mine,latency,A,latency,1,")
-    assert figure.read_text(encoding="utf-8").startswith("<svg")
-
-
-def test_a_wrong_file_is_said_and_nothing_is_written(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["validate", str(tmp_path / "none.toml"), "--csv", str(tmp_path / "rows.csv")])
-    assert done.exit_code == 1
-    assert not (tmp_path / "rows.csv").exists()
