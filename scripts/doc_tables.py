@@ -23,6 +23,8 @@ from rocelab.report.model import RunModel
 from rocelab.results import RunStore
 
 ROOT = Path(__file__).resolve().parent.parent
+#: Where rows are kept: those of the documents alone, and those that programs read, too.
+ROWS = (ROOT / "docs" / "data", ROOT / "rocelab" / "profiles" / "validation")
 #: As wide as other prose (check_tree.py).
 COLUMNS = 100
 _PLACE = re.compile(r"<!-- table (?P<table>[a-z-]+) of (?P<run>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -36,7 +38,8 @@ def _model(run: str) -> RunModel:
 def _made(place: re.Match[str]) -> str:
     name, kept = place["table"], place["run"]
     if name in ROW_TABLES:
-        body = ROW_TABLES[name]((ROOT / "docs" / "data" / f"{kept}.csv").read_text(encoding="utf-8"))
+        path = next(folder / f"{kept}.csv" for folder in ROWS if (folder / f"{kept}.csv").is_file())
+        body = ROW_TABLES[name](path.read_text(encoding="utf-8"))
     elif name in TABLES:
         body = TABLES[name](_model(kept))
     else:

@@ -6,12 +6,14 @@ names, so that a new source never moves an old one. Profiles are fitted to the o
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal
 
 import pydantic
@@ -128,6 +130,19 @@ def read_sources(paths: Sequence[Path]) -> Mapping[str, Source]:
             raise ProfileError(f"{path}: {error.strerror}") from None
         found[path.stem] = read_source(text, path.stem, str(path))
     return found
+
+
+def held_out_errors() -> Mapping[str, tuple[float, int]]:
+    """By metric, the middle of the median errors of held-out series, as parts, and how many they are.
+
+    They are rows of ``errors.csv``, which ``rocelab validate --csv`` writes and a test compares.
+    """
+    text = resources.files("rocelab.profiles").joinpath("validation", "errors.csv").read_text(encoding="utf-8")
+    found: dict[str, list[float]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        if row["part"] == "held out":
+            found.setdefault(row["metric"], []).append(float(row["median_error"]))
+    return {metric: (median(errors), len(errors)) for metric, errors in found.items()}
 
 
 @cache

@@ -78,6 +78,7 @@ _SPARE_COLOURS = ("#cf4f9e", "#5b8c2a", "#7d8590", "#c0504d", "#4f81bd")
 _INTERCONNECTS = {
     "soft-roce": "Soft RoCE",
     "urxe-udp": "Simulated Soft RoCE",
+    "urxe-10g": "Simulated Soft RoCE on 10GigE",
     "tcp": "TCP",
     "roce": "RoCE",
     "infiniband": "InfiniBand",

@@ -13,12 +13,13 @@ import jinja2
 from markupsafe import Markup
 
 from rocelab.claims import Judgement, Verdict
+from rocelab.profiles.series import held_out_errors
 from rocelab.report import all_pairs, catalogue, clouds, nas, render, source_tables, summary
 from rocelab.report.all_pairs import AllPairs
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
 from rocelab.results import LinkInfo, Sample
-from rocelab.stats import text
+from rocelab.stats import SIMULATED, text
 
 MARKS = {"better": "\u25b2", "worse": "\u25bc", "unclear": "\u25c6"}
 _VERDICT_CLASS = {Verdict.REPRODUCED: "reproduced", Verdict.CONTRADICTED: "contradicted", Verdict.NOT_CHECKABLE: "open"}
@@ -248,6 +249,7 @@ def _provenance_table(model: RunModel) -> DataTable:
         ("CPU frequency governor", machine.governor or "not known"),
         *((name, str(value)) for name, value in machine.network.items()),
         ("Fabric", info.fabric),
+        *((("How far predictions are off", _bound_words()),) if info.fabric == SIMULATED else ()),
         *((f"Link {link.id}", _link_words(link)) for link in info.links),
         ("rocelab", f"{machine.rocelab_version}, Python {machine.python_version}"),
         ("urxe (Soft RoCE)", machine.urxe_version or "unknown"),
@@ -255,6 +257,14 @@ def _provenance_table(model: RunModel) -> DataTable:
         *_programs(machine.tools),
     ]
     return DataTable("Where and with what this was measured", (), tuple(rows), wrap=True)
+
+
+def _bound_words() -> str:
+    parts = [
+        f"{error:.0%} in {metric} ({text.plural(count, 'series', 'series')})"
+        for metric, (error, count) in held_out_errors().items()
+    ]
+    return f"{text.listing(parts)}: medians over published series that nothing was fitted to (rocelab validate)"
 
 
 def _programs(versions: Mapping[str, str]) -> list[tuple[str, str]]:

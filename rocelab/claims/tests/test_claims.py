@@ -258,3 +258,17 @@ def test_an_empty_run_is_not_checkable_and_says_why(claim_id: str) -> None:
     result = judge(claim(claim_id), INFO, [])
     assert result.verdict is Verdict.NOT_CHECKABLE
     assert len(result.summary) > 20
+
+
+@pytest.mark.parametrize(
+    ("part", "verdict"), [(0.96, Verdict.REPRODUCED), (0.7, Verdict.CONTRADICTED), (1.3, Verdict.CONTRADICTED)]
+)
+def test_soft_roce_may_also_be_simulated_beside_hardware(part: float, verdict: Verdict) -> None:
+    simulated = dataclasses.replace(INFO, fabric="virtual", links=(LinkInfo("cable", "back-to-back", 0),))
+    made_by = {"fabric": "virtual", "link": "cable", "level": "mpi", "test": "bw", "variant": "mpi"}
+    samples = [
+        sample(value, size_bytes=size_bytes, interconnect=interconnect, **made_by)
+        for interconnect, value in (("urxe-10g", 9000.0 * part), ("roce-10g", 9000.0))
+        for size_bytes in LARGE
+    ]
+    assert judge(claim("L4"), simulated, samples).verdict is verdict

@@ -12,7 +12,7 @@ from rocelab.cli.validate import write_rows
 from rocelab.profiles.series import sources
 from rocelab.virtual.validation import hold
 
-ROOT = Path(__file__).resolve().parents[3]
+ERRORS = Path(__file__).resolve().parents[2] / "profiles" / "validation" / "errors.csv"
 MADE_UP = """\
 title = "A page"
 setup = {}
@@ -35,10 +35,10 @@ points = [[2, 2.0]]
 
 
 def test_the_document_has_the_errors_of_these_profiles() -> None:
-    # If this fails for a reason: rocelab validate --csv docs/data/validation.csv, and make tables.
+    # If this fails for a reason: rocelab validate --csv rocelab/profiles/validation/errors.csv, and make tables.
     written = io.StringIO()
     write_rows(hold(list(sources().values())), written)
-    assert written.getvalue() == (ROOT / "docs" / "data" / "validation.csv").read_text(encoding="utf-8")
+    assert written.getvalue() == ERRORS.read_text(encoding="utf-8")
 
 
 def test_series_of_ones_own_are_held_too(tmp_path: Path) -> None:

@@ -68,3 +68,14 @@ def test_a_wrong_file_is_named_with_what_is_wrong(old: str, new: str, said: str)
     with pytest.raises(ProfileError, match=said) as raised:
         series.read_source(SERIES.replace(old, new), "page", "page.toml")
     assert str(raised.value).startswith("page.toml: ")
+
+
+def test_the_bounds_are_of_what_was_held_out_alone() -> None:
+    errors = series.held_out_errors()
+    held_out = [each for source in series.sources().values() if source.is_held_out for each in source.series]
+    counted = {metric: count for metric, (_, count) in errors.items()}
+    assert counted == {
+        metric: sum(each.metric == metric and each.grade != "C" for each in held_out)
+        for metric in ("latency", "bandwidth")
+    }
+    assert all(0 < error < 1 for error, _ in errors.values())

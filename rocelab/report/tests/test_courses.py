@@ -6,7 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from rocelab.report import courses
+from rocelab.report import courses, page
 from rocelab.report.model import RunModel
 from rocelab.report.tests.synthetic import make_info
 from rocelab.results import Sample
@@ -67,3 +67,13 @@ def test_runs_that_noted_nothing_have_no_such_section(tmp_path: Path) -> None:
     info = make_info("r", 1, 1, 1)
     silent = dataclasses.replace(_sample(info.links[0].id), params={})
     assert courses.sections(RunModel(info, [silent]), tmp_path) == []
+
+
+def test_a_report_of_simulations_says_how_far_predictions_are_off() -> None:
+    info = make_info("r", 1, 1, 1)
+    model = RunModel(info, [_sample(info.links[0].id)])
+    said = {str(row[0]): str(row[1]) for row in page._provenance_table(model).rows}
+    assert "How far predictions are off" not in said
+    simulated = RunModel(dataclasses.replace(info, fabric="virtual"), model.samples)
+    said = {str(row[0]): str(row[1]) for row in page._provenance_table(simulated).rows}
+    assert "in latency (7 series)" in said["How far predictions are off"]
