@@ -35,7 +35,7 @@ points = [[2, 2.0]]
 
 
 def test_the_document_has_the_errors_of_these_profiles() -> None:
-    # If this fails for a reason: rocelab validate --csv rocelab/profiles/validation/errors.csv, and make tables.
+    # If this fails for a reason: rocelab validate --csv, into that file, and make tables.
     written = io.StringIO()
     write_rows(hold(list(sources().values())), written)
     assert written.getvalue() == ERRORS.read_text(encoding="utf-8")
