@@ -116,10 +116,18 @@ def bounds(held: Sequence[Held]) -> Iterator[Bound]:
 def scenario_of(series: Series, size_bytes: int) -> dict[str, Any]:
     """What rocelab-virtual reads to predict a point. Raises ProfileError."""
     try:
-        host = host_part(profiles.adapter(series.adapter), profiles.host(series.host), profiles.stack(series.stack))
-        switch = None if series.switch is None else switch_part(profiles.switch(series.switch))
+        adapter = profiles.adapter(series.adapter)
+        host = host_part(adapter, profiles.host(series.host), profiles.stack(series.stack))
+        between = None if series.switch is None else profiles.switch(series.switch)
     except profiles.ProfileError as error:
         raise profiles.ProfileError(f"series {series.id}: {error}") from None
+    if adapter.service != "rdma":
+        raise profiles.ProfileError(f"series {series.id}: {series.adapter} has no RDMA, and only RDMA is predicted")
+    if between is not None and between.kind != adapter.port.kind:
+        raise profiles.ProfileError(
+            f"series {series.id}: {series.adapter} is {adapter.port.kind}, and {series.switch} is {between.kind}"
+        )
+    switch = None if between is None else switch_part(between)
     host["mtu_bytes"] = series.path_mtu_bytes
     if series.inline_bytes is not None:
         host["inline_bytes"] = series.inline_bytes

@@ -66,7 +66,8 @@ impl Network {
         let connection = &mut self.connections[channel as usize];
         let gathered = &mut connection.gathered;
         let operation = header.bth.opcode.operation();
-        if operation.is_some_and(Operation::is_first) {
+        // What a message before this one has left was of a part that was sent again.
+        if operation.is_some_and(|it| it.starts_message() && it.carries_payload()) {
             let process = &self.processes[connection.process as usize];
             gathered.left_bytes = u64::from(process.message_bytes);
             gathered.here_bytes = 0;

@@ -61,6 +61,14 @@ def test_path_mtu_and_inline_data_are_those_of_the_series() -> None:
     assert (host["mtu_bytes"], host["inline_bytes"]) == (1024, 0)
 
 
-def test_a_profile_that_is_not_there_is_named_with_its_series() -> None:
-    with pytest.raises(ProfileError, match="series latency: there is no adapter 'roce-26g'"):
-        hold([source(MADE_UP.replace("roce-25g", "roce-26g"))])
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('adapter = "roce-26g"', "there is no adapter 'roce-26g'"),
+        ('adapter = "tcp-10g"', "tcp-10g has no RDMA"),
+        ('adapter = "roce-25g"\nswitch = "quantum"', "roce-25g is ethernet, and quantum is infiniband"),
+    ],
+)
+def test_what_cannot_be_predicted_is_said_with_its_series(new: str, said: str) -> None:
+    with pytest.raises(ProfileError, match=f"series latency: {said}"):
+        hold([source(MADE_UP.replace('adapter = "roce-25g"', new))])
