@@ -74,6 +74,8 @@ class Series(_Data):
         sizes = [size for size, _ in self.points]
         if sizes != sorted(set(sizes)):
             raise ValueError(f"{self.id}: its sizes do not ascend")
+        if not self.judged():
+            raise ValueError(f"{self.id}: none of its sizes is within judged_to_bytes")
         return self
 
     def judged(self) -> tuple[Point, ...]:
@@ -124,10 +126,14 @@ def read_sources(paths: Sequence[Path]) -> Mapping[str, Source]:
     """Sources in files of one's own, by their names. Raises ProfileError."""
     found = {}
     for path in paths:
+        if path.stem in found:
+            raise ProfileError(f"{path}: a source is called {path.stem} already; give the file another name")
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise ProfileError(f"{path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ProfileError(f"{path}: not UTF-8, so no text of this form") from None
         found[path.stem] = read_source(text, path.stem, str(path))
     return found
 

@@ -18,9 +18,10 @@ from rocelab.virtual.steps import bandwidth_messages
 #: A cable of five metres, as in studies.
 _PROPAGATION_NS = 25
 _ITERATIONS = 3
-#: Requests under way in a test of bandwidth: perftest's default, and OSU's window.
-_DEPTHS: Mapping[str, int] = {"verbs": 128}
-_DEPTH_OF_MPI = 64
+#: Requests under way in a test of bandwidth: the default of perftest, whose programs have this
+#: prefix, and the window of OSU's.
+_PERFTEST = "ib_"
+_DEPTH_OF_PERFTEST, _DEPTH_OF_MPI = 128, 64
 #: READs one after the other, of which the last three quarters count.
 _READS = 16
 Part = Literal["fitted", "held out", "shape only"]
@@ -147,13 +148,14 @@ def _traffic(series: Series, size_bytes: int) -> dict[str, Any]:
     # What WRITEs take is what SENDs take: both ends look for the last byte, or its completion.
     if is_latency and series.operation != "read":
         return {"kind": "ping-pong", "size_bytes": size_bytes, "iterations": _ITERATIONS, "warmup": 1, "rails": 1}
+    depth = _DEPTH_OF_PERFTEST if series.tool.startswith(_PERFTEST) else _DEPTH_OF_MPI
     return {
         "kind": "streams",
         "pattern": {"kind": "both-ways" if series.both_ways else "pair"},
         "operation": series.operation,
         "size_bytes": size_bytes,
         "queue_pairs": 1,
-        "depth": 1 if is_latency else _DEPTHS.get(series.stack, _DEPTH_OF_MPI),
+        "depth": 1 if is_latency else depth,
         "messages": _READS if is_latency else bandwidth_messages(size_bytes),
         "warmup_ns": 0,
         "measured_ns": 0,

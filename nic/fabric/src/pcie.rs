@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 
-use crate::units::{PS_PER_NS, Pace};
+use crate::units::Pace;
 
 /// Framing 2, sequence number 2, header 16 (64-bit addresses), LCRC 4.
 const WRITE_OVERHEAD_BYTES: u64 = 24;
@@ -32,9 +32,6 @@ pub struct PcieConfig {
     /// From a read to the beginning of its answer.
     #[serde(default)]
     pub read_latency_ns: u64,
-    /// Data that the adapter has asked for and not received, at most; `None`: as much as it likes.
-    #[serde(default)]
-    pub outstanding_bytes: Option<u64>,
 }
 
 /// Time that each direction is busy, picoseconds.
@@ -71,12 +68,7 @@ impl Pcie {
         if bytes == 0 {
             return now;
         }
-        let mut busy = self.reading(bytes);
-        // No more comes in the latency of a read than may be asked for (Little's law).
-        if let Some(outstanding_bytes) = self.config.outstanding_bytes {
-            let latency_ps = self.config.read_latency_ns * PS_PER_NS;
-            busy.down_ps = busy.down_ps.max(bytes * latency_ps / outstanding_bytes);
-        }
+        let busy = self.reading(bytes);
         self.occupy(now, busy);
         self.down_free_at.max(now)
     }
@@ -140,12 +132,9 @@ mod tests {
             completion_bytes,
             read_request_bytes: 512,
             read_latency_ns: 0,
-            outstanding_bytes: None,
         })
     }
 
-    /// 64 of 84 bytes are data: Intel's white paper 321071 has 76 % and 3.04 GB/s, without
-    /// acknowledgements.
     /// 64 of 84 bytes are data: Intel's white paper 321071 has 76 % and 3.04 GB/s, without
     /// acknowledgements.
     #[test]
@@ -170,15 +159,5 @@ mod tests {
         let read = bus.read(0, 256);
         assert_eq!(written, 250 * 280);
         assert_eq!(read, alone.read(0, 256) + 250 * 8);
-    }
-
-    #[test]
-    fn few_outstanding_reads_leave_a_part_of_the_rate() {
-        let mut config = pcie(256).config;
-        config.read_latency_ns = 1_000;
-        config.outstanding_bytes = Some(1_024);
-        let mut bus = Pcie::new(config);
-        let at = (0..100).fold(0, |_, _| bus.read(0, 512));
-        assert_eq!(at, 100 * 512 * 1_000_000 / 1_024, "1 KiB in a microsecond");
     }
 }

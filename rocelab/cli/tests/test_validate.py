@@ -5,33 +5,16 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from rocelab.cli.app import app
 from rocelab.cli.validate import write_rows
 from rocelab.profiles.series import sources
+from rocelab.profiles.tests.made_up import MADE_UP
 from rocelab.virtual.validation import hold
 
 ERRORS = Path(__file__).resolve().parents[2] / "profiles" / "validation" / "errors.csv"
-MADE_UP = """\
-title = "A page"
-setup = {}
-inferred = []
-
-[[series]]
-id = "latency"
-grade = "A"
-tool = "ib_read_lat"
-metric = "latency"
-operation = "read"
-unit = "us"
-column = "t_typical"
-adapter = "roce-25g"
-host = "sandy-bridge-ep"
-stack = "verbs"
-path_mtu_bytes = 1024
-points = [[2, 2.0]]
-"""
 
 
 def test_the_document_has_the_errors_of_these_profiles() -> None:
@@ -51,7 +34,30 @@ def test_series_of_ones_own_are_held_too(tmp_path: Path) -> None:
     assert figure.read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_a_wrong_file_is_said_and_nothing_is_written(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["validate", str(tmp_path / "none.toml"), "--csv", str(tmp_path / "rows.csv")])
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("none.toml", None, "none.toml: No such file or directory"),
+        ("latin.toml", MADE_UP.replace("A page", "\u00c4").encode("latin-1"), "latin.toml: not UTF-8"),
+        ("adapter.toml", MADE_UP.replace("roce-25g", "roce-26g").encode(), "series latency: there is no adapter"),
+        ("sizes.toml", MADE_UP.replace("points", "judged_to_bytes = 1\npoints").encode(), "none of its sizes"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(
+    tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = CliRunner().invoke(app, ["validate", str(tmp_path / name), "--csv", str(tmp_path / "rows.csv")])
     assert done.exit_code == 1
+    assert said in done.output
     assert not (tmp_path / "rows.csv").exists()
+
+
+def test_two_files_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "mine.toml" for folder in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(MADE_UP, encoding="utf-8")
+    done = CliRunner().invoke(app, ["validate", *map(str, paths)])
+    assert (done.exit_code, "a source is called mine already" in done.output) == (1, True)

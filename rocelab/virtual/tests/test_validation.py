@@ -6,27 +6,8 @@ import pytest
 
 from rocelab.profiles import ProfileError
 from rocelab.profiles.series import Source, read_source, sources
+from rocelab.profiles.tests.made_up import MADE_UP
 from rocelab.virtual.validation import Held, Predicted, bounds, hold, scenario_of
-
-MADE_UP = """\
-title = "A page"
-setup = {}
-inferred = []
-
-[[series]]
-id = "latency"
-grade = "A"
-tool = "ib_read_lat"
-metric = "latency"
-operation = "read"
-unit = "us"
-column = "t_typical"
-adapter = "roce-25g"
-host = "sandy-bridge-ep"
-stack = "verbs"
-path_mtu_bytes = 1024
-points = [[2, 2.0]]
-"""
 
 
 def source(text: str = MADE_UP) -> Source:

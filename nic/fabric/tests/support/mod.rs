@@ -25,7 +25,6 @@ pub(crate) const HOST: HostConfig = HostConfig {
         completion_bytes: 256,
         read_request_bytes: 512,
         read_latency_ns: 0,
-        outstanding_bytes: None,
     },
     software: None,
     packet_ps: 1,
