@@ -125,6 +125,11 @@ tables: setup-python ## Make the tables of the documents again, from the samples
 	$(PY) scripts/doc_tables.py
 	$(PY) scripts/promises.py
 
+# What building would otherwise need headers and libclang for. A test holds them to the installed headers.
+.PHONY: bindings
+bindings: setup-rust ## Make the bindings of nic/preload from the installed headers again (rdma-core 44, Debian 12)
+	URXE_WRITE_BINDINGS=1 $(CARGO) test $(NIC) -p urxe-preload --test bindings
+
 # The floor under the NIC: system calls, UDP ping-pong and streams over a veth pair. Wants a quiet machine.
 .PHONY: floor
 floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC (a quiet machine is needed)

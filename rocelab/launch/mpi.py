@@ -12,7 +12,6 @@ remote shell. So a node needs neither an sshd nor a key.
 from __future__ import annotations
 
 import functools
-import os
 import re
 import shutil
 import subprocess
@@ -23,12 +22,11 @@ from typing import Final, Literal, get_args
 
 from rocelab.devices import DevicePort
 from rocelab.fabric.base import RemoteShell
+from rocelab.programs import fetched, remedy
 
 Kind = Literal["openmpi", "mpich"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 RankOrder = Literal["slot", "node"]
-#: Where `make setup-programs` puts the implementations that rocelab brings.
-_OWN: Final = Path(__file__).resolve().parents[2] / ".build" / "programs"
 _TITLES: Final[Mapping[Kind, str]] = {"openmpi": "Open MPI", "mpich": "MPICH"}
 #: About how long mpirun takes to start and to end on an emulated fabric: once, and for each
 #: process.
@@ -98,12 +96,9 @@ class Mpi:
 
 
 def own(kind: Kind) -> Mpi:
-    """The implementation that rocelab brings: from PyPI, in an environment of its own.
-
-    $ROCELAB_PROGRAMS names another folder than the checkout's.
-    """
-    root = Path(os.environ.get("ROCELAB_PROGRAMS", _OWN))
-    return Mpi(kind, root / kind / "bin", f"`make setup-programs` installs {_TITLES[kind]} from PyPI")
+    """The implementation that rocelab brings: from PyPI, in an environment of its own."""
+    words = f"{_TITLES[kind]}, from PyPI: {remedy('make setup-programs', 'ROCELAB_PROGRAMS')}"
+    return Mpi(kind, fetched() / kind / "bin", words)
 
 
 def installed(kind: Kind, named: str) -> Mpi:

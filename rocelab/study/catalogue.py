@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rocelab.programs import studies
 from rocelab.study.problems import Problem, StudyError
-
-_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def folders() -> tuple[Path, ...]:
     """Folders with studies, the nearest first: ./studies, then those of the checkout or of the installed package."""
-    candidates = (Path("studies"), _PACKAGE.parent / "studies", _PACKAGE / "studies")
+    candidates = (Path("studies"), studies())
     found: list[Path] = []
     for folder in candidates:
         if folder.is_dir() and not any(folder.samefile(other) for other in found):

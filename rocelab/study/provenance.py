@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 import rocelab
+from rocelab.programs import checkout
 from rocelab.results import Provenance
 from rocelab.study.node_facts import sysctls
 from rocelab.study.steps import Step
@@ -65,8 +66,8 @@ def _urxe_version() -> str | None:
 
 def _commit() -> tuple[str | None, bool | None]:
     """The commit of the checkout that this code is in; (None, None) for an installed package."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
+    root = checkout()
+    if root is None or not (root / ".git").exists():
         return None, None
     commit = _output("git", "-C", str(root), "rev-parse", "HEAD")
     changes = _output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no")

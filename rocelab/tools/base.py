@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from rocelab import programs
 from rocelab.devices import DevicePort
 
 Test = Literal["latency", "bandwidth", "bidirectional-bandwidth", "cpu-use"]
@@ -79,6 +80,13 @@ class Executable:
         if self.package is not None:
             return f"apt-get install {self.package}"
         return self.remedy or "install it"
+
+
+@functools.cache
+def own_program(name: str) -> Executable:
+    """One of rocelab's own programs: urxe, rocelab-sock or rocelab-virtual."""
+    found, remedy = programs.own(name)
+    return Executable(found, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ words (YCSB). Nothing here starts anything: `rocelab.study.clouds` does.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
+from rocelab.programs import fetched, remedy, workloads
 from rocelab.tools.base import Executable, Output, ToolError, Value, describe_exit, last_words
 
 CloudTest = Literal["testdfsio", "ycsb", "terasort", "shuffle"]
@@ -27,18 +27,16 @@ REPORT_MARK: Final = "rocelab-cloud "
 PHASE_MARK: Final = "rocelab-phase "
 _REPORT_VERSION = 1
 _REASON_MAX: Final = 500
-_CHECKOUT: Final = Path(__file__).resolve().parents[2]
-_REMEDY: Final = "`make setup-cloud` gets it from Maven Central"
 
 
 def folder() -> Path:
-    """Where `make setup-cloud` puts the jars; $ROCELAB_PROGRAMS names another place than the checkout's."""
-    return Path(os.environ.get("ROCELAB_PROGRAMS", _CHECKOUT / ".build" / "programs")) / "cloud"
+    """Where `make setup-cloud` puts the jars."""
+    return fetched() / "cloud"
 
 
 def workload_file(workload: str) -> Path:
     """What YCSB is told of a workload."""
-    return _CHECKOUT / "cloud" / "workloads" / f"{workload}.properties"
+    return workloads() / f"{workload}.properties"
 
 
 #: The jar that stands for all of its class path, and tells the version.
@@ -56,7 +54,7 @@ def executables(jar: str) -> tuple[Executable, ...]:
     version = None if found is None else found.stem.removeprefix(stem.name)
     name = str(stem) + "*.jar" if found is None else str(found)
     return (
-        Executable(name, remedy=_REMEDY, is_read=True, known_version=version),
+        Executable(name, remedy=remedy("make setup-cloud", "ROCELAB_PROGRAMS"), is_read=True, known_version=version),
         Executable("java", package="openjdk-17-jdk-headless"),
     )
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocelab.tools import sock
-from rocelab.tools.base import CPU_TEST, TESTS, Executable, Method, Test, package_version, printed_version
+from rocelab.tools.base import CPU_TEST, TESTS, Executable, Method, Test, own_program, package_version, printed_version
 from rocelab.tools.beside import Busy
 from rocelab.tools.iperf3 import Iperf3
 from rocelab.tools.loaded import Loaded
@@ -147,15 +145,9 @@ def interconnect(name: str) -> Interconnect:
     return {**_MAKERS, **_OF_DEVICES}[name]()
 
 
-@functools.cache
 def urxe() -> Executable:
-    """Where urxe is: $ROCELAB_URXE, then the checkout's release build, then PATH."""
-    remedy = "build it with `make build`, or name it in $ROCELAB_URXE"
-    if named := os.environ.get("ROCELAB_URXE"):
-        # A user that names one wants that one, and no other in its place.
-        return Executable(named, remedy=f"{named}, which $ROCELAB_URXE names, is not there; {remedy}")
-    built = str(Path(__file__).resolve().parents[2] / "nic" / "target" / "release" / "urxe")
-    return Executable(built if shutil.which(built) else "urxe", remedy=remedy)
+    """Where urxe is."""
+    return own_program("urxe")
 
 
 @functools.cache

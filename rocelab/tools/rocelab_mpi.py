@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from rocelab.programs import mpi_benchmarks, remedy
 from rocelab.tools import columns, osu
 from rocelab.tools.base import Executable, JobReading, JobRequest, Output, ToolError, Value
 from rocelab.tools.mpi_tests import main_metric, seconds
 
 _FORMAT: Final = 1
 _NAME: Final = "rocelab-mpi"
-_BUILT: Final = Path(__file__).resolve().parents[2] / "bench" / "build"
 _MB_PER_S_IN_MBPS: Final = 8.0
 #: Key of `metrics` to metric, unit, statistic and factor.
 _METRICS: Final = {
@@ -49,10 +48,8 @@ def program(mpi: str, folder: str | None, name: str = _NAME) -> Executable:
     if folder is not None:
         named = Path(folder).expanduser() / name
         return Executable(str(named), remedy=f"the study's suite_folder {folder} has no {name}")
-    built = Path(os.environ.get("ROCELAB_MPI_BENCH", _BUILT)) / mpi / name
-    return Executable(
-        str(built), remedy="build it with `make setup-programs build`, or name its folder in $ROCELAB_MPI_BENCH"
-    )
+    built = mpi_benchmarks() / mpi / name
+    return Executable(str(built), remedy=remedy("make setup-programs build", "ROCELAB_MPI_BENCH"))
 
 
 @dataclass(frozen=True)

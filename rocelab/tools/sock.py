@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from rocelab.tools.base import (
@@ -22,6 +18,7 @@ from rocelab.tools.base import (
     ToolError,
     Value,
     check_exit,
+    own_program,
 )
 
 _NAMES = {
@@ -35,14 +32,9 @@ _STATISTICS = {"p50": "median", "mean": "mean", "p99": "p99", "min": "min"}
 _WARMUP_PART = 10
 
 
-@functools.cache
 def program() -> Executable:
-    """Where rocelab-sock is: $ROCELAB_SOCK, then the checkout's build, then PATH."""
-    remedy = "build it with `make -C bench`, or name it in $ROCELAB_SOCK"
-    if named := os.environ.get("ROCELAB_SOCK"):
-        return Executable(named, remedy=f"{named}, which $ROCELAB_SOCK names, is not there; {remedy}")
-    built = str(Path(__file__).resolve().parents[2] / "bench" / "build" / "rocelab-sock")
-    return Executable(built if shutil.which(built) else "rocelab-sock", remedy=remedy)
+    """Where rocelab-sock is."""
+    return own_program("rocelab-sock")
 
 
 @dataclass(frozen=True)

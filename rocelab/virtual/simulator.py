@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rocelab.tools.base import Executable, Output, ToolError, last_words
+from rocelab.tools.base import Executable, Output, ToolError, last_words, own_program
 
 _PROGRESS = re.compile(r"(\d+) of (\d+) ns")
 
 
-@functools.cache
 def simulator() -> Executable:
-    """Where rocelab-virtual is: $ROCELAB_VIRTUAL, then the checkout's release build, then PATH."""
-    remedy = "build it with `make build`, or name it in $ROCELAB_VIRTUAL"
-    if named := os.environ.get("ROCELAB_VIRTUAL"):
-        return Executable(named, remedy=f"{named}, which $ROCELAB_VIRTUAL names, is not there; {remedy}")
-    built = str(Path(__file__).resolve().parents[2] / "nic" / "target" / "release" / "rocelab-virtual")
-    return Executable(built if shutil.which(built) else "rocelab-virtual", remedy=remedy)
+    """Where rocelab-virtual is."""
+    return own_program("rocelab-virtual")
 
 
 def simulate(

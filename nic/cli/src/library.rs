@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 pub(crate) const VARIABLE: &str = "URXE_LIBRARY";
 const NAME: &str = "liburxe.so";
 
-/// The library to preload: `named` if given, else the one beside this command or in `../lib`.
+/// The library to preload: `named` if given, else the one beside this command (as cargo builds
+/// them) or in `../lib/urxe` (as they are installed).
 pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf> {
     let found = match named {
         Some(path) => {
@@ -37,13 +38,13 @@ fn beside_this_command() -> Result<PathBuf> {
         .and_then(std::fs::canonicalize)
         .context("cannot find out where this command is installed")?;
     let folder = command.parent().unwrap_or(Path::new("/"));
-    let candidates = [folder.join(NAME), folder.join("../lib").join(NAME)];
+    let candidates = [folder.join(NAME), folder.join("../lib/urxe").join(NAME)];
     if let Some(found) = candidates.iter().find(|path| path.is_file()) {
         return Ok(found.clone());
     }
     bail!(
-        "no {NAME} at {} or {}; build it with `cargo build -p urxe-preload`, \
-         or say where it is with --library or {VARIABLE}",
+        "no {NAME} at {} or {}; the package of urxe has both, \
+         and in its source `cargo build -p urxe-preload` builds it; or say where it is with --library or {VARIABLE}",
         candidates[0].display(),
         candidates[1].display()
     )

@@ -101,9 +101,9 @@ fn ucx_repeats_its_datagrams_where_packets_are_lost() {
 fn finds_the_library_beside_the_command_or_in_lib() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let bin = folder.path().join("bin");
-    let lib = folder.path().join("lib");
+    let lib = folder.path().join("lib/urxe");
     std::fs::create_dir(&bin).unwrap();
-    std::fs::create_dir(&lib).unwrap();
+    std::fs::create_dir_all(&lib).unwrap();
     let command = bin.join("urxe");
     // A link, not a copy: a process that another test starts meanwhile would inherit the copy open
     // for writing, and no process could run it then.
@@ -120,7 +120,7 @@ fn finds_the_library_beside_the_command_or_in_lib() {
         "{stderr}"
     );
     symlink(harmless(), lib.join("liburxe.so")).unwrap();
-    assert!(preloaded().1.trim_end().ends_with("lib/liburxe.so"));
+    assert!(preloaded().1.trim_end().ends_with("lib/urxe/liburxe.so"));
     symlink(harmless(), bin.join("liburxe.so")).unwrap();
     assert!(
         preloaded().1.trim_end().ends_with("bin/liburxe.so"),

@@ -18,7 +18,7 @@
     reason = "generated"
 )]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/verbs.rs"));
+    include!("../bindings/verbs.rs");
 }
 pub(crate) use generated::*;
 

@@ -16,7 +16,7 @@
     reason = "generated"
 )]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/rdma_cm.rs"));
+    include!("../bindings/rdma_cm.rs");
 }
 pub(crate) use generated::*;
 

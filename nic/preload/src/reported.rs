@@ -43,12 +43,11 @@ macro_rules! has_events {
     ($($ty:ty)*) => {$(
         impl HasEvents for $ty {
             unsafe fn lock(object: *mut Self) -> Lock {
-                // SAFETY: by the caller's promise. The types are those of <pthread.h>, as bindgen
-                // and as libc have them.
+                // SAFETY: by the caller's promise.
                 unsafe {
                     Lock {
-                        mutex: (&raw mut (*object).mutex).cast(),
-                        condition: (&raw mut (*object).cond).cast(),
+                        mutex: &raw mut (*object).mutex,
+                        condition: &raw mut (*object).cond,
                     }
                 }
             }
@@ -57,11 +56,6 @@ macro_rules! has_events {
 }
 
 has_events! { ibv_cq ibv_qp ibv_srq }
-
-const _: () = {
-    assert!(size_of::<pthread_mutex_t>() == size_of::<libc::pthread_mutex_t>());
-    assert!(size_of::<pthread_cond_t>() == size_of::<libc::pthread_cond_t>());
-};
 
 impl Lock {
     /// Makes both ready for use. The object is where it will stay.

@@ -249,8 +249,8 @@ def test_what_is_missing_names_the_make_target(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("ROCELAB_PROGRAMS", str(tmp_path))
     monkeypatch.setenv("ROCELAB_MPI_BENCH", str(tmp_path))
     advice = {executable.advice for job in jobs() for executable in job.executables if str(tmp_path) in executable.name}
-    assert any("make setup-programs` installs Open MPI" in each for each in advice)
-    assert any("make setup-programs` installs MPICH" in each for each in advice)
+    assert any("Open MPI, from PyPI: `make setup-programs` makes it" in each for each in advice)
+    assert any("MPICH, from PyPI: `make setup-programs` makes it" in each for each in advice)
     assert any("make setup-programs build" in each for each in advice)
 
 

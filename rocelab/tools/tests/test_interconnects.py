@@ -8,7 +8,7 @@ import pytest
 
 from rocelab import peers
 from rocelab.tools import interconnects, sock
-from rocelab.tools.base import TESTS, Executable
+from rocelab.tools.base import TESTS, Executable, own_program
 from rocelab.tools.beside import Wrapped
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 
@@ -51,9 +51,9 @@ def test_the_environment_names_urxe(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.setenv("ROCELAB_URXE", str(program))
-    assert interconnects.urxe.__wrapped__().name == str(program)
+    assert own_program.__wrapped__("urxe").name == str(program)
     monkeypatch.setenv("ROCELAB_SOCK", str(program))
-    assert sock.program.__wrapped__().name == str(program)
+    assert own_program.__wrapped__("rocelab-sock").name == str(program)
 
 
 def test_a_missing_program_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_missing_program_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_
     missing = Executable("ib_send_lat", package="perftest")
     assert missing.path is None
     assert missing.advice == "apt-get install perftest"
-    assert "make" in interconnects.urxe.__wrapped__().advice
+    assert "make" in own_program.__wrapped__("urxe").advice
 
 
 def test_the_cycle_counter_runs_at_a_plausible_rate() -> None:
