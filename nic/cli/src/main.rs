@@ -3,7 +3,9 @@ mod devices;
 mod library;
 mod ping;
 mod processes;
+mod program;
 mod qp;
+mod reach;
 mod run;
 mod stat;
 mod sysfs;
@@ -91,6 +93,9 @@ struct Run {
     /// counters of 0. For other users than root in a user namespace.
     #[arg(long)]
     sysfs: bool,
+    /// Start the program without a word, even if liburxe.so cannot get into it
+    #[arg(long)]
+    anyway: bool,
     /// The liburxe.so to load, instead of the one installed with this command
     #[arg(long, value_name = "FILE", env = library::VARIABLE)]
     library: Option<PathBuf>,
@@ -173,8 +178,8 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("urxe: {error:#}");
             let status = error
-                .downcast_ref::<run::NotRun>()
-                .map_or(1, run::NotRun::exit_status);
+                .downcast_ref::<program::NotRun>()
+                .map_or(1, program::NotRun::exit_status);
             ExitCode::from(status)
         }
     }

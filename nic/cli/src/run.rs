@@ -1,8 +1,5 @@
 //! `urxe run`: becomes the program, with liburxe.so preloaded.
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
 
-use crate::{BadNetwork, Run, library, sysfs};
+use crate::program::{self, NotRun};
+use crate::{BadNetwork, Run, library, reach, sysfs};
 
 /// How long a piece of a message is that UCX sends, its header included: nine packets of the
 /// largest path MTU, so that a message of 32 KiB is one piece. Its own 8,256 bytes are two and a
@@ -27,34 +25,6 @@ const UCX_ROOM: (&str, &str) = ("UCX_RC_VERBS_RX_QUEUE_LEN", "1024");
 /// have it.
 const UCX_REPEATS: (&str, &str) = ("UCX_ADAPTIVE_PROGRESS", "n");
 
-/// Why a program was not run, with the exit status that shells use for it.
-#[derive(Debug)]
-pub(crate) enum NotRun {
-    /// There is no such program.
-    NotFound(String),
-    /// It is there and cannot be executed.
-    NotExecutable(String),
-}
-
-impl NotRun {
-    pub(crate) fn exit_status(&self) -> u8 {
-        match self {
-            Self::NotFound(_) => 127,
-            Self::NotExecutable(_) => 126,
-        }
-    }
-}
-
-impl fmt::Display for NotRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFound(text) | Self::NotExecutable(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for NotRun {}
-
 /// Replaces this process by the program; returns only if that fails.
 pub(crate) fn run(options: &Run) -> Result<()> {
     let library = library::find(options.library.as_deref())?;
@@ -62,13 +32,9 @@ pub(crate) fn run(options: &Run) -> Result<()> {
         .command
         .split_first()
         .expect("clap requires a program");
-    let program = find_program(name, std::env::var_os("PATH").as_deref())?;
-    if loses_the_preload(&program) {
-        eprintln!(
-            "urxe: warning: {} runs with other privileges than yours (setuid, setgid); the dynamic \
-             linker ignores LD_PRELOAD for such programs, so it will see no urxe device",
-            program.display()
-        );
+    let program = program::find(name, std::env::var_os("PATH").as_deref())?;
+    if !options.anyway {
+        reach::check(&program, arguments, &library, options.sysfs)?;
     }
     let mut command = Command::new(&program);
     command
@@ -158,48 +124,6 @@ fn preload(library: &Path) -> OsString {
     list
 }
 
-/// Finds a program as a shell does: a name with a slash is a path, any other is looked for in PATH.
-fn find_program(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, NotRun> {
-    let shown = name.to_string_lossy();
-    if name.as_bytes().contains(&b'/') {
-        let program = PathBuf::from(name);
-        return match program.metadata() {
-            Err(error) => Err(NotRun::NotFound(format!("no program at {shown}: {error}"))),
-            Ok(_) if is_program(&program) => Ok(program),
-            Ok(_) => Err(NotRun::NotExecutable(format!(
-                "{shown} is not an executable file"
-            ))),
-        };
-    }
-    let folders = std::env::split_paths(path.unwrap_or(OsStr::new("/usr/bin:/bin")));
-    folders
-        .map(|folder| folder.join(name))
-        .find(|program| is_program(program))
-        .ok_or_else(|| {
-            NotRun::NotFound(format!(
-                "no program '{shown}' in PATH; install it, or give its path \
-             (perftest has ib_send_lat and the like, ibverbs-utils has ibv_devinfo)"
-            ))
-        })
-}
-
-fn is_program(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-}
-
-/// Whether the dynamic linker goes into secure mode for this program, as ld.so(8) tells.
-fn loses_the_preload(program: &Path) -> bool {
-    let Ok(file) = program.metadata() else {
-        return false;
-    };
-    // SAFETY: these calls cannot fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let mode = file.permissions().mode();
-    (mode & libc::S_ISUID != 0 && file.uid() != user)
-        || (mode & libc::S_ISGID != 0 && file.gid() != group)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,24 +134,5 @@ mod tests {
         assert!(uses_rc_of_ucx(None));
         assert!(reads("rc_v,self,sm") && reads("self,all") && reads("^tcp"));
         assert!(!reads("tcp,self,sm") && !reads("ud_verbs"));
-    }
-
-    #[test]
-    fn programs_are_found_as_a_shell_finds_them() {
-        let path = Some(OsStr::new("/nonexistent:/usr/bin:/bin"));
-        assert!(
-            find_program(OsStr::new("sh"), path)
-                .unwrap()
-                .ends_with("sh")
-        );
-        assert_eq!(
-            find_program(OsStr::new("/bin/sh"), None).unwrap(),
-            Path::new("/bin/sh")
-        );
-        let missing = find_program(OsStr::new("no-such-program"), path).unwrap_err();
-        assert_eq!(missing.exit_status(), 127);
-        assert!(missing.to_string().contains("no-such-program"));
-        let folder = find_program(OsStr::new("/usr"), None).unwrap_err();
-        assert_eq!(folder.exit_status(), 126);
     }
 }

@@ -1,5 +1,5 @@
 //! The `urxe` command from outside.
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -165,30 +165,6 @@ fn says_what_is_wrong_with_the_program_or_library() {
     let (status, _, stderr) = run(urxe().arg("run"));
     assert_eq!(status, 2);
     assert!(stderr.contains("PROGRAM"), "{stderr}");
-}
-
-#[test]
-fn warns_of_programs_that_the_dynamic_linker_protects() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("setgid");
-    std::fs::write(&program, "#!/bin/sh\n").unwrap();
-    std::os::unix::fs::chown(&program, None, Some(1)).unwrap_or_default();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o2755)).unwrap();
-    if std::os::unix::fs::MetadataExt::gid(&program.metadata().unwrap()) != 1 {
-        eprintln!("skipped: only root may make a program that runs as another group");
-        return;
-    }
-    let (status, _, stderr) = run(urxe()
-        .arg("run")
-        .arg("--library")
-        .arg(harmless())
-        .arg("--")
-        .arg(&program));
-    assert_eq!(status, 0);
-    assert!(
-        stderr.contains("warning") && stderr.contains("LD_PRELOAD"),
-        "{stderr}"
-    );
 }
 
 #[test]
