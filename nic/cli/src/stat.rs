@@ -2,6 +2,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -9,6 +10,8 @@ use serde::Serialize;
 use urxe_device::{Counters, DeviceStat, ProcessStat, QpStat, STAT_SCHEMA};
 
 use crate::processes;
+
+mod prometheus;
 
 /// Options of `urxe stat`.
 #[derive(clap::Args)]
@@ -29,6 +32,15 @@ pub(crate) struct Stat {
     /// Print counters that are zero, too
     #[arg(long)]
     all: bool,
+    /// Print the text format of Prometheus, e.g. for node_exporter's textfile collector
+    #[arg(long, conflicts_with_all = ["json", "watch", "all"])]
+    prometheus: bool,
+    /// Write to FILE, which is replaced as a whole; name it *.prom for node_exporter
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    out: Option<PathBuf>,
+    /// With --prometheus: the counters of each queue pair, too
+    #[arg(long, requires = "prometheus")]
+    queue_pairs: bool,
 }
 
 /// What `--json` prints.
@@ -60,6 +72,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Prints the counters, once or until it is ended.
 pub(crate) fn print(options: &Stat) -> Result<()> {
+    if options.prometheus {
+        let text = prometheus::text(&processes::all()?, options.queue_pairs);
+        if let Some(file) = &options.out {
+            return prometheus::replace(file, &text);
+        }
+        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+    }
     let Some(interval) = options.watch else {
         return print_once(options, &mut Before::default());
     };

@@ -16,6 +16,8 @@ const STAT_SCRIPT: &str = r#"
         urxe qp --json >qp.json
         urxe qp >qp
         urxe stat --all >stat
+        urxe stat --prometheus --queue-pairs --out stat.prom
+        [ "$(echo .*stat.prom*)" = '.*stat.prom*' ]
         urxe stat --json --watch=0.5 | head -n 2 >watch
         urxe ping 127.0.0.1 --json >ping.json
         urxe ping 127.0.0.1 >ping
@@ -81,6 +83,7 @@ fn stat_and_qp_show_both_ends_of_a_busy_program() {
     }
     assert_eq!(read("qp").matches("link urxe_lo/1 lqpn ").count(), 4);
     assert!(read("stat").contains("packet_seq_err "), "zeros with --all");
+    check_metrics(&read("stat.prom"), &processes[0]);
 
     let ping = json(folder.path(), "ping.json");
     assert_eq!(
@@ -89,6 +92,20 @@ fn stat_and_qp_show_both_ends_of_a_busy_program() {
     );
     assert_eq!(ping["path_mtu_bytes"], 4096);
     assert!(read("ping").contains("path MTU: 4096"));
+}
+
+/// Every counter of a process is there, with a help of its own, for devices and for queue pairs.
+fn check_metrics(metrics: &str, process: &Value) {
+    let device = &process["devices"][0];
+    for (counters, prefix) in [(device, "urxe_"), (&device["qps"][0], "urxe_qp_")] {
+        for name in counters["counters"].as_object().unwrap().keys() {
+            let name = format!("{prefix}{name}_total");
+            let typed = format!("# TYPE {name} counter\n{name}{{pid=\"");
+            assert!(metrics.contains(&typed), "no {name}: {metrics}");
+        }
+    }
+    assert!(!metrics.contains("does not know"), "{metrics}");
+    assert!(metrics.contains("urxe_processes 2\n"), "{metrics}");
 }
 
 /// Two namespaces, `$peer` beside the script's own, joined by a link; `eth0` at both ends.
