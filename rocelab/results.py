@@ -20,10 +20,14 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import pydantic
 
+import rocelab
 from rocelab.load import Load
 
 SCHEMA_VERSION = 1
 """Version of the sample format. It changes when a field changes its meaning, not when one is added."""
+
+READABLE_VERSIONS = range(1, SCHEMA_VERSION + 1)
+"""Versions that are read: all that there ever were. Fields that came later have a default."""
 
 ParamValue = str | int | float | bool
 RunStatus = Literal["running", "complete", "incomplete", "interrupted"]
@@ -246,30 +250,39 @@ def _parse(adapter: pydantic.TypeAdapter[_Parsed], text: str | bytes) -> _Parsed
     try:
         parsed = adapter.validate_json(text, strict=True)
     except pydantic.ValidationError as error:
-        _check_version(_version_of(text))
+        _check_version(*_version_of(text))
         problems = (
             f"{'.'.join(str(part) for part in detail['loc']) or 'the whole'}: {detail['msg']}"
             for detail in error.errors()
         )
         raise ResultsError("; ".join(problems)) from None
-    _check_version(parsed.schema_version)
+    if parsed.schema_version not in READABLE_VERSIONS:
+        _check_version(*_version_of(text))
     return parsed
 
 
-def _check_version(version: int | None) -> None:
-    if version is not None and version > SCHEMA_VERSION:
-        raise ResultsError(
-            f"written in format version {version}, and this rocelab reads up to {SCHEMA_VERSION}: use a newer one"
-        )
+def _check_version(version: int | None, writer: str | None = None) -> None:
+    if version is None or version in READABLE_VERSIONS:
+        return
+    readable = ", ".join(map(str, READABLE_VERSIONS))
+    by = "" if writer is None else f" by rocelab {writer}"
+    raise ResultsError(
+        f"written{by} in format version {version}, and this rocelab ({rocelab.__version__}) reads {readable}: use a"
+        " newer rocelab, the one that wrote it or a later one"
+    )
 
 
-def _version_of(text: str | bytes) -> int | None:
+def _version_of(text: str | bytes) -> tuple[int | None, str | None]:
+    """The version of the format, and of the rocelab that wrote it, as far as they can be made out."""
     try:
         raw = json.loads(text)
     except ValueError:
-        return None
-    version = raw.get("schema_version") if isinstance(raw, dict) else None
-    return version if isinstance(version, int) else None
+        return None, None
+    if not isinstance(raw, dict):
+        return None, None
+    version, provenance = raw.get("schema_version"), raw.get("provenance")
+    writer = provenance.get("rocelab_version") if isinstance(provenance, dict) else None
+    return version if isinstance(version, int) else None, writer if isinstance(writer, str) else None
 
 
 def _sample_line(sample: Sample) -> bytes:
@@ -445,6 +458,9 @@ def find_run(root: Path, name: str) -> RunStore:
     as_path = Path(name)
     if (as_path / _RUN_FILE).is_file():
         return RunStore.open(as_path)
+    if _RUN_ID.fullmatch(name) and (root / name / _RUN_FILE).is_file():
+        # Whatever is wrong with another run.
+        return RunStore.open(root / name)
     runs = list_runs(root)
     if not runs:
         raise ResultsError(f"no runs in {root}: 'rocelab run STUDY' makes one, --results says where to look")

@@ -1,6 +1,7 @@
 /* rocelab-mpi: MPI benchmarks, called as OMB's and IMB's are. See mpi/README.md. */
 
 #include "common/clock.h"
+#include "common/version.h"
 #include "mpi/registry.h"
 #include "mpi/report.h"
 #include "mpi/world.h"
@@ -93,7 +94,7 @@ static void print_list(void)
 
 static void print_help(void)
 {
-    printf("rocelab-mpi " REPORT_VERSION ": MPI benchmarks, called as OMB's are\n\n"
+    printf("rocelab-mpi " ROCELAB_VERSION ": MPI benchmarks, called as OMB's are\n\n"
            "  mpirun -n 2 rocelab-mpi latency [options]\n\n"
            "Benchmarks, groups of them, or all; several run one after the other:\n");
     for (const struct group *group = registry; group->name != NULL; group++) {
@@ -179,7 +180,7 @@ int main(int argc, char **argv)
     if (parsed == 0 && options.action == OPTIONS_HELP)
         print_help();
     else if (parsed == 0 && options.action == OPTIONS_VERSION)
-        puts("rocelab-mpi " REPORT_VERSION);
+        puts("rocelab-mpi " ROCELAB_VERSION);
     else if (parsed == 0 && options.action == OPTIONS_LIST)
         print_list();
     else {

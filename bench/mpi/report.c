@@ -1,6 +1,7 @@
 #include "mpi/report.h"
 
 #include "common/stats.h"
+#include "common/version.h"
 #include "mpi/report_imb.h"
 #include "mpi/report_json.h"
 
@@ -93,7 +94,7 @@ void report_heading(const struct run *run)
         report_imb_heading(run);
         return;
     }
-    printf("\n# rocelab MPI %s Test v" REPORT_VERSION "\n", benchmark->title);
+    printf("\n# rocelab MPI %s Test v" ROCELAB_VERSION "\n", benchmark->title);
     print_parameters(run);
     if (has_sizes(run)) {
         snprintf(datatype, sizeof datatype, "%s", run->datatype->name);

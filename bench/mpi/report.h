@@ -4,8 +4,6 @@
 #include "mpi/run.h"
 #include "mpi/sample.h"
 
-#define REPORT_VERSION "1.0"
-
 /* What stands above the lines of a benchmark. */
 void report_heading(const struct run *run);
 

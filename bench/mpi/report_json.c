@@ -1,5 +1,6 @@
 #include "mpi/report_json.h"
 
+#include "common/version.h"
 #include "mpi/report.h"
 #include "mpi/world.h"
 
@@ -89,7 +90,7 @@ void report_json(FILE *out, const struct run *run, const struct sample *sample,
     static const char *const validations[] = {"pass", "fail", "off", "none"};
     bool valid = sample->validation != VALIDATION_FAIL;
 
-    fputs("{\"format\": 1, \"suite\": \"rocelab-mpi " REPORT_VERSION "\", \"mpi\": ", out);
+    fputs("{\"format\": 1, \"suite\": \"rocelab-mpi " ROCELAB_VERSION "\", \"mpi\": ", out);
     world_write_library(out);
     fprintf(out,
             ", \"group\": \"%s\", \"benchmark\": \"%s\", \"ranks\": %d, \"nodes\": %d, "

@@ -2,6 +2,7 @@
  * net/README.md. */
 
 #include "common/clock.h"
+#include "common/version.h"
 #include "net/report.h"
 #include "net/session.h"
 
@@ -12,13 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION "1.0"
 #define DEFAULT_PORT 18600u
 #define EXIT_USAGE 2
 #define CLOCK_WINDOW_NS 200000000ull
 
 static const char usage[] =
-    "rocelab-sock " VERSION ": ping-pong and streams over plain TCP and UDP sockets\n"
+    "rocelab-sock " ROCELAB_VERSION ": ping-pong and streams over plain TCP and UDP sockets\n"
     "\n"
     "  rocelab-sock server [--port P]         serve one client, then exit\n"
     "  rocelab-sock client HOST [options]     run against a server, print JSON\n"
@@ -181,7 +181,7 @@ int main(int argc, char **argv)
     struct options options;
 
     if (strcmp(command, "--version") == 0) {
-        puts("rocelab-sock " VERSION);
+        puts("rocelab-sock " ROCELAB_VERSION);
         return EXIT_SUCCESS;
     }
     if (strcmp(command, "--help") == 0) {

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-import rocelab
-from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, report, run, studies, try_, validate
+from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, report, run, studies, try_, validate, version
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,14 +18,20 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"rocelab {rocelab.__version__}")
+        typer.echo(version.text())
         raise typer.Exit
 
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the versions of rocelab, of urxe and of the format of results, and exit.",
+        ),
     ] = False,
 ) -> None:
     pass

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
+import rocelab
 from rocelab.claims import Judgement, Verdict
 from rocelab.profiles.series import held_out_errors
 from rocelab.report import all_pairs, catalogue, clouds, nas, render, source_tables, summary
@@ -76,6 +77,7 @@ def make_page(
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
     context: dict[str, Any] = {
         "info": model.info,
+        "version": rocelab.__version__,
         "css": _asset("style.css"),
         "js": _asset("page.js"),
         "vega": Markup(render.javascript()),  # noqa: S704

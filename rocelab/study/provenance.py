@@ -25,7 +25,7 @@ _BUSY_LOAD = 0.5
 
 def provenance(command: str, steps: Iterable[Step], fabric: str) -> Provenance:
     """Look at this machine and at the programs that the steps use on a fabric of this kind."""
-    commit, dirty = _commit()
+    revision, dirty = commit()
     return Provenance(
         machine=f"{platform.machine()}{_virtualisation()}",
         cpu_model=_cpu_model(),
@@ -36,8 +36,8 @@ def provenance(command: str, steps: Iterable[Step], fabric: str) -> Provenance:
         command=command,
         rocelab_version=rocelab.__version__,
         python_version=platform.python_version(),
-        urxe_version=_urxe_version(),
-        git_commit=commit,
+        urxe_version=urxe_version(),
+        git_commit=revision,
         git_dirty=dirty,
         tools=tool_versions(steps),
         # A simulation comes out the same on any machine, busy or not.
@@ -59,19 +59,20 @@ def tool_versions(steps: Iterable[Step]) -> Mapping[str, str]:
     }
 
 
-def _urxe_version() -> str | None:
+def urxe_version() -> str | None:
+    """What ``urxe --version`` says; None where there is no urxe."""
     urxe = interconnects.urxe()
     return interconnects.version(urxe) if urxe.path is not None else None
 
 
-def _commit() -> tuple[str | None, bool | None]:
+def commit() -> tuple[str | None, bool | None]:
     """The commit of the checkout that this code is in; (None, None) for an installed package."""
     root = checkout()
     if root is None or not (root / ".git").exists():
         return None, None
-    commit = _output("git", "-C", str(root), "rev-parse", "HEAD")
+    revision = _output("git", "-C", str(root), "rev-parse", "HEAD")
     changes = _output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no")
-    return commit or None, None if changes is None else bool(changes)
+    return revision or None, None if changes is None else bool(changes)
 
 
 def _output(*argv: str) -> str | None:

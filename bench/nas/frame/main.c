@@ -1,5 +1,6 @@
 /* rocelab-nas: the NAS Parallel Benchmarks. See ../README.md. */
 
+#include "common/version.h"
 #include "mpi/world.h"
 #include "nas/frame/memory.h"
 #include "nas/frame/options.h"
@@ -23,7 +24,7 @@ static void print_list(void)
 
 static void print_help(void)
 {
-    printf("rocelab-nas " REPORT_VERSION ": the NAS Parallel Benchmarks\n\n"
+    printf("rocelab-nas " ROCELAB_VERSION ": the NAS Parallel Benchmarks\n\n"
            "  mpirun -n 4 rocelab-nas PROGRAM CLASS [options]\n\n"
            "Classes: S, W, A, B, C, D. Programs:\n\n");
     print_list();
@@ -106,7 +107,7 @@ int main(int argc, char **argv)
     if (parsed == 0 && options.action == OPTIONS_HELP)
         print_help();
     else if (parsed == 0 && options.action == OPTIONS_VERSION)
-        puts("rocelab-nas " REPORT_VERSION);
+        puts("rocelab-nas " ROCELAB_VERSION);
     else if (parsed == 0 && options.action == OPTIONS_LIST)
         print_list();
     else /* Wrong use is said once, by rank 0; only MPI knows which that is. */

@@ -1,5 +1,6 @@
 #include "nas/frame/report.h"
 
+#include "common/version.h"
 #include "mpi/world.h"
 
 #include <ctype.h>
@@ -29,7 +30,7 @@ void report_heading(const struct run *run)
 {
     char name[8];
 
-    printf("\n\n NAS Parallel Benchmarks (rocelab-nas " REPORT_VERSION ") -- %s Benchmark\n\n",
+    printf("\n\n NAS Parallel Benchmarks (rocelab-nas " ROCELAB_VERSION ") -- %s Benchmark\n\n",
            upper_name(run, name));
     printf(" Size: %s  (class %c)\n", run->plan.size, CLASS_LETTERS[run->job.class]);
     printf(" Iterations: %d\n", run->iterations);
@@ -89,7 +90,7 @@ void report_text(const struct run *run)
     print_decimal("Share in MPI %", run->mpi_share * PERCENT);
     print_text("Operation type", run->program->operation);
     print_text("Verification", verifications[run->verification]);
-    print_text("Version", "rocelab-nas " REPORT_VERSION);
+    print_text("Version", "rocelab-nas " ROCELAB_VERSION);
     printf("\n");
 }
 
@@ -106,7 +107,7 @@ void report_json(const struct run *run)
 {
     static const char *const verifications[] = {"pass", "fail", "off"};
 
-    printf("{\"format\": 1, \"suite\": \"rocelab-nas " REPORT_VERSION "\", \"mpi\": ");
+    printf("{\"format\": 1, \"suite\": \"rocelab-nas " ROCELAB_VERSION "\", \"mpi\": ");
     world_write_library(stdout);
     printf(", \"benchmark\": \"%s\", \"class\": \"%c\", \"size\": \"%s\", \"ranks\": %d, "
            "\"nodes\": %d, \"iterations\": %d, \"iterations_of_class\": %d, \"modelled\": %s, "

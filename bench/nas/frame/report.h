@@ -3,8 +3,6 @@
 
 #include "nas/frame/run.h"
 
-#define REPORT_VERSION "1.0"
-
 /* The text that NPB prints, line by line of the same form. The heading comes before the run. */
 void report_heading(const struct run *run);
 void report_text(const struct run *run);

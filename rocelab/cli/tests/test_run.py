@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from rocelab import __version__
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, LinkProfile
 from rocelab.results import RunStore, list_runs
@@ -295,4 +297,5 @@ def test_the_report_is_written_and_a_summary_printed(place: Path) -> None:
 def test_version(place: Path) -> None:
     status, said = rocelab(place, "--version")
     assert status == 0
-    assert said.startswith("rocelab 0.")
+    own = rf"rocelab {re.escape(__version__)}( \(commit [0-9a-f]{{12}}(, changed since)?\))?"
+    assert re.fullmatch(rf"{own}\s+urxe:? .+\s+results: writes format version 1, reads 1\s*", said), said
