@@ -189,6 +189,11 @@ docs: setup-rust ## Build the documentation of the Rust crates; a broken link is
 	    $(CARGO) doc $(NIC) --workspace --no-deps --document-private-items
 	@echo "See $(CARGO_TARGET_DIR)/doc/urxe_proto/index.html"
 
+# It can be read from disk; nothing of it comes from elsewhere.
+.PHONY: site
+site: setup-python ## Build the documents as a site, with search, in .build/site; a broken link is an error
+	$(PY) scripts/site_pages.py
+
 .PHONY: lock
 lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
 	CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --resolver backtracking --extra dev \
