@@ -1,6 +1,7 @@
 //! `urxe`: gives unmodified RDMA programs a RoCEv2 device over plain UDP sockets.
 mod devices;
 mod library;
+mod man;
 mod ping;
 mod processes;
 mod program;
@@ -60,6 +61,13 @@ enum Command {
     Completions {
         /// The shell to complete for
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages, for packages
+    #[command(name = man::COMMAND, hide = true)]
+    Man {
+        /// The folder to write them to; without it, urxe(1) is printed
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
 }
 
@@ -172,6 +180,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "urxe", &mut std::io::stdout());
             Ok(())
         }
+        Command::Man { out } => man::write(Cli::command(), out.as_deref()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -207,3 +207,60 @@ fn tells_its_version_and_completes() {
     assert_eq!(status, 0);
     assert!(stdout.contains("_urxe()") && stdout.contains("devices"));
 }
+
+#[test]
+fn manual_pages_have_every_command_and_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("share/man/man1");
+    let (status, _, stderr) = run(urxe().arg("man").arg("--out").arg(&pages));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let (_, help, _) = run(urxe().arg("--help"));
+    let listed = help.split("Commands:").nth(1).unwrap();
+    let listed = listed.split("Options:").next().unwrap();
+    let commands: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.contains(&"run"), "{commands:?}");
+    for command in &commands {
+        let page = std::fs::read_to_string(pages.join(format!("urxe-{command}.1"))).unwrap();
+        let page = page.replace('\\', "");
+        let (_, help, _) = run(urxe().args([command, "--help"]));
+        let options = help
+            .split_whitespace()
+            .map(|word| word.split(['=', ',', '[']).next().unwrap())
+            .filter(|word| word.starts_with("--") && word.len() > 2);
+        for option in options {
+            assert!(page.contains(option), "urxe-{command}.1 has no {option}");
+        }
+    }
+    let run_page = std::fs::read_to_string(pages.join("urxe-run.1")).unwrap();
+    assert!(run_page.contains("URXE_LOG"), "{run_page}");
+    let found = std::fs::read_dir(&pages).unwrap().count();
+    assert_eq!(found, commands.len() + 1, "urxe.1 and a page for each");
+    let (_, printed, _) = run(urxe().arg("man"));
+    assert_eq!(
+        printed,
+        std::fs::read_to_string(pages.join("urxe.1")).unwrap()
+    );
+}
+
+#[test]
+fn manual_pages_are_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    run(urxe().arg("man").arg("--out").arg(folder.path()));
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let page = entry.unwrap().path();
+        let checked = Command::new("groff")
+            .args(["-man", "-ww", "-Tutf8", "-z"])
+            .arg(&page)
+            .output();
+        let Ok(checked) = checked else {
+            println!("skipped: groff is not installed");
+            return;
+        };
+        let complaints = String::from_utf8(checked.stderr).unwrap();
+        assert_eq!(complaints, "", "{}", page.display());
+    }
+}
