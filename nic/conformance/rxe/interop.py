@@ -327,4 +327,4 @@ def test_the_table_in_the_documentation_is_what_ran() -> None:
     (BUILT / "again.txt").write_text("".join(f"{count} times: {name}\n" for name, count in AGAIN.items()))
     found = table(OUTCOMES)
     (BUILT / "matrix.md").write_text(found)
-    assert found == documented(), f"docs/interop.md has another table than {BUILT / 'matrix.md'}"
+    assert found == documented(), f"docs/interop-runs.md has another table than {BUILT / 'matrix.md'}"

@@ -68,4 +68,6 @@ def test_the_table_in_the_documentation_is_what_ran() -> None:
         pytest.skip("not everything ran")
     found = table(OUTCOMES, ON_NEWER, NEWER_COLUMNS)
     (BUILT / "newer.md").write_text(found)
-    assert found == documented("what ran on newer kernels"), f"docs/interop.md has another table than {BUILT}/newer.md"
+    assert found == documented("what ran on newer kernels"), (
+        f"docs/interop-runs.md has another table than {BUILT}/newer.md"
+    )

@@ -1,4 +1,4 @@
-"""The programs that run between urxe and Linux rxe, and the table of them in docs/interop.md."""
+"""The programs that run between urxe and Linux rxe, and the table of them in docs/interop-runs.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .guest import HERE
 from .kernels import ROOT
 
 OPERATIONS: Final = HERE / "operations.py"
-DOCUMENT: Final = ROOT / "docs" / "interop.md"
+DOCUMENT: Final = ROOT / "docs" / "interop-runs.md"
 #: The columns of the table of all runs: how the programs ran.
 COLUMNS: Final = {
     "server": "server on urxe",

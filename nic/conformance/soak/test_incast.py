@@ -23,7 +23,7 @@ def test_marks_come_back_as_notifications_and_all_get_through() -> None:
     except FabricError as error:
         pytest.skip(f"no emulated fabric on this machine: {error}")
     assert outcome.marked >= outcome.notified > 0
-    # Figures of a quiet machine are in docs/reliability.md. Go-back-N that does not hold back
+    # Figures of a quiet machine are in docs/congestion.md. Go-back-N that does not hold back
     # collapses far below this.
     assert outcome.of_bottleneck > 0.4
     assert min(outcome.rates_mbps) > 0
