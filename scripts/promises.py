@@ -1,10 +1,10 @@
-"""Makes docs/promises.md: what the manual pages promise of each verb, where that is tested, and what differs.
+"""Makes docs/promises.md and docs/promises: what the manual pages promise of verbs, where it is tested, what differs.
 
 Usage: scripts/promises.py [--check]
 
-The data is in nic/conformance/promises, a file for each group of verbs. Each promise names its tests as
-`PLACE/FILE:TEST`, where PLACE is one of those in `PLACES`. A test that does not exist, or a C program that no test
-runs, is an error. With --check nothing is written; the exit status is 1 if the page is not what the data gives.
+The data is in nic/conformance/promises, a file for each group of verbs, and each has a page. A promise names its tests
+as `PLACE/FILE:TEST`, where PLACE is one of those in `PLACES`. A test that does not exist, or a C program that no test
+runs, is an error. With --check nothing is written; the exit status is 1 if a page is not what the data gives.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "nic" / "conformance" / "promises"
 PAGE = ROOT / "docs" / "promises.md"
+#: The pages of the groups.
+FOLDER = ROOT / "docs" / "promises"
 
 # Where the files of tests are, by how the data names them.
 PLACES = {
@@ -36,11 +38,11 @@ PLACES = {
 _INTRODUCTION = """\
 # What is promised, and where it is tested
 
-Each row is a statement that a program may rely on. It comes from the manual pages of libibverbs and
-librdmacm, from the InfiniBand specification (IBTA volume 1, chapters 9 to 11), or from what Linux
-and its drivers do. The last column says what urxe does instead where it differs on purpose, and
-**not kept** where it should do otherwise. `make tables` makes this page from
-`nic/conformance/promises`, and a test sees to it that every test named here exists.
+Each row of these pages is a statement that a program may rely on. It comes from the manual pages of
+libibverbs and librdmacm, from the InfiniBand specification (IBTA volume 1, chapters 9 to 11), or
+from what Linux and its drivers do. The last column says what urxe does instead where it differs on
+purpose, and **not kept** where it should do otherwise. `make tables` makes the pages from
+`nic/conformance/promises`, and a test sees to it that every test named there exists.
 
 What each verb does is in [verbs.md](verbs.md), and what RDMA-CM does in [rdmacm.md](rdmacm.md).
 """
@@ -73,7 +75,14 @@ class Group:
     """A file of the data."""
 
     title: str
+    #: The page's name in the folder of pages, without its suffix.
+    name: str
     verbs: tuple[Verb, ...]
+
+    @property
+    def promises(self) -> list[Promise]:
+        """All of its verbs."""
+        return [promise for verb in self.verbs for promise in verb.promises]
 
 
 def _promise(row: dict[str, object], where: str) -> Promise:
@@ -102,7 +111,9 @@ def group(path: Path) -> Group:
     for verb in data["verbs"]:
         where = f"{path.name}, {verb['name']}"
         verbs.append(Verb(verb["name"], tuple(_promise(row, where) for row in verb["promises"])))
-    return Group(title=data["title"], verbs=tuple(verbs))
+    # Files are numbered in the order of the pages.
+    name = path.stem.partition("_")[2].replace("_", "-")
+    return Group(title=data["title"], name=name, verbs=tuple(verbs))
 
 
 def groups() -> list[Group]:
@@ -138,7 +149,7 @@ def _names(tests: Iterable[str]) -> str:
     links = []
     for test in tests:
         path, _, name = _file(test)
-        links.append(f"[{name}](../{path.relative_to(ROOT)})")
+        links.append(f"[{name}](../../{path.relative_to(ROOT)})")
     return ", ".join(links)
 
 
@@ -160,36 +171,61 @@ def _count(everything: list[Promise]) -> str:
     )
 
 
-def page(everything: list[Group]) -> str:
-    """The page that the data gives."""
-    parts = [_INTRODUCTION, _count([each for part in everything for verb in part.verbs for each in verb.promises])]
+def index(everything: list[Group]) -> str:
+    """The page about all groups."""
+    rows = ["| | promises | tested | different on purpose | not kept |", "|---|---|---|---|---|"]
     for part in everything:
-        parts.append(f"## {part.title}\n")
-        for verb in part.verbs:
-            names = verb.name if " " in verb.name.replace(", ", "") else f"`{verb.name.replace(', ', '`, `')}`"
-            parts.append(f"### {names}\n")
-            parts.append("\n".join(_rows(verb.promises)) + "\n")
+        tested, differs, broken = (
+            sum(bool(getattr(each, what)) for each in part.promises) for what in ("tests", "differs", "broken")
+        )
+        link = f"[{part.title}]({FOLDER.name}/{part.name}.md)"
+        rows.append(f"| {link} | {len(part.promises)} | {tested} | {differs} | {broken} |")
+    counted = _count([each for part in everything for each in part.promises])
+    return "\n".join([_INTRODUCTION, counted, *rows]) + "\n"
+
+
+def page(part: Group) -> str:
+    """The page of one group."""
+    parts = [f"# {part.title}\n", f"[What the columns mean](../{PAGE.name}).\n"]
+    for verb in part.verbs:
+        names = verb.name if " " in verb.name.replace(", ", "") else f"`{verb.name.replace(', ', '`, `')}`"
+        parts.append(f"## {names}\n")
+        parts.append("\n".join(_rows(verb.promises)) + "\n")
     return "\n".join(parts)
+
+
+def pages(everything: list[Group]) -> dict[Path, str]:
+    """All pages that the data gives."""
+    return {PAGE: index(everything), **{FOLDER / f"{part.name}.md": page(part) for part in everything}}
+
+
+def stale(everything: list[Group]) -> list[Path]:
+    """The pages that are not what the data gives, and those that it does not give at all."""
+    given = pages(everything)
+    there = {path: path.read_text(encoding="utf-8") for path in (PAGE, *FOLDER.glob("*.md")) if path.is_file()}
+    return sorted(path for path in given.keys() | there.keys() if given.get(path) != there.get(path))
 
 
 def main() -> int:
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(description="Make docs/promises.md from nic/conformance/promises.")
-    parser.add_argument("--check", action="store_true", help="write nothing, only say whether the page differs")
+    parser = argparse.ArgumentParser(description="Make the pages of promises from nic/conformance/promises.")
+    parser.add_argument("--check", action="store_true", help="write nothing, only say which pages differ")
     check = parser.parse_args().check
     everything = groups()
     for part in everything:
-        for verb in part.verbs:
-            for promise in verb.promises:
-                for test in promise.tests:
-                    check_test(test)
-    text = page(everything)
-    if not check:
-        PAGE.write_text(text, encoding="utf-8")
-    elif PAGE.read_text(encoding="utf-8") != text:
-        print(f"{PAGE.relative_to(ROOT)} is not what nic/conformance/promises gives; run `make tables`")
-        return 1
-    return 0
+        for promise in part.promises:
+            for test in promise.tests:
+                check_test(test)
+    given = pages(everything)
+    FOLDER.mkdir(exist_ok=True)
+    for path in stale(everything):
+        if check:
+            print(f"{path.relative_to(ROOT)} is not what nic/conformance/promises gives; run `make tables`")
+        elif path in given:
+            path.write_text(given[path], encoding="utf-8")
+        else:
+            path.unlink()
+    return 1 if check and stale(everything) else 0
 
 
 if __name__ == "__main__":

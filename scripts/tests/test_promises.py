@@ -1,4 +1,4 @@
-"""The page of promises is what its data gives, and the tests that it names exist."""
+"""The pages of promises are what their data gives, and the tests that it names exist."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import promises
 
 
-def test_the_page_is_what_the_data_gives() -> None:
-    assert promises.PAGE.read_text(encoding="utf-8") == promises.page(promises.groups()), "run `make tables`"
+def test_the_pages_are_what_the_data_gives() -> None:
+    assert promises.stale(promises.groups()) == [], "run `make tables`"
 
 
 @pytest.mark.parametrize("path", sorted(promises.DATA.glob("*.toml")), ids=lambda path: path.stem)
@@ -38,10 +38,13 @@ def test_a_test_that_does_not_exist_is_named(test: str, reason: str) -> None:
 def test_what_is_not_kept_is_counted_and_shown() -> None:
     kept = promises.Promise(says="that", tests=("c/devices:main",), differs="", broken="")
     broken = promises.Promise(says="this", tests=(), differs="", broken="it does not")
-    text = promises.page([promises.Group("Verbs", (promises.Verb("ibv_one, ibv_two", (kept, broken)),))])
+    part = promises.Group("Verbs", "verbs", (promises.Verb("ibv_one, ibv_two", (kept, broken)),))
+    text = promises.index([part])
     assert "2 promises: 1 have a test, 0 are different on purpose, and 1 is not kept." in text
-    assert "### `ibv_one`, `ibv_two`" in text
-    assert "| that | [main](../nic/preload/tests/c/devices.c) |  |" in text
+    assert "| [Verbs](promises/verbs.md) | 2 | 1 | 0 | 1 |" in text
+    text = promises.page(part)
+    assert "## `ibv_one`, `ibv_two`" in text
+    assert "| that | [main](../../nic/preload/tests/c/devices.c) |  |" in text
     assert "| this | no test | **not kept:** it does not |" in text
 
 
