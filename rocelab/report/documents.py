@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import itertools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -213,13 +214,64 @@ def series(kept: str) -> str:
     )
 
 
-def experiments(kept: str) -> str:
-    """What was measured of each mechanism of the NIC, and what was kept: a table for each, under a heading."""
+#: Which mechanisms of the NIC a page of docs/dev/experiments is about. The others stand together.
+EXPERIMENTS: Final[Mapping[str, Sequence[str]]] = {
+    "frames": ("frames", "long-frames", "stream-frames", "rare-looks", "receive-once", "af-xdp", "transmit-ring"),
+    "batches": (
+        "batch-length",
+        "read-pairs",
+        "divided-writes",
+        "even-pieces",
+        "one-piece",
+        "short-last-packet",
+        "mtu-1500",
+    ),
+    "packets": (
+        "message-instructions",
+        "runs",
+        "crc",
+        "copies",
+        "prefetch-message",
+        "prefetch-packet",
+        "packets-in-place",
+        "held-memory",
+        "bare-loop",
+        "splice",
+        "send-before-bookkeeping",
+    ),
+    "acknowledgements": ("acknowledgement-in-request", "acknowledgement-spacing", "quiet-messages", "patience"),
+    "streams": (
+        "gather",
+        "packets-of-many",
+        "rounds-while-posting",
+        "many-queue-pairs",
+        "turns",
+        "windows",
+        "take-in-first",
+        "memory-per-qp",
+    ),
+    "threads": (
+        "background-thread",
+        "stopping-programs",
+        "step-aside",
+        "looking-before-sleeping",
+        "poller-yields",
+        "clock-looks",
+        "threads-of-a-context",
+    ),
+    "ucx": ("ucx-pieces", "ucx-protocol"),
+}
+
+
+def experiments(kept: str, page: str | None = None) -> str:
+    """What was measured of the mechanisms of a page, or of no page, and what was kept: a table for each."""
     head = ("question", "workload", "result", "before", "n", "measured", "outcome")
-    by_mechanism = itertools.groupby(csv.DictReader(kept.splitlines()), key=lambda row: row["mechanism"])
-    return "\n\n".join(
-        f"## {mechanism}\n\n{_table(head, [_experiment(row) for row in found])}" for mechanism, found in by_mechanism
-    )
+    of_pages = set(itertools.chain.from_iterable(EXPERIMENTS.values()))
+    found: dict[str, list[Sequence[str]]] = {} if page is None else {name: [] for name in EXPERIMENTS[page]}
+    for row in csv.DictReader(kept.splitlines()):
+        if row["mechanism"] in (found if page is not None else {row["mechanism"]} - of_pages):
+            found.setdefault(row["mechanism"], []).append(_experiment(row))
+    return "\n\n".join(f"## {mechanism}\n\n{_table(head, cells)}" for mechanism, cells in found.items() if cells)
 
 
 def _experiment(row: Mapping[str, str]) -> Sequence[str]:
@@ -243,6 +295,7 @@ ROW_TABLES: Final[Mapping[str, Callable[[str], str]]] = {
     "tried": tried,
     "settings": kernel_settings,
     "experiments": experiments,
+    **{f"experiments-{page}": functools.partial(experiments, page=page) for page in EXPERIMENTS},
     "bounds": bounds,
     "series": series,
 }
