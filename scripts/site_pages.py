@@ -32,7 +32,13 @@ ROOTS = tuple(PurePosixPath(name) for name in ("README.md", "ARCHITECTURE.md", "
 COPIED = frozenset({".css", ".csv", ".js", ".md", ".png", ".svg"})
 
 _CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
+_ROW = re.compile(r"^\|.*$", re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?(?=[^)]*\))")
+
+
+def _with_plain_pipes(row: re.Match[str]) -> str:
+    # In code of a table, GitHub wants pipes escaped, and Python-Markdown shows what stands there.
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace(r"\|", "|"), row[0])
 
 
 @dataclass
@@ -55,7 +61,7 @@ class Tree:
             self.made[place] = ROOT / path
             return place
         self.made[place] = ""
-        parts = _CODE.split(self.texts[path])
+        parts = _CODE.split(_ROW.sub(_with_plain_pipes, self.texts[path]))
         self.made[place] = "".join(
             part if index % 2 else _LINK.sub(lambda link: self._rewritten(path, place, link), part)
             for index, part in enumerate(parts)

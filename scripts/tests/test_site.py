@@ -56,6 +56,12 @@ def test_pages_outside_docs_and_files_are_brought_along_with_links_that_fit() ->
     }
 
 
+def test_code_in_a_table_shows_its_pipes() -> None:
+    row = "| `server\\|client` | a\\|b |\n`x\\|y`\n"
+    made = site_pages.gathered(paths("docs/a.md"), {PurePosixPath("docs/a.md"): row})
+    assert made[PurePosixPath("a.md")] == "| `server|client` | a\\|b |\n`x\\|y`\n"
+
+
 @pytest.mark.slow
 def test_a_broken_link_a_broken_anchor_and_a_page_of_no_list_are_refused(source: Path, tmp_path: Path) -> None:
     broken = tmp_path / "source"
