@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, report, run, studies, try_, validate, version
+from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, man, report, run, studies, try_, validate, version
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,3 +48,4 @@ app.add_typer(studies.app, name="studies")
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(hosts.app, name="hosts")
 app.command()(doctor.doctor)
+app.command(hidden=True)(man.man)
