@@ -128,3 +128,16 @@ def test_wide_tables_scroll_by_themselves_on_a_phone(site: Path, browser: Any, s
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, f"{name} is {wide} pixels wide"
     page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_links_can_be_told_from_what_is_around_them(site: Path, browser: Any, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make setup")
+    page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
+    for name in ("index.html", "performance.html", "rdma-by-hand.html"):
+        page.goto((site / name).as_uri())
+        found = axe.Axe().run(page, options={"runOnly": ["color-contrast", "link-in-text-block", "image-alt"]})
+        assert found.response["violations"] == [], name
+    page.close()
