@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: Pythons of Debian 12, Ubuntu 24.04, Debian 13, and sid.
-PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
-#: What the wheels from PyPI are for: the platforms of Linux on x86-64 whose glibc is at most that of our own programs.
+#: Pythons of Debian 12, Ubuntu 24.04, Debian 13, and sid; $PYTHONS names others.
+PYTHONS: Final = tuple(os.environ.get("PYTHONS", "3.11 3.12 3.13 3.14").split())
+#: What the wheels from PyPI are for: the platforms of Linux on x86-64 whose glibc is at most that
+#: of our own programs.
 PLATFORMS: Final = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_12_x86_64",
     "manylinux2010_x86_64", "manylinux_2_5_x86_64", "manylinux1_x86_64")  # fmt: skip
 _LOCKED: Final = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==")
@@ -94,7 +95,8 @@ def install(python: str, folder: Path) -> None:
     lock.unlink()
     without = {name: value for name, value in os.environ.items() if not name.startswith("ROCELAB_WHEEL_")}
     subprocess.run([*pip, "--no-build-isolation", str(ROOT)], check=True, env=without)
-    # Commands and settings of the packages, which are found elsewhere, and where this one came from on this machine.
+    # Commands and settings of the packages are found elsewhere, and where this one came from is of
+    # this machine.
     for name in ("bin", "etc", "share"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for made in (*folder.glob("rocelab-*.dist-info/direct_url.json"), *folder.glob("*.dist-info/RECORD")):
