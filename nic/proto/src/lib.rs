@@ -18,7 +18,8 @@
 //! ([`QueuePair::handle_congestion_mark`]) and sends what [`QueuePair::poll_notification`] gives;
 //! the notifications of the peer come through [`QueuePair::handle_packet`]. A queue pair that has
 //! to slow down has no packet to transmit until its time comes, which [`QueuePair::poll_timeout`]
-//! tells.
+//! tells. Any other [`CongestionControl`] is set by [`QueuePair::set_congestion_control`], and told
+//! of what acknowledgements bring back by [`QueuePair::handle_feedback`].
 //!
 //! References "IBTA" are to the InfiniBand Architecture Specification, volume 1, release 1.4.
 #![no_std]
@@ -29,11 +30,13 @@ extern crate alloc;
 mod attr_mask;
 mod attributes;
 mod connection;
+mod control;
 mod dcqcn;
 mod egress;
 mod habit;
 mod memory;
 mod memory_window;
+mod pacer;
 mod peer;
 mod qp;
 mod rc;
@@ -49,6 +52,7 @@ mod verbs;
 
 pub use attr_mask::AttrMask;
 pub use attributes::{Attributes, ModifyError};
+pub use control::{Acknowledged, CongestionControl, Feedback, Hop, Loss};
 pub use dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
 pub use egress::Egress;
 pub use habit::Habit;
@@ -57,6 +61,7 @@ pub use memory::{
     WindowAccess, WindowBind, gather, scatter,
 };
 pub use memory_window::{BindTarget, MemoryWindow, WindowType};
+pub use pacer::Pacer;
 pub use peer::PeerAbilities;
 pub use qp::{AckMode, Capacity, PostError, QpConfig, QpEvent, QpStats, QueuePair};
 pub use rc::acknowledge::ACK_HOLD_NS;

@@ -48,6 +48,21 @@ impl Sender {
         }
     }
 
+    /// See [`Requester::grant`].
+    pub(crate) fn grant(&mut self, packets: Option<u32>, ack_interval: Option<u32>) {
+        if let Self::Reliable(requester) = self {
+            requester.grant(packets, ack_interval);
+        }
+    }
+
+    /// See [`Requester::progress_since`].
+    pub(crate) fn progress_since(&self, first: Psn) -> Option<(u32, u32)> {
+        match self {
+            Self::Reliable(requester) => Some(requester.progress_since(first)),
+            Self::Unreliable(_) => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn awaits_answer(&self) -> bool {
         matches!(self, Self::Reliable(requester) if requester.awaits_answer())

@@ -1,13 +1,14 @@
 //! Hosts, links and the clock.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, DcqcnParameters, Egress, Instant, ModifyError, PeerAbilities, PostError,
-    QueuePair, RecvRequest, SendRequest,
+    AttrMask, Attributes, CongestionControl, DcqcnParameters, Egress, Instant, ModifyError,
+    PeerAbilities, PostError, QueuePair, RecvRequest, SendRequest,
 };
 use urxe_wire::{Gid, Qpn};
 
@@ -146,6 +147,13 @@ impl World {
     pub fn set_dcqcn(&mut self, qp: QpHandle, parameters: Option<DcqcnParameters>) {
         if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
             qp.set_dcqcn(parameters);
+        }
+    }
+
+    /// Lets something else than DCQCN control the congestion of a queue pair.
+    pub fn set_congestion_control(&mut self, qp: QpHandle, control: Box<dyn CongestionControl>) {
+        if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
+            qp.set_congestion_control(control);
         }
     }
 

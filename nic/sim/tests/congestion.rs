@@ -108,7 +108,7 @@ fn marks_slow_the_sender_of_data_and_it_recovers() {
         );
         let qp = bench.world.host(sender.host).qp(sender.number).unwrap();
         assert!(
-            qp.reaction_point().is_none(),
+            qp.congestion_control().is_none(),
             "back at the line rate, nothing slows it"
         );
     }

@@ -1,11 +1,14 @@
 //! The reaction point: the rate of one queue pair, and when its next packet may go.
 
+use alloc::boxed::Box;
+
 use super::parameters::DcqcnParameters;
+use crate::control::{Acknowledged, CongestionControl, Loss};
+use crate::pacer::Pacer;
 use crate::time::Instant;
 
 /// Alpha, the estimate of how congested the path is, when it is 1.
 const ALPHA_ONE: u64 = 1 << 20;
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// See the module. Call order: [`Self::new`] for the first CNP, [`Self::handle_cnp`] for each later
 /// one, and for each packet [`Self::may_send`], then [`Self::handle_sent`]. Once
@@ -24,11 +27,7 @@ pub struct ReactionPoint {
     timer_raises: u32,
     byte_raises: u32,
     cut_at: Instant,
-    next_send: Instant,
-    /// What the division left over when `next_send` was last moved, in units of 1/rate nanoseconds.
-    remainder: u64,
-    /// A packet was refused, and waits for `next_send`.
-    is_waiting: bool,
+    pacer: Pacer,
 }
 
 impl ReactionPoint {
@@ -49,9 +48,7 @@ impl ReactionPoint {
             timer_raises: 0,
             byte_raises: 0,
             cut_at: now,
-            next_send: now,
-            remainder: 0,
-            is_waiting: false,
+            pacer: Pacer::new(now, parameters.pacing_slack_ns),
         };
         point.cut(now);
         point
@@ -98,23 +95,13 @@ impl ReactionPoint {
 
     /// A packet of so many bytes was sent.
     pub fn handle_sent(&mut self, now: Instant, bytes: u32) {
-        let behind_ns = now.since(self.next_send);
-        if behind_ns > self.parameters.pacing_slack_ns {
-            // What was not used in time is lost: else a pause would be followed by a burst.
-            let slack_ns = self.parameters.pacing_slack_ns;
-            self.next_send = self.next_send.after(behind_ns - slack_ns);
-        }
-        let cost = u64::from(bytes) * 8 * NANOS_PER_SECOND + self.remainder;
-        self.next_send = self.next_send.after(cost / self.rate_bps);
-        self.remainder = cost % self.rate_bps;
+        self.pacer.handle_sent(now, bytes, self.rate_bps);
         self.count_bytes(bytes.into());
     }
 
     /// [`Self::poll_timeout`] has come: a caller that waits may look again.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.wake_at() <= now {
-            self.is_waiting = false;
-        }
+        self.pacer.handle_timeout(now);
     }
 
     // ---- outputs -----------------------------------------------------------------------------
@@ -122,25 +109,13 @@ impl ReactionPoint {
     /// Whether a packet may go now. If not, [`Self::poll_timeout`] tells when.
     pub fn may_send(&mut self, now: Instant) -> bool {
         self.advance(now);
-        // With slack, no thread wakes for one packet: after one wait, the next is until several may
-        // go.
-        let earliest = if self.is_waiting {
-            self.wake_at()
-        } else {
-            self.next_send
-        };
-        self.is_waiting = earliest > now;
-        !self.is_waiting
+        self.pacer.may_send(now)
     }
 
     /// When the next packet may go, if one was refused.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.is_waiting.then(|| self.wake_at())
-    }
-
-    fn wake_at(&self) -> Instant {
-        self.next_send.after(self.parameters.pacing_slack_ns)
+        self.pacer.poll_timeout()
     }
 
     // ---- the rate ----------------------------------------------------------------------------
@@ -153,7 +128,7 @@ impl ReactionPoint {
         let cut = self.rate_bps / 2 * self.alpha / ALPHA_ONE;
         let least = self.parameters.min_rate_bps.max(1);
         self.rate_bps = (self.rate_bps - cut).max(least);
-        self.remainder = 0;
+        self.pacer.handle_new_rate();
         self.cut_at = now;
         self.raise_at = now.after(self.parameters.raise_interval_ns.max(1));
         self.bytes_until_raise = self.parameters.raise_bytes.max(1);
@@ -221,7 +196,50 @@ impl ReactionPoint {
         if left_bps <= self.parameters.additive_step_bps {
             self.rate_bps = self.target_bps;
         }
-        self.remainder = 0;
+        self.pacer.handle_new_rate();
+    }
+}
+
+/// Rates follow from notifications alone. What is under way is the queue pair's own affair.
+impl CongestionControl for ReactionPoint {
+    fn handle_acknowledged(&mut self, _: Instant, _: &Acknowledged<'_>) {}
+
+    fn handle_notification(&mut self, now: Instant) {
+        self.handle_cnp(now);
+    }
+
+    fn handle_loss(&mut self, _: Instant, _: Loss) {}
+
+    fn handle_sent(&mut self, now: Instant, bytes: u32) {
+        self.handle_sent(now, bytes);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.handle_timeout(now);
+    }
+
+    fn may_send(&mut self, now: Instant) -> bool {
+        self.may_send(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+
+    fn rate_bps(&self) -> Option<u64> {
+        Some(self.rate_bps())
+    }
+
+    fn window_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_recovered()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn CongestionControl> {
+        Box::new(self.clone())
     }
 }
 
@@ -244,6 +262,7 @@ mod tests {
     use super::*;
 
     const GBPS: u64 = 1_000_000_000;
+    const NANOS_PER_SECOND: u64 = 1_000_000_000;
     const PARAMETERS: DcqcnParameters = DcqcnParameters {
         line_rate_bps: 40 * GBPS,
         min_rate_bps: 10_000_000,

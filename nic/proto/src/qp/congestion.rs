@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use urxe_wire::{Bth, CNP_RESERVED_LEN, Header, ICRC_LEN, Opcode, Psn, pad_len};
 
 use super::{AckMode, QueuePair};
+use crate::control::{Acknowledged, CongestionControl, Feedback, Loss};
 use crate::dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
 use crate::memory::Memory;
 use crate::peer::PeerAbilities;
@@ -14,34 +15,65 @@ use crate::state::QpState;
 use crate::time::Instant;
 use crate::verbs::{Payload, QpType, Transmit};
 
-/// What a queue pair needs to control congestion, besides its reaction point.
+/// What a queue pair needs to control congestion, besides what slows it down.
 #[derive(Clone, Debug)]
-pub(super) struct Congestion {
-    parameters: DcqcnParameters,
-    notification: NotificationPoint,
+pub(super) enum Congestion {
+    /// DCQCN, whose reaction point is there only while there is congestion.
+    Dcqcn {
+        parameters: DcqcnParameters,
+        notification: NotificationPoint,
+    },
+    /// Something that is always there, and needs to know how far it is.
+    Other {
+        /// Up to here packets are counted.
+        counted_to: Psn,
+        /// Packets acknowledged before that.
+        packets: u64,
+    },
 }
+
+impl Congestion {
+    pub(super) const fn is_dcqcn(&self) -> bool {
+        matches!(self, Self::Dcqcn { .. })
+    }
+}
+
+/// Losses of either kind.
+type Losses = (u64, u64);
 
 impl QueuePair {
     // ---- getters -----------------------------------------------------------------------------
 
     /// What slows the queue pair down; `None` while nothing does.
     #[must_use]
-    pub fn reaction_point(&self) -> Option<&ReactionPoint> {
-        self.reaction.as_deref()
+    pub fn congestion_control(&self) -> Option<&dyn CongestionControl> {
+        self.control.as_deref()
     }
 
     // ---- commands ----------------------------------------------------------------------------
 
-    /// Turns congestion control on, or off, as it is at first. A queue pair that is slowed down is
-    /// so no more.
+    /// Turns congestion control by DCQCN on, or all of it off, as it is at first. A queue pair that
+    /// is slowed down is so no more.
     pub fn set_dcqcn(&mut self, parameters: Option<DcqcnParameters>) {
-        self.reaction = None;
+        self.control = None;
+        self.sender.grant(None, None);
         self.congestion = parameters.map(|parameters| {
-            Box::new(Congestion {
+            Box::new(Congestion::Dcqcn {
                 parameters,
                 notification: NotificationPoint::default(),
             })
         });
+    }
+
+    /// Lets something else than DCQCN control congestion, until the queue pair is reset. For
+    /// reliable queue pairs that are ready to send: it lives on acknowledgements.
+    pub fn set_congestion_control(&mut self, control: Box<dyn CongestionControl>) {
+        self.congestion = Some(Box::new(Congestion::Other {
+            counted_to: self.sender.next_psn(),
+            packets: 0,
+        }));
+        self.control = Some(control);
+        self.obey();
     }
 
     // ---- inputs ------------------------------------------------------------------------------
@@ -51,10 +83,85 @@ impl QueuePair {
     /// have no peer to notify.
     pub fn handle_congestion_mark(&mut self, now: Instant) {
         if self.config.qp_type != QpType::Ud
-            && let Some(congestion) = &mut self.congestion
+            && let Some(Congestion::Dcqcn {
+                parameters,
+                notification,
+            }) = self.congestion.as_deref_mut()
         {
-            let interval_ns = congestion.parameters.cnp_interval_ns;
-            congestion.notification.handle_mark(now, interval_ns);
+            notification.handle_mark(now, parameters.cnp_interval_ns);
+        }
+    }
+
+    /// The acknowledgement that was just handled brought this back of the path. It goes to the
+    /// congestion control that [`Self::set_congestion_control`] has set.
+    pub fn handle_feedback(&mut self, now: Instant, feedback: Feedback<'_>) {
+        let (
+            Some(control),
+            Some(Congestion::Other {
+                counted_to,
+                packets,
+            }),
+        ) = (&mut self.control, self.congestion.as_deref_mut())
+        else {
+            return;
+        };
+        let Some((acknowledged, sent)) = self.sender.progress_since(*counted_to) else {
+            return;
+        };
+        *counted_to = counted_to.add(acknowledged);
+        let mtu_bytes = u64::from(self.connection.mtu_bytes);
+        let before = *packets;
+        *packets += u64::from(acknowledged);
+        let event = Acknowledged {
+            acknowledged_bytes: *packets * mtu_bytes,
+            sent_bytes: (before + u64::from(sent)) * mtu_bytes,
+            feedback,
+        };
+        control.handle_acknowledged(now, &event);
+        self.obey();
+    }
+
+    /// How many losses were found out so far, by gaps and by silence.
+    pub(super) const fn losses(&self) -> Losses {
+        let stats = &self.stats;
+        (
+            stats.packet_seq_err + stats.implied_nak_seq_err,
+            stats.probes + stats.local_ack_timeout_err,
+        )
+    }
+
+    /// Tells congestion control of losses, if there were more than before.
+    #[inline]
+    pub(super) fn note_losses(&mut self, now: Instant, before: Losses) {
+        if self.control.is_some() && self.losses() != before {
+            self.tell_of_losses(now, before);
+        }
+    }
+
+    #[cold]
+    fn tell_of_losses(&mut self, now: Instant, before: Losses) {
+        let loss = if self.losses().0 > before.0 {
+            Loss::Gap
+        } else {
+            Loss::Silence
+        };
+        if let Some(control) = &mut self.control {
+            control.handle_loss(now, loss);
+        }
+        self.obey();
+    }
+
+    /// Takes the window that congestion control says, if it says one.
+    fn obey(&mut self) {
+        if let Some(control) = &self.control
+            && !self.congestion.as_deref().is_some_and(Congestion::is_dcqcn)
+        {
+            let mtu_bytes = u64::from(self.connection.mtu_bytes);
+            let window = control.window_bytes();
+            let packets =
+                window.map(|bytes| u32::try_from(bytes.div_ceil(mtu_bytes)).unwrap_or(u32::MAX));
+            let ack_interval = control.packets_per_acknowledgement();
+            self.sender.grant(packets, ack_interval);
         }
     }
 
@@ -65,22 +172,26 @@ impl QueuePair {
             self.stats.dropped += 1;
             return;
         }
-        let Some(congestion) = &self.congestion else {
+        let Some(congestion) = self.congestion.as_deref() else {
             self.stats.cnp_ignored += 1;
             return;
         };
         self.stats.cnp_handled += 1;
-        if let Some(reaction) = &mut self.reaction {
-            reaction.handle_cnp(now);
+        if let Some(control) = &mut self.control {
+            control.handle_notification(now);
+            self.obey();
             return;
         }
-        let parameters = congestion.parameters;
+        let Congestion::Dcqcn { parameters, .. } = congestion else {
+            return;
+        };
+        let parameters = *parameters;
         let measured_bps = match parameters.first_rate {
             FirstRate::Line => None,
             FirstRate::Measured => self.sender.rate_bps(self.connection.mtu_bytes),
         };
         let rate_bps = measured_bps.unwrap_or(parameters.line_rate_bps);
-        self.reaction = Some(Box::new(ReactionPoint::new(parameters, now, rate_bps)));
+        self.control = Some(Box::new(ReactionPoint::new(parameters, now, rate_bps)));
     }
 
     // ---- outputs -----------------------------------------------------------------------------
@@ -88,8 +199,10 @@ impl QueuePair {
     /// The congestion notification to send, if one is owed. It should overtake what waits, and be
     /// no subject of congestion control itself: its type of service is not "ECN capable".
     pub fn poll_notification(&mut self) -> Option<Transmit<'static>> {
-        let congestion = self.congestion.as_mut()?;
-        if !congestion.notification.poll() {
+        let Congestion::Dcqcn { notification, .. } = self.congestion.as_deref_mut()? else {
+            return None;
+        };
+        if !notification.poll() {
             return None;
         }
         self.stats.cnp_sent += 1;
@@ -115,10 +228,10 @@ impl QueuePair {
     ) -> Option<Run<'_>> {
         let may_start = self.state() == QpState::ReadyToSend;
         let may_request = may_start || self.state() == QpState::SendQueueDrain;
-        let reaction = self.reaction.as_mut()?;
-        let may_send = reaction.may_send(now);
-        if reaction.is_recovered() {
-            self.reaction = None;
+        let control = self.control.as_mut()?;
+        let may_send = control.may_send(now);
+        if control.is_idle() {
+            self.control = None;
             return self.poll_run(now, mode, 1, memory);
         }
         let sends_data = self.responder.is_about_to_send_data();
@@ -129,7 +242,7 @@ impl QueuePair {
                 self.sender
                     .plan(now, &self.connection, may_start, 1, memory, &mut self.out)
         {
-            reaction.handle_sent(now, wire_bytes(&planned.header, planned.len));
+            control.handle_sent(now, wire_bytes(&planned.header, planned.len));
             self.stats.tx_packets += 1;
             self.turns.note_requests(1);
             self.responder.note_request();
@@ -148,8 +261,8 @@ impl QueuePair {
             }
             self.turns.restart();
             let response = self.poll_response(now, mode, 1, memory);
-            if let (Some(reaction), Some(Run { first, .. })) = (&mut self.reaction, &response) {
-                reaction.handle_sent(now, wire_bytes(&first.header, first.payload.len()));
+            if let (Some(control), Some(Run { first, .. })) = (&mut self.control, &response) {
+                control.handle_sent(now, wire_bytes(&first.header, first.payload.len()));
             }
             return response;
         }
@@ -158,7 +271,7 @@ impl QueuePair {
 
     /// When a packet may go that congestion control holds back.
     pub(super) fn paced_until(&self) -> Option<Instant> {
-        self.reaction.as_ref()?.poll_timeout()
+        self.control.as_ref()?.poll_timeout()
     }
 }
 

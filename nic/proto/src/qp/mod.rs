@@ -19,7 +19,7 @@ pub use crate::rc::acknowledge::AckMode;
 use crate::attr_mask::AttrMask;
 use crate::attributes::{Attributes, ModifyError};
 use crate::connection::Connection;
-use crate::dcqcn::ReactionPoint;
+use crate::control::CongestionControl;
 use crate::egress::Egress;
 use crate::memory::PdId;
 use crate::peer::PeerAbilities;
@@ -58,7 +58,7 @@ pub struct QueuePair {
     /// What must not leave before something that is owed.
     reply: Option<Reply>,
     /// What slows it down; `None` without congestion.
-    reaction: Option<Box<ReactionPoint>>,
+    control: Option<Box<dyn CongestionControl>>,
     congestion: Option<Box<Congestion>>,
 }
 
@@ -85,7 +85,7 @@ impl QueuePair {
             stats: QpStats::default(),
             turns: Turns::default(),
             reply: None,
-            reaction: None,
+            control: None,
             congestion: None,
         }
     }
@@ -252,7 +252,8 @@ impl QueuePair {
     }
 
     fn reset(&mut self) {
-        let (stats, congestion) = (self.stats, self.congestion.take());
+        let stats = self.stats;
+        let congestion = self.congestion.take_if(|congestion| congestion.is_dcqcn());
         *self = Self {
             stats,
             congestion,

@@ -43,7 +43,7 @@ impl QueuePair {
     #[inline]
     pub fn is_at_rest(&self, now: Instant) -> bool {
         self.state() == QpState::ReadyToSend
-            && self.reaction.is_none()
+            && self.control.is_none()
             && !self.sender.has_unsent()
             && self.responder.may_wait(now)
     }
@@ -67,7 +67,7 @@ impl QueuePair {
         {
             return Some(run);
         }
-        if self.reaction.is_some() {
+        if self.control.is_some() {
             return self.poll_paced(now, mode, memory);
         }
         let may_start = self.state() == QpState::ReadyToSend;
@@ -128,7 +128,7 @@ impl QueuePair {
         }
         let is_next =
             self.state() == QpState::ReadyToSend && self.sender.is_about_to_send(reply.position);
-        if !is_next || self.reaction.is_some() && self.responder.is_about_to_send_data() {
+        if !is_next || self.control.is_some() && self.responder.is_about_to_send_data() {
             return None;
         }
         self.responder.go_ahead(now);
@@ -148,7 +148,7 @@ impl QueuePair {
         memory: &mut M,
     ) -> Option<Run<'static>> {
         // Data has to ask congestion control.
-        if self.reaction.is_some() && self.responder.is_about_to_send_data() {
+        if self.control.is_some() && self.responder.is_about_to_send_data() {
             return None;
         }
         if !self.responder.may_wait(now) {

@@ -42,6 +42,7 @@ impl QueuePair {
         }
         self.stats.rx_packets += 1;
         if operation.is_response() {
+            let before = self.losses();
             if let Sender::Reliable(requester) = &mut self.sender {
                 requester.handle_response(
                     now,
@@ -52,6 +53,7 @@ impl QueuePair {
                     &mut self.stats,
                 );
             }
+            self.note_losses(now, before);
         } else if self.config.qp_type == QpType::Rc {
             // The bits are reserved for all but our own kind.
             if let Some(acknowledged) = bth.acknowledges
@@ -264,12 +266,14 @@ impl QueuePair {
 
     /// The time that [`Self::poll_timeout`] gave has come. Harmless if called early.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if let Some(reaction) = &mut self.reaction {
-            reaction.handle_timeout(now);
+        if let Some(control) = &mut self.control {
+            control.handle_timeout(now);
         }
         if self.may_handle(true) {
+            let before = self.losses();
             self.sender
                 .handle_timeout(now, &self.connection, &mut self.out, &mut self.stats);
+            self.note_losses(now, before);
             self.settle();
         }
     }

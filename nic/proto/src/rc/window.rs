@@ -83,6 +83,8 @@ pub struct Window {
     gaps: u32,
     /// Packets and the end of slow start before the last silence, in case nothing was lost then.
     before_silence: Option<(u32, u32)>,
+    /// Congestion control says how much may be in flight, in place of what is found out here.
+    is_granted: bool,
 }
 
 impl Window {
@@ -98,6 +100,18 @@ impl Window {
             waited_ns: 0,
             gaps: 0,
             before_silence: None,
+            is_granted: false,
+        }
+    }
+
+    /// Congestion control lets so many packets be in flight from now on: one at least, and no more
+    /// than the greatest window. `None`: it says nothing any more.
+    pub fn grant(&mut self, packets: Option<u32>) {
+        self.is_granted = packets.is_some();
+        if let Some(packets) = packets {
+            self.packets = packets.clamp(1, self.limits.max);
+        } else {
+            self.packets = self.packets.max(self.limits.min);
         }
     }
 
@@ -105,7 +119,10 @@ impl Window {
     pub fn handle_round_trip(&mut self, nanos: u64) {
         self.shortest_ns = self.shortest_ns.min(nanos);
         self.waited_ns = nanos - self.shortest_ns;
-        if self.waited_ns > DELAY_EXCESS_NS && self.packets > self.limits.delay_floor {
+        if !self.is_granted
+            && self.waited_ns > DELAY_EXCESS_NS
+            && self.packets > self.limits.delay_floor
+        {
             self.packets = (self.packets - self.packets / 8).max(self.limits.delay_floor);
             self.slow_start_until = self.packets;
         }
@@ -125,7 +142,7 @@ impl Window {
 
     /// `count` packets were acknowledged, while the window was what limited the sender or not.
     pub fn handle_acked(&mut self, count: u32, was_limited: bool) {
-        if !was_limited || self.waited_ns > DELAY_TARGET_NS {
+        if !was_limited || self.is_granted || self.waited_ns > DELAY_TARGET_NS {
             return;
         }
         if self.packets < self.slow_start_until {
@@ -145,6 +162,9 @@ impl Window {
     }
 
     fn shrink_to(&mut self, percent: u32) {
+        if self.is_granted {
+            return;
+        }
         self.before_silence = None;
         self.packets = (self.packets * percent / 100).max(self.limits.min);
         self.slow_start_until = self.packets;
@@ -173,6 +193,9 @@ impl Window {
 
     /// Nothing was heard for a while: start over from the least window.
     pub fn handle_silence(&mut self) {
+        if self.is_granted {
+            return;
+        }
         self.before_silence = Some((self.packets, self.slow_start_until));
         self.slow_start_until = (self.packets / 2).max(self.limits.min);
         self.packets = self.limits.min;
@@ -182,7 +205,9 @@ impl Window {
     /// The silence was no loss, only long: what was sent before it is answered (RFC 4015 calls it a
     /// spurious timeout).
     pub fn undo_silence(&mut self) {
-        if let Some((packets, slow_start_until)) = self.before_silence.take() {
+        if let Some((packets, slow_start_until)) = self.before_silence.take()
+            && !self.is_granted
+        {
             self.packets = packets.min(self.limits.max);
             self.slow_start_until = slow_start_until;
         }
@@ -296,6 +321,27 @@ mod tests {
         assert_eq!(window.packets(), 4);
         window.set_max(0);
         assert_eq!(window.packets(), 2, "never below the least window");
+    }
+
+    #[test]
+    fn what_congestion_control_grants_is_not_changed_by_anything_else() {
+        let mut window = Window::new(LIMITS);
+        window.grant(Some(20));
+        window.handle_acked(20, true);
+        window.handle_loss();
+        window.handle_gaps(20, true);
+        window.handle_silence();
+        window.undo_silence();
+        window.handle_round_trip(1_000);
+        window.handle_round_trip(20_000_000);
+        assert_eq!(window.packets(), 20);
+        window.grant(Some(0));
+        assert_eq!(window.packets(), 1, "else nothing would ever go");
+        window.grant(Some(1_000));
+        assert_eq!(window.packets(), 64, "what the device may have in flight");
+        window.grant(None);
+        window.handle_loss();
+        assert_eq!(window.packets(), 32);
     }
 
     #[test]

@@ -40,6 +40,8 @@ use crate::verbs::{SendRequest, WcStatus};
 const QUIET_PACKETS: u32 = 32;
 /// From so many packets in flight on something is going to ask.
 const MANY_PACKETS: u32 = STREAM_PACKETS - 1;
+/// An acknowledgement is asked for at least once in this many packets.
+const ACK_INTERVAL_MAX: u32 = 64;
 /// For how long all messages ask, at first and at most, after the peer was too late to acknowledge
 /// what did not: its program neither polls nor blocks, and its background thread was late.
 const HURRY_NS: (u64, u64) = (100_000_000, 10_000_000_000);
@@ -92,6 +94,8 @@ pub(crate) struct Requester {
     max_fetches: usize,
     window: Window,
     window_was_full: bool,
+    /// An acknowledgement is asked for at least once in so many packets.
+    ack_interval_max: u32,
     retry: Retry,
     rnr_until: Option<Instant>,
     /// Where the last implied NAK went back to, so that its followers do not go back again.
@@ -137,6 +141,7 @@ impl Requester {
                 Egress::default().window_bytes,
             )),
             window_was_full: false,
+            ack_interval_max: ACK_INTERVAL_MAX,
             retry: Retry::new(limits.timeout_ns, limits.retry_count, limits.rnr_retry),
             rnr_until: None,
             implied_nak_at: None,
@@ -160,6 +165,21 @@ impl Requester {
     /// Changes how many packets may be in flight at most.
     pub(crate) fn set_window_max(&mut self, max_packets: u32) {
         self.window.set_max(max_packets);
+    }
+
+    /// Congestion control says how many packets may be in flight, and in how many packets it wants
+    /// an acknowledgement; `None`: it says nothing of that.
+    pub(crate) fn grant(&mut self, packets: Option<u32>, ack_interval: Option<u32>) {
+        self.window.grant(packets);
+        self.ack_interval_max = ack_interval.map_or(ACK_INTERVAL_MAX, |packets| packets.max(1));
+    }
+
+    /// Packets acknowledged and sent since `first`, with which the count began.
+    pub(crate) fn progress_since(&self, first: Psn) -> (u32, u32) {
+        (
+            distance(self.unacked, first),
+            distance(self.sent_end, first),
+        )
     }
 
     /// Whether answers are on their way: something in flight asked for one, or so much is that

@@ -16,8 +16,6 @@ use crate::send_queue::{Position, Wqe};
 use crate::time::Instant;
 use crate::verbs::{Payload, SendOp, Transmit, WcStatus};
 
-/// An acknowledgement is asked for at least once in this many packets.
-const ACK_INTERVAL_MAX: u32 = 64;
 /// The end of a message asks for one, too, unless so many more wait behind it.
 const MESSAGES_BEHIND: Position = 4;
 
@@ -193,7 +191,7 @@ impl Requester {
 
     /// In how many packets an acknowledgement is asked for at least once.
     pub(super) fn ack_interval(&self) -> u32 {
-        (self.window.packets() / 4).clamp(1, ACK_INTERVAL_MAX)
+        (self.window.packets() / 4).clamp(1, self.ack_interval_max)
     }
 
     /// Packets were sent. What does not ask is answered late, which tells no round trip.
