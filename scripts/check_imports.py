@@ -2,13 +2,13 @@
 
 Usage: scripts/check_imports.py
 
-wire <- proto <- {sim, fabric, duty, device}; fabric <- virtual; wire <- cm <- device; {duty, udp} <- device <- preload
-<- cli. proto, cm and udp never see each other.
+wire <- proto <- {sim, congestion, fabric, duty, device}; congestion <- fabric <- virtual; wire <- cm <- device;
+{duty, udp} <- device <- preload <- cli. proto, cm and udp never see each other.
 
 Within a crate, files form no circle, but for those in CIRCLES: there, no more of them may. Folders of a crate that has
 many stand in LAYERS, and need those below them alone.
 
-wire, proto, duty, sim, fabric and cm may read no clock, open no socket and draw no unseeded
+wire, proto, duty, sim, congestion, fabric and cm may read no clock, open no socket and draw no unseeded
 randomness. Building them for a target without an operating system would show that, but such a
 target cannot be installed from a package registry. The attribute #![no_std] is the stronger proof,
 because it needs no second build: without std there is no clock, socket, thread, file or random
@@ -39,7 +39,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "proto": frozenset({"wire"}),
     "duty": frozenset({"proto"}),
     "sim": frozenset({"wire", "proto"}),
-    "fabric": frozenset({"wire", "proto"}),
+    "congestion": frozenset({"proto"}),
+    "fabric": frozenset({"wire", "proto", "congestion"}),
     "virtual": frozenset({"wire", "fabric"}),
     "cm": frozenset({"wire"}),
     "inputs": frozenset({"wire", "proto", "cm"}),
@@ -74,7 +75,7 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-SANS_IO = ("wire", "proto", "duty", "sim", "fabric", "cm")
+SANS_IO = ("wire", "proto", "duty", "sim", "congestion", "fabric", "cm")
 # External crates of the sans-IO crates: none with a clock, IO or entropy, and all #![no_std] with
 # the features used, but libdeflater: of it only the CRC is used, a function of its arguments.
 # oorandom is a generator that only a seed can start; serde turns data into other data.

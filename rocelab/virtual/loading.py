@@ -11,6 +11,7 @@ from rocelab import profiles
 from rocelab.study.loading import problem_of
 from rocelab.study.positions import line_of
 from rocelab.study.problems import Problem, StudyError, Wrong, dotted, unknown
+from rocelab.virtual.congestion import BY_ACKNOWLEDGEMENTS, BY_MARKS, algorithm_of, allowed_parameters
 from rocelab.virtual.schema import MANY_NODES, TESTS, LinkTable, TestTable, VirtualStudy
 from rocelab.virtual.smpi.loading import wrong_job
 from rocelab.virtual.variants import variants_of
@@ -63,10 +64,27 @@ def _wrong_link(at: int, link: LinkTable) -> Iterator[Wrong]:
         yield ("link", at, "topology"), f"{link.topology} needs switches = [...]: {', '.join(profiles.switches())}"
     if link.topology == "leaf-spine" and (link.hosts_per_rack is None) == (link.racks is None):
         yield ("link", at, "topology"), "leaf-spine needs hosts_per_rack, or racks, and not both"
+    yield from _wrong_congestion_control(at, link)
     needed = {"leaf-spine": ("spines", "uplink_gbps"), "fat-tree": ("radix",)}
     for key in needed.get(link.topology, ()):
         if getattr(link, key) is None:
             yield ("link", at, "topology"), f"{link.topology} needs {key}"
+
+
+def _wrong_congestion_control(at: int, link: LinkTable) -> Iterator[Wrong]:
+    named = link.congestion_control
+    if named in BY_MARKS and not link.ecn:
+        yield ("link", at, "congestion_control"), f"{named} acts on marks of switches: set ecn = true"
+    if link.ecn_step_bytes_per_25g is not None and not link.ecn:
+        yield ("link", at, "ecn_step_bytes_per_25g"), "without ecn = true no switch marks"
+    if named is None and link.congestion_parameters:
+        yield ("link", at, "congestion_parameters"), "name the congestion_control that they are of"
+        return
+    for name in link.congestion_parameters:
+        allowed = allowed_parameters(algorithm_of(link))
+        if name not in allowed:
+            key = ("link", at, "congestion_parameters", name)
+            yield key, unknown(f"parameter of {algorithm_of(link)}", name, allowed)
 
 
 def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[Wrong]:
@@ -105,6 +123,12 @@ def _wrong_variants(study: VirtualStudy, at: int, test: TestTable, name: str) ->
             yield key, unknown("variant", variant, allowed)
     for link in study.links_of(test):
         yield from _wrong_pairing(at, name, link)
+        if link.congestion_control in BY_ACKNOWLEDGEMENTS:
+            named = f"link {link.id} has {link.congestion_control}, which"
+            if adapter.software is not None:
+                yield key, f"{named} needs an adapter in hardware, and {name} is software"
+            if "read" in test.variants[name]:
+                yield key, f"{named} acts on acknowledgements, and the data of a READ has none: take send or write"
 
 
 def _wrong_pairing(at: int, name: str, link: LinkTable) -> Iterator[Wrong]:

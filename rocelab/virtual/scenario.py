@@ -7,24 +7,12 @@ from typing import Any
 from rocelab import profiles
 from rocelab.profiles.model import bus_gbps
 from rocelab.results import MESH_TEST
+from rocelab.virtual.congestion import host_keys, step_bytes_per_25g
 from rocelab.virtual.schema import LinkTable
 from rocelab.virtual.steps import VirtualStep, messages_of
 
 #: Data that a queue pair of hardware may have in flight: the send queue is what limits it.
 _WINDOW_BYTES = 1 << 20
-#: DCQCN as adapters have it by default (NVIDIA, "DCQCN CC Parameters"), for all rates.
-_DCQCN = {
-    "raise_interval_ns": 300_000,
-    "raise_bytes": 32_767_000,
-    "additive_step_mbps": 5,
-    "hyper_step_mbps": 50,
-    "min_rate_mbps": 1,
-    "cnp_interval_ns": 4_000,
-    "cut_interval_ns": 4_000,
-    "alpha_interval_ns": 1_000,
-    "gain_divisor": 205,
-    "fast_recovery_raises": 1,
-}
 #: Open MPI's MPI_Alltoall sends smaller blocks to all others at once, and these step by step (its
 #: decision function of fixed rules, coll/tuned, up to release 4.0).
 _PAIRWISE_BYTES = 3_000
@@ -55,8 +43,8 @@ def _host(step: VirtualStep) -> dict[str, Any]:
     adapter = step.adapter
     stack = profiles.stack(step.test.stacks[adapter.service])
     made = host_part(adapter, profiles.host(step.host), stack)
-    if step.network.ecn and adapter.service == "rdma":
-        made["dcqcn"] = _DCQCN
+    if adapter.service == "rdma":
+        made.update(host_keys(step.network))
     if step.network.path_mtu_bytes is not None and adapter.service == "rdma":
         made["mtu_bytes"] = step.network.path_mtu_bytes
     return made
@@ -105,13 +93,21 @@ def _switch(step: VirtualStep) -> dict[str, Any] | None:
     link = step.network
     if link.topology == "back-to-back":
         return None
-    return switch_part(link.switch_for(step.adapter), pfc=link.pfc, ecn=link.ecn, hash_by=link.hash)
+    made = switch_part(link.switch_for(step.adapter), pfc=link.pfc, ecn=link.ecn, hash_by=link.hash)
+    step_bytes = step_bytes_per_25g(link)
+    if link.ecn and step_bytes is not None:
+        made["ecn"] = {
+            "min_bytes_per_25g": step_bytes,
+            "max_bytes_per_25g": step_bytes,
+            "max_probability": 1.0,
+        }
+    return made
 
 
 def switch_part(
     switch: profiles.Switch, *, pfc: bool = True, ecn: bool = False, hash_by: str = "ports"
 ) -> dict[str, Any]:
-    """A switch, with what a study says of flow control and marking."""
+    """A switch, with what a study says of flow control and marking by the switch's profile."""
     is_ethernet = switch.kind == "ethernet"
     marks = ecn and switch.ecn_min_bytes_per_25g is not None
     return {

@@ -12,6 +12,7 @@ from rocelab.study.schema import LEVEL_TAGS
 from rocelab.study.tables import RANKS_PER_NODE_MAX, Name, Sizes, every_size_bytes_of
 from rocelab.tools import nas
 from rocelab.tools.own import OwnProgram
+from rocelab.virtual.congestion import Algorithm
 
 NODES_MAX = 4096
 
@@ -48,7 +49,12 @@ class LinkTable(_Table):
     """Profiles; the one whose kind fits the adapter is taken."""
     pfc: bool = True
     ecn: bool = False
-    """Whether switches mark, and adapters obey (DCQCN)."""
+    """Whether switches mark; adapters obey by DCQCN, if no other congestion control is named."""
+    ecn_step_bytes_per_25g: PositiveInt | None = None
+    """In place of the switch's marking: all packets that meet more, for each 25 Gbps of the port, and no others."""
+    congestion_control: Algorithm | None = None
+    congestion_parameters: Mapping[str, bool | int | float] = {}
+    """Of the congestion control that is named: see docs/congestion-control.md."""
     hash: Literal["ports", "addresses"] = "ports"
     path_mtu_bytes: Literal[256, 512, 1024, 2048, 4096] | None = None
     """Of RDMA, in place of the adapters'."""

@@ -137,7 +137,10 @@ impl Network {
         let connection = &self.connections[id as usize];
         let config = self.host_config();
         let delimiters = config.delimiter_bytes;
-        let wire_bytes = rdma_bytes(config.link, delimiters, header, payload_bytes);
+        let mut wire_bytes = rdma_bytes(config.link, delimiters, header, payload_bytes);
+        if let Some(telemetry) = &self.telemetry {
+            wire_bytes += telemetry.bytes(header, payload_bytes);
+        }
         Packet::new(payload_bytes, wire_bytes, connection.flow)
     }
 
@@ -161,6 +164,7 @@ impl Network {
         packet.tail_at = ready_at + send_ns * PS_PER_NS;
         let (at, port) = (packet.tail_at, host.ports[index]);
         let packet = self.pool.insert(packet, body);
+        self.begin_telemetry(packet, channel);
         self.schedule(at, Event::Enter { port, packet });
     }
 
@@ -218,7 +222,7 @@ impl Network {
         let packet = self.pool.remove(id);
         self.return_host_credit(host, &packet);
         match body {
-            Body::Rdma(header) => self.handle_rdma(&packet, header),
+            Body::Rdma(header) => self.handle_rdma(id, &packet, header),
             Body::Segment { stream, end } => self.handle_segment(stream, end),
             Body::Acknowledgement { stream, end } => self.handle_stream_ack(stream, end),
         }
@@ -231,7 +235,7 @@ impl Network {
         }
     }
 
-    fn handle_rdma(&mut self, packet: &Packet, header: Header) {
+    fn handle_rdma(&mut self, packet_id: u32, packet: &Packet, header: Header) {
         let now = self.instant();
         let id = connection_of(header.bth.dest_qp);
         let Some(connection) = self.connections.get_mut(id as usize) else {
@@ -258,6 +262,7 @@ impl Network {
         } else if !is_new {
             self.totals.repeated += 1;
         }
+        self.bring_back(packet_id, packet, &header, is_new, id);
         if packet.is(MARKED) {
             self.notify(id);
         }

@@ -10,15 +10,20 @@ use oorandom::Rand64;
 use urxe_wire::Mtu;
 
 use crate::capture::Capture;
+use crate::congestion::CongestionConfig;
 use crate::framing::LinkKind;
 use crate::network::{Event, Host, Network, Switch};
 use crate::packet::{Fifo, Pool};
 use crate::pcie::Pcie;
 use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
 use crate::queue::EventQueue;
-use crate::scenario::{HashFields, HostConfig, Place, Scenario, ScenarioError, Topology};
+use crate::scenario::{
+    HashFields, HostConfig, Operation, Place, Scenario, ScenarioError, SwitchConfig, Topology,
+    Traffic,
+};
 use crate::series::Series;
 use crate::switch::{Marking, SharedBuffer};
+use crate::telemetry::Telemetry;
 use crate::topology::{Cable, Plan, Routes, mix, plan};
 use crate::totals::Totals;
 use crate::units::{PS_PER_NS, Pace};
@@ -100,9 +105,16 @@ impl Network {
             totals: Totals::default(),
             series: Series::default(),
             capture: None,
+            telemetry: config
+                .congestion_control
+                .and_then(|control| control.needs())
+                .map(Telemetry::new),
             counts_from: None,
             scenario,
         };
+        let base_ns = network.base_round_trip_ns();
+        let known = &mut network.scenario.host.base_round_trip_ns;
+        known.get_or_insert(base_ns);
         network.set_up_tap()?;
         network.set_up_incidents()?;
         network.set_up_traffic()?;
@@ -194,6 +206,42 @@ fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
         return Err(ScenarioError(
             "ports and rates are more than zero".to_string(),
         ));
+    }
+    check_congestion_control(scenario)
+}
+
+fn check_congestion_control(scenario: &Scenario) -> Result<(), ScenarioError> {
+    let Some(control) = &scenario.host.congestion_control else {
+        return Ok(());
+    };
+    let name = control.name();
+    let no = |why: &str| Err(ScenarioError(format!("congestion control {name}: {why}")));
+    if let Some(problem) = control.problem() {
+        return no(problem);
+    }
+    if control.needs().is_none() {
+        return Ok(());
+    }
+    let reads = matches!(
+        scenario.traffic,
+        Traffic::Streams {
+            operation: Operation::Read,
+            ..
+        }
+    );
+    if scenario.host.software.is_some() || scenario.host.stack.copy_gbps.is_some() {
+        return no(
+            "it needs an adapter for RDMA in hardware, which notes when packets leave and come; the only one for others is dcqcn",
+        );
+    }
+    if reads {
+        return no(
+            "it acts on acknowledgements, which the data of a READ has none of: send or write, or use dcqcn",
+        );
+    }
+    let never_marks = |switch: SwitchConfig| switch.ecn.is_none();
+    if matches!(control, CongestionConfig::Dctcp(_)) && scenario.switch.is_some_and(never_marks) {
+        return no("it acts on marks, and the switches set none: give them `ecn`");
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A queue pair of the protocol core, and what the adapter knows of it.
 
+use urxe_congestion::Path;
 use urxe_proto::{
     AccessError, AtomicOp, AttrMask, Attributes, Capacity, Egress, LocalAccess, Memory,
     ModifyError, PdId, QpConfig, QpState, QpType, QueuePair, RecvRequest, RemoteAccess,
@@ -149,8 +150,24 @@ pub(crate) fn queue_pair(
         window_bytes: config.window_bytes,
         ..Egress::default()
     });
-    qp.set_dcqcn(config.dcqcn.map(|dcqcn| dcqcn.parameters(config.rate_gbps)));
+    if let Some(control) = config.congestion_control {
+        control.give_to(&mut qp, path(config));
+    }
     Ok(qp)
+}
+
+/// What congestion control is told of the network.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is positive and far below 2^64"
+)]
+fn path(config: &HostConfig) -> Path {
+    Path {
+        line_rate_bps: (config.rate_gbps * 1e9) as u64,
+        base_round_trip_ns: config.base_round_trip_ns.unwrap_or(0),
+        mtu_bytes: config.mtu_bytes,
+    }
 }
 
 /// Posts a message. False if the queue pair does not take it.

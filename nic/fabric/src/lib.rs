@@ -19,7 +19,9 @@ extern crate alloc;
 mod adapter;
 mod build;
 mod capture;
+mod congestion;
 mod connection;
+mod feedback;
 mod framing;
 mod gather;
 mod incidents;
@@ -32,6 +34,7 @@ mod port;
 mod process;
 mod programs;
 mod queue;
+mod round_trip;
 mod sampling;
 mod scenario;
 mod series;
@@ -39,20 +42,22 @@ mod sockets;
 mod software;
 mod stream;
 mod switch;
+mod telemetry;
 mod topology;
 mod totals;
 mod traffic_setup;
 mod units;
 
 pub use capture::Frame;
+pub use congestion::{CongestionConfig, Dcqcn};
 pub use framing::LinkKind;
 pub use network::Network;
 pub use outcome::Outcome;
 pub use pcie::PcieConfig;
 pub use port::PortStats;
 pub use scenario::{
-    Algorithm, Dcqcn, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place,
-    Scenario, ScenarioError, SoftwareConfig, StackConfig, SwitchConfig, Tap, Topology, Traffic,
-    Victim,
+    Algorithm, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place, Scenario,
+    ScenarioError, SoftwareConfig, StackConfig, SwitchConfig, Tap, Topology, Traffic, Victim,
 };
 pub use series::Point;
+pub use urxe_congestion::{DctcpParameters, HpccParameters, SwiftParameters, TimelyParameters};

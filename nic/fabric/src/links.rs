@@ -73,6 +73,9 @@ impl Network {
             tail_at
         };
         let (peer, owner) = (port.peer, port.owner);
+        if let (Some(telemetry), Owner::Switch(_)) = (&mut self.telemetry, owner) {
+            telemetry.pass(packet_id, port, start);
+        }
         if port.occupied != 0 && !port.is_woken {
             port.is_woken = true;
             let at = port.free_at;
@@ -105,7 +108,10 @@ impl Network {
             self.record(port, packet, self.now);
         }
         match self.ports[port as usize].owner {
-            Owner::Host(host) => self.take_in(host, packet),
+            Owner::Host(host) => {
+                self.note_arrival(packet);
+                self.take_in(host, packet);
+            }
             Owner::Switch(switch) => self.forward(switch, port, packet),
         }
     }

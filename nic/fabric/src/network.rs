@@ -22,6 +22,7 @@ use crate::scenario::{HostConfig, Incident, Scenario};
 use crate::series::Series;
 use crate::stream::ByteStream;
 use crate::switch::SharedBuffer;
+use crate::telemetry::Telemetry;
 use crate::topology::Routes;
 use crate::totals::Totals;
 use crate::units::PS_PER_NS;
@@ -133,6 +134,8 @@ pub struct Network {
     pub(crate) totals: Totals,
     pub(crate) series: Series,
     pub(crate) capture: Option<Capture>,
+    /// What packets carry for congestion control, if that needs it.
+    pub(crate) telemetry: Option<Telemetry>,
     /// When counting began, if it has.
     pub(crate) counts_from: Option<u64>,
 }
@@ -200,7 +203,10 @@ impl Network {
                 self.ports[port as usize].is_woken = false;
                 self.pump(port);
             }
-            Event::Enter { port, packet } => self.enqueue(port, packet),
+            Event::Enter { port, packet } => {
+                self.note_sending(packet);
+                self.enqueue(port, packet);
+            }
             Event::Engine { host } => self.run_engine(host),
             Event::Receive { host, packet } => self.handle_received(host, packet),
             Event::Deliver { host, packet } => self.handle_delivery(host, packet),

@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
-use urxe_proto::DcqcnParameters;
 
+use crate::congestion::CongestionConfig;
 use crate::framing::LinkKind;
 use crate::pcie::PcieConfig;
 
@@ -93,7 +93,12 @@ pub struct HostConfig {
     /// Software.
     pub stack: StackConfig,
     /// Congestion control; `None`: none.
-    pub dcqcn: Option<Dcqcn>,
+    #[serde(default)]
+    pub congestion_control: Option<CongestionConfig>,
+    /// What congestion control takes for the longest round trip while nothing waits; `None`: what
+    /// the network has between its first host and the one that is the farthest from it.
+    #[serde(default)]
+    pub base_round_trip_ns: Option<u64>,
 }
 
 /// An adapter in software: one processor does one thing at a time, and packets pass to and from the
@@ -136,59 +141,6 @@ pub struct StackConfig {
     pub eager_bytes: u32,
     /// Data in flight (sockets).
     pub window_bytes: Option<u64>,
-}
-
-/// Parameters of DCQCN; see [`DcqcnParameters`], whose defaults hold for what is not here. A burst
-/// of notifications does not lower the rate to return to, as adapters have it by default
-/// (`clamp_tgt_rate`).
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dcqcn {
-    /// Time between two raises.
-    pub raise_interval_ns: u64,
-    /// Bytes between two raises.
-    pub raise_bytes: u64,
-    /// Additive step, 10^6 bit/s.
-    pub additive_step_mbps: u64,
-    /// Hyper step, 10^6 bit/s.
-    pub hyper_step_mbps: u64,
-    /// Least rate, 10^6 bit/s.
-    pub min_rate_mbps: u64,
-    /// Least time between two notifications of a queue pair.
-    pub cnp_interval_ns: u64,
-    /// Least time between two cuts.
-    pub cut_interval_ns: u64,
-    /// Time between two updates of alpha.
-    pub alpha_interval_ns: u64,
-    /// 1/g: how many of these alpha looks back on.
-    pub gain_divisor: u32,
-    /// Raises that only go halfway back, F.
-    pub fast_recovery_raises: u32,
-}
-
-impl Dcqcn {
-    /// For a port of so many 10^9 bit/s.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate is positive and far below 2^64"
-    )]
-    pub(crate) fn parameters(&self, rate_gbps: f64) -> DcqcnParameters {
-        DcqcnParameters {
-            line_rate_bps: (rate_gbps * 1e9) as u64,
-            min_rate_bps: self.min_rate_mbps * 1_000_000,
-            raise_interval_ns: self.raise_interval_ns,
-            raise_bytes: self.raise_bytes,
-            additive_step_bps: self.additive_step_mbps * 1_000_000,
-            hyper_step_bps: self.hyper_step_mbps * 1_000_000,
-            cnp_interval_ns: self.cnp_interval_ns,
-            cut_interval_ns: self.cut_interval_ns,
-            alpha_interval_ns: self.alpha_interval_ns,
-            gain_divisor: self.gain_divisor,
-            fast_recovery_raises: self.fast_recovery_raises,
-            ..DcqcnParameters::default()
-        }
-    }
 }
 
 /// How hosts are joined.

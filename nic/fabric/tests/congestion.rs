@@ -3,7 +3,7 @@
 mod support;
 
 use support::*;
-use urxe_fabric::{LinkKind, Operation, Outcome, Pattern, Scenario, Topology};
+use urxe_fabric::{CongestionConfig, LinkKind, Operation, Outcome, Pattern, Scenario, Topology};
 
 const RATE_GBPS: f64 = 25.0;
 
@@ -104,7 +104,7 @@ fn credits_lose_nothing_either() {
 
 fn with_dcqcn(senders: u32) -> Outcome {
     let mut controlled = incast(senders, 20_000, 20_000);
-    controlled.host.dcqcn = Some(DCQCN);
+    controlled.host.congestion_control = Some(CongestionConfig::Dcqcn(DCQCN));
     switch(&mut controlled).ecn = Some(ECN);
     switch(&mut controlled).buffer_bytes = 32 << 20;
     controlled.series_ns = Some(1_000_000);

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use support::*;
 use urxe_fabric::{
-    Algorithm, Incident, Operation, Outcome, Pattern, Place, Scenario, Tap, Topology, Traffic,
-    Victim,
+    Algorithm, CongestionConfig, Incident, Operation, Outcome, Pattern, Place, Scenario, Tap,
+    Topology, Traffic, Victim,
 };
 use urxe_wire::icrc::{Flow, Verdict};
 use urxe_wire::{Packet, ROCE_UDP_PORT};
@@ -164,7 +164,7 @@ fn the_same_seed_is_the_same_run() {
     let run_of = |seed| {
         let mut made = scenario(tree(16), writes(Pattern::Mesh, 50, 200));
         made.seed = seed;
-        made.host.dcqcn = Some(DCQCN);
+        made.host.congestion_control = Some(CongestionConfig::Dcqcn(DCQCN));
         made.switch.as_mut().expect("there is one").ecn = Some(ECN);
         made.series_ns = Some(20_000);
         format!("{:?}", complete(made))

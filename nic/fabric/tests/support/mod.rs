@@ -46,7 +46,8 @@ pub(crate) const HOST: HostConfig = HostConfig {
         eager_bytes: 0,
         window_bytes: None,
     },
-    dcqcn: None,
+    congestion_control: None,
+    base_round_trip_ns: None,
 };
 
 pub(crate) const SWITCH: SwitchConfig = SwitchConfig {
