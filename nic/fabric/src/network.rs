@@ -15,7 +15,7 @@ use crate::capture::{Capture, Frame};
 use crate::connection::Connection;
 use crate::packet::Pool;
 use crate::pcie::Pcie;
-use crate::port::Port;
+use crate::port::{DATA, Owner, Port};
 use crate::process::Process;
 use crate::queue::EventQueue;
 use crate::scenario::{HostConfig, Incident, Scenario};
@@ -180,7 +180,9 @@ impl Network {
             if self.is_over {
                 return false;
             }
-            let Some((at, event)) = self.events.pop() else {
+            let (pool, ports) = (&self.pool, &self.ports);
+            let next = self.events.pop(|events| look_ahead(events, pool, ports));
+            let Some((at, event)) = next else {
                 self.is_over = true;
                 return false;
             };
@@ -238,4 +240,37 @@ impl Network {
     pub(crate) fn incident(&self, index: u32) -> Option<Incident> {
         self.scenario.incidents.get(index as usize).copied()
     }
+}
+
+/// From so many ports on a network does not fit the caches next to a processor. 1,024 hosts in a
+/// fat tree have 6,144, and gain by looking ahead. 16 hosts at a switch, which fit, lost a tenth.
+const PORTS_BEYOND_CACHES: usize = 1_024;
+
+/// Loads what events will need that come soon. A processor waits for all these loads at the same
+/// time, and would wait for each when its event came.
+fn look_ahead(events: &[(u64, Event)], pool: &Pool, ports: &[Port]) {
+    if ports.len() < PORTS_BEYOND_CACHES {
+        return;
+    }
+    let needed = |event: &Event| match *event {
+        Event::Arrive { port, packet } => {
+            let at = &ports[port as usize];
+            let seen = pool.get(packet).tail_at ^ at.free_at ^ at.ingress_bytes[usize::from(DATA)];
+            match at.owner {
+                Owner::Host(_) => seen ^ u64::from(pool.body(packet).completes()),
+                Owner::Switch(_) => seen ^ at.headroom_bytes,
+            }
+        }
+        Event::Free { port } => {
+            let at = &ports[port as usize];
+            let queue = &at.queues[usize::from(DATA)];
+            let front = queue.front().map_or(0, |id| pool.get(id).tail_at);
+            queue.bytes ^ at.free_at ^ front
+        }
+        _ => 0,
+    };
+    let seen = events
+        .iter()
+        .fold(0, |seen, (_, event)| seen ^ needed(event));
+    core::hint::black_box(seen);
 }

@@ -12,6 +12,8 @@ use alloc::vec::Vec;
 /// for each digit.
 const DIGIT_BITS: u32 = 6;
 const BUCKETS: usize = 1 << DIGIT_BITS;
+/// What is sorted out of this level happens within 64 x 64 picoseconds.
+const SOON_LEVEL: usize = 2;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 
 /// See the module.
@@ -63,8 +65,9 @@ impl<T: Copy> EventQueue<T> {
         self.buckets[level as usize * BUCKETS + digit].push((at, event));
     }
 
+    /// The next event. `soon` is shown some that come next, so that it may fetch what they need.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
+    pub(crate) fn pop(&mut self, soon: impl Fn(&[(u64, T)])) -> Option<(u64, T)> {
         loop {
             let now = self.last as usize % BUCKETS;
             if let Some(&item) = self.buckets[now].get(self.taken) {
@@ -76,7 +79,7 @@ impl<T: Copy> EventQueue<T> {
             self.used[0] &= !(1 << now);
             self.taken = 0;
             if self.used[0] == 0 {
-                self.refill()?;
+                self.refill(&soon)?;
             }
             // The next in time: all that differ in this digit alone are later.
             let next = u64::from(self.used[0].trailing_zeros());
@@ -85,12 +88,15 @@ impl<T: Copy> EventQueue<T> {
     }
 
     /// Moves time to the next event, and what is in its bucket to lower ones.
-    fn refill(&mut self) -> Option<()> {
+    fn refill(&mut self, soon: &impl Fn(&[(u64, T)])) -> Option<()> {
         let level = self.used.iter().position(|used| *used != 0)?;
         let digit = self.used[level].trailing_zeros() as usize;
         self.used[level] &= !(1 << digit);
         core::mem::swap(&mut self.spare, &mut self.buckets[level * BUCKETS + digit]);
         self.last = self.spare.iter().map(|(at, _)| *at).min()?;
+        if level == SOON_LEVEL {
+            soon(&self.spare);
+        }
         for index in 0..self.spare.len() {
             let (at, event) = self.spare[index];
             self.put(at, event);
@@ -119,15 +125,15 @@ mod tests {
                 let next = expected.iter().min_by_key(|(at, number)| (*at, *number));
                 let next = *next.unwrap();
                 expected.retain(|each| *each != next);
-                assert_eq!(queue.pop(), Some(next));
+                assert_eq!(queue.pop(|_| ()), Some(next));
                 now = next.0;
             }
         }
         expected.sort_unstable();
         assert_eq!(queue.len(), expected.len());
         for each in expected {
-            assert_eq!(queue.pop(), Some(each));
+            assert_eq!(queue.pop(|_| ()), Some(each));
         }
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop(|_| ()), None);
     }
 }

@@ -171,8 +171,11 @@ pub(crate) struct Routes {
     /// Of every host.
     class: Vec<u32>,
     classes: usize,
-    /// Where the ways of a switch to a class begin, in `ports`; one more at the end.
-    starts: Vec<u32>,
+    /// By switch and class, a list of ways. Switches have few lists, and many classes: so all that
+    /// a packet needs of this stays in a cache.
+    list: Vec<u32>,
+    /// Where each list is in `ports`: its beginning and its end.
+    lists: Vec<(u32, u32)>,
     ports: Vec<u32>,
 }
 
@@ -200,10 +203,13 @@ impl Routes {
         let mut routes = Self {
             class,
             classes: members.len(),
-            starts: vec![0],
+            list: Vec::new(),
+            lists: Vec::new(),
             ports: Vec::new(),
         };
         for (switch, own) in switches.iter().enumerate() {
+            // A port is of one switch, so no other has the same list, unless that is empty.
+            let mut known: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
             for distance in &distances {
                 let here = distance[switch];
                 let nearer = own.iter().filter(|port| {
@@ -211,8 +217,14 @@ impl Routes {
                         && neighbour(ports, **port)
                             .is_some_and(|next| here != u32::MAX && distance[next as usize] < here)
                 });
-                routes.ports.extend(nearer);
-                routes.starts.push(routes.ports.len() as u32);
+                let ways: Vec<u32> = nearer.copied().collect();
+                let list = *known.entry(ways).or_insert_with_key(|ways| {
+                    let start = routes.ports.len() as u32;
+                    routes.ports.extend(ways);
+                    routes.lists.push((start, routes.ports.len() as u32));
+                    routes.lists.len() as u32 - 1
+                });
+                routes.list.push(list);
             }
         }
         routes
@@ -222,7 +234,8 @@ impl Routes {
     #[inline]
     pub(crate) fn ways(&self, switch: u32, host: u32) -> &[u32] {
         let at = switch as usize * self.classes + self.class[host as usize] as usize;
-        &self.ports[self.starts[at] as usize..self.starts[at + 1] as usize]
+        let (start, end) = self.lists[self.list[at] as usize];
+        &self.ports[start as usize..end as usize]
     }
 }
 
