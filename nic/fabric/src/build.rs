@@ -11,6 +11,7 @@ use urxe_wire::Mtu;
 
 use crate::capture::Capture;
 use crate::congestion::CongestionConfig;
+use crate::flows::Flows;
 use crate::framing::LinkKind;
 use crate::network::{Event, Host, Network, Switch};
 use crate::packet::{Fifo, Pool};
@@ -18,14 +19,14 @@ use crate::pcie::Pcie;
 use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
 use crate::queue::EventQueue;
 use crate::scenario::{
-    HashFields, HostConfig, Operation, Place, Scenario, ScenarioError, SwitchConfig, Topology,
-    Traffic,
+    HashFields, HostConfig, Place, Scenario, ScenarioError, SwitchConfig, Topology,
 };
 use crate::series::Series;
 use crate::switch::{Marking, SharedBuffer};
 use crate::telemetry::Telemetry;
 use crate::topology::{Cable, Plan, Routes, mix, plan};
 use crate::totals::Totals;
+use crate::traffic::Operation;
 use crate::units::{PS_PER_NS, Pace};
 
 /// Messages in flight to an InfiniBand host: its adapter has room for so much.
@@ -58,6 +59,13 @@ impl Network {
     /// # Errors
     /// What cannot be in the scenario, for a person.
     pub fn new(scenario: Scenario) -> Result<Self, ScenarioError> {
+        let mut network = Self::made(scenario)?;
+        network.note_times_alone();
+        Ok(network)
+    }
+
+    /// The same, without the times that flows take alone.
+    pub(crate) fn made(scenario: Scenario) -> Result<Self, ScenarioError> {
         check(&scenario)?;
         let config = scenario.host;
         let Plan {
@@ -98,6 +106,7 @@ impl Network {
             connections: Vec::new(),
             streams: Vec::new(),
             processes: Vec::new(),
+            flows: Flows::default(),
             busy: 0,
             is_over: false,
             fetched: Vec::new(),
@@ -222,13 +231,7 @@ fn check_congestion_control(scenario: &Scenario) -> Result<(), ScenarioError> {
     if control.needs().is_none() {
         return Ok(());
     }
-    let reads = matches!(
-        scenario.traffic,
-        Traffic::Streams {
-            operation: Operation::Read,
-            ..
-        }
-    );
+    let reads = scenario.traffic.operation() == Some(Operation::Read);
     if scenario.host.software.is_some() || scenario.host.stack.copy_gbps.is_some() {
         return no(
             "it needs an adapter for RDMA in hardware, which notes when packets leave and come; the only one for others is dcqcn",

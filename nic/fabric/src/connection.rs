@@ -10,7 +10,8 @@ use urxe_proto::{
 use urxe_wire::{Mtu, Psn, Qpn};
 
 use crate::packet::FlowId;
-use crate::scenario::{HostConfig, Operation};
+use crate::scenario::HostConfig;
+use crate::traffic::Operation;
 
 const PD: PdId = PdId(1);
 /// Queue pair numbers 0 and 1 are for management.
@@ -84,6 +85,8 @@ pub(crate) struct Connection {
     pub(crate) flow: FlowId,
     /// The process that is told of its completions.
     pub(crate) process: u32,
+    /// Length of a message.
+    pub(crate) message_bytes: u32,
     pub(crate) gathered: Gathered,
     /// Whether it waits for its turn to send.
     pub(crate) is_ready: bool,
@@ -150,10 +153,15 @@ pub(crate) fn queue_pair(
         window_bytes: config.window_bytes,
         ..Egress::default()
     });
-    if let Some(control) = config.congestion_control {
-        control.give_to(&mut qp, path(config));
-    }
+    control_anew(&mut qp, config);
     Ok(qp)
+}
+
+/// Has a queue pair's congestion control begin as that of a new one.
+pub(crate) fn control_anew(qp: &mut QueuePair, config: &HostConfig) {
+    if let Some(control) = config.congestion_control {
+        control.give_to(qp, path(config));
+    }
 }
 
 /// What congestion control is told of the network.

@@ -68,8 +68,7 @@ impl Network {
         let operation = header.bth.opcode.operation();
         // What a message before this one has left was of a part that was sent again.
         if operation.is_some_and(|it| it.starts_message() && it.carries_payload()) {
-            let process = &self.processes[connection.process as usize];
-            gathered.left_bytes = u64::from(process.message_bytes);
+            gathered.left_bytes = u64::from(connection.message_bytes);
             gathered.here_bytes = 0;
         }
         let is_with_doorbell = matches!(operation, Some(SendOnly | WriteOnly))

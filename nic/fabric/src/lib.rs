@@ -17,11 +17,14 @@
 extern crate alloc;
 
 mod adapter;
+mod alone;
 mod build;
 mod capture;
 mod congestion;
 mod connection;
 mod feedback;
+mod flow_runs;
+mod flows;
 mod framing;
 mod gather;
 mod incidents;
@@ -45,19 +48,23 @@ mod switch;
 mod telemetry;
 mod topology;
 mod totals;
+mod traffic;
 mod traffic_setup;
 mod units;
+mod workload;
 
 pub use capture::Frame;
 pub use congestion::{CongestionConfig, Dcqcn};
+pub use flows::FlowsOutcome;
 pub use framing::LinkKind;
 pub use network::Network;
 pub use outcome::Outcome;
 pub use pcie::PcieConfig;
 pub use port::PortStats;
 pub use scenario::{
-    Algorithm, EcnConfig, HashFields, HostConfig, Incident, Operation, Pattern, Place, Scenario,
-    ScenarioError, SoftwareConfig, StackConfig, SwitchConfig, Tap, Topology, Traffic, Victim,
+    CableConfig, EcnConfig, End, HashFields, HostConfig, Incident, Place, Scenario, ScenarioError,
+    SoftwareConfig, StackConfig, SwitchConfig, Tap, Topology, Victim,
 };
 pub use series::Point;
+pub use traffic::{Algorithm, FlowsConfig, IncastConfig, Message, Operation, Pattern, Traffic};
 pub use urxe_congestion::{DctcpParameters, HpccParameters, SwiftParameters, TimelyParameters};

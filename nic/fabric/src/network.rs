@@ -13,6 +13,7 @@ use urxe_wire::Mtu;
 
 use crate::capture::{Capture, Frame};
 use crate::connection::Connection;
+use crate::flows::Flows;
 use crate::packet::Pool;
 use crate::pcie::Pcie;
 use crate::port::{DATA, Owner, Port};
@@ -50,6 +51,10 @@ pub(crate) enum Event {
     Write { stream: u32 },
     /// A program starts.
     Start { process: u32 },
+    /// The next flow arrives.
+    Flow,
+    /// A flow starts whose time has come.
+    Message { index: u32 },
     /// A pause, or its end, reaches a port.
     Pause { port: u32, priority: u8, on: bool },
     /// Credits reach a port.
@@ -125,7 +130,8 @@ pub struct Network {
     pub(crate) connections: Vec<Connection>,
     pub(crate) streams: Vec<ByteStream>,
     pub(crate) processes: Vec<Process>,
-    /// Programs that have to end before the run is over; 0 if time alone ends it.
+    pub(crate) flows: Flows,
+    /// Programs, or flows, that have to end before the run is over; 0 if time alone ends it.
     pub(crate) busy: u32,
     pub(crate) is_over: bool,
     /// Packets of a batch; empty between two, and kept for its capacity.
@@ -216,6 +222,8 @@ impl Network {
             Event::Post { channel } => self.ring_doorbell(channel),
             Event::Write { stream } => self.go_on_writing(stream),
             Event::Start { process } => self.start(process),
+            Event::Flow => self.next_flow(),
+            Event::Message { index } => self.start_flow(index),
             Event::Pause { port, priority, on } => {
                 let now = self.now;
                 self.ports[port as usize].set_paused(now, priority, on);

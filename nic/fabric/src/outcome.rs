@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use crate::flows::FlowsOutcome;
 use crate::network::Network;
 use crate::process::Role;
-use crate::scenario::{Operation, Traffic};
 use crate::series::Point;
+use crate::traffic::{Operation, Traffic};
 use crate::units::{PS_PER_NS, gbps};
 
 /// Streams whose own rates are told.
@@ -62,8 +63,12 @@ pub struct Outcome {
     pub events: u64,
     /// The most packets under way.
     pub packets_peak: u64,
+    /// Queue pairs that were made, of both ends.
+    pub queue_pairs: u64,
     /// Queues and rates over time.
     pub series: Vec<Point>,
+    /// Of traffic that is flows or messages of a list: each of them.
+    pub flows: Option<FlowsOutcome>,
 }
 
 impl Network {
@@ -108,7 +113,9 @@ impl Network {
             packet_hops: totals.hops,
             events: totals.events,
             packets_peak: self.pool.peak() as u64,
+            queue_pairs: self.connections.len() as u64,
             series: self.series.points.clone(),
+            flows: self.flows_outcome(),
         }
     }
 
@@ -138,8 +145,13 @@ impl Network {
         } else {
             "the time was over"
         };
+        let of_what = if self.flows.operation.is_some() {
+            "flows"
+        } else {
+            "programs"
+        };
         Some(format!(
-            "{} programs had not ended when {what}, at {now_ns} ns",
+            "{} {of_what} had not ended when {what}, at {now_ns} ns",
             self.busy
         ))
     }
@@ -161,6 +173,11 @@ impl Network {
     fn throughput_gbps(&self) -> Option<f64> {
         match &self.scenario.traffic {
             Traffic::PingPong { .. } => None,
+            Traffic::Flows(_) | Traffic::Messages { .. } => {
+                let bytes = self.flows.list.iter().filter(|flow| flow.ended_at > 0);
+                let bytes = bytes.map(|flow| u64::from(flow.bytes)).sum();
+                Some(gbps(bytes, self.now))
+            }
             Traffic::Streams { messages: None, .. } => Some(self.host_gbps().iter().sum()),
             Traffic::Streams { operation, .. } => {
                 let of_sinks = *operation == Operation::Send;

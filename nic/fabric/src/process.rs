@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use crate::scenario::{Algorithm, Operation};
+use crate::traffic::{Algorithm, Operation};
 
 /// A program.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) enum Role {
     Sink(Counted),
     /// Takes part in an exchange of all with all.
     Exchange(Exchange),
+    /// Sends flows of its host, and receives those of others.
+    Flows,
 }
 
 /// See [`Role::Ping`].

@@ -3,7 +3,7 @@
 use crate::connection::{post_message, post_receive};
 use crate::network::{Event, Network};
 use crate::process::Role;
-use crate::scenario::{Algorithm, Operation};
+use crate::traffic::{Algorithm, Operation};
 use crate::units::{PS_PER_NS, Pace};
 
 /// Receives that are posted ahead on every connection that gets messages.
@@ -35,10 +35,18 @@ impl Network {
         }
     }
 
+    /// Length of a message on a channel of a program.
+    fn message_bytes(&self, process: u32, channel: u32) -> u32 {
+        if self.is_sockets() {
+            self.processes[process as usize].message_bytes
+        } else {
+            self.connections[channel as usize].message_bytes
+        }
+    }
+
     /// What the copy of a message costs a program that sends eagerly over RDMA.
-    fn copying_ns(&self, process: u32) -> u64 {
+    fn copying_ns(&self, bytes: u32) -> u64 {
         let stack = &self.host_config().stack;
-        let bytes = self.processes[process as usize].message_bytes;
         match stack.eager_gbps {
             Some(gbps) if bytes <= stack.eager_bytes => {
                 Pace::of_gbps(gbps).of_bytes(u64::from(bytes)) / PS_PER_NS
@@ -64,7 +72,7 @@ impl Network {
         }
     }
 
-    fn post_receive(&mut self, connection: u32, message_bytes: u32) {
+    pub(crate) fn post_receive(&mut self, connection: u32, message_bytes: u32) {
         if !self.is_sockets() {
             let qp = &mut self.connections[connection as usize].qp;
             self.totals.refused += u64::from(!post_receive(qp, message_bytes));
@@ -72,8 +80,9 @@ impl Network {
     }
 
     /// A program sends a message at `at`, or when its processor is free.
-    fn send(&mut self, process: u32, channel: u32, at: u64) {
-        let cost_ns = self.host_config().stack.send_ns + self.copying_ns(process);
+    pub(crate) fn send(&mut self, process: u32, channel: u32, at: u64) {
+        let bytes = self.message_bytes(process, channel);
+        let cost_ns = self.host_config().stack.send_ns + self.copying_ns(bytes);
         let at = self.spend(process, at, cost_ns) + self.doorbell_ps();
         self.schedule(at, Event::Post { channel });
     }
@@ -86,7 +95,11 @@ impl Network {
         }
         let connection = &mut self.connections[channel as usize];
         let process = &self.processes[connection.process as usize];
-        let is_taken = post_message(&mut connection.qp, process.operation, process.message_bytes);
+        let is_taken = post_message(
+            &mut connection.qp,
+            process.operation,
+            connection.message_bytes,
+        );
         self.totals.refused += u64::from(!is_taken);
         self.collect(channel);
         self.make_ready(channel);
@@ -107,7 +120,7 @@ impl Network {
                 self.exchange(id, now);
                 return;
             }
-            Role::Pong { .. } | Role::Sink(_) => return,
+            Role::Pong { .. } | Role::Sink(_) | Role::Flows => return,
         };
         for _ in 0..depth {
             for at in 0..channels {
@@ -150,16 +163,21 @@ impl Network {
                 exchange.sent += 1;
                 self.exchange_on(id, at);
             }
+            Role::Flows => self.end_flow(channel, at),
             Role::Ping(_) | Role::Pong { .. } | Role::Sink(_) => {}
         }
     }
 
     /// A message came for a program at `at`.
     pub(crate) fn handle_message(&mut self, id: u32, channel: u32, at: u64) {
-        let receive_ns = self.host_config().stack.receive_ns + self.copying_ns(id);
+        let bytes = self.message_bytes(id, channel);
+        let receive_ns = self.host_config().stack.receive_ns + self.copying_ns(bytes);
         let cost_ns = if self.is_last_part(id) { receive_ns } else { 0 };
         let at = self.spend(id, at, cost_ns);
-        let bytes = self.processes[id as usize].message_bytes;
+        if matches!(self.processes[id as usize].role, Role::Flows) {
+            self.flow_arrived(channel, at);
+            return;
+        }
         self.post_receive(channel, bytes);
         let process = &mut self.processes[id as usize];
         let parts = process.channels.len() as u32;
@@ -195,7 +213,7 @@ impl Network {
                     self.end_one();
                 }
             }
-            Role::Stream(_) => {}
+            Role::Stream(_) | Role::Flows => {}
             Role::Exchange(exchange) => {
                 exchange.received += 1;
                 self.exchange_on(id, at);
@@ -205,7 +223,8 @@ impl Network {
 
     /// Sends the parts of a message, which cost the processor as much as a whole one.
     fn send_parts(&mut self, id: u32, at: u64) {
-        let cost_ns = self.host_config().stack.send_ns + self.copying_ns(id);
+        let bytes = self.processes[id as usize].message_bytes;
+        let cost_ns = self.host_config().stack.send_ns + self.copying_ns(bytes);
         let at = self.spend(id, at, cost_ns) + self.doorbell_ps();
         for index in 0..self.processes[id as usize].channels.len() {
             let channel = self.processes[id as usize].channels[index];
@@ -225,7 +244,7 @@ impl Network {
     }
 
     /// One of the programs that the run waits for has ended.
-    fn end_one(&mut self) {
+    pub(crate) fn end_one(&mut self) {
         self.busy -= 1;
         self.is_over |= self.busy == 0;
     }

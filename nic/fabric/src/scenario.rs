@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::congestion::CongestionConfig;
 use crate::framing::LinkKind;
 use crate::pcie::PcieConfig;
+use crate::traffic::Traffic;
 
 /// A whole simulation.
 #[derive(Clone, Debug, Deserialize)]
@@ -144,7 +145,7 @@ pub struct StackConfig {
 }
 
 /// How hosts are joined.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Topology {
     /// Two hosts, a cable for each port.
@@ -182,6 +183,15 @@ pub enum Topology {
         /// Ports of a switch, even.
         radix: u32,
     },
+    /// As listed.
+    Listed {
+        /// Hosts.
+        hosts: u32,
+        /// Switches.
+        switches: u32,
+        /// Every cable. The ports of a host, and of a switch, are numbered in this order.
+        cables: Vec<CableConfig>,
+    },
 }
 
 impl Topology {
@@ -193,9 +203,31 @@ impl Topology {
             Self::OneSwitch { hosts }
             | Self::LeafSpine { hosts, .. }
             | Self::Ring { hosts }
-            | Self::FatTree { hosts, .. } => hosts,
+            | Self::FatTree { hosts, .. }
+            | Self::Listed { hosts, .. } => hosts,
         }
     }
+}
+
+/// What a cable is plugged in at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// A host.
+    Host(u32),
+    /// A switch.
+    Switch(u32),
+}
+
+/// A cable of a list.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CableConfig {
+    /// What it joins.
+    pub ends: [End; 2],
+    /// Its rate; that of the adapters if there is none.
+    #[serde(default)]
+    pub gbps: Option<f64>,
 }
 
 /// What a switch tells flows apart by, when it has several ways.
@@ -244,106 +276,6 @@ pub struct EcnConfig {
     pub max_bytes_per_25g: u64,
     /// Probability just below.
     pub max_probability: f64,
-}
-
-/// What a message is sent by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Operation {
-    /// SEND.
-    Send,
-    /// RDMA WRITE.
-    Write,
-    /// RDMA READ.
-    Read,
-}
-
-/// Which host sends to which.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Pattern {
-    /// The first host to the second.
-    Pair,
-    /// The first two to each other.
-    BothWays,
-    /// Each to every other.
-    Mesh,
-    /// All others to host 0.
-    Incast,
-    /// Each to one other, at random; no host gets from two.
-    Permutation,
-    /// As listed.
-    Listed {
-        /// Sender and receiver.
-        pairs: Vec<(u32, u32)>,
-    },
-}
-
-/// What hosts do.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Traffic {
-    /// A message there and one back between the first two hosts, as perftest's latency programs.
-    PingPong {
-        /// Length of a message.
-        size_bytes: u32,
-        /// There and back that count.
-        iterations: u32,
-        /// There and back before.
-        warmup: u32,
-        /// A message goes in as many parts at once, over a queue pair each. For sockets, one.
-        rails: u32,
-    },
-    /// Streams of messages, as perftest's bandwidth programs, each over queue pairs of its own.
-    Streams {
-        /// Which host sends to which other.
-        pattern: Pattern,
-        /// What messages are sent by; sockets only send.
-        operation: Operation,
-        /// Length of a message.
-        size_bytes: u32,
-        /// Queue pairs of each stream.
-        queue_pairs: u32,
-        /// Messages under way on each queue pair.
-        depth: u32,
-        /// Messages of each queue pair; `None`: until the time is over.
-        messages: Option<u64>,
-        /// Not counted at the beginning, nanoseconds.
-        warmup_ns: u64,
-        /// How long to count, if messages do not end.
-        measured_ns: u64,
-        /// Time between the starts of one stream and of the next.
-        #[serde(default)]
-        stagger_ns: u64,
-        /// Whether all queue pairs of a host use the same port (as connections of librdmacm over a
-        /// bond): of every second host the other one.
-        #[serde(default)]
-        one_port: bool,
-    },
-    /// MPI_Alltoall, again and again.
-    Alltoall {
-        /// For each pair.
-        size_bytes: u32,
-        /// In which order.
-        algorithm: Algorithm,
-        /// How often.
-        iterations: u32,
-        /// As for streams.
-        #[serde(default)]
-        one_port: bool,
-    },
-}
-
-/// How an MPI library does MPI_Alltoall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Algorithm {
-    /// Each rank sends to all others at once, the nearest above it first.
-    Linear,
-    /// Step by step: in step i each rank sends to the i-th above it, and receives from the i-th
-    /// below. A block is sent when its receiver has come to that step, too (rendezvous, whose
-    /// handshake takes no time here).
-    Pairwise,
 }
 
 /// A cable: a port of a host or of a switch.

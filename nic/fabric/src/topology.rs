@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::port::{Owner, Port};
-use crate::scenario::{ScenarioError, Topology};
+use crate::scenario::{CableConfig, End, ScenarioError, Topology};
 
 /// A cable, before there are ports.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,12 +65,72 @@ pub(crate) fn plan(topology: &Topology, ports: u32, rate_gbps: f64) -> Result<Pl
             hosts
         }
         Topology::FatTree { hosts, radix } => fat_tree(hosts, radix, ports, rate_gbps, &mut join)?,
+        Topology::Listed {
+            hosts,
+            switches,
+            ref cables,
+        } => {
+            check_listed(hosts, switches, ports, cables)?;
+            for cable in cables {
+                let [one, other] = cable.ends.map(owner_of);
+                join(one, other, cable.gbps.unwrap_or(rate_gbps));
+            }
+            switches
+        }
     };
     Ok(Plan {
         hosts,
         switches,
         cables,
     })
+}
+
+const fn owner_of(end: End) -> Owner {
+    match end {
+        End::Host(host) => Owner::Host(host),
+        End::Switch(switch) => Owner::Switch(switch),
+    }
+}
+
+/// Refuses cables that lead nowhere, and hosts with more or fewer of them than ports.
+fn check_listed(
+    hosts: u32,
+    switches: u32,
+    ports: u32,
+    cables: &[CableConfig],
+) -> Result<(), ScenarioError> {
+    let mut used = vec![0; hosts as usize];
+    for (index, cable) in cables.iter().enumerate() {
+        let mut of_hosts = 0;
+        for end in cable.ends {
+            let is_there = match end {
+                End::Host(host) => host < hosts,
+                End::Switch(switch) => switch < switches,
+            };
+            if !is_there {
+                return Err(ScenarioError(format!(
+                    "cable {index} ends at {end:?}: there are {hosts} hosts and {switches} switches, numbered from 0"
+                )));
+            }
+            if let End::Host(host) = end {
+                of_hosts += 1;
+                used[host as usize] += 1;
+            }
+        }
+        let is_positive = cable.gbps.is_none_or(|rate| rate > 0.0);
+        if of_hosts == 2 || cable.ends[0] == cable.ends[1] || !is_positive {
+            return Err(ScenarioError(format!(
+                "cable {index} joins two hosts, or something with itself, or has no rate"
+            )));
+        }
+    }
+    match used.iter().position(|cables| *cables != ports) {
+        Some(host) => Err(ScenarioError(format!(
+            "host {host} has {} cables, and an adapter has {ports} ports",
+            used[host]
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The cables of racks whose leaves are joined by spines. How many switches those are.

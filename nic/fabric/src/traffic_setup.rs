@@ -10,16 +10,18 @@ use crate::connection::{Connection, Gathered, queue_pair};
 use crate::network::{Event, Network};
 use crate::packet::FlowId;
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
-use crate::scenario::{Algorithm, Operation, Pattern, ScenarioError, Traffic};
+use crate::scenario::ScenarioError;
 use crate::stream::ByteStream;
 use crate::topology::mix;
+use crate::traffic::{Algorithm, Operation, Pattern, Traffic};
 use crate::units::PS_PER_NS;
+use crate::workload::flows_of;
 
 /// Programs of a pattern start within this time, at random.
 const START_WITHIN_NS: u64 = 1_000;
 
 /// Connections at most: their numbers are those of queue pairs.
-const CONNECTIONS_MAX: u64 = 1 << 23;
+pub(crate) const CONNECTIONS_MAX: u64 = 1 << 23;
 
 impl Network {
     pub(crate) fn set_up_traffic(&mut self) -> Result<(), ScenarioError> {
@@ -43,10 +45,23 @@ impl Network {
                 iterations,
                 one_port,
             } => self.set_up_alltoall(size_bytes, algorithm, iterations, one_port),
+            Traffic::Flows(config) => {
+                let pattern = self.pattern_pairs(&config.pattern)?;
+                let hosts = self.hosts.len() as u32;
+                let flows = config.flows(&self.scenario, hosts, &pattern)?;
+                self.set_up_flows(config.operation, flows)
+            }
+            Traffic::Messages {
+                operation,
+                messages,
+            } => {
+                let flows = flows_of(&messages, operation, self.hosts.len() as u32)?;
+                self.set_up_flows(operation, flows)
+            }
         }
     }
 
-    fn add_process(
+    pub(crate) fn add_process(
         &mut self,
         host: u32,
         operation: Operation,
@@ -67,7 +82,11 @@ impl Network {
 
     /// Joins two programs by a pair of connections. They take the ports of each host by turns, of
     /// which this is one, or all the same.
-    fn connect(&mut self, ends: [u32; 2], turn: Option<u32>) -> Result<[u32; 2], ScenarioError> {
+    pub(crate) fn connect(
+        &mut self,
+        ends: [u32; 2],
+        turn: Option<u32>,
+    ) -> Result<[u32; 2], ScenarioError> {
         let first = self.connections.len() as u32;
         let ids = [first, first + 1];
         for (at, process) in ends.into_iter().enumerate() {
@@ -86,6 +105,7 @@ impl Network {
                 port_index,
                 flow: FlowId::new(host, peer_host, source as u16),
                 process,
+                message_bytes: self.processes[process as usize].message_bytes,
                 gathered: Gathered::default(),
                 is_ready: false,
                 timer_at: u64::MAX,
@@ -200,6 +220,14 @@ impl Network {
             self.schedule(warmup_ns * PS_PER_NS, Event::Count);
         }
         Ok(())
+    }
+
+    /// The same for flows, which take all pairs as they come: there are too many to list.
+    fn pattern_pairs(&mut self, pattern: &Pattern) -> Result<Vec<(u32, u32)>, ScenarioError> {
+        match pattern {
+            Pattern::Mesh => Ok(Vec::new()),
+            _ => self.pairs(pattern),
+        }
     }
 
     /// Senders and receivers of a pattern.
