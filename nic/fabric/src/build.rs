@@ -118,6 +118,7 @@ impl Network {
                 .congestion_control
                 .and_then(|control| control.needs())
                 .map(Telemetry::new),
+            sent: None,
             counts_from: None,
             scenario,
         };

@@ -72,6 +72,10 @@ impl Network {
     /// A flow starts now.
     pub(crate) fn start_flow(&mut self, index: u32) {
         let now = self.now;
+        self.flows.started += 1;
+        if self.flows.started == self.flows.list.len() {
+            self.note_sent();
+        }
         let flow = &mut self.flows.list[index as usize];
         flow.at = now;
         let (from, to, bytes) = (flow.from, flow.to, flow.bytes);

@@ -97,6 +97,8 @@ pub(crate) struct Flows {
     pub(crate) operation: Option<Operation>,
     /// Of each, how long it takes on the empty network, picoseconds.
     pub(crate) alone_ps: Vec<f64>,
+    /// How many have started.
+    pub(crate) started: usize,
     /// The next that arrives by itself.
     pub(crate) next: u32,
     /// By the hosts of the requester and the responder, queue pairs of requesters that are idle;

@@ -19,6 +19,7 @@ extern crate alloc;
 mod adapter;
 mod alone;
 mod build;
+mod cables;
 mod capture;
 mod congestion;
 mod connection;
@@ -51,8 +52,10 @@ mod totals;
 mod traffic;
 mod traffic_setup;
 mod units;
+mod usage;
 mod workload;
 
+pub use cables::CablesOutcome;
 pub use capture::Frame;
 pub use congestion::{CongestionConfig, Dcqcn};
 pub use flows::FlowsOutcome;

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use oorandom::Rand64;
 use urxe_wire::Mtu;
 
+use crate::cables::Sent;
 use crate::capture::{Capture, Frame};
 use crate::connection::Connection;
 use crate::flows::Flows;
@@ -142,6 +143,8 @@ pub struct Network {
     pub(crate) capture: Option<Capture>,
     /// What packets carry for congestion control, if that needs it.
     pub(crate) telemetry: Option<Telemetry>,
+    /// What had been sent when the last flow started.
+    pub(crate) sent: Option<Sent>,
     /// When counting began, if it has.
     pub(crate) counts_from: Option<u64>,
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use crate::cables::CablesOutcome;
 use crate::flows::FlowsOutcome;
 use crate::network::Network;
 use crate::process::Role;
@@ -67,6 +68,11 @@ pub struct Outcome {
     pub queue_pairs: u64,
     /// Queues and rates over time.
     pub series: Vec<Point>,
+    /// Jain's index of the data that streams received, or of the rates of flows in proportion to
+    /// those that they have alone.
+    pub fairness: Option<f64>,
+    /// Use of every cable.
+    pub cables: CablesOutcome,
     /// Of traffic that is flows or messages of a list: each of them.
     pub flows: Option<FlowsOutcome>,
 }
@@ -115,6 +121,8 @@ impl Network {
             packets_peak: self.pool.peak() as u64,
             queue_pairs: self.connections.len() as u64,
             series: self.series.points.clone(),
+            fairness: self.fairness(),
+            cables: self.cables_outcome(),
             flows: self.flows_outcome(),
         }
     }

@@ -95,6 +95,29 @@ fn flows_of_one_size_to_one_receiver_wait_as_in_m_d_1() {
 }
 
 #[test]
+fn cables_are_used_as_much_as_is_asked_for() {
+    let mut steady = config(0.5, 5_000);
+    steady.pattern = Pattern::Listed {
+        pairs: vec![(0, 1)],
+    };
+    steady.sizes = vec![(20_480.0, 0.0), (20_480.0, 1.0)];
+    let star = Topology::OneSwitch { hosts: 3 };
+    let outcome = complete(scenario(star, Traffic::Flows(steady)));
+    let used_of = |from: &str, to: &str| {
+        let cables = &outcome.cables;
+        let mut all = cables.from.iter().zip(&cables.to);
+        let at = all.position(|ends| ends == (&from.to_string(), &to.to_string()));
+        cables.used_part[at.expect("there is such a cable")]
+    };
+    let wire = f64::from(20 * FULL_PACKET_BYTES + 16) / 20_480.0;
+    assert_near(used_of("host 0", "switch 0"), 0.5 * wire, 0.05);
+    assert_near(used_of("switch 0", "host 1"), 0.5 * wire, 0.05);
+    assert!(used_of("host 1", "switch 0") < 0.05, "acknowledgements");
+    assert_near(used_of("switch 0", "host 2"), 0.0, 0.0);
+    assert!(outcome.fairness.is_some_and(|index| index < 1.0));
+}
+
+#[test]
 fn as_much_arrives_as_the_load_says() {
     let outcome = complete(scenario(TREE, Traffic::Flows(config(0.4, 20_000))));
     let flows = flows_of(outcome);
