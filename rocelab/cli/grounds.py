@@ -34,6 +34,7 @@ from rocelab.study.runner import Outcome, Runner
 from rocelab.study.schema import Study
 from rocelab.study.steps import Step
 from rocelab.tools.base import Executable
+from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.runner import SimulationWatcher, VirtualRunner
 from rocelab.virtual.schema import VirtualStudy
 from rocelab.virtual.smpi.steps import SmpiStep
@@ -176,7 +177,7 @@ class _InVirtualTime:
         watcher: SimulationWatcher,
         course: Course | None,  # noqa: ARG004, it comes out the same each time
     ) -> Outcome:
-        simulations = [step for step in steps if isinstance(step, VirtualStep | SmpiStep)]
+        simulations = [step for step in steps if isinstance(step, VirtualStep | FlowsStep | SmpiStep)]
         return VirtualRunner(store, watcher, tool_versions(steps)).run(simulations)
 
 

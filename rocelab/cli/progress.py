@@ -17,6 +17,7 @@ from rocelab.cli.studies import seconds
 from rocelab.stats import text
 from rocelab.study.budget import Pace
 from rocelab.study.steps import JobStep, MeshStep, Step
+from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.runner import SimulationWatcher
 from rocelab.virtual.schema import MANY_NODES
 from rocelab.virtual.steps import VirtualStep
@@ -58,7 +59,7 @@ def name_of(step: Step) -> str:
     """A step in words."""
     scale = text.size_list(list(step.sizes_bytes))
     series = f"{step.interconnect} {step.variant}"
-    if isinstance(step, MeshStep) or (isinstance(step, VirtualStep) and step.test.test in MANY_NODES):
+    if isinstance(step, MeshStep | FlowsStep) or (isinstance(step, VirtualStep) and step.test.test in MANY_NODES):
         scale = text.plural(step.nodes, "node")
     elif isinstance(step, JobStep) and not step.sizes_bytes:
         scale = f"{step.ranks} processes"

@@ -20,6 +20,7 @@ from rocelab.study.plan import measurement_count, plan
 from rocelab.study.problems import StudyError
 from rocelab.study.schema import Study
 from rocelab.study.steps import JobStep, MeshStep, Step
+from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.loading import is_virtual
 from rocelab.virtual.loading import parse as parse_virtual
 from rocelab.virtual.schema import MANY_NODES, VirtualStudy
@@ -117,7 +118,7 @@ def _row(steps: list[Step]) -> tuple[str, ...]:
     test = first.test_name
     if isinstance(first, JobStep):
         test = f"{first.level.upper()} {test}, {first.nodes} x {first.ranks_per_node}"
-    if isinstance(first, MeshStep) or (isinstance(first, VirtualStep) and first.test.test in MANY_NODES):
+    if isinstance(first, MeshStep | FlowsStep) or (isinstance(first, VirtualStep) and first.test.test in MANY_NODES):
         test = f"{test}, {first.nodes} nodes"
     series = f"{first.interconnect} {first.variant}"
     return (first.link.id, test, series, first.tool, span, str(repetitions), duration(seconds(steps)))

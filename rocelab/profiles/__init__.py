@@ -9,6 +9,7 @@ from rocelab.profiles.model import (
     ProfileError,
     Stack,
     Switch,
+    Workload,
     adapter,
     adapters,
     host,
@@ -19,6 +20,8 @@ from rocelab.profiles.model import (
     stacks,
     switch,
     switches,
+    workload,
+    workloads,
 )
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "ProfileError",
     "Stack",
     "Switch",
+    "Workload",
     "adapter",
     "adapters",
     "host",
@@ -40,4 +44,6 @@ __all__ = [
     "stacks",
     "switch",
     "switches",
+    "workload",
+    "workloads",
 ]

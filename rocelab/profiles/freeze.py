@@ -36,6 +36,7 @@ def current() -> Mapping[str, str]:
         "mpis": model.mpis(),
         "stacks": model.stacks(),
         "switches": model.switches(),
+        "workloads": model.workloads(),
     }
     return {
         f"{kind}/{name}": f"{profile.version} {_digest(profile)}"

@@ -6,6 +6,7 @@ All simulations use these and no numbers of their own, so what is said of an ada
 from __future__ import annotations
 
 import difflib
+import itertools
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -237,6 +238,35 @@ class Switch(_Profile):
     """Probability of a mark just below."""
 
 
+class Workload(_Profile):
+    """How long the flows of a kind of cluster are."""
+
+    points: Annotated[tuple[tuple[float, float], ...], pydantic.Field(min_length=2)]
+    """Ascending: a size in bytes, and the part of all flows that are not longer, in percent. From 0 to 100; between two
+    points all sizes are as likely."""
+
+    @pydantic.model_validator(mode="after")
+    def _ascends(self) -> Workload:
+        parts = [part for _, part in self.points]
+        if list(self.points) != sorted(self.points) or parts != sorted(parts) or (parts[0], parts[-1]) != (0, 100):
+            raise ValueError("points ascend in both, sizes and percent, and the percent go from 0 to 100")
+        return self
+
+    def quantile_bytes(self, percent: float) -> int:
+        """The size that so many percent of the flows do not exceed."""
+        for (low, start), (high, end) in itertools.pairwise(self.points):
+            if percent <= end:
+                share = (percent - start) / (end - start) if end > start else 1.0
+                return max(1, round(low + share * (high - low)))
+        return round(self.points[-1][0])
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size."""
+        spans = itertools.pairwise(self.points)
+        return sum((end - start) / 100 * (low + high) / 2 for (low, start), (high, end) in spans)
+
+
 def bus_gbps(adapter: Adapter, host: Host) -> float:
     """What the bus carries in each direction after encoding: the slower of adapter and slot.
 
@@ -247,8 +277,8 @@ def bus_gbps(adapter: Adapter, host: Host) -> float:
     return transfers * ENCODINGS[encoding] * bus.lanes
 
 
-AnyProfile = Adapter | Host | Mpi | Stack | Switch
-_Kind = TypeVar("_Kind", Adapter, Host, Mpi, Stack, Switch)
+AnyProfile = Adapter | Host | Mpi | Stack | Switch | Workload
+_Kind = TypeVar("_Kind", Adapter, Host, Mpi, Stack, Switch, Workload)
 
 
 def _load(folder: str, model: type[_Kind]) -> Mapping[str, _Kind]:
@@ -315,6 +345,12 @@ def switches() -> Mapping[str, Switch]:
     return _load("switches", Switch)
 
 
+@cache
+def workloads() -> Mapping[str, Workload]:
+    """Every workload by its id."""
+    return _load("workloads", Workload)
+
+
 def adapter(name: str) -> Adapter:
     """The adapter of that name. Raises ProfileError."""
     return _find("adapter", adapters(), name)
@@ -338,3 +374,8 @@ def stack(name: str) -> Stack:
 def switch(name: str) -> Switch:
     """The switch of that name. Raises ProfileError."""
     return _find("switch", switches(), name)
+
+
+def workload(name: str) -> Workload:
+    """The workload of that name. Raises ProfileError."""
+    return _find("workload", workloads(), name)

@@ -52,6 +52,8 @@ class Figure:
     """Series that have no switch in the page: what their lines look like."""
     labels: tuple[str, ...] = ()
     """The series shown."""
+    scrolls: bool = False
+    """It has a width of its own, and does not fill its container."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ def theme(*, dark: bool, font: str = _PAGE_FONT) -> dict[str, Any]:
             "titleFontSize": 12, "gridColor": grid, "domainColor": grid, "tickColor": grid, "titlePadding": 8,
         },
         "legend": {"labelColor": ink, "labelFontSize": 12, "symbolStrokeWidth": 2, "symbolSize": 80},
+        "header": {"labelColor": ink},
         "title": {"color": ink, "subtitleColor": muted},
         # The page says what a figure shows, once; hundreds of labelled marks would only be in the
         # way.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.report import all_pairs, courses, gallery, meshes, nas, page, redrawn, render, sizeless
+from rocelab.report import all_pairs, courses, flows, gallery, meshes, nas, page, redrawn, render, sizeless
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -49,6 +49,7 @@ def write_report(
         *all_pairs.sections(pairs),
         *nas.sections(model),
         *meshes.sections(model),
+        *flows.sections(model),
         *gallery.sections(model),
         *sizeless.sections(model),
         *redrawn.sections(model),

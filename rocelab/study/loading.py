@@ -19,7 +19,7 @@ from rocelab.fabric.emulated import default_names
 from rocelab.study.levels import level_of, wrong_variants
 from rocelab.study.positions import line_of
 from rocelab.study.problems import Problem, StudyError, Wrong, dotted, unknown
-from rocelab.study.schema import CLOUD_TAGS, LEVEL_TAGS, MESH_TAG, AnyTest, Study
+from rocelab.study.schema import CLOUD_TAGS, FLOWS_TAG, LEVEL_TAGS, MESH_TAG, AnyTest, Study
 from rocelab.tools.interconnects import INTERCONNECTS
 
 TableT = TypeVar("TableT", bound=pydantic.BaseModel)
@@ -27,7 +27,7 @@ TableT = TypeVar("TableT", bound=pydantic.BaseModel)
 _CONTROL = re.compile(r"[a-z0-9][a-z0-9_-]{0,14}")
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
-_CHOICES = frozenset({"range", "list", MESH_TAG, *LEVEL_TAGS.values(), *CLOUD_TAGS.values()})
+_CHOICES = frozenset({"range", "list", MESH_TAG, FLOWS_TAG, *LEVEL_TAGS.values(), *CLOUD_TAGS.values()})
 
 
 def load(path: Path, known_claims: Collection[str] = ()) -> tuple[Study, str]:

@@ -295,6 +295,8 @@ LEVEL_TAGS: Mapping[str, str] = {
 }
 #: The mesh of the network level has a table of its own, too.
 MESH_TAG = "network mesh"
+#: And so have the flows of the virtual fabric.
+FLOWS_TAG = "level flows"
 #: And so have the tests of the level cloud; one that is not known is taken for the first.
 CLOUD_TAGS: Mapping[str, str] = {
     "testdfsio": "cloud testdfsio",

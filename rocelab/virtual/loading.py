@@ -12,8 +12,13 @@ from rocelab.study.loading import problem_of
 from rocelab.study.positions import line_of
 from rocelab.study.problems import Problem, StudyError, Wrong, dotted, unknown
 from rocelab.virtual.congestion import BY_ACKNOWLEDGEMENTS, BY_MARKS, algorithm_of, allowed_parameters
+from rocelab.virtual.flow_loading import wrong_flows
+from rocelab.virtual.flow_steps import FlowsStep
+from rocelab.virtual.flow_tables import FlowsTable
+from rocelab.virtual.scenario import scenario
 from rocelab.virtual.schema import MANY_NODES, TESTS, LinkTable, TestTable, VirtualStudy
 from rocelab.virtual.smpi.loading import wrong_job
+from rocelab.virtual.steps import plan
 from rocelab.virtual.variants import variants_of
 
 
@@ -39,7 +44,28 @@ def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Virtual
         raise StudyError(source, [Problem(0, "", f"a profile is not in order: {error}")]) from None
     if wrong:
         raise StudyError(source, [Problem(line_of(text, path), dotted(path), what) for path, what in wrong])
+    if wrong := [*_wrong_settings(study)]:
+        raise StudyError(source, [Problem(line_of(text, path), dotted(path), what) for path, what in wrong])
     return study
+
+
+def _wrong_settings(study: VirtualStudy) -> Iterator[Wrong]:
+    """Parameters that are varied, and that a scenario of the study does not have."""
+    told = set()
+    for step in plan(study):
+        if not isinstance(step, FlowsStep):
+            continue
+        try:
+            scenario(step)
+        except KeyError as error:
+            name = str(error.args[0])
+            if name not in told:
+                told.add(name)
+                what = f"{name} is no number or word of this test's scenario on link {step.link.id}"
+                yield (
+                    ("test", study.test.index(step.test), "vary", name),
+                    f"{what}; docs/networks.md tells how to see it",
+                )
 
 
 def _contradictions(study: VirtualStudy, known_claims: Collection[str]) -> Iterator[Wrong]:
@@ -53,7 +79,13 @@ def _contradictions(study: VirtualStudy, known_claims: Collection[str]) -> Itera
             yield ("link", at, "id"), f"{link.id} is there already"
         yield from _wrong_link(at, link)
     for at, test in enumerate(study.test):
-        yield from _wrong_test(study, at, test) if isinstance(test, TestTable) else wrong_job(study, at, test)
+        if isinstance(test, FlowsTable):
+            yield from wrong_flows(study, at, test)
+            yield from _wrong_adapters(study, at, test)
+        elif isinstance(test, TestTable):
+            yield from _wrong_test(study, at, test)
+        else:
+            yield from wrong_job(study, at, test)
 
 
 def _wrong_link(at: int, link: LinkTable) -> Iterator[Wrong]:
@@ -93,14 +125,19 @@ def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[Wrong
         return
     if not test.every_size_bytes():
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
-    links = [link.id for link in study.link]
-    for link in test.links or ():
-        if link not in links:
-            yield ("test", at, "links"), unknown("link", link, links)
     if test.test in MANY_NODES and len(test.every_size_bytes()) > 1:
         yield ("test", at, "sizes_bytes"), f"{test.test} runs over nodes and takes one size"
     if test.tap is not None and (test.tap.host is None) == (test.tap.switch is None):
         yield ("test", at, "tap"), "a tap is at a host or at a switch"
+    yield from _wrong_adapters(study, at, test)
+
+
+def _wrong_adapters(study: VirtualStudy, at: int, test: TestTable | FlowsTable) -> Iterator[Wrong]:
+    """What is wrong with the links, stacks and adapters of a test."""
+    links = [link.id for link in study.link]
+    for link in test.links or ():
+        if link not in links:
+            yield ("test", at, "links"), unknown("link", link, links)
     for service, name in test.stacks.items():
         if name not in profiles.stacks():
             yield ("test", at, "stacks", service), unknown("stack profile", name, profiles.stacks())
@@ -108,7 +145,7 @@ def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[Wrong
         yield from _wrong_variants(study, at, test, name)
 
 
-def _wrong_variants(study: VirtualStudy, at: int, test: TestTable, name: str) -> Iterator[Wrong]:
+def _wrong_variants(study: VirtualStudy, at: int, test: TestTable | FlowsTable, name: str) -> Iterator[Wrong]:
     """What an adapter is asked for that it, or a link, does not have."""
     key = ("test", at, "variants", name)
     if name not in profiles.adapters():

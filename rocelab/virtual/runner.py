@@ -10,17 +10,19 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Protocol
 
-from rocelab.results import MESH_TEST, ParamValue, RunStatus, RunStore, Sample
+from rocelab.results import MESH_TEST, SLOWDOWN_METRIC, ParamValue, RunStatus, RunStore, Sample, StepKey
 from rocelab.study.execution import now
 from rocelab.study.runner import Outcome, Watcher
 from rocelab.tools.base import ToolError, Value
+from rocelab.virtual.flow_results import Told, told, write_table
+from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.scenario import scenario
 from rocelab.virtual.schema import MANY_NODES
 from rocelab.virtual.simulator import simulate
@@ -30,12 +32,14 @@ from rocelab.virtual.steps import VirtualStep
 
 #: Counters that are samples of their own, so that claims can be about them.
 _COUNTERS = ("dropped_packets", "pauses", "notifications", "marked_packets")
+#: Parts of an outcome that are tables.
+_TABLES = ("flows", "cables")
 
 
 class SimulationWatcher(Watcher, Protocol):
     """What is also told how far a simulation is."""
 
-    def progressed(self, step: VirtualStep, simulated_ns: int, end_ns: int) -> None:
+    def progressed(self, step: VirtualStep | FlowsStep, simulated_ns: int, end_ns: int) -> None:
         """So much time has been simulated, of so much at the most."""
 
 
@@ -57,7 +61,7 @@ class VirtualRunner:
         self._lock = threading.Lock()
         self._jobs = JobSimulator(store, versions)
 
-    def run(self, steps: Sequence[VirtualStep | SmpiStep]) -> Outcome:
+    def run(self, steps: Sequence[VirtualStep | FlowsStep | SmpiStep]) -> Outcome:
         """Carry out the steps. Sets the status of the run, also when it is interrupted."""
         failed = 0
         status: RunStatus = "interrupted"
@@ -81,74 +85,92 @@ class VirtualRunner:
             self._store.close()
         return Outcome(len(steps) - failed, failed)
 
-    def _log(self, step: VirtualStep, order: int, suffix: str) -> Path:
-        name = f"{order:05}-{'-'.join(step.series)}-{step.size_bytes}-{step.repetition}{suffix}"
-        return self._store.logs / name
+    def _log(self, step: VirtualStep | FlowsStep, order: int, suffix: str) -> Path:
+        return self._store.logs / f"{order:05}-{step.name}{suffix}"
 
-    def _perform(self, step: VirtualStep | SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
+    def _perform(self, step: VirtualStep | FlowsStep | SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
         """Carry out a step. Gives its samples, and what went wrong."""
         with self._lock:
             self._watcher.started(step)
         if isinstance(step, SmpiStep):
             return self._jobs.execute(step, order)
         done = self._simulate(step, order)
-        return self._samples(step, order, done), done.error
+        return tuple(self._sample(step, order, done, *each) for each in _told(step, done)), done.error
 
-    def _simulate(self, step: VirtualStep, order: int) -> _Done:
+    def _simulate(self, step: VirtualStep | FlowsStep, order: int) -> _Done:
         def progressed(simulated_ns: int, end_ns: int) -> None:
             with self._lock:
                 self._watcher.progressed(step, simulated_ns, end_ns)
 
         started_at, started_s = now(), time.monotonic()
         asked = scenario(step)
-        pcap = self._log(step, order, ".pcap") if step.test.tap is not None else None
+        is_recorded = isinstance(step, VirtualStep) and step.test.tap is not None
+        pcap = self._log(step, order, ".pcap") if is_recorded else None
         outcome: dict[str, Any] | None = None
         try:
             outcome = simulate(asked, pcap=pcap, progressed=progressed)
             error = outcome["problem"]
         except ToolError as failure:
             error = str(failure)
-        text = json.dumps({"scenario": asked, "outcome": outcome}, indent=1)
+        brief = None
+        if outcome is not None:
+            # A row for each flow and cable: other programs read them as tables.
+            brief = {name: value for name, value in outcome.items() if name not in _TABLES}
+            if isinstance(step, FlowsStep):
+                for name in _TABLES:
+                    write_table(self._log(step, order, f"-{name}.csv"), outcome[name])
+        text = json.dumps({"scenario": asked, "outcome": brief}, indent=1)
         self._log(step, order, ".json").write_text(text + "\n", encoding="utf-8")
         return _Done(outcome if error is None else None, error, started_at, time.monotonic() - started_s)
 
-    def _samples(self, step: VirtualStep, order: int, done: _Done) -> tuple[Sample, ...]:
+    def _sample(
+        self, step: VirtualStep | FlowsStep, order: int, done: _Done, key: StepKey, value: Value | str
+    ) -> Sample:
         run = self._store.info
-        main = _main_metric(step)
         outcome = done.outcome
-        values: list[Value | None] = [None] if outcome is None else [*_values(step, outcome)]
         params: dict[str, ParamValue] = {"seed": step.seed, "host": step.host}
         if outcome is not None:
             params["simulated_us"] = outcome["simulated_ns"] / 1000
             params["packet_hops"] = outcome["packet_hops"]
             params["series"] = bool(outcome["series"])
         log = self._log(step, order, ".json")
-        return tuple(
-            Sample(
-                study=run.study,
-                run=run.id,
-                fabric=run.fabric,
-                **step.key._asdict(),
-                params=params,
-                metric=value.metric if value else main[0],
-                unit=value.unit if value else main[1],
-                statistic=value.statistic if value else "median",
-                value=value.value if value else None,
-                ok=value is not None,
-                error=done.error,
-                tool=step.tool,
-                tool_version=self._versions.get(step.tool, "unknown"),
-                command=f"jq .scenario {log.relative_to(self._store.path)} | {step.tool}",
-                started_at=done.started_at,
-                duration_s=round(done.duration_s, 6),
-                log=str(log.relative_to(self._store.path)),
-                order=order,
-            )
-            for value in values
+        metric, unit = _main_metric(step)
+        measured = None if isinstance(value, str) else value
+        return Sample(
+            study=run.study,
+            run=run.id,
+            fabric=run.fabric,
+            **key._asdict(),
+            params=params,
+            metric=measured.metric if measured else metric,
+            unit=measured.unit if measured else unit,
+            statistic=measured.statistic if measured else "median",
+            value=measured.value if measured else None,
+            ok=measured is not None,
+            error=value if isinstance(value, str) else None,
+            tool=step.tool,
+            tool_version=self._versions.get(step.tool, "unknown"),
+            command=f"jq .scenario {log.relative_to(self._store.path)} | {step.tool}",
+            started_at=done.started_at,
+            duration_s=round(done.duration_s, 6),
+            log=str(log.relative_to(self._store.path)),
+            order=order,
         )
 
 
-def _main_metric(step: VirtualStep) -> tuple[str, str]:
+def _told(step: VirtualStep | FlowsStep, done: _Done) -> Iterator[Told]:
+    """What a simulation gave, or why it gave nothing."""
+    if done.outcome is None:
+        yield step.key, done.error or "there is no outcome"
+    elif isinstance(step, FlowsStep):
+        yield from told(step, done.outcome)
+    else:
+        yield from ((step.key, value) for value in _values(step, done.outcome))
+
+
+def _main_metric(step: VirtualStep | FlowsStep) -> tuple[str, str]:
+    if isinstance(step, FlowsStep):
+        return SLOWDOWN_METRIC, "times"
     if step.test.test == "latency":
         return "latency_us", "us"
     if step.test.test in MANY_NODES and step.test.level == "network":

@@ -8,6 +8,8 @@ from rocelab import profiles
 from rocelab.profiles.model import bus_gbps
 from rocelab.results import MESH_TEST
 from rocelab.virtual.congestion import host_keys, step_bytes_per_25g
+from rocelab.virtual.flow_steps import FlowsStep
+from rocelab.virtual.flow_tables import FlowsTable, Setting
 from rocelab.virtual.schema import LinkTable
 from rocelab.virtual.steps import VirtualStep, messages_of
 
@@ -20,26 +22,54 @@ _PAIRWISE_BYTES = 3_000
 TIME_LIMIT_NS = 60_000_000_000
 
 
-def scenario(step: VirtualStep) -> dict[str, Any]:
-    """What rocelab-virtual reads."""
-    tap = step.test.tap
+def scenario(step: VirtualStep | FlowsStep) -> dict[str, Any]:
+    """What rocelab-virtual reads. Raises KeyError, with the place, if a setting is of nothing that is there."""
+    tap = None if isinstance(step, FlowsStep) else step.test.tap
     made: dict[str, Any] = {
         "seed": step.seed,
         "host": _host(step),
         "topology": _topology(step),
         "switch": _switch(step),
         "propagation_ns": step.network.propagation_ns,
-        "traffic": _traffic(step),
+        "traffic": _flows(step.test, step) if isinstance(step, FlowsStep) else _traffic(step),
         "series_ns": None if step.test.series_us is None else step.test.series_us * 1000,
         "time_limit_ns": TIME_LIMIT_NS,
     }
     if tap is not None:
         place = {"host": [tap.host, tap.port]} if tap.host is not None else {"switch": [tap.switch, tap.port]}
         made["tap"] = {"at": place, "packets": tap.packets}
+    if isinstance(step, FlowsStep):
+        for name, value in step.settings.items():
+            _set(made, name, value)
     return made
 
 
-def _host(step: VirtualStep) -> dict[str, Any]:
+def _set(made: dict[str, Any], name: str, value: Setting) -> None:
+    """Gives a value that is there another one."""
+    *path, last = name.split(".")
+    table: Any = made
+    for part in path:
+        table = table.get(part) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table or isinstance(table[last], dict):
+        raise KeyError(name)
+    table[last] = value
+
+
+def _flows(test: FlowsTable, step: FlowsStep) -> dict[str, Any]:
+    pattern = {"uniform": "mesh"}.get(test.pattern, test.pattern)
+    return {
+        "kind": "flows",
+        "pattern": {"kind": pattern},
+        "operation": step.how.operation,
+        "load": step.load,
+        "sizes": [[size_bytes, percent / 100] for size_bytes, percent in test.points()],
+        "flows": test.flows,
+        "warmup_flows": test.warmup_flows,
+        "incast": None if test.incast is None else test.incast.model_dump(),
+    }
+
+
+def _host(step: VirtualStep | FlowsStep) -> dict[str, Any]:
     adapter = step.adapter
     stack = profiles.stack(step.test.stacks[adapter.service])
     made = host_part(adapter, profiles.host(step.host), stack)
@@ -89,7 +119,7 @@ def host_part(adapter: profiles.Adapter, host: profiles.Host, stack: profiles.St
     }
 
 
-def _switch(step: VirtualStep) -> dict[str, Any] | None:
+def _switch(step: VirtualStep | FlowsStep) -> dict[str, Any] | None:
     link = step.network
     if link.topology == "back-to-back":
         return None
@@ -130,7 +160,7 @@ def switch_part(
     }
 
 
-def _topology(step: VirtualStep) -> dict[str, Any]:
+def _topology(step: VirtualStep | FlowsStep) -> dict[str, Any]:
     link: LinkTable = step.network
     if link.topology == "back-to-back":
         return {"kind": "back-to-back"}

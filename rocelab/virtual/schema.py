@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
 from rocelab import profiles
-from rocelab.study.schema import LEVEL_TAGS
+from rocelab.study.schema import FLOWS_TAG, LEVEL_TAGS
 from rocelab.study.tables import RANKS_PER_NODE_MAX, Name, Sizes, every_size_bytes_of
 from rocelab.tools import nas
 from rocelab.tools.own import OwnProgram
 from rocelab.virtual.congestion import Algorithm
+from rocelab.virtual.flow_tables import FlowsTable
 
 NODES_MAX = 4096
 
@@ -189,6 +190,8 @@ def _tag(value: Any) -> str | None:
     fields: dict[str, Any] = {name: getattr(value, name, None) for name in ("level", "mpi")}
     table: dict[str, Any] = value if isinstance(value, dict) else fields
     level = table.get("level", "network")
+    if level == "flows":
+        return FLOWS_TAG
     if level == "mpi" and table.get("mpi") is None:
         return LEVEL_TAGS["network"]
     return LEVEL_TAGS[level] if isinstance(level, str) and level in {"network", "mpi", "nas"} else None
@@ -198,11 +201,12 @@ AnyVirtualTest = Annotated[
     Annotated[TestTable, Tag(LEVEL_TAGS["network"])]
     | Annotated[SmpiTestTable, Tag(LEVEL_TAGS["mpi"])]
     | Annotated[SmpiNasTable, Tag(LEVEL_TAGS["nas"])]
+    | Annotated[FlowsTable, Tag(FLOWS_TAG)]
     | Annotated[SmpiProgramTable, Tag(LEVEL_TAGS["program"])],
     Discriminator(
         _tag,
         custom_error_type="unknown_level",
-        custom_error_message='there is no such level; allowed: "network", "mpi", "nas"',
+        custom_error_message='there is no such level; allowed: "network", "flows", "mpi", "nas"',
     ),
 ]
 SmpiTable = SmpiTestTable | SmpiNasTable | SmpiProgramTable

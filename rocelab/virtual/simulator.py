@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ def simulate(
             process.stdin.close()
         except BrokenPipeError:
             pass  # Its last words say why it does not listen.
+        # A long outcome does not fit the pipe: the simulator would wait for its reader, and we
+        # for its last words.
+        outcomes: list[str] = []
+        reader = threading.Thread(target=lambda out: outcomes.append(out.read()), args=(process.stdout,))
+        reader.start()
         words = ""
         for line in process.stderr:
             found = _PROGRESS.fullmatch(line.strip())
@@ -49,7 +55,8 @@ def simulate(
                 words += line
             elif progressed is not None:
                 progressed(int(found[1]), int(found[2]))
-        out = process.stdout.read()
+        reader.join()
+    out = "".join(outcomes)
     if process.returncode != 0:
         raise ToolError(last_words(Output(out, words, process.returncode)))
     outcome: dict[str, Any] = json.loads(out)

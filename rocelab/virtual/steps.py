@@ -12,6 +12,8 @@ from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST, LinkInfo, StepKey
 from rocelab.study.steps import SingleStep
 from rocelab.tools.base import Executable
+from rocelab.virtual.flow_steps import FlowsStep, plan_flows
+from rocelab.virtual.flow_tables import FlowsTable
 from rocelab.virtual.schema import MANY_NODES, LinkTable, TestTable, Topology, VirtualStudy
 from rocelab.virtual.simulator import simulator
 from rocelab.virtual.smpi.steps import SmpiStep, plan_jobs
@@ -123,12 +125,14 @@ def bandwidth_messages(size_bytes: int) -> int:
     return max(_MESSAGES_MIN, min(_MESSAGES_MAX, _BANDWIDTH_BYTES // size_bytes))
 
 
-def plan(study: VirtualStudy) -> list[VirtualStep | SmpiStep]:
+def plan(study: VirtualStudy) -> list[VirtualStep | FlowsStep | SmpiStep]:
     """Every step of the study: what is compared follows each other, small before large."""
-    steps: list[VirtualStep | SmpiStep] = []
+    steps: list[VirtualStep | FlowsStep | SmpiStep] = []
     for test in study.test:
         if isinstance(test, TestTable):
             steps += _of_test(study, test)
+        elif isinstance(test, FlowsTable):
+            steps += plan_flows(study, test, _KINDS)
         else:
             for link in study.links_of(test):
                 steps += plan_jobs(study, test, LinkProfile(link.id, _KINDS[link.topology]), link)

@@ -11,7 +11,14 @@ from rocelab.profiles.model import read
 
 
 def test_every_profile_says_where_its_numbers_come_from() -> None:
-    kinds = (profiles.adapters(), profiles.hosts(), profiles.mpis(), profiles.stacks(), profiles.switches())
+    kinds = (
+        profiles.adapters(),
+        profiles.hosts(),
+        profiles.mpis(),
+        profiles.stacks(),
+        profiles.switches(),
+        profiles.workloads(),
+    )
     for known in kinds:
         assert known
         for profile in known.values():
@@ -50,6 +57,23 @@ def test_between_programs_an_adapter_takes_what_its_source_says() -> None:
     around_ns = verbs.send_ns + verbs.receive_ns + 2 * host.posted_ns
     taken = {name: adapter.send_ns + adapter.receive_ns + around_ns for name, adapter in profiles.adapters().items()}
     assert (taken["infiniband-qdr"], taken["infiniband-fdr"], taken["roce-10g"]) == (1000, 700, 1300)
+
+
+def test_a_workload_has_sizes_at_every_part_and_a_mean() -> None:
+    websearch = profiles.workload("websearch")
+    assert [websearch.quantile_bytes(percent) for percent in (15, 25, 90, 100)] == [
+        10_000,
+        25_000,
+        5_000_000,
+        30_000_000,
+    ]
+    assert websearch.mean_bytes == pytest.approx(1.711e6, rel=0.001)
+
+
+def test_a_workload_that_does_not_ascend_is_refused() -> None:
+    text = 'title = "x"\npoints = [[0, 0], [10, 60], [20, 50], [30, 100]]\n[sources]\npoints = "x"\n'
+    with pytest.raises(profiles.ProfileError, match="points ascend in both"):
+        read(text, "mine", "mine.toml", profiles.Workload)
 
 
 def test_an_unknown_name_is_told_with_the_nearest_known() -> None:

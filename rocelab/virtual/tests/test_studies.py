@@ -98,7 +98,15 @@ def test_what_is_wrong_is_said_with_its_line(old: str, new: str, said: str) -> N
 
 @pytest.mark.parametrize(
     "name",
-    ["vienne2012", "lanl2010-virtual", "li2019-virtual", "li2019-beyond", "li2019-beyond-full", "calibration-virtual"],
+    [
+        "vienne2012",
+        "lanl2010-virtual",
+        "li2019-virtual",
+        "li2019-beyond",
+        "li2019-beyond-full",
+        "calibration-virtual",
+        "fct-websearch",
+    ],
 )
 def test_every_virtual_study_of_ours_is_in_order(name: str) -> None:
     text = catalogue.files()[name].read_text(encoding="utf-8")
@@ -131,7 +139,8 @@ def test_a_link_has_a_rate_where_all_its_hosts_have_the_same() -> None:
     assert racks.rate_mbps == pytest.approx(50_000)
 
 
-def _run(folder: Path, text: str = SMALL) -> list[Sample]:
+def run_study(folder: Path, text: str = SMALL) -> list[Sample]:
+    """The samples of a run of a study, which has to end well."""
     if simulator().path is None:
         pytest.skip("rocelab-virtual is not there: make build")
     study = parse(text, "study.toml")
@@ -145,7 +154,7 @@ def _run(folder: Path, text: str = SMALL) -> list[Sample]:
 
 
 def test_a_run_gives_the_same_samples_each_time(tmp_path: Path) -> None:
-    first, second = _run(tmp_path / "a"), _run(tmp_path / "b")
+    first, second = run_study(tmp_path / "a"), run_study(tmp_path / "b")
 
     def timeless(sample: Sample) -> Sample:
         return dataclasses.replace(sample, started_at="", duration_s=0.0)
@@ -169,7 +178,7 @@ def test_a_run_gives_the_same_samples_each_time(tmp_path: Path) -> None:
 def test_a_recorded_port_is_a_capture_that_tshark_reads(tmp_path: Path) -> None:
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed: make setup")
-    _run(tmp_path, SMALL.replace("series_us = 50", "tap = { host = 1, port = 0, packets = 500 }"))
+    run_study(tmp_path, SMALL.replace("series_us = 50", "tap = { host = 1, port = 0, packets = 500 }"))
     captures = sorted((tmp_path / "run" / "logs").glob("*.pcap"))
     assert len(captures) == 2, "one of each mesh"
     argv = ["tshark", "-r", str(captures[0]), "-T", "fields", "-e", "infiniband.bth.opcode"]

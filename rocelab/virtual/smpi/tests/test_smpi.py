@@ -17,6 +17,7 @@ from rocelab.results import Provenance, RunInfo, RunStore, Sample
 from rocelab.study.problems import StudyError
 from rocelab.study.steps import Step
 from rocelab.tools import rocelab_mpi
+from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.loading import parse
 from rocelab.virtual.runner import VirtualRunner
 from rocelab.virtual.scenario import scenario
@@ -194,7 +195,7 @@ def test_only_a_program_that_does_its_work_needs_memory() -> None:
 class _Silent:
     def started(self, step: Step) -> None: ...
 
-    def progressed(self, step: VirtualStep, simulated_ns: int, end_ns: int) -> None: ...
+    def progressed(self, step: Step, simulated_ns: int, end_ns: int) -> None: ...
 
     def doing(self, what: str) -> None: ...
 
@@ -203,7 +204,7 @@ class _Silent:
     def replanned(self, steps: Sequence[Step], news: str) -> None: ...
 
 
-def _store(folder: Path, text: str) -> tuple[RunStore, list[VirtualStep | SmpiStep]]:
+def _store(folder: Path, text: str) -> tuple[RunStore, list[VirtualStep | FlowsStep | SmpiStep]]:
     if shutil.which("smpirun") is None:
         pytest.skip("smpirun is not installed: make setup")
     if rocelab_mpi.program("smpi", None).path is None:
