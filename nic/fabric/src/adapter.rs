@@ -1,8 +1,8 @@
 //! What an adapter does: it picks whose turn it is to send, fetches data, and takes in what
 //! arrives.
 
-use urxe_proto::{AckMode, Completion, Instant, WcStatus};
-use urxe_wire::{Header, Packet as WirePacket, Syndrome};
+use urxe_proto::{AckMode, Completion, Instant, Payload, WcStatus};
+use urxe_wire::{HELD_LEN, Header, Packet as WirePacket, Syndrome};
 
 use crate::connection::{NoMemory, connection_of};
 use crate::framing::{LinkKind, rdma_bytes};
@@ -117,8 +117,15 @@ impl Network {
         let transmit = connection
             .qp
             .poll_transmit(now, AckMode::Flush, &mut NoMemory);
-        let found = transmit.map(|transmit| (transmit.header, transmit.payload.len()));
-        let Some((header, payload_bytes)) = found else {
+        let found = transmit.map(|transmit| {
+            let header = transmit.header;
+            let body = match transmit.payload {
+                Payload::Words(words) => Body::Held { header, words },
+                _ => Body::Rdma(header),
+            };
+            (header, body, transmit.payload.len())
+        });
+        let Some((header, body, payload_bytes)) = found else {
             connection.is_ready = false;
             self.collect(id);
             return None;
@@ -130,7 +137,7 @@ impl Network {
         if is_nak(&header) {
             packet.set(NAK);
         }
-        Some((packet, Body::Rdma(header)))
+        Some((packet, body))
     }
 
     fn packet(&self, id: u32, header: &Header, payload_bytes: u32) -> Packet {
@@ -222,7 +229,21 @@ impl Network {
         let packet = self.pool.remove(id);
         self.return_host_credit(host, &packet);
         match body {
-            Body::Rdma(header) => self.handle_rdma(id, &packet, header),
+            Body::Rdma(header) => {
+                self.handle_rdma(
+                    id,
+                    &packet,
+                    header,
+                    &ZEROES[..packet.payload_bytes as usize],
+                );
+            }
+            Body::Held { header, words } => {
+                let mut payload = [0; HELD_LEN];
+                for (bytes, word) in payload.as_chunks_mut().0.iter_mut().zip(words) {
+                    *bytes = word.to_be_bytes();
+                }
+                self.handle_rdma(id, &packet, header, &payload);
+            }
             Body::Segment { stream, end } => self.handle_segment(stream, end),
             Body::Acknowledgement { stream, end } => self.handle_stream_ack(stream, end),
         }
@@ -235,16 +256,13 @@ impl Network {
         }
     }
 
-    fn handle_rdma(&mut self, packet_id: u32, packet: &Packet, header: Header) {
+    fn handle_rdma(&mut self, packet_id: u32, packet: &Packet, header: Header, payload: &[u8]) {
         let now = self.instant();
         let id = connection_of(header.bth.dest_qp);
         let Some(connection) = self.connections.get_mut(id as usize) else {
             return;
         };
-        let arrived = WirePacket {
-            header,
-            payload: &ZEROES[..packet.payload_bytes as usize],
-        };
+        let arrived = WirePacket { header, payload };
         let before = *connection.qp.stats();
         connection
             .qp

@@ -81,6 +81,7 @@ impl Network {
                 ports: own.clone(),
                 buffer: SharedBuffer::new(config, rates),
                 salt: mix(scenario.seed ^ (index as u64) << 32),
+                turn: 0,
             })
         });
         let switches: Vec<Switch> = switches.collect::<Result<_, ScenarioError>>()?;
@@ -88,9 +89,9 @@ impl Network {
         let mut network = Self {
             mtu: mtu(&scenario)?,
             has_pfc: scenario.switch.is_some_and(|switch| switch.pfc),
-            hashes_ports: scenario
+            hash: scenario
                 .switch
-                .is_none_or(|switch| switch.hash == HashFields::Ports),
+                .map_or(HashFields::Ports, |switch| switch.hash),
             now: 0,
             end: scenario.time_limit_ns * PS_PER_NS,
             events: EventQueue::new(),

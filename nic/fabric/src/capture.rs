@@ -85,8 +85,10 @@ fn mac(host: u32) -> [u8; 6] {
 }
 
 fn frame(packet: &Packet, body: &Body) -> Option<Vec<u8>> {
-    let Body::Rdma(header) = body else {
-        return None;
+    let (header, words) = match body {
+        Body::Rdma(header) => (header, None),
+        Body::Held { header, words } => (header, Some(words)),
+        Body::Segment { .. } | Body::Acknowledgement { .. } => return None,
     };
     let (from, to) = (packet.flow.source(), packet.flow.destination());
     let (source, destination) = (address(from), address(to));
@@ -95,6 +97,9 @@ fn frame(packet: &Packet, body: &Body) -> Option<Vec<u8>> {
     let mut roce = Vec::from([0; MAX_HEADER_LEN]);
     let header_len = header.emit(payload, &mut roce).ok()?;
     roce.truncate(header_len);
+    for word in words.into_iter().flatten() {
+        roce.extend_from_slice(&word.to_be_bytes());
+    }
     roce.resize(header_len + payload + pad_len(payload), 0);
     let flow = Flow::new(
         SocketAddr::new(source.into(), udp_source),

@@ -56,6 +56,10 @@ impl Network {
         let (now, config) = (self.now, self.scenario.host);
         let bus = &mut self.hosts[host as usize].pcie;
         let payload_bytes = u64::from(packet.payload_bytes);
+        if matches!(body, Body::Held { .. }) {
+            // The adapter made it itself.
+            return now;
+        }
         let Body::Rdma(header) = body else {
             return if payload_bytes == 0 {
                 now

@@ -28,6 +28,7 @@ mod flow_runs;
 mod flows;
 mod framing;
 mod gather;
+mod groups;
 mod incidents;
 mod links;
 mod network;

@@ -3,6 +3,7 @@
 use crate::network::{Event, Network};
 use crate::packet::{MARKABLE, MARKED};
 use crate::port::{DATA, Owner};
+use crate::scenario::HashFields;
 use crate::switch::Verdict;
 use crate::topology::mix;
 use crate::units::PS_PER_NS;
@@ -117,6 +118,8 @@ impl Network {
     }
 
     fn forward(&mut self, switch: u32, ingress: u32, id: u32) {
+        let turn = &mut self.switches[switch as usize].turn;
+        *turn = turn.wrapping_add(1);
         let Some(egress) = self.choose_way(switch, id) else {
             self.totals.without_way += 1;
             self.return_credit(ingress, u64::from(self.pool.get(id).wire_bytes));
@@ -185,8 +188,14 @@ impl Network {
         if count == 1 {
             return here.next();
         }
-        let flow = packet.flow.number(self.hashes_ports);
-        let hash = (mix(flow ^ self.switches[switch as usize].salt) >> 32) as usize;
+        let at = &self.switches[switch as usize];
+        let hash = match self.hash {
+            HashFields::Packets => at.turn as usize,
+            by => {
+                let flow = packet.flow.number(by == HashFields::Ports);
+                (mix(flow ^ at.salt) >> 32) as usize
+            }
+        };
         if count > 1 {
             return here.nth(hash % count);
         }

@@ -20,7 +20,7 @@ use crate::pcie::Pcie;
 use crate::port::{DATA, Owner, Port};
 use crate::process::Process;
 use crate::queue::EventQueue;
-use crate::scenario::{HostConfig, Incident, Scenario};
+use crate::scenario::{HashFields, HostConfig, Incident, Scenario};
 use crate::series::Series;
 use crate::stream::ByteStream;
 use crate::switch::SharedBuffer;
@@ -106,6 +106,8 @@ pub(crate) struct Switch {
     pub(crate) ports: Vec<u32>,
     pub(crate) buffer: SharedBuffer,
     pub(crate) salt: u64,
+    /// Packets that came, by which ways are taken in turns.
+    pub(crate) turn: u32,
 }
 
 /// A simulation. Make it with [`Self::new`], let time pass with [`Self::run`], and ask for
@@ -116,8 +118,8 @@ pub struct Network {
     pub(crate) mtu: Mtu,
     /// Whether switches pause the senders of RDMA's data.
     pub(crate) has_pfc: bool,
-    /// Whether they tell flows apart by UDP ports, too.
-    pub(crate) hashes_ports: bool,
+    /// What they choose ways by.
+    pub(crate) hash: HashFields,
     pub(crate) now: u64,
     pub(crate) end: u64,
     pub(crate) events: EventQueue<Event>,

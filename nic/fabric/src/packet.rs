@@ -14,6 +14,13 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) enum Body {
     /// RoCE or InfiniBand. The payload has a length and no content.
     Rdma(Header),
+    /// A NAK that says what of the packets behind the missing one was kept.
+    Held {
+        /// Its header.
+        header: Header,
+        /// Its payload, in network byte order.
+        words: [u64; 3],
+    },
     /// A segment of a byte stream.
     Segment {
         /// Which stream, and in which direction.

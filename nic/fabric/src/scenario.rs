@@ -182,6 +182,40 @@ pub enum Topology {
         hosts: u32,
         /// Ports of a switch, even.
         radix: u32,
+        /// Hosts below each edge switch; as many as it has uplinks, radix / 2, if this is not
+        /// there. More of them over-subscribe the tree.
+        #[serde(default)]
+        hosts_per_edge: Option<u32>,
+    },
+    /// A dragonfly (Kim et al., ISCA 2008): groups of switches, each joined with all others of its
+    /// group, and each group with each other. Packets take shortest ways.
+    Dragonfly {
+        /// Hosts; the last group may have fewer.
+        hosts: u32,
+        /// Hosts of a switch.
+        hosts_per_switch: u32,
+        /// Switches of a group.
+        switches_per_group: u32,
+        /// Cables of each switch to other groups.
+        global_cables: u32,
+        /// Rate of each of them.
+        global_gbps: f64,
+    },
+    /// Rails, as for training: a node has an adapter, which is a host here, for each rail; those of
+    /// one rail of a group of nodes are at one leaf, and spines are above all leaves.
+    Rails {
+        /// Hosts, that is, adapters.
+        hosts: u32,
+        /// Rails: hosts of a node, one after the other.
+        rails: u32,
+        /// Nodes of a group.
+        nodes_per_group: u32,
+        /// Spines.
+        spines: u32,
+        /// Cables between each leaf and each spine.
+        uplinks: u32,
+        /// Rate of each of them.
+        uplink_gbps: f64,
     },
     /// As listed.
     Listed {
@@ -204,6 +238,8 @@ impl Topology {
             | Self::LeafSpine { hosts, .. }
             | Self::Ring { hosts }
             | Self::FatTree { hosts, .. }
+            | Self::Dragonfly { hosts, .. }
+            | Self::Rails { hosts, .. }
             | Self::Listed { hosts, .. } => hosts,
         }
     }
@@ -230,7 +266,7 @@ pub struct CableConfig {
     pub gbps: Option<f64>,
 }
 
-/// What a switch tells flows apart by, when it has several ways.
+/// What a switch chooses one of several ways by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HashFields {
@@ -238,6 +274,8 @@ pub enum HashFields {
     Ports,
     /// Addresses alone.
     Addresses,
+    /// Nothing: packets take the ways in turns. Adapters keep what comes early.
+    Packets,
 }
 
 /// A switch.

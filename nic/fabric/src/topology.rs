@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::groups::{dragonfly, rails};
 use crate::port::{Owner, Port};
 use crate::scenario::{CableConfig, End, ScenarioError, Topology};
 
@@ -64,7 +65,9 @@ pub(crate) fn plan(topology: &Topology, ports: u32, rate_gbps: f64) -> Result<Pl
             }
             hosts
         }
-        Topology::FatTree { hosts, radix } => fat_tree(hosts, radix, ports, rate_gbps, &mut join)?,
+        Topology::FatTree { .. } => fat_tree(topology, ports, rate_gbps, &mut join)?,
+        Topology::Dragonfly { .. } => dragonfly(topology, ports, rate_gbps, &mut join)?,
+        Topology::Rails { .. } => rails(topology, ports, rate_gbps, &mut join)?,
         Topology::Listed {
             hosts,
             switches,
@@ -188,25 +191,32 @@ fn refuse(what: &str) -> Result<(), ScenarioError> {
 
 /// Pods of radix/2 edge and radix/2 aggregation switches, and (radix/2)^2 core switches.
 fn fat_tree(
-    hosts: u32,
-    radix: u32,
+    topology: &Topology,
     ports: u32,
     rate_gbps: f64,
     join: &mut impl FnMut(Owner, Owner, f64),
 ) -> Result<u32, ScenarioError> {
+    let Topology::FatTree {
+        hosts,
+        radix,
+        hosts_per_edge,
+    } = *topology
+    else {
+        return Ok(0);
+    };
     let half = radix / 2;
-    let fits = radix >= 2 && radix.is_multiple_of(2) && hosts <= radix * half * half;
-    if !fits {
-        let room = radix * half * half;
+    let below = hosts_per_edge.unwrap_or(half);
+    let room = radix * half * below;
+    if radix < 2 || !radix.is_multiple_of(2) || hosts > room {
         return Err(ScenarioError(format!(
             "a fat tree of radix {radix} has room for {room} hosts, not {hosts}; the radix is even"
         )));
     }
     let edges = radix * half;
-    let pods = hosts.div_ceil(half * half);
+    let pods = hosts.div_ceil(half * below);
     for host in 0..hosts {
         for _ in 0..ports {
-            join(Owner::Host(host), Owner::Switch(host / half), rate_gbps);
+            join(Owner::Host(host), Owner::Switch(host / below), rate_gbps);
         }
     }
     for pod in 0..pods {
@@ -354,6 +364,7 @@ mod tests {
         let tree = Topology::FatTree {
             hosts: 1_024,
             radix: 16,
+            hosts_per_edge: None,
         };
         let plan = plan(&tree, 1, 100.0).unwrap();
         assert_eq!(plan.switches, 320, "5/4 radix^2");
@@ -367,11 +378,117 @@ mod tests {
         assert!(degree.iter().all(|ports| *ports == 16));
     }
 
+    /// Cables of each switch to others.
+    fn degrees(topology: &Topology) -> Vec<u32> {
+        let plan = plan(topology, 1, 100.0).unwrap();
+        let mut degree = vec![0; plan.switches as usize];
+        for cable in &plan.cables {
+            if let [Owner::Switch(one), Owner::Switch(other)] = cable.ends {
+                degree[one as usize] += 1;
+                degree[other as usize] += 1;
+            }
+        }
+        degree
+    }
+
+    #[test]
+    fn more_hosts_at_an_edge_over_subscribe_a_tree() {
+        let tree = Topology::FatTree {
+            hosts: 48,
+            radix: 4,
+            hosts_per_edge: Some(6),
+        };
+        let plan = plan(&tree, 1, 100.0).unwrap();
+        let edges = plan.cables[..48].iter().map(|cable| cable.ends[1]);
+        assert!(edges.eq((0..48).map(|host| Owner::Switch(host / 6))));
+        assert_eq!(degrees(&tree)[..8], [2; 8], "three times as many hosts");
+    }
+
+    #[test]
+    fn a_dragonfly_joins_each_group_with_each_other_as_often() {
+        // The balanced one of p = h = 2, a = 4: nine groups, one cable between any two.
+        let fly = Topology::Dragonfly {
+            hosts: 72,
+            hosts_per_switch: 2,
+            switches_per_group: 4,
+            global_cables: 2,
+            global_gbps: 100.0,
+        };
+        let plan = plan(&fly, 1, 100.0).unwrap();
+        assert_eq!(plan.switches, 36);
+        assert!(degrees(&fly).iter().all(|cables| *cables == 3 + 2));
+        let mut between = BTreeMap::new();
+        for cable in &plan.cables {
+            if let [Owner::Switch(one), Owner::Switch(other)] = cable.ends
+                && one / 4 != other / 4
+            {
+                *between.entry((one / 4, other / 4)).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(between.len(), 36, "pairs of nine groups");
+        assert!(between.values().all(|cables| *cables == 1));
+    }
+
+    #[test]
+    fn a_dragonfly_of_too_many_groups_says_so() {
+        let fly = Topology::Dragonfly {
+            hosts: 80,
+            hosts_per_switch: 2,
+            switches_per_group: 4,
+            global_cables: 2,
+            global_gbps: 100.0,
+        };
+        let error = plan(&fly, 1, 100.0).unwrap_err();
+        assert!(error.0.contains("10 groups"), "{error}");
+    }
+
+    #[test]
+    fn hosts_of_a_rail_are_at_one_leaf() {
+        let rails = Topology::Rails {
+            hosts: 16,
+            rails: 4,
+            nodes_per_group: 2,
+            spines: 2,
+            uplinks: 1,
+            uplink_gbps: 100.0,
+        };
+        let plan = plan(&rails, 1, 100.0).unwrap();
+        assert_eq!(plan.switches, 2 * 4 + 2);
+        let leaf = |host: usize| plan.cables[host].ends[1];
+        assert_eq!((leaf(1), leaf(5)), (Owner::Switch(1), Owner::Switch(1)));
+        assert_eq!((leaf(2), leaf(10)), (Owner::Switch(2), Owner::Switch(6)));
+    }
+
+    #[test]
+    fn a_list_of_cables_is_checked() {
+        let listed = |cables: &[[End; 2]]| {
+            let cables = cables.iter().map(|ends| CableConfig {
+                ends: *ends,
+                gbps: None,
+            });
+            let topology = Topology::Listed {
+                hosts: 2,
+                switches: 2,
+                cables: cables.collect(),
+            };
+            plan(&topology, 1, 100.0).map(|plan| plan.cables.len())
+        };
+        let (host, switch) = (End::Host, End::Switch);
+        let one = [host(0), switch(0)];
+        let between = [switch(0), switch(1)];
+        assert_eq!(listed(&[one, [switch(1), host(1)], between]), Ok(3));
+        let said = |cables: &[[End; 2]]| listed(cables).unwrap_err().0;
+        assert!(said(&[one, between]).contains("host 1 has 0 cables"));
+        assert!(said(&[[host(0), host(1)]]).contains("joins two hosts"));
+        assert!(said(&[[host(0), switch(2)]]).contains("2 switches, numbered from 0"));
+    }
+
     #[test]
     fn a_tree_that_is_too_small_says_so() {
         let tree = Topology::FatTree {
             hosts: 17,
             radix: 4,
+            hosts_per_edge: None,
         };
         let error = plan(&tree, 1, 100.0).unwrap_err();
         assert!(error.0.contains("room for 16 hosts"), "{error}");

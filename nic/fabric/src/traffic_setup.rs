@@ -5,12 +5,14 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use urxe_proto::PeerAbilities;
+
 use crate::build::WATCH_NS;
 use crate::connection::{Connection, Gathered, queue_pair};
 use crate::network::{Event, Network};
 use crate::packet::FlowId;
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
-use crate::scenario::ScenarioError;
+use crate::scenario::{HashFields, ScenarioError};
 use crate::stream::ByteStream;
 use crate::topology::mix;
 use crate::traffic::{Algorithm, Operation, Pattern, Traffic};
@@ -93,8 +95,12 @@ impl Network {
             let (own, peer) = (ids[at], ids[1 - at]);
             let host = self.processes[process as usize].host;
             let config = self.scenario.host;
-            let qp = queue_pair(own, peer, &config, self.mtu)
+            let mut qp = queue_pair(own, peer, &config, self.mtu)
                 .map_err(|error| ScenarioError(format!("a queue pair cannot be made: {error}")))?;
+            if self.hash == HashFields::Packets {
+                // What comes early is kept, and only what is missing sent again.
+                qp.set_peer_abilities(PeerAbilities::SELECTIVE_REPEAT);
+            }
             let port_index = turn.unwrap_or(host) % config.ports;
             let peer_host = self.processes[ends[1 - at] as usize].host;
             let source = 0xc000 | (mix(self.scenario.seed ^ u64::from(own) << 20) & 0x3fff);

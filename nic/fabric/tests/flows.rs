@@ -18,6 +18,7 @@ const HEAVY_TAIL: [(f64, f64); 4] = [
 const TREE: Topology = Topology::FatTree {
     hosts: 16,
     radix: 4,
+    hosts_per_edge: None,
 };
 
 fn config(load: f64, flows: u64) -> FlowsConfig {
