@@ -325,6 +325,9 @@ LINK_TEXTS = {
     "one-switch": "through a switch",
     "leaf-spine": "through leaves and spines",
     "fat-tree": "through a fat tree",
+    "dragonfly": "through a dragonfly",
+    "rails": "through rails",
+    "listed": "through switches",
 }
-SIMULATED_LINKS = frozenset({"back-to-back", "one-switch", "leaf-spine", "fat-tree"})
+SIMULATED_LINKS = frozenset({"back-to-back", "one-switch", "leaf-spine", "fat-tree", "dragonfly", "rails", "listed"})
 """Kinds of the virtual fabric, whose cables have the rates of what they join."""

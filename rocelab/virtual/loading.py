@@ -97,10 +97,22 @@ def _wrong_link(at: int, link: LinkTable) -> Iterator[Wrong]:
     if link.topology == "leaf-spine" and (link.hosts_per_rack is None) == (link.racks is None):
         yield ("link", at, "topology"), "leaf-spine needs hosts_per_rack, or racks, and not both"
     yield from _wrong_congestion_control(at, link)
-    needed = {"leaf-spine": ("spines", "uplink_gbps"), "fat-tree": ("radix",)}
+    needed = {
+        "leaf-spine": ("spines", "uplink_gbps"),
+        "fat-tree": ("radix",),
+        "dragonfly": ("hosts_per_switch", "switches_per_group", "global_cables", "global_gbps"),
+        "rails": ("rails", "nodes_per_group", "spines", "uplink_gbps"),
+        "listed": ("cables",),
+    }
     for key in needed.get(link.topology, ()):
-        if getattr(link, key) is None:
+        if not getattr(link, key):
             yield ("link", at, "topology"), f"{link.topology} needs {key}"
+    for index, incident in enumerate(link.incidents):
+        if (incident.host is None) == (incident.switch is None):
+            yield ("link", at, "incidents", index), "an incident is at a host or at a switch"
+        elif (incident.what == "switch") != isinstance(incident.switch, int):
+            what = "switch = 3 for a switch as a whole, and host or switch = [3, 0] for a port"
+            yield ("link", at, "incidents", index), f"an incident names its place as {what}"
 
 
 def _wrong_congestion_control(at: int, link: LinkTable) -> Iterator[Wrong]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from rocelab import profiles
@@ -10,7 +11,7 @@ from rocelab.results import MESH_TEST
 from rocelab.virtual.congestion import host_keys, step_bytes_per_25g
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.flow_tables import FlowsTable, Setting
-from rocelab.virtual.schema import LinkTable
+from rocelab.virtual.schema import Incident, LinkTable
 from rocelab.virtual.steps import VirtualStep, messages_of
 
 #: Data that a queue pair of hardware may have in flight: the send queue is what limits it.
@@ -32,6 +33,7 @@ def scenario(step: VirtualStep | FlowsStep) -> dict[str, Any]:
         "switch": _switch(step),
         "propagation_ns": step.network.propagation_ns,
         "traffic": _flows(step.test, step) if isinstance(step, FlowsStep) else _traffic(step),
+        "incidents": [_incident(each) for each in step.network.incidents],
         "series_ns": None if step.test.series_us is None else step.test.series_us * 1000,
         "time_limit_ns": TIME_LIMIT_NS,
     }
@@ -160,22 +162,53 @@ def switch_part(
     }
 
 
+#: Keys of a link that a topology is made of, named as in a scenario.
+_TOPOLOGY_KEYS = {
+    "one-switch": (),
+    "leaf-spine": ("leaves_per_rack", "spines", "uplinks", "uplink_gbps"),
+    "fat-tree": ("radix", "hosts_per_edge"),
+    "dragonfly": ("hosts_per_switch", "switches_per_group", "global_cables", "global_gbps"),
+    "rails": ("rails", "nodes_per_group", "spines", "uplinks", "uplink_gbps"),
+}
+
+
 def _topology(step: VirtualStep | FlowsStep) -> dict[str, Any]:
     link: LinkTable = step.network
     if link.topology == "back-to-back":
         return {"kind": "back-to-back"}
-    if link.topology == "one-switch":
-        return {"kind": "one-switch", "hosts": step.nodes}
-    if link.topology == "fat-tree":
-        return {"kind": "fat-tree", "hosts": step.nodes, "radix": link.radix}
+    if link.topology == "listed":
+        return _listed(step.nodes, link)
+    made: dict[str, Any] = {"kind": link.topology, "hosts": step.nodes}
+    if link.topology == "leaf-spine":
+        made["hosts_per_rack"] = link.rack_of(step.nodes)
+    return made | {key: getattr(link, key) for key in _TOPOLOGY_KEYS[link.topology]}
+
+
+def _listed(hosts: int, link: LinkTable) -> dict[str, Any]:
+    """Every cable of a list, of which an entry may name several hosts and switches."""
+    cables: list[dict[str, Any]] = [
+        {"ends": [one, other], "gbps": cable.gbps}
+        for cable in link.cables
+        for one, other in itertools.product(_ends(cable.ends[0]), _ends(cable.ends[1]))
+    ]
+    switches = [end["switch"] for cable in cables for end in cable["ends"] if "switch" in end]
+    return {"kind": "listed", "hosts": hosts, "switches": max(switches, default=-1) + 1, "cables": cables}
+
+
+def _ends(name: str) -> list[dict[str, int]]:
+    kind, _, numbers = name.partition(" ")
+    first, _, last = numbers.partition("-")
+    return [{kind: number} for number in range(int(first), int(last or first) + 1)]
+
+
+def _incident(incident: Incident) -> dict[str, Any]:
+    place = {"host": incident.host} if incident.host is not None else {"switch": incident.switch}
+    victim: dict[str, Any] = {"switch": incident.switch} if incident.what == "switch" else {incident.what: place}
     return {
-        "kind": "leaf-spine",
-        "hosts": step.nodes,
-        "hosts_per_rack": link.rack_of(step.nodes),
-        "leaves_per_rack": link.leaves_per_rack,
-        "spines": link.spines,
-        "uplinks": link.uplinks,
-        "uplink_gbps": link.uplink_gbps,
+        "victim": victim,
+        "at_ns": incident.at_us * 1000,
+        "until_ns": None if incident.until_us is None else incident.until_us * 1000,
+        "notice_ns": incident.notice_us * 1000,
     }
 
 

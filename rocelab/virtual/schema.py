@@ -17,7 +17,7 @@ from rocelab.virtual.flow_tables import FlowsTable
 
 NODES_MAX = 4096
 
-Topology = Literal["back-to-back", "one-switch", "leaf-spine", "fat-tree"]
+Topology = Literal["back-to-back", "one-switch", "leaf-spine", "fat-tree", "dragonfly", "rails", "listed"]
 Level = Literal["network", "mpi"]
 Test = Literal["latency", "bandwidth", "bidirectional-bandwidth", "bw", "bibw", "mesh", "incast", "permutation"]
 #: Tests of each level. Those of MPI are named as its benchmarks are.
@@ -41,6 +41,33 @@ class FabricTable(_Table):
     """Profile of every host."""
 
 
+Ends = Annotated[str, Field(pattern=r"^(host|switch) [0-9]+(-[0-9]+)?$")]
+"""`host 3`, or `switch 0-3`: each of them."""
+Place = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]
+"""Host or switch, and its port, both numbered from 0."""
+
+
+class Cable(_Table):
+    """`link.cables`: cables between each of the first and each of the second."""
+
+    ends: Annotated[list[Ends], Field(min_length=2, max_length=2)]
+    gbps: Annotated[float, Field(gt=0, strict=False)] | None = None
+    """The rate; that of the adapters, if it is not said."""
+
+
+class Incident(_Table):
+    """`link.incidents`: something that breaks, and may work again."""
+
+    what: Literal["cable", "switch", "pause-storm"]
+    host: Place | None = None
+    switch: Place | Annotated[int, Field(ge=0)] | None = None
+    """Of `cable` and `pause-storm` the switch and its port; of `switch` its number."""
+    at_us: Annotated[int, Field(ge=0)]
+    until_us: PositiveInt | None = None
+    notice_us: Annotated[int, Field(ge=0)] = 0
+    """How long routing takes to notice either."""
+
+
 class LinkTable(_Table):
     """`[[link]]`: one way to join the hosts."""
 
@@ -56,7 +83,8 @@ class LinkTable(_Table):
     congestion_control: Algorithm | None = None
     congestion_parameters: Mapping[str, bool | int | float] = {}
     """Of the congestion control that is named: see docs/congestion-control.md."""
-    hash: Literal["ports", "addresses"] = "ports"
+    hash: Literal["ports", "addresses", "packets"] = "ports"
+    """What switches choose one of several ways by; with `packets`, all ways in turns."""
     path_mtu_bytes: Literal[256, 512, 1024, 2048, 4096] | None = None
     """Of RDMA, in place of the adapters'."""
     propagation_ns: Annotated[int, Field(ge=0)] = 25
@@ -69,6 +97,17 @@ class LinkTable(_Table):
     uplinks: PositiveInt = 1
     uplink_gbps: Annotated[float, Field(gt=0, strict=False)] | None = None
     radix: Annotated[int, Field(ge=2, le=128)] | None = None
+    hosts_per_edge: PositiveInt | None = None
+    """Of a fat tree: more than radix / 2 over-subscribe it."""
+    hosts_per_switch: PositiveInt | None = None
+    switches_per_group: PositiveInt | None = None
+    global_cables: PositiveInt | None = None
+    """Of each switch of a dragonfly, to other groups."""
+    global_gbps: Annotated[float, Field(gt=0, strict=False)] | None = None
+    rails: PositiveInt | None = None
+    nodes_per_group: PositiveInt | None = None
+    cables: list[Cable] = []
+    incidents: list[Incident] = []
 
     def rack_of(self, nodes: int) -> int | None:
         """Hosts of a rack, where so many take part."""

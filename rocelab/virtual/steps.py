@@ -24,6 +24,9 @@ _KINDS: dict[Topology, LinkKind] = {
     "one-switch": "bridge",
     "leaf-spine": "two-level",
     "fat-tree": "two-level",
+    "dragonfly": "two-level",
+    "rails": "two-level",
+    "listed": "two-level",
 }
 #: Packets that are simulated in a second, for planning only.
 _PACKETS_PER_S = 300_000

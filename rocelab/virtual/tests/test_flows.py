@@ -140,3 +140,77 @@ def test_a_bin_without_flows_says_so(tmp_path: Path) -> None:
     empty = [sample for sample in samples if not sample.ok]
     assert empty
     assert all("ask for more flows" in (sample.error or "") for sample in empty)
+
+
+def _link(keys: str) -> str:
+    return FLOWS.replace('topology = "fat-tree"\nradix = 4', keys).replace("incast =", "# incast =")
+
+
+DRAGONFLY = """topology = "dragonfly"
+hosts_per_switch = 2
+switches_per_group = 2
+global_cables = 1
+global_gbps = 100"""
+RAILS = """topology = "rails"
+rails = 2
+nodes_per_group = 2
+spines = 2
+uplink_gbps = 100"""
+LISTED = """topology = "listed"
+cables = [
+    { ends = ["host 0-3", "switch 0"] },
+    { ends = ["host 4-7", "switch 1"] },
+    { ends = ["switch 0-1", "switch 2-3"], gbps = 400 },
+]"""
+SPRAYED = """topology = "fat-tree"
+radix = 4
+hash = "packets"
+hosts_per_edge = 4"""
+
+
+@pytest.mark.parametrize("keys", [DRAGONFLY, RAILS, LISTED, SPRAYED])
+def test_flows_cross_every_topology(tmp_path: Path, keys: str) -> None:
+    text = _link(keys).replace("flows = 3000", "flows = 1000").replace("[0.6, 0.2]", "[0.2]")
+    samples = run_study(tmp_path, text)
+    assert _value(samples, "write:load=0.2", "flows", "total") == 900
+    assert _value(samples, "write:load=0.2", "slowdown", "median") < 3
+
+
+def test_an_entry_of_cables_joins_each_with_each() -> None:
+    (step, _) = _steps(_link(LISTED))
+    topology = scenario(step)["topology"]
+    assert (topology["switches"], len(topology["cables"])) == (4, 8 + 4)
+    assert {"ends": [{"switch": 1}, {"switch": 3}], "gbps": 400} in topology["cables"]
+
+
+INCIDENTS = """
+incidents = [
+    { what = "cable", switch = [0, 2], at_us = 100, until_us = 1000, notice_us = 50 },
+    { what = "pause-storm", host = [3, 0], at_us = 300, until_us = 1500 },
+]
+"""
+
+
+def test_what_breaks_in_the_middle_costs_time_and_is_survived(tmp_path: Path) -> None:
+    whole = (
+        FLOWS.replace("flows = 3000", "flows = 1000").replace("[0.6, 0.2]", "[0.2]").replace("incast =", "# incast =")
+    )
+    broken = whole.replace("radix = 4\n", "radix = 4\n" + INCIDENTS)
+    (step,) = _steps(broken)
+    assert scenario(step)["incidents"][0] == {
+        "victim": {"cable": {"switch": [0, 2]}},
+        "at_ns": 100_000,
+        "until_ns": 1_000_000,
+        "notice_ns": 50_000,
+    }
+    calm, bad = (
+        _value(run_study(tmp_path / name, text), "write:load=0.2", "slowdown", "p99")
+        for name, text in (("a", whole), ("b", broken))
+    )
+    assert bad > 1.5 * calm
+
+
+def test_an_incident_without_a_place_is_refused() -> None:
+    wrong = FLOWS.replace("radix = 4\n", 'radix = 4\nincidents = [{ what = "cable", at_us = 1 }]\n')
+    with pytest.raises(StudyError, match="an incident is at a host or at a switch"):
+        parse(wrong, "study.toml")
