@@ -21,6 +21,7 @@ mod alone;
 mod build;
 mod cables;
 mod capture;
+mod collectives;
 mod congestion;
 mod connection;
 mod feedback;
@@ -70,5 +71,8 @@ pub use scenario::{
     SoftwareConfig, StackConfig, SwitchConfig, Tap, Topology, Victim,
 };
 pub use series::Point;
-pub use traffic::{Algorithm, FlowsConfig, IncastConfig, Message, Operation, Pattern, Traffic};
+pub use traffic::{
+    Algorithm, Collective, CollectiveConfig, FlowsConfig, IncastConfig, Message, Operation,
+    Pattern, Traffic,
+};
 pub use urxe_congestion::{DctcpParameters, HpccParameters, SwiftParameters, TimelyParameters};

@@ -181,7 +181,7 @@ impl Network {
     fn throughput_gbps(&self) -> Option<f64> {
         match &self.scenario.traffic {
             Traffic::PingPong { .. } => None,
-            Traffic::Flows(_) | Traffic::Messages { .. } => {
+            Traffic::Flows(_) | Traffic::Collective(_) | Traffic::Messages { .. } => {
                 let bytes = self.flows.list.iter().filter(|flow| flow.ended_at > 0);
                 let bytes = bytes.map(|flow| u64::from(flow.bytes)).sum();
                 Some(gbps(bytes, self.now))

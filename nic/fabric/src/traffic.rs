@@ -92,6 +92,8 @@ pub enum Traffic {
     },
     /// Flows that arrive at random, whatever the network makes of those before.
     Flows(FlowsConfig),
+    /// A collective operation of a training job, once.
+    Collective(CollectiveConfig),
     /// Messages of a list, each once those that it needs have arrived.
     Messages {
         /// What they are sent by; [`Operation::Send`] where any needs another, for no receiver is
@@ -108,7 +110,7 @@ impl Traffic {
         match self {
             Self::Streams { operation, .. } | Self::Messages { operation, .. } => Some(*operation),
             Self::Flows(flows) => Some(flows.operation),
-            Self::PingPong { .. } | Self::Alltoall { .. } => None,
+            Self::PingPong { .. } | Self::Alltoall { .. } | Self::Collective(_) => None,
         }
     }
 }
@@ -149,6 +151,37 @@ pub struct IncastConfig {
     pub size_bytes: u32,
     /// Payload of all incasts, as a part of the rate of all ports of all hosts.
     pub load: f64,
+}
+
+/// A collective operation: messages by SEND, each once what it needs has come.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CollectiveConfig {
+    /// Which one, and how.
+    pub algorithm: Collective,
+    /// Data of each rank: what is reduced, what is there when all is gathered, or what a rank has
+    /// for all ranks together.
+    pub size_bytes: u32,
+    /// Ranks of a group; all hosts, if this is not there. All groups begin at the same time.
+    #[serde(default)]
+    pub ranks: Option<u32>,
+    /// Hosts from one rank of a group to the next; 1, if this is not there.
+    #[serde(default)]
+    pub stride: u32,
+}
+
+/// See [`CollectiveConfig`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collective {
+    /// Reduce-scatter and all-gather around a ring.
+    RingAllReduce,
+    /// All-gather around a ring.
+    RingAllGather,
+    /// All-reduce by recursive halving and doubling.
+    HalvingDoublingAllReduce,
+    /// Each rank sends a part to every other at once, as experts do.
+    AllToAll,
 }
 
 /// A message of a list.

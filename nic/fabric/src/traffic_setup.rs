@@ -53,6 +53,10 @@ impl Network {
                 let flows = config.flows(&self.scenario, hosts, &pattern)?;
                 self.set_up_flows(config.operation, flows)
             }
+            Traffic::Collective(config) => {
+                let flows = config.flows(self.hosts.len() as u32)?;
+                self.set_up_flows(Operation::Send, flows)
+            }
             Traffic::Messages {
                 operation,
                 messages,
