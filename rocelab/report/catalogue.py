@@ -141,6 +141,7 @@ _METRICS = {
     "compute_us": Metric("Time of computation", "lower"),
     "pure_communication_us": Metric("Time of communication alone", "lower"),
     NAS_METRIC: Metric("Time", "lower"),
+    "collective_us": Metric("Time of the collective", "lower"),
     "overlap_percent": Metric("Communication hidden behind computation", "higher", log=False),
 }
 

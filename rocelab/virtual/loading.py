@@ -16,7 +16,7 @@ from rocelab.virtual.flow_loading import wrong_flows
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.flow_tables import FlowsTable
 from rocelab.virtual.scenario import scenario
-from rocelab.virtual.schema import MANY_NODES, TESTS, LinkTable, TestTable, VirtualStudy
+from rocelab.virtual.schema import COLLECTIVES, MANY_NODES, TESTS, LinkTable, TestTable, VirtualStudy
 from rocelab.virtual.smpi.loading import wrong_job
 from rocelab.virtual.steps import plan
 from rocelab.virtual.variants import variants_of
@@ -139,6 +139,16 @@ def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[Wrong
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
     if test.test in MANY_NODES and len(test.every_size_bytes()) > 1:
         yield ("test", at, "sizes_bytes"), f"{test.test} runs over nodes and takes one size"
+    if test.test in COLLECTIVES:
+        for nodes in test.nodes:
+            group = test.stride * (test.ranks or nodes)
+            if nodes % group:
+                yield (
+                    ("test", at, "ranks"),
+                    f"{nodes} hosts are not groups of {test.ranks or nodes} ranks {test.stride} apart",
+                )
+    elif test.ranks is not None or test.stride > 1:
+        yield ("test", at, "ranks"), f"{test.test} has no ranks; {', '.join(COLLECTIVES)} have"
     if test.tap is not None and (test.tap.host is None) == (test.tap.switch is None):
         yield ("test", at, "tap"), "a tap is at a host or at a switch"
     yield from _wrong_adapters(study, at, test)

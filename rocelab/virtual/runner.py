@@ -24,7 +24,7 @@ from rocelab.tools.base import ToolError, Value
 from rocelab.virtual.flow_results import Told, told, write_table
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.scenario import scenario
-from rocelab.virtual.schema import MANY_NODES
+from rocelab.virtual.schema import COLLECTIVES, MANY_NODES
 from rocelab.virtual.simulator import simulate
 from rocelab.virtual.smpi.jobs import JobSimulator
 from rocelab.virtual.smpi.steps import SmpiStep
@@ -173,6 +173,8 @@ def _main_metric(step: VirtualStep | FlowsStep) -> tuple[str, str]:
         return SLOWDOWN_METRIC, "times"
     if step.test.test == "latency":
         return "latency_us", "us"
+    if step.test.test in COLLECTIVES:
+        return "collective_us", "us"
     if step.test.test in MANY_NODES and step.test.level == "network":
         return "throughput_mbps", "Mbps"
     return "bandwidth_mbps", "Mbps"
@@ -191,6 +193,8 @@ def _values(step: VirtualStep, outcome: dict[str, Any]) -> list[Value]:
             else Value(metric, unit, "mean", mean(times_us))
         )
         return [latency, *counters, longest]
+    if metric == "collective_us":
+        return [*_of_collective(step, outcome), *counters, longest]
     total = 1000 * float(outcome["throughput_gbps"])
     if step.test.test not in MANY_NODES:
         return [Value(metric, unit, "mean", total), *counters]
@@ -203,6 +207,19 @@ def _values(step: VirtualStep, outcome: dict[str, Any]) -> list[Value]:
         ]
     values.append(Value("paused_percent", "%", "mean", _paused_percent(step, outcome)))
     return values
+
+
+def _of_collective(step: VirtualStep, outcome: dict[str, Any]) -> list[Value]:
+    """How long it took until the last message had ended, and the bandwidths that nccl-tests gives."""
+    flows = outcome["flows"]
+    time_us = max(start + took for start, took in zip(flows["started_ns"], flows["took_ns"], strict=True)) / 1000
+    algorithm_mbps = 8 * step.size_bytes / time_us
+    factor = COLLECTIVES[step.test.test](step.test.ranks or step.nodes)
+    return [
+        Value("collective_us", "us", "total", time_us),
+        Value("algorithm_bandwidth_mbps", "Mbps", "total", algorithm_mbps),
+        Value("bus_bandwidth_mbps", "Mbps", "total", algorithm_mbps * factor),
+    ]
 
 
 def _paused_percent(step: VirtualStep, outcome: dict[str, Any]) -> float:

@@ -11,7 +11,7 @@ from rocelab.results import MESH_TEST
 from rocelab.virtual.congestion import host_keys, step_bytes_per_25g
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.flow_tables import FlowsTable, Setting
-from rocelab.virtual.schema import Incident, LinkTable
+from rocelab.virtual.schema import COLLECTIVES, Incident, LinkTable
 from rocelab.virtual.steps import VirtualStep, messages_of
 
 #: Data that a queue pair of hardware may have in flight: the send queue is what limits it.
@@ -229,6 +229,14 @@ def _traffic(step: VirtualStep) -> dict[str, Any]:
             "algorithm": "pairwise" if step.size_bytes >= _PAIRWISE_BYTES else "linear",
             "iterations": test.messages or 1,
             "one_port": step.how.one_port,
+        }
+    if test.test in COLLECTIVES:
+        return {
+            "kind": "collective",
+            "algorithm": test.test,
+            "size_bytes": step.size_bytes,
+            "ranks": test.ranks,
+            "stride": test.stride,
         }
     over_nodes = {"mesh": "mesh", "incast": "incast", "permutation": "permutation"}
     both_ways = test.test in ("bidirectional-bandwidth", "bibw")

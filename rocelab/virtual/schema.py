@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
@@ -19,14 +19,46 @@ NODES_MAX = 4096
 
 Topology = Literal["back-to-back", "one-switch", "leaf-spine", "fat-tree", "dragonfly", "rails", "listed"]
 Level = Literal["network", "mpi"]
-Test = Literal["latency", "bandwidth", "bidirectional-bandwidth", "bw", "bibw", "mesh", "incast", "permutation"]
+Test = Literal[
+    "latency",
+    "bandwidth",
+    "bidirectional-bandwidth",
+    "bw",
+    "bibw",
+    "mesh",
+    "incast",
+    "permutation",
+    "ring-all-reduce",
+    "ring-all-gather",
+    "halving-doubling-all-reduce",
+    "all-to-all",
+]
 #: Tests of each level. Those of MPI are named as its benchmarks are.
 TESTS: Mapping[Level, tuple[Test, ...]] = {
-    "network": ("latency", "bandwidth", "bidirectional-bandwidth", "mesh", "incast", "permutation"),
+    "network": (
+        "latency",
+        "bandwidth",
+        "bidirectional-bandwidth",
+        "mesh",
+        "incast",
+        "permutation",
+        "ring-all-reduce",
+        "ring-all-gather",
+        "halving-doubling-all-reduce",
+        "all-to-all",
+    ),
     "mpi": ("latency", "bw", "bibw", "mesh"),
 }
 #: Tests over a number of nodes.
 MANY_NODES: tuple[Test, ...] = ("mesh", "incast", "permutation")
+#: Collectives of training jobs, and what moves through each rank's port for each byte of its data,
+#: of n ranks: the factor of the bus bandwidth of nccl-tests.
+COLLECTIVES: Mapping[str, Callable[[int], float]] = {
+    "ring-all-reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    "ring-all-gather": lambda ranks: (ranks - 1) / ranks,
+    "halving-doubling-all-reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    "all-to-all": lambda ranks: (ranks - 1) / ranks,
+}
 
 
 class _Table(BaseModel):
@@ -151,6 +183,10 @@ class TestTable(_Table):
     """Of latency tests."""
     warmup_us: Annotated[int, Field(ge=0)] = 1000
     measured_us: PositiveInt = 2000
+    ranks: Annotated[int, Field(ge=2)] | None = None
+    """Of a collective: ranks of a group; all hosts, if it is not said."""
+    stride: PositiveInt = 1
+    """Of a collective: hosts from one rank of a group to the next."""
     series_us: PositiveInt | None = None
     """How often to note queues and rates."""
     tap: Tap | None = None

@@ -14,7 +14,7 @@ from rocelab.study.steps import SingleStep
 from rocelab.tools.base import Executable
 from rocelab.virtual.flow_steps import FlowsStep, plan_flows
 from rocelab.virtual.flow_tables import FlowsTable
-from rocelab.virtual.schema import MANY_NODES, LinkTable, TestTable, Topology, VirtualStudy
+from rocelab.virtual.schema import COLLECTIVES, MANY_NODES, LinkTable, TestTable, Topology, VirtualStudy
 from rocelab.virtual.simulator import simulator
 from rocelab.virtual.smpi.steps import SmpiStep, plan_jobs
 from rocelab.virtual.variants import Variant, variants_of
@@ -53,7 +53,7 @@ class VirtualStep(SingleStep):
     @property
     @override
     def key(self) -> StepKey:
-        ranks = 2
+        ranks = self.nodes if self.test.test in COLLECTIVES else 2
         if self.test.test in MANY_NODES:
             pairs = self.nodes * (self.nodes - 1) if self.test.test == MESH_TEST else self.nodes
             ranks = self.nodes if self.test.level == "mpi" else 2 * pairs
@@ -88,6 +88,8 @@ class VirtualStep(SingleStep):
         elif self.test.test == MESH_TEST and self.test.level == "mpi":
             blocks = self.nodes * (self.nodes - 1) * (self.test.messages or 1)
             packets = blocks * self.size_bytes / packet_bytes
+        elif self.test.test in COLLECTIVES:
+            packets = COLLECTIVES[self.test.test](self.nodes) * self.nodes * self.size_bytes / packet_bytes
         elif self.test.test in MANY_NODES:
             time_us = self.test.warmup_us + self.test.measured_us
             packets = self.nodes * time_us * rate_gbps(self.adapter) * 125 / packet_bytes
@@ -103,7 +105,8 @@ class VirtualStep(SingleStep):
     @property
     @override
     def series(self) -> tuple[str, ...]:
-        scale = f"{self.nodes}-nodes" if self.test.test in MANY_NODES else self.test.level
+        over_nodes = self.test.test in MANY_NODES or self.test.test in COLLECTIVES
+        scale = f"{self.nodes}-nodes" if over_nodes else self.test.level
         return (self.link.id, self.test.test, self.interconnect, self.variant, scale)
 
 
@@ -144,7 +147,7 @@ def plan(study: VirtualStudy) -> list[VirtualStep | FlowsStep | SmpiStep]:
 
 def _of_test(study: VirtualStudy, test: TestTable) -> Iterator[VirtualStep]:
     repetitions = study.repetitions if test.repetitions is None else test.repetitions
-    nodes = test.nodes if test.test in MANY_NODES else [2]
+    nodes = test.nodes if test.test in MANY_NODES or test.test in COLLECTIVES else [2]
     for link in study.links_of(test):
         for count in sorted(nodes):
             for size_bytes in test.every_size_bytes():
