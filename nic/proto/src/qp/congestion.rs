@@ -121,30 +121,33 @@ impl QueuePair {
         self.obey();
     }
 
-    /// How many losses were found out so far, by gaps and by silence.
-    pub(super) const fn losses(&self) -> Losses {
+    /// How many losses were found out so far, by gaps and by silence; `None` while nothing wants to
+    /// know.
+    #[inline]
+    pub(super) fn losses(&self) -> Option<Losses> {
         let stats = &self.stats;
-        (
-            stats.packet_seq_err + stats.implied_nak_seq_err,
-            stats.probes + stats.local_ack_timeout_err,
-        )
+        self.control.as_ref().map(|_| {
+            (
+                stats.packet_seq_err + stats.implied_nak_seq_err,
+                stats.probes + stats.local_ack_timeout_err,
+            )
+        })
     }
 
     /// Tells congestion control of losses, if there were more than before.
     #[inline]
-    pub(super) fn note_losses(&mut self, now: Instant, before: Losses) {
-        if self.control.is_some() && self.losses() != before {
-            self.tell_of_losses(now, before);
+    pub(super) fn note_losses(&mut self, now: Instant, before: Option<Losses>) {
+        if let Some(before) = before
+            && let Some(after) = self.losses()
+            && after != before
+        {
+            self.tell_of_losses(now, after.0 > before.0);
         }
     }
 
     #[cold]
-    fn tell_of_losses(&mut self, now: Instant, before: Losses) {
-        let loss = if self.losses().0 > before.0 {
-            Loss::Gap
-        } else {
-            Loss::Silence
-        };
+    fn tell_of_losses(&mut self, now: Instant, is_gap: bool) {
+        let loss = if is_gap { Loss::Gap } else { Loss::Silence };
         if let Some(control) = &mut self.control {
             control.handle_loss(now, loss);
         }
