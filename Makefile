@@ -23,7 +23,7 @@ PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha2
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 LINTS := lint-fmt lint-clippy lint-crates docs lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
-SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/setup_cloud scripts/setup_more_programs scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust scripts/unpack_packages nic/conformance/userland/enter
+SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/reproducibly scripts/setup_cloud scripts/setup_more_programs scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust scripts/unpack_packages nic/conformance/userland/enter
 
 ##@ The two commands
 
@@ -204,6 +204,11 @@ lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
 	        --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	        --output-file nic/conformance/programs/$$each.lock nic/conformance/programs/$$each.in; \
 	done
+
+# With low priority: this takes a quarter of an hour, and more where something else goes on.
+.PHONY: reproducible
+reproducible: setup-rust setup-python ## Build urxe and liburxe.so twice in different places, and see that they are the same
+	$(PY) scripts/reproducible.py
 
 .PHONY: clean
 clean: ## Remove what was built; .venv and results stay
