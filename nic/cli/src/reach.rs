@@ -112,10 +112,13 @@ impl Obstacle {
             Self::OtherRights(_) => "start urxe with these rights already (sudo urxe run -- ...), \
                  or run a copy of the file (cp keeps neither setuid bits nor capabilities)"
                 .into(),
-            Self::OtherLibc { of_library, .. } => format!(
-                "run a build for {of_library}, such as Debian's package of the program, or use a \
-                 container image with {of_library} (Debian, Ubuntu, Fedora) in place of Alpine's"
-            ),
+            Self::OtherLibc {
+                of_library: Libc::Glibc,
+                ..
+            } => "run a build for glibc, such as Debian's package of the program; in containers, \
+                 use an image with glibc (Debian, Ubuntu, Fedora) in place of Alpine's"
+                .into(),
+            Self::OtherLibc { of_library, .. } => format!("run a build for {of_library}"),
             Self::OtherMachine { of_library, .. } => {
                 format!("build or install the program for {of_library}")
             }
