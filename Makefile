@@ -199,16 +199,33 @@ lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
 	CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --resolver backtracking --extra dev \
 	    --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	    --output-file requirements.lock pyproject.toml
-	for each in mpich openmpi; do \
+	for each in nic/conformance/programs/{mpich,openmpi} scripts/sbom; do \
 	    CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --resolver backtracking --generate-hashes \
 	        --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	        --output-file nic/conformance/programs/$$each.lock nic/conformance/programs/$$each.in; \
+	        --output-file $$each.lock $$each.in; \
 	done
 
 # With low priority: this takes a quarter of an hour, and more where something else goes on.
 .PHONY: reproducible
 reproducible: setup-rust setup-python ## Build urxe and liburxe.so twice in different places, and see that they are the same
 	$(PY) scripts/reproducible.py
+
+# The tools are pinned: one here, the other with all that it needs in scripts/sbom.lock.
+CARGO_CYCLONEDX_VERSION := 0.5.9
+CARGO_CYCLONEDX := $(CARGO_TARGET_DIR)/tools/cargo-cyclonedx-$(CARGO_CYCLONEDX_VERSION)/bin/cargo-cyclonedx
+CYCLONEDX_PY := .build/sbom/bin/cyclonedx-py
+.PHONY: sbom
+sbom: setup-rust setup-python $(CYCLONEDX_PY) | $(CARGO_CYCLONEDX) ## Write what the programs are made of (CycloneDX) into .build/packages
+	$(PY) scripts/sbom.py .build/packages --cargo-cyclonedx $(CARGO_CYCLONEDX) --python $(dir $(CYCLONEDX_PY))python
+
+$(CARGO_CYCLONEDX): | setup-rust
+	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools/cargo-cyclonedx-$(CARGO_CYCLONEDX_VERSION) \
+	    --version $(CARGO_CYCLONEDX_VERSION) cargo-cyclonedx
+
+$(CYCLONEDX_PY): scripts/sbom.lock | setup-packages
+	python3 -m venv --clear .build/sbom
+	.build/sbom/bin/python -m pip install --quiet --require-hashes --requirement scripts/sbom.lock
+	touch $@
 
 .PHONY: clean
 clean: ## Remove what was built; .venv and results stay
