@@ -19,7 +19,7 @@ from rocelab.claims.finding import (
     hold,
     together,
 )
-from rocelab.claims.model import Expectation, Ordered, Side, Similar, SizeRange
+from rocelab.claims.rules import Expectation, Ordered, Side, Similar, SizeRange
 from rocelab.claims.sides import Place, Sides
 from rocelab.stats import Ratio, Series, text
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from rocelab.claims.finding import BELOW_ONE, Finding, Number, Range, Verdict, combined, hold, together
-from rocelab.claims.model import Gain, Gains, LinkSide, Sorts
 from rocelab.claims.numbers import change, value
+from rocelab.claims.rules import Gain, Gains, LinkSide, Sorts
 from rocelab.claims.sides import Place, Sides
 from rocelab.results import RunInfo, Sample
 from rocelab.stats import Series, SeriesKey, text

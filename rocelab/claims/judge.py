@@ -9,20 +9,9 @@ from typing import Final
 from rocelab.claims import gains, shape
 from rocelab.claims.comparing import judge_comparison
 from rocelab.claims.finding import MIN_REPETITIONS, Evidence, Finding, Verdict
-from rocelab.claims.model import (
-    AtLevel,
-    Claim,
-    Comparison,
-    Completes,
-    Fails,
-    Gains,
-    Ordered,
-    Parts,
-    Rule,
-    Similar,
-    Sorts,
-)
+from rocelab.claims.model import AtLevel, Claim
 from rocelab.claims.parts import judge_parts
+from rocelab.claims.rules import Comparison, Completes, Fails, Gains, Ordered, Parts, Rule, Similar, Sorts
 from rocelab.claims.sides import Sides
 from rocelab.results import RunInfo, Sample
 from rocelab.stats import SIMULATED, SeriesTable, text

@@ -3,261 +3,22 @@
 from __future__ import annotations
 
 import difflib
-import math
 import tomllib
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pydantic
+
+from rocelab.claims.rules import Data, Rule
 
 
 class ClaimError(Exception):
     """A claim that does not exist, or claim data that is wrong."""
 
 
-class _Data(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
-
-
-class Side(_Data):
-    """One of the two things a claim compares.
-
-    A file may say `variant` in place of a list of one. A variant without a congestion control is meant under any that a
-    run has. Of several series, a reference is the best at each size; all other sides are the one measured first.
-    """
-
-    name: str
-    interconnect: str
-    variants: tuple[str, ...] = pydantic.Field(min_length=1)
-
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _one_variant(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or "variant" not in data:
-            return data
-        if "variants" in data:
-            raise ValueError("a side has 'variant' or 'variants', and not both: name all of them in 'variants'")
-        return {name: each for name, each in data.items() if name != "variant"} | {"variants": (data["variant"],)}
-
-
-class SizeRange(_Data):
-    """Message sizes from one to another, both included."""
-
-    from_bytes: int = pydantic.Field(ge=1)
-    to_bytes: int = pydantic.Field(ge=1)
-
-
-class Expectation(SizeRange):
-    """Which side the claim says is better in a range of sizes."""
-
-    better: Literal["subject", "reference"]
-    margin: float = pydantic.Field(default=0.0, ge=0)
-    """By how much the medians must differ at least, in the unit of the metric."""
-
-
-class Comparison(_Data):
-    """What the rules that compare two series have in common."""
-
-    level: str = "network"
-    test: str
-    metric: str
-    better: Literal["lower", "higher"]
-    links: tuple[str, ...]
-    """Link profiles on which it can be judged; the first that the run has is taken. Empty: any link."""
-    subject: Side
-    reference: Side
-    also: Side | None = None
-    """A second reference: reported beside the verdict, never part of it."""
-
-
-class Similar(Comparison):
-    """Both sides are the same up to a tolerance, in a range of sizes."""
-
-    kind: Literal["similar"]
-    sizes: SizeRange
-    tolerance: float = pydantic.Field(gt=0, lt=1)
-
-
-class Ordered(Comparison):
-    """Each side is the better one where the claim says so."""
-
-    kind: Literal["ordered"]
-    expect: tuple[Expectation, ...] = pydantic.Field(min_length=1)
-
-
-class Fails(_Data):
-    """Runs of these tests fail or hang, and not only once in a while."""
-
-    kind: Literal["fails"]
-    at_least: float = pydantic.Field(gt=0, le=1)
-    """Share of the runs of a test that must fail to bear the claim out."""
-    interconnect: str
-    name: str
-    level: str = "network"
-    tests: tuple[str, ...]
-
-
-class LinkSide(Side):
-    """A series on a link of its own."""
-
-    link: str
-
-
-class ShapeRule(_Data):
-    """What the rules about the shape of single series have in common."""
-
-    level: str = "network"
-    test: str
-    metric: str
-
-
-class Steady(ShapeRule):
-    """The bandwidth of a ping-pong never falls again as messages grow."""
-
-    kind: Literal["steady"]
-    sides: tuple[LinkSide, ...] = pydantic.Field(min_length=1)
-    sizes: SizeRange
-    tolerance: float = pydantic.Field(gt=0, lt=1)
-    """Part by which it may fall below its best at smaller sizes."""
-
-
-class Degrades(ShapeRule):
-    """Beyond a size, the bandwidth of a ping-pong is a part of what another link gives, and below it is not."""
-
-    kind: Literal["degrades"]
-    subject: LinkSide
-    reference: LinkSide
-    above_bytes: int = pydantic.Field(ge=1)
-    to_bytes: int = pydantic.Field(ge=1)
-    at_most: float = pydantic.Field(gt=0, lt=1)
-    """Part of the reference's bandwidth that is left at larger sizes, at most."""
-
-
-class Reaches(ShapeRule):
-    """Every node of a mesh sends at a part of the rate of its cable, in meshes up to a number of nodes."""
-
-    kind: Literal["reaches"]
-    side: LinkSide
-    at_least: float = pydantic.Field(gt=0, lt=1)
-    to_nodes: int = pydantic.Field(ge=2)
-
-
-class Linear(ShapeRule):
-    """What a mesh moves in total grows with the number of its nodes."""
-
-    kind: Literal["linear"]
-    side: LinkSide
-    at_least: float = pydantic.Field(gt=0, lt=1)
-    """Part of (nodes times the throughput of one) that is reached, at every number of nodes."""
-    to_nodes: int = pydantic.Field(ge=3)
-    """The largest number of nodes, which has to be there."""
-    bottleneck: LinkSide | None = None
-    """The same where the switches carry less than the nodes send: it has to fall behind at the most nodes."""
-
-
-class Part(_Data):
-    """A number of a claim: computed from a series or two, over sizes or numbers of nodes, and held against a range."""
-
-    name: str
-    level: str = "network"
-    test: str
-    metric: str
-    better: Literal["lower", "higher"] = "higher"
-    subject: LinkSide
-    reference: LinkSide | None = None
-    how: Literal["value", "ratio", "reduction", "difference", "each", "growth", "linearity"]
-    """`ratio`: how many times as good the subject is as the reference. `reduction`: by how many percent of the
-    reference the subject is less. `each`: the value over the number of nodes.
-    `growth`: how many times the value is that at the size before.
-    `linearity`: what a mesh moves over its number of nodes times what one moves in the smallest."""
-    of: Literal["most", "least", "largest"]
-    """The largest or smallest number of all sizes, or that of the largest size."""
-    best_of_repetitions: bool = False
-    """Whether a point is its best repetition, not the median: what an undisturbed machine does."""
-    from_: int = pydantic.Field(default=1, alias="from")
-    to: int = 1 << 40
-    nodes: int = 2
-    ranks: int = 2
-    """Of a test that is not of the network level: on how many nodes, and with how many processes."""
-    factor: float = 1.0
-    """From the unit of the metric to that of the part."""
-    unit: str = ""
-    at_least: float = -math.inf
-    at_most: float = math.inf
-
-
-class Parts(_Data):
-    """All of these numbers lie in their ranges."""
-
-    kind: Literal["parts"]
-    parts: tuple[Part, ...] = pydantic.Field(min_length=1)
-
-
-class Gain(_Data):
-    """By how much one link makes a system better than another does."""
-
-    name: str
-    test: str
-    metric: str
-    better: Literal["lower", "higher"]
-    subject: LinkSide
-    reference: LinkSide
-    percent: float = pydantic.Field(gt=0)
-    """What the source says."""
-    at_most: bool = False
-    """The source says that it is no more than that."""
-
-
-class Gains(_Data):
-    """A system gains from a link what the source says, on average over the sizes."""
-
-    kind: Literal["gains"]
-    level: str = "cloud"
-    gains: tuple[Gain, ...] = pydantic.Field(min_length=1)
-    share: float = pydantic.Field(gt=0, le=1)
-    """Part of each gain that has to be there."""
-    slack_percent: float = pydantic.Field(default=0.0, ge=0)
-    """How much more than an `at_most` may be there."""
-    falls: tuple[LinkSide, ...] = ()
-    """Sides on which the metric of the first gain is lower at the largest size than at the smallest."""
-
-
-class Sorts(_Data):
-    """Every sort is right, ends in time, and uses little of its link."""
-
-    kind: Literal["sorts"]
-    level: str = "cloud"
-    test: str
-    seconds: tuple[str, ...] = pydantic.Field(min_length=1)
-    """The metrics whose sum is the time."""
-    within_s: float = pydantic.Field(gt=0)
-    metric: str
-    """What a worker sends, on average (`mean`) and at most (`max`)."""
-    at_most: float = pydantic.Field(gt=0, le=1)
-    """Part of the rate of the link that it sends on average, at most."""
-    sides: tuple[LinkSide, ...] = pydantic.Field(min_length=1)
-
-
-class Completes(_Data):
-    """All of these tests can be carried out, and every run of them completes with the right data."""
-
-    kind: Literal["completes"]
-    level: str = "network"
-    interconnects: tuple[str, ...] = pydantic.Field(min_length=1)
-    tests: tuple[str, ...] = pydantic.Field(min_length=1)
-    scales: int = pydantic.Field(default=1, ge=1)
-    """With how many different numbers of processes each test must have been run."""
-
-
-Rule = Annotated[
-    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear | Parts | Gains | Sorts,
-    pydantic.Field(discriminator="kind"),
-]
-
-
-class AtLevel(_Data):
+class AtLevel(Data):
     """How a claim is judged where a run has the level that the source measured at."""
 
     stand_in: str
@@ -265,7 +26,7 @@ class AtLevel(_Data):
     rule: Rule
 
 
-class Source(_Data):
+class Source(Data):
     """Where claims come from."""
 
     id: str
@@ -273,7 +34,7 @@ class Source(_Data):
     testbed: str
 
 
-class Claim(_Data):
+class Claim(Data):
     """One claim: what was said, on what, and how this program decides about it."""
 
     id: str
@@ -293,7 +54,7 @@ class Claim(_Data):
     source: Source
 
 
-class FigureSeries(_Data):
+class FigureSeries(Data):
     """A line of a figure: the source's name for it, and what was run here in its place."""
 
     name: str
@@ -304,7 +65,7 @@ class FigureSeries(_Data):
     """Its link, where a figure has lines of several links. Else the figure is drawn for every link."""
 
 
-class FigureGroup(_Data):
+class FigureGroup(Data):
     """A place on the axis of a figure that goes over tests and not over sizes."""
 
     name: str
@@ -312,7 +73,7 @@ class FigureGroup(_Data):
     metric: str
 
 
-class SourceFigure(_Data):
+class SourceFigure(Data):
     """A figure of a source, so that it can be drawn again from a run: same axes, same names."""
 
     id: str
@@ -343,7 +104,7 @@ class SourceFigure(_Data):
         return any(line.link is not None for line in self.series)
 
 
-class TableColumn(_Data):
+class TableColumn(Data):
     """A column of a table: the source's name for it, and what was run here in its place."""
 
     name: str
@@ -351,7 +112,7 @@ class TableColumn(_Data):
     variant: str
 
 
-class TableRow(_Data):
+class TableRow(Data):
     """A row of a table: a test, with the source's values in the order of the columns."""
 
     name: str
@@ -359,7 +120,7 @@ class TableRow(_Data):
     values: tuple[float, ...]
 
 
-class SourceTable(_Data):
+class SourceTable(Data):
     """A table of a source, so that a run can be held beside it."""
 
     id: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from rocelab.claims.finding import Finding, Number, Range, Verdict, combined, hold, together
-from rocelab.claims.model import LinkSide, Part, Parts
 from rocelab.claims.numbers import growths, linearities, value
+from rocelab.claims.rules import LinkSide, Part, Parts
 from rocelab.claims.sides import Place, Sides
 from rocelab.stats import Centre, Series
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 
 from rocelab.claims.finding import AGREEMENT, Finding, Number, Range, Verdict, decide, hold, together
-from rocelab.claims.model import Degrades, Linear, LinkSide, Reaches, ShapeRule, Steady
 from rocelab.claims.numbers import linearities, value
+from rocelab.claims.rules import Degrades, Linear, LinkSide, Reaches, ShapeRule, Steady
 from rocelab.claims.sides import Place, Sides
 from rocelab.results import RunInfo
 from rocelab.stats import NO_SIZE, Series, text

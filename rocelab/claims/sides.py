@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rocelab import peers
-from rocelab.claims.model import LinkSide, Side
+from rocelab.claims.rules import LinkSide, Side
 from rocelab.results import Sample
 from rocelab.stats import Series, SeriesKey, SeriesTable, text
 

@@ -10,7 +10,7 @@ import pytest
 
 from rocelab import peers
 from rocelab.claims import Claim, ClaimError, Verdict, all_claims, claims_by_id, judge, unreachable
-from rocelab.claims.model import Ordered, Side, Similar
+from rocelab.claims.rules import Ordered, Side, Similar
 from rocelab.results import LinkInfo, Provenance, RunInfo, RunStatus, Sample
 
 SMALL = [1 << bit for bit in range(14)]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rocelab.claims import Verdict, all_claims, claims_by_id, judge
-from rocelab.claims.model import Parts
 from rocelab.claims.parts import judge_parts
+from rocelab.claims.rules import Parts
 from rocelab.claims.sides import Sides
 from rocelab.results import Provenance, RunInfo, Sample
 from rocelab.stats import SeriesTable
