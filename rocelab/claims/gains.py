@@ -13,7 +13,12 @@ from rocelab.results import RunInfo, Sample
 from rocelab.stats import Series, SeriesKey, text
 
 
-def judge_gains(rule: Gains, sides: Sides) -> Finding:
+def judge_system(rule: Gains | Sorts, info: RunInfo, sides: Sides, samples: Sequence[Sample]) -> Finding:
+    """Judges one rule; what the run lacks for it is said."""
+    return _judge_gains(rule, sides) if isinstance(rule, Gains) else _judge_sorts(rule, info, sides, samples)
+
+
+def _judge_gains(rule: Gains, sides: Sides) -> Finding:
     """Every gain that the claim names, on average over the sizes that both sides have."""
     words: list[str] = []
     verdicts: list[Verdict] = []
@@ -72,7 +77,7 @@ def _falls(rule: Gains, side: LinkSide, sides: Sides) -> tuple[Verdict, str]:
     return verdict, f"{side.name}: {percent} {ends}: {goes}"
 
 
-def judge_sorts(rule: Sorts, info: RunInfo, sides: Sides, samples: Sequence[Sample]) -> Finding:
+def _judge_sorts(rule: Sorts, info: RunInfo, sides: Sides, samples: Sequence[Sample]) -> Finding:
     """All sorts were right and quick enough, and left most of the link unused."""
     words: list[str] = []
     verdicts: list[Verdict] = []

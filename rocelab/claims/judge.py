@@ -8,10 +8,22 @@ from typing import Final
 
 from rocelab.claims import gains, shape
 from rocelab.claims.comparing import judge_comparison
-from rocelab.claims.finding import MIN_REPETITIONS, Evidence, Finding, Verdict
+from rocelab.claims.finding import MIN_REPETITIONS, Evidence, Finding, Verdict, together
 from rocelab.claims.model import AtLevel, Claim
 from rocelab.claims.parts import judge_parts
-from rocelab.claims.rules import Comparison, Completes, Fails, Gains, Ordered, Parts, Rule, Similar, Sorts
+from rocelab.claims.rules import (
+    All,
+    Comparison,
+    Completes,
+    Fails,
+    Gains,
+    NoComparison,
+    Ordered,
+    Parts,
+    Rule,
+    Similar,
+    Sorts,
+)
 from rocelab.claims.sides import Sides
 from rocelab.results import RunInfo, Sample
 from rocelab.stats import SIMULATED, SeriesTable, text
@@ -41,21 +53,31 @@ def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     sides = Sides(SeriesTable(samples))
     if isinstance(rule, Comparison):
         return _judge_comparison(claim, rule, info, sides, samples)
+    finding = _finding(rule, info, sides, samples)
+    notes = (*_read_otherwise(claim, info, sides, samples), *sides.notes)
+    return Judgement(claim, finding.verdict, finding.summary, (*notes, *_repetition_notes(rule, finding, samples)))
+
+
+def _finding(rule: NoComparison, info: RunInfo, sides: Sides, samples: Sequence[Sample]) -> Finding:
+    if isinstance(rule, All):
+        found = [_finding(each, info, sides, samples) for each in rule.rules]
+        return Finding(together(each.verdict for each in found), " ".join(each.summary for each in found))
     if isinstance(rule, Fails):
-        finding = _judge_fails(rule, info, samples)
-    elif isinstance(rule, Completes):
-        finding = _judge_completes(rule, info, samples)
-    elif isinstance(rule, Parts):
-        finding = judge_parts(rule, sides)
-    elif isinstance(rule, Gains):
-        finding = gains.judge_gains(rule, sides)
-    elif isinstance(rule, Sorts):
-        finding = gains.judge_sorts(rule, info, sides, samples)
-    else:
-        finding = shape.judge_shape(rule, info, sides)
-    return Judgement(
-        claim, finding.verdict, finding.summary, (*sides.notes, *_repetition_notes(rule, finding, samples))
-    )
+        return _judge_fails(rule, info, samples)
+    if isinstance(rule, Completes):
+        return _judge_completes(rule, info, samples)
+    if isinstance(rule, Gains | Sorts):
+        return gains.judge_system(rule, info, sides, samples)
+    return judge_parts(rule, sides) if isinstance(rule, Parts) else shape.judge_shape(rule, info, sides)
+
+
+def _read_otherwise(claim: Claim, info: RunInfo, sides: Sides, samples: Sequence[Sample]) -> list[str]:
+    """What the claim comes to where its words are read in another way."""
+    notes = []
+    for other in claim.otherwise:
+        found = _finding(other.rule, info, sides, samples)
+        notes.append(f"Read otherwise, as {text.lower_first(other.reading)}, it is {found.verdict}: {found.summary}")
+    return notes
 
 
 def _judge_comparison(
@@ -119,11 +141,15 @@ def _rules(claim: Claim) -> list[Rule]:
 
 def _needs_repetitions(rule: Rule) -> bool:
     """Whether a rule is about values, and not about which runs complete."""
+    if isinstance(rule, All):
+        return any(_needs_repetitions(each) for each in rule.rules)
     return not isinstance(rule, Fails | Completes)
 
 
 def _tests(rule: Rule) -> set[tuple[str, str]]:
     """Level and test of everything that a rule is about."""
+    if isinstance(rule, All):
+        return {each for part in rule.rules for each in _tests(part)}
     if isinstance(rule, Parts):
         return {(part.level, part.test) for part in rule.parts}
     if isinstance(rule, Gains):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from rocelab.claims.rules import Data, Rule
+from rocelab.claims.rules import Data, NoComparison, Rule
 
 
 class ClaimError(Exception):
@@ -24,6 +24,13 @@ class AtLevel(Data):
     stand_in: str
     rule_text: str
     rule: Rule
+
+
+class OtherReading(Data):
+    """Another way to read a claim whose words have two meanings: judged and told, and no part of the verdict."""
+
+    reading: str
+    rule: NoComparison
 
 
 class Source(Data):
@@ -51,6 +58,7 @@ class Claim(Data):
     """Takes the place of the rule, where the run measured MPI."""
     virtual: AtLevel | None = None
     """Takes the place of both, where the run was simulated."""
+    otherwise: tuple[OtherReading, ...] = ()
     source: Source
 
 

@@ -244,7 +244,23 @@ class Completes(Data):
     """With how many different numbers of processes each test must have been run."""
 
 
+#: The rules that may stand together in one.
+_Single = Annotated[
+    Fails | Completes | Steady | Degrades | Reaches | Linear | Parts | Gains | Sorts,
+    pydantic.Field(discriminator="kind"),
+]
+
+
+class All(Data):
+    """Several statements of a source, each with a rule of its own; every one of them has to be as claimed."""
+
+    kind: Literal["all"]
+    rules: tuple[_Single, ...] = pydantic.Field(min_length=2)
+
+
+#: The rules that are not about which of two series is better at each size.
+NoComparison = Annotated[_Single | All, pydantic.Field(discriminator="kind")]
 Rule = Annotated[
-    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear | Parts | Gains | Sorts,
+    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear | Parts | Gains | Sorts | All,
     pydantic.Field(discriminator="kind"),
 ]
