@@ -114,6 +114,8 @@ class Steady(ShapeRule):
     sizes: SizeRange
     tolerance: float = pydantic.Field(gt=0, lt=1)
     """Part by which it may fall below its best at smaller sizes."""
+    level_from_bytes: int | None = pydantic.Field(default=None, ge=1)
+    """From this size on it stays what it is there, up and down, by the same part."""
 
 
 class Degrades(ShapeRule):

@@ -75,7 +75,13 @@ def _judge_steady(rule: Steady, info: RunInfo, sides: Sides) -> Finding:
         parts = _of_best_before(costs, sizes)
         held = {size: hold(part, Range(at_least=1 - rule.tolerance)) for size, part in parts.items()}
         verdicts += held.values()
-        words.append(f"{side.name}: {_steady_words(costs, parts, held, rule.tolerance)}")
+        said = _steady_words(costs, parts, held, rule.tolerance)
+        if rule.level_from_bytes in sizes:
+            levels = _levels(costs, [size for size in sizes if size >= rule.level_from_bytes])
+            level = Range(1 - rule.tolerance, 1 + rule.tolerance)
+            verdicts += [hold(number, level) for number in levels.values()]
+            said += f", {_range(levels)} of that at {text.size(rule.level_from_bytes)} from there on" if levels else ""
+        words.append(f"{side.name}: {said}")
     summary = f"{'; '.join(words)}."
     verdict = together(verdicts)
     if verdict is not Verdict.CONTRADICTED and not is_whole:
@@ -94,6 +100,13 @@ def _of_best_before(costs: Series, sizes: list[int]) -> dict[int, Number]:
         if best is not None:
             found[size] = Number.of(best.ratio.inverse())
     return found
+
+
+def _levels(costs: Series, sizes: list[int]) -> dict[int, Number]:
+    """Which part of the bandwidth at the first size each of the others has."""
+    first = costs.only(sizes[0])
+    ratios = {size: costs.only(size).ratio_to(first, NO_SIZE) for size in sizes[1:]}
+    return {size: Number.of(ratio.inverse()) for size, ratio in ratios.items() if ratio is not None}
 
 
 def _steady_words(costs: Series, parts: Mapping[int, Number], held: Mapping[int, Verdict], tolerance: float) -> str:
