@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from rocelab.claims.finding import Finding, Number, Range, Verdict, combined, hold, together
-from rocelab.claims.numbers import growths, linearities, value
+from rocelab.claims.numbers import growths, kinks, linearities, value
 from rocelab.claims.rules import LinkSide, Part, Parts
 from rocelab.claims.sides import Place, Sides
 from rocelab.stats import Centre, Series
@@ -59,6 +59,8 @@ def _values(part: Part, series: Series) -> dict[int, Number]:
         found = linearities(series)
     elif part.how == "growth":
         found = growths(series)
+    elif part.how == "kink":
+        found = kinks(series)
     else:
         found = {at: value(series, at, _centre(part)).scaled(part.factor) for at in series.sizes}
     if part.how == "each":
@@ -84,6 +86,8 @@ def _compared(part: Part, subject: Series, reference: Series, at: int) -> Number
         return None
     if part.how == "reduction":
         return Number.of(found.ratio).mapped(lambda times: 100 * (1 - times))
+    if part.how == "increase":
+        return Number.of(found.ratio).mapped(lambda times: 100 * (times - 1))
     # How many times as good the subject is.
     return Number.of(found.ratio.inverse() if part.better == "lower" else found.ratio)
 
@@ -105,13 +109,18 @@ def _shown(part: Part, number: Number) -> str:
         return f"{number.words(lambda each: f'{100 * each:.0f}')} %"
     if part.how == "reduction":
         return f"{number.words(lambda each: f'{each:.1f}')} %"
-    if part.how == "growth":
+    if part.how == "increase":
+        return f"{number.words(lambda each: f'{each:+.1f}')} %"
+    if part.how in ("growth", "kink"):
         return f"{number.words(lambda each: f'{each:.2f}')} times"
     return f"{number.words(lambda each: f'{each:.4g}')}{' ' if part.unit else ''}{part.unit}"
 
 
+_UNITS = {"ratio": "times", "growth": "times", "kink": "times", "linearity": "", "reduction": "%", "increase": "%"}
+
+
 def _range(part: Part) -> str:
-    unit = {"ratio": "times", "growth": "times", "linearity": "", "reduction": "%"}.get(part.how, part.unit)
+    unit = _UNITS.get(part.how, part.unit)
     low, high = part.at_least, part.at_most
     if low == high:
         return f"claimed: {low:g} {unit}".strip()

@@ -162,10 +162,11 @@ class Part(Data):
     better: Literal["lower", "higher"] = "higher"
     subject: LinkSide
     reference: LinkSide | None = None
-    how: Literal["value", "ratio", "reduction", "difference", "each", "growth", "linearity"]
+    how: Literal["value", "ratio", "reduction", "increase", "difference", "each", "growth", "kink", "linearity"]
     """`ratio`: how many times as good the subject is as the reference. `reduction`: by how many percent of the
-    reference the subject is less. `each`: the value over the number of nodes.
-    `growth`: how many times the value is that at the size before.
+    reference the subject is less. `increase`: by how many it is more. `each`: the value over the number of nodes.
+    `growth`: how many times the value is that at the size before. `kink`: how many times the growth to a size is that
+    of the sizes before and after (their geometric mean), or the other way round: 1 where a curve goes on as before.
     `linearity`: what a mesh moves over its number of nodes times what one moves in the smallest."""
     of: Literal["most", "least", "largest"]
     """The largest or smallest number of all sizes, or that of the largest size."""
