@@ -53,14 +53,17 @@ def _gain(rule: Gains, gain: Gain, sides: Sides) -> Number | str:
     ratios = [ratio for size in subject.sizes if (ratio := subject.ratio_to(reference, size)) is not None]
     if not ratios:
         return f"{gain.name}: no size was measured on both sides."
-    times = [Number.of(ratio.inverse() if gain.better == "lower" else ratio) for ratio in ratios]
-    return combined(times, fmean).mapped(lambda each: 100 * (each - 1))
+    sign = -1 if gain.better == "lower" else 1
+    percents = [Number.of(ratio).mapped(lambda times: 100 * sign * (times - 1)) for ratio in ratios]
+    return combined(percents, fmean if gain.of == "mean" else max)
 
 
 def _claimed(rule: Gains, gain: Gain) -> Range:
+    most = gain.percent + rule.slack_percent
     if gain.at_most:
-        return Range(at_most=gain.percent + rule.slack_percent)
-    return Range(at_least=rule.share * gain.percent)
+        return Range(-rule.slack_percent, most)
+    least = gain.percent - rule.slack_percent
+    return Range(min(rule.share * gain.percent, least), max(gain.percent / rule.share, most))
 
 
 def _falls(rule: Gains, side: LinkSide, sides: Sides) -> tuple[Verdict, str]:

@@ -192,7 +192,10 @@ class Parts(Data):
 
 
 class Gain(Data):
-    """By how much one link makes a system better than another does."""
+    """By how much one link makes a system better than another does.
+
+    In percent of the reference: so much more, or, where lower is better, so much less.
+    """
 
     name: str
     test: str
@@ -202,20 +205,22 @@ class Gain(Data):
     reference: LinkSide
     percent: float = pydantic.Field(gt=0)
     """What the source says."""
+    of: Literal["mean", "most"] = "mean"
+    """The average over the sizes, or the largest."""
     at_most: bool = False
-    """The source says that it is no more than that."""
+    """The source says that it is up to so much: no more, and no loss."""
 
 
 class Gains(Data):
-    """A system gains from a link what the source says, on average over the sizes."""
+    """A system gains from a link what the source says."""
 
     kind: Literal["gains"]
     level: str = "cloud"
     gains: tuple[Gain, ...] = pydantic.Field(min_length=1)
     share: float = pydantic.Field(gt=0, le=1)
-    """Part of each gain that has to be there."""
+    """Part of each gain that has to be there; so many times it may be at most one."""
     slack_percent: float = pydantic.Field(default=0.0, ge=0)
-    """How much more than an `at_most` may be there."""
+    """How far from the source's a gain may be in any case, in percentage points."""
     falls: tuple[LinkSide, ...] = ()
     """Sides on which the metric of the first gain is lower at the largest size than at the smallest."""
 
