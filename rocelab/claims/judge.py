@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rocelab.claims import gains, shape
+from rocelab.claims import shape
 from rocelab.claims.comparing import judge_comparison
 from rocelab.claims.finding import MIN_REPETITIONS, Evidence, Finding, Verdict, together
+from rocelab.claims.gains import judge_gains
 from rocelab.claims.model import AtLevel, Claim
 from rocelab.claims.parts import judge_parts
 from rocelab.claims.rules import (
@@ -25,6 +26,7 @@ from rocelab.claims.rules import (
     Sorts,
 )
 from rocelab.claims.sides import Sides
+from rocelab.claims.sorts import judge_sorts
 from rocelab.results import RunInfo, Sample
 from rocelab.stats import SIMULATED, SeriesTable, text
 
@@ -66,9 +68,11 @@ def _finding(rule: NoComparison, info: RunInfo, sides: Sides, samples: Sequence[
         return _judge_fails(rule, info, samples)
     if isinstance(rule, Completes):
         return _judge_completes(rule, info, samples)
-    if isinstance(rule, Gains | Sorts):
-        return gains.judge_system(rule, info, sides, samples)
-    return judge_parts(rule, sides) if isinstance(rule, Parts) else shape.judge_shape(rule, info, sides)
+    if isinstance(rule, Sorts):
+        return judge_sorts(rule, info, sides, samples)
+    if isinstance(rule, Parts | Gains):
+        return judge_parts(rule, sides) if isinstance(rule, Parts) else judge_gains(rule, sides)
+    return shape.judge_shape(rule, info, sides)
 
 
 def _read_otherwise(claim: Claim, info: RunInfo, sides: Sides, samples: Sequence[Sample]) -> list[str]:

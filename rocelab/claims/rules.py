@@ -226,7 +226,7 @@ class Gains(Data):
 
 
 class Sorts(Data):
-    """Every sort is right, ends in time, and uses little of its link."""
+    """Every sort is right, ends in time, uses little of its link, and moves more with more servers."""
 
     kind: Literal["sorts"]
     level: str = "cloud"
@@ -234,10 +234,19 @@ class Sorts(Data):
     seconds: tuple[str, ...] = pydantic.Field(min_length=1)
     """The metrics whose sum is the time."""
     within_s: float = pydantic.Field(gt=0)
+    """How long the source's sort takes at most: others have a limit in proportion to the records of a server."""
+    records: int = pydantic.Field(ge=1)
+    servers: int = pydantic.Field(ge=1)
     metric: str
     """What a worker sends, on average (`mean`) and at most (`max`)."""
-    at_most: float = pydantic.Field(gt=0, le=1)
+    mean_at_most: float = pydantic.Field(gt=0, le=1)
     """Part of the rate of the link that it sends on average, at most."""
+    peak_at_most: float = pydantic.Field(gt=0, le=1)
+    """And at its peak."""
+    total_metric: str
+    """What all workers send together."""
+    linear_at_least: float = pydantic.Field(gt=0, lt=1)
+    """Part of (servers times what one sends, from the fewest) that is reached, at every number of servers."""
     sides: tuple[LinkSide, ...] = pydantic.Field(min_length=1)
 
 

@@ -10,19 +10,14 @@ import pytest
 from rocelab.claims import Verdict, claims_by_id, judge
 from rocelab.claims.model import Claim
 from rocelab.claims.tests.test_claims import INFO, repeated, sample
-from rocelab.results import LinkInfo, RunInfo, Sample
+from rocelab.results import Sample
 
 LINKS = {"ipoib-fdr": 114.0, "ipoib-qdr": 102.0, "sockets-40gige": 99.0, "sockets-10gige": 74.0}
 CLOUD: dict[str, Any] = {"level": "cloud", "interconnect": "tcp", "nodes": 4, "ranks": 3}
-SORT = {"teragen_s": 5.0, "terasort_s": 20.0, "teravalidate_s": 2.0}
 
 
 def claim(name: str) -> Claim:
     return claims_by_id([name])[0]
-
-
-def info(*links: LinkInfo) -> RunInfo:
-    return RunInfo(**{name: getattr(INFO, name) for name in INFO.__dataclass_fields__} | {"links": links})
 
 
 def writes(speeds: dict[str, float], largest: float = 0.9, noise: float = 0.003) -> list[Sample]:
@@ -42,18 +37,6 @@ def writes(speeds: dict[str, float], largest: float = 0.9, noise: float = 0.003)
         for size, part in ((1 << 26, 1.0), (1 << 28, largest))
         for repetition in range(3)
     ]
-
-
-def sorts(mean_mbps: float, peak_mbps: float = 500.0, **changes: Any) -> list[Sample]:
-    common = {**CLOUD, "link": "server-25", "test": "terasort", "size_bytes": 128_000_000} | changes
-    made = []
-    for interconnect, variant in (("soft-roce", "ucx"), ("tcp", "ucx"), ("tcp", "netty")):
-        of = common | {"interconnect": interconnect, "variant": variant}
-        for name, value in SORT.items():
-            made += repeated(value, **of, metric=name, unit="s", statistic="total")
-        for statistic, value in (("mean", mean_mbps), ("max", peak_mbps)):
-            made += repeated(value, **of, metric="node_throughput_mbps", statistic=statistic)
-    return made
 
 
 def hbase(**changed: float) -> list[Sample]:
@@ -168,20 +151,3 @@ def test_a_link_that_was_not_measured_leaves_the_claim_open() -> None:
     judged = judge(claim("V13"), INFO, writes({"ipoib-fdr": 114.0}))
     assert judged.verdict is Verdict.NOT_CHECKABLE
     assert "no testdfsio samples of IPoIB (QDR) on the link 'ipoib-qdr'" in judged.summary
-
-
-def test_sorts_that_leave_the_link_alone_are_as_claimed() -> None:
-    run = info(LinkInfo("server-25", "bridge", 4200, 2500.0))
-    judged = judge(claim("R7"), run, sorts(100.0))
-    assert judged.verdict is Verdict.REPRODUCED
-    assert "Soft RoCE: 3 sorts of 125000 KiB in 27 (26 to 28) s" in judged.summary
-    assert judge(claim("R7"), run, sorts(400.0)).verdict is Verdict.CONTRADICTED
-    assert judge(claim("R7"), run, sorts(100.0, peak_mbps=3000.0)).verdict is Verdict.CONTRADICTED
-
-
-def test_a_wrong_sort_contradicts_a_missing_transport_is_open() -> None:
-    run = info(LinkInfo("server-25", "bridge", 4200, 2500.0))
-    wrong = [*sorts(100.0), sample(None, **CLOUD, link="server-25", test="terasort", variant="netty", repetition=1)]
-    assert judge(claim("R7"), run, wrong).verdict is Verdict.CONTRADICTED
-    missing = [each for each in sorts(100.0) if each.interconnect == "tcp"]
-    assert judge(claim("R7"), run, missing).verdict is Verdict.NOT_CHECKABLE
