@@ -30,6 +30,8 @@ class Verdict(StrEnum):
     REPRODUCED = "reproduced"
     CONTRADICTED = "contradicted"
     NOT_CHECKABLE = "not checkable here"
+    ANSWERED = "answered"
+    """Of a question, which nothing can reproduce or contradict."""
 
     @property
     def of_part(self) -> str:

@@ -10,14 +10,17 @@ from rocelab.claims import shape
 from rocelab.claims.comparing import judge_comparison
 from rocelab.claims.finding import MIN_REPETITIONS, Evidence, Finding, Verdict, together
 from rocelab.claims.gains import judge_gains
+from rocelab.claims.loosely import judge_answers, judge_mostly
 from rocelab.claims.model import AtLevel, Claim
 from rocelab.claims.parts import judge_parts
 from rocelab.claims.rules import (
     All,
+    Answers,
     Comparison,
     Completes,
     Fails,
     Gains,
+    Mostly,
     NoComparison,
     Ordered,
     Parts,
@@ -64,15 +67,26 @@ def _finding(rule: NoComparison, info: RunInfo, sides: Sides, samples: Sequence[
     if isinstance(rule, All):
         found = [_finding(each, info, sides, samples) for each in rule.rules]
         return Finding(together(each.verdict for each in found), " ".join(each.summary for each in found))
+    if isinstance(rule, Fails | Completes | Answers | Sorts):
+        return _judge_runs(rule, info, sides, samples)
+    if isinstance(rule, Parts):
+        return judge_parts(rule, sides)
+    if isinstance(rule, Gains):
+        return judge_gains(rule, sides)
+    return judge_mostly(rule, sides) if isinstance(rule, Mostly) else shape.judge_shape(rule, info, sides)
+
+
+def _judge_runs(
+    rule: Fails | Completes | Answers | Sorts, info: RunInfo, sides: Sides, samples: Sequence[Sample]
+) -> Finding:
+    """Judges what is, among other things, about which measurements failed."""
     if isinstance(rule, Fails):
         return _judge_fails(rule, info, samples)
     if isinstance(rule, Completes):
         return _judge_completes(rule, info, samples)
-    if isinstance(rule, Sorts):
-        return judge_sorts(rule, info, sides, samples)
-    if isinstance(rule, Parts | Gains):
-        return judge_parts(rule, sides) if isinstance(rule, Parts) else judge_gains(rule, sides)
-    return shape.judge_shape(rule, info, sides)
+    if isinstance(rule, Answers):
+        return judge_answers(rule, info, sides, samples)
+    return judge_sorts(rule, info, sides, samples)
 
 
 def _read_otherwise(claim: Claim, info: RunInfo, sides: Sides, samples: Sequence[Sample]) -> list[str]:
@@ -147,7 +161,7 @@ def _needs_repetitions(rule: Rule) -> bool:
     """Whether a rule is about values, and not about which runs complete."""
     if isinstance(rule, All):
         return any(_needs_repetitions(each) for each in rule.rules)
-    return not isinstance(rule, Fails | Completes)
+    return not isinstance(rule, Fails | Completes | Answers)
 
 
 def _tests(rule: Rule) -> set[tuple[str, str]]:
@@ -158,6 +172,8 @@ def _tests(rule: Rule) -> set[tuple[str, str]]:
         return {(part.level, part.test) for part in rule.parts}
     if isinstance(rule, Gains):
         return {(rule.level, gain.test) for gain in rule.gains}
+    if isinstance(rule, Answers):
+        return {(rule.level, question.test) for question in rule.questions}
     tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
     return {(rule.level, test) for test in tests}
 

@@ -261,9 +261,42 @@ class Completes(Data):
     """With how many different numbers of processes each test must have been run."""
 
 
+class Mostly(Data):
+    """In most cases (sizes, and numbers of processes) the subject is as good as the best reference, or better."""
+
+    kind: Literal["mostly"]
+    level: str
+    test: str
+    metric: str
+    better: Literal["lower", "higher"]
+    link: str
+    subject: Side
+    reference: Side
+    tolerance: float = pydantic.Field(gt=0, lt=1)
+    """Part by which it may be worse and still be as good."""
+
+
+class Question(Data):
+    """What a test says to a question of the source."""
+
+    name: str
+    test: str
+    metric: str
+
+
+class Answers(Data):
+    """The source asks and says nothing: there is nothing to be reproduced, and what was measured is the answer."""
+
+    kind: Literal["answers"]
+    level: str
+    subject: Side
+    reference: Side
+    questions: tuple[Question, ...] = pydantic.Field(min_length=1)
+
+
 #: The rules that may stand together in one.
 _Single = Annotated[
-    Fails | Completes | Steady | Degrades | Reaches | Linear | Parts | Gains | Sorts,
+    Fails | Completes | Steady | Degrades | Reaches | Linear | Parts | Gains | Sorts | Mostly | Answers,
     pydantic.Field(discriminator="kind"),
 ]
 
@@ -277,7 +310,4 @@ class All(Data):
 
 #: The rules that are not about which of two series is better at each size.
 NoComparison = Annotated[_Single | All, pydantic.Field(discriminator="kind")]
-Rule = Annotated[
-    Similar | Ordered | Fails | Completes | Steady | Degrades | Reaches | Linear | Parts | Gains | Sorts | All,
-    pydantic.Field(discriminator="kind"),
-]
+Rule = Annotated[Similar | Ordered | _Single | All, pydantic.Field(discriminator="kind")]

@@ -42,6 +42,14 @@ class Sides:
         found = (self._table.get(key) for key in keys if (key.nodes, key.ranks) == scale)
         return [series for series in found if series is not None]
 
+    def scales(self, level: str, test: str) -> list[tuple[int, int]]:
+        """On how many nodes, and with how many processes, a test was run."""
+        return sorted({(key.nodes, key.ranks) for key in self._table if (key.level, key.test) == (level, test)})
+
+    def links(self, level: str, test: str) -> list[str]:
+        """On which links a test was run, in the order in which they were measured."""
+        return list(dict.fromkeys(key.link for key in self._table if (key.level, key.test) == (level, test)))
+
     def first(self, side: Side, place: Place) -> Series | None:
         """The series of a side that was measured first."""
         found = self.every(side, place)

@@ -23,8 +23,18 @@ from rocelab.results import LinkInfo, Sample
 from rocelab.stats import SIMULATED, text
 
 MARKS = {"better": "\u25b2", "worse": "\u25bc", "unclear": "\u25c6"}
-_VERDICT_CLASS = {Verdict.REPRODUCED: "reproduced", Verdict.CONTRADICTED: "contradicted", Verdict.NOT_CHECKABLE: "open"}
-_VERDICT_MARK = {Verdict.REPRODUCED: "\u2713", Verdict.CONTRADICTED: "\u2717", Verdict.NOT_CHECKABLE: "?"}
+_VERDICT_CLASS = {
+    Verdict.REPRODUCED: "reproduced",
+    Verdict.CONTRADICTED: "contradicted",
+    Verdict.NOT_CHECKABLE: "open",
+    Verdict.ANSWERED: "answered",
+}
+_VERDICT_MARK = {
+    Verdict.REPRODUCED: "\u2713",
+    Verdict.CONTRADICTED: "\u2717",
+    Verdict.NOT_CHECKABLE: "?",
+    Verdict.ANSWERED: "i",
+}
 _SYMBOLS = {
     "circle": "M15 2a4 4 0 1 0 0 8a4 4 0 1 0 0-8z",
     "square": "M11.5 2.5h7v7h-7z",

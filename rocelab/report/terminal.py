@@ -24,7 +24,12 @@ _TERMINAL_SIZES_BYTES = (64, 4096, 65536, 1 << 20)
 _JOB_LEVELS = {"mpi": "MPI", "program": "programs of the study"}
 _WIDE_COLUMNS = 80
 _BARS_WIDE_COLUMNS = 100
-_VERDICT_COLOURS = {Verdict.REPRODUCED: "blue", Verdict.CONTRADICTED: "yellow", Verdict.NOT_CHECKABLE: "dim"}
+_VERDICT_COLOURS = {
+    Verdict.REPRODUCED: "blue",
+    Verdict.CONTRADICTED: "yellow",
+    Verdict.NOT_CHECKABLE: "dim",
+    Verdict.ANSWERED: "cyan",
+}
 
 
 def print_summary(console: Console, model: RunModel, page: Path | None = None) -> None:
