@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +29,7 @@ from rocelab.claims.rules import (
     Similar,
     Sorts,
 )
+from rocelab.claims.scale import scaled
 from rocelab.claims.sides import Sides
 from rocelab.claims.sorts import judge_sorts
 from rocelab.results import RunInfo, Sample
@@ -49,10 +51,22 @@ class Judgement:
     evidence: tuple[Evidence, ...] = ()
     subject_name: str = ""
     reference_name: str = ""
+    scaled: tuple[str, ...] = ()
+    """What is smaller or larger here than in the source."""
 
 
 def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     """Judges one claim on the current samples of a run."""
+    judged = _judge(claim, info, samples)
+    return dataclasses.replace(judged, scaled=scaled(judged.claim, info, _about(judged.claim.rule, samples)))
+
+
+def _about(rule: Rule, samples: Sequence[Sample]) -> list[Sample]:
+    tests = _tests(rule)
+    return [sample for sample in samples if (sample.level, sample.test) in tests]
+
+
+def _judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     claim = _simulated(claim) if info.fabric == SIMULATED else _at_its_level(claim, samples)
     rule = claim.rule
     sides = Sides(SeriesTable(samples))
@@ -192,7 +206,10 @@ def _simulated(claim: Claim) -> Claim:
 
 
 def _judged_by(claim: Claim, other: AtLevel) -> Claim:
-    return claim.model_copy(update={"stand_in": other.stand_in, "rule_text": other.rule_text, "rule": other.rule})
+    changed = {name: getattr(other, name) for name in ("stand_in", "rule_text", "rule")}
+    # Through MPI as at the network level, the run is the same emulated one.
+    scales = other.scales if other is claim.virtual else claim.scales
+    return claim.model_copy(update=changed | {"scales": scales})
 
 
 def _link(rule: Comparison, info: RunInfo, samples: Sequence[Sample]) -> str | None:

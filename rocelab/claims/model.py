@@ -18,9 +18,27 @@ class ClaimError(Exception):
     """A claim that does not exist, or claim data that is wrong."""
 
 
+class Scale(Data):
+    """How large something was in the source; a run may have it smaller, or larger."""
+
+    what: str
+    source: float = pydantic.Field(gt=0)
+    unit: str = ""
+    of: Literal["repetitions", "rate", "size", "ranks", "param"]
+    """Where a run has it: how often it repeated, the rate of a link in 10^6 bit/s, the largest size in bytes, the most
+    processes, or a parameter of samples."""
+    name: str = ""
+    """Of the link or the parameter."""
+    test: str = ""
+    """Of this test alone."""
+    factor: float = pydantic.Field(default=1.0, gt=0)
+    """From the run's unit to the source's."""
+
+
 class AtLevel(Data):
     """How a claim is judged where a run has the level that the source measured at."""
 
+    scales: tuple[Scale, ...] = ()
     stand_in: str
     rule_text: str
     rule: Rule
@@ -49,6 +67,13 @@ class Claim(Data):
     """The program the source used."""
     text: str
     """The claim, in our words."""
+    where: str
+    """Section, figure, table or slide of the source."""
+    reading: str
+    """How its words are read, where they may be read in more than one way."""
+    against: str
+    """What would contradict it."""
+    scales: tuple[Scale, ...] = ()
     stand_in: str
     """What is run here in place of the source's program, and how it differs."""
     rule_text: str

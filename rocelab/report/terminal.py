@@ -46,9 +46,7 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
             console.print(_words_table(each))
     for each in (*clouds.tables(model), *source_tables.tables(model)):
         console.print(_words_table(each))
-    for judgement in model.judgements:
-        colour = _VERDICT_COLOURS[judgement.verdict]
-        console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
+    _print_verdicts(console, model)
     if model.failed:
         first = model.failed[0]
         count = text.plural(model.failed_step_count, "measurement")
@@ -61,6 +59,14 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
     if page is not None:
         # A path must come out whole, to be clicked on or copied.
         console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _print_verdicts(console: Console, model: RunModel) -> None:
+    for judgement in model.judgements:
+        colour = _VERDICT_COLOURS[judgement.verdict]
+        console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
+        if judgement.scaled:
+            console.print(f"  [dim]scaled: {escape('; '.join(judgement.scaled))}[/]")
 
 
 def _print_pairs(console: Console, model: RunModel) -> None:
