@@ -4,8 +4,10 @@ Usage: scripts/doc_tables.py [--check]
 
 A document asks for a table by a comment, and has it between that and the next, ``<!-- end -->``.
 ``<!-- table bars of bars -->`` is the table `bars` of the run docs/data/bars, and
-``<!-- table rows of sharing -->`` the table of the rows in docs/data/sharing.csv. With --check
-nothing is written: what differs is named, and the exit status is 1.
+``<!-- table rows of sharing -->`` the table of the rows in docs/data/sharing.csv.
+``<!-- table claims of vienne2012 -->`` is that of the claims of a source, judged on all runs in
+docs/data, and ``<!-- table changes of verdicts-before -->`` holds rows against the same. With
+--check nothing is written: what differs is named, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+from rocelab.report.claim_tables import CLAIM_TABLES, changes
 from rocelab.report.documents import ROW_TABLES, TABLES
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -27,6 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ROWS = (ROOT / "docs" / "data", ROOT / "rocelab" / "profiles" / "validation")
 #: As wide as other prose (check_tree.py).
 COLUMNS = 100
+#: The table of verdicts that changed.
+CHANGES = "changes"
 _PLACE = re.compile(r"<!-- table (?P<table>[a-z-]+) of (?P<run>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -35,15 +40,31 @@ def _model(run: str) -> RunModel:
     return RunModel.of(RunStore.open(ROOT / "docs" / "data" / run))
 
 
+@functools.cache
+def _kept() -> tuple[RunModel, ...]:
+    """All runs that are kept."""
+    return tuple(_model(path.parent.name) for path in sorted((ROOT / "docs" / "data").glob("*/run.json")))
+
+
+def _rows(kept: str) -> str:
+    path = next(folder / f"{kept}.csv" for folder in ROWS if (folder / f"{kept}.csv").is_file())
+    return path.read_text(encoding="utf-8")
+
+
 def _made(place: re.Match[str]) -> str:
     name, kept = place["table"], place["run"]
     if name in ROW_TABLES:
-        path = next(folder / f"{kept}.csv" for folder in ROWS if (folder / f"{kept}.csv").is_file())
-        body = ROW_TABLES[name](path.read_text(encoding="utf-8"))
+        body = ROW_TABLES[name](_rows(kept))
+    elif name in CLAIM_TABLES:
+        body = CLAIM_TABLES[name](kept, _kept())
+    elif name == CHANGES:
+        body = changes(_rows(kept), _kept())
     elif name in TABLES:
         body = TABLES[name](_model(kept))
     else:
-        raise SystemExit(f"there is no table {name!r}; there are {', '.join((*TABLES, *ROW_TABLES))}")
+        raise SystemExit(
+            f"there is no table {name!r}; there are {', '.join((*TABLES, *ROW_TABLES, *CLAIM_TABLES, CHANGES))}"
+        )
     lines = [
         line
         if line.startswith(("|", "#"))

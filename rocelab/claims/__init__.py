@@ -14,6 +14,7 @@ from rocelab.claims.model import (
     tables_of,
 )
 from rocelab.claims.numbers import linearity
+from rocelab.claims.scale import in_source
 
 __all__ = [
     "Claim",
@@ -27,6 +28,7 @@ __all__ = [
     "all_claims",
     "claims_by_id",
     "figures_of",
+    "in_source",
     "judge",
     "linearity",
     "tables_of",

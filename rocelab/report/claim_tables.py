@@ -1,0 +1,84 @@
+"""Tables of the documents about claims: what a source says, how it is judged, and what kept runs come to."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rocelab.claims import Claim, Judgement, all_claims, in_source, judge
+from rocelab.report.model import RunModel
+from rocelab.stats import SIMULATED
+
+#: Where the runs that are kept have no samples for a claim.
+_OPEN: Final = "judged by each run"
+
+
+def claims(source: str, kept: Sequence[RunModel]) -> str:
+    """Every claim of a source: where it stands, what it says, what is scaled, and the verdicts of kept runs."""
+    rows = []
+    for claim in _of(source):
+        judged = _judged(claim, kept)
+        verdicts = "; ".join(f"{each.verdict} ({_fabric(model)})" for model, each in judged)
+        rows.append((claim.id, claim.where, claim.text, _scaled(claim, judged), verdicts or _OPEN))
+    return _table(("claim", "where", "what it says", "scaled", "verdict"), rows)
+
+
+def rules(source: str, _kept: Sequence[RunModel]) -> str:
+    """Every claim of a source: how its words are read, by what rule it is judged, and what would contradict it."""
+    rows = [(claim.id, claim.reading, " ".join(_rules(claim)), claim.against) for claim in _of(source)]
+    return _table(("claim", "read as", "rule", "contradicted by"), rows)
+
+
+def changes(rows: str, kept: Sequence[RunModel]) -> str:
+    """The verdicts of before, from the rows of a CSV, beside those of the same simulated samples now."""
+    simulated = [model for model in kept if model.info.fabric == SIMULATED]
+    known = {claim.id: claim for claim in all_claims()}
+    shown = []
+    for row in csv.DictReader(rows.splitlines()):
+        now = "; ".join(each.verdict for _, each in _judged(known[row["claim"]], simulated))
+        shown.append((row["claim"], row["before"], now, row["why"]))
+    return _table(("claim", "verdict before", "verdict now", "what changed in the rule"), shown)
+
+
+def _of(source: str) -> list[Claim]:
+    found = [claim for claim in all_claims() if claim.source.id == source]
+    if not found:
+        names = ", ".join(dict.fromkeys(claim.source.id for claim in all_claims()))
+        raise SystemExit(f"there is no source {source!r}; there are {names}")
+    return found
+
+
+def _judged(claim: Claim, kept: Sequence[RunModel]) -> list[tuple[RunModel, Judgement]]:
+    """What the runs come to that were made for the claim."""
+    return [(model, judge(claim, model.info, model.samples)) for model in kept if claim.id in model.info.claims]
+
+
+def _fabric(model: RunModel) -> str:
+    return "simulated" if model.info.fabric == SIMULATED else f"measured, {model.info.study}"
+
+
+def _scaled(claim: Claim, judged: Sequence[tuple[RunModel, Judgement]]) -> str:
+    if judged:
+        return "; ".join(dict.fromkeys(words for _, each in judged for words in each.scaled)) or "nothing"
+    sizes = ", ".join(f"{scale.what} {in_source(scale)}" for scale in claim.scales)
+    return f"as the study has it; in the source: {sizes}" if sizes else "nothing"
+
+
+def _rules(claim: Claim) -> Iterator[str]:
+    yield claim.rule_text
+    if claim.mpi is not None:
+        yield f"Through MPI: {claim.mpi.rule_text}"
+    if claim.virtual is not None:
+        yield f"Simulated: {claim.virtual.rule_text}"
+    for other in claim.otherwise:
+        yield f"Other reading, told beside the verdict: {other.reading}."
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines)
+
+
+CLAIM_TABLES: Final[Mapping[str, Callable[[str, Sequence[RunModel]], str]]] = {"claims": claims, "rules": rules}
+"""What a document may ask for of a source, by name."""

@@ -1,0 +1,40 @@
+"""The tables of claims in the documents: every claim, with its verdicts where a run is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from rocelab.claims import all_claims
+from rocelab.claims.tests.test_claims import INFO
+from rocelab.claims.tests.test_mpi_level import nas
+from rocelab.report import claim_tables
+from rocelab.report.model import RunModel
+
+KEPT = RunModel(dataclasses.replace(INFO, fabric="virtual", claims=("V11",)), nas(lu_roce_10g=24.07))
+
+
+@pytest.mark.parametrize("source", sorted({claim.source.id for claim in all_claims()}))
+def test_every_claim_of_a_source_has_a_row_in_both_tables(source: str) -> None:
+    ids = [claim.id for claim in all_claims() if claim.source.id == source]
+    for made in (claim_tables.claims(source, []), claim_tables.rules(source, [])):
+        rows = made.split("\n")[2:]
+        assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == ids
+        assert all(row.count(" | ") == made.split("\n")[0].count(" | ") for row in rows)
+
+
+def test_a_verdict_is_that_of_a_run_that_is_kept_or_none() -> None:
+    rows = {row.split(" | ")[0]: row for row in claim_tables.claims("vienne2012", [KEPT]).split("\n")}
+    assert rows["| V11"].endswith("| contradicted (simulated) |")
+    assert rows["| V12"].endswith("| judged by each run |")
+
+
+def test_what_changed_is_held_against_the_rules_of_now() -> None:
+    made = claim_tables.changes("claim,before,why\nV11,reproduced,a reason\n", [KEPT])
+    assert made.endswith("| V11 | reproduced | contradicted | a reason |")
+
+
+def test_an_unknown_source_is_named_with_the_known_ones() -> None:
+    with pytest.raises(SystemExit, match=r"there is no source 'nosuch'; there are calibration, lanl2010"):
+        claim_tables.claims("nosuch", [])
