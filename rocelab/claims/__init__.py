@@ -1,16 +1,20 @@
 """What the reference studies claim, as data, and the rules that hold a run against it."""
 
-from rocelab.claims.finding import Evidence, Verdict
+from rocelab.claims.finding import Evidence, Number, Verdict
+from rocelab.claims.improvements import improvements
 from rocelab.claims.judge import Judgement, judge, unreachable
 from rocelab.claims.model import (
     Claim,
     ClaimError,
     FigureSeries,
+    Improvement,
     SourceFigure,
     SourceTable,
+    SummaryFigure,
     all_claims,
     claims_by_id,
     figures_of,
+    summaries_of,
     tables_of,
 )
 from rocelab.claims.numbers import linearity
@@ -21,16 +25,21 @@ __all__ = [
     "ClaimError",
     "Evidence",
     "FigureSeries",
+    "Improvement",
     "Judgement",
+    "Number",
     "SourceFigure",
     "SourceTable",
+    "SummaryFigure",
     "Verdict",
     "all_claims",
     "claims_by_id",
     "figures_of",
+    "improvements",
     "in_source",
     "judge",
     "linearity",
+    "summaries_of",
     "tables_of",
     "unreachable",
 ]

@@ -16,7 +16,7 @@ def judge_gains(rule: Gains, sides: Sides) -> Finding:
     words: list[str] = []
     verdicts: list[Verdict] = []
     for gain in rule.gains:
-        percent = _gain(rule, gain, sides)
+        percent = percent_of(gain, rule.level, sides)
         if isinstance(percent, str):
             return Finding(Verdict.NOT_CHECKABLE, percent)
         claimed = f"at most {gain.percent:g} %" if gain.at_most else f"{gain.percent:+g} %"
@@ -34,11 +34,11 @@ def _percent(number: Number) -> str:
     return f"{number.words(lambda each: f'{each:+.0f}')} %"
 
 
-def _gain(rule: Gains, gain: Gain, sides: Sides) -> Number | str:
+def percent_of(gain: Gain, level: str, sides: Sides) -> Number | str:
     """By how many percent the subject is better, with its interval; or what the run lacks."""
     series = []
     for side in (gain.subject, gain.reference):
-        found = sides.first(side, Place(side.link, rule.level, gain.test, gain.metric))
+        found = sides.first(side, Place(side.link, level, gain.test, gain.metric))
         if found is None:
             return f"This run holds no {gain.test} samples of {side.name} on the link '{side.link}'."
         series.append(found)

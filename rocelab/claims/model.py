@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from rocelab.claims.rules import Data, NoComparison, Rule
+from rocelab.claims.rules import Data, Gain, NoComparison, Part, Rule
 
 
 class ClaimError(Exception):
@@ -166,6 +166,48 @@ class SourceTable(Data):
     columns: tuple[TableColumn, ...] = pydantic.Field(min_length=1)
     rows: tuple[TableRow, ...] = pydantic.Field(min_length=1)
     source: Source
+
+
+class Improvement(Data):
+    """A bar of a figure that sums a source up: by how many percent one network is better than another, at a level."""
+
+    level: str
+    """As the figure calls it."""
+    pair: str
+    percent: float
+    """What the source says."""
+    parts: tuple[Part, ...] = ()
+    """How it is computed from a run: the largest of these, ..."""
+    gain: Gain | None = None
+    """... or this."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_one_way(self) -> Improvement:
+        if bool(self.parts) == (self.gain is not None):
+            raise ValueError("an improvement has 'parts' or a 'gain', and not both")
+        return self
+
+
+class SummaryFigure(Data):
+    """A figure that sums a source up: what each step from one network to another improves, at every level."""
+
+    id: str
+    title: str
+    text: str
+    """What is drawn here in place of what the source drew."""
+    bars: tuple[Improvement, ...] = pydantic.Field(min_length=1)
+    source: Source
+
+
+def summaries_of(claims: Iterable[Claim]) -> tuple[SummaryFigure, ...]:
+    """The figures that sum the sources of these claims up."""
+    sources = {claim.source.id for claim in claims}
+    return tuple(
+        SummaryFigure.model_validate(entry | {"source": data["source"]})
+        for data in _files()
+        for entry in data.get("summary", [])
+        if data["source"]["id"] in sources
+    )
 
 
 def tables_of(claims: Iterable[Claim]) -> tuple[SourceTable, ...]:

@@ -15,7 +15,7 @@ def judge_parts(rule: Parts, sides: Sides) -> Finding:
     """Reproduced if all parts are in their ranges; what the run lacks is said."""
     words, verdicts, missing = [], [], []
     for part in rule.parts:
-        number = _number(part, sides)
+        number = number_of(part, sides)
         if isinstance(number, str):
             missing.append(number)
             continue
@@ -36,7 +36,7 @@ def _series(part: Part, side: LinkSide, sides: Sides) -> Series | None:
     return sides.first(side, Place(side.link, part.level, part.test, part.metric, (part.nodes, part.ranks)))
 
 
-def _number(part: Part, sides: Sides) -> Number | str:
+def number_of(part: Part, sides: Sides) -> Number | str:
     """The number of a part, or what is missing for it."""
     subject = _series(part, part.subject, sides)
     if subject is None:

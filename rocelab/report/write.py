@@ -9,7 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.report import all_pairs, courses, flows, gallery, meshes, nas, page, redrawn, render, sizeless
+from rocelab.report import (
+    all_pairs,
+    courses,
+    flows,
+    gallery,
+    improvements,
+    meshes,
+    nas,
+    page,
+    redrawn,
+    render,
+    sizeless,
+)
 from rocelab.report.gallery import Figure
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -53,6 +65,7 @@ def write_report(
         *gallery.sections(model),
         *sizeless.sections(model),
         *redrawn.sections(model),
+        *improvements.sections(model),
         *courses.sections(model, store.path),
     ]
     figures = overviews + [figure for section in sections for _, made in section.links for figure in made]
