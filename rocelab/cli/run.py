@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 
 from rocelab.cli.budget import fitting, warn_unreachable, with_repetitions
+from rocelab.cli.full_size import check_needs, larger
 from rocelab.cli.grounds import EmulatedGround, Ground, Opened, VirtualGround
 from rocelab.cli.hosts import opened
 from rocelab.cli.problems import fail, say
@@ -51,6 +52,14 @@ EXIT_INTERRUPTED = 130
 HOSTS = "hosts"
 #: What the file of a study for a fabric ends on, where a study has one for each.
 FABRICS = {"emulated": "", "virtual": "-virtual", HOSTS: ""}
+
+
+_FullSize = Annotated[
+    bool,
+    typer.Option(
+        "--full-size", help="At the sizes of the study's source; says first what time, memory and disk that takes."
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,7 @@ def run(  # noqa: PLR0917, typer makes an option of each
     repetitions: Annotated[
         int | None, typer.Option(min=1, max=REPETITIONS_MAX, help="How often everything is measured in the plan.")
     ] = None,
+    full_size: _FullSize = False,
 ) -> None:
     """Run studies one after the other, and write a report of each.
 
@@ -132,6 +142,7 @@ def run(  # noqa: PLR0917, typer makes an option of each
             stage=stage,
             minutes=minutes,
             repetitions=repetitions,
+            full_size=full_size,
         )
     except StudyError as error:
         fail("run", f"the study cannot be used:\n{error}")
@@ -153,6 +164,7 @@ def measure(
     stage: bool = False,
     minutes: float | None = None,
     repetitions: int | None = None,
+    full_size: bool = False,
 ) -> list[tuple[RunStore, int]]:
     """Carry out studies, or go on with a run: each run with its exit status. The arguments are the command's options.
 
@@ -163,6 +175,8 @@ def measure(
         fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
     if repetitions is not None and resume is not None:
         fail("run", "a run that goes on keeps its repetitions; --minutes gives it time for more")
+    if full_size and resume is not None:
+        fail("run", "a run that goes on keeps its sizes; leave out --full-size")
     store = None if resume is None else find_run(results, resume)
     on_hosts = fabric == HOSTS if store is None else store.info.fabric == HOSTS
     if not on_hosts and (hosts is not None or without is not None or stage):
@@ -174,7 +188,11 @@ def measure(
         if store is not None:
             jobs = [_resumed_job(store, minutes, ground)]
         else:
-            jobs = [_new_job(name, fabric, minutes, repetitions, ground) for name in names]
+            jobs = [
+                _new_job(_as_asked(name, fabric, full_size=full_size), minutes, repetitions, ground) for name in names
+            ]
+            if full_size:
+                check_needs([job.steps for job in jobs], results, is_here=ground is None)
         try:
             build(built_by for job in jobs for step in job.steps if (built_by := step.built_by) is not None)
         except ToolError as error:
@@ -216,13 +234,24 @@ def _hosts(hosts: str | None, without: str | None, *, stage: bool) -> Iterator[G
         yield HostsGround(fabric, stage=stage, named=hosts)
 
 
-def _new_job(
-    name: str, fabric: str | None, minutes: float | None, repetitions: int | None, ground: Ground[Any] | None
-) -> _Job:
-    """A study on this machine, or on another `ground`."""
+def _as_asked(name: str, fabric: str | None, *, full_size: bool) -> tuple[Study | VirtualStudy, str]:
+    """A study and its text, for a fabric, and at the sizes of its source."""
     study, source = load_study(name)
+    if full_size:
+        study, source = larger(study, source, name)
     if fabric == VirtualGround.kind and isinstance(study, Study):
         study = virtual_half(study)
+    return study, source
+
+
+def _new_job(
+    asked: tuple[Study | VirtualStudy, str],
+    minutes: float | None,
+    repetitions: int | None,
+    ground: Ground[Any] | None,
+) -> _Job:
+    """A study on this machine, or on another `ground`."""
+    study, source = asked
     if ground is not None and isinstance(study, VirtualStudy):
         fail(
             "run",

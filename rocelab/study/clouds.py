@@ -186,7 +186,7 @@ class CloudExecutor(StepExecutor[CloudStep]):
             path.write_text(text, encoding="utf-8")
         limit_s = UP_LIMIT_S * _crowding()
         deadline_s = time.monotonic() + limit_s
-        for stage in _daemons(layer, place):
+        for stage in daemons_of(layer, place):
             for daemon in stage:
                 self._doing(f"starting {daemon.name}")
                 self._start_daemon(system, daemon)
@@ -324,7 +324,8 @@ def _files(layer: Layer, place: Place) -> dict[str, str]:
     return dict(makers[layer](place)) if layer in makers else {}
 
 
-def _daemons(layer: Layer, place: Place) -> Sequence[Sequence[Daemon]]:
+def daemons_of(layer: Layer, place: Place) -> Sequence[Sequence[Daemon]]:
+    """The daemons of a layer, stage by stage."""
     makers = {"hdfs": hdfs.daemons, "yarn": yarn.daemons, "hbase": hbase.daemons, "spark": spark.daemons}
     return makers[layer](place)
 

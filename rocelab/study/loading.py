@@ -19,6 +19,7 @@ from rocelab.fabric.emulated import default_names
 from rocelab.study.levels import level_of, wrong_variants
 from rocelab.study.positions import line_of
 from rocelab.study.problems import Problem, StudyError, Wrong, dotted, unknown
+from rocelab.study.scaling import at_full_size, has_full_size
 from rocelab.study.schema import CLOUD_TAGS, FLOWS_TAG, LEVEL_TAGS, MESH_TAG, AnyTest, Study
 from rocelab.tools.interconnects import INTERCONNECTS
 
@@ -54,6 +55,13 @@ def parse(text: str, source: str, known_claims: Collection[str] = ()) -> Study:
         at = re.search(r"at line (\d+)", str(error))
         line = int(at[1]) if at else text.count("\n") + 1
         raise StudyError(source, [Problem(line, "", f"not valid TOML: {error}")]) from None
+    study = _checked(data, text, source, known_claims)
+    # Both forms have to be in order, whichever is run.
+    full = _checked(at_full_size(data), text, source, known_claims) if has_full_size(data) else study
+    return full if study.at_full_size else study
+
+
+def _checked(data: dict[str, Any], text: str, source: str, known_claims: Collection[str]) -> Study:
     try:
         study = Study.model_validate(data)
     except pydantic.ValidationError as error:

@@ -18,6 +18,7 @@ from rocelab.study.tables import (
     RANKS_PER_NODE_MAX,
     REPETITIONS_MAX,
     CongestionControl,
+    FileSizes,
     Name,
     PairsTest,
     SizeBytes,
@@ -221,18 +222,35 @@ class NasTable(_MpiJob):
         return ()
 
 
+class FullSizeTestTable(Table):
+    """`full_size` of a test: what the source had, in place of the test's own keys."""
+
+    sizes_bytes: FileSizes | None = None
+    records: PositiveInt | None = None
+    operations: PositiveInt | None = None
+    warmup_operations: Annotated[int, Field(ge=0)] | None = None
+
+
+class FullSizeTable(Table):
+    """`[full_size]`: what the source had for all tests."""
+
+    repetitions: Annotated[int, Field(ge=1, le=REPETITIONS_MAX)] | None = None
+    nodes: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
+
+
 class _CloudTable(SomeNodesTable):
     """What the tests with `level = "cloud"` have in common: a system on the first nodes."""
 
     level: Literal["cloud"]
     nodes: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
+    full_size: FullSizeTestTable | None = None
 
 
 class DfsioTable(_CloudTable):
     """`test = "testdfsio"`: each of two files has each of the sizes in turn."""
 
     test: Literal["testdfsio"]
-    sizes_bytes: Sizes
+    sizes_bytes: FileSizes
     runner: Runner = "local"
 
     @property
@@ -271,7 +289,7 @@ class SparkTable(_CloudTable):
     """`test = "terasort"` or `"shuffle"`: so many bytes in all."""
 
     test: Literal["terasort", "shuffle"]
-    sizes_bytes: Sizes
+    sizes_bytes: FileSizes
 
     @property
     def every_test(self) -> tuple[str, ...]:
@@ -365,6 +383,9 @@ class Study(Table):
     tcp: TcpTable = TcpTable()
     mpi: MpiTable = MpiTable()
     virtual: VirtualTable = VirtualTable()
+    full_size: FullSizeTable | None = None
+    at_full_size: bool = False
+    """Whether it runs at the sizes of its source; `rocelab run --full-size` sets it."""
     folder: str = "."
     """Where paths of programs of one's own begin; left out: the folder of the file."""
     link: Annotated[list[LinkTable], Field(min_length=1)]

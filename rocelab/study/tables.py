@@ -13,6 +13,7 @@ from rocelab.fabric.plan import NODES_MAX
 
 STUDY_SCHEMA_VERSION = 1
 SIZE_MAX_BYTES = 1 << 30
+FILE_MAX_BYTES = 1 << 40
 RANKS_PER_NODE_MAX = 64
 REPETITIONS_MAX = 1000
 BUDGET_MAX_MINUTES = 10_000
@@ -55,6 +56,14 @@ def _kind_of_sizes(value: Any) -> str:
 
 Sizes = Annotated[
     Annotated[SizeRange, Tag("range")] | Annotated[list[SizeBytes], Tag("list"), Field(min_length=1)],
+    Discriminator(_kind_of_sizes),
+]
+
+
+#: Of files and of all records of a sort, which are larger than messages.
+FileSizes = Annotated[
+    Annotated[SizeRange, Tag("range")]
+    | Annotated[list[Annotated[int, Field(ge=1, le=FILE_MAX_BYTES)]], Tag("list"), Field(min_length=1)],
     Discriminator(_kind_of_sizes),
 ]
 

@@ -175,6 +175,10 @@ class CloudMethod(Protocol):
         """What was chosen."""
 
     @property
+    def stored_bytes(self) -> int:
+        """What lies on all nodes together at its end, in memory, about."""
+
+    @property
     def seconds(self) -> float:
         """About how long it takes once the system is up, for planning only."""
 

@@ -149,6 +149,12 @@ class Ycsb:
         return self.records if self.workload == "load" else self.operations
 
     @property
+    def stored_bytes(self) -> int:
+        """Every replica of what is written, in HBase's log and in its store: the records, and all that is put later."""
+        written = self.records + self.warmup_operations + self._count
+        return 2 * hdfs.REPLICATION * written * self.value_bytes
+
+    @property
     def seconds(self) -> float:
         """A few to start, and what two cores serve."""
         return 5 + self._count / 3000

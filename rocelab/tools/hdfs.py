@@ -135,6 +135,11 @@ class TestDfsio:
         return {"files": self.files, "replication": REPLICATION, "runner": self.runner}
 
     @property
+    def stored_bytes(self) -> int:
+        """Every replica of every file."""
+        return REPLICATION * self.files * self.file_bytes
+
+    @property
     def seconds(self) -> float:
         """A few to start, and what two cores write."""
         start_s = 6 if self.runner == "local" else 30

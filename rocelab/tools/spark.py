@@ -160,6 +160,11 @@ class Spark:
         return {}
 
     @property
+    def stored_bytes(self) -> int:
+        """One replica of what is sorted and of the result, and what is shuffled between."""
+        return (3 if self.test == "terasort" else 1) * self.size_bytes
+
+    @property
     def seconds(self) -> float:
         """A few to start, and what two cores sort."""
         return 12 + self.size_bytes / (10e6 if self.test == "terasort" else 60e6)
