@@ -20,7 +20,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocelab.report.claim_tables import CLAIM_TABLES, changes
+from rocelab.report.claim_tables import CLAIM_TABLES, changes, columns
 from rocelab.report.documents import ROW_TABLES, TABLES
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -32,6 +32,8 @@ ROWS = (ROOT / "docs" / "data", ROOT / "rocelab" / "profiles" / "validation")
 COLUMNS = 100
 #: The table of verdicts that changed.
 CHANGES = "changes"
+#: The table of a source with its columns held against the one that calibrates.
+COLUMNS_OF_SOURCE = "columns"
 _PLACE = re.compile(r"<!-- table (?P<table>[a-z-]+) of (?P<run>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -59,12 +61,13 @@ def _made(place: re.Match[str]) -> str:
         body = CLAIM_TABLES[name](kept, _kept())
     elif name == CHANGES:
         body = changes(_rows(kept), _kept())
+    elif name == COLUMNS_OF_SOURCE:
+        body = columns(_model(kept))
     elif name in TABLES:
         body = TABLES[name](_model(kept))
     else:
-        raise SystemExit(
-            f"there is no table {name!r}; there are {', '.join((*TABLES, *ROW_TABLES, *CLAIM_TABLES, CHANGES))}"
-        )
+        known = (*TABLES, *ROW_TABLES, *CLAIM_TABLES, CHANGES, COLUMNS_OF_SOURCE)
+        raise SystemExit(f"there is no table {name!r}; there are {', '.join(known)}")
     lines = [
         line
         if line.startswith(("|", "#"))

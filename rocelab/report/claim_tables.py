@@ -6,7 +6,17 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rocelab.claims import Claim, Judgement, all_claims, in_source, judge
+from rocelab.claims import (
+    Claim,
+    Judgement,
+    SourceTable,
+    TableRow,
+    all_claims,
+    claims_by_id,
+    in_source,
+    judge,
+    tables_of,
+)
 from rocelab.report.model import RunModel
 from rocelab.stats import SIMULATED
 
@@ -78,6 +88,32 @@ def _rules(claim: Claim) -> Iterator[str]:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines)
+
+
+def columns(model: RunModel) -> str:
+    """The tables of the sources of a run's claims: seconds, and what each column is to the one that calibrates."""
+    made = []
+    for table in tables_of(claims_by_id(model.info.claims)):
+        head = (table.unit, *(column.name for column in table.columns))
+        made.append(_table(head, [(row.name, *_cells(model, table, row)) for row in table.rows]))
+    return "\n\n".join(made)
+
+
+def _cells(model: RunModel, table: SourceTable, row: TableRow) -> Iterator[str]:
+    of_row = [sample for sample in model.samples if (sample.test, sample.metric) == (row.test, table.metric)]
+    here = {sample.interconnect: sample.value for sample in of_row if sample.value is not None}
+    calibrated = next((sample.params.get("calibrated_on") for sample in of_row), None)
+    at = next((index for index, column in enumerate(table.columns) if column.interconnect == calibrated), None)
+    for index, column in enumerate(table.columns):
+        value = here.get(column.interconnect)
+        if value is None or at is None:
+            yield "none"
+        elif index == at:
+            yield f"{value:.2f}, calibrated"
+        else:
+            fixed = here[table.columns[at].interconnect]
+            source = row.values[index] / row.values[at] - 1
+            yield f"{value:.2f}: {100 * (value / fixed - 1):+.1f} %, source {100 * source:+.1f} %"
 
 
 CLAIM_TABLES: Final[Mapping[str, Callable[[str, Sequence[RunModel]], str]]] = {"claims": claims, "rules": rules}

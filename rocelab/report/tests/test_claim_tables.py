@@ -35,6 +35,13 @@ def test_what_changed_is_held_against_the_rules_of_now() -> None:
     assert made.endswith("| V11 | reproduced | contradicted | a reason |")
 
 
+def test_a_column_is_held_against_the_one_that_sets_the_processors() -> None:
+    samples = [dataclasses.replace(each, params={"calibrated_on": "roce-40g"}) for each in nas(lu_roce_10g=24.07)]
+    made = claim_tables.columns(RunModel(KEPT.info, samples))
+    (row,) = (row for row in made.split("\n") if row.startswith("| LU"))
+    assert row.endswith("| 24.07: +0.1 %, source +1.9 % | 24.05, calibrated |")
+
+
 def test_an_unknown_source_is_named_with_the_known_ones() -> None:
     with pytest.raises(SystemExit, match=r"there is no source 'nosuch'; there are calibration, lanl2010"):
         claim_tables.claims("nosuch", [])
