@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from rocelab.claims import Verdict
-from rocelab.claims.tests.simulated import series, verdict_of
-from rocelab.results import Sample
+from rocelab.claims.tests.simulated import VIRTUAL, series, verdict_of
+from rocelab.results import LinkInfo, Sample
 
 SIZES = [1 << bit for bit in range(21)]
 PINGPONG: dict[str, Any] = {"level": "mpi", "test": "latency"}
@@ -116,3 +117,48 @@ def test_alltoall_fills_one_port_and_not_two(per_server: float, verdict: Verdict
         for each in series({4 << 20: 1000 * per_server * nodes}, interconnect="roce-25g-lag", nodes=nodes, **of)
     ]
     assert verdict_of("R6", samples).verdict is verdict
+
+
+def mesh(totals_gbps: dict[int, float]) -> list[Sample]:
+    """What ib_write_bw moves in total with so many servers, each a series of its own."""
+    of: dict[str, Any] = {"test": "mesh", "metric": "throughput_mbps", "link": "racks", "variant": "write"}
+    return [
+        each
+        for nodes, total in totals_gbps.items()
+        for each in series({65536: 1000 * total}, interconnect="roce-25g-lag", nodes=nodes, **of)
+    ]
+
+
+RACKS = dataclasses.replace(VIRTUAL, links=(LinkInfo("racks", "leaf-spine", 0, 50_000.0),))
+
+
+@pytest.mark.parametrize(
+    ("totals", "verdict"),
+    [
+        ({2: 92.0, 4: 184.0, 8: 368.0, 16: 650.0}, Verdict.REPRODUCED),
+        # Linear, and another total than the source's.
+        ({2: 60.0, 4: 120.0, 8: 240.0, 16: 480.0}, Verdict.CONTRADICTED),
+        # The source's total, and a mesh of 8 that falls behind.
+        ({2: 92.0, 4: 184.0, 8: 300.0, 16: 650.0}, Verdict.CONTRADICTED),
+    ],
+)
+def test_the_simulated_mesh_is_linear_to_the_total_of_the_source(totals: dict[int, float], verdict: Verdict) -> None:
+    assert verdict_of("R5", mesh(totals)).verdict is verdict
+
+
+@pytest.mark.parametrize(("at_8", "verdict"), [(46.0, Verdict.REPRODUCED), (44.0, Verdict.CONTRADICTED)])
+def test_every_simulated_server_of_a_rack_sends_more_than_45_gbps(at_8: float, verdict: Verdict) -> None:
+    samples = mesh({2: 92.0, 4: 184.0, 8: 8 * at_8, 16: 650.0})
+    assert verdict_of("R4", samples, RACKS).verdict is verdict
+
+
+@pytest.mark.parametrize("at_8_mib", [1.0, 0.85])
+def test_a_simulated_cable_is_steady_or_it_is_not(at_8_mib: float) -> None:
+    sizes = [1 << bit for bit in range(28)]
+    made = []
+    for rate, (one, _) in PORTS.items():
+        times_us = {size: size * 8 / cable(rate)(size) / (at_8_mib if size == 8 << 20 else 1.0) for size in sizes}
+        of = PINGPONG | {"link": "cable", "interconnect": one, "variant": "mpi"}
+        made += series(times_us, metric="latency_us", unit="us", **of)
+    expected = Verdict.REPRODUCED if at_8_mib == 1.0 else Verdict.CONTRADICTED
+    assert verdict_of("R1", made).verdict is expected

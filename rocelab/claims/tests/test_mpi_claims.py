@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from rocelab.claims import Judgement, Verdict, all_claims, claims_by_id, figures_of, judge
 from rocelab.claims.tests.test_claims import INFO, SMALL, both, repeated, sample
 from rocelab.results import Sample
@@ -70,6 +72,34 @@ def test_broadcast_has_its_exception() -> None:
     bcast = {**LATENCY, "test": "bcast"}
     assert judged("S5", mpi(SMALL, lambda size: 1.5 if size == 512 else 0.5, **bcast)).verdict is Verdict.REPRODUCED
     assert judged("S5", mpi(SMALL, lambda _: 0.5, **bcast)).verdict is Verdict.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("claim", "test", "against"),
+    [
+        # Up to 64 bytes, and from 1024 on; nothing is said between.
+        ("S7", "allreduce", lambda size: 1.5 if size >= 1024 else 0.5),
+        ("S7", "allreduce", lambda size: 1.5 if size <= 64 else 0.5),
+        ("S8", "reduce_scatter", lambda size: 1.5 if size in (64, 4096) else 0.5),
+    ],
+)
+def test_reductions_have_to_be_faster_wherever_the_source_says_so(
+    claim: str, test: str, against: Callable[[int], float]
+) -> None:
+    sizes = [size for size in SMALL if size >= 4]
+    between = mpi(sizes, lambda size: 1.5 if claim == "S7" and 64 < size < 1024 else 0.5, **LATENCY, test=test)
+    assert judged(claim, between).verdict is Verdict.REPRODUCED
+    assert judged(claim, mpi(sizes, against, **LATENCY, test=test)).verdict is Verdict.CONTRADICTED
+
+
+def test_latency_has_two_winners_and_both_ways_at_once_none() -> None:
+    sizes = [*SMALL, 16384, 32768]
+    ahead = mpi(sizes, lambda size: 1.3 if size <= 2048 else 0.7, **LATENCY, test="latency")
+    assert judged("S2", ahead).verdict is Verdict.REPRODUCED
+    assert judged("S2", mpi(sizes, lambda _: 0.7, **LATENCY, test="latency")).verdict is Verdict.CONTRADICTED
+    assert judged("S2", mpi(sizes, lambda _: 1.3, **LATENCY, test="latency")).verdict is Verdict.CONTRADICTED
+    assert judged("S3", mpi(SMALL, lambda _: 1.02, test="bibw")).verdict is Verdict.REPRODUCED
+    assert judged("S3", mpi(SMALL, lambda _: 1.3, test="bibw")).verdict is Verdict.CONTRADICTED
 
 
 def pairs(*ranks: int, times: float = 1.0, of_eight: float | None = None) -> list[Sample]:
