@@ -225,8 +225,8 @@ class RunModel:
             wanted = (line.link, figure.level, figure.test, line.interconnect, figure.metric, 0)
             is_of_line = any(peers.matches(sample.variant, variant) for variant in line.variants)
             if place == wanted and is_of_line and sample.value is not None:
-                # Under several congestion controls, the first is drawn.
-                if one is not None and sample.variant != one.variant:
+                # Of several congestion controls or numbers of nodes, the first is drawn.
+                if one is not None and (sample.variant, sample.nodes) != (one.variant, one.nodes):
                     continue
                 node, _, at_s = sample.statistic.partition("@")
                 by_node.setdefault(node, {})[round(10 * float(at_s))] = (sample.value * figure.factor,)

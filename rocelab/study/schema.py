@@ -229,6 +229,7 @@ class FullSizeTestTable(Table):
     records: PositiveInt | None = None
     operations: PositiveInt | None = None
     warmup_operations: Annotated[int, Field(ge=0)] | None = None
+    nodes: Annotated[int, Field(ge=2, le=NODES_MAX)] | None = None
 
 
 class FullSizeTable(Table):

@@ -77,6 +77,12 @@ def test_terasorts_figure_has_a_line_for_each_node_over_time() -> None:
     assert figure.tables[0].rows[1] == ("1.2 s", "11.0 Mbps", "12.0 Mbps")
 
 
+def test_sorts_on_other_numbers_of_workers_are_not_mixed_into_a_line() -> None:
+    larger = [dataclasses.replace(each, nodes=5, ranks=4, value=(each.value or 0.0) + 500) for each in terasort()]
+    figure = drawn(model([*terasort(), *larger], "R7"))["li2019-figure-10-1"]
+    assert figure.tables[0].rows[1] == ("1.2 s", "11.0 Mbps", "12.0 Mbps")
+
+
 def test_each_test_has_a_table_and_the_network_no_section() -> None:
     run = model(hbase() + terasort())
     tables = {table.caption: table for table in clouds.tables(run)}
