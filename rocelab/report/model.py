@@ -42,6 +42,12 @@ def _place(sample: Sample) -> tuple[str, str, str, str]:
     return sample.link, sample.test, sample.interconnect, sample.variant
 
 
+def _with_links_of(info: RunInfo, other: RunInfo) -> RunInfo:
+    """A run with the links that only the other has, too."""
+    known = {link.id for link in info.links}
+    return dataclasses.replace(info, links=(*info.links, *(link for link in other.links if link.id not in known)))
+
+
 class RunModel:
     """Everything the pages, figures and tables of one run are made of."""
 
@@ -70,6 +76,7 @@ class RunModel:
                     "which one figure cannot tell apart; 'rocelab compare' compares two runs of the same"
                 )
             samples = [*samples, *others]
+            return cls(_with_links_of(store.info, beside.info), samples)
         return cls(store.info, samples)
 
     def _make_styles(self) -> dict[tuple[str, str], SeriesStyle]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from rocelab.claims import Verdict, claims_by_id, judge
@@ -12,7 +13,7 @@ from rocelab.claims.tests.test_mpi_level import nas
 from rocelab.claims.tests.test_simulated_claims import collectives, two_nodes
 from rocelab.report import improvements
 from rocelab.report.model import RunModel
-from rocelab.results import Sample
+from rocelab.results import LinkInfo, RunStore, Sample
 
 PAIRS = ("FDR over QDR", "FDR over 40GigE", "40GigE over 10GigE")
 LEVELS = ("Network", "MPI, two processes", "MPI, collectives", "NAS", "HDFS write", "HBase mix")
@@ -77,3 +78,19 @@ def test_what_sums_the_source_up_is_judged_on_both_runs_together() -> None:
     assert judge(v15, info, ahead).verdict is Verdict.CONTRADICTED
     slow = [*nas(is_roce_40g=0.9), *two_nodes("network", {}), *emulated()]
     assert judge(v15, info, slow).verdict is Verdict.CONTRADICTED
+
+
+def test_two_runs_in_one_report_have_the_links_of_both(tmp_path: Path) -> None:
+    links = tuple(LinkInfo(link, "bridge", 9000, mbps) for link, mbps in (("ipoib-fdr", 5400.0), ("ipoib-qdr", 3200.0)))
+    stores = []
+    for name, info, samples in (
+        ("simulated", dataclasses.replace(INFO, fabric="virtual", claims=("V15",), links=()), simulated()),
+        ("emulated", dataclasses.replace(INFO, id="other", links=links), emulated()),
+    ):
+        store = RunStore.create(tmp_path / name, info, "")
+        store.append(*samples)
+        stores.append(store)
+    both = RunModel.of(stores[0], stores[1])
+    (judged,) = both.judgements
+    assert judged.verdict is Verdict.REPRODUCED
+    assert "rate of IPoIB FDR: 5.4 of 54 Gbps" in judged.scaled
