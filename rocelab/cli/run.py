@@ -191,8 +191,9 @@ def measure(
             jobs = [
                 _new_job(_as_asked(name, fabric, full_size=full_size), minutes, repetitions, ground) for name in names
             ]
-            if full_size:
-                check_needs([job.steps for job in jobs], results, is_here=ground is None)
+        at_full_size = [job.steps for job in jobs if isinstance(job.study, Study) and job.study.at_full_size]
+        if at_full_size:
+            check_needs(at_full_size, results, is_here=ground is None)
         try:
             build(built_by for job in jobs for step in job.steps if (built_by := step.built_by) is not None)
         except ToolError as error:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from rocelab.cli.app import app
 from rocelab.cli.full_size import words
 from rocelab.study.needs import Needs
+from rocelab.study.scaling import switched
 from rocelab.study.tests.test_full_size import TEXT
 
 
@@ -35,6 +36,18 @@ def test_a_machine_that_is_too_small_starts_nothing(tmp_path: Path, monkeypatch:
     assert "This machine has 2.0 GiB of memory available" in said
     assert "not started, for this machine has too little memory" in said
     assert not (tmp_path / "results").exists()
+
+
+def test_a_file_that_asks_for_its_full_size_itself_is_estimated_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tmp_path / "s.toml"
+    study.write_text(switched(TEXT), encoding="utf-8")
+    small = type("Memory", (), {"available": 2 << 30})()
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: small)
+    status, said = asked(tmp_path, str(study))
+    assert status == 1
+    assert "not started, for this machine has too little memory" in said
 
 
 def test_a_study_without_a_larger_source_says_so(tmp_path: Path) -> None:
