@@ -33,17 +33,11 @@ def make(release: str, name: str, packages: Iterable[str], *, files: Iterable[Pa
     root = FOLDER / f"{release}-{name}"
     listed, files = sorted(packages), sorted(files)
     stamp = root.with_suffix(".made-from")
-    made_from = "\n".join([MIRROR, *listed, *(f"{path.name} {path.stat().st_mtime_ns}" for path in files)])
-    if root.is_dir() and stamp.exists() and stamp.read_text(encoding="utf-8") == made_from:
-        return root
-    shutil.rmtree(root, ignore_errors=True)
-    stamp.unlink(missing_ok=True)
-    FOLDER.mkdir(parents=True, exist_ok=True)
     shared = [each for each in _SHARED if Path("/", each).exists()]
     hooks = [f'mkdir -p "$(dirname "$1/{each}")" && cp -L /{each} "$1/{each}"' for each in shared]
     if files:
         hooks.append(f'mkdir -p "$1/ours" && cp {" ".join(map(str, files))} "$1/ours"')
-        # apt installs a file with what it depends on; recommended packages are for people to choose.
+        # apt installs a file with what it depends on; what is recommended is for people to choose.
         install = "apt-get install -q -y --no-install-recommends /ours/*.deb"
         update = "apt-get update -q && DEBIAN_FRONTEND=noninteractive"
         hooks.append(f"chroot \"$1\" sh -c '{update} {install} && rm -r /ours'")
@@ -54,6 +48,12 @@ def make(release: str, name: str, packages: Iterable[str], *, files: Iterable[Pa
         *(f"--customize-hook={hook}" for hook in hooks),
         *(release, str(root), MIRROR),
     ]
+    made_from = "\n".join([*command, *(f"{path.name} {path.stat().st_mtime_ns}" for path in files)])
+    if root.is_dir() and stamp.exists() and stamp.read_text(encoding="utf-8") == made_from:
+        return root
+    shutil.rmtree(root, ignore_errors=True)
+    stamp.unlink(missing_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=900, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -98,12 +98,8 @@ def configuration(
     """The configuration of the OCI runtime specification, version 1.0."""
     is_container = surroundings.has_seccomp
     capabilities = list(_ALL) if user == 0 and not is_container else []
-    home = "/root" if user == 0 else "/home/user"  # as `user_of` makes it
-    variables = {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": home,
-        "LANG": "C.UTF-8",
-    }
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    variables = {"PATH": path, "HOME": HOME, "LANG": "C.UTF-8"}
     mounts: list[dict[str, Any]] = [
         {"destination": "/proc", "type": "proc", "source": "proc"},
         _tmpfs("/dev", "mode=755"),
@@ -112,10 +108,7 @@ def configuration(
         _tmpfs("/tmp", "mode=1777"),  # noqa: S108, of the container
         *([{"destination": "/sys", "type": "sysfs", "source": "sysfs"}] if surroundings.has_sys else []),
         *([_tmpfs(HOME, "mode=777")] if surroundings.is_read_only else []),
-        *(
-            {"destination": where, "type": "bind", "source": str(path), "options": ["rbind", "ro"]}
-            for path, where in binds.items()
-        ),
+        *(_bind(path, where) for path, where in binds.items()),
     ]
     namespaces = [*_NAMESPACES, *([] if surroundings.has_network else ["network"])]
     linux: dict[str, Any] = {"namespaces": [{"type": name} for name in namespaces]}

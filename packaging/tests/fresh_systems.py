@@ -1,0 +1,118 @@
+"""Packages in fresh systems: each way to get rocelab, on each release, by a user without rights. `make test-packages`.
+
+The systems have what docs/install.md names, and no compiler and no checkout.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HERE))
+
+import fresh  # noqa: E402, it lies beside what is tested
+import oci  # noqa: E402
+
+PACKAGES = HERE.parent / ".build" / "packages"
+PAGE = HERE.parent / "docs" / "install.md"
+#: How long the programs and the study may take after the download, in seconds.
+LIMIT_S = 120.0
+BINDS = {PACKAGES: "/packages"}
+PINGPONG = """
+set -e
+urxe run -- ibv_rc_pingpong -d urxe_lo -g 0 > /tmp/server 2>&1 &
+for _ in $(seq 50); do
+    sleep 0.2
+    urxe run -- ibv_rc_pingpong -d urxe_lo -g 0 127.0.0.1 && break
+done
+wait $!
+cat /tmp/server
+"""
+
+
+def named(way: str) -> list[str]:
+    """The packages of the distribution that the page names for a way of installing, on the line with its mark."""
+    found = re.search(rf"<!-- {way} -->\s+[^\n]*apt-get install ([^\n]+)", PAGE.read_text(encoding="utf-8"))
+    assert found is not None, f"docs/install.md names no packages for {way}"
+    return [word for word in found[1].split() if not word.startswith((".", "-"))]
+
+
+def made(pattern: str) -> Path:
+    files = sorted(PACKAGES.glob(pattern))
+    if not files:
+        pytest.skip(f"SKIPPED: there is no {pattern} in .build/packages (make packages)")
+    return files[-1]
+
+
+def system(release: str, name: str, packages: list[str], files: list[Path]) -> Path:
+    if (lacking := oci.missing()) is not None:
+        pytest.skip(f"SKIPPED: {lacking}")
+    try:
+        return fresh.make(release, name, packages, files=files)
+    except fresh.FreshError as error:
+        pytest.skip(f"SKIPPED: {error}")
+
+
+def sh(root: Path, script: str, surroundings: oci.Surroundings, **options: int) -> str:
+    done = oci.run(root, ["sh", "-c", script], surroundings, binds=BINDS, **options)
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+def glance(root: Path, enter: str) -> None:
+    """The device, and a study of a minute, both in time."""
+    started = time.monotonic()
+    assert "1000 iters in" in sh(root, f"{enter}\n{PINGPONG}", oci.MACHINE)
+    printed = sh(root, f"{enter}\ncd && rocelab run glance 2>&1", oci.MACHINE)
+    took_s = time.monotonic() - started
+    assert re.search(r"Latency, 64 B +[\d.]+ .s +[\d.]+ .s", printed), printed
+    report = re.search(r"^Report: (\S+)$", printed, re.MULTILINE)
+    assert report is not None, printed
+    assert took_s < LIMIT_S, f"it took {took_s:.0f} s"
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("release", list(fresh.RELEASES))
+def test_a_wheel_in_a_virtual_environment(release: str) -> None:
+    wheel = made("rocelab-*_x86_64.whl")
+    root = system(release, "wheel", named("wheel"), [])
+    sh(
+        root,
+        f"cd && rm -rf venv && python3 -m venv venv && venv/bin/pip install -q /packages/{wheel.name}",
+        oci.MACHINE,
+    )
+    glance(root, ". $HOME/venv/bin/activate")
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("release", list(fresh.RELEASES))
+def test_debian_packages(release: str) -> None:
+    python = fresh.RELEASES[release].replace(".", "")
+    files = [made("urxe_*_amd64.deb"), made(f"rocelab_*+py{python}_amd64.deb")]
+    root = system(release, "deb", named("deb"), files)
+    glance(root, ":")
+    assert "ibv_rc_pingpong" not in sh(root, "man -w urxe 2>&1 || test -e /usr/share/man/man1/urxe.1.gz", oci.MACHINE)
+
+
+@pytest.fixture(scope="module")
+def image() -> Path:
+    files = [made("urxe_*_amd64.deb"), made("rocelab_*+py313_amd64.deb")]
+    return system("trixie", "image", named("image"), files)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("user", [0, 1000, 65534, 1234567])
+def test_an_image_without_any_right_as_any_user(image: Path, user: int) -> None:
+    assert "1000 iters in" in sh(image, PINGPONG, oci.CONTAINER, user=user)
+    write = PINGPONG.replace("ibv_rc_pingpong -d urxe_lo -g 0", "ib_write_bw -d urxe_lo -x 0 -s 65536 -n 1000")
+    assert "65536" in sh(image, write, oci.CONTAINER, user=user)
+
+
+@pytest.mark.timeout(1800)
+def test_an_image_that_may_make_no_network_simulates_one(image: Path) -> None:
+    assert "Report: " in sh(image, "cd && rocelab run --fabric virtual glance 2>&1", oci.CONTAINER)
