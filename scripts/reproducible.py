@@ -2,9 +2,8 @@
 
 Usage: scripts/reproducible.py [FOLDER]
 
-Two clones of the last commit are built from nothing, as packages are (scripts/reproducibly), with low priority. The
-places of the checkouts, of cargo's files and of what is built differ, and so do the permissions of new files and the
-time. Exit status 1 if the programs differ.
+Two clones of the last commit in different folders are built from nothing, as packages are (scripts/reproducibly), with
+low priority. Exit status 1 if the programs differ.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -26,47 +23,27 @@ _LOWEST_PRIORITY = 19
 _SECTIONS_SHOWN = 8
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a build is made: the checkout, the folder for what is built, and more variables."""
-
-    checkout: Path
-    target: Path
-    variables: Mapping[str, str]
-    umask: int
-
-    @property
-    def release(self) -> Path:
-        """The folder with the programs."""
-        return self.target / "release"
+def places(folder: Path) -> tuple[Path, Path]:
+    """Two checkouts below a folder that have nothing in common but that folder."""
+    return folder / "one", folder / "another" / "place"
 
 
-def places(folder: Path, cargo_home: Path) -> tuple[Place, Place]:
-    """Two places below a folder that have no path in common but that of the folder."""
-    one, two = folder / "one", folder / "another" / "place"
-    usual = Place(one, one / "nic" / "target", {}, 0o022)
-    other = Place(two, folder / "built", {"CARGO_HOME": str(folder / "cargo")}, 0o077)
-    two.parent.mkdir(parents=True)
-    # The same files by another name, so that nothing is fetched twice.
-    Path(other.variables["CARGO_HOME"]).symlink_to(cargo_home, target_is_directory=True)
-    return usual, other
-
-
-def build(place: Place, root: Path) -> None:
-    """Clone the last commit of a repository, and build it."""
-    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", root, place.checkout], check=True)
+def build(checkout: Path, root: Path) -> Path:
+    """Clone the last commit of a repository, build it there, and return the folder with the programs."""
+    checkout.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", root, checkout], check=True)
+    target = checkout / "nic" / "target"
     variables = {name: value for name, value in os.environ.items() if name not in {"RUSTFLAGS", "CFLAGS"}}
-    variables |= {"CARGO_TARGET_DIR": str(place.target), **place.variables}
     crates = [word for crate in CRATES for word in ("-p", crate)]
     cargo = ("cargo", "build", "--manifest-path", "nic/Cargo.toml", "--locked", "--release", *crates)
     subprocess.run(
-        [place.checkout / "scripts" / "reproducibly", *cargo],
-        cwd=place.checkout,
-        env=variables,
-        umask=place.umask,
+        [checkout / "scripts" / "reproducibly", *cargo],
+        cwd=checkout,
+        env={**variables, "CARGO_TARGET_DIR": str(target)},
         preexec_fn=lambda: os.nice(_LOWEST_PRIORITY),
         check=True,
     )
+    return target / "release"
 
 
 def differences(first: Path, second: Path, folder: str) -> list[str]:
@@ -98,17 +75,13 @@ def main(folder: Path) -> int:
     """Build twice, compare, and say what came out."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    cargo_home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
-    both = places(folder, cargo_home)
-    for place in both:
-        build(place, ROOT)
-    one, two = both
-    found = [line for name in BUILT for line in differences(one.release / name, two.release / name, str(folder))]
+    one, two = (build(checkout, ROOT) for checkout in places(folder))
+    found = [line for name in BUILT for line in differences(one / name, two / name, str(folder))]
     for line in found:
         print(line)
     if not found:
         for name in BUILT:
-            print(f"{name} is the same twice: sha256 {sha256((one.release / name).read_bytes()).hexdigest()}")
+            print(f"{name} is the same twice: sha256 {sha256((one / name).read_bytes()).hexdigest()}")
         shutil.rmtree(folder)
     return 1 if found else 0
 
