@@ -64,6 +64,11 @@ test-python: setup build ## Run the Python tests alone
 test-quiet: setup build ## Run the tests of real time, which need a quiet machine
 	$(PY) scripts/run_tests.py quiet
 
+# Each way to get rocelab, on each release, in a system with nothing but what docs/install.md names.
+.PHONY: test-packages
+test-packages: setup ## Install what `make packages` has built in fresh systems, and as an image, and use it; ARGS='-k trixie' picks some
+	.venv/bin/pytest -p no:cacheprovider packaging/tests/fresh_systems.py packaging/tests/ci_snippets.py $(ARGS)
+
 # What takes hours together. Each part says how it ended; the first that fails ends it, unless make is told to keep going.
 .PHONY: test-all
 test-all: setup build ## Run every test that there is, also those that take long: some hours, nightly

@@ -46,18 +46,17 @@ def programs(machine: str) -> tuple[Path, Path]:
     words = [word for crate in CRATES for word in ("-p", crate)]
     environment = {
         "CARGO_TARGET_DIR": str(target),
-        "RUSTFLAGS": f"--remap-path-prefix={ROOT}=/rocelab --remap-path-prefix={Path.home()}=/home",
         # zig's, which cargo-zigbuild calls.
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     run(
-        *("cargo", "zigbuild", "--manifest-path", "nic/Cargo.toml", "--locked", "--release"),
+        *("scripts/reproducibly", "cargo", "zigbuild", "--manifest-path", "nic/Cargo.toml", "--locked", "--release"),
         *("--target", f"{triple}.{GLIBC}", *words),
         env=environment,
     )
     bench = Path("build", machine)
-    compiler = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.{GLIBC} -ffile-prefix-map={ROOT}=/rocelab"
-    run("make", "-C", "bench", f"BUILD={bench}", f"CC={compiler}", bench / "rocelab-sock")
+    compiler = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.{GLIBC}"
+    run("scripts/reproducibly", "make", "-C", "bench", f"BUILD={bench}", f"CC={compiler}", bench / "rocelab-sock")
     release = target / triple / "release"
     trees = OUT / "trees" / machine
     shutil.rmtree(trees, ignore_errors=True)
