@@ -129,8 +129,8 @@ def _by_size(group: _Group, cells: _Cells, others: _Settings, same: Sequence[_Se
     suffix = "".join(f"-{name}-{value}" for name, value in others)
     shown = Panels(
         f"{group.id}{suffix}",
-        "Slowdown of flows by size",
-        ", ".join(part for part in (group.title, _words(others)) if part),
+        ": ".join(part for part in ("Slowdown of flows by size", _words(others)) if part),
+        group.title,
         points,
         [row for row in _ROWS.values() if any(point.row == row for point in points)],
         list(columns.values()),

@@ -66,7 +66,7 @@ def _x_axis(shown: Panels) -> alt.Axis:
     at = sorted({point.at for point in shown.points})
     if shown.x_log:
         return alt.Axis(title=shown.x_title, format="~s", values=_ticks(at[0], at[-1]), labelOverlap="greedy")
-    return alt.Axis(title=shown.x_title, format=",~g", values=at, labelOverlap="greedy")
+    return alt.Axis(title=shown.x_title, format=",.6~g", values=at, labelOverlap="greedy", labelSeparation=4)
 
 
 def panels_spec(shown: Panels, *, interactive: bool) -> dict[str, Any]:

@@ -85,6 +85,9 @@ def test_what_has_three_values_or_more_has_a_figure_over_them() -> None:
     model = RunModel(make_info("r", 1, 1, 1), _samples({"switch.shared_shift": [1, 2, 3]}))
     (section,) = flows.sections(model)
     ((_, figures),) = section.links
+    assert [figure.title for figure in figures[:-1]] == [
+        f"Slowdown of flows by size: switch.shared_shift {value}" for value in (1, 2, 3)
+    ]
     over = figures[-1]
     assert over.name.endswith("-over-switch.shared_shift")
     assert sorted({point["at"] for point in over.spec["datasets"]["points"]}) == [1.0, 2.0, 3.0]
