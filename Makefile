@@ -64,6 +64,23 @@ test-python: setup build ## Run the Python tests alone
 test-quiet: setup build ## Run the tests of real time, which need a quiet machine
 	$(PY) scripts/run_tests.py quiet
 
+PREFIX := /usr/local
+.PHONY: install
+install: ## Install urxe, which `make build` has built, with its library, manual pages and completions: PREFIX=/usr/local DESTDIR=
+	packaging/install_urxe $(RELEASE) $(DESTDIR)$(PREFIX)
+
+# The programs are built for glibc 2.28 by zig, whatever this machine has. debhelper is asked for only here.
+PACKAGING := .build/packaging/bin/python
+$(PACKAGING): packaging/tools.lock | setup-packages
+	python3 -m venv --clear .build/packaging
+	$@ -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement packaging/tools.lock
+	touch $@
+
+.PHONY: packages
+packages: setup-rust $(PACKAGING) ## Build wheels and Debian packages into .build/packages; PARTS='wheels debs aarch64', PYTHONS='3.13' for these alone
+	scripts/setup_packages packages
+	$(PACKAGING) packaging/build.py $(PARTS)
+
 # Each way to get rocelab, on each release, in a system with nothing but what docs/install.md names.
 .PHONY: test-packages
 test-packages: setup ## Install what `make packages` has built in fresh systems, and as an image, and use it; ARGS='-k trixie' picks some
@@ -204,7 +221,7 @@ lock: setup-python ## Bring requirements.lock up to date with pyproject.toml
 	CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --resolver backtracking --extra dev \
 	    --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	    --output-file requirements.lock pyproject.toml
-	for each in nic/conformance/programs/{mpich,openmpi} scripts/sbom; do \
+	for each in nic/conformance/programs/{mpich,openmpi} packaging/tools scripts/sbom; do \
 	    CUSTOM_COMPILE_COMMAND='make lock' .venv/bin/pip-compile --quiet --resolver backtracking --generate-hashes \
 	        --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	        --output-file $$each.lock $$each.in; \
