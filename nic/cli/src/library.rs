@@ -38,7 +38,8 @@ fn beside_this_command() -> Result<PathBuf> {
         .and_then(std::fs::canonicalize)
         .context("cannot find out where this command is installed")?;
     let folder = command.parent().unwrap_or(Path::new("/"));
-    let candidates = [folder.join(NAME), folder.join("../lib/urxe").join(NAME)];
+    let prefix = folder.parent().unwrap_or(folder);
+    let candidates = [folder.join(NAME), prefix.join("lib/urxe").join(NAME)];
     if let Some(found) = candidates.iter().find(|path| path.is_file()) {
         return Ok(found.clone());
     }
