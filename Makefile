@@ -23,7 +23,7 @@ PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha2
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
 LINTS := lint-fmt lint-clippy lint-crates docs lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
-SHELL_SCRIPTS := .ci/run nic/conformance/rxe/init scripts/reproducibly scripts/setup_cloud scripts/setup_more_programs scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust scripts/unpack_packages nic/conformance/userland/enter
+SHELL_SCRIPTS := .ci/run packaging/install_rocelab_programs packaging/install_urxe nic/conformance/rxe/init scripts/reproducibly scripts/setup_cloud scripts/setup_more_programs scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust scripts/unpack_packages nic/conformance/userland/enter
 
 ##@ The two commands
 
