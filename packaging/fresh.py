@@ -41,7 +41,9 @@ def make(release: str, name: str, packages: Iterable[str], *, files: Iterable[Pa
         install = "apt-get install -q -y --no-install-recommends /ours/*.deb"
         update = "apt-get update -q && DEBIAN_FRONTEND=noninteractive"
         hooks.append(f"chroot \"$1\" sh -c '{update} {install} && rm -r /ours'")
-    hooks.append(f'chroot "$1" useradd --create-home --home-dir {HOME} --uid 1000 user')
+    # The smallest systems have no useradd.
+    hooks.append(f'echo "user:x:1000:1000::{HOME}:/bin/sh" >> "$1/etc/passwd"')
+    hooks.append(f'mkdir "$1{HOME}" && chown 1000:1000 "$1{HOME}"')
     command = [
         *("mmdebstrap", "--variant=apt", "--aptopt=APT::Install-Recommends false", f"--keyring={KEYS}"),
         *(f"--include={package}" for package in listed),
