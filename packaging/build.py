@@ -60,7 +60,7 @@ def programs(machine: str) -> tuple[Path, Path]:
     release = target / triple / "release"
     trees = OUT / "trees" / machine
     shutil.rmtree(trees, ignore_errors=True)
-    # The texts are those of the command of this machine.
+    # The command of this machine, which has to be built, writes completions and manual pages.
     texts = {"URXE": str(target / f"{os.uname().machine}-unknown-linux-gnu" / "release" / "urxe")}
     for name in ("urxe", "rocelab"):
         run("packaging/install_urxe", release, trees / name, env=texts)
@@ -95,14 +95,13 @@ def main(argv: Sequence[str]) -> int:
         return 2
     parts = argv or ("wheels", "debs")
     OUT.mkdir(parents=True, exist_ok=True)
+    trees = programs("x86_64")
+    if "wheels" in parts:
+        wheels("x86_64", trees)
+    if "debs" in parts:
+        debs.build(*trees, OUT, source_date())
     if "aarch64" in parts:
         wheels("aarch64", programs("aarch64"))
-    if "wheels" in parts or "debs" in parts:
-        trees = programs("x86_64")
-        if "wheels" in parts:
-            wheels("x86_64", trees)
-        if "debs" in parts:
-            debs.build(*trees, OUT, source_date())
     for path in sorted(OUT.glob("*.*")):
         if path.is_file():
             print(f"{path.stat().st_size / 1e6:8.1f} MB  {path.relative_to(ROOT)}")

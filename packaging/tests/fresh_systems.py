@@ -6,8 +6,11 @@ The systems have what docs/install.md names, and no compiler and no checkout.
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -97,6 +100,23 @@ def test_debian_packages(release: str) -> None:
     root = system(release, "deb", named("deb"), files)
     glance(root, ":")
     assert "ibv_rc_pingpong" not in sh(root, "man -w urxe 2>&1 || test -e /usr/share/man/man1/urxe.1.gz", oci.MACHINE)
+
+
+def test_programs_for_64_bit_arm_start_in_qemu(tmp_path: Path) -> None:
+    wheel = made("urxe-*_aarch64.whl")
+    qemu, libc = shutil.which("qemu-aarch64"), Path("/usr/aarch64-linux-gnu")
+    if qemu is None or not libc.is_dir():
+        pytest.skip("SKIPPED: apt-get install qemu-user libc6-arm64-cross")
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    [urxe] = tmp_path.glob("*.data/scripts/urxe")
+    urxe.chmod(0o755)
+    start = [qemu, "-L", str(libc)]
+    listed = subprocess.run([*start, str(urxe), "devices"], capture_output=True, text=True, check=False)
+    assert re.search(r"^urxe_lo +lo +ACTIVE", listed.stdout, re.MULTILINE), listed.stdout + listed.stderr
+    [library] = tmp_path.glob("*.data/data/lib/urxe/liburxe.so")
+    start += ["-E", f"LD_PRELOAD={library}"]
+    loaded = subprocess.run([*start, str(urxe), "--version"], capture_output=True, text=True, check=False)
+    assert (loaded.returncode, loaded.stderr) == (0, "")
 
 
 @pytest.fixture(scope="module")
