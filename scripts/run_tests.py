@@ -38,7 +38,7 @@ LOGS = ROOT / ".build" / "tests"
 #: A suite that takes so long hangs, on a busy machine, too.
 LIMIT_S = 2400
 #: Where the tests in Python are that run programs on the NIC, a suite of its own, and all others.
-CONFORMANCE, OTHERS = ("nic/conformance",), ("rocelab", "scripts", "bench")
+CONFORMANCE, OTHERS = ("nic/conformance",), ("rocelab", "nic/python", "packaging", "scripts", "bench")
 #: The runners that have not ended.
 _under_way: set[subprocess.Popen[str]] = set()
 
