@@ -8,7 +8,9 @@ from __future__ import annotations
 import difflib
 import itertools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import resources
 from typing import Annotated, Literal, TypeVar
@@ -279,8 +281,27 @@ def bus_gbps(adapter: Adapter, host: Host) -> float:
 
 AnyProfile = Adapter | Host | Mpi | Stack | Switch | Workload
 _Kind = TypeVar("_Kind", Adapter, Host, Mpi, Stack, Switch, Workload)
+_replaced: ContextVar[Mapping[str, Mapping[str, AnyProfile]]] = ContextVar("_replaced")
 
 
+@contextmanager
+def replaced(profiles: Mapping[str, Mapping[str, AnyProfile]]) -> Iterator[None]:
+    """While this lasts, and in this thread, these profiles, by kind and id, stand for those of their names."""
+    token = _replaced.set(profiles)
+    try:
+        yield
+    finally:
+        _replaced.reset(token)
+
+
+def _known(folder: str, model: type[_Kind]) -> Mapping[str, _Kind]:
+    """The profiles of a kind, as they are now."""
+    known: Mapping[str, _Kind] = _load(folder, model)
+    instead = _replaced.get({}).get(folder, {})
+    return {**known, **{name: each for name, each in instead.items() if isinstance(each, model)}} if instead else known
+
+
+@cache
 def _load(folder: str, model: type[_Kind]) -> Mapping[str, _Kind]:
     found: dict[str, _Kind] = {}
     entries = resources.files("rocelab.profiles").joinpath("data", folder).iterdir()
@@ -315,40 +336,34 @@ def _find(what: str, known: Mapping[str, _Kind], name: str) -> _Kind:
     return known[name]
 
 
-@cache
 def adapters() -> Mapping[str, Adapter]:
     """Every adapter by its id, which is the name of its file and of the interconnect in studies."""
-    return _load("adapters", Adapter)
+    return _known("adapters", Adapter)
 
 
-@cache
 def hosts() -> Mapping[str, Host]:
     """Every host by its id."""
-    return _load("hosts", Host)
+    return _known("hosts", Host)
 
 
-@cache
 def mpis() -> Mapping[str, Mpi]:
     """Every MPI library by its id."""
-    return _load("mpis", Mpi)
+    return _known("mpis", Mpi)
 
 
-@cache
 def stacks() -> Mapping[str, Stack]:
     """Every stack by its id."""
-    return _load("stacks", Stack)
+    return _known("stacks", Stack)
 
 
-@cache
 def switches() -> Mapping[str, Switch]:
     """Every switch by its id."""
-    return _load("switches", Switch)
+    return _known("switches", Switch)
 
 
-@cache
 def workloads() -> Mapping[str, Workload]:
     """Every workload by its id."""
-    return _load("workloads", Workload)
+    return _known("workloads", Workload)
 
 
 def adapter(name: str) -> Adapter:
@@ -379,3 +394,23 @@ def switch(name: str) -> Switch:
 def workload(name: str) -> Workload:
     """The workload of that name. Raises ProfileError."""
     return _find("workload", workloads(), name)
+
+
+_KINDS: Mapping[str, Callable[[], Mapping[str, AnyProfile]]] = {
+    "adapters": adapters,
+    "hosts": hosts,
+    "mpis": mpis,
+    "stacks": stacks,
+    "switches": switches,
+    "workloads": workloads,
+}
+
+
+def find(kind: str, name: str) -> AnyProfile:
+    """The profile of a kind, which is its folder, and a name. Raises ProfileError."""
+    if kind not in _KINDS:
+        raise ProfileError(f"there is no kind of profile {kind!r}; there are {', '.join(_KINDS)}")
+    known = _KINDS[kind]()
+    if name not in known:
+        raise ProfileError(f"there is no profile {kind}/{name}; there are {', '.join(known)}")
+    return known[name]
