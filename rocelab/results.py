@@ -307,7 +307,8 @@ def _version_of(text: str | bytes) -> tuple[int | None, str | None]:
     return version if isinstance(version, int) else None, writer if isinstance(writer, str) else None
 
 
-def _sample_line(sample: Sample) -> bytes:
+def sample_line(sample: Sample) -> bytes:
+    """A line of ``samples.ndjson``."""
     text = json.dumps(_SAMPLE.dump_python(sample, mode="json"), ensure_ascii=False, allow_nan=False)
     return text.encode() + b"\n"
 
@@ -368,7 +369,7 @@ class RunStore:
         """Writes all samples of a step in one go, so that a crash leaves all of them or none."""
         if self._fd is None:
             self._fd = self._open_for_append()
-        data = b"".join(map(_sample_line, samples))
+        data = b"".join(map(sample_line, samples))
         while data:
             data = data[os.write(self._fd, data) :]
 
@@ -405,7 +406,7 @@ class RunStore:
         text = json.dumps(_RUN_INFO.dump_python(info, mode="json"), indent=2, ensure_ascii=False)
         (path / _RUN_FILE).write_text(text + "\n", encoding="utf-8")
         lines = (
-            _sample_line(dataclasses.replace(sample, log=None, command=_without_folders(sample.command)))
+            sample_line(dataclasses.replace(sample, log=None, command=_without_folders(sample.command)))
             for sample in self.current_samples()
         )
         (path / _PACKED_FILE).write_bytes(lzma.compress(b"".join(lines), preset=9 | lzma.PRESET_EXTREME))

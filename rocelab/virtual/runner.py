@@ -52,12 +52,15 @@ class _Done:
 
 
 class VirtualRunner:
-    """One run of a study."""
+    """One run of a study. Without a watcher nobody is told; unless logged, packet simulations write no files."""
 
-    def __init__(self, store: RunStore, watcher: SimulationWatcher, versions: Mapping[str, str]) -> None:
+    def __init__(
+        self, store: RunStore, watcher: SimulationWatcher | None, versions: Mapping[str, str], *, logged: bool = True
+    ) -> None:
         self._store = store
         self._watcher = watcher
         self._versions = versions
+        self._logged = logged
         self._lock = threading.Lock()
         self._jobs = JobSimulator(store, versions)
 
@@ -69,17 +72,18 @@ class VirtualRunner:
         pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
         try:
             jobs: list[Future[tuple[tuple[Sample, ...], str | None]]] = [
-                pool.submit(self._perform, step, first_order + index) for index, step in enumerate(steps)
+                pool.submit(self.perform, step, first_order + index) for index, step in enumerate(steps)
             ]
             for step, job in zip(steps, jobs, strict=True):
                 samples, error = job.result()
                 self._store.append(*samples)
                 failed += error is not None
-                with self._lock:
-                    self._watcher.ended(step, error)
+                if self._watcher is not None:
+                    with self._lock:
+                        self._watcher.ended(step, error)
             status = "incomplete" if failed else "complete"
         finally:
-            self._jobs.stop()
+            self.stop()
             pool.shutdown(cancel_futures=True)
             self._store.set_status(status, ended_at=now())
             self._store.close()
@@ -88,10 +92,15 @@ class VirtualRunner:
     def _log(self, step: VirtualStep | FlowsStep, order: int, suffix: str) -> Path:
         return self._store.logs / f"{order:05}-{step.name}{suffix}"
 
-    def _perform(self, step: VirtualStep | FlowsStep | SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
-        """Carry out a step. Gives its samples, and what went wrong."""
-        with self._lock:
-            self._watcher.started(step)
+    def stop(self) -> None:
+        """End the MPI programs that are under way, and start no more."""
+        self._jobs.stop()
+
+    def perform(self, step: VirtualStep | FlowsStep | SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
+        """Carry out a step. Gives its samples, which it does not store, and what went wrong."""
+        if self._watcher is not None:
+            with self._lock:
+                self._watcher.started(step)
         if isinstance(step, SmpiStep):
             return self._jobs.execute(step, order)
         done = self._simulate(step, order)
@@ -99,12 +108,13 @@ class VirtualRunner:
 
     def _simulate(self, step: VirtualStep | FlowsStep, order: int) -> _Done:
         def progressed(simulated_ns: int, end_ns: int) -> None:
-            with self._lock:
-                self._watcher.progressed(step, simulated_ns, end_ns)
+            if self._watcher is not None:
+                with self._lock:
+                    self._watcher.progressed(step, simulated_ns, end_ns)
 
         started_at, started_s = now(), time.monotonic()
         asked = scenario(step)
-        is_recorded = isinstance(step, VirtualStep) and step.test.tap is not None
+        is_recorded = self._logged and isinstance(step, VirtualStep) and step.test.tap is not None
         pcap = self._log(step, order, ".pcap") if is_recorded else None
         outcome: dict[str, Any] | None = None
         try:
@@ -112,6 +122,13 @@ class VirtualRunner:
             error = outcome["problem"]
         except ToolError as failure:
             error = str(failure)
+        if self._logged:
+            self._write_logs(step, order, asked, outcome)
+        return _Done(outcome if error is None else None, error, started_at, time.monotonic() - started_s)
+
+    def _write_logs(
+        self, step: VirtualStep | FlowsStep, order: int, asked: dict[str, Any], outcome: dict[str, Any] | None
+    ) -> None:
         brief = None
         if outcome is not None:
             # A row for each flow and cable: other programs read them as tables.
@@ -121,7 +138,6 @@ class VirtualRunner:
                     write_table(self._log(step, order, f"-{name}.csv"), outcome[name])
         text = json.dumps({"scenario": asked, "outcome": brief}, indent=1)
         self._log(step, order, ".json").write_text(text + "\n", encoding="utf-8")
-        return _Done(outcome if error is None else None, error, started_at, time.monotonic() - started_s)
 
     def _sample(
         self, step: VirtualStep | FlowsStep, order: int, done: _Done, key: StepKey, value: Value | str
@@ -133,7 +149,7 @@ class VirtualRunner:
             params["simulated_us"] = outcome["simulated_ns"] / 1000
             params["packet_hops"] = outcome["packet_hops"]
             params["series"] = bool(outcome["series"])
-        log = self._log(step, order, ".json")
+        log = str(self._log(step, order, ".json").relative_to(self._store.path)) if self._logged else None
         metric, unit = _main_metric(step)
         measured = None if isinstance(value, str) else value
         return Sample(
@@ -150,10 +166,10 @@ class VirtualRunner:
             error=value if isinstance(value, str) else None,
             tool=step.tool,
             tool_version=self._versions.get(step.tool, "unknown"),
-            command=f"jq .scenario {log.relative_to(self._store.path)} | {step.tool}",
+            command=step.tool if log is None else f"jq .scenario {log} | {step.tool}",
             started_at=done.started_at,
             duration_s=round(done.duration_s, 6),
-            log=str(log.relative_to(self._store.path)),
+            log=log,
             order=order,
         )
 
