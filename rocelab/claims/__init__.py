@@ -1,8 +1,10 @@
 """What the reference studies claim, as data, and the rules that hold a run against it."""
 
+from rocelab.claims.certainty import Certainty
+from rocelab.claims.drawing import judge_with_draws, null_words
 from rocelab.claims.finding import Evidence, Number, Verdict
 from rocelab.claims.improvements import improvements
-from rocelab.claims.judge import Judgement, judge, unreachable
+from rocelab.claims.judge import Judgement, judge, simulated_tests, unreachable
 from rocelab.claims.model import (
     Claim,
     ClaimError,
@@ -22,6 +24,7 @@ from rocelab.claims.numbers import linearity
 from rocelab.claims.scale import in_source
 
 __all__ = [
+    "Certainty",
     "Claim",
     "ClaimError",
     "Evidence",
@@ -40,7 +43,10 @@ __all__ = [
     "improvements",
     "in_source",
     "judge",
+    "judge_with_draws",
     "linearity",
+    "null_words",
+    "simulated_tests",
     "summaries_of",
     "tables_of",
     "unreachable",

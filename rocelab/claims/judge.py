@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocelab.claims import shape
+from rocelab.claims.certainty import Certainty
 from rocelab.claims.comparing import judge_comparison
 from rocelab.claims.finding import MIN_REPETITIONS, Evidence, Finding, Verdict, together
 from rocelab.claims.gains import judge_gains
@@ -53,6 +54,8 @@ class Judgement:
     reference_name: str = ""
     scaled: tuple[str, ...] = ()
     """What is smaller or larger here than in the source."""
+    certainty: Certainty | None = None
+    """Of a simulated run: its draws of what is assumed, and the null model."""
 
 
 def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
@@ -190,6 +193,11 @@ def _tests(rule: Rule) -> set[tuple[str, str]]:
         return {(rule.level, question.test) for question in rule.questions}
     tests = rule.tests if isinstance(rule, Fails | Completes) else (rule.test,)
     return {(rule.level, test) for test in tests}
+
+
+def simulated_tests(claim: Claim) -> frozenset[tuple[str, str]]:
+    """Level and test of everything that a claim is about where a run is simulated."""
+    return frozenset(_tests(_simulated(claim).rule))
 
 
 def _at_its_level(claim: Claim, samples: Sequence[Sample]) -> Claim:

@@ -14,7 +14,6 @@ from rocelab.claims import (
     all_claims,
     claims_by_id,
     in_source,
-    judge,
     tables_of,
 )
 from rocelab.report.model import RunModel
@@ -61,7 +60,7 @@ def _of(source: str) -> list[Claim]:
 
 def _judged(claim: Claim, kept: Sequence[RunModel]) -> list[tuple[RunModel, Judgement]]:
     """What the runs come to that were made for the claim."""
-    return [(model, judge(claim, model.info, model.samples)) for model in kept if claim.id in model.info.claims]
+    return [(model, model.judged(claim)) for model in kept if claim.id in model.info.claims]
 
 
 def _fabric(model: RunModel) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab import load, peers
-from rocelab.claims import FigureSeries, Judgement, SourceFigure, claims_by_id, figures_of, judge
+from rocelab.claims import Claim, FigureSeries, Judgement, SourceFigure, claims_by_id, figures_of, judge_with_draws
+from rocelab.drawn import DrawnSamples, DrawStore
 from rocelab.report import catalogue
 from rocelab.report.catalogue import GROUP_STEP, Mesh, SeriesStyle, Test
 from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, Sample
@@ -51,10 +52,11 @@ def _with_links_of(info: RunInfo, other: RunInfo) -> RunInfo:
 class RunModel:
     """Everything the pages, figures and tables of one run are made of."""
 
-    def __init__(self, info: RunInfo, samples: Sequence[Sample]) -> None:
-        """Takes the current samples of the run."""
+    def __init__(self, info: RunInfo, samples: Sequence[Sample], draws: DrawnSamples | None = None) -> None:
+        """Takes the current samples of the run, and its draws if it has any."""
         self.info = info
         self.samples = samples
+        self._draws = draws
         self._table = SeriesTable(samples)
         self._styles = self._make_styles()
         self._speed_ratios: dict[SeriesKey, dict[str, list[SpeedRatio]]] = {}
@@ -66,6 +68,7 @@ class RunModel:
         Raises ResultsError if both have the same one.
         """
         samples = store.current_samples()
+        draws = DrawStore(store.path).read()
         if beside is not None:
             others = beside.current_samples()
             both = {_place(sample) for sample in samples} & {_place(sample) for sample in others}
@@ -76,8 +79,8 @@ class RunModel:
                     "which one figure cannot tell apart; 'rocelab compare' compares two runs of the same"
                 )
             samples = [*samples, *others]
-            return cls(_with_links_of(store.info, beside.info), samples)
-        return cls(store.info, samples)
+            return cls(_with_links_of(store.info, beside.info), samples, draws)
+        return cls(store.info, samples, draws)
 
     def _make_styles(self) -> dict[tuple[str, str], SeriesStyle]:
         pairs = dict.fromkeys((key.interconnect, key.variant) for key in self._table)
@@ -152,7 +155,11 @@ class RunModel:
     @cached_property
     def judgements(self) -> list[Judgement]:
         """The claims of the study, judged."""
-        return [judge(claim, self.info, self.samples) for claim in claims_by_id(self.info.claims)]
+        return [self.judged(claim) for claim in claims_by_id(self.info.claims)]
+
+    def judged(self, claim: Claim) -> Judgement:
+        """What the run, with its draws if it has any, says about a claim."""
+        return judge_with_draws(claim, self.info, self.samples, self._draws)
 
     @cached_property
     def source_figures(self) -> list[SourceFigure]:

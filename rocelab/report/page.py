@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 import rocelab
-from rocelab.claims import Judgement, Verdict
+from rocelab.claims import Judgement, Verdict, null_words
 from rocelab.profiles.series import held_out_errors
 from rocelab.report import all_pairs, catalogue, clouds, nas, render, source_tables, summary
 from rocelab.report.all_pairs import AllPairs
@@ -112,6 +112,7 @@ def make_page(
         "levels": {test.level for test in model.every_test},
         "level_words": catalogue.level_words({test.level for test in model.every_test}),
         "judgements": model.judgements,
+        "null_words": null_words(model.judgements),
         "verdict_class": _VERDICT_CLASS,
         "verdict_mark": _VERDICT_MARK,
         "evidence_table": _evidence_table,

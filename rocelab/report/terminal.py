@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rocelab.claims import Verdict
+from rocelab.claims import Verdict, null_words
 from rocelab.report import all_pairs, catalogue, clouds, difference, meshes, nas, source_tables, summary
 from rocelab.report.bars import Held, Point
 from rocelab.report.difference import Difference, SeriesDifference
@@ -65,8 +65,12 @@ def _print_verdicts(console: Console, model: RunModel) -> None:
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]
         console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
+        if judgement.certainty is not None:
+            console.print(f"  [dim]{escape(judgement.certainty.words)}[/]")
         if judgement.scaled:
             console.print(f"  [dim]scaled: {escape('; '.join(judgement.scaled))}[/]")
+    if about_null := null_words(model.judgements):
+        console.print(escape(about_null), highlight=False)
 
 
 def _print_pairs(console: Console, model: RunModel) -> None:
