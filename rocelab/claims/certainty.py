@@ -29,6 +29,11 @@ class Certainty:
     """Whether the rule also holds where all networks are alike."""
 
     @property
+    def is_decided(self) -> bool:
+        """Whether the run, with the profiles as they are, says something: else the null model is not held against it."""
+        return self.as_they_are in (Verdict.REPRODUCED, Verdict.CONTRADICTED)
+
+    @property
     def needed(self) -> int:
         """In how many draws the rule has to hold."""
         return math.ceil(HELD_AT_LEAST * self.count - 1e-9)

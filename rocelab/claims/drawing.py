@@ -15,8 +15,6 @@ from rocelab.drawn import DrawnSamples
 from rocelab.results import RunInfo, Sample
 from rocelab.stats import SIMULATED, text
 
-_DECIDED = (Verdict.REPRODUCED, Verdict.CONTRADICTED)
-
 
 def judge_with_draws(claim: Claim, info: RunInfo, samples: Sequence[Sample], draws: DrawnSamples | None) -> Judgement:
     """Judges a claim, on a simulated run with its draws and with the null model; on others as :func:`judge` does."""
@@ -24,12 +22,14 @@ def judge_with_draws(claim: Claim, info: RunInfo, samples: Sequence[Sample], dra
     if info.fabric != SIMULATED:
         return judged
     about = _about(claim, samples)
-    null_passes = judged.verdict in _DECIDED and judge(claim, info, alike(about)).verdict is Verdict.REPRODUCED
     held, drawn = 0, _drawn(claim, about, draws)
     if draws is not None and drawn == "all":
         verdicts = [judge(claim, info, _about(claim, of_one)).verdict for of_one in draws.samples.values()]
         held = verdicts.count(Verdict.REPRODUCED)
-    certainty = Certainty(drawn, 0 if draws is None else draws.count, held, judged.verdict, null_passes)
+    certainty = Certainty(drawn, 0 if draws is None else draws.count, held, judged.verdict, null_passes=False)
+    if certainty.is_decided:
+        passes = judge(claim, info, alike(about)).verdict is Verdict.REPRODUCED
+        certainty = dataclasses.replace(certainty, null_passes=passes)
     return dataclasses.replace(judged, verdict=certainty.verdict, certainty=certainty)
 
 
@@ -84,7 +84,7 @@ def _arithmetic(values: Sequence[float]) -> float:
 def null_words(judgements: Iterable[Judgement]) -> str:
     """How many claims the null model passes; empty where none was held against it."""
     certainties = (each.certainty for each in judgements)
-    decided = [each for each in certainties if each is not None and each.as_they_are in _DECIDED]
+    decided = [each for each in certainties if each is not None and each.is_decided]
     if not decided:
         return ""
     passed = sum(each.null_passes for each in decided)

@@ -6,7 +6,22 @@ from typing import Annotated
 
 import typer
 
-from rocelab.cli import accept, bars, compare, doctor, fabric, hosts, man, report, run, studies, try_, validate, version
+from rocelab.cli import (
+    accept,
+    bars,
+    compare,
+    doctor,
+    draws,
+    fabric,
+    hosts,
+    man,
+    report,
+    run,
+    studies,
+    try_,
+    validate,
+    version,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,6 +55,7 @@ def _options(
 app.command()(run.run)
 app.command("try")(try_.try_)
 app.command()(accept.accept)
+app.command()(draws.draws)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(bars.bars)

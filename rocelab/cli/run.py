@@ -231,7 +231,7 @@ def _hosts(hosts: str | None, without: str | None, *, stage: bool) -> Iterator[G
     """The machines that a person means, for all studies of the command."""
     from rocelab.cli.hosts_ground import HostsGround  # noqa: PLC0415, ClusterShell need not load for other fabrics
 
-    with _interruptible(), opened(hosts, without, "reaching the hosts") as fabric:
+    with interruptible(), opened(hosts, without, "reaching the hosts") as fabric:
         yield HostsGround(fabric, stage=stage, named=hosts)
 
 
@@ -320,12 +320,12 @@ def _run_job(job: _Job, results: Path, *, report: bool) -> tuple[RunStore, int]:
         return job.store, _finish(job.store, results, Outcome(0, 0), report=report)
     store: RunStore | None = None
     budget = None if job.budget_s is None else Budget(job.budget_s)
-    with _interruptible():
+    with interruptible():
         try:
             with contextlib.ExitStack() as stack:
                 there = stack.enter_context(job.ground.open(job.study))
                 store = job.store or _new_run(job, results, there)
-                stack.enter_context(_sole_writer(store))
+                stack.enter_context(sole_writer(store))
                 store.set_status("running")
                 _announce(job, store)
                 watcher = stack.enter_context(watch(job.study.id, job.steps, console))
@@ -364,14 +364,7 @@ def _name_of(store: RunStore, results: Path) -> str:
 
 def _finish(store: RunStore, results: Path, outcome: Outcome, *, report: bool) -> int:
     if report:
-        # The drawing libraries take a while to load, and nothing is to wait for them before.
-        from rocelab.report.model import RunModel  # noqa: PLC0415
-        from rocelab.report.terminal import print_summary  # noqa: PLC0415
-        from rocelab.report.write import write_report  # noqa: PLC0415
-
-        with Console(stderr=True).status("writing the report") as status:
-            files = write_report(store, progress=status.update)
-        print_summary(Console(), RunModel.of(store), files.page)
+        show_report(store)
     if outcome.failed:
         again = f"rocelab run --resume {_name_of(store, results)}"
         say(f"{outcome.failed} measurements failed. Try them again with:  {again}")
@@ -382,6 +375,18 @@ def _finish(store: RunStore, results: Path, outcome: Outcome, *, report: bool) -
             f"Make them with:  rocelab run --resume {_name_of(store, results)}"
         )
     return 0
+
+
+def show_report(store: RunStore) -> None:
+    """Write the report of a run, and print its summary."""
+    # The drawing libraries take a while to load, and nothing is to wait for them before.
+    from rocelab.report.model import RunModel  # noqa: PLC0415
+    from rocelab.report.terminal import print_summary  # noqa: PLC0415
+    from rocelab.report.write import write_report  # noqa: PLC0415
+
+    with Console(stderr=True).status("writing the report") as status:
+        files = write_report(store, progress=status.update)
+    print_summary(Console(), RunModel.of(store), files.page)
 
 
 def _new_run(job: _Job, results: Path, there: Opened) -> RunStore:
@@ -410,7 +415,7 @@ def _new_run(job: _Job, results: Path, there: Opened) -> RunStore:
 
 
 @contextlib.contextmanager
-def _sole_writer(store: RunStore) -> Iterator[None]:
+def sole_writer(store: RunStore) -> Iterator[None]:
     """Keep a second rocelab from going on with the same run at the same time."""
     folder = os.open(store.logs, os.O_RDONLY)
     try:
@@ -424,7 +429,7 @@ def _sole_writer(store: RunStore) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a run as Ctrl-C does: tidily."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
