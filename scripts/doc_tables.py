@@ -20,7 +20,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocelab.report.claim_tables import CLAIM_TABLES, changes, columns
+from rocelab.report.claim_tables import CLAIM_TABLES, changes, columns, draws
 from rocelab.report.documents import ROW_TABLES, TABLES
 from rocelab.report.model import RunModel
 from rocelab.results import RunStore
@@ -34,6 +34,8 @@ COLUMNS = 100
 CHANGES = "changes"
 #: The table of a source with its columns held against the one that calibrates.
 COLUMNS_OF_SOURCE = "columns"
+#: The table of draws of a simulated run.
+DRAWS = "draws"
 _PLACE = re.compile(r"<!-- table (?P<table>[a-z-]+) of (?P<run>[a-z0-9-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -63,10 +65,12 @@ def _made(place: re.Match[str]) -> str:
         body = changes(_rows(kept), _kept())
     elif name == COLUMNS_OF_SOURCE:
         body = columns(_model(kept))
+    elif name == DRAWS:
+        body = draws(_model(kept))
     elif name in TABLES:
         body = TABLES[name](_model(kept))
     else:
-        known = (*TABLES, *ROW_TABLES, *CLAIM_TABLES, CHANGES, COLUMNS_OF_SOURCE)
+        known = (*TABLES, *ROW_TABLES, *CLAIM_TABLES, CHANGES, COLUMNS_OF_SOURCE, DRAWS)
         raise SystemExit(f"there is no table {name!r}; there are {', '.join(known)}")
     lines = [
         line

@@ -14,6 +14,7 @@ from rocelab.claims import (
     all_claims,
     claims_by_id,
     in_source,
+    null_words,
     tables_of,
 )
 from rocelab.report.model import RunModel
@@ -28,7 +29,7 @@ def claims(source: str, kept: Sequence[RunModel]) -> str:
     rows = []
     for claim in _of(source):
         judged = _judged(claim, kept)
-        verdicts = "; ".join(f"{each.verdict} ({_fabric(model)})" for model, each in judged)
+        verdicts = "; ".join(f"{each.verdict} ({_fabric(model)}{_held(each)})" for model, each in judged)
         rows.append((claim.id, claim.where, claim.text, _scaled(claim, judged), verdicts or _OPEN))
     return _table(("claim", "where", "what it says", "scaled", "verdict"), rows)
 
@@ -65,6 +66,28 @@ def _judged(claim: Claim, kept: Sequence[RunModel]) -> list[tuple[RunModel, Judg
 
 def _fabric(model: RunModel) -> str:
     return "simulated" if model.info.fabric == SIMULATED else f"measured, {model.info.study}"
+
+
+def _held(judged: Judgement) -> str:
+    """In how many draws it holds, where the run has draws."""
+    certainty = judged.certainty
+    if certainty is None or certainty.drawn != "all":
+        return ""
+    return f"; holds in {certainty.held} of {certainty.count} draws"
+
+
+def draws(model: RunModel) -> str:
+    """Every claim of a simulated run: in how many draws it holds, and what the null model does."""
+    rows = []
+    for judged in model.judgements:
+        certainty = judged.certainty
+        if certainty is None:
+            continue
+        held = f"{certainty.held} of {certainty.count}" if certainty.drawn == "all" else "not drawn"
+        passes = "passes" if certainty.null_passes else "fails" if certainty.is_decided else "not held against it"
+        rows.append((judged.claim.id, certainty.as_they_are, held, judged.verdict, passes))
+    table = _table(("claim", "profiles as they are", "draws in which it holds", "verdict", "null model"), rows)
+    return f"{table}\n\n{null_words(model.judgements)}"
 
 
 def _scaled(claim: Claim, judged: Sequence[tuple[RunModel, Judgement]]) -> str:
