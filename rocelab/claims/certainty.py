@@ -30,7 +30,7 @@ class Certainty:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the run, with the profiles as they are, says something: else the null model is not held against it."""
+        """Whether the profiles as they are give a verdict: else the null model is not held against it."""
         return self.as_they_are in (Verdict.REPRODUCED, Verdict.CONTRADICTED)
 
     @property
