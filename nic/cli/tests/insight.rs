@@ -244,8 +244,9 @@ fn only_a_lone_message_of_up_to_64_kib_goes_past_the_ip_layer() {
         let received = share(name, "rx_frames", "rx_batches");
         assert!(received > 0.9, "{name}: {received}");
     }
+    // A sender that waits for a processor finds all acknowledged, and its next message is alone.
     let [one, other] = [sent("stream"), share("stream", "rx_frames", "rx_batches")];
-    assert!(one.min(other) < 0.1, "stream: {one} and {other}");
+    assert!(one.min(other) < 0.5, "stream: {one} and {other}");
 }
 
 #[test]
