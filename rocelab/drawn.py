@@ -109,15 +109,15 @@ class DrawStore:
         return DrawnSamples(count, found)
 
     def keep(self, path: Path, metrics: Collection[str]) -> None:
-        """Write the draws into the folder of a kept run, packed, and of their samples those of these metrics."""
+        """Write the draws into the folder of a kept run, packed: samples of these metrics, with few details."""
         read = self.read()
         if read is None:
             return
         kept = DrawStore(path)
         kept.begin(self.values())
         lines = (
-            sample_line(dataclasses.replace(each, command=""))
-            for samples in read.samples.values()
+            sample_line(dataclasses.replace(each, params={_DRAW: draw}, command="", started_at="", duration_s=0.0))
+            for draw, samples in read.samples.items()
             for each in samples
             if each.metric in metrics
         )
