@@ -31,6 +31,10 @@ _EXACT_FROM_BYTES: Final = 4096
 #: middle.
 _COLUMNS_AGREE_WITHIN: Final = 0.05
 _COLUMNS_COMPARED: Final = range(1024, 65537)
+#: What it says on stderr when its samples of cycle counter and clock are on no line, and what is
+#: said of it here.
+_NO_FREQUENCY: Final = "Correlation coefficient"
+NO_FREQUENCY_WORDS: Final = "could not tell the frequency of the processor"
 _CALIBRATION_S: Final = 0.22
 _SETPRIV: Final = Executable("setpriv", package="util-linux")
 #: What no process of it may have, its child does not get, root or not.
@@ -137,7 +141,7 @@ class Perftest:
             raise ToolError(f"{self.tool} reports {numbers[0]:g} iterations, {messages} were asked for")
         if self.test == "latency":
             return self._read_latency(request, numbers[1:])
-        return self._read_bandwidth(request, numbers[1:])
+        return self._read_bandwidth(request, numbers[1:], client)
 
     def _read_latency(self, request: Request, columns: Sequence[float]) -> Reading:
         names = ("min", "max", "median", "mean", "stdev", "p99", "p99.9")
@@ -153,7 +157,7 @@ class Perftest:
         active_s = by_name["mean"] * ways * request.messages / 1e6
         return Reading(values, ways * request.messages * request.size_bytes, active_s)
 
-    def _read_bandwidth(self, request: Request, columns: Sequence[float]) -> Reading:
+    def _read_bandwidth(self, request: Request, columns: Sequence[float], client: Output) -> Reading:
         if len(columns) != 3:
             raise ToolError(f"{self.tool} printed {len(columns)} columns of bandwidth instead of 3")
         size_bytes = request.size_bytes
@@ -163,7 +167,11 @@ class Perftest:
             raise ToolError(f"{self.tool} contradicts itself: {columns[1]} MiB/s and {columns[2]} million messages/s")
         bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
         if bytes_per_s <= 0:
-            raise ToolError(f"{self.tool} reports a bandwidth of 0")
+            # It compares the cycle counter with the clock first: 0 MHz, where they do not fit.
+            if _NO_FREQUENCY in client.stderr:
+                why = "other work kept it from its clock, or the clock was set; measure again"
+                raise ToolError(f"{self.tool} {NO_FREQUENCY_WORDS}, so it reports no bandwidth: {why}")
+            raise ToolError(f"{self.tool} reports a bandwidth of 0: {last_words(client)}")
         ways = 2 if self.test == "bidirectional-bandwidth" else 1
         moved_bytes = size_bytes * self._messages_each(request) * self.queue_pairs * ways
         values = (

@@ -230,3 +230,19 @@ def test_qperf() -> None:
 def test_qperf_without_a_result(output: Output) -> None:
     with pytest.raises(ToolError):
         QperfLatency().read(request(1024, 1), output, GOOD)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "Correlation coefficient r^2: 0.71 < 0.9\n",
+            "could not tell the frequency of the processor, so it",
+        ),
+        ("out of luck\n", "reports a bandwidth of 0: out of luck"),
+    ],
+)
+def test_perftest_without_a_bandwidth_says_why(said: str, why: str) -> None:
+    line = " 4096       50               0.00               0.00 \t\t   0.000000\n"
+    with pytest.raises(ToolError, match=why):
+        perftest("write", "bandwidth").read(request(4096, 50), Output(line, said, 0), GOOD)
