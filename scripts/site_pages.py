@@ -116,7 +116,7 @@ def write(made: Mapping[PurePosixPath, str | Path], folder: Path) -> None:
 def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """Build the site of the files in `source`. Its output says what is wrong, by the pages' names on the site."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", "-"]
-    # The theme's word about MkDocs 2 is for those who choose versions.
+    # Without this the theme prints a notice about MkDocs 2, which concerns the choice of versions.
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(
         [*command, "--site-dir", str(site)],

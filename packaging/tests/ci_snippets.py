@@ -52,7 +52,7 @@ def parsed(name: str) -> Any:
 def test_the_action_installs_a_device_and_runs_a_command_with_it(root: Path, wheel: str) -> None:
     action, page = parsed("action.yml"), yaml.safe_load(blocks("yaml")[0])
     [used] = [step for step in page["jobs"]["test"]["steps"] if "rocelab" in step.get("uses", "")]
-    given = {name: each["default"] for name, each in action["inputs"].items()} | {"package": wheel} | used["with"]
+    given = {name: each.get("default") for name, each in action["inputs"].items()} | used["with"] | {"package": wheel}
     script = "export RUNNER_TEMP=/tmp/runner GITHUB_PATH=/tmp/path; mkdir $RUNNER_TEMP\n"
     for step in action["runs"]["steps"]:
         for name, value in step.get("env", {}).items():

@@ -251,7 +251,7 @@ fn other_rights(file: &Path, about: &Metadata) -> Option<&'static str> {
     }
 }
 
-/// Whether a file gives capabilities to whoever executes it.
+/// Whether a process gets capabilities by executing the file.
 fn has_capabilities(file: &Path) -> bool {
     // `struct vfs_ns_cap_data`, little-endian: flags and revision, then two words each of what is
     // permitted and inheritable.

@@ -24,9 +24,7 @@ def command() -> str:
         if found is not None:
             return found
     where = f"{named}, which $ROCELAB_URXE names, is not there" if named else "there is no command `urxe`"
-    raise NoUrxeError(
-        f"{where}: install the wheel again (pip install --force-reinstall urxe), or name it in $ROCELAB_URXE"
-    )
+    raise NoUrxeError(f"{where}: install the wheel of urxe or rocelab again, or name the command in $ROCELAB_URXE")
 
 
 def is_loaded() -> bool:

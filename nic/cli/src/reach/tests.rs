@@ -112,7 +112,7 @@ fn a_program_with_the_librarys_dynamic_linker_has_nothing_in_the_way() {
         found(&Made::with_interpreter("/lib64/ld-linux-x86-64.so.2")),
         None
     );
-    // Where it is does not matter, and one that nobody knows may be any libc's.
+    // The folder of the loader does not matter, and an unknown loader may be of any libc.
     assert_eq!(
         found(&Made::with_interpreter(
             "/nix/store/x/lib/ld-linux-x86-64.so.2"
