@@ -50,6 +50,10 @@ class Execution(Generic[ReadingT]):
     error: str | None = None
     hung: bool = False
     """It had to be stopped at its time limit."""
+    disturbed: bool = False
+    """Other work kept its program from measuring, as that says itself."""
+    disturbed_before: int = 0
+    """How many of its attempts before this one were disturbed."""
     command: str = ""
     started_at: str
     duration_s: float = 0.0

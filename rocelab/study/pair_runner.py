@@ -15,7 +15,7 @@ from rocelab import peers
 from rocelab.fabric.base import Finished, Launcher, LaunchError, Node, Running
 from rocelab.study.execution import Execution, now
 from rocelab.study.steps import PairStep
-from rocelab.tools.base import CONTROL_PARAMS, Output, Reading, Request, ToolError, last_words
+from rocelab.tools.base import CONTROL_PARAMS, DisturbedError, Output, Reading, Request, ToolError, last_words
 
 #: How long a server may take to listen. It only has to start; a client cannot come earlier.
 _LISTEN_LIMIT_S = 10.0
@@ -94,13 +94,17 @@ class PairRunner:
             # Nothing is left to end after a good step.
             self._discard(pair)
             self._current = None
-        reading, error = None, pair.error
+        reading, error, disturbed = None, pair.error, False
         if error is None:
-            reading, error = _judge(step, pair)
+            try:
+                reading = _judge(step, pair)
+            except ToolError as failure:
+                error, disturbed = str(failure), isinstance(failure, DisturbedError)
         return Execution(
             reading=reading,
             error=error,
             hung=pair.hung or any(end is not None and end.timed_out for end in (pair.client_end, pair.server_end)),
+            disturbed=disturbed,
             command=shlex.join(pair.command),
             started_at=started_at,
             duration_s=time.monotonic() - started_s,
@@ -206,32 +210,29 @@ def _goes_on(program: Running) -> bool:
         return False  # It is lost, with its node.
 
 
-def _judge(step: PairStep, pair: _Pair) -> tuple[PairReading | None, str | None]:
+def _judge(step: PairStep, pair: _Pair) -> PairReading:
     client, server = pair.client_end, pair.server_end
     assert client is not None
     assert server is not None
     for end, finished in (("client", client), ("server", server)):
         # A program that had to be stopped says nothing worth more than the reason.
         if finished.timed_out:
-            return None, f"the {end} hung and was stopped ({finished.stopped_because}): {last_words(_output(finished))}"
-    try:
-        reading = step.method.read(pair.request, _output(client), _output(server))
-    except ToolError as error:
-        return None, str(error)
-    wrong = _wrong_control(step, reading)
-    return (PairReading(reading, client, server), None) if wrong is None else (None, wrong)
+            words = last_words(_output(finished))
+            raise ToolError(f"the {end} hung and was stopped ({finished.stopped_because}): {words}")
+    reading = step.method.read(pair.request, _output(client), _output(server))
+    _check_control(step, reading)
+    return PairReading(reading, client, server)
 
 
-def _wrong_control(step: PairStep, reading: Reading) -> str | None:
-    """Says that a connection had another congestion control than its step, where the program tells."""
+def _check_control(step: PairStep, reading: Reading) -> None:
+    """Refuses a connection that had another congestion control than its step, where the program tells."""
     wanted = peers.control_of(step.variant)
     if wanted in (None, peers.DEFAULT):
-        return None
+        return
     for end, param in CONTROL_PARAMS.items():
         found = reading.params.get(param, wanted)
         if found != wanted:
-            return f"the {end}'s connection had the congestion control {found}, not {wanted}"
-    return None
+            raise ToolError(f"the {end}'s connection had the congestion control {found}, not {wanted}")
 
 
 def _output(finished: Finished) -> Output:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from rocelab.study.execution import (
     sample_of,
 )
 from rocelab.study.pair_runner import PairReading, PairRunner
-from rocelab.study.startup import StartupCosts
+from rocelab.study.startup import StartupCosts, StartupError
 from rocelab.study.steps import PairStep
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, CpuTime, Value
 
@@ -26,6 +27,10 @@ _MIB = 1 << 20
 #: The CPU time of a start varies by a few milliseconds; what is left of a shorter region would be
 #: that.
 _REGION_MIN_S = 0.005
+#: What a start costs; or why that is not known; or None, where it does not matter.
+Startup = CpuTime | StartupError | None
+#: How often a step is measured again whose program says that it was kept from measuring.
+_DISTURBED_MAX = 2
 
 
 class PairExecutor(StepExecutor[PairStep]):
@@ -43,11 +48,15 @@ class PairExecutor(StepExecutor[PairStep]):
     @override
     def measure(self, step: PairStep, log: Path, circumstances: Circumstances) -> Measured:
         execution = self.execute(step, log)
-        pace, startup = None, None
+        pace: float | None = None
+        startup: Startup = None
         if execution.reading is not None:
             pace = execution.reading.pace(step)
             if step.test == CPU_TEST and step.method.cpu_from == "processes":
-                startup = self._startups.of(step)
+                try:
+                    startup = self._startups.of(step)
+                except StartupError as error:
+                    startup = error
         return Measured(_samples(step, execution, startup, circumstances), execution.hung, pace)
 
     @override
@@ -67,7 +76,12 @@ class PairExecutor(StepExecutor[PairStep]):
 
     @override
     def execute(self, step: PairStep, log: Path | None) -> Execution[PairReading]:
-        return self._runner.execute(step, log)
+        execution = self._runner.execute(step, log)
+        for disturbed in range(1, _DISTURBED_MAX + 1):
+            if not execution.disturbed:
+                break
+            execution = dataclasses.replace(self._runner.execute(step, log), disturbed_before=disturbed)
+        return execution
 
     @override
     def close(self) -> None:
@@ -77,14 +91,16 @@ class PairExecutor(StepExecutor[PairStep]):
     def withdraw(self) -> None:
         self._runner.withdraw()
 
-    def cpu_times(self, step: PairStep) -> CpuTime | None:
+    def cpu_times(self, step: PairStep) -> CpuTime:
         """The CPU time of both ends of a step, from their start to their end."""
-        reading = self.execute(step, None).reading
-        return None if reading is None else CpuTime(reading.client.cpu_s, reading.server.cpu_s)
+        execution = self.execute(step, None)
+        if execution.reading is None:
+            raise StartupError(execution.error or NO_REASON)
+        return CpuTime(execution.reading.client.cpu_s, execution.reading.server.cpu_s)
 
 
 def _samples(
-    step: PairStep, execution: Execution[PairReading], startup: CpuTime | None, circumstances: Circumstances
+    step: PairStep, execution: Execution[PairReading], startup: Startup, circumstances: Circumstances
 ) -> tuple[Sample, ...]:
     """A sample for every value; exactly one, without a value, if the step failed."""
     main = MAIN_METRIC[step.test]
@@ -99,25 +115,28 @@ def _samples(
         return (sample({"messages": step.messages}, None, execution.error or NO_REASON),)
     reading = found.report
     params: dict[str, ParamValue] = {"messages": step.messages, "active_s": reading.active_s, **reading.params}
+    if execution.disturbed_before:
+        params["disturbed_before"] = execution.disturbed_before
     if step.test != CPU_TEST:
         values = list(reading.values)
     else:
         params.update({value.metric: value.value for value in reading.values if value.metric == "bandwidth_mbps"})
         values = list(_cpu_values(found, startup, params))
         if not values:
-            return (
-                sample(params, None, "the CPU time of this measurement cannot be told apart from that of its start"),
-            )
+            why = "the CPU time of this measurement cannot be told apart from that of its start"
+            if isinstance(startup, StartupError):
+                why = f"{why}, which could not be measured: {startup}"
+            return (sample(params, None, why),)
     return tuple(sample(params, value) for value in values)
 
 
-def _cpu_values(found: PairReading, startup: CpuTime | None, params: dict[str, ParamValue]) -> Iterator[Value]:
+def _cpu_values(found: PairReading, startup: Startup, params: dict[str, ParamValue]) -> Iterator[Value]:
     """CPU time of both ends, as cores in use and by MiB moved. Notes in `params` where it comes from."""
     reading = found.report
     used = reading.cpu
     if used is not None:
         params["cpu_from"] = "report of the program"
-    elif startup and reading.active_s >= _REGION_MIN_S:
+    elif isinstance(startup, CpuTime) and reading.active_s >= _REGION_MIN_S:
         params["cpu_from"] = "processes less start"
         params["cpu_client_process_s"] = found.client.cpu_s
         params["cpu_server_process_s"] = found.server.cpu_s

@@ -17,9 +17,15 @@ from rocelab.fabric.base import LinkProfile
 from rocelab.study.steps import PairStep
 from rocelab.tools.base import CpuTime
 
-#: Carries out a step, and gives the CPU time of both ends; None if it failed.
-Run = Callable[[PairStep], CpuTime | None]
 _MORE_MESSAGES = 5
+
+
+class StartupError(Exception):
+    """What a start costs is not known, as a step that would have shown it failed. The text says why it did."""
+
+
+#: Carries out a step, and gives the CPU time of both ends. Raises StartupError if it failed.
+Run = Callable[[PairStep], CpuTime]
 
 
 class StartupCosts:
@@ -30,16 +36,19 @@ class StartupCosts:
         self._link = max(links, key=lambda link: link.rate_mbps or float("inf"))
         self._run = run
         self._size_max_bytes = size_max_bytes
-        self._by_tool: dict[str, tuple[CpuTime, CpuTime] | None] = {}
+        self._by_tool: dict[str, tuple[CpuTime, CpuTime] | StartupError] = {}
 
-    def of(self, step: PairStep) -> CpuTime | None:
-        """What starting both ends costs at the step's size; None if it cannot be measured."""
+    def of(self, step: PairStep) -> CpuTime:
+        """What starting both ends costs at the step's size. Raises StartupError if it cannot be measured."""
         tool = step.method.tool
         if tool not in self._by_tool:
-            self._by_tool[tool] = self._measure(step)
+            try:
+                self._by_tool[tool] = self._measure(step)
+            except StartupError as error:
+                self._by_tool[tool] = error
         ends = self._by_tool[tool]
-        if ends is None:
-            return None
+        if isinstance(ends, StartupError):
+            raise ends
         small, large = ends
         part = step.size_bytes / self._size_max_bytes
         return CpuTime(
@@ -47,13 +56,11 @@ class StartupCosts:
             small.server_s + (large.server_s - small.server_s) * part,
         )
 
-    def _measure(self, step: PairStep) -> tuple[CpuTime, CpuTime] | None:
+    def _measure(self, step: PairStep) -> tuple[CpuTime, CpuTime]:
         few = step.method.messages_min
         small = self._mean(step, 1, few, tries=3)
         large = self._mean(step, self._size_max_bytes, few, tries=1)
         larger = self._mean(step, self._size_max_bytes, few * (1 + _MORE_MESSAGES), tries=1)
-        if small is None or large is None or larger is None:
-            return None
         # Even the fewest messages cost something when they are large: take that off again.
         large = CpuTime(
             max(small.client_s, large.client_s - max(0.0, larger.client_s - large.client_s) / _MORE_MESSAGES),
@@ -61,13 +68,8 @@ class StartupCosts:
         )
         return small, large
 
-    def _mean(self, step: PairStep, size_bytes: int, messages: int, *, tries: int) -> CpuTime | None:
+    def _mean(self, step: PairStep, size_bytes: int, messages: int, *, tries: int) -> CpuTime:
         """The mean of some tries: what disturbs a start disturbs those that are measured just as much."""
         probe = dataclasses.replace(step, link=self._link, size_bytes=size_bytes, messages=messages)
-        found = []
-        for _ in range(tries):
-            done = self._run(probe)
-            if done is None:
-                return None
-            found.append(done)
+        found = [self._run(probe) for _ in range(tries)]
         return CpuTime(fmean(each.client_s for each in found), fmean(each.server_s for each in found))

@@ -49,6 +49,10 @@ class ToolError(Exception):
     """A program's output is not what a good run prints. The text says what is wrong, for a person."""
 
 
+class DisturbedError(ToolError):
+    """Other work kept a program from measuring, as it says itself: the same may be measured again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Executable:
     """A program that has to be there: its name (or path) and what to do when it is not."""

@@ -17,7 +17,18 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from rocelab.devices import DevicePort
-from rocelab.tools.base import Executable, Output, Reading, Request, Test, ToolError, Value, check_exit, last_words
+from rocelab.tools.base import (
+    DisturbedError,
+    Executable,
+    Output,
+    Reading,
+    Request,
+    Test,
+    ToolError,
+    Value,
+    check_exit,
+    last_words,
+)
 
 Operation = Literal["send", "write", "read"]
 
@@ -31,10 +42,9 @@ _EXACT_FROM_BYTES: Final = 4096
 #: middle.
 _COLUMNS_AGREE_WITHIN: Final = 0.05
 _COLUMNS_COMPARED: Final = range(1024, 65537)
-#: What it says on stderr when its samples of cycle counter and clock are on no line, and what is
-#: said of it here.
+#: What it says on stderr when its samples of cycle counter and clock are on no line. All its times
+#: are made of a frequency of 0 then.
 _NO_FREQUENCY: Final = "Correlation coefficient"
-NO_FREQUENCY_WORDS: Final = "could not tell the frequency of the processor"
 _CALIBRATION_S: Final = 0.22
 _SETPRIV: Final = Executable("setpriv", package="util-linux")
 #: What no process of it may have, its child does not get, root or not.
@@ -135,6 +145,9 @@ class Perftest:
     def read(self, request: Request, client: Output, server: Output) -> Reading:
         """The client's one line of numbers."""
         check_exit(client, server)
+        if _NO_FREQUENCY in client.stderr:
+            why = "other work kept it from its clock, or the clock was set"
+            raise DisturbedError(f"{self.tool} could not tell the frequency of the processor: {why}; measure again")
         numbers = numbers_of(self.tool, request.size_bytes, client)
         messages = self._messages_each(request) * self.queue_pairs
         if int(numbers[0]) != messages:
@@ -167,10 +180,6 @@ class Perftest:
             raise ToolError(f"{self.tool} contradicts itself: {columns[1]} MiB/s and {columns[2]} million messages/s")
         bytes_per_s = by_bytes if size_bytes >= _EXACT_FROM_BYTES else by_messages
         if bytes_per_s <= 0:
-            # It compares the cycle counter with the clock first: 0 MHz, where they do not fit.
-            if _NO_FREQUENCY in client.stderr:
-                why = "other work kept it from its clock, or the clock was set; measure again"
-                raise ToolError(f"{self.tool} {NO_FREQUENCY_WORDS}, so it reports no bandwidth: {why}")
             raise ToolError(f"{self.tool} reports a bandwidth of 0: {last_words(client)}")
         ways = 2 if self.test == "bidirectional-bandwidth" else 1
         moved_bytes = size_bytes * self._messages_each(request) * self.queue_pairs * ways

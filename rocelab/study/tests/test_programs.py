@@ -23,7 +23,6 @@ from rocelab.study.steps import PairStep
 from rocelab.tools.base import TESTS, Executable, Method, Test
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
 from rocelab.tools.iperf3 import Iperf3
-from rocelab.tools.perftest import NO_FREQUENCY_WORDS
 from rocelab.tools.qperf import QperfLatency
 from rocelab.tools.sock import Sock
 
@@ -115,8 +114,6 @@ def test_every_method_works(  # noqa: PLR0917  each is a fixture or a parameter
     many = max(200_000 // size_bytes, min(5_000, (256 << 20) // size_bytes))
     messages = max(50, method.messages_min, many if method.tool == "iperf3" else 0)
     done = executor.execute(step(method, test, size_bytes, messages), None)
-    if done.error is not None and NO_FREQUENCY_WORDS in done.error:
-        pytest.skip(f"SKIPPED: {done.error}")
     assert done.reading is not None, done.error
     assert done.reading.report.active_s > 0
     assert done.reading.report.moved_bytes > 0
@@ -232,7 +229,6 @@ def test_cpu_time_of_a_long_stream_is_told_apart_from_its_start(executor: PairEx
     startup = StartupCosts(executor.cpu_times, [DIRECT], 65536).of(of)
     done = executor.execute(of, None)
     assert done.reading is not None, done.error
-    assert startup is not None
     assert 0.15 < startup.client_s < 1.0, "perftest spends 0.22 s on the cycle counter"
     cores = (done.reading.client.cpu_s - startup.client_s) / done.reading.report.active_s
     assert 0.2 < cores < 2.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import signal
 from collections import Counter
 from collections.abc import Sequence
@@ -81,6 +82,50 @@ def test_cpu_time_is_net_of_the_start(tmp_path: Path) -> None:
     assert send.value == 0
     assert send.params["cpu_client_process_s"] == pytest.approx(0.4)
     assert send.params["cpu_client_start_s"] == pytest.approx(0.4)
+
+
+def _disturbed(start: Start) -> Outcome:
+    good = small.good(start)
+    return dataclasses.replace(good, stderr="Correlation coefficient r^2: 0.71 < 0.9\n")
+
+
+def test_a_step_whose_program_was_disturbed_is_measured_again_and_says_so(tmp_path: Path) -> None:
+    attempts = itertools.count(1)
+
+    def answer(start: Start) -> Outcome:
+        is_client = "ib_write_bw" in start.argv and start.node.index == 0
+        return _disturbed(start) if is_client and next(attempts) <= 2 else small.good(start)
+
+    store = small.store(tmp_path)
+    assert run(store, small.launcher(answer)) == 0
+    before = {(sample.tool, sample.params.get("disturbed_before")) for sample in store.samples()}
+    assert ("ib_write_bw", 2) in before
+    assert {tool for tool, count in before if count} == {"ib_write_bw"}
+
+
+def test_a_step_whose_program_is_always_disturbed_fails_after_three_attempts(tmp_path: Path) -> None:
+    def answer(start: Start) -> Outcome:
+        return _disturbed(start) if "ib_send_bw" in start.argv and start.node.index == 0 else small.good(start)
+
+    store, launcher = small.store(tmp_path), small.launcher(answer)
+    steps = [step for step in small.steps() if step.method.tool == "ib_send_bw" and step.test == "cpu-use"][:1]
+    assert run(store, launcher, steps) == 1
+    (sample,) = store.samples()
+    assert "could not tell the frequency of the processor" in str(sample.error)
+    assert len([start for start in launcher.starts if start.node.index == 0]) == 3
+
+
+def test_cpu_time_without_a_measured_start_says_why_there_is_none(tmp_path: Path) -> None:
+    step = next(step for step in small.steps() if step.method.tool == "ib_send_bw" and step.test == "cpu-use")
+
+    def answer(start: Start) -> Outcome:
+        asked = start.argv[start.argv.index("-n") + 1] if "-n" in start.argv else None
+        return small.good(start) if asked == str(step.messages) else _disturbed(start)
+
+    store = small.store(tmp_path)
+    assert run(store, small.launcher(answer), [step]) == 1
+    (sample,) = store.samples()
+    assert "could not be measured: ib_send_bw could not tell the frequency" in str(sample.error)
 
 
 def test_a_failing_program_is_a_failed_sample_and_no_end(tmp_path: Path) -> None:

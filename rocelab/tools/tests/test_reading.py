@@ -237,7 +237,7 @@ def test_qperf_without_a_result(output: Output) -> None:
     [
         (
             "Correlation coefficient r^2: 0.71 < 0.9\n",
-            "could not tell the frequency of the processor, so it",
+            "could not tell the frequency of the processor: other work",
         ),
         ("out of luck\n", "reports a bandwidth of 0: out of luck"),
     ],
