@@ -230,10 +230,12 @@ def _queue(round_trips_ms: Sequence[float | None]) -> Iterator[Cell]:
 
 #: The sizes of the bars against TCP, less those that tell nothing new; and about as many bytes.
 FLOOR_SIZES: Final = (64, 512, 4096, 16384, 65536, 1 << 20)
+FLOOR_BOTH_WAYS_SIZES: Final = (65536, 1 << 20)
 FLOOR_LATENCY_SIZES: Final = (64, 4096, 16384, 65536, 262_144, 1 << 20)
 #: Messages at most, and bytes.
 FLOOR_MOST: Final[Mapping[Test, tuple[int, int]]] = {
     "bandwidth": (200_000, 400 << 20),
+    "bidirectional-bandwidth": (200_000, 400 << 20),
     "latency": (5000, 100 << 20),
 }
 
@@ -248,6 +250,8 @@ def floor(stand: Stand) -> Iterator[Step]:
     """WRITEs beside a bare loop of datagrams that has nothing of a NIC but the bytes and the ICRCs."""
     for size_bytes in FLOOR_SIZES:
         yield f"a bare loop, {text.size(size_bytes)}", partial(_floor_of_stream, stand, size_bytes)
+    for size_bytes in FLOOR_BOTH_WAYS_SIZES:
+        yield f"a bare loop both ways, {text.size(size_bytes)}", partial(_floor_of_both_ways, stand, size_bytes)
     for size_bytes in FLOOR_LATENCY_SIZES:
         yield f"a bare exchange, {text.size(size_bytes)}", partial(_floor_of_exchange, stand, size_bytes)
     for size_bytes in FLOOR_BUSY_SIZES:
@@ -266,12 +270,21 @@ def _write(test: Test) -> Perftest:
 
 def _floor_of_stream(stand: Stand, size_bytes: int) -> Values:
     bare, soft_roce = bare_mbps(size_bytes), _measured(stand, _write("bandwidth"), "bandwidth", size_bytes)
-    values = {
-        ("bare loop", "Mbps"): bare,
-        ("WRITE", "Mbps"): soft_roce,
-        ("WRITE / bare loop", "times"): soft_roce / bare,
+    return _keyed("WRITE beside a bare loop", size_bytes, _beside_bare_loop(bare, soft_roce))
+
+
+def _floor_of_both_ways(stand: Stand, size_bytes: int) -> Values:
+    test: Test = "bidirectional-bandwidth"
+    bare, soft_roce = bare_mbps(size_bytes, ways=2), _measured(stand, _write(test), test, size_bytes)
+    return _keyed("WRITE beside a bare loop, both ways", size_bytes, _beside_bare_loop(bare, soft_roce))
+
+
+def _beside_bare_loop(bare_mbps: float, write_mbps: float) -> Mapping[tuple[str, str], float]:
+    return {
+        ("bare loop", "Mbps"): bare_mbps,
+        ("WRITE", "Mbps"): write_mbps,
+        ("WRITE / bare loop", "times"): write_mbps / bare_mbps,
     }
-    return _keyed("WRITE beside a bare loop", size_bytes, values)
 
 
 def _floor_of_exchange(stand: Stand, size_bytes: int) -> Values:

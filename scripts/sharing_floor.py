@@ -23,18 +23,19 @@ PATH_MTU_BYTES: Final = 4096
 #: Enough messages of a size to fill the window often.
 BUFFER_BYTES: Final = 1 << 20
 WINDOW_BYTES: Final = 1 << 20
-#: Ways of all steps that do all that a packet needs.
+#: Those of all steps that do all that a packet needs.
 _WHOLE: Final = re.compile(
     r"^(?:and copied to its place|  \S.*?)\s+[\d.]+\s+(?P<median>[\d.]+)\s+[\d.]+$", re.MULTILINE
 )
 _WAY: Final = re.compile(r"^as (?P<way>\w+)\s+\d+\s+\d+\s+(?P<median>\d+)$", re.MULTILINE)
 
 
-def bare_mbps(size_bytes: int) -> float:
-    """What the fastest whole way moves of messages of a size."""
+def bare_mbps(size_bytes: int, *, ways: int = 1) -> float:
+    """What the fastest whole loop moves of messages of a size: one way, or both at once, added up."""
     payload_bytes = min(size_bytes, PATH_MTU_BYTES)
     message_bytes = max(size_bytes, BUFFER_BYTES // payload_bytes * payload_bytes)
     options = {
+        "--ways": ways,
         "--payload": payload_bytes,
         "--message": message_bytes,
         "--window": WINDOW_BYTES,
@@ -63,7 +64,7 @@ def _report(name: str, options: Mapping[str, int]) -> str:
 
 
 def best_mbps(report: str) -> float:
-    """The fastest of the ways that are whole, from what `udp_bulk` printed in GB/s."""
+    """The fastest of the steps that are whole, from what `udp_bulk` printed in GB/s."""
     found = [float(line["median"]) for line in _WHOLE.finditer(report)]
     if not found:
         raise SharingError(f"{STREAM} printed none of its rates: {report.strip()[-200:]}")
