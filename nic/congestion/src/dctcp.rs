@@ -9,7 +9,9 @@
 use alloc::boxed::Box;
 
 use serde::Deserialize;
-use urxe_proto::{Acknowledged, CongestionControl, Instant, Loss, Pacer};
+use urxe_proto::{Acknowledged, CongestionControl, Instant, Loss};
+
+use crate::pacer::Pacer;
 
 use crate::path::Path;
 

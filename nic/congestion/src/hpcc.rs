@@ -11,7 +11,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
-use urxe_proto::{Acknowledged, CongestionControl, Hop, Instant, Loss, Pacer};
+use urxe_proto::{Acknowledged, CongestionControl, Hop, Instant, Loss};
+
+use crate::pacer::Pacer;
 
 use crate::path::{Path, bytes_in, rate_of, to_rate};
 

@@ -73,9 +73,9 @@ pub use engine::vendor_mad::{gsi_datagram, gsi_payload};
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
-    DcqcnParameters, FirstRate, GRH_BYTES, ModifyError, Placement, PostError, QpEvent, QpState,
-    QpStats, QpType, QueueSide, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge,
-    SrqEvent, WcStatus, WindowAccess, WindowBind, WindowType,
+    GRH_BYTES, ModifyError, Placement, PostError, QpEvent, QpState, QpStats, QpType, QueueSide,
+    RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess,
+    WindowBind, WindowType,
 };
 pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

@@ -23,6 +23,21 @@ fn to(from: &End, qp: Qpn, qkey: u32) -> SendTarget {
     }
 }
 
+/// Sends the first bytes of the end's buffer to a queue pair.
+fn send(from: &End, qp: &Qp, wr_id: u64, len: usize, peer: &Qp) {
+    let target = to(from, peer.number(), QKEY);
+    post(qp, wr_id, SendOp::Send, &[from.sge(0, len)], target);
+}
+
+/// Members of a group whose key is the usual one.
+fn to_group(from: &End, group: Gid, gid_index: u8) -> SendTarget {
+    SendTarget::Datagram {
+        address: from.address_of(group, gid_index),
+        qp: Qpn::MULTICAST,
+        qkey: QKEY,
+    }
+}
+
 fn pair(len: usize) -> (End, Qp, End, Qp) {
     let (a, b) = (End::new(len), End::new(len));
     let (qp_a, qp_b) = (a.datagrams(QKEY), b.datagrams(QKEY));
@@ -81,13 +96,7 @@ fn the_answer_goes_to_whom_the_completion_names() {
     let (a, qp_a, b, qp_b) = pair(4096);
     post_recv(&qp_b, 1, &[b.sge(0, 64)]);
     post_recv(&qp_a, 1, &[a.sge(0, 64)]);
-    post(
-        &qp_a,
-        2,
-        SendOp::Send,
-        &[a.sge(0, 8)],
-        to(&a, qp_b.number(), QKEY),
-    );
+    send(&a, &qp_a, 2, 8, &qp_b);
     assert_eq!(a.wait(&[&b], 1)[0].wr_id, 2);
     let source = b.wait(&[&a], 1)[0].source_qp.unwrap();
     post(&qp_b, 3, SendOp::Send, &[b.sge(0, 8)], to(&b, source, QKEY));
@@ -173,25 +182,13 @@ fn a_send_that_fails_here_stops_the_send_queue_until_a_restart() {
     let mut bad = a.sge(0, 8);
     bad.lkey ^= 0x55;
     post(&qp_a, 1, SendOp::Send, &[bad], to(&a, qp_b.number(), QKEY));
-    post(
-        &qp_a,
-        2,
-        SendOp::Send,
-        &[a.sge(0, 8)],
-        to(&a, qp_b.number(), QKEY),
-    );
+    send(&a, &qp_a, 2, 8, &qp_b);
     let statuses: Vec<_> = a.wait(&[&b], 2).iter().map(|c| c.status).collect();
     assert_eq!(statuses, [WcStatus::LocalProtection, WcStatus::WrFlush]);
     assert_eq!(qp_a.state().unwrap(), QpState::SendQueueError);
     // It still receives.
     post_recv(&qp_a, 3, &[a.sge(0, 64)]);
-    post(
-        &qp_b,
-        4,
-        SendOp::Send,
-        &[b.sge(0, 8)],
-        to(&b, qp_a.number(), QKEY),
-    );
+    send(&b, &qp_b, 4, 8, &qp_a);
     assert_eq!(a.wait(&[&b], 1)[0].wr_id, 3);
     let resume = urxe_device::Attributes {
         state: QpState::ReadyToSend,
@@ -199,13 +196,7 @@ fn a_send_that_fails_here_stops_the_send_queue_until_a_restart() {
     };
     qp_a.modify(&resume, urxe_device::AttrMask::STATE).unwrap();
     post_recv(&qp_b, 5, &[b.sge(0, 64)]);
-    post(
-        &qp_a,
-        6,
-        SendOp::Send,
-        &[a.sge(0, 8)],
-        to(&a, qp_b.number(), QKEY),
-    );
+    send(&a, &qp_a, 6, 8, &qp_b);
     assert_eq!(a.wait(&[&b], 1)[0].status, WcStatus::Success);
     assert_eq!(b.wait(&[&a], 2)[1].wr_id, 5);
 }
@@ -217,13 +208,7 @@ fn what_was_completed_may_be_overwritten() {
     for round in 0..200u8 {
         a.buffer[..4096].fill(round);
         post_recv(&qp_b, 1, &[b.sge(0, 40), b.sge(64, 4096)]);
-        post(
-            &qp_a,
-            2,
-            SendOp::Send,
-            &[a.sge(0, 4096)],
-            to(&a, qp_b.number(), QKEY),
-        );
+        send(&a, &qp_a, 2, 4096, &qp_b);
         assert_eq!(a.wait(&[], 1)[0].status, WcStatus::Success);
         a.buffer[..4096].fill(!round);
         assert_eq!(b.wait(&[&a], 1)[0].status, WcStatus::Success);
@@ -251,11 +236,7 @@ fn group_reaches_all_members(netdev: &str, group: IpAddr) {
         post_recv(qp, 7, &[end.sge(0, 100)]);
         post_recv(qp, 8, &[end.sge(0, 100)]);
     }
-    let target = SendTarget::Datagram {
-        address: a.address_of(gid, index),
-        qp: Qpn::MULTICAST,
-        qkey: QKEY,
-    };
+    let target = to_group(&a, gid, index);
     post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
     let got = a.wait(&[&b], 2);
     assert!(got.iter().any(|c| c.source_qp == Some(qp_a.number())));
@@ -302,11 +283,7 @@ fn a_member_that_does_not_poll_is_reached() {
     let gid = Gid::from(Ipv4Addr::new(239, 77, 1, 2));
     qp_b.attach_multicast(gid).unwrap();
     post_recv(&qp_b, 7, &[b.sge(0, 100)]);
-    let target = SendTarget::Datagram {
-        address: a.address_of(gid, 0),
-        qp: Qpn::MULTICAST,
-        qkey: QKEY,
-    };
+    let target = to_group(&a, gid, 0);
     post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
     let start = Instant::now();
     while b.nic.qp_stats()[0].1.rx_packets == 0 {
@@ -333,11 +310,7 @@ fn a_blocked_reader_is_woken_by_a_group_joined_later() {
         std::thread::sleep(Duration::from_millis(20));
         let gid = Gid::from(Ipv4Addr::new(239, 77, 1, 4));
         qp_b.attach_multicast(gid).unwrap();
-        let target = SendTarget::Datagram {
-            address: a.address_of(gid, 0),
-            qp: Qpn::MULTICAST,
-            qkey: QKEY,
-        };
+        let target = to_group(&a, gid, 0);
         post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
         let start = Instant::now();
         while !reader.is_finished() {
@@ -383,13 +356,7 @@ fn receive_memory_that_may_not_be_written_stops_the_queue_pair() {
     bad.lkey ^= 0x55;
     post_recv(&qp_b, 1, &[bad]);
     post_recv(&qp_b, 2, &[b.sge(0, 100)]);
-    post(
-        &qp_a,
-        3,
-        SendOp::Send,
-        &[a.sge(0, 8)],
-        to(&a, qp_b.number(), QKEY),
-    );
+    send(&a, &qp_a, 3, 8, &qp_b);
     let statuses: Vec<_> = b.wait(&[&a], 2).iter().map(|c| c.status).collect();
     assert_eq!(statuses, [WcStatus::LocalProtection, WcStatus::WrFlush]);
     assert_eq!(qp_b.state().unwrap(), QpState::Error);

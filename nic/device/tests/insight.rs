@@ -1,18 +1,18 @@
 //! What stands between a device and the network (a bad one, a capture), and what a device tells of
 //! itself: two opened devices in one process, over the loopback interface.
 
+mod support;
+
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pcap_file::pcapng::{Block, PcapNgReader};
+use support::{End, Peer, TIMEOUT, device, fill_from};
 use urxe_device::{
-    Access, AttrMask, Attributes, Capacity, Completion, Cq, DeviceInfo, Mtu, Nic, ProcessStat, Psn,
-    Qp, QpInit, QpState, QpType, RecvRequest, STAT_SCHEMA, STAT_SOCKET_PREFIX, SendData, SendOp,
-    SendRequest, SendTarget, Sge, WcStatus, Wiring,
+    Completion, Mtu, Nic, ProcessStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, SendOp, WcStatus, Wiring,
 };
 use urxe_wire::icrc::Flow;
 use urxe_wire::{Operation, Packet, ROCE_UDP_PORT};
@@ -22,165 +22,30 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// After this long, what passed is in the capture file though no program asks for it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
-/// One end: a device with one queue pair and one registered buffer.
-struct End {
-    qp: Qp,
-    nic: Arc<Nic>,
-    cq: Arc<Cq>,
-    buffer: Vec<u8>,
-    key: u32,
+fn pair(near: &Wiring, far: &Wiring) -> (Peer, Peer) {
+    let ends = [near, far].map(|wiring| {
+        let nic = Nic::open_wired(&device("lo"), wiring).unwrap();
+        End::of(nic, BUFFER_BYTES)
+    });
+    Peer::pair(ends, Mtu::B1024, TIMEOUT)
 }
 
-fn loopback() -> DeviceInfo {
-    let devices = urxe_device::list().unwrap();
-    let mut devices = devices.into_iter();
-    devices
-        .find(|device| device.netdev == "lo")
-        .expect("the loopback interface is up")
+fn post(peer: &Peer, op: SendOp, len: usize) {
+    peer.post(0, op, &[peer.sge(0, len)]);
 }
 
-impl End {
-    fn new(wiring: &Wiring) -> Self {
-        let nic = Nic::open_wired(&loopback(), wiring).unwrap();
-        let pd = nic.alloc_pd();
-        let cq = nic.create_cq(256, None, 0).unwrap();
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd: Some(pd),
-            send_cq: Some(Arc::clone(&cq)),
-            recv_cq: Some(Arc::clone(&cq)),
-            srq: None,
-            xrcd: None,
-            capacity: Capacity {
-                send_requests: 64,
-                recv_requests: 64,
-                send_sges: 1,
-                recv_sges: 1,
-                inline_bytes: 0,
-            },
-        };
-        let qp = nic.create_qp(&init).unwrap();
-        let buffer = vec![0; BUFFER_BYTES];
-        let at = buffer.as_ptr() as u64;
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let registered = nic.register(pd, at, BUFFER_BYTES as u64, at, access);
-        Self {
-            key: registered.unwrap().lkey,
-            qp,
-            nic,
-            cq,
-            buffer,
-        }
-    }
-
-    fn connect(&self, peer: &Self) {
-        let attributes = Attributes {
-            allow_remote_write: true,
-            allow_remote_read: true,
-            dest_gid: self.nic.gids()[0].gid,
-            path_mtu: Mtu::B1024,
-            dest_qp: peer.qp.number(),
-            rq_psn: Psn::new(100),
-            sq_psn: Psn::new(100),
-            max_rd_atomic: 4,
-            max_dest_rd_atomic: 4,
-            min_rnr_timer: 1,
-            timeout: 14,
-            retry_count: 7,
-            rnr_retry: 7,
-            ..Attributes::new()
-        };
-        let init = AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS;
-        let receive = AttrMask::ADDRESS_VECTOR
-            | AttrMask::PATH_MTU
-            | AttrMask::DEST_QPN
-            | AttrMask::RQ_PSN
-            | AttrMask::MAX_DEST_RD_ATOMIC
-            | AttrMask::MIN_RNR_TIMER;
-        let send = AttrMask::TIMEOUT
-            | AttrMask::RETRY_COUNT
-            | AttrMask::RNR_RETRY
-            | AttrMask::SQ_PSN
-            | AttrMask::MAX_RD_ATOMIC;
-        for (state, mask) in [
-            (QpState::Init, init),
-            (QpState::ReadyToReceive, receive),
-            (QpState::ReadyToSend, send),
-        ] {
-            let wanted = Attributes {
-                state,
-                ..attributes.clone()
-            };
-            self.qp.modify(&wanted, mask | AttrMask::STATE).unwrap();
-        }
-    }
-
-    fn sge(&self, len: usize) -> Sge {
-        Sge {
-            addr: self.buffer.as_ptr() as u64,
-            len: u32::try_from(len).unwrap(),
-            lkey: self.key,
-        }
-    }
-
-    fn post(&self, op: SendOp, len: usize) {
-        let request = SendRequest {
-            wr_id: 0,
-            op,
-            data: SendData::Sges(&[self.sge(len)]),
-            signaled: true,
-            solicited: false,
-            fence: false,
-            target: SendTarget::Connection,
-        };
-        self.qp.post_send(&request).unwrap();
-    }
-
-    fn post_recv(&self) {
-        let sges = &[self.sge(BUFFER_BYTES)];
-        self.qp.post_recv(&RecvRequest { wr_id: 0, sges }).unwrap();
-    }
-
-    fn fill(&mut self, seed: usize) {
-        for (i, byte) in self.buffer.iter_mut().enumerate() {
-            *byte = (i * 7 + i / 251 + seed) as u8;
-        }
-    }
-
-    fn va(&self) -> u64 {
-        self.buffer.as_ptr() as u64
-    }
-}
-
-fn pair(near: &Wiring, far: &Wiring) -> (End, End) {
-    let (a, b) = (End::new(near), End::new(far));
-    a.connect(&b);
-    b.connect(&a);
-    (a, b)
-}
-
-fn wait(end: &End, other: &End) -> Completion {
-    let start = Instant::now();
-    let mut got = None;
-    while got.is_none() {
-        end.cq.poll(1, |completion| got = Some(completion));
-        other.cq.poll(0, |_| ());
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "nothing in a minute"
-        );
-    }
-    got.unwrap()
+fn wait(peer: &Peer, other: &Peer) -> Completion {
+    peer.wait(other, 1)[0]
 }
 
 /// Sends, writes and reads messages of several lengths, and compares every byte.
-fn exchange(a: &mut End, b: &mut End, rounds: usize) {
+fn exchange(a: &mut Peer, b: &mut Peer, rounds: usize) {
     for round in 0..rounds {
         for len in [1, 1024, 5000, 100_001] {
-            a.fill(round + len);
+            fill_from(&mut a.buffer, round + len);
             b.buffer.fill(0);
-            b.post_recv();
-            a.post(SendOp::Send, len);
+            b.post_recv(0, &[b.sge(0, BUFFER_BYTES)]);
+            post(a, SendOp::Send, len);
             assert_eq!(wait(b, a).status, WcStatus::Success);
             assert_eq!(wait(a, b).status, WcStatus::Success);
             assert!(
@@ -188,16 +53,16 @@ fn exchange(a: &mut End, b: &mut End, rounds: usize) {
                 "SEND of {len}, round {round}"
             );
             b.buffer.fill(0);
-            let (va, rkey) = (b.va(), b.key);
-            a.post(SendOp::Write { va, rkey }, len);
+            let (va, rkey) = (b.va(0), b.key);
+            post(a, SendOp::Write { va, rkey }, len);
             assert_eq!(wait(a, b).status, WcStatus::Success);
             assert!(
                 a.buffer[..len] == b.buffer[..len],
                 "WRITE of {len}, round {round}"
             );
             b.buffer.fill(0);
-            let (va, rkey) = (a.va(), a.key);
-            b.post(SendOp::Read { va, rkey }, len);
+            let (va, rkey) = (a.va(0), a.key);
+            post(b, SendOp::Read { va, rkey }, len);
             assert_eq!(wait(b, a).status, WcStatus::Success);
             assert!(
                 a.buffer[..len] == b.buffer[..len],
@@ -358,7 +223,7 @@ fn a_capture_on_a_bad_network_has_only_what_left() {
 
 /// The packets of a direction to the queue pair of an end. The device that holds the port of
 /// hardware has those of other tests, too, and passes them on.
-fn addressed(packets: &[Captured], direction: u32, end: &End) -> Vec<Vec<u8>> {
+fn addressed(packets: &[Captured], direction: u32, end: &Peer) -> Vec<Vec<u8>> {
     packets
         .iter()
         .filter(|packet| packet.1 == direction)
@@ -369,7 +234,7 @@ fn addressed(packets: &[Captured], direction: u32, end: &End) -> Vec<Vec<u8>> {
 
 /// Those among them that went straight to it: while a peer is silent, as it may be on a busy
 /// machine, some go to the port of hardware instead.
-fn straight(packets: &[Captured], direction: u32, end: &End) -> Vec<Vec<u8>> {
+fn straight(packets: &[Captured], direction: u32, end: &Peer) -> Vec<Vec<u8>> {
     // The numbers of urxe's queue pairs tell their port.
     let port = u32::from(ROCE_UDP_PORT) + (end.qp.number().get() >> 14);
     let mut packets = addressed(packets, direction, end);
@@ -402,7 +267,7 @@ fn a_capture_that_cannot_be_written_is_refused() {
         pcap: Some("/nonexistent/capture".into()),
         ..Wiring::default()
     };
-    let error = Nic::open_wired(&loopback(), &wiring).unwrap_err();
+    let error = Nic::open_wired(&device("lo"), &wiring).unwrap_err();
     assert!(
         error.to_string().contains("/nonexistent/capture"),
         "{error}"

@@ -27,6 +27,11 @@ impl Pair {
         Self { a, qp_a, b, qp_b }
     }
 
+    /// A window of `b` that is not bound.
+    fn window(&self, kind: WindowType) -> u32 {
+        self.b.nic.alloc_window(self.b.pd, kind).unwrap()
+    }
+
     /// Binds the window `rkey` of `b` to its bytes 1000 to 2000; returns the new key.
     fn bind(&self, rkey: u32, access: WindowAccess) -> u32 {
         let next = (rkey & !0xff) | ((rkey + 1) & 0xff);
@@ -63,7 +68,7 @@ impl Pair {
 fn a_window_opens_what_it_is_bound_to() {
     for kind in [WindowType::Type1, WindowType::Type2] {
         let pair = Pair::new();
-        let window = pair.b.nic.alloc_window(pair.b.pd, kind).unwrap();
+        let window = pair.window(kind);
         let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
         assert_eq!(pair.write(key, 1000, 1000), WcStatus::Success);
         assert_eq!(pair.b.buffer[1000..2000], pair.a.buffer[..1000]);
@@ -78,11 +83,7 @@ fn a_window_opens_what_it_is_bound_to() {
 #[test]
 fn a_key_before_binding_and_after_invalidation_is_refused() {
     let pair = Pair::new();
-    let window = pair
-        .b
-        .nic
-        .alloc_window(pair.b.pd, WindowType::Type2)
-        .unwrap();
+    let window = pair.window(WindowType::Type2);
     let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
     post(
         &pair.qp_b,
@@ -98,11 +99,7 @@ fn a_key_before_binding_and_after_invalidation_is_refused() {
     );
     assert_eq!(pair.write(key, 1000, 8), WcStatus::RemoteAccess);
     let pair = Pair::new();
-    let window = pair
-        .b
-        .nic
-        .alloc_window(pair.b.pd, WindowType::Type2)
-        .unwrap();
+    let window = pair.window(WindowType::Type2);
     let _ = pair.bind(window, WindowAccess::REMOTE_WRITE);
     assert_eq!(pair.write(window, 1000, 8), WcStatus::RemoteAccess);
 }
@@ -110,11 +107,7 @@ fn a_key_before_binding_and_after_invalidation_is_refused() {
 #[test]
 fn the_peer_invalidates_a_window_with_its_message() {
     let pair = Pair::new();
-    let window = pair
-        .b
-        .nic
-        .alloc_window(pair.b.pd, WindowType::Type2)
-        .unwrap();
+    let window = pair.window(WindowType::Type2);
     let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
     post_recv(&pair.qp_b, 4, &[pair.b.sge(0, 64)]);
     let op = SendOp::SendInvalidate { rkey: key };
@@ -145,11 +138,7 @@ fn the_peer_may_not_invalidate_a_region() {
 #[test]
 fn a_window_of_type_2_is_no_use_through_another_queue_pair() {
     let pair = Pair::new();
-    let window = pair
-        .b
-        .nic
-        .alloc_window(pair.b.pd, WindowType::Type2)
-        .unwrap();
+    let window = pair.window(WindowType::Type2);
     let key = pair.bind(window, WindowAccess::REMOTE_READ);
     let (qp_a, qp_b) = (pair.a.qp(QpType::Rc), pair.b.qp(QpType::Rc));
     connect_both(&pair.a, &qp_a, &pair.b, &qp_b, Mtu::B1024);
@@ -166,11 +155,7 @@ fn a_window_of_type_2_is_no_use_through_another_queue_pair() {
 #[test]
 fn a_binding_that_fails_fails_in_its_turn() {
     let pair = Pair::new();
-    let window = pair
-        .b
-        .nic
-        .alloc_window(pair.b.pd, WindowType::Type2)
-        .unwrap();
+    let window = pair.window(WindowType::Type2);
     let beyond = WindowBind {
         rkey: window ^ 1,
         lkey: pair.b.key,
@@ -203,11 +188,7 @@ fn a_binding_that_fails_fails_in_its_turn() {
 #[test]
 fn a_queue_pair_that_goes_takes_its_windows_of_type_2_along() {
     let pair = Pair::new();
-    let window = pair
-        .b
-        .nic
-        .alloc_window(pair.b.pd, WindowType::Type2)
-        .unwrap();
+    let window = pair.window(WindowType::Type2);
     let _ = pair.bind(window, WindowAccess::REMOTE_READ);
     pair.qp_b.destroy();
     pair.b.nic.deregister(pair.b.key).unwrap();

@@ -1,13 +1,14 @@
 //! Which congestion control adapters have, and what each needs of packets and switches.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use serde::Deserialize;
 use urxe_congestion::{
-    Dctcp, DctcpParameters, Hpcc, HpccParameters, Path, Swift, SwiftParameters, Timely,
-    TimelyParameters,
+    DcqcnParameters, Dctcp, DctcpParameters, Hpcc, HpccParameters, Path, Swift, SwiftParameters,
+    Timely, TimelyParameters,
 };
-use urxe_proto::{CongestionControl, DcqcnParameters, QueuePair};
+use urxe_proto::{CongestionControl, QueuePair};
 
 /// In-band telemetry of HPCC: 2 bytes with the number of hops, and 8 for each of at most five
 /// (section 4.1 of its paper). All of it is reserved when a packet is made, as in HPCC's public
@@ -89,7 +90,8 @@ impl CongestionConfig {
     pub(crate) fn give_to(self, qp: &mut QueuePair, path: Path) {
         let control: Box<dyn CongestionControl> = match self {
             Self::Dcqcn(dcqcn) => {
-                qp.set_dcqcn(Some(dcqcn.parameters(path.line_rate_bps)));
+                let parameters = dcqcn.parameters(path.line_rate_bps);
+                qp.set_notified_control(Some(Arc::new(parameters)));
                 return;
             }
             Self::Hpcc(parameters) => Box::new(Hpcc::new(parameters, path)),

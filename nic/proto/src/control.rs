@@ -1,8 +1,9 @@
 //! Congestion control as an interface: what a queue pair tells it, and what it answers.
 //!
-//! [`crate::ReactionPoint`] (DCQCN) is one, which this crate uses itself. Others are in crates of
-//! their own, and a caller gives one to a queue pair
-//! ([`crate::QueuePair::set_congestion_control`]). They see what acknowledgements bring back
+//! The algorithms are in a crate of their own, and a caller gives one to a queue pair. One kind is
+//! there only while there is congestion, and acts on notifications of the peer
+//! ([`crate::QueuePair::set_notified_control`]). Others are always there
+//! ([`crate::QueuePair::set_congestion_control`]): they see what acknowledgements bring back
 //! ([`Feedback`]), which the caller has from its adapter and its switches.
 
 use alloc::boxed::Box;
@@ -115,6 +116,17 @@ pub trait CongestionControl: Debug + Send + Sync {
 
     /// A copy.
     fn boxed_clone(&self) -> Box<dyn CongestionControl>;
+}
+
+/// Congestion control that a queue pair has only while there is congestion: from a notification of
+/// its peer until it [is idle](CongestionControl::is_idle).
+pub trait NotifiedControl: Debug + Send + Sync {
+    /// Least time between two notifications that the queue pair sends to its own peer, nanoseconds.
+    fn notification_interval_ns(&self) -> u64;
+
+    /// The first notification came, and counts as handled. The queue pair sends at `measured_bps`
+    /// bits per second, by its window and its round trip, if those are known.
+    fn begin(&self, now: Instant, measured_bps: Option<u64>) -> Box<dyn CongestionControl>;
 }
 
 impl Clone for Box<dyn CongestionControl> {

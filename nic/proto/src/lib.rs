@@ -14,12 +14,13 @@
 //!    [`QueuePair::poll_run`], which gives the middle of a long message at once),
 //!    [`QueuePair::poll_completion`], [`QueuePair::poll_event`].
 //!
-//! With [`QueuePair::set_dcqcn`] it also controls congestion: the caller tells it of marked packets
-//! ([`QueuePair::handle_congestion_mark`]) and sends what [`QueuePair::poll_notification`] gives;
-//! the notifications of the peer come through [`QueuePair::handle_packet`]. A queue pair that has
-//! to slow down has no packet to transmit until its time comes, which [`QueuePair::poll_timeout`]
-//! tells. Any other [`CongestionControl`] is set by [`QueuePair::set_congestion_control`], and told
-//! of what acknowledgements bring back by [`QueuePair::handle_feedback`].
+//! With [`QueuePair::set_notified_control`] it also controls congestion: the caller tells it of
+//! marked packets ([`QueuePair::handle_congestion_mark`]) and sends what
+//! [`QueuePair::poll_notification`] gives; the notifications of the peer come through
+//! [`QueuePair::handle_packet`]. A queue pair that has to slow down has no packet to transmit until
+//! its time comes, which [`QueuePair::poll_timeout`] tells. Any other [`CongestionControl`] is set
+//! by [`QueuePair::set_congestion_control`], and told of what acknowledgements bring back by
+//! [`QueuePair::handle_feedback`].
 //!
 //! References "IBTA" are to the InfiniBand Architecture Specification, volume 1, release 1.4.
 #![no_std]
@@ -31,12 +32,11 @@ mod attr_mask;
 mod attributes;
 mod connection;
 mod control;
-mod dcqcn;
 mod egress;
 mod habit;
 mod memory;
 mod memory_window;
-mod pacer;
+mod notification;
 mod peer;
 mod qp;
 mod rc;
@@ -52,8 +52,7 @@ mod verbs;
 
 pub use attr_mask::AttrMask;
 pub use attributes::{Attributes, ModifyError};
-pub use control::{Acknowledged, CongestionControl, Feedback, Hop, Loss};
-pub use dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
+pub use control::{Acknowledged, CongestionControl, Feedback, Hop, Loss, NotifiedControl};
 pub use egress::Egress;
 pub use habit::Habit;
 pub use memory::{
@@ -61,7 +60,6 @@ pub use memory::{
     WindowAccess, WindowBind, gather, scatter,
 };
 pub use memory_window::{BindTarget, MemoryWindow, WindowType};
-pub use pacer::Pacer;
 pub use peer::PeerAbilities;
 pub use qp::{AckMode, Capacity, PostError, QpConfig, QpEvent, QpStats, QueuePair};
 pub use rc::acknowledge::ACK_HOLD_NS;

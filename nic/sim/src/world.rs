@@ -3,11 +3,12 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use urxe_proto::{
-    AttrMask, Attributes, CongestionControl, DcqcnParameters, Egress, Instant, ModifyError,
+    AttrMask, Attributes, CongestionControl, Egress, Instant, ModifyError, NotifiedControl,
     PeerAbilities, PostError, QueuePair, RecvRequest, SendRequest,
 };
 use urxe_wire::{Gid, Qpn};
@@ -143,14 +144,18 @@ impl World {
         }
     }
 
-    /// Turns congestion control of a queue pair on or off.
-    pub fn set_dcqcn(&mut self, qp: QpHandle, parameters: Option<DcqcnParameters>) {
+    /// Turns congestion control of a queue pair by notifications on or off.
+    pub fn set_notified_control(
+        &mut self,
+        qp: QpHandle,
+        reaction: Option<Arc<dyn NotifiedControl>>,
+    ) {
         if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
-            qp.set_dcqcn(parameters);
+            qp.set_notified_control(reaction);
         }
     }
 
-    /// Lets something else than DCQCN control the congestion of a queue pair.
+    /// Lets something control the congestion of a queue pair that is always there.
     pub fn set_congestion_control(&mut self, qp: QpHandle, control: Box<dyn CongestionControl>) {
         if let Some(qp) = self.host_mut(qp.host).qp_mut(qp.number) {
             qp.set_congestion_control(control);

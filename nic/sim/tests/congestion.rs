@@ -3,11 +3,12 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use support::bench::{Bench, REGION_BYTES};
 use support::scenario::PD;
-use urxe_proto::{
-    DcqcnParameters, QpType, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus,
-};
+use urxe_congestion::{DcqcnParameters, FirstRate};
+use urxe_proto::{QpType, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, QpHandle, Rights, Rule};
 
 const MESSAGE_BYTES: usize = REGION_BYTES;
@@ -22,7 +23,7 @@ const PARAMETERS: DcqcnParameters = DcqcnParameters {
     raise_bytes: 150_000,
     additive_step_bps: 40_000_000,
     hyper_step_bps: 400_000_000,
-    first_rate: urxe_proto::FirstRate::Line,
+    first_rate: FirstRate::Line,
     min_rate_bps: 1_000_000,
     gain_divisor: 256,
     alpha_interval_ns: 55_000,
@@ -41,7 +42,8 @@ fn bench(parameters: Option<DcqcnParameters>) -> Bench {
     };
     let mut bench = Bench::over(1, ConnectOptions::default(), link);
     for qp in [bench.a, bench.b] {
-        bench.world.set_dcqcn(qp, parameters);
+        let reaction = parameters.map(|parameters| Arc::new(parameters) as _);
+        bench.world.set_notified_control(qp, reaction);
     }
     bench
 }
@@ -122,7 +124,9 @@ fn marks_slow_a_sender_on_an_unreliable_connection() {
     let (a, b) = bench.world.connect_as(ends, PD, &ConnectOptions::default());
     (bench.a, bench.b) = (a, b);
     for qp in [a, b] {
-        bench.world.set_dcqcn(qp, Some(PARAMETERS));
+        bench
+            .world
+            .set_notified_control(qp, Some(Arc::new(PARAMETERS)));
     }
     let free_mbps = goodput_mbps(&mut bench, false, 16);
     let always = Rule::always(Match::All, Fault::MarkEcn);
@@ -149,7 +153,7 @@ fn without_congestion_control_marks_are_ignored() {
 fn a_sender_without_congestion_control_ignores_notifications() {
     let mut bench = bench(Some(PARAMETERS));
     let (a, b) = (bench.a, bench.b);
-    bench.world.set_dcqcn(a, None);
+    bench.world.set_notified_control(a, None);
     let always = Rule::always(Match::All, Fault::MarkEcn);
     mark(&mut bench, a, b, vec![always]);
     let mbps = goodput_mbps(&mut bench, false, 16);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use support::bench::{Bench, REGION_BYTES};
-use urxe_proto::{Acknowledged, CongestionControl, Instant, Loss, Pacer, SendOp, WcStatus};
+use urxe_congestion::Pacer;
+use urxe_proto::{Acknowledged, CongestionControl, Instant, Loss, SendOp, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, Rule};
 
 const MESSAGES: u64 = 8;

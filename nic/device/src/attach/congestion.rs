@@ -1,8 +1,10 @@
 //! Congestion control: what the environment says of it, and the ECN field of packets.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
-use urxe_proto::{DcqcnParameters, FirstRate};
+use urxe_congestion::{DcqcnParameters, FirstRate};
+use urxe_proto::NotifiedControl;
 
 use crate::attach::impair::Delay;
 
@@ -54,6 +56,11 @@ impl Default for CongestionControl {
 }
 
 impl CongestionControl {
+    /// What queue pairs do about notifications.
+    pub(crate) fn reaction(&self) -> Option<Arc<dyn NotifiedControl>> {
+        Some(Arc::new(self.dcqcn?))
+    }
+
     /// What packets carry in their ECN field.
     pub(crate) const fn ecn(&self) -> u8 {
         if self.dcqcn.is_some() { ECN_CAPABLE } else { 0 }

@@ -106,7 +106,7 @@ impl Nic {
         };
         let is_ud = init.qp_type == QpType::Ud;
         let mut qp = QueuePair::new(config);
-        qp.set_dcqcn(self.taps().congestion.dcqcn);
+        qp.set_notified_control(self.taps().reaction.clone());
         let index = engine.qps.insert(Box::new(Slot {
             qp,
             send_cq: completions_of(init.send_cq.as_ref()),

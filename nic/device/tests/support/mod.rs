@@ -10,6 +10,7 @@
 pub mod apart;
 pub mod duel;
 
+use std::ops::{Deref, DerefMut};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ pub const CAPACITY: Capacity = Capacity {
 };
 /// Longest time that anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A local acknowledgement timeout of 67 ms.
+pub const TIMEOUT: u8 = 14;
 const PSN: Psn = Psn::new(0x00ff_fff8);
 
 pub fn device(netdev: &str) -> DeviceInfo {
@@ -307,7 +310,7 @@ pub fn peer_attributes(dest_gid: Gid, peer: Qpn, mtu: Mtu) -> Attributes {
         max_rd_atomic: 4,
         max_dest_rd_atomic: 4,
         min_rnr_timer: 1,
-        timeout: 14,
+        timeout: TIMEOUT,
         retry_count: 7,
         rnr_retry: 7,
         ..Attributes::new()
@@ -373,7 +376,65 @@ pub fn post_recv(qp: &Qp, wr_id: u64, sges: &[Sge]) {
 }
 
 pub fn fill(buffer: &mut [u8]) {
+    fill_from(buffer, 1);
+}
+
+/// With other bytes for each seed.
+pub fn fill_from(buffer: &mut [u8], seed: usize) {
     for (i, byte) in buffer.iter_mut().enumerate() {
-        *byte = (i * 7 + i / 251 + 1) as u8;
+        *byte = (i * 7 + i / 251 + seed) as u8;
+    }
+}
+
+/// An end with one queue pair, of a reliable connection.
+pub struct Peer {
+    pub end: End,
+    pub qp: Qp,
+}
+
+impl Peer {
+    pub fn of(end: End) -> Self {
+        let qp = end.qp(QpType::Rc);
+        Self { end, qp }
+    }
+
+    /// Two that are connected to each other, the local acknowledgement timeout being as given
+    /// (IBTA 9.9.2.1).
+    pub fn pair(ends: [End; 2], mtu: Mtu, timeout: u8) -> (Self, Self) {
+        let [a, b] = ends.map(Self::of);
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            let wanted = Attributes {
+                timeout,
+                ..peer_attributes(from.nic.gids()[0].gid, to.qp.number(), mtu)
+            };
+            connect_with(&from.qp, &wanted);
+        }
+        (a, b)
+    }
+
+    pub fn post(&self, wr_id: u64, op: SendOp, sges: &[Sge]) {
+        post(&self.qp, wr_id, op, sges, SendTarget::Connection);
+    }
+
+    pub fn post_recv(&self, wr_id: u64, sges: &[Sge]) {
+        post_recv(&self.qp, wr_id, sges);
+    }
+
+    pub fn wait(&self, other: &Self, count: usize) -> Vec<Completion> {
+        self.end.wait(&[&other.end], count)
+    }
+}
+
+impl Deref for Peer {
+    type Target = End;
+
+    fn deref(&self) -> &End {
+        &self.end
+    }
+}
+
+impl DerefMut for Peer {
+    fn deref_mut(&mut self) -> &mut End {
+        &mut self.end
     }
 }

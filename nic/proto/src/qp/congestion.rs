@@ -2,13 +2,14 @@
 //! from its peer, and what a queue pair sends that has been slowed down.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use urxe_wire::{Bth, CNP_RESERVED_LEN, Header, ICRC_LEN, Opcode, Psn, pad_len};
 
 use super::{AckMode, QueuePair};
-use crate::control::{Acknowledged, CongestionControl, Feedback, Loss};
-use crate::dcqcn::{DcqcnParameters, FirstRate, NotificationPoint, ReactionPoint};
+use crate::control::{Acknowledged, CongestionControl, Feedback, Loss, NotifiedControl};
 use crate::memory::Memory;
+use crate::notification::NotificationPoint;
 use crate::peer::PeerAbilities;
 use crate::run::Run;
 use crate::state::QpState;
@@ -18,9 +19,9 @@ use crate::verbs::{Payload, QpType, Transmit};
 /// What a queue pair needs to control congestion, besides what slows it down.
 #[derive(Clone, Debug)]
 pub(super) enum Congestion {
-    /// DCQCN, whose reaction point is there only while there is congestion.
-    Dcqcn {
-        parameters: DcqcnParameters,
+    /// Something that is there only while there is congestion.
+    Notified {
+        reaction: Arc<dyn NotifiedControl>,
         notification: NotificationPoint,
     },
     /// Something that is always there, and needs to know how far it is.
@@ -33,8 +34,8 @@ pub(super) enum Congestion {
 }
 
 impl Congestion {
-    pub(super) const fn is_dcqcn(&self) -> bool {
-        matches!(self, Self::Dcqcn { .. })
+    pub(super) const fn is_notified(&self) -> bool {
+        matches!(self, Self::Notified { .. })
     }
 }
 
@@ -52,20 +53,20 @@ impl QueuePair {
 
     // ---- commands ----------------------------------------------------------------------------
 
-    /// Turns congestion control by DCQCN on, or all of it off, as it is at first. A queue pair that
-    /// is slowed down is so no more.
-    pub fn set_dcqcn(&mut self, parameters: Option<DcqcnParameters>) {
+    /// Turns congestion control by notifications on, or all of it off, as it is at first. A queue
+    /// pair that is slowed down is so no more.
+    pub fn set_notified_control(&mut self, reaction: Option<Arc<dyn NotifiedControl>>) {
         self.control = None;
         self.sender.grant(None, None);
-        self.congestion = parameters.map(|parameters| {
-            Box::new(Congestion::Dcqcn {
-                parameters,
+        self.congestion = reaction.map(|reaction| {
+            Box::new(Congestion::Notified {
+                reaction,
                 notification: NotificationPoint::default(),
             })
         });
     }
 
-    /// Lets something else than DCQCN control congestion, until the queue pair is reset. For
+    /// Lets something control congestion that is always there, until the queue pair is reset. For
     /// reliable queue pairs that are ready to send: it lives on acknowledgements.
     pub fn set_congestion_control(&mut self, control: Box<dyn CongestionControl>) {
         self.congestion = Some(Box::new(Congestion::Other {
@@ -83,12 +84,12 @@ impl QueuePair {
     /// have no peer to notify.
     pub fn handle_congestion_mark(&mut self, now: Instant) {
         if self.config.qp_type != QpType::Ud
-            && let Some(Congestion::Dcqcn {
-                parameters,
+            && let Some(Congestion::Notified {
+                reaction,
                 notification,
             }) = self.congestion.as_deref_mut()
         {
-            notification.handle_mark(now, parameters.cnp_interval_ns);
+            notification.handle_mark(now, reaction.notification_interval_ns());
         }
     }
 
@@ -157,7 +158,10 @@ impl QueuePair {
     /// Takes the window that congestion control says, if it says one.
     fn obey(&mut self) {
         if let Some(control) = &self.control
-            && !self.congestion.as_deref().is_some_and(Congestion::is_dcqcn)
+            && !self
+                .congestion
+                .as_deref()
+                .is_some_and(Congestion::is_notified)
         {
             let mtu_bytes = u64::from(self.connection.mtu_bytes);
             let window = control.window_bytes();
@@ -185,16 +189,10 @@ impl QueuePair {
             self.obey();
             return;
         }
-        let Congestion::Dcqcn { parameters, .. } = congestion else {
-            return;
-        };
-        let parameters = *parameters;
-        let measured_bps = match parameters.first_rate {
-            FirstRate::Line => None,
-            FirstRate::Measured => self.sender.rate_bps(self.connection.mtu_bytes),
-        };
-        let rate_bps = measured_bps.unwrap_or(parameters.line_rate_bps);
-        self.control = Some(Box::new(ReactionPoint::new(parameters, now, rate_bps)));
+        if let Congestion::Notified { reaction, .. } = congestion {
+            let measured_bps = self.sender.rate_bps(self.connection.mtu_bytes);
+            self.control = Some(reaction.begin(now, measured_bps));
+        }
     }
 
     // ---- outputs -----------------------------------------------------------------------------
@@ -202,7 +200,7 @@ impl QueuePair {
     /// The congestion notification to send, if one is owed. It should overtake what waits, and be
     /// no subject of congestion control itself: its type of service is not "ECN capable".
     pub fn poll_notification(&mut self) -> Option<Transmit<'static>> {
-        let Congestion::Dcqcn { notification, .. } = self.congestion.as_deref_mut()? else {
+        let Congestion::Notified { notification, .. } = self.congestion.as_deref_mut()? else {
             return None;
         };
         if !notification.poll() {

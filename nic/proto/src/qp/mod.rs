@@ -253,7 +253,9 @@ impl QueuePair {
 
     fn reset(&mut self) {
         let stats = self.stats;
-        let congestion = self.congestion.take_if(|congestion| congestion.is_dcqcn());
+        let congestion = self
+            .congestion
+            .take_if(|congestion| congestion.is_notified());
         *self = Self {
             stats,
             congestion,

@@ -203,7 +203,12 @@ fn take_turn(end: usize, turn: usize, memory: &mut Memory, shared: &Shared, load
     while shared.ended.load(Ordering::Acquire) < (turn + 1) * shared.ways {
         if let Some(sending) = &mut sender {
             let now = Instant::now();
-            assert!(now < lost, "{}: lost", step.name);
+            assert!(
+                now < lost,
+                "{}: datagrams were lost, {} of them by the receiver's socket",
+                step.name,
+                other.receive_drops().unwrap()
+            );
             if now < start + load.length {
                 sending.send();
             } else if sending.is_done() {
@@ -220,8 +225,6 @@ fn take_turn(end: usize, turn: usize, memory: &mut Memory, shared: &Shared, load
     if let Some(receiver) = receiver {
         receiver.finish();
     }
-    let drops = own.receive_drops().unwrap();
-    assert_eq!(drops, 0, "the receive buffer is smaller than the window");
     shared.turn.wait();
     rate
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
+use urxe_proto::NotifiedControl;
 use urxe_udp::{Options, RecvMeta, SendError, Sent, Socket, Tap, Transmit};
 
 use crate::attach::capture::{Capture, Direction, Passing};
@@ -40,6 +41,8 @@ pub(crate) struct Taps {
     traces: bool,
     /// How the device controls congestion.
     pub(crate) congestion: CongestionControl,
+    /// The same, as all its queue pairs share it.
+    pub(crate) reaction: Option<Arc<dyn NotifiedControl>>,
     receive_buffer_bytes: Option<usize>,
     /// As [`Wiring::sockets_only`].
     pub(crate) sockets_only: bool,
@@ -144,6 +147,7 @@ impl Taps {
             links: Mutex::default(),
             traces: log::log_enabled!(log::Level::Trace),
             congestion: wiring.congestion,
+            reaction: wiring.congestion.reaction(),
             receive_buffer_bytes: wiring.receive_buffer_bytes,
             sockets_only: wiring.sockets_only,
         })

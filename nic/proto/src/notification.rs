@@ -1,10 +1,11 @@
-//! The notification point: when a mark is worth a CNP.
+//! The notification point: when a mark is worth a congestion notification packet (CNP; IBTA annex
+//! A17.9.3).
 
 use crate::time::Instant;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NotificationPoint {
+pub(crate) struct NotificationPoint {
     last: Option<Instant>,
     is_owed: bool,
 }
@@ -12,7 +13,7 @@ pub struct NotificationPoint {
 impl NotificationPoint {
     /// A packet arrived with the mark "congestion experienced". A CNP is owed if the last is older
     /// than `interval_ns`.
-    pub fn handle_mark(&mut self, now: Instant, interval_ns: u64) {
+    pub(crate) fn handle_mark(&mut self, now: Instant, interval_ns: u64) {
         if self.last.is_none_or(|last| now.since(last) >= interval_ns) {
             self.last = Some(now);
             self.is_owed = true;
@@ -20,7 +21,7 @@ impl NotificationPoint {
     }
 
     /// Whether a CNP is to be sent; it counts as sent.
-    pub fn poll(&mut self) -> bool {
+    pub(crate) fn poll(&mut self) -> bool {
         core::mem::take(&mut self.is_owed)
     }
 }

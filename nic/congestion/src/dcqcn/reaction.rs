@@ -2,10 +2,10 @@
 
 use alloc::boxed::Box;
 
-use super::parameters::DcqcnParameters;
-use crate::control::{Acknowledged, CongestionControl, Loss};
+use urxe_proto::{Acknowledged, CongestionControl, Instant, Loss, NotifiedControl};
+
+use super::parameters::{DcqcnParameters, FirstRate};
 use crate::pacer::Pacer;
-use crate::time::Instant;
 
 /// Alpha, the estimate of how congested the path is, when it is 1.
 const ALPHA_ONE: u64 = 1 << 20;
@@ -243,6 +243,21 @@ impl CongestionControl for ReactionPoint {
     }
 }
 
+impl NotifiedControl for DcqcnParameters {
+    fn notification_interval_ns(&self) -> u64 {
+        self.cnp_interval_ns
+    }
+
+    fn begin(&self, now: Instant, measured_bps: Option<u64>) -> Box<dyn CongestionControl> {
+        let measured_bps = match self.first_rate {
+            FirstRate::Line => None,
+            FirstRate::Measured => measured_bps,
+        };
+        let rate_bps = measured_bps.unwrap_or(self.line_rate_bps);
+        Box::new(ReactionPoint::new(*self, now, rate_bps))
+    }
+}
+
 /// `alpha` times (1 - 1/`divisor`) to the power of `updates`, rounded down.
 const fn decayed(mut alpha: u64, divisor: u64, mut updates: u64) -> u64 {
     const ONE: u64 = 1 << 32;
@@ -266,7 +281,7 @@ mod tests {
     const PARAMETERS: DcqcnParameters = DcqcnParameters {
         line_rate_bps: 40 * GBPS,
         min_rate_bps: 10_000_000,
-        first_rate: super::super::FirstRate::Line,
+        first_rate: FirstRate::Line,
         gain_divisor: 256,
         alpha_interval_ns: 55_000,
         cut_interval_ns: 4_000,

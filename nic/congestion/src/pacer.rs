@@ -1,6 +1,6 @@
 //! When the next packet may go of a sender that has a rate.
 
-use crate::time::Instant;
+use urxe_proto::Instant;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
