@@ -70,6 +70,9 @@ def collectives(
         # The source names no size from which on it holds, and both collectives.
         ({"small_40": 1.3}, Verdict.CONTRADICTED),
         ({"alltoallv_40": 1.3}, Verdict.CONTRADICTED),
+        # As low is not lower.
+        ({"small_40": 1.2}, Verdict.CONTRADICTED),
+        ({"alltoallv_40": 1.18}, Verdict.CONTRADICTED),
     ],
 )
 def test_scatter_changes_at_2_kib_and_40_gige_is_ahead_everywhere(changed: dict[str, Any], verdict: Verdict) -> None:

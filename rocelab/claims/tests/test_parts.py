@@ -10,8 +10,9 @@ import pytest
 
 from rocelab.claims import Verdict, all_claims, claims_by_id, judge
 from rocelab.claims.parts import judge_parts
-from rocelab.claims.rules import Parts
+from rocelab.claims.rules import APART_PERCENT, Parts
 from rocelab.claims.sides import Sides
+from rocelab.profiles.series import sources
 from rocelab.results import Provenance, RunInfo, Sample
 from rocelab.stats import SeriesTable
 
@@ -126,3 +127,27 @@ def test_every_number_of_a_claim_has_a_range() -> None:
     parts = [part for rule in rules if isinstance(rule, Parts) for part in rule.parts]
     assert parts
     assert all(part.at_least > -float("inf") or part.at_most < float("inf") for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(10.0, Verdict.CONTRADICTED), (10.2, Verdict.CONTRADICTED), (10.4, Verdict.REPRODUCED)],
+)
+@pytest.mark.parametrize("how", ["ratio", "reduction"])
+def test_ahead_is_by_more_than_two_measurements_of_one_network_differ(how: str, value: float, verdict: Verdict) -> None:
+    ahead, behind = _samples("a", {1: value}), _samples("b", {1: 10.0})
+    subject, reference = (A, B) if how == "ratio" else (B, A)
+    found = _judge([*ahead, *behind], subject=subject, reference=reference, how=how, of="least", ahead=True)
+    assert found[0] is verdict
+
+
+@pytest.mark.parametrize("part", [{"how": "ratio", "at_least": 1.0}, {"how": "difference"}])
+def test_ahead_is_said_in_place_of_a_least_ratio(part: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="'ahead' takes the place of 'at_least'"):
+        _judge(BOTH, reference=B, ahead=True, **part)
+
+
+def test_ahead_is_more_than_published_medians_of_the_same_message_differ() -> None:
+    medians = [value for each in sources()["potter-2018"].series for size, value in each.points if size == 32]
+    assert len(medians) == 5
+    assert 1 < max(medians) / min(medians) < 1 + APART_PERCENT / 100

@@ -10,20 +10,21 @@ import pytest
 from rich.console import Console
 
 from rocelab.claims.tests.simulated import VIRTUAL
-from rocelab.claims.tests.test_simulated_claims import two_nodes
+from rocelab.claims.tests.test_simulated_claims import lanl, two_nodes
 from rocelab.drawn import DrawStore
 from rocelab.report.model import RunModel
 from rocelab.report.page import make_page
 from rocelab.report.terminal import print_summary
 from rocelab.results import RunStore
 
-HOLDS = two_nodes("network", {})
-DOES_NOT = two_nodes("network", {"r40_mbps": 40_000.0})
+# L4 says that two networks are comparable, so that networks that are alike bear it out.
+HOLDS = [*two_nodes("network", {}), *lanl({})]
+DOES_NOT = [*two_nodes("network", {"r40_mbps": 40_000.0}), *lanl({})]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> RunStore:
-    store = RunStore.create(tmp_path, dataclasses.replace(VIRTUAL, claims=("V2", "V5")), "a study")
+    store = RunStore.create(tmp_path, dataclasses.replace(VIRTUAL, claims=("V2", "L4")), "a study")
     store.append(*HOLDS)
     return store
 

@@ -9,7 +9,7 @@ import pytest
 from rocelab.claims import all_claims
 from rocelab.claims.tests.test_claims import INFO
 from rocelab.claims.tests.test_mpi_level import nas
-from rocelab.claims.tests.test_simulated_claims import two_nodes
+from rocelab.claims.tests.test_simulated_claims import lanl, two_nodes
 from rocelab.drawn import DrawnSamples
 from rocelab.report import claim_tables
 from rocelab.report.model import RunModel
@@ -50,12 +50,13 @@ def test_an_unknown_source_is_named_with_the_known_ones() -> None:
 
 
 def test_draws_of_a_run_stand_with_the_verdict_before_and_after_them() -> None:
-    samples = two_nodes("network", {})
+    samples = [*two_nodes("network", {}), *lanl({})]
     fewer = [dataclasses.replace(each, value=1.0) if each.interconnect == "roce-40g" else each for each in samples]
-    info = dataclasses.replace(KEPT.info, claims=("V2", "V5", "V11"))
+    info = dataclasses.replace(KEPT.info, claims=("V2", "L4", "V11"))
     model = RunModel(info, [*samples, *KEPT.samples], DrawnSamples(2, {0: samples, 1: fewer}))
     rows = claim_tables.draws(model).split("\n")
     assert rows[2] == "| V2 | reproduced | 1 of 2 | not checkable here | fails |"
+    assert rows[3] == "| L4 | reproduced | 2 of 2 | reproduced | passes |"
     assert rows[4] == "| V11 | contradicted | not drawn | contradicted | fails |"
     assert rows[-1] == "A null model, all networks alike, passes 1 of 3 claims."
     verdicts = {row.split(" | ")[0]: row for row in claim_tables.claims("vienne2012", [model]).split("\n")}
