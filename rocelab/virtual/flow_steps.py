@@ -11,28 +11,20 @@ from typing_extensions import override
 from rocelab import profiles
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import FLOWS_LEVEL, StepKey, setting_name
-from rocelab.study.steps import Step
-from rocelab.tools.base import Executable
 from rocelab.virtual.flow_tables import FlowsTable, Setting
-from rocelab.virtual.schema import LinkTable, Topology, VirtualStudy
-from rocelab.virtual.simulator import simulator
-from rocelab.virtual.variants import Variant, variants_of
+from rocelab.virtual.packets import PacketStep
+from rocelab.virtual.schema import Topology, VirtualStudy
+from rocelab.virtual.variants import variants_of
 
 #: Packets of flows that are simulated in a second, through six cables; for planning only.
 _PACKETS_PER_S = 250_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowsStep(Step):
+class FlowsStep(PacketStep):
     """One simulation of flows that arrive at random."""
 
-    network: LinkTable
     test: FlowsTable
-    host: str
-    adapter: profiles.Adapter
-    how: Variant
-    nodes: int
-    seed: int
     load: float
     settings: Mapping[str, Setting]
     """By place in the scenario: what it has instead of what the study and the profiles say."""
@@ -65,16 +57,6 @@ class FlowsStep(Step):
     @override
     def keys(self) -> tuple[StepKey, ...]:
         return tuple(self.key_of(size_bytes) for size_bytes in (None, *self.test.bins_bytes()))
-
-    @property
-    @override
-    def tool(self) -> str:
-        return simulator().name.rpartition("/")[2]
-
-    @property
-    @override
-    def executables(self) -> tuple[Executable, ...]:
-        return (simulator(),)
 
     @property
     @override

@@ -11,13 +11,12 @@ from rocelab import profiles
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST, LinkInfo, StepKey
 from rocelab.study.steps import SingleStep
-from rocelab.tools.base import Executable
 from rocelab.virtual.flow_steps import FlowsStep, plan_flows
 from rocelab.virtual.flow_tables import FlowsTable
+from rocelab.virtual.packets import PacketStep
 from rocelab.virtual.schema import COLLECTIVES, MANY_NODES, LinkTable, TestTable, Topology, VirtualStudy
-from rocelab.virtual.simulator import simulator
 from rocelab.virtual.smpi.steps import SmpiStep, plan_jobs
-from rocelab.virtual.variants import Variant, variants_of
+from rocelab.virtual.variants import variants_of
 
 _KINDS: dict[Topology, LinkKind] = {
     "back-to-back": "direct",
@@ -33,17 +32,11 @@ _PACKETS_PER_S = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualStep(SingleStep):
-    """One simulation."""
+class VirtualStep(PacketStep, SingleStep):
+    """One simulation of messages of one size."""
 
-    network: LinkTable
     test: TestTable
-    host: str
-    adapter: profiles.Adapter
-    how: Variant
     size_bytes: int
-    nodes: int
-    seed: int
 
     @property
     @override
@@ -68,16 +61,6 @@ class VirtualStep(SingleStep):
             nodes=self.nodes,
             ranks=ranks,
         )
-
-    @property
-    @override
-    def tool(self) -> str:
-        return simulator().name.rpartition("/")[2]
-
-    @property
-    @override
-    def executables(self) -> tuple[Executable, ...]:
-        return (simulator(),)
 
     @property
     @override
