@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from rocelab.drawn import DrawStore
 from rocelab.profiles.drawing import Draw, drawn
 from rocelab.results import RunStore, Sample, StepKey
-from rocelab.virtual.flow_steps import FlowsStep
-from rocelab.virtual.runner import VirtualRunner
+from rocelab.virtual.runner import AnyStep, VirtualRunner
 from rocelab.virtual.schema import VirtualStudy
 from rocelab.virtual.smpi.steps import SmpiStep
-from rocelab.virtual.steps import VirtualStep, plan
-
-AnyStep = VirtualStep | FlowsStep | SmpiStep
+from rocelab.virtual.steps import plan
 
 
 @dataclass(frozen=True, slots=True)

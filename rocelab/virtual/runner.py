@@ -1,4 +1,4 @@
-"""Carries out the steps of a study of the virtual fabric, as many at a time as there are processors.
+"""Carries out the steps of a study of the virtual fabric, as many at a time as there are processors, or by a crew.
 
 What comes of a step does not depend on when it runs, so samples are written in the order of the plan, and a run of the
 same study has the same samples.
@@ -6,12 +6,14 @@ same study has the same samples.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
@@ -29,6 +31,7 @@ from rocelab.virtual.simulator import simulate
 from rocelab.virtual.smpi.jobs import JobSimulator
 from rocelab.virtual.smpi.steps import SmpiStep
 from rocelab.virtual.steps import VirtualStep
+from rocelab.virtual.under_way import UnderWay
 
 #: Counters that are samples of their own, so that claims can be about them.
 _COUNTERS = ("dropped_packets", "pauses", "notifications", "marked_packets")
@@ -43,12 +46,52 @@ class SimulationWatcher(Watcher, Protocol):
         """So much time has been simulated, of so much at the most."""
 
 
+AnyStep = VirtualStep | FlowsStep | SmpiStep
+Found = tuple[tuple[Sample, ...], str | None]
+"""The samples of a step, and what went wrong."""
+
+
+class Job(Protocol):
+    """A step that is carried out, or will be."""
+
+    def result(self) -> Found:
+        """Wait for what comes of it."""
+
+    def done(self) -> bool:
+        """Whether that is there."""
+
+
+class Crew(Protocol):
+    """What carries out the steps of a run, several at a time."""
+
+    def begin(self, step: AnyStep, order: int) -> Job:
+        """Carry a step out when there is room for it. Those that were given first go first."""
+
+    def stop(self) -> None:
+        """End what is under way, and begin no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Done:
     outcome: dict[str, Any] | None
     error: str | None
     started_at: str
     duration_s: float
+
+
+class _Processors:
+    """As many steps at a time as this machine has processors for us."""
+
+    def __init__(self, runner: VirtualRunner) -> None:
+        self._runner = runner
+        self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+
+    def begin(self, step: AnyStep, order: int) -> Job:
+        return self._pool.submit(self._runner.perform, step, order)
+
+    def stop(self) -> None:
+        self._runner.stop()
+        self._pool.shutdown(cancel_futures=True)
 
 
 class VirtualRunner:
@@ -62,41 +105,54 @@ class VirtualRunner:
         self._versions = versions
         self._logged = logged
         self._lock = threading.Lock()
-        self._jobs = JobSimulator(store, versions)
+        self._under_way = UnderWay()
+        self._jobs = JobSimulator(store, versions, self._under_way)
 
-    def run(self, steps: Sequence[VirtualStep | FlowsStep | SmpiStep]) -> Outcome:
-        """Carry out the steps. Sets the status of the run, also when it is interrupted."""
+    def run(self, steps: Sequence[AnyStep], crew: Crew | None = None) -> Outcome:
+        """Carry out the steps, on the processors of this machine or by a crew.
+
+        Sets the status of the run, also when it is interrupted.
+        """
         failed = 0
         status: RunStatus = "interrupted"
         first_order = self._store.next_order()
-        pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+        crew = crew or _Processors(self)
+        left: deque[Job] = deque()
         try:
-            jobs: list[Future[tuple[tuple[Sample, ...], str | None]]] = [
-                pool.submit(self.perform, step, first_order + index) for index, step in enumerate(steps)
-            ]
-            for step, job in zip(steps, jobs, strict=True):
-                samples, error = job.result()
+            left.extend(crew.begin(step, first_order + index) for index, step in enumerate(steps))
+            for step in steps:
+                samples, error = left[0].result()
                 self._store.append(*samples)
+                left.popleft()
                 failed += error is not None
                 if self._watcher is not None:
                     with self._lock:
                         self._watcher.ended(step, error)
             status = "incomplete" if failed else "complete"
         finally:
-            self.stop()
-            pool.shutdown(cancel_futures=True)
+            self._keep_done(left)
+            crew.stop()
             self._store.set_status(status, ended_at=now())
             self._store.close()
         return Outcome(len(steps) - failed, failed)
+
+    def _keep_done(self, left: Iterable[Job]) -> None:
+        """Store what is there of steps behind one that is not: an interruption loses nothing that was simulated."""
+        for job in left:
+            # Those that the interruption itself ended have failed, and are done again.
+            with contextlib.suppress(Exception):
+                samples, error = job.result() if job.done() else ((), "it is under way")
+                if error is None:
+                    self._store.append(*samples)
 
     def _log(self, step: VirtualStep | FlowsStep, order: int, suffix: str) -> Path:
         return self._store.logs / f"{order:05}-{step.name}{suffix}"
 
     def stop(self) -> None:
-        """End the MPI programs that are under way, and start no more."""
-        self._jobs.stop()
+        """End the simulations that are under way, and start no more."""
+        self._under_way.stop()
 
-    def perform(self, step: VirtualStep | FlowsStep | SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
+    def perform(self, step: AnyStep, order: int) -> Found:
         """Carry out a step. Gives its samples, which it does not store, and what went wrong."""
         if self._watcher is not None:
             with self._lock:
@@ -118,7 +174,7 @@ class VirtualRunner:
         pcap = self._log(step, order, ".pcap") if is_recorded else None
         outcome: dict[str, Any] | None = None
         try:
-            outcome = simulate(asked, pcap=pcap, progressed=progressed)
+            outcome = simulate(asked, pcap=pcap, progressed=progressed, among=self._under_way)
             error = outcome["problem"]
         except ToolError as failure:
             error = str(failure)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rocelab.tools.base import Executable, Output, ToolError, last_words, own_program
+from rocelab.virtual.under_way import UnderWay
 
 _PROGRESS = re.compile(r"(\d+) of (\d+) ns")
 
@@ -21,20 +21,18 @@ def simulator() -> Executable:
 
 
 def simulate(
-    scenario: Mapping[str, Any], *, pcap: Path | None = None, progressed: Callable[[int, int], None] | None = None
+    scenario: Mapping[str, Any],
+    *,
+    pcap: Path | None = None,
+    progressed: Callable[[int, int], None] | None = None,
+    among: UnderWay | None = None,
 ) -> dict[str, Any]:
     """What comes of a scenario. `progressed` is told the simulated time, and when it ends at the latest, in ns.
 
-    Raises ToolError if it cannot be simulated.
+    It ends with the others that are under way ``among`` it. Raises ToolError if it cannot be simulated.
     """
     argv: Sequence[str] = [simulator().name, "--progress", *(["--pcap", str(pcap)] if pcap else [])]
-    try:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-    except OSError as error:
-        raise ToolError(f"{argv[0]}: {error.strerror}") from None
-    with process:
+    with (among or UnderWay()).start(argv) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None

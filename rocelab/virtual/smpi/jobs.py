@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +17,7 @@ from rocelab.tools.base import JobReading, Output, ToolError, Value, describe_ex
 from rocelab.tools.nas import MAIN_METRIC
 from rocelab.virtual.smpi.platform import hostfile, options, platform
 from rocelab.virtual.smpi.steps import WORK_PER_S, SmpiStep
+from rocelab.virtual.under_way import UnderWay
 
 #: Part of the time by which a calibrated program may miss it.
 _CALIBRATED = 1e-3
@@ -40,15 +38,14 @@ class _Done:
 class JobSimulator:
     """Carries out the jobs of a run."""
 
-    def __init__(self, store: RunStore, versions: Mapping[str, str]) -> None:
+    def __init__(self, store: RunStore, versions: Mapping[str, str], under_way: UnderWay) -> None:
         self._store = store
         self._versions = versions
+        self._under_way = under_way
         self._lock = threading.Lock()
         self._calibrations: dict[tuple[str, ...], threading.Lock] = {}
         self._speeds: dict[tuple[str, ...], float] = {}
         self._memory = threading.Lock()
-        self._running: set[subprocess.Popen[str]] = set()
-        self._stopped = False
 
     def execute(self, step: SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
         """Simulate a step. Gives its samples, and what went wrong."""
@@ -114,40 +111,9 @@ class JobSimulator:
         return step.method.read(step.request, output)
 
     def _output(self, argv: Sequence[str]) -> Output:
-        with self._lock:
-            if self._stopped:
-                raise ToolError("the run was interrupted")
-            try:
-                # A session of its own: smpirun is a script, and what it starts has to end with it.
-                process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise ToolError(f"{argv[0]}: {error.strerror}") from None
-            self._running.add(process)
-        stdout, stderr = process.communicate()
-        with self._lock:
-            self._running.discard(process)
+        with self._under_way.start(argv, is_script=True) as process:
+            stdout, stderr = process.communicate()
         return Output(stdout, stderr, process.returncode)
-
-    @property
-    def running(self) -> int:
-        """How many simulations are under way."""
-        with self._lock:
-            return len(self._running)
-
-    def stop(self) -> None:
-        """End what is under way, and start nothing more."""
-        with self._lock:
-            self._stopped = True
-            for process in self._running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
 
     def _samples(self, step: SmpiStep, done: _Done, base: Path, order: int) -> tuple[Sample, ...]:
         run = self._store.info

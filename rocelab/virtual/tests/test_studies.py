@@ -15,9 +15,10 @@ from rocelab.claims import all_claims
 from rocelab.results import Provenance, RunInfo, RunStore, Sample
 from rocelab.study import catalogue
 from rocelab.study.problems import StudyError
+from rocelab.study.runner import remaining
 from rocelab.study.steps import Step
 from rocelab.virtual.loading import is_virtual, parse
-from rocelab.virtual.runner import VirtualRunner
+from rocelab.virtual.runner import AnyStep, Found, VirtualRunner
 from rocelab.virtual.scenario import scenario
 from rocelab.virtual.simulator import simulator
 from rocelab.virtual.steps import VirtualStep, link_info, plan
@@ -173,6 +174,55 @@ def test_a_run_gives_the_same_samples_each_time(tmp_path: Path) -> None:
     assert 120_000 < total.value < 4 * 46_400
     log = json.loads((tmp_path / "a" / "run" / str(total.log)).read_text(encoding="utf-8"))
     assert len(log["outcome"]["series"]) == 6
+
+
+@dataclasses.dataclass
+class _Done:
+    """A step of which something is there: its samples, an error, or an interruption."""
+
+    samples: tuple[Sample, ...] = ()
+    error: str | None = None
+    is_interrupted: bool = False
+
+    def done(self) -> bool:
+        return not self.is_interrupted
+
+    def result(self) -> Found:
+        if self.is_interrupted:
+            raise KeyboardInterrupt
+        return self.samples, self.error
+
+
+class _Interrupted:
+    """A crew whose second step is interrupted, while the fourth fails and all others are done."""
+
+    def __init__(self, runner: VirtualRunner) -> None:
+        self.runner = runner
+        self.stopped = False
+
+    def begin(self, step: AnyStep, order: int) -> _Done:
+        samples, _ = self.runner.perform(step, order)
+        return [_Done(samples), _Done(is_interrupted=True), _Done(samples), _Done(samples, "it was ended")][order]
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_an_interruption_keeps_what_was_simulated_behind_the_step_that_was_under_way(tmp_path: Path) -> None:
+    if simulator().path is None:
+        pytest.skip("rocelab-virtual is not there: make build")
+    steps = plan(parse(SMALL, "study.toml"))[:4]
+    unknown = Provenance("", "", 1, 1, "", "", "", "", "")
+    info = RunInfo("run", "small", "Small", "virtual", "running", "", 1, 1, (), unknown, len(steps))
+    store = RunStore.create(tmp_path, info, SMALL)
+    runner = VirtualRunner(store, _Silent(), {})
+    crew = _Interrupted(runner)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(steps, crew)
+    assert list(dict.fromkeys(sample.order for sample in store.samples())) == [0, 2]
+    assert remaining(steps, store) == [steps[1], steps[3]]
+    assert store.info.status == "interrupted"
+    assert crew.stopped
 
 
 def test_a_recorded_port_is_a_capture_that_tshark_reads(tmp_path: Path) -> None:

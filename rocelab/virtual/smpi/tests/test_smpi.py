@@ -27,6 +27,7 @@ from rocelab.virtual.smpi.jobs import JobSimulator
 from rocelab.virtual.smpi.platform import hostfile, options, platform, rates
 from rocelab.virtual.smpi.steps import SmpiStep
 from rocelab.virtual.steps import VirtualStep, plan
+from rocelab.virtual.under_way import UnderWay
 
 SMALL = """
 schema = 1
@@ -263,12 +264,13 @@ def test_what_is_under_way_ends_with_an_interruption(tmp_path: Path) -> None:
     text = SMALL.replace('["is"]', '["bt"]').replace('["S"]', '["C"]').replace("is.S", "bt.C")
     store, steps = _store(tmp_path, text)
     assert isinstance(steps[0], SmpiStep)
-    simulator = JobSimulator(store, {})
+    under_way = UnderWay()
+    simulator = JobSimulator(store, {}, under_way)
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(simulator.execute, steps[0], 0)
-        while not simulator.running:
+        while not under_way.count:
             time.sleep(0.01)
-        simulator.stop()
+        under_way.stop()
         _, error = job.result(timeout=20)
     assert "killed by signal 9" in str(error)
     assert "interrupted" in str(simulator.execute(steps[0], 1)[1])
