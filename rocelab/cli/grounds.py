@@ -34,11 +34,10 @@ from rocelab.study.runner import Outcome, Runner
 from rocelab.study.schema import Study
 from rocelab.study.steps import Step
 from rocelab.tools.base import Executable
-from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.runner import SimulationWatcher, VirtualRunner
 from rocelab.virtual.schema import VirtualStudy
 from rocelab.virtual.smpi.steps import SmpiStep
-from rocelab.virtual.steps import VirtualStep, link_info
+from rocelab.virtual.steps import link_info, simulations
 from rocelab.virtual.steps import plan as plan_virtual
 
 StudyT = TypeVar("StudyT", Study, VirtualStudy)
@@ -177,8 +176,7 @@ class _InVirtualTime:
         watcher: SimulationWatcher,
         course: Course | None,  # noqa: ARG004, it comes out the same each time
     ) -> Outcome:
-        simulations = [step for step in steps if isinstance(step, VirtualStep | FlowsStep | SmpiStep)]
-        return VirtualRunner(store, watcher, tool_versions(steps)).run(simulations)
+        return VirtualRunner(store, watcher, tool_versions(steps)).run(simulations(steps))
 
 
 class VirtualGround(Ground[VirtualStudy]):
@@ -211,16 +209,25 @@ class VirtualGround(Ground[VirtualStudy]):
 def check_memory(steps: Sequence[Step]) -> None:
     """Say which simulated program does not fit, before anything is simulated."""
     available_bytes = psutil.virtual_memory().available
+    if lines := memory_lines(steps, available_bytes):
+        fail("run", too_large(lines, available_bytes))
+
+
+def memory_lines(steps: Sequence[Step], available_bytes: int) -> list[str]:
+    """A line for each simulated program that needs more memory."""
     needed = {step.test_name: step.memory_bytes for step in steps if isinstance(step, SmpiStep)}
-    lines = [
+    return [
         f"  {test}: {_gibibytes(size_bytes)}" for test, size_bytes in needed.items() if size_bytes > available_bytes
     ]
-    if lines:
-        fail(
-            "run",
-            f"these programs need more memory than the {_gibibytes(available_bytes)} that are available:\n"
-            + "\n".join(lines) + "\nTake a smaller class, or `model = true`, which simulates their work without data.",
-        )  # fmt: skip
+
+
+def too_large(lines: Sequence[str], available_bytes: int, where: str = "") -> str:
+    """What is wrong with the programs of :func:`memory_lines`, and what to do."""
+    return (
+        f"these programs need more memory than the {_gibibytes(available_bytes)} that are available{where}:\n"
+        + "\n".join(lines)
+        + "\nTake a smaller class, or `model = true`, which simulates their work without data."
+    )
 
 
 def _gibibytes(size_bytes: int) -> str:

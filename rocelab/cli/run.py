@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -58,6 +58,15 @@ _FullSize = Annotated[
     bool,
     typer.Option(
         "--full-size", help="At the sizes of the study's source; says first what time, memory and disk that takes."
+    ),
+]
+
+
+_OnCluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS|slurm[:JOBS]",
+        help="Simulate on a Dask cluster: the address of its scheduler, or 'slurm' for jobs (docs/simulator.md).",
     ),
 ]
 
@@ -124,6 +133,7 @@ def run(  # noqa: PLR0917, typer makes an option of each
         int | None, typer.Option(min=1, max=REPETITIONS_MAX, help="How often everything is measured in the plan.")
     ] = None,
     full_size: _FullSize = False,
+    cluster: _OnCluster = None,
 ) -> None:
     """Run studies one after the other, and write a report of each.
 
@@ -143,6 +153,7 @@ def run(  # noqa: PLR0917, typer makes an option of each
             minutes=minutes,
             repetitions=repetitions,
             full_size=full_size,
+            cluster=cluster,
         )
     except StudyError as error:
         fail("run", f"the study cannot be used:\n{error}")
@@ -165,6 +176,7 @@ def measure(
     minutes: float | None = None,
     repetitions: int | None = None,
     full_size: bool = False,
+    cluster: str | None = None,
 ) -> list[tuple[RunStore, int]]:
     """Carry out studies, or go on with a run: each run with its exit status. The arguments are the command's options.
 
@@ -173,23 +185,22 @@ def measure(
     names = [half_for(fabric, name) for name in studies]
     if bool(names) == (resume is not None):
         fail("run", "name the studies to run, or the run to --resume; `rocelab studies` lists the studies")
-    if repetitions is not None and resume is not None:
-        fail("run", "a run that goes on keeps its repetitions; --minutes gives it time for more")
-    if full_size and resume is not None:
-        fail("run", "a run that goes on keeps its sizes; leave out --full-size")
+    if resume is not None:
+        _check_resumed(repetitions, full_size=full_size)
     store = None if resume is None else find_run(results, resume)
     on_hosts = fabric == HOSTS if store is None else store.info.fabric == HOSTS
-    if not on_hosts and (hosts is not None or without is not None or stage):
-        fail("run", "--hosts, --without and --stage are for --fabric hosts")
+    _check_place(on_hosts=on_hosts, of_hosts=hosts is not None or without is not None or stage, cluster=cluster)
     with contextlib.ExitStack() as stack:
         if store is not None and hosts is None:
             hosts = store.info.hosts
         ground = stack.enter_context(_hosts(hosts, without, stage=stage)) if on_hosts else None
+        here = _HERE if cluster is None else {VirtualGround.kind: stack.enter_context(_cluster(cluster))}
         if store is not None:
-            jobs = [_resumed_job(store, minutes, ground)]
+            jobs = [_resumed_job(store, minutes, ground, here)]
         else:
             jobs = [
-                _new_job(_as_asked(name, fabric, full_size=full_size), minutes, repetitions, ground) for name in names
+                _new_job(_as_asked(name, fabric, full_size=full_size), minutes, repetitions, ground, here)
+                for name in names
             ]
         at_full_size = [job.steps for job in jobs if isinstance(job.study, Study) and job.study.at_full_size]
         if at_full_size:
@@ -226,6 +237,43 @@ def half_for(fabric: str | None, name: str) -> str:
 _HERE: Mapping[str, Ground[Any]] = {EmulatedGround.kind: EmulatedGround(), VirtualGround.kind: VirtualGround()}
 
 
+def _check_resumed(repetitions: int | None, *, full_size: bool) -> None:
+    """End the command where its options would change a run that goes on."""
+    if repetitions is not None:
+        fail("run", "a run that goes on keeps its repetitions; --minutes gives it time for more")
+    if full_size:
+        fail("run", "a run that goes on keeps its sizes; leave out --full-size")
+
+
+def _check_place(*, on_hosts: bool, of_hosts: bool, cluster: str | None) -> None:
+    """End the command where its options are about two places, or about another than the fabric's."""
+    if of_hosts and not on_hosts:
+        fail("run", "--hosts, --without and --stage are for --fabric hosts")
+    if on_hosts and cluster is not None:
+        fail("run", _ONLY_SIMULATED)
+
+
+_ONLY_SIMULATED: Final = "--cluster is for studies that are simulated: --fabric virtual, or one that says so itself"
+
+
+def _ground_of(study: Study | VirtualStudy, here: Mapping[str, Ground[Any]]) -> Ground[Any]:
+    kind = study.fabric.kind
+    if kind not in here:
+        fail("run", f"{study.id} is measured on the fabric {kind!r}. {_ONLY_SIMULATED}")
+    return here[kind]
+
+
+@contextlib.contextmanager
+def _cluster(named: str) -> Iterator[Ground[Any]]:
+    """The Dask cluster that a person means, for all studies of the command."""
+    try:
+        from rocelab.cli.cluster_ground import on_cluster  # noqa: PLC0415, Dask is an extra
+    except ModuleNotFoundError as error:
+        fail("run", f"--cluster needs Dask, which is not installed ({error}): pip install 'rocelab[cluster]'")
+    with interruptible(), on_cluster(named) as ground:
+        yield ground
+
+
 @contextlib.contextmanager
 def _hosts(hosts: str | None, without: str | None, *, stage: bool) -> Iterator[Ground[Any]]:
     """The machines that a person means, for all studies of the command."""
@@ -250,15 +298,16 @@ def _new_job(
     minutes: float | None,
     repetitions: int | None,
     ground: Ground[Any] | None,
+    here: Mapping[str, Ground[Any]],
 ) -> _Job:
-    """A study on this machine, or on another `ground`."""
+    """A study on this machine, whose grounds are ``here``, or on another `ground`."""
     study, source = asked
     if ground is not None and isinstance(study, VirtualStudy):
         fail(
             "run",
             f"{study.id} is about simulation: on hosts its other half runs, {study.id.removesuffix('-virtual')}",
         )
-    ground = ground or _HERE[study.fabric.kind]
+    ground = ground or _ground_of(study, here)
     if isinstance(study, VirtualStudy):
         if (minutes, repetitions) != (None, None):
             fail("run", f"{study.id} is simulated, which comes out the same each time: no --minutes, no --repetitions")
@@ -275,14 +324,16 @@ def _new_job(
     return _Job(ground, study, source, ground.steps(study), None, budget_s, chosen, left_out)
 
 
-def _resumed_job(store: RunStore, minutes: float | None, ground: Ground[Any] | None) -> _Job:
+def _resumed_job(
+    store: RunStore, minutes: float | None, ground: Ground[Any] | None, here: Mapping[str, Ground[Any]]
+) -> _Job:
     source = store.study_text()
     study = parse_any(source, str(store.path / "study.toml"), known_claims())
     if isinstance(study, Study) and store.info.folder is not None:
         study = study.model_copy(update={"folder": store.info.folder})
     if isinstance(study, Study) and store.info.fabric == VirtualGround.kind:
         study = virtual_half(study)
-    ground = ground or _HERE[study.fabric.kind]
+    ground = ground or _ground_of(study, here)
     if isinstance(study, VirtualStudy):
         if minutes is not None:
             fail("run", f"{study.id} is simulated, which comes out the same each time: no --minutes")

@@ -7,13 +7,15 @@ same study has the same samples.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
@@ -98,15 +100,22 @@ class VirtualRunner:
     """One run of a study. Without a watcher nobody is told; unless logged, packet simulations write no files."""
 
     def __init__(
-        self, store: RunStore, watcher: SimulationWatcher | None, versions: Mapping[str, str], *, logged: bool = True
+        self,
+        store: RunStore,
+        watcher: SimulationWatcher | None,
+        versions: Mapping[str, str],
+        *,
+        logged: bool = True,
+        memory: Callable[[], AbstractContextManager[object]] | None = None,
     ) -> None:
+        """Programs that need much memory run while they have ``memory``; by default, one of this run at a time."""
         self._store = store
         self._watcher = watcher
         self._versions = versions
         self._logged = logged
         self._lock = threading.Lock()
         self._under_way = UnderWay()
-        self._jobs = JobSimulator(store, versions, self._under_way)
+        self._jobs = JobSimulator(store, versions, self._under_way, memory)
 
     def run(self, steps: Sequence[AnyStep], crew: Crew | None = None) -> Outcome:
         """Carry out the steps, on the processors of this machine or by a crew.
@@ -161,6 +170,15 @@ class VirtualRunner:
             return self._jobs.execute(step, order)
         done = self._simulate(step, order)
         return tuple(self._sample(step, order, done, *each) for each in _told(step, done)), done.error
+
+    def failed(self, step: AnyStep, order: int, error: str) -> Found:
+        """The samples of a step that came to no end, and left no log."""
+        if isinstance(step, SmpiStep):
+            samples = self._jobs.failed(step, order, error)
+        else:
+            done = _Done(None, error, now(), 0.0)
+            samples = tuple(self._sample(step, order, done, *each) for each in _told(step, done))
+        return tuple(dataclasses.replace(sample, log=None) for sample in samples), error
 
     def _simulate(self, step: VirtualStep | FlowsStep, order: int) -> _Done:
         def progressed(simulated_ns: int, end_ns: int) -> None:

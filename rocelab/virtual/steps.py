@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -10,7 +10,7 @@ from typing_extensions import override
 from rocelab import profiles
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.results import MESH_TEST, LinkInfo, StepKey
-from rocelab.study.steps import SingleStep
+from rocelab.study.steps import SingleStep, Step
 from rocelab.virtual.flow_steps import FlowsStep, plan_flows
 from rocelab.virtual.flow_tables import FlowsTable
 from rocelab.virtual.packets import PacketStep
@@ -112,6 +112,11 @@ def messages_of(step: VirtualStep) -> int:
 def bandwidth_messages(size_bytes: int) -> int:
     """Messages of a size that a bandwidth test moves, if a study says nothing else."""
     return max(_MESSAGES_MIN, min(_MESSAGES_MAX, _BANDWIDTH_BYTES // size_bytes))
+
+
+def simulations(steps: Iterable[Step]) -> list[VirtualStep | FlowsStep | SmpiStep]:
+    """Those of the steps that are simulations, which are all that a study of this fabric has."""
+    return [step for step in steps if isinstance(step, VirtualStep | FlowsStep | SmpiStep)]
 
 
 def plan(study: VirtualStudy) -> list[VirtualStep | FlowsStep | SmpiStep]:

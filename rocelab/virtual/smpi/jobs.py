@@ -6,7 +6,8 @@ import contextlib
 import shlex
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,19 +39,26 @@ class _Done:
 class JobSimulator:
     """Carries out the jobs of a run."""
 
-    def __init__(self, store: RunStore, versions: Mapping[str, str], under_way: UnderWay) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        versions: Mapping[str, str],
+        under_way: UnderWay,
+        memory: Callable[[], AbstractContextManager[object]] | None = None,
+    ) -> None:
         self._store = store
         self._versions = versions
         self._under_way = under_way
         self._lock = threading.Lock()
         self._calibrations: dict[tuple[str, ...], threading.Lock] = {}
         self._speeds: dict[tuple[str, ...], float] = {}
-        self._memory = threading.Lock()
+        lock = threading.Lock()
+        self._memory = memory or (lambda: lock)
 
     def execute(self, step: SmpiStep, order: int) -> tuple[tuple[Sample, ...], str | None]:
         """Simulate a step. Gives its samples, and what went wrong."""
         started_at, started_s = now(), time.monotonic()
-        base = self._store.logs / f"{order:05}-{'-'.join(step.series)}"
+        base = self._base(step, order)
         reading, error, speed = JobReading({}), None, WORK_PER_S
         try:
             speed = self._speed(step, base)
@@ -61,6 +69,14 @@ class JobSimulator:
             step, _Done(reading, error, speed, started_at, time.monotonic() - started_s), base, order
         )
         return samples, next((sample.error for sample in samples if not sample.ok), None)
+
+    def failed(self, step: SmpiStep, order: int, error: str) -> tuple[Sample, ...]:
+        """The samples of a step that came to no end."""
+        done = _Done(JobReading({}), error, WORK_PER_S, now(), 0.0)
+        return self._samples(step, done, self._base(step, order), order)
+
+    def _base(self, step: SmpiStep, order: int) -> Path:
+        return self._store.logs / f"{order:05}-{'-'.join(step.series)}"
 
     def _speed(self, step: SmpiStep, base: Path) -> float:
         """The speed of the processors, in units of work a second. Raises ToolError if there is none."""
@@ -103,7 +119,7 @@ class JobSimulator:
         _file(base, "hosts").write_text(hostfile(step.table.nodes, step.table.ranks_per_node), encoding="utf-8")
         argv = _command(step, base)
         # What needs memory runs one after the other: rocelab run has seen that one fits.
-        with self._memory if step.memory_bytes else contextlib.nullcontext():
+        with self._memory() if step.memory_bytes else contextlib.nullcontext():
             output = self._output(argv)
         _file(base, "log").write_text(f"{shlex.join(argv)}\n{output.stdout}{output.stderr}", encoding="utf-8")
         if output.exit_status != 0:

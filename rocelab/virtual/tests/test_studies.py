@@ -67,7 +67,7 @@ roce-25g-lag = ["write"]
 """
 
 
-class _Silent:
+class SilentWatcher:
     def started(self, step: Step) -> None: ...
 
     def doing(self, what: str) -> None: ...
@@ -148,7 +148,7 @@ def run_study(folder: Path, text: str = SMALL) -> list[Sample]:
     unknown = Provenance("", "", 1, 1, "", "", "", "", "")
     info = RunInfo("run", "small", "Small", "virtual", "running", "", 1, 1, (), unknown, len(plan(study)))
     store = RunStore.create(folder, info, text)
-    outcome = VirtualRunner(store, _Silent(), {}).run(plan(study))
+    outcome = VirtualRunner(store, SilentWatcher(), {}).run(plan(study))
     assert outcome.failed == 0, [sample.error for sample in store.samples()]
     assert store.info.status == "complete"
     return store.samples()
@@ -215,7 +215,7 @@ def test_an_interruption_keeps_what_was_simulated_behind_the_step_that_was_under
     unknown = Provenance("", "", 1, 1, "", "", "", "", "")
     info = RunInfo("run", "small", "Small", "virtual", "running", "", 1, 1, (), unknown, len(steps))
     store = RunStore.create(tmp_path, info, SMALL)
-    runner = VirtualRunner(store, _Silent(), {})
+    runner = VirtualRunner(store, SilentWatcher(), {})
     crew = _Interrupted(runner)
     with pytest.raises(KeyboardInterrupt):
         runner.run(steps, crew)
