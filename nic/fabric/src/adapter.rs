@@ -4,10 +4,12 @@
 use urxe_proto::{AckMode, Completion, Instant, Payload, WcStatus};
 use urxe_wire::{HELD_LEN, Header, Packet as WirePacket, Syndrome};
 
+use crate::body::Body;
 use crate::connection::{NoMemory, connection_of};
+use crate::event::Event;
 use crate::framing::{LinkKind, rdma_bytes};
-use crate::network::{Event, Network};
-use crate::packet::{Body, MARKABLE, MARKED, NAK, Packet};
+use crate::network::Network;
+use crate::packet::{COMPLETES, MARKABLE, MARKED, NAK, Packet};
 use crate::port::{DATA, NOTIFICATIONS};
 use crate::scenario::HostConfig;
 use crate::units::PS_PER_NS;
@@ -170,7 +172,7 @@ impl Network {
         host.engine_free_at = host.pcie.read_free_at().max(now + packet_ps);
         packet.tail_at = ready_at + send_ns * PS_PER_NS;
         let (at, port) = (packet.tail_at, host.ports[index]);
-        let packet = self.pool.insert(packet, body);
+        let packet = self.pool.insert(packet, &body);
         self.begin_telemetry(packet, channel);
         self.schedule(at, Event::Enter { port, packet });
     }
@@ -200,18 +202,15 @@ impl Network {
             receive_ns,
             ..
         } = self.scenario.host;
-        let (payload_bytes, is_nak) = {
+        let (payload_bytes, is_nak, completes) = {
             let packet = self.pool.get(packet);
-            (u64::from(packet.payload_bytes), packet.is(NAK))
+            let bytes = u64::from(packet.payload_bytes);
+            (bytes, packet.is(NAK), packet.is(COMPLETES))
         };
         // All of a packet has to be there: its check stands at its end.
         let host = &mut self.hosts[id as usize];
         let start = host.intake_free_at.max(self.now);
-        let entry_bytes = if self.pool.body(packet).completes() {
-            COMPLETION_BYTES
-        } else {
-            0
-        };
+        let entry_bytes = if completes { COMPLETION_BYTES } else { 0 };
         let written_at = host.pcie.write(start, payload_bytes + entry_bytes);
         host.intake_free_at = written_at.max(start + packet_ps);
         let stored_ps = self.scenario.host.buffer_ps(payload_bytes);
@@ -225,7 +224,7 @@ impl Network {
 
     /// A packet is in memory: the protocol takes note of it.
     pub(crate) fn handle_received(&mut self, host: u32, id: u32) {
-        let body = *self.pool.body(id);
+        let body = self.pool.body(id);
         let packet = self.pool.remove(id);
         self.return_host_credit(host, &packet);
         match body {
@@ -300,7 +299,7 @@ impl Network {
         let port = connection.port;
         let mut packet = self.packet(id, &header, bytes);
         packet.priority = NOTIFICATIONS;
-        let packet = self.pool.insert(packet, Body::Rdma(header));
+        let packet = self.pool.insert(packet, &Body::Rdma(header));
         let at = self.now + self.host_config().send_ns * PS_PER_NS;
         self.schedule(at, Event::Enter { port, packet });
     }

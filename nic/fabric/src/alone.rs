@@ -90,7 +90,7 @@ impl Network {
         let mut port = self.hosts[flow.from as usize].ports[0];
         let mut rates = Vec::new();
         loop {
-            rates.push(self.ports[port as usize].rate_gbps);
+            rates.push(self.details[port as usize].rate_gbps);
             let far = &self.ports[self.ports[port as usize].peer as usize];
             let Owner::Switch(switch) = far.owner else {
                 return rates;

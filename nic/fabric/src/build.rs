@@ -11,18 +11,19 @@ use urxe_wire::Mtu;
 
 use crate::capture::Capture;
 use crate::congestion::CongestionConfig;
+use crate::event::Event;
 use crate::flows::Flows;
 use crate::framing::LinkKind;
-use crate::network::{Event, Host, Network, Switch};
+use crate::network::{Host, Network, Switch};
 use crate::packet::{Fifo, Pool};
 use crate::pcie::Pcie;
-use crate::port::{Credits, Owner, PRIORITIES, Port, PortStats};
+use crate::port::{Credits, Owner, PRIORITIES, Port, PortDetails};
 use crate::queue::EventQueue;
 use crate::scenario::{
     HashFields, HostConfig, Place, Scenario, ScenarioError, SwitchConfig, Topology,
 };
 use crate::series::Series;
-use crate::switch::{Marking, SharedBuffer};
+use crate::switch::{Marking, SharedBuffer, headroom_bytes};
 use crate::telemetry::Telemetry;
 use crate::topology::{Cable, Plan, Routes, mix, plan};
 use crate::totals::Totals;
@@ -31,6 +32,8 @@ use crate::units::{PS_PER_NS, Pace};
 
 /// Messages in flight to an InfiniBand host: its adapter has room for so much.
 const HOST_BUFFER_BYTES: u64 = 131_072;
+/// What counters of a port can hold, and a packet more.
+const BUFFER_MAX_BYTES: u64 = u32::MAX as u64 - 65_536;
 /// How often the simulation looks for circles of pauses.
 pub(crate) const WATCH_NS: u64 = 1_000_000;
 impl Host {
@@ -73,18 +76,13 @@ impl Network {
             switches,
             cables,
         } = plan(&scenario.topology, config.ports, config.rate_gbps)?;
-        let (ports, at_hosts, at_switches) = make_ports(&scenario, hosts, switches, &cables);
-        let switches = at_switches.iter().enumerate().map(|(index, own)| {
-            let rates = own.iter().map(|port| ports[*port as usize].rate_gbps);
-            let config = scenario.switch.ok_or_else(no_switch)?;
-            Ok(Switch {
-                ports: own.clone(),
-                buffer: SharedBuffer::new(config, rates),
-                salt: mix(scenario.seed ^ (index as u64) << 32),
-                turn: 0,
-            })
-        });
-        let switches: Vec<Switch> = switches.collect::<Result<_, ScenarioError>>()?;
+        let Made {
+            ports,
+            details,
+            at_hosts,
+            at_switches,
+        } = make_ports(&scenario, hosts, switches, &cables);
+        let switches = make_switches(&scenario, &at_switches, &details)?;
         let hosts = at_hosts.iter().map(|own| Host::new(own, &config)).collect();
         let mut network = Self {
             mtu: mtu(&scenario)?,
@@ -103,6 +101,7 @@ impl Network {
             routes: Routes::find(&at_hosts, &at_switches, &ports),
             hosts,
             ports,
+            details,
             switches,
             connections: Vec::new(),
             streams: Vec::new(),
@@ -111,6 +110,7 @@ impl Network {
             busy: 0,
             is_over: false,
             fetched: Vec::new(),
+            ahead: Vec::new(),
             random: Rand64::new(u128::from(scenario.seed)),
             totals: Totals::default(),
             series: Series::default(),
@@ -218,6 +218,13 @@ fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
             "ports and rates are more than zero".to_string(),
         ));
     }
+    let too_large = |switch: &SwitchConfig| switch.buffer_bytes > BUFFER_MAX_BYTES;
+    if let Some(switch) = scenario.switch.filter(too_large) {
+        return Err(ScenarioError(format!(
+            "a switch has a buffer of {} bytes; {BUFFER_MAX_BYTES} are the most",
+            switch.buffer_bytes
+        )));
+    }
     check_congestion_control(scenario)
 }
 
@@ -278,11 +285,35 @@ fn leaves(own: &[u32], ports: &[Port]) -> Vec<(u32, u32)> {
     own.iter().filter_map(far).collect()
 }
 
-type Made = (Vec<Port>, Vec<Vec<u32>>, Vec<Vec<u32>>);
+fn make_switches(
+    scenario: &Scenario,
+    at_switches: &[Vec<u32>],
+    details: &[PortDetails],
+) -> Result<Vec<Switch>, ScenarioError> {
+    let switches = at_switches.iter().enumerate().map(|(index, own)| {
+        let rates = own.iter().map(|port| details[*port as usize].rate_gbps);
+        let config = scenario.switch.ok_or_else(no_switch)?;
+        Ok(Switch {
+            ports: own.clone(),
+            buffer: SharedBuffer::new(config, rates),
+            salt: mix(scenario.seed ^ (index as u64) << 32),
+            turn: 0,
+        })
+    });
+    switches.collect()
+}
 
 /// All ports, and which are whose.
+struct Made {
+    ports: Vec<Port>,
+    details: Vec<PortDetails>,
+    at_hosts: Vec<Vec<u32>>,
+    at_switches: Vec<Vec<u32>>,
+}
+
 fn make_ports(scenario: &Scenario, hosts: u32, switches: u32, cables: &[Cable]) -> Made {
     let mut ports = Vec::with_capacity(2 * cables.len());
+    let mut details = Vec::with_capacity(2 * cables.len());
     let mut at_hosts = vec![Vec::new(); hosts as usize];
     let mut at_switches = vec![Vec::new(); switches as usize];
     for cable in cables {
@@ -294,54 +325,79 @@ fn make_ports(scenario: &Scenario, hosts: u32, switches: u32, cables: &[Cable]) 
                 Owner::Switch(switch) => at_switches[switch as usize].push(id),
             }
             let peer = first + 1 - end as u32;
-            ports.push(make_port(
-                scenario,
-                owner,
-                cable.ends[1 - end],
-                peer,
-                cable.rate_gbps,
-            ));
+            let far = cable.ends[1 - end];
+            let rest = port_details(scenario, owner, far, cable.rate_gbps);
+            ports.push(make_port(scenario, owner, far, peer, &rest));
+            details.push(rest);
         }
     }
-    (ports, at_hosts, at_switches)
+    Made {
+        ports,
+        details,
+        at_hosts,
+        at_switches,
+    }
 }
 
-fn make_port(scenario: &Scenario, owner: Owner, far: Owner, peer: u32, rate_gbps: f64) -> Port {
-    let at_switch = match far {
+/// The switch that something belongs to, if it does.
+fn switch_of(scenario: &Scenario, owner: Owner) -> Option<SwitchConfig> {
+    match owner {
         Owner::Switch(_) => scenario.switch,
         Owner::Host(_) => None,
-    };
-    let far_buffer = at_switch.map_or(HOST_BUFFER_BYTES, |switch| switch.buffer_bytes);
-    let is_infiniband = scenario.host.link == LinkKind::Infiniband;
-    let own = scenario
-        .switch
-        .filter(|_| matches!(owner, Owner::Switch(_)));
-    Port {
-        marking: own
-            .and_then(|switch| switch.ecn)
-            .map(|ecn| Marking::new(&ecn, rate_gbps)),
-        owner,
-        peer,
-        pace: Pace::of_gbps(rate_gbps),
+    }
+}
+
+fn port_details(scenario: &Scenario, owner: Owner, far: Owner, rate_gbps: f64) -> PortDetails {
+    let far_buffer =
+        switch_of(scenario, far).map_or(HOST_BUFFER_BYTES, |switch| switch.buffer_bytes);
+    let ecn = switch_of(scenario, owner).and_then(|switch| switch.ecn);
+    PortDetails {
         rate_gbps,
         propagation_ps: scenario.propagation_ns * PS_PER_NS,
-        peer_cut_through: at_switch.is_some_and(|switch| switch.cut_through),
-        peer_latency_ps: at_switch.map_or(0, |switch| switch.latency_ns * PS_PER_NS),
-        is_up: true,
-        free_at: 0,
-        is_woken: false,
-        queues: [Fifo::EMPTY; PRIORITIES],
-        occupied: 0,
-        paused: 0,
         paused_since: 0,
         paused_ps: 0,
-        ingress_bytes: [0; PRIORITIES],
-        headroom_bytes: 0,
-        pausing: 0,
-        credits: is_infiniband.then_some(Credits {
+        credits: Credits {
             left: far_buffer,
             owed: 0,
-        }),
-        stats: PortStats::default(),
+        },
+        marking: ecn.map(|ecn| Marking::new(&ecn, rate_gbps)),
+        dropped: 0,
+        marked: 0,
+    }
+}
+
+fn make_port(
+    scenario: &Scenario,
+    owner: Owner,
+    far: Owner,
+    peer: u32,
+    details: &PortDetails,
+) -> Port {
+    let own = switch_of(scenario, owner);
+    let at_switch = switch_of(scenario, far);
+    let latency_ns = at_switch.map_or(0, |switch| switch.latency_ns);
+    let unmarked = details.marking.map_or(u64::MAX, |it| it.unmarked_bytes());
+    let headroom = own.map_or(0, |switch| headroom_bytes(&switch, details.rate_gbps));
+    let in_u32 = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    Port {
+        free_at: 0,
+        pace: Pace::of_gbps(details.rate_gbps),
+        delay_ps: details.propagation_ps + latency_ns * PS_PER_NS,
+        queues: [Fifo::EMPTY; PRIORITIES],
+        peer,
+        tx_bytes: 0,
+        owner,
+        occupied: 0,
+        paused: 0,
+        pausing: 0,
+        is_up: true,
+        is_woken: false,
+        peer_cut_through: at_switch.is_some_and(|switch| switch.cut_through),
+        has_credits: scenario.host.link == LinkKind::Infiniband,
+        queue_max_bytes: 0,
+        unmarked_bytes: in_u32(unmarked),
+        ingress_bytes: [0; PRIORITIES],
+        headroom_bytes: 0,
+        headroom_max_bytes: in_u32(headroom),
     }
 }

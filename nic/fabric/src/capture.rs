@@ -9,7 +9,8 @@ use core::net::{Ipv4Addr, SocketAddr};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{ICRC_LEN, MAX_HEADER_LEN, ROCE_UDP_PORT, pad_len};
 
-use crate::packet::{Body, MARKED, Packet};
+use crate::body::Body;
+use crate::packet::{MARKED, Packet};
 use crate::port::NOTIFICATIONS;
 use crate::units::PS_PER_NS;
 

@@ -3,17 +3,19 @@
 use urxe_proto::{Feedback, Instant};
 use urxe_wire::Header;
 
+use crate::body::Body;
 use crate::network::Network;
-use crate::packet::{Body, MARKED, Packet};
+use crate::packet::{MARKED, Packet};
 use crate::telemetry::{HOPS_MAX, is_acknowledgement};
 use crate::units::PS_PER_NS;
 
 impl Network {
     /// A packet of a connection begins to exist.
     pub(crate) fn begin_telemetry(&mut self, packet: u32, connection: u32) {
-        if let (Some(telemetry), Body::Rdma(header)) = (&mut self.telemetry, self.pool.body(packet))
+        if let Some(telemetry) = &mut self.telemetry
+            && let Body::Rdma(header) = self.pool.body(packet)
         {
-            telemetry.begin(packet, connection, header);
+            telemetry.begin(packet, connection, &header);
         }
     }
 

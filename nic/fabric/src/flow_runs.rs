@@ -10,8 +10,9 @@
 use alloc::vec::Vec;
 
 use crate::connection::control_anew;
+use crate::event::Event;
 use crate::flows::{Dependents, Flow, Flows, FlowsOutcome};
-use crate::network::{Event, Network};
+use crate::network::Network;
 use crate::packet::FlowId;
 use crate::process::Role;
 use crate::scenario::ScenarioError;

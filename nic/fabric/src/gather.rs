@@ -7,8 +7,9 @@
 
 use urxe_wire::Operation::{self, ReadRequest, SendOnly, WriteOnly};
 
+use crate::body::Body;
 use crate::network::Network;
-use crate::packet::{Body, Packet};
+use crate::packet::Packet;
 use crate::scenario::HostConfig;
 use crate::units::{PS_PER_NS, Pace};
 

@@ -4,8 +4,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::build::WATCH_NS;
-use crate::network::{Event, Network};
-use crate::port::{DATA, Owner};
+use crate::event::Event;
+use crate::network::Network;
+use crate::port::{DATA, Owner, PRIORITIES};
 use crate::scenario::{ScenarioError, Victim};
 use crate::topology::Routes;
 use crate::units::PS_PER_NS;
@@ -61,19 +62,17 @@ impl Network {
             return;
         }
         // No packet holds the other end back any more, and it does not hold us back.
-        for priority in 0..8 {
-            port.set_paused(now, priority, false);
+        let details = &mut self.details[id as usize];
+        for priority in 0..PRIORITIES as u8 {
+            port.set_paused(details, now, priority, false);
         }
         port.pausing = 0;
         let owner = port.owner;
         while let Some(priority) = self.ports[id as usize].next_priority() {
             let port = &mut self.ports[id as usize];
-            let Some(packet) = port.queues[priority].pop(&self.pool) else {
+            let Some(packet) = port.pop(priority, &self.pool) else {
                 break;
             };
-            if port.queues[priority].front().is_none() {
-                port.occupied &= !(1 << priority);
-            }
             let packet = self.pool.remove(packet);
             self.totals.lost_on_the_way += 1;
             let bytes = u64::from(packet.wire_bytes);
@@ -117,7 +116,7 @@ impl Network {
             let port = &self.ports[id as usize];
             port.paused & port.occupied & 1 << DATA != 0
                 && matches!(port.owner, Owner::Switch(_))
-                && self.now - port.paused_since >= WATCH_NS * PS_PER_NS
+                && self.now - self.details[id as usize].paused_since >= WATCH_NS * PS_PER_NS
         };
         let mut stuck: Vec<u32> = (0..self.ports.len() as u32)
             .filter(|id| is_stuck(*id))

@@ -17,13 +17,16 @@
 extern crate alloc;
 
 mod adapter;
+mod ahead;
 mod alone;
+mod body;
 mod build;
 mod cables;
 mod capture;
 mod collectives;
 mod congestion;
 mod connection;
+mod event;
 mod feedback;
 mod flow_runs;
 mod flows;
@@ -65,7 +68,6 @@ pub use framing::LinkKind;
 pub use network::Network;
 pub use outcome::Outcome;
 pub use pcie::PcieConfig;
-pub use port::PortStats;
 pub use scenario::{
     CableConfig, EcnConfig, End, HashFields, HostConfig, Incident, Place, Scenario, ScenarioError,
     SoftwareConfig, StackConfig, SwitchConfig, Tap, Topology, Victim,

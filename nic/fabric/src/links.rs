@@ -1,7 +1,8 @@
 //! Packets on wires and through switches: queues, pauses, credits, loss and marks.
 
-use crate::network::{Event, Network};
-use crate::packet::{MARKABLE, MARKED};
+use crate::event::Event;
+use crate::network::Network;
+use crate::packet::{FlowId, MARKABLE, MARKED};
 use crate::port::{DATA, Owner};
 use crate::scenario::HashFields;
 use crate::switch::Verdict;
@@ -48,34 +49,31 @@ impl Network {
         };
         let packet = self.pool.get(packet_id);
         let bytes = u64::from(packet.wire_bytes);
-        if let Some(credits) = &mut port.credits {
+        if port.has_credits {
+            let credits = &mut self.details[id as usize].credits;
             if credits.left < bytes {
                 return;
             }
             credits.left -= bytes;
         }
-        port.queues[priority].pop(&self.pool);
-        if port.queues[priority].front().is_none() {
-            port.occupied &= !(1 << priority);
-        }
+        port.pop(priority, &self.pool);
         let serialisation_ps = port.pace.of_bytes(bytes);
         // A packet of which the end is still under way must not be overtaken by the wire.
         let start = now.max(packet.tail_at.saturating_sub(serialisation_ps));
         let ingress = packet.ingress;
         port.free_at = start + serialisation_ps;
-        port.stats.tx_packets += 1;
-        port.stats.tx_bytes += bytes;
+        port.tx_bytes += bytes;
         self.totals.hops += 1;
-        let tail_at = port.free_at + port.propagation_ps + port.peer_latency_ps;
+        let tail_at = port.free_at + port.delay_ps;
         let arrives_at = if port.peer_cut_through {
             let head_ps = port.pace.of_bytes(bytes.min(CUT_THROUGH_BYTES));
-            start + head_ps + port.propagation_ps + port.peer_latency_ps
+            start + head_ps + port.delay_ps
         } else {
             tail_at
         };
         let (peer, owner) = (port.peer, port.owner);
         if let (Some(telemetry), Owner::Switch(_)) = (&mut self.telemetry, owner) {
-            telemetry.pass(packet_id, port, start);
+            telemetry.pass(packet_id, port, self.details[id as usize].rate_gbps, start);
         }
         if port.occupied != 0 && !port.is_woken {
             port.is_woken = true;
@@ -120,27 +118,27 @@ impl Network {
     fn forward(&mut self, switch: u32, ingress: u32, id: u32) {
         let turn = &mut self.switches[switch as usize].turn;
         *turn = turn.wrapping_add(1);
-        let Some(egress) = self.choose_way(switch, id) else {
+        let Some(egress) = self.choose_way(switch, self.pool.get(id).flow) else {
             self.totals.without_way += 1;
             self.return_credit(ingress, u64::from(self.pool.get(id).wire_bytes));
             self.pool.remove(id);
             return;
         };
         let packet = self.pool.get(id);
-        let priority = packet.priority;
-        let bytes = u64::from(packet.wire_bytes);
+        let (priority, wire_bytes) = (packet.priority, packet.wire_bytes);
+        let bytes = u64::from(wire_bytes);
         let in_port = &self.ports[ingress as usize];
         let out_port = &self.ports[egress as usize];
-        let waiting = out_port.queues[usize::from(priority)].bytes;
-        let before = in_port.ingress_bytes[usize::from(priority)];
-        let has_credits = in_port.credits.is_some();
+        let waiting = out_port.queues[usize::from(priority)].bytes();
+        let before = u64::from(in_port.ingress_bytes[usize::from(priority)]);
+        let has_credits = in_port.has_credits;
         let is_lossless = priority == DATA && self.has_pfc && !has_credits;
         let mut verdict = Verdict::Shared;
         if !has_credits {
             let buffer = &self.switches[switch as usize].buffer;
             verdict = if is_lossless {
-                let (used, rate) = (in_port.headroom_bytes, in_port.rate_gbps);
-                buffer.judge_lossless(before, used, bytes, rate)
+                let (used, most) = (in_port.headroom_bytes, in_port.headroom_max_bytes);
+                buffer.judge_lossless(before, used.into(), bytes, most.into())
             } else if out_port.occupied == 0 && out_port.free_at <= self.now {
                 // What leaves at once needs no room in a queue.
                 Verdict::Shared
@@ -148,7 +146,7 @@ impl Network {
                 buffer.judge_lossy(waiting, bytes)
             };
             if verdict == Verdict::Drop {
-                self.ports[egress as usize].stats.dropped += 1;
+                self.details[egress as usize].dropped += 1;
                 self.totals.dropped += 1;
                 self.pool.remove(id);
                 return;
@@ -160,53 +158,54 @@ impl Network {
         self.pool.get_mut(id).ingress = ingress;
         let in_port = &mut self.ports[ingress as usize];
         if verdict == Verdict::Headroom {
-            in_port.headroom_bytes += bytes;
+            in_port.headroom_bytes += wire_bytes;
         } else {
-            in_port.ingress_bytes[usize::from(priority)] += bytes;
+            in_port.ingress_bytes[usize::from(priority)] += wire_bytes;
         }
         self.enqueue(egress, id);
         let out_port = &mut self.ports[egress as usize];
-        let waiting = out_port.queue_bytes();
-        out_port.stats.queue_max_bytes = out_port.stats.queue_max_bytes.max(waiting);
+        let waiting = out_port.queue_bytes() as u32;
+        out_port.queue_max_bytes = out_port.queue_max_bytes.max(waiting);
         if is_lossless {
             self.pause_if_full(switch, ingress, priority);
         }
     }
 
-    fn choose_way(&self, switch: u32, id: u32) -> Option<u32> {
-        let packet = self.pool.get(id);
+    /// The port by which the next packet of a flow leaves a switch.
+    pub(crate) fn choose_way(&self, switch: u32, flow: FlowId) -> Option<u32> {
         let is_up = |port: u32| self.ports[port as usize].is_up;
-        let destination = packet.flow.destination();
-        let each = self.leaves.len() / self.hosts.len();
+        let destination = flow.destination();
+        let each = self.scenario.host.ports as usize;
         let first = destination as usize * each;
         let leaves = &self.leaves[first..first + each];
         let mut here = leaves
             .iter()
             .filter(|(leaf, port)| *leaf == switch && is_up(*port))
             .map(|(_, port)| *port);
-        let count = here.clone().count();
+        let count = here.clone().count() as u32;
         if count == 1 {
             return here.next();
         }
         let at = &self.switches[switch as usize];
         let hash = match self.hash {
-            HashFields::Packets => at.turn as usize,
-            by => {
-                let flow = packet.flow.number(by == HashFields::Ports);
-                (mix(flow ^ at.salt) >> 32) as usize
-            }
+            HashFields::Packets => at.turn,
+            by => (mix(flow.number(by == HashFields::Ports) ^ at.salt) >> 32) as u32,
         };
         if count > 1 {
-            return here.nth(hash % count);
+            return here.nth((hash % count) as usize);
         }
         let ways = self.routes.ways(switch, destination);
-        let index = hash.checked_rem(ways.len())?;
-        ways.get(index).copied()
+        let index = hash.checked_rem(ways.len() as u32)?;
+        ways.get(index as usize).copied()
     }
 
     /// Marks a packet by the queue that it meets.
     fn mark(&mut self, egress: u32, id: u32, waiting: u64) {
-        let Some(marking) = &self.ports[egress as usize].marking else {
+        if waiting <= u64::from(self.ports[egress as usize].unmarked_bytes) {
+            return;
+        }
+        let details = &mut self.details[egress as usize];
+        let Some(marking) = &details.marking else {
             return;
         };
         let below = marking.marks_below(waiting);
@@ -215,7 +214,7 @@ impl Network {
         }
         if self.random.rand_u64() >> 32 < below {
             self.pool.get_mut(id).set(MARKED);
-            self.ports[egress as usize].stats.marked += 1;
+            details.marked += 1;
             self.totals.marked += 1;
         }
     }
@@ -223,20 +222,20 @@ impl Network {
     /// A packet has left a switch: its room is free.
     pub(crate) fn leave_buffer(&mut self, switch: u32, ingress: u32, priority: usize, bytes: u64) {
         let port = &mut self.ports[ingress as usize];
-        if port.credits.is_some() {
-            port.ingress_bytes[priority] -= bytes;
+        if port.has_credits {
+            port.ingress_bytes[priority] -= bytes as u32;
             self.return_credit(ingress, bytes);
             return;
         }
         let mut from_headroom = 0;
         if priority == usize::from(DATA) {
-            from_headroom = port.headroom_bytes.min(bytes);
-            port.headroom_bytes -= from_headroom;
+            from_headroom = u64::from(port.headroom_bytes).min(bytes);
+            port.headroom_bytes -= from_headroom as u32;
         }
         let rest = bytes - from_headroom;
-        let before = port.ingress_bytes[priority];
-        port.ingress_bytes[priority] = before - rest;
-        let used = port.headroom_bytes;
+        let before = u64::from(port.ingress_bytes[priority]);
+        port.ingress_bytes[priority] = (before - rest) as u32;
+        let used = u64::from(port.headroom_bytes);
         let buffer = &mut self.switches[switch as usize].buffer;
         buffer.release(before, rest, from_headroom);
         let is_pausing = port.pausing & 1 << priority != 0;
@@ -249,10 +248,10 @@ impl Network {
     fn pause_if_full(&mut self, switch: u32, ingress: u32, priority: u8) {
         let buffer = &self.switches[switch as usize].buffer;
         let port = &mut self.ports[ingress as usize];
-        let bytes = port.ingress_bytes[usize::from(priority)];
-        if port.pausing & 1 << priority == 0 && buffer.wants_pause(bytes, port.headroom_bytes) {
+        let bytes = u64::from(port.ingress_bytes[usize::from(priority)]);
+        let used = u64::from(port.headroom_bytes);
+        if port.pausing & 1 << priority == 0 && buffer.wants_pause(bytes, used) {
             port.pausing |= 1 << priority;
-            port.stats.pauses += 1;
             self.totals.pauses += 1;
             self.send_pause(ingress, priority, true);
         }
@@ -267,29 +266,30 @@ impl Network {
             priority,
             on,
         };
-        self.schedule(leaves_at + port.propagation_ps, event);
+        let propagation_ps = self.details[from as usize].propagation_ps;
+        self.schedule(leaves_at + propagation_ps, event);
     }
 
     /// Room for so many bytes is free behind an InfiniBand port.
     pub(crate) fn return_credit(&mut self, ingress: u32, bytes: u64) {
-        let port = &mut self.ports[ingress as usize];
-        let Some(credits) = &mut port.credits else {
+        let port = &self.ports[ingress as usize];
+        if !port.has_credits {
             return;
-        };
+        }
+        let details = &mut self.details[ingress as usize];
+        let credits = &mut details.credits;
         credits.owed += bytes;
         if credits.owed < CREDIT_UPDATE_BYTES {
             return;
         }
         let bytes = core::mem::take(&mut credits.owed) as u32;
         let peer = port.peer;
-        let at = self.now + port.propagation_ps + PS_PER_NS;
+        let at = self.now + details.propagation_ps + PS_PER_NS;
         self.schedule(at, Event::Credit { port: peer, bytes });
     }
 
     pub(crate) fn handle_credit(&mut self, port: u32, bytes: u32) {
-        if let Some(credits) = &mut self.ports[port as usize].credits {
-            credits.left += u64::from(bytes);
-        }
+        self.details[port as usize].credits.left += u64::from(bytes);
         self.pump(port);
     }
 }

@@ -14,10 +14,11 @@ use urxe_wire::Mtu;
 use crate::cables::Sent;
 use crate::capture::{Capture, Frame};
 use crate::connection::Connection;
+use crate::event::{Event, Further, Packed};
 use crate::flows::Flows;
 use crate::packet::Pool;
 use crate::pcie::Pcie;
-use crate::port::{DATA, Owner, Port};
+use crate::port::{Port, PortDetails};
 use crate::process::Process;
 use crate::queue::EventQueue;
 use crate::scenario::{HashFields, HostConfig, Incident, Scenario};
@@ -28,49 +29,6 @@ use crate::telemetry::Telemetry;
 use crate::topology::Routes;
 use crate::totals::Totals;
 use crate::units::PS_PER_NS;
-
-/// Something that happens at some point in time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// A packet came in at a port.
-    Arrive { port: u32, packet: u32 },
-    /// The wire of a port is free.
-    Free { port: u32 },
-    /// A packet has passed the adapter's pipeline, and enters the queue of a port.
-    Enter { port: u32, packet: u32 },
-    /// The adapter of a host may start another packet.
-    Engine { host: u32 },
-    /// A packet is in the memory of its host.
-    Receive { host: u32, packet: u32 },
-    /// A packet has reached the socket of an adapter in software.
-    Deliver { host: u32, packet: u32 },
-    /// A timer of a connection.
-    Timer { connection: u32 },
-    /// A program rings the doorbell for a message.
-    Post { channel: u32 },
-    /// A program copies on what it writes to a byte stream.
-    Write { stream: u32 },
-    /// A program starts.
-    Start { process: u32 },
-    /// The next flow arrives.
-    Flow,
-    /// A flow starts whose time has come.
-    Message { index: u32 },
-    /// A pause, or its end, reaches a port.
-    Pause { port: u32, priority: u8, on: bool },
-    /// Credits reach a port.
-    Credit { port: u32, bytes: u32 },
-    /// Something breaks, or works again.
-    Incident { index: u32, begins: bool },
-    /// Routing has noticed.
-    Reroute,
-    /// Time to note queues and rates.
-    Sample,
-    /// What was received from now on counts.
-    Count,
-    /// Time to look for circles of pauses.
-    Watch,
-}
 
 /// A host's adapter.
 #[derive(Debug)]
@@ -122,9 +80,11 @@ pub struct Network {
     pub(crate) hash: HashFields,
     pub(crate) now: u64,
     pub(crate) end: u64,
-    pub(crate) events: EventQueue<Event>,
+    pub(crate) events: EventQueue<Packed>,
     pub(crate) pool: Pool,
     pub(crate) ports: Vec<Port>,
+    /// By port.
+    pub(crate) details: Vec<PortDetails>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) switches: Vec<Switch>,
     /// Of every host, as many as it has ports: the switch at a port, and the port there.
@@ -139,6 +99,8 @@ pub struct Network {
     pub(crate) is_over: bool,
     /// Packets of a batch; empty between two, and kept for its capacity.
     pub(crate) fetched: Vec<u32>,
+    /// As `fetched`, of what is looked at ahead.
+    pub(crate) ahead: Vec<Further>,
     pub(crate) random: Rand64,
     pub(crate) totals: Totals,
     pub(crate) series: Series,
@@ -176,12 +138,18 @@ impl Network {
     /// A packet passes a port.
     pub(crate) fn record(&mut self, port: u32, packet: u32, at: u64) {
         if let Some(capture) = &mut self.capture {
-            capture.record(port, self.pool.get(packet), self.pool.body(packet), at);
+            capture.record(port, self.pool.get(packet), &self.pool.body(packet), at);
         }
     }
 
+    /// How long a port was paused up to now.
+    pub(crate) fn paused_total_ps(&self, port: u32) -> u64 {
+        let details = &self.details[port as usize];
+        self.ports[port as usize].paused_total_ps(details, self.now)
+    }
+
     pub(crate) fn schedule(&mut self, at: u64, event: Event) {
-        self.events.schedule(at, event);
+        self.events.schedule(at, Packed::new(event));
     }
 
     /// Lets up to `events` things happen. False once it is over: nothing is left to happen, all
@@ -191,8 +159,10 @@ impl Network {
             if self.is_over {
                 return false;
             }
-            let (pool, ports) = (&self.pool, &self.ports);
-            let next = self.events.pop(|events| look_ahead(events, pool, ports));
+            if self.events.is_at_end_of_window() && self.events.next_window() {
+                self.look_ahead();
+            }
+            let next = self.events.pop();
             let Some((at, event)) = next else {
                 self.is_over = true;
                 return false;
@@ -204,7 +174,7 @@ impl Network {
             }
             self.now = at;
             self.totals.events += 1;
-            self.handle(event);
+            self.handle(event.event());
         }
         !self.is_over
     }
@@ -231,7 +201,8 @@ impl Network {
             Event::Message { index } => self.start_flow(index),
             Event::Pause { port, priority, on } => {
                 let now = self.now;
-                self.ports[port as usize].set_paused(now, priority, on);
+                let details = &mut self.details[port as usize];
+                self.ports[port as usize].set_paused(details, now, priority, on);
                 self.pump(port);
             }
             Event::Credit { port, bytes } => self.handle_credit(port, bytes),
@@ -253,37 +224,4 @@ impl Network {
     pub(crate) fn incident(&self, index: u32) -> Option<Incident> {
         self.scenario.incidents.get(index as usize).copied()
     }
-}
-
-/// From so many ports on a network does not fit the caches next to a processor. 1,024 hosts in a
-/// fat tree have 6,144, and gain by looking ahead. 16 hosts at a switch, which fit, lost a tenth.
-const PORTS_BEYOND_CACHES: usize = 1_024;
-
-/// Loads what events will need that come soon. A processor waits for all these loads at the same
-/// time, and would wait for each when its event came.
-fn look_ahead(events: &[(u64, Event)], pool: &Pool, ports: &[Port]) {
-    if ports.len() < PORTS_BEYOND_CACHES {
-        return;
-    }
-    let needed = |event: &Event| match *event {
-        Event::Arrive { port, packet } => {
-            let at = &ports[port as usize];
-            let seen = pool.get(packet).tail_at ^ at.free_at ^ at.ingress_bytes[usize::from(DATA)];
-            match at.owner {
-                Owner::Host(_) => seen ^ u64::from(pool.body(packet).completes()),
-                Owner::Switch(_) => seen ^ at.headroom_bytes,
-            }
-        }
-        Event::Free { port } => {
-            let at = &ports[port as usize];
-            let queue = &at.queues[usize::from(DATA)];
-            let front = queue.front().map_or(0, |id| pool.get(id).tail_at);
-            queue.bytes ^ at.free_at ^ front
-        }
-        _ => 0,
-    };
-    let seen = events
-        .iter()
-        .fold(0, |seen, (_, event)| seen ^ needed(event));
-    core::hint::black_box(seen);
 }

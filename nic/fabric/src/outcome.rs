@@ -83,7 +83,7 @@ impl Network {
     pub fn outcome(&self) -> Outcome {
         let problem = self.problem();
         let totals = &self.totals;
-        let paused = |port: &crate::port::Port| port.paused_total_ps(self.now) / PS_PER_NS;
+        let paused = |port: u32| self.paused_total_ps(port) / PS_PER_NS;
         let paused_hosts_ns = self.hosts.iter().flat_map(|host| &host.ports);
         Outcome {
             complete: problem.is_none(),
@@ -99,14 +99,12 @@ impl Network {
             marked_packets: totals.marked,
             notifications: totals.notifications,
             pauses: totals.pauses,
-            paused_max_ns: self.ports.iter().map(paused).max().unwrap_or(0),
-            paused_hosts_ns: paused_hosts_ns
-                .map(|port| paused(&self.ports[*port as usize]))
-                .sum(),
+            paused_max_ns: (0..self.ports.len() as u32).map(paused).max().unwrap_or(0),
+            paused_hosts_ns: paused_hosts_ns.map(|port| paused(*port)).sum(),
             queue_max_bytes: self
                 .ports
                 .iter()
-                .map(|port| port.stats.queue_max_bytes)
+                .map(|port| u64::from(port.queue_max_bytes))
                 .max()
                 .unwrap_or(0),
             buffer_max_bytes: self

@@ -3,53 +3,13 @@
 
 use alloc::vec::Vec;
 
-use urxe_wire::Header;
-use urxe_wire::Operation::{ReadResponseLast, ReadResponseOnly, SendLast, SendOnly};
+use crate::body::{Body, Stored};
 
 /// No packet.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What is in a packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Body {
-    /// RoCE or InfiniBand. The payload has a length and no content.
-    Rdma(Header),
-    /// A NAK that says what of the packets behind the missing one was kept.
-    Held {
-        /// Its header.
-        header: Header,
-        /// Its payload, in network byte order.
-        words: [u64; 3],
-    },
-    /// A segment of a byte stream.
-    Segment {
-        /// Which stream, and in which direction.
-        stream: u32,
-        /// One past its last byte in the stream.
-        end: u64,
-    },
-    /// An acknowledgement of a byte stream up to `end`.
-    Acknowledgement {
-        /// As for a segment.
-        stream: u32,
-        /// One past the last byte received.
-        end: u64,
-    },
-}
-
-impl Body {
-    /// Whether the adapter tells the program of it, so that an entry of a completion queue follows
-    /// the payload.
-    pub(crate) fn completes(&self) -> bool {
-        matches!(self, Self::Rdma(header) if matches!(
-            header.bth.opcode.operation(),
-            Some(SendLast | SendOnly | ReadResponseLast | ReadResponseOnly)
-        ))
-    }
-}
-
 /// A packet, as switches see it: half a cache line, which is most of what a hop costs. What hosts
-/// see is its [`Body`], which the pool keeps apart.
+/// see is its [`Body`], which the pool keeps apart in a line of its own.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct Packet {
@@ -76,6 +36,8 @@ pub(crate) const MARKED: u8 = 2;
 pub(crate) const NAK: u8 = 4;
 /// It is the last of a batch of software.
 pub(crate) const LAST: u8 = 8;
+/// An entry of a completion queue follows its payload.
+pub(crate) const COMPLETES: u8 = 16;
 
 impl Packet {
     #[expect(
@@ -136,7 +98,7 @@ impl FlowId {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     packets: Vec<Packet>,
-    bodies: Vec<Body>,
+    bodies: Vec<Stored>,
     free: Vec<u32>,
 }
 
@@ -145,7 +107,11 @@ impl Pool {
         clippy::cast_possible_truncation,
         reason = "2^32 packets do not fit any memory"
     )]
-    pub(crate) fn insert(&mut self, packet: Packet, body: Body) -> u32 {
+    pub(crate) fn insert(&mut self, mut packet: Packet, body: &Body) -> u32 {
+        if body.completes() {
+            packet.set(COMPLETES);
+        }
+        let body = Stored::new(body);
         if let Some(id) = self.free.pop() {
             self.packets[id as usize] = packet;
             self.bodies[id as usize] = body;
@@ -161,8 +127,14 @@ impl Pool {
         &self.packets[id as usize]
     }
 
-    pub(crate) fn body(&self, id: u32) -> &Body {
-        &self.bodies[id as usize]
+    pub(crate) fn body(&self, id: u32) -> Body {
+        self.bodies[id as usize].body()
+    }
+
+    /// The queue pair that a packet is for.
+    #[inline]
+    pub(crate) fn queue_pair(&self, id: u32) -> Option<urxe_wire::Qpn> {
+        self.bodies[id as usize].queue_pair()
     }
 
     #[inline]
@@ -188,7 +160,7 @@ pub(crate) struct Fifo {
     head: u32,
     tail: u32,
     /// Of all packets in it, on the wire.
-    pub(crate) bytes: u64,
+    bytes: u32,
 }
 
 impl Fifo {
@@ -198,6 +170,11 @@ impl Fifo {
         bytes: 0,
     };
 
+    /// Of all packets in it, on the wire.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
     pub(crate) const fn front(&self) -> Option<u32> {
         if self.head == NONE {
             None
@@ -206,10 +183,18 @@ impl Fifo {
         }
     }
 
+    pub(crate) const fn back(&self) -> Option<u32> {
+        if self.head == NONE {
+            None
+        } else {
+            Some(self.tail)
+        }
+    }
+
     pub(crate) fn push(&mut self, pool: &mut Pool, id: u32) {
         let packet = pool.get_mut(id);
         packet.next = NONE;
-        self.bytes += u64::from(packet.wire_bytes);
+        self.bytes += packet.wire_bytes;
         if self.head == NONE {
             self.head = id;
         } else {
@@ -235,7 +220,7 @@ impl Fifo {
         let id = self.front()?;
         let packet = pool.get(id);
         self.head = packet.next;
-        self.bytes -= u64::from(packet.wire_bytes);
+        self.bytes -= packet.wire_bytes;
         Some(id)
     }
 }
@@ -265,7 +250,7 @@ mod tests {
         let mut pool = Pool::default();
         let mut queues = [Fifo::EMPTY; 2];
         for bytes in 1..=6 {
-            let id = pool.insert(Packet::new(0, bytes, FLOW), BODY);
+            let id = pool.insert(Packet::new(0, bytes, FLOW), &BODY);
             queues[bytes as usize % 2].push(&mut pool, id);
         }
         assert_eq!((queues[0].bytes, queues[1].bytes), (12, 9));
@@ -275,7 +260,7 @@ mod tests {
         }
         assert_eq!(queues[1].pop(&pool), None);
         assert_eq!(queues[1].bytes, 0);
-        let reused = pool.insert(Packet::new(0, 7, FLOW), BODY);
+        let reused = pool.insert(Packet::new(0, 7, FLOW), &BODY);
         queues[1].push(&mut pool, reused);
         assert_eq!(pool.peak(), 6);
     }

@@ -1,17 +1,20 @@
 //! A port: a queue for each priority, and the wire behind them.
+//!
+//! A large network has more ports than fit the caches next to a processor. So a [`Port`] is what
+//! every packet needs, in two cache lines, and [`PortDetails`] are the rest.
 
-use crate::packet::Fifo;
+use crate::packet::{Fifo, Pool};
 use crate::switch::Marking;
 use crate::units::Pace;
 
-/// Priorities, as IEEE 802.1Q has them: the three upper bits of the DSCP. A higher one goes first.
-pub(crate) const PRIORITIES: usize = 8;
-/// Priority of RDMA's data and acknowledgements: DSCP 34, traffic class 136, as in li2019.
-pub(crate) const DATA: u8 = 4;
-/// Priority of congestion notifications: DSCP 48.
-pub(crate) const NOTIFICATIONS: u8 = 6;
+/// Priorities in use, of the eight that IEEE 802.1Q has. A higher one goes first.
+pub(crate) const PRIORITIES: usize = 3;
 /// Priority of everything else.
 pub(crate) const BEST_EFFORT: u8 = 0;
+/// Priority of RDMA's data and acknowledgements: DSCP 34, traffic class 136, as in li2019.
+pub(crate) const DATA: u8 = 1;
+/// Priority of congestion notifications: DSCP 48.
+pub(crate) const NOTIFICATIONS: u8 = 2;
 
 /// Whose port it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,58 +32,62 @@ pub(crate) struct Credits {
     pub(crate) owed: u64,
 }
 
-/// See the module.
+/// See the module. What a packet needs that leaves comes first, and what it needs where it comes in
+/// is together.
 #[derive(Clone, Debug)]
+#[repr(C, align(128))]
 pub(crate) struct Port {
-    pub(crate) owner: Owner,
-    /// The other end of the cable.
-    pub(crate) peer: u32,
-    pub(crate) pace: Pace,
-    pub(crate) rate_gbps: f64,
-    pub(crate) propagation_ps: u64,
-    /// How much of a packet the peer waits for, and how long it then takes: see [`crate::network`].
-    pub(crate) peer_cut_through: bool,
-    pub(crate) peer_latency_ps: u64,
-    pub(crate) is_up: bool,
     /// When the wire is free.
     pub(crate) free_at: u64,
-    /// Whether an event will look at the queues when the wire is free.
-    pub(crate) is_woken: bool,
+    pub(crate) pace: Pace,
+    /// From one end of the cable until the switch there has looked at the packet.
+    pub(crate) delay_ps: u64,
     pub(crate) queues: [Fifo; PRIORITIES],
+    /// The other end of the cable.
+    pub(crate) peer: u32,
+    /// Bytes of the wire that what left here took.
+    pub(crate) tx_bytes: u64,
+    pub(crate) owner: Owner,
     /// A bit for every queue that is not empty.
     pub(crate) occupied: u8,
     /// A bit for every priority that the peer paused.
     pub(crate) paused: u8,
-    /// Since when any was.
-    pub(crate) paused_since: u64,
-    pub(crate) paused_ps: u64,
-    /// What came in here and has not left the switch, by priority, without what is in the headroom.
-    pub(crate) ingress_bytes: [u64; PRIORITIES],
-    /// What is in the headroom: it came after the peer was told to pause.
-    pub(crate) headroom_bytes: u64,
     /// A bit for every priority that the peer was told to pause.
     pub(crate) pausing: u8,
-    pub(crate) credits: Option<Credits>,
-    /// When packets that leave here are marked.
-    pub(crate) marking: Option<Marking>,
-    pub(crate) stats: PortStats,
+    pub(crate) is_up: bool,
+    /// Whether an event will look at the queues when the wire is free.
+    pub(crate) is_woken: bool,
+    /// Whether the peer sends a packet on before it has all of it: see [`crate::network`].
+    pub(crate) peer_cut_through: bool,
+    /// Whether packets wait for credits of the peer: [`PortDetails::credits`].
+    pub(crate) has_credits: bool,
+    /// The most bytes that waited.
+    pub(crate) queue_max_bytes: u32,
+    /// No packet is marked that meets no more than so much: [`PortDetails::marking`].
+    pub(crate) unmarked_bytes: u32,
+    /// What came in here and has not left the switch, by priority, without what is in the headroom.
+    pub(crate) ingress_bytes: [u32; PRIORITIES],
+    /// What is in the headroom: it came after the peer was told to pause.
+    pub(crate) headroom_bytes: u32,
+    /// What fits the headroom.
+    pub(crate) headroom_max_bytes: u32,
 }
 
-/// Counters of a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortStats {
-    /// Packets that left.
-    pub tx_packets: u64,
-    /// Bytes of the wire that they took.
-    pub tx_bytes: u64,
+/// What few packets need of a port, or nothing but what is told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortDetails {
+    pub(crate) rate_gbps: f64,
+    pub(crate) propagation_ps: u64,
+    /// Since when any priority was paused.
+    pub(crate) paused_since: u64,
+    pub(crate) paused_ps: u64,
+    pub(crate) credits: Credits,
+    /// When packets that leave here are marked.
+    pub(crate) marking: Option<Marking>,
     /// Packets that found no room.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// Packets marked "congestion experienced".
-    pub marked: u64,
-    /// Pauses sent to the peer.
-    pub pauses: u64,
-    /// The most bytes that waited.
-    pub queue_max_bytes: u64,
+    pub(crate) marked: u64,
 }
 
 impl Port {
@@ -89,7 +96,7 @@ impl Port {
         let mut occupied = self.occupied;
         let mut bytes = 0;
         while occupied != 0 {
-            bytes += self.queues[occupied.trailing_zeros() as usize].bytes;
+            bytes += self.queues[occupied.trailing_zeros() as usize].bytes();
             occupied &= occupied - 1;
         }
         bytes
@@ -106,8 +113,25 @@ impl Port {
         }
     }
 
+    /// Takes the first packet out of a queue.
+    #[inline]
+    pub(crate) fn pop(&mut self, priority: usize, pool: &Pool) -> Option<u32> {
+        let queue = &mut self.queues[priority];
+        let packet = queue.pop(pool);
+        if queue.front().is_none() {
+            self.occupied &= !(1 << priority);
+        }
+        packet
+    }
+
     /// The peer pauses a priority, or lets it go on.
-    pub(crate) fn set_paused(&mut self, now: u64, priority: u8, on: bool) {
+    pub(crate) fn set_paused(
+        &mut self,
+        details: &mut PortDetails,
+        now: u64,
+        priority: u8,
+        on: bool,
+    ) {
         let was_paused = self.paused != 0;
         if on {
             self.paused |= 1 << priority;
@@ -115,18 +139,29 @@ impl Port {
             self.paused &= !(1 << priority);
         }
         match (was_paused, self.paused != 0) {
-            (false, true) => self.paused_since = now,
-            (true, false) => self.paused_ps += now - self.paused_since,
+            (false, true) => details.paused_since = now,
+            (true, false) => details.paused_ps += now - details.paused_since,
             _ => {}
         }
     }
 
     /// How long it was paused up to now.
-    pub(crate) const fn paused_total_ps(&self, now: u64) -> u64 {
+    pub(crate) const fn paused_total_ps(&self, details: &PortDetails, now: u64) -> u64 {
         if self.paused == 0 {
-            self.paused_ps
+            details.paused_ps
         } else {
-            self.paused_ps + (now - self.paused_since)
+            details.paused_ps + (now - details.paused_since)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_packet_needs_of_a_port_is_two_cache_lines() {
+        assert_eq!(size_of::<Port>(), 128);
+        assert_eq!(core::mem::offset_of!(Port, tx_bytes), 64);
     }
 }

@@ -1,7 +1,8 @@
 //! What programs do when something happens to them.
 
 use crate::connection::{post_message, post_receive};
-use crate::network::{Event, Network};
+use crate::event::Event;
+use crate::network::Network;
 use crate::process::Role;
 use crate::traffic::{Algorithm, Operation};
 use crate::units::{PS_PER_NS, Pace};

@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::network::{Event, Network};
+use crate::event::Event;
+use crate::network::Network;
 use crate::process::Role;
 use crate::series::Point;
 use crate::units::{PS_PER_NS, gbps};
@@ -20,7 +21,7 @@ impl Network {
         let received_bytes: u64 = self.hosts.iter().map(|host| host.received_bytes).sum();
         let host_ports = || self.hosts.iter().flat_map(|host| &host.ports);
         let paused_ps = host_ports()
-            .map(|port| self.ports[*port as usize].paused_total_ps(self.now))
+            .map(|port| self.paused_total_ps(*port))
             .sum::<u64>();
         let ports = host_ports().count().max(1) as f64;
         let streams = self

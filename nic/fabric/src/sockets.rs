@@ -4,9 +4,11 @@
 //! A program's processor copies what it writes, piece by piece, and what it reads, segment by
 //! segment. A receiver that has nothing to do sleeps, and wakes late.
 
+use crate::body::Body;
+use crate::event::Event;
 use crate::framing::segment_bytes;
-use crate::network::{Event, Network};
-use crate::packet::{Body, FlowId, Packet};
+use crate::network::Network;
+use crate::packet::{FlowId, Packet};
 use crate::port::BEST_EFFORT;
 use crate::units::{PS_PER_NS, Pace};
 

@@ -4,7 +4,8 @@
 //! does. A batch takes a system call, a price for each packet (headers, state), and one for each
 //! byte (copies, checksums). All packets of a batch leave, or are there, when its work is done.
 
-use crate::network::{Event, Network};
+use crate::event::Event;
+use crate::network::Network;
 use crate::packet::{LAST, Packet};
 use crate::scenario::SoftwareConfig;
 use crate::units::{PS_PER_NS, Pace};
@@ -71,7 +72,7 @@ impl Network {
                 && let Some((packet, body)) = self.next_packet(channel)
             {
                 batch.add(&packet);
-                packets.push(self.pool.insert(packet, body));
+                packets.push(self.pool.insert(packet, &body));
             }
             if self.connections[channel as usize].is_ready {
                 self.hosts[id as usize].ready[index].push_back(channel);

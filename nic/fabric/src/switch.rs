@@ -24,7 +24,10 @@ pub(crate) enum Verdict {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedBuffer {
-    config: SwitchConfig,
+    buffer_bytes: u64,
+    port_reserve_bytes: u64,
+    shared_shift: u32,
+    lossy_bytes: Option<u64>,
     /// Neither reserved nor headroom.
     shared_bytes: u64,
     /// Of these, in use: what ports have above their reserve.
@@ -48,7 +51,10 @@ impl SharedBuffer {
             })
             .sum();
         Self {
-            config,
+            buffer_bytes: config.buffer_bytes,
+            port_reserve_bytes: config.port_reserve_bytes,
+            shared_shift: config.shared_shift,
+            lossy_bytes: config.lossy_bytes,
             shared_bytes: config.buffer_bytes.saturating_sub(kept),
             shared_used: 0,
             used: 0,
@@ -59,22 +65,23 @@ impl SharedBuffer {
     /// What one queue may have now.
     fn limit_bytes(&self) -> u64 {
         let free = self.shared_bytes.saturating_sub(self.shared_used);
-        self.config.port_reserve_bytes + (free >> self.config.shared_shift)
+        self.port_reserve_bytes + (free >> self.shared_shift)
     }
 
-    /// A packet with flow control came in at a port with so much in either place.
+    /// A packet with flow control came in at a port with so much in either place, and so much
+    /// headroom.
     pub(crate) fn judge_lossless(
         &self,
         ingress_bytes: u64,
         headroom_used: u64,
         bytes: u64,
-        rate_gbps: f64,
+        headroom_max: u64,
     ) -> Verdict {
-        if self.used + bytes > self.config.buffer_bytes {
+        if self.used + bytes > self.buffer_bytes {
             Verdict::Drop
         } else if headroom_used == 0 && ingress_bytes + bytes <= self.limit_bytes() {
             Verdict::Shared
-        } else if headroom_used + bytes <= headroom_bytes(&self.config, rate_gbps) {
+        } else if headroom_used + bytes <= headroom_max {
             Verdict::Headroom
         } else {
             Verdict::Drop
@@ -83,11 +90,8 @@ impl SharedBuffer {
 
     /// A packet without flow control is to wait where `egress_bytes` do.
     pub(crate) fn judge_lossy(&self, egress_bytes: u64, bytes: u64) -> Verdict {
-        let limit = self
-            .config
-            .lossy_bytes
-            .unwrap_or_else(|| self.limit_bytes());
-        if egress_bytes + bytes <= limit && self.used + bytes <= self.config.buffer_bytes {
+        let limit = self.lossy_bytes.unwrap_or_else(|| self.limit_bytes());
+        if egress_bytes + bytes <= limit && self.used + bytes <= self.buffer_bytes {
             Verdict::Shared
         } else {
             Verdict::Drop
@@ -97,7 +101,7 @@ impl SharedBuffer {
     /// A packet was taken in, at a port that has `ingress_bytes` with it, or into its headroom.
     pub(crate) fn take(&mut self, verdict: Verdict, ingress_bytes: u64, bytes: u64) {
         if verdict == Verdict::Shared {
-            let over = ingress_bytes.saturating_sub(self.config.port_reserve_bytes);
+            let over = ingress_bytes.saturating_sub(self.port_reserve_bytes);
             self.shared_used += over.min(bytes);
         }
         self.used += bytes;
@@ -107,7 +111,7 @@ impl SharedBuffer {
     /// So much left that had come in at a port that had `ingress_bytes` with it, and so much that
     /// was in the headroom.
     pub(crate) fn release(&mut self, ingress_bytes: u64, bytes: u64, from_headroom: u64) {
-        let over = ingress_bytes.saturating_sub(self.config.port_reserve_bytes);
+        let over = ingress_bytes.saturating_sub(self.port_reserve_bytes);
         self.shared_used -= over.min(bytes);
         self.used -= bytes + from_headroom;
     }
@@ -160,6 +164,11 @@ impl Marking {
         }
     }
 
+    /// No packet is marked that meets no more.
+    pub(crate) const fn unmarked_bytes(&self) -> u64 {
+        self.min_bytes
+    }
+
     /// A packet that meets so much is marked if a number below 2^32 is below this.
     #[inline]
     pub(crate) const fn marks_below(&self, queue_bytes: u64) -> u64 {
@@ -196,8 +205,9 @@ mod tests {
     fn a_port_pauses_at_an_eighth_of_what_is_free_above_its_reserve() {
         // 4 ports of 40 Gbps: 15,000 bytes of headroom and 10,000 of reserve each leave 900,000.
         let mut buffer = SharedBuffer::new(CONFIG, [40.0; 4].into_iter());
+        let room = headroom_bytes(&CONFIG, 40.0);
         let mut ingress = 0;
-        while buffer.judge_lossless(ingress, 0, 1_000, 40.0) == Verdict::Shared {
+        while buffer.judge_lossless(ingress, 0, 1_000, room) == Verdict::Shared {
             ingress += 1_000;
             buffer.take(Verdict::Shared, ingress, 1_000);
         }
@@ -206,7 +216,7 @@ mod tests {
         assert!(!buffer.wants_pause(ingress, 0));
         // What arrives in three delays still fits: nothing is lost.
         let mut headroom = 0;
-        while buffer.judge_lossless(ingress, headroom, 1_000, 40.0) == Verdict::Headroom {
+        while buffer.judge_lossless(ingress, headroom, 1_000, room) == Verdict::Headroom {
             headroom += 1_000;
             buffer.take(Verdict::Headroom, ingress, 1_000);
             assert!(buffer.wants_pause(ingress, headroom));

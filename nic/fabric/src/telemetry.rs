@@ -92,8 +92,8 @@ impl Telemetry {
         self.records.get_mut(packet as usize)
     }
 
-    /// A packet leaves a switch by a port at `start`, picoseconds.
-    pub(crate) fn pass(&mut self, packet: u32, port: &Port, start: u64) {
+    /// A packet leaves a switch by a port of a rate at `start`, picoseconds.
+    pub(crate) fn pass(&mut self, packet: u32, port: &Port, rate_gbps: f64, start: u64) {
         let has_telemetry = self.needs.has_telemetry;
         let Some(record) = self.record(packet).filter(|it| !it.is_acknowledgement) else {
             return;
@@ -102,8 +102,8 @@ impl Telemetry {
             *hop = Hop {
                 at_ns: start / PS_PER_NS,
                 queue_bytes: port.queue_bytes(),
-                sent_bytes: port.stats.tx_bytes,
-                rate_bps: (port.rate_gbps * 1e9) as u64,
+                sent_bytes: port.tx_bytes,
+                rate_bps: (rate_gbps * 1e9) as u64,
             };
         }
         record.hops += 1;

@@ -9,7 +9,8 @@ use urxe_proto::PeerAbilities;
 
 use crate::build::WATCH_NS;
 use crate::connection::{Connection, Gathered, queue_pair};
-use crate::network::{Event, Network};
+use crate::event::Event;
+use crate::network::Network;
 use crate::packet::FlowId;
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
 use crate::scenario::{HashFields, ScenarioError};

@@ -26,7 +26,7 @@ fn name(owner: Owner) -> String {
 impl Network {
     /// Notes what has been sent up to now.
     pub(crate) fn note_sent(&mut self) {
-        let bytes = self.ports.iter().map(|port| port.stats.tx_bytes);
+        let bytes = self.ports.iter().map(|port| port.tx_bytes);
         self.sent = Some(Sent {
             at: self.now,
             bytes: bytes.collect(),
@@ -38,16 +38,16 @@ impl Network {
         if self.ports.len() > PORTS_TOLD {
             return told;
         }
-        for (index, port) in self.ports.iter().enumerate() {
+        for (index, (port, details)) in self.ports.iter().zip(&self.details).enumerate() {
             told.from.push(name(port.owner));
             told.to.push(name(self.ports[port.peer as usize].owner));
-            told.gbps.push(port.rate_gbps);
+            told.gbps.push(details.rate_gbps);
             told.used_part.push(self.used_part(index, port));
-            told.queue_max_bytes.push(port.stats.queue_max_bytes);
+            told.queue_max_bytes.push(port.queue_max_bytes.into());
             told.paused_ns
-                .push(port.paused_total_ps(self.now) / PS_PER_NS);
-            told.marked_packets.push(port.stats.marked);
-            told.dropped_packets.push(port.stats.dropped);
+                .push(port.paused_total_ps(details, self.now) / PS_PER_NS);
+            told.marked_packets.push(details.marked);
+            told.dropped_packets.push(details.dropped);
         }
         told
     }
@@ -55,7 +55,7 @@ impl Network {
     fn used_part(&self, index: usize, port: &Port) -> f64 {
         let (bytes, time_ps) = match &self.sent {
             Some(sent) => (sent.bytes[index], sent.at),
-            None => (port.stats.tx_bytes, self.now),
+            None => (port.tx_bytes, self.now),
         };
         port.pace.of_bytes(bytes) as f64 / time_ps.max(1) as f64
     }
