@@ -25,8 +25,6 @@ fn is_nak(header: &Header) -> bool {
 const COMPLETION_BYTES: u64 = 64;
 /// The payload of every packet.
 static ZEROES: [u8; 4096] = [0; 4096];
-/// What may be in the adapter's pipeline besides what fills its latency, in units of gathering.
-const PIPELINE_UNITS: u64 = 4;
 
 impl Network {
     const fn instant(&self) -> Instant {
@@ -41,7 +39,9 @@ impl Network {
         }
         connection.is_ready = true;
         let (host, port) = (connection.host, connection.port_index);
-        self.hosts[host as usize].ready[port as usize].push_back(id);
+        self.hosts[host as usize].ports[port as usize]
+            .ready
+            .push_back(id);
         self.wake_engine(host);
     }
 
@@ -55,14 +55,6 @@ impl Network {
         self.schedule(at, Event::Engine { host: id });
     }
 
-    /// Bytes that may be between the engine and the wire: what the latency holds, and some packets.
-    fn backlog_max_bytes(&self, port: u32) -> u64 {
-        let config = self.host_config();
-        let latency_ps = config.send_ns * PS_PER_NS + config.fetch_ps();
-        let pace = self.ports[port as usize].pace;
-        pace.bytes_in(latency_ps) + PIPELINE_UNITS * config.unit_bytes()
-    }
-
     /// Starts the next packet.
     pub(crate) fn run_engine(&mut self, id: u32) {
         self.hosts[id as usize].is_engine_woken = false;
@@ -70,9 +62,9 @@ impl Network {
             self.run_software(id, &software);
             return;
         }
-        while let Some(index) = self.next_port(id) {
+        while let Some(index) = self.hosts[id as usize].next_port() {
             let host = &mut self.hosts[id as usize];
-            let Some(channel) = host.ready[index].pop_front() else {
+            let Some(channel) = host.ports[index].ready.pop_front() else {
                 return;
             };
             let started = if self.is_sockets() {
@@ -88,28 +80,16 @@ impl Network {
             let host = &mut self.hosts[id as usize];
             // A turn ends with what was fetched for it.
             if has_more_here {
-                host.ready[index].push_front(channel);
+                host.ports[index].ready.push_front(channel);
             } else {
-                host.ready[index].push_back(channel);
+                host.ports[index].ready.push_back(channel);
             }
-            host.turn = index + 1;
+            host.end_turn(index);
             host.is_engine_woken = true;
             let at = host.engine_free_at;
             self.schedule(at, Event::Engine { host: id });
             return;
         }
-    }
-
-    /// The next port of a host that has something to send, and room in its pipeline.
-    pub(crate) fn next_port(&self, id: u32) -> Option<usize> {
-        let host = &self.hosts[id as usize];
-        let count = host.ports.len();
-        (0..count)
-            .map(|step| (host.turn + step) % count)
-            .find(|index| {
-                !host.ready[*index].is_empty()
-                    && host.backlog_bytes[*index] < self.backlog_max_bytes(host.ports[*index])
-            })
     }
 
     /// The next packet of a connection that is at its turn.
@@ -168,10 +148,10 @@ impl Network {
         let now = self.now;
         let ready_at = self.gather(id, channel, &packet, &body);
         let host = &mut self.hosts[id as usize];
-        host.backlog_bytes[index] += u64::from(packet.wire_bytes);
+        host.ports[index].backlog_bytes += u64::from(packet.wire_bytes);
         host.engine_free_at = host.pcie.read_free_at().max(now + packet_ps);
         packet.tail_at = ready_at + send_ns * PS_PER_NS;
-        let (at, port) = (packet.tail_at, host.ports[index]);
+        let (at, port) = (packet.tail_at, host.ports[index].id);
         let packet = self.pool.insert(packet, &body);
         self.begin_telemetry(packet, channel);
         self.schedule(at, Event::Enter { port, packet });
@@ -180,12 +160,12 @@ impl Network {
     /// A packet has gone out to the wire.
     pub(crate) fn leave_adapter(&mut self, id: u32, port: u32, bytes: u64) {
         let host = &mut self.hosts[id as usize];
-        let Some(index) = host.ports.iter().position(|own| *own == port) else {
+        let Some(own) = host.ports.iter_mut().find(|own| own.id == port) else {
             return;
         };
         // Notifications do not count.
-        host.backlog_bytes[index] = host.backlog_bytes[index].saturating_sub(bytes);
-        if !host.ready[index].is_empty() {
+        own.backlog_bytes = own.backlog_bytes.saturating_sub(bytes);
+        if !own.ready.is_empty() {
             self.wake_engine(id);
         }
     }
@@ -250,7 +230,7 @@ impl Network {
 
     fn return_host_credit(&mut self, host: u32, packet: &Packet) {
         if self.host_config().link == LinkKind::Infiniband {
-            let port = self.hosts[host as usize].ports[0];
+            let port = self.hosts[host as usize].ports[0].id;
             self.return_credit(port, u64::from(packet.wire_bytes));
         }
     }

@@ -10,6 +10,8 @@
 
 use core::hint::black_box;
 
+use urxe_proto::Instant;
+
 use crate::connection::connection_of;
 use crate::event::{Event, Further};
 use crate::network::Network;
@@ -65,7 +67,10 @@ impl Network {
                     ^ self.pool.get(packet).tail_at
                     ^ u64::from(number)
             }
-            Event::Engine { host } => self.hosts[host as usize].engine_free_at,
+            Event::Engine { host } => {
+                let host = &self.hosts[host as usize];
+                host.engine_free_at ^ host.pcie.read_free_at()
+            }
             _ => 0,
         }
     }
@@ -89,8 +94,8 @@ impl Network {
                 Further::Nothing(connection.map_or(0, |id| self.load_connection(id)))
             }
             Event::Engine { host } => {
-                let ready = self.hosts[host as usize].ready.first();
-                let next = ready.and_then(|ready| ready.front());
+                let port = self.hosts[host as usize].ports.first();
+                let next = port.and_then(|port| port.ready.front());
                 Further::Nothing(next.map_or(0, |id| self.load_connection(*id)))
             }
             _ => Further::Nothing(0),
@@ -114,6 +119,9 @@ impl Network {
         let Some(connection) = self.connections.get(id as usize) else {
             return 0;
         };
-        connection.timer_at ^ connection.qp.stats().duplicate_request
+        let now = Instant::from_nanos(self.now_ns());
+        let qp = &connection.qp;
+        let is_either = qp.poll_retry_timeout().is_some() ^ qp.is_at_rest(now);
+        connection.timer_at ^ qp.stats().duplicate_request ^ u64::from(is_either)
     }
 }

@@ -87,7 +87,7 @@ impl Network {
 
     /// The rates of the cables of a shortest way.
     fn cables_between(&self, flow: &Flow) -> Vec<f64> {
-        let mut port = self.hosts[flow.from as usize].ports[0];
+        let mut port = self.hosts[flow.from as usize].ports[0].id;
         let mut rates = Vec::new();
         loop {
             rates.push(self.details[port as usize].rate_gbps);
@@ -95,8 +95,8 @@ impl Network {
             let Owner::Switch(switch) = far.owner else {
                 return rates;
             };
-            let own = &self.hosts[flow.to as usize].ports;
-            let mut here = own.iter().map(|port| self.ports[*port as usize].peer);
+            let own = self.hosts[flow.to as usize].port_ids();
+            let mut here = own.map(|port| self.ports[port as usize].peer);
             let here = here.find(|port| self.ports[*port as usize].owner == far.owner);
             let way = here.or_else(|| self.routes.ways(switch, flow.to).first().copied());
             let Some(next) = way else {

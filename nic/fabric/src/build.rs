@@ -1,6 +1,5 @@
 //! Makes a network of a scenario.
 
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec;
@@ -14,14 +13,12 @@ use crate::congestion::CongestionConfig;
 use crate::event::Event;
 use crate::flows::Flows;
 use crate::framing::LinkKind;
-use crate::network::{Host, Network, Switch};
+use crate::host::Host;
+use crate::network::{Network, Switch};
 use crate::packet::{Fifo, Pool};
-use crate::pcie::Pcie;
 use crate::port::{Credits, Owner, PRIORITIES, Port, PortDetails};
 use crate::queue::EventQueue;
-use crate::scenario::{
-    HashFields, HostConfig, Place, Scenario, ScenarioError, SwitchConfig, Topology,
-};
+use crate::scenario::{HashFields, Place, Scenario, ScenarioError, SwitchConfig, Topology};
 use crate::series::Series;
 use crate::switch::{Marking, SharedBuffer, headroom_bytes};
 use crate::telemetry::Telemetry;
@@ -36,25 +33,6 @@ const HOST_BUFFER_BYTES: u64 = 131_072;
 const BUFFER_MAX_BYTES: u64 = u32::MAX as u64 - 65_536;
 /// How often the simulation looks for circles of pauses.
 pub(crate) const WATCH_NS: u64 = 1_000_000;
-impl Host {
-    fn new(ports: &[u32], config: &HostConfig) -> Self {
-        Self {
-            ports: ports.to_vec(),
-            pcie: Pcie::new(config.pcie),
-            engine_free_at: 0,
-            is_engine_woken: false,
-            intake_free_at: 0,
-            taken_in_at: 0,
-            ready: vec![VecDeque::new(); ports.len()],
-            backlog_bytes: vec![0; ports.len()],
-            inbox: VecDeque::new(),
-            has_fetched: false,
-            turn: 0,
-            received_bytes: 0,
-            received_before: 0,
-        }
-    }
-}
 
 impl Network {
     /// A network at time zero.
@@ -83,7 +61,8 @@ impl Network {
             at_switches,
         } = make_ports(&scenario, hosts, switches, &cables);
         let switches = make_switches(&scenario, &at_switches, &details)?;
-        let hosts = at_hosts.iter().map(|own| Host::new(own, &config)).collect();
+        let made = |own: &Vec<u32>| Host::new(own, &ports, &config);
+        let hosts = at_hosts.iter().map(made).collect();
         let mut network = Self {
             mtu: mtu(&scenario)?,
             has_pfc: scenario.switch.is_some_and(|switch| switch.pfc),
@@ -170,16 +149,17 @@ impl Network {
 
     /// The port that a person names.
     pub(crate) fn port_at(&self, place: Place) -> Result<u32, ScenarioError> {
-        let (own, index) = match place {
+        let found = match place {
             Place::Host(host, port) => {
-                (self.hosts.get(host as usize).map(|host| &host.ports), port)
+                let host = self.hosts.get(host as usize);
+                host.and_then(|host| host.port_ids().nth(port as usize))
             }
             Place::Switch(switch, port) => {
-                let found = self.switches.get(switch as usize);
-                (found.map(|switch| &switch.ports), port)
+                let switch = self.switches.get(switch as usize);
+                switch.and_then(|switch| switch.ports.get(port as usize).copied())
             }
         };
-        own.and_then(|own| own.get(index as usize).copied())
+        found
             .ok_or_else(|| {
                 let (hosts, switches) = (self.hosts.len(), self.switches.len());
                 ScenarioError(format!(

@@ -87,7 +87,11 @@ impl Network {
 
     /// Routing takes note of what is up.
     pub(crate) fn reroute(&mut self) {
-        let hosts: Vec<Vec<u32>> = self.hosts.iter().map(|host| host.ports.clone()).collect();
+        let hosts: Vec<Vec<u32>> = self
+            .hosts
+            .iter()
+            .map(|host| host.port_ids().collect())
+            .collect();
         let switches: Vec<Vec<u32>> = self
             .switches
             .iter()

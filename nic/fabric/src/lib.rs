@@ -33,6 +33,7 @@ mod flows;
 mod framing;
 mod gather;
 mod groups;
+mod host;
 mod incidents;
 mod links;
 mod network;

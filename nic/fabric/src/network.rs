@@ -5,7 +5,6 @@
 //! there as the switch waits for, and has gone through its pipeline. So the time of arrival already
 //! holds the latency of the switch.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use oorandom::Rand64;
@@ -16,8 +15,8 @@ use crate::capture::{Capture, Frame};
 use crate::connection::Connection;
 use crate::event::{Event, Further, Packed};
 use crate::flows::Flows;
+use crate::host::Host;
 use crate::packet::Pool;
-use crate::pcie::Pcie;
 use crate::port::{Port, PortDetails};
 use crate::process::Process;
 use crate::queue::EventQueue;
@@ -29,34 +28,6 @@ use crate::telemetry::Telemetry;
 use crate::topology::Routes;
 use crate::totals::Totals;
 use crate::units::PS_PER_NS;
-
-/// A host's adapter.
-#[derive(Debug)]
-pub(crate) struct Host {
-    pub(crate) ports: Vec<u32>,
-    pub(crate) pcie: Pcie,
-    /// When the next packet may be started.
-    pub(crate) engine_free_at: u64,
-    pub(crate) is_engine_woken: bool,
-    /// When the next packet may be taken in.
-    pub(crate) intake_free_at: u64,
-    /// When the last of them has passed the adapter's memory.
-    pub(crate) taken_in_at: u64,
-    /// By port, the connections that have something to send, in the order of turns.
-    pub(crate) ready: Vec<VecDeque<u32>>,
-    /// By port, bytes that were started and are not on the wire.
-    pub(crate) backlog_bytes: Vec<u64>,
-    /// Software: packets at the socket.
-    pub(crate) inbox: VecDeque<u32>,
-    /// Software: whether what it did last was to fetch.
-    pub(crate) has_fetched: bool,
-    /// The port whose turn it is.
-    pub(crate) turn: usize,
-    /// New payload that came.
-    pub(crate) received_bytes: u64,
-    /// The same when counting began.
-    pub(crate) received_before: u64,
-}
 
 /// A switch.
 #[derive(Debug)]
@@ -148,6 +119,8 @@ impl Network {
         self.ports[port as usize].paused_total_ps(details, self.now)
     }
 
+    /// Inlined, so that an event is a word from the beginning.
+    #[inline(always)]
     pub(crate) fn schedule(&mut self, at: u64, event: Event) {
         self.events.schedule(at, Packed::new(event));
     }

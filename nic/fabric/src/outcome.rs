@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::cables::CablesOutcome;
 use crate::flows::FlowsOutcome;
+use crate::host::Host;
 use crate::network::Network;
 use crate::process::Role;
 use crate::series::Point;
@@ -84,7 +85,7 @@ impl Network {
         let problem = self.problem();
         let totals = &self.totals;
         let paused = |port: u32| self.paused_total_ps(port) / PS_PER_NS;
-        let paused_hosts_ns = self.hosts.iter().flat_map(|host| &host.ports);
+        let paused_hosts_ns = self.hosts.iter().flat_map(Host::port_ids);
         Outcome {
             complete: problem.is_none(),
             problem,
@@ -100,7 +101,7 @@ impl Network {
             notifications: totals.notifications,
             pauses: totals.pauses,
             paused_max_ns: (0..self.ports.len() as u32).map(paused).max().unwrap_or(0),
-            paused_hosts_ns: paused_hosts_ns.map(|port| paused(*port)).sum(),
+            paused_hosts_ns: paused_hosts_ns.map(paused).sum(),
             queue_max_bytes: self
                 .ports
                 .iter()

@@ -91,7 +91,7 @@ impl<T: Copy + Default + Ord> EventQueue<T> {
     }
 
     /// `at` is not before the time of the event that was taken last.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn schedule(&mut self, at: u64, event: T) {
         self.len += 1;
         let window = at >> WINDOW_BITS;
@@ -199,21 +199,34 @@ impl<T: Copy + Default + Ord> EventQueue<T> {
         };
         let mut id = first;
         while id != NONE {
-            // No chunk is free for others before all are read.
-            for index in 0..self.chunks[id as usize].len as usize {
-                let (at, event) = self.chunks[id as usize].events[index];
-                if at >> WINDOW_BITS == self.window {
-                    self.now.push((at, event));
-                } else {
-                    self.put(at, event);
-                }
+            if level == 0 {
+                let chunk = &self.chunks[id as usize];
+                let events = &chunk.events[..chunk.len as usize];
+                self.now.extend_from_slice(events);
+            } else {
+                self.sort_down(id);
             }
             id = self.chunks[id as usize].next;
         }
+        // No chunk is free for others before all are read.
         self.chunks[last as usize].next = self.free;
         self.free = first;
-        self.now.sort_by_key(|(at, _)| *at);
+        if self.now.len() > 1 {
+            self.now.sort_by_key(|(at, _)| *at);
+        }
         true
+    }
+
+    /// Puts the events of a chunk into this window or into lower buckets.
+    fn sort_down(&mut self, id: u32) {
+        for index in 0..self.chunks[id as usize].len as usize {
+            let (at, event) = self.chunks[id as usize].events[index];
+            if at >> WINDOW_BITS == self.window {
+                self.now.push((at, event));
+            } else {
+                self.put(at, event);
+            }
+        }
     }
 
     /// The least time in some chunks.

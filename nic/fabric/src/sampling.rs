@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::event::Event;
+use crate::host::Host;
 use crate::network::Network;
 use crate::process::Role;
 use crate::series::Point;
@@ -19,9 +20,9 @@ impl Network {
         };
         let span = self.now - self.series.last_at;
         let received_bytes: u64 = self.hosts.iter().map(|host| host.received_bytes).sum();
-        let host_ports = || self.hosts.iter().flat_map(|host| &host.ports);
+        let host_ports = || self.hosts.iter().flat_map(Host::port_ids);
         let paused_ps = host_ports()
-            .map(|port| self.paused_total_ps(*port))
+            .map(|port| self.paused_total_ps(port))
             .sum::<u64>();
         let ports = host_ports().count().max(1) as f64;
         let streams = self

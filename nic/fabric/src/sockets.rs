@@ -78,7 +78,9 @@ impl Network {
         } else {
             stream.to
         };
-        self.hosts[host as usize].ready[0].push_back(2 * id + direction);
+        self.hosts[host as usize].ports[0]
+            .ready
+            .push_back(2 * id + direction);
         self.wake_engine(host);
     }
 

@@ -61,12 +61,12 @@ impl Network {
     fn send_batch(&mut self, id: u32, config: &SoftwareConfig) -> bool {
         let mut batch = Batch::new(config.send_gbps, config);
         let mut packets = core::mem::take(&mut self.fetched);
-        let Some(index) = self.next_port(id) else {
+        let Some(index) = self.hosts[id as usize].next_port() else {
             self.fetched = packets;
             return false;
         };
         while packets.is_empty()
-            && let Some(channel) = self.hosts[id as usize].ready[index].pop_front()
+            && let Some(channel) = self.hosts[id as usize].ports[index].ready.pop_front()
         {
             while batch.has_room()
                 && let Some((packet, body)) = self.next_packet(channel)
@@ -75,13 +75,15 @@ impl Network {
                 packets.push(self.pool.insert(packet, &body));
             }
             if self.connections[channel as usize].is_ready {
-                self.hosts[id as usize].ready[index].push_back(channel);
+                self.hosts[id as usize].ports[index]
+                    .ready
+                    .push_back(channel);
             }
         }
         let call_ns = self.host_config().send_ns;
         let packet_ps = config.send_packet_ns * PS_PER_NS;
         let done_at = self.work_on(id, &batch, call_ns, packet_ps);
-        let port = self.hosts[id as usize].ports[index];
+        let port = self.hosts[id as usize].ports[index].id;
         if let Some(last) = packets.last() {
             self.pool.get_mut(*last).set(LAST);
         }

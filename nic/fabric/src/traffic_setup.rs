@@ -112,7 +112,7 @@ impl Network {
             self.connections.push(Connection {
                 qp,
                 host,
-                port: self.hosts[host as usize].ports[port_index as usize],
+                port: self.hosts[host as usize].ports[port_index as usize].id,
                 port_index,
                 flow: FlowId::new(host, peer_host, source as u16),
                 process,
