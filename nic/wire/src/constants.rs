@@ -5,6 +5,9 @@ use crate::pkey::Pkey;
 /// The UDP destination port of RoCEv2 (IANA).
 pub const ROCE_UDP_PORT: u16 = 4791;
 
+/// The type of the Ethernet frames of RoCE v1 (IBTA annex A16; IEEE's register of Ethertypes).
+pub const ROCE_V1_ETHERTYPE: u16 = 0x8915;
+
 /// The partition key of a device that was not told otherwise.
 pub const DEFAULT_PKEY: Pkey = Pkey::DEFAULT;
 

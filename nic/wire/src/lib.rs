@@ -1,4 +1,4 @@
-//! RoCEv2 on the wire: headers, opcodes, numbers and the invariant CRC.
+//! RoCE on the wire: headers, opcodes, numbers and the invariant CRC.
 //!
 //! Pure data in, pure data out: no IO, no clock, no allocation, no unsafe code. One header per
 //! file; each has its byte ranges as constants and a plain value type with `parse` and `emit`.
@@ -7,7 +7,7 @@
 //! that follow it.
 //!
 //! The layouts are those of the InfiniBand Architecture Specification, volume 1, release 1.4
-//! ("IBTA" below), chapter 9, and its annexes A17 (RoCEv2), A14 (XRC); FLUSH and ATOMIC WRITE are
+//! ("IBTA" below), chapter 9, and its annexes A16 (RoCE v1), A17 (RoCEv2), A14 (XRC); FLUSH and ATOMIC WRITE are
 //! those of release 1.5.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ mod deth;
 mod error;
 mod feth;
 mod gid;
+mod grh;
 mod header;
 pub mod icrc;
 mod ieth;
@@ -47,6 +48,7 @@ pub use deth::Deth;
 pub use error::{EmitError, OpcodeError, ParseError, Part};
 pub use feth::Feth;
 pub use gid::Gid;
+pub use grh::Grh;
 pub use header::{Extensions, Header, MAX_HEADER_LEN, pad_len};
 pub use ieth::Ieth;
 pub use immediate::Immediate;

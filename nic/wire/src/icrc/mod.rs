@@ -3,7 +3,8 @@
 //!
 //! It is the CRC-32 of Ethernet and zlib over eight bytes of ones, the IP header, the UDP header,
 //! and everything from the BTH to the padding. The fields that change on the way are read as ones
-//! (IBTA annex A17.3.3; checked against captures of Linux rxe). Sending:
+//! (IBTA annex A17.3.3; checked against captures of Linux rxe). RoCE v1 has the global route header
+//! in the place of IP and UDP (annex A16). Sending:
 //!
 //! ```
 //! # use core::net::{Ipv4Addr, SocketAddrV4};
@@ -59,25 +60,32 @@
 mod crc;
 mod flow4;
 mod flow6;
+mod global;
 mod linear;
 
 use core::net::SocketAddr;
 
+use crate::gid::Gid;
+
 pub use crc::{Icrc, Verdict};
 pub use flow4::{Flow4, verify4};
 pub use flow6::{Flow6, verify6};
+pub use global::{FlowV1, verify_v1};
 
-/// What is common to the ICRCs of all packets from one address and port to another.
+/// What is common to the ICRCs of all packets from one address and port to another, or for RoCE v1
+/// from one GID to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
     /// Over IPv4.
     V4(Flow4),
     /// Over IPv6.
     V6(Flow6),
+    /// Over Ethernet alone: RoCE v1.
+    V1(FlowV1),
 }
 
 impl Flow {
-    /// The flow from `src` to `dst`; `None` if they are of different families.
+    /// The flow of RoCEv2 from `src` to `dst`; `None` if they are of different families.
     pub fn new(src: SocketAddr, dst: SocketAddr) -> Option<Self> {
         match (src, dst) {
             (SocketAddr::V4(src), SocketAddr::V4(dst)) => Some(Self::V4(Flow4::new(src, dst))),
@@ -86,21 +94,28 @@ impl Flow {
         }
     }
 
-    /// See [`Flow4::start`]. IPv6 has no ID and ignores it.
+    /// The flow of RoCE v1 from `source` to `destination`.
+    pub fn v1(source: Gid, destination: Gid) -> Self {
+        Self::V1(FlowV1::new(source, destination))
+    }
+
+    /// See [`Flow4::start`]. What has no ID ignores it.
     #[inline]
     pub fn start(&self, udp_payload_len: usize, ip_id: u16, first: &[u8]) -> Icrc {
         match self {
             Self::V4(flow) => flow.start(udp_payload_len, ip_id, first),
             Self::V6(flow) => flow.start(udp_payload_len, first),
+            Self::V1(flow) => flow.start(udp_payload_len, first),
         }
     }
 
-    /// See [`verify4`]. IPv6 has no ID and ignores the hint.
+    /// See [`verify4`]. What has no ID ignores the hint.
     #[inline]
     pub fn verify(&self, udp_payload: &[u8], hint_id: u16) -> Verdict {
         match self {
             Self::V4(flow) => verify4(flow, udp_payload, hint_id),
             Self::V6(flow) => verify6(flow, udp_payload),
+            Self::V1(flow) => verify_v1(flow, udp_payload),
         }
     }
 }
