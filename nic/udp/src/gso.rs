@@ -70,6 +70,19 @@ impl<'a> Segments<'a> {
         }
     }
 
+    /// Those behind so many bytes.
+    pub(crate) fn behind(pieces: &'a [iovec], segment_size: usize, mut bytes: usize) -> Self {
+        let mut segments = Self::new(pieces, segment_size);
+        while let Some((first, rest)) = segments.pieces.split_first()
+            && first.iov_len <= bytes
+        {
+            bytes -= first.iov_len;
+            segments.pieces = rest;
+        }
+        segments.offset_bytes = bytes;
+        segments
+    }
+
     /// The next segment's length, or None at the end.
     pub(crate) fn next_into(&mut self, segment: &mut Vec<iovec>) -> Option<usize> {
         segment.clear();

@@ -1,7 +1,8 @@
 //! UDP sockets at full speed, one file per kernel feature. Plain data in ([`Transmit`]), plain data
 //! out ([`RecvMeta`]).
 //!
-//! This crate knows IP and UDP and nothing of what is inside the datagrams.
+//! This crate knows IP and UDP, and datagrams that are Ethernet frames without either, and nothing
+//! of what is inside.
 #![doc = include_str!("../README.md")]
 
 mod address;
@@ -20,6 +21,7 @@ mod gso;
 mod held;
 mod inherited;
 mod interfaces;
+mod link;
 mod mmsg;
 mod multicast;
 mod netlink;
@@ -45,9 +47,10 @@ pub use error::SendError;
 pub use gso::MAX_TRANSMIT_BYTES;
 pub use inherited::{Private, abandon_inherited};
 pub use interfaces::{Interface, InterfaceAddress, interfaces};
+pub use link::{FrameKind, Selector, Unreachable, check_frames};
 pub use mmsg::{RecvBatch, SentMany};
 pub use pmtu::path_mtu_bytes;
-pub use received::{RecvBuffer, RecvMeta};
+pub use received::{FrameHeader, RecvBuffer, RecvMeta};
 pub use socket::{Options, Socket};
 pub use tap::Tap;
 pub use threads::with_signals_blocked;

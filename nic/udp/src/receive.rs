@@ -42,7 +42,13 @@ impl Socket {
         let capabilities = self.capabilities();
         loop {
             let flags = self.held.flags(self.fd.as_fd());
-            let received = if capabilities.gro || capabilities.tos {
+            let received = if let Some(link) = &self.link {
+                match link.receive(self.fd.as_fd(), &mut buffer.bytes) {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(meta)) => Ok(meta),
+                    Err(errno) => Err(errno),
+                }
+            } else if capabilities.gro || capabilities.tos {
                 self.receive_message(buffer, flags)
             } else {
                 self.receive_simple(buffer, flags)
@@ -113,6 +119,7 @@ impl Socket {
             tos: 0,
             truncated: length > len,
             has_more: false,
+            frame: None,
         })
     }
 }

@@ -26,6 +26,24 @@ pub struct RecvMeta {
     pub truncated: bool,
     /// There is more, which costs no system call. Otherwise that is not known.
     pub has_more: bool,
+    /// The header of a frame, of sockets that [`Socket::bind_frames`](crate::Socket::bind_frames)
+    /// made.
+    pub frame: Option<FrameHeader>,
+}
+
+/// What the headers of a frame say beside the addresses of its ends and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// The link address that it was sent from.
+    pub source_mac: [u8; 6],
+    /// The link address that it was sent to.
+    pub destination_mac: [u8; 6],
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Hop limit.
+    pub hop_limit: u8,
 }
 
 impl RecvMeta {
@@ -97,6 +115,7 @@ impl Envelope {
             // Without its control messages a batch cannot be told apart.
             truncated: message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
             has_more: false,
+            frame: None,
         }
     }
 }

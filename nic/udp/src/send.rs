@@ -29,6 +29,9 @@ impl Socket {
             return self.send_tapped(tap.as_ref(), transmit);
         }
         let length: usize = transmit.iov.iter().map(Piece::len).sum();
+        if let Some(link) = &self.link {
+            return link.send(self.fd.as_fd(), transmit, length);
+        }
         self.held.note_sent(length);
         if transmit.framing != Framing::Never
             && let Some(frames) = &self.frames

@@ -2,9 +2,10 @@
 //! mmsg.rs.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use libc::{
     IPPROTO_IPV6, IPPROTO_UDP, IPV6_V6ONLY, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, c_int,
@@ -16,6 +17,8 @@ use crate::capabilities::Capabilities;
 use crate::frames::Frames;
 use crate::held::Held;
 use crate::inherited::Private;
+use crate::link::{FrameKind, LinkEnd, Unreachable};
+use crate::received::FrameHeader;
 use crate::tap::Tap;
 use crate::{buffer, busy, drops, ecn, gro, gso, multicast, pmtu, sockopt};
 
@@ -52,6 +55,9 @@ pub struct Options {
     /// which a host need not have for them.
     pub multicast_ifindex: Option<u32>,
 }
+
+/// Frames of one send, at most: as many as other sockets have datagrams at least.
+const FRAMES_PER_BATCH: usize = 64;
 
 /// Nothing repeats what UC and UD lose while the receiver is away from its processor. This takes
 /// 1,400 messages of 64 KiB: more than perftest sends unless told otherwise, which then waits for
@@ -96,6 +102,8 @@ pub struct Socket {
     pub(crate) tap: Option<Box<dyn Tap>>,
     pub(crate) frames: Option<Frames>,
     pub(crate) held: Held,
+    /// Of one that has frames instead of UDP datagrams.
+    pub(crate) link: Option<LinkEnd>,
 }
 
 impl Socket {
@@ -125,6 +133,57 @@ impl Socket {
         let socket = Self::bind_with(group, options, multicast::share_port)?;
         multicast::join(socket.as_fd(), socket.local.ip(), ifindex)?;
         Ok(socket)
+    }
+
+    /// Makes a socket whose datagrams are frames from and to the address `local`. Its port is what
+    /// peers of the same kind are told. Any number of sockets may have the same address: each gets
+    /// the frames that its selector chooses.
+    ///
+    /// # Errors
+    ///
+    /// EPERM: no CAP_NET_RAW. EADDRNOTAVAIL: the interface does not have the address, or no link
+    /// address.
+    pub fn bind_frames(local: SocketAddr, kind: &FrameKind, options: &Options) -> io::Result<Self> {
+        let local = canonical(local);
+        let (owned, link) = LinkEnd::open(local, kind)?;
+        let fd = owned.as_fd();
+        let receive_buffer_bytes = buffer::set_receive_buffer(fd, options.receive_buffer_bytes)?;
+        let send_buffer_bytes = buffer::set_send_buffer(fd, options.send_buffer_bytes)?;
+        Ok(Self {
+            ipv6: local.is_ipv6(),
+            tos: 0,
+            max_gso_segments: FRAMES_PER_BATCH,
+            gso: AtomicBool::new(options.gso),
+            gro: false,
+            receive_tos: false,
+            local,
+            receive_buffer_bytes,
+            send_buffer_bytes,
+            tap: None,
+            frames: None,
+            held: Held::default(),
+            link: Some(link),
+            fd: owned,
+        })
+    }
+
+    /// Of a socket with frames: waits until the kernel knows the link address of the host that has
+    /// an address, at most so long. Others leave that to the kernel.
+    ///
+    /// # Errors
+    ///
+    /// Why frames cannot go there.
+    pub fn resolve(&self, to: IpAddr, patience: Duration) -> Result<(), Unreachable> {
+        match &self.link {
+            Some(link) => link.resolve(to, patience),
+            None => Ok(()),
+        }
+    }
+
+    /// Of a socket with frames: the header of those of a traffic class to an address, if its way is
+    /// known.
+    pub fn frame_header(&self, to: IpAddr, traffic_class: u8) -> Option<FrameHeader> {
+        self.link.as_ref()?.header(to, traffic_class)
     }
 
     fn bind_with(
@@ -182,6 +241,7 @@ impl Socket {
             tap: None,
             frames,
             held,
+            link: None,
             fd: owned.into(),
         })
     }
@@ -199,6 +259,7 @@ impl Socket {
             tap: None,
             frames: None,
             held: Held::default(),
+            link: self.link.clone(),
             ..*self
         })
     }
@@ -207,6 +268,11 @@ impl Socket {
     /// for.
     pub fn local_address(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Whether [`Self::bind_frames`] made it.
+    pub fn has_frames_only(&self) -> bool {
+        self.link.is_some()
     }
 
     /// What the socket can do now.
@@ -247,6 +313,9 @@ impl Socket {
     pub fn follow(&self) {
         if let Some(frames) = &self.frames {
             frames.follow(self.fd.as_fd());
+        }
+        if let Some(link) = &self.link {
+            link.follow();
         }
     }
 

@@ -58,6 +58,7 @@ fn a_short_datagram_goes_as_a_frame() {
             tos: 0x42,
             truncated: false,
             has_more: false,
+            frame: None,
         };
         assert_eq!(meta, expected);
         assert_eq!(&buffer.bytes()[..1000], bytes);

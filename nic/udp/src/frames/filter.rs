@@ -164,7 +164,7 @@ fn statement(code: u32, k: u32) -> sock_filter {
 }
 
 /// Lets a socket receive only what `program` passes.
-pub(super) fn attach(fd: BorrowedFd<'_>, program: &[sock_filter]) -> io::Result<()> {
+pub(crate) fn attach(fd: BorrowedFd<'_>, program: &[sock_filter]) -> io::Result<()> {
     let program = sock_fprog {
         len: program.len() as u16,
         filter: program.as_ptr().cast_mut(),

@@ -9,11 +9,11 @@
 //! queueing discipline; and both ways only where routes and IPsec policies say nothing else
 //! ([`reach`]).
 
-mod filter;
+pub(crate) mod filter;
 mod leftovers;
-mod neighbours;
+pub(crate) mod neighbours;
 mod net;
-mod packet_socket;
+pub(crate) mod packet_socket;
 mod reach;
 mod ring;
 mod rules;

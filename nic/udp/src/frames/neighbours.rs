@@ -26,7 +26,7 @@ pub(super) fn goes_as_it_is(fd: BorrowedFd<'_>, to: SocketAddrV4, mtu_bytes: usi
 }
 
 /// The Ethernet address of a host on the network of the interface `name`, if the kernel has it.
-pub(super) fn ethernet_address(fd: BorrowedFd<'_>, name: &str, ip: Ipv4Addr) -> Option<[u8; 6]> {
+pub(crate) fn ethernet_address(fd: BorrowedFd<'_>, name: &str, ip: Ipv4Addr) -> Option<[u8; 6]> {
     // SAFETY: all zeros is a valid arpreq.
     let mut request: libc::arpreq = unsafe { std::mem::zeroed() };
     request.arp_pa.sa_family = libc::AF_INET as libc::sa_family_t;

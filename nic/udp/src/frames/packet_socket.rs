@@ -8,7 +8,7 @@ use libc::c_int;
 use crate::inherited::Private;
 
 /// A packet socket that receives nothing yet.
-pub(super) fn packet_socket() -> io::Result<Private<OwnedFd>> {
+pub(crate) fn packet_socket() -> io::Result<Private<OwnedFd>> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: plain integers; a descriptor that is not negative is ours.
     unsafe {
@@ -20,7 +20,7 @@ pub(super) fn packet_socket() -> io::Result<Private<OwnedFd>> {
 }
 
 /// Binds a packet socket to an interface, for frames of `protocol` (ETH_P_*; 0: none).
-pub(super) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Result<()> {
+pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     // SAFETY: all zeros is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };

@@ -357,6 +357,7 @@ unsafe fn read<'a>(slot: NonNull<SlotHeader>, slot_bytes: usize) -> Option<(Recv
         tos: ip[1],
         truncated: false,
         has_more: false,
+        frame: None,
     };
     Some((meta, payload))
 }
