@@ -9,7 +9,7 @@ wire <- cm <- device;
 Within a crate, files form no circle, but for those in CIRCLES: there, no more of them may. Folders of a crate that has
 many stand in LAYERS, and need those below them alone.
 
-wire, proto, duty, sim, congestion, fabric and cm may read no clock, open no socket and draw no unseeded
+wire, proto, iwarp-wire, duty, sim, congestion, fabric and cm may read no clock, open no socket and draw no unseeded
 randomness. Building them for a target without an operating system would show that, but such a
 target cannot be installed from a package registry. The attribute #![no_std] is the stronger proof,
 because it needs no second build: without std there is no clock, socket, thread, file or random
@@ -38,6 +38,7 @@ PREFIX = "urxe-"
 ALLOWED: Mapping[str, frozenset[str]] = {
     "wire": frozenset(),
     "proto": frozenset({"wire"}),
+    "iwarp-wire": frozenset(),
     "duty": frozenset({"proto"}),
     "sim": frozenset({"wire", "proto"}),
     "congestion": frozenset({"proto"}),
@@ -80,11 +81,12 @@ LAYERS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-SANS_IO = ("wire", "proto", "duty", "sim", "congestion", "fabric", "cm")
+SANS_IO = ("wire", "proto", "iwarp-wire", "duty", "sim", "congestion", "fabric", "cm")
 # External crates of the sans-IO crates: none with a clock, IO or entropy, and all #![no_std] with
-# the features used, but libdeflater: of it only the CRC is used, a function of its arguments.
+# the features used, but libdeflater and crc-fast: of them only a CRC is used, a function of its
+# arguments; crc-fast has std to ask what the CPU has.
 # oorandom is a generator that only a seed can start; serde turns data into other data.
-PURE_CRATES = frozenset({"bitflags", "libdeflater", "oorandom", "serde", "smallvec"})
+PURE_CRATES = frozenset({"bitflags", "crc-fast", "libdeflater", "oorandom", "serde", "smallvec"})
 _TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{")  # the last thing in a file
 
 
