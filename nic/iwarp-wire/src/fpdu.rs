@@ -44,6 +44,30 @@ pub fn mulpdu(segment_len: usize, has_markers: bool) -> usize {
         .clamp(MIN_MULPDU, MAX_ULPDU_LEN)
 }
 
+/// Puts an FPDU without markers together and hands it to `sink`, piece by piece. `ulpdu` are pieces
+/// of the ULPDU.
+///
+/// # Panics
+/// If the ULPDU is longer than 65,535 bytes, the most that the length can say.
+pub fn emit(ulpdu: &[&[u8]], has_crc: bool, mut sink: impl FnMut(&[u8])) {
+    let total: usize = ulpdu.iter().map(|piece| piece.len()).sum();
+    let len = u16::try_from(total).expect("a ULPDU has at most 65,535 bytes");
+    let mut crc = Crc32c::new();
+    let mut put = |bytes: &[u8]| {
+        crc.update(bytes);
+        sink(bytes);
+    };
+    put(&len.to_be_bytes());
+    ulpdu.iter().for_each(|piece| put(piece));
+    put(&[0; 3][..pad_len(total)]);
+    let crc = if has_crc {
+        crc.finish()
+    } else {
+        [0; Crc32c::LEN]
+    };
+    sink(&crc);
+}
+
 /// Puts an FPDU with markers together and hands it to `sink`, piece by piece. `ulpdu` are pieces
 /// of the ULPDU. Markers count for the CRC, also one that stands before it or before the length.
 ///
