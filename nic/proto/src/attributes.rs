@@ -107,7 +107,7 @@ impl Attributes {
     }
 
     /// Takes from `other` the attributes that `mask` names (all but the state).
-    pub(crate) fn merge(&mut self, other: &Self, mask: AttrMask) {
+    pub fn merge(&mut self, other: &Self, mask: AttrMask) {
         if mask.contains(AttrMask::ACCESS_FLAGS) {
             self.allow_remote_write = other.allow_remote_write;
             self.allow_remote_read = other.allow_remote_read;

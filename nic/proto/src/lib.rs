@@ -57,14 +57,14 @@ pub use egress::Egress;
 pub use habit::Habit;
 pub use memory::{
     AccessError, AtomicOp, LocalAccess, Memory, PdId, Placement, RemoteAccess, RemoteRange, Via,
-    WindowAccess, WindowBind, gather, scatter,
+    WindowAccess, WindowBind, for_each_piece, gather, scatter,
 };
 pub use memory_window::{BindTarget, MemoryWindow, WindowType};
 pub use peer::PeerAbilities;
 pub use qp::{AckMode, Capacity, PostError, QpConfig, QpEvent, QpStats, QueuePair};
 pub use rc::acknowledge::ACK_HOLD_NS;
 pub use rc::window::{Window, WindowLimits};
-pub use receive_queue::{SharedReceiveQueue, SrqEvent};
+pub use receive_queue::{ReceiveQueue, RecvWqe, SharedReceiveQueue, SrqEvent};
 pub use run::Run;
 pub use sge::Sge;
 pub use state::{QpState, required_attributes, transition_table};

@@ -323,8 +323,12 @@ pub fn gather<M: Memory>(
     })
 }
 
-/// Calls `each(sge, offset in it, length)` for the pieces that make up `len` bytes of the list.
-fn for_each_piece(
+/// Calls `each(sge, offset in it, length)` for the pieces that make up `len` bytes of the list,
+/// `offset` bytes from its start.
+///
+/// # Errors
+/// [`AccessError::OutOfBounds`] when the list is too short, or what `each` says.
+pub fn for_each_piece(
     sges: &[Sge],
     offset: u32,
     len: usize,

@@ -12,14 +12,16 @@ use crate::verbs::{Completion, CompletionKind, RecvRequest, WcStatus};
 
 /// A queued receive work request.
 #[derive(Clone, Debug)]
-pub(crate) struct RecvWqe {
-    pub(crate) wr_id: u64,
+pub struct RecvWqe {
+    /// The program's own identifier.
+    pub wr_id: u64,
     /// Whose regions the elements are in: of a shared queue the queue's own, whatever the queue
     /// pair's is (IBTA 10.2.9.1).
-    pub(crate) pd: PdId,
-    pub(crate) sges: SmallVec<[Sge; 2]>,
+    pub pd: PdId,
+    /// Where the message goes.
+    pub sges: SmallVec<[Sge; 2]>,
     /// Bytes that it takes.
-    pub(crate) capacity: u64,
+    pub capacity: u64,
 }
 
 impl RecvWqe {
@@ -33,7 +35,9 @@ impl RecvWqe {
         }
     }
 
-    pub(crate) const fn completion(&self, qp: Qpn, status: WcStatus) -> Completion {
+    /// Its completion, as far as it is known before a message has come.
+    #[must_use]
+    pub const fn completion(&self, qp: Qpn, status: WcStatus) -> Completion {
         Completion {
             wr_id: self.wr_id,
             status,
@@ -51,7 +55,7 @@ impl RecvWqe {
 
 /// Receive work requests in the order of posting.
 #[derive(Clone, Debug)]
-pub(crate) struct ReceiveQueue {
+pub struct ReceiveQueue {
     pd: PdId,
     wqes: VecDeque<RecvWqe>,
     /// Having fewer requests than this is an event, once; 0 asks for none.
@@ -61,7 +65,8 @@ pub(crate) struct ReceiveQueue {
 
 impl ReceiveQueue {
     /// An empty queue, of requests with memory of this protection domain.
-    pub(crate) const fn new(pd: PdId) -> Self {
+    #[must_use]
+    pub const fn new(pd: PdId) -> Self {
         Self {
             pd,
             wqes: VecDeque::new(),
@@ -85,8 +90,11 @@ impl ReceiveQueue {
 
     /// Queues a request, if the queue has fewer than `capacity` and the request at most `max_sges`
     /// elements.
+    ///
+    /// # Errors
+    /// [`PostError::Full`] and [`PostError::TooManySges`].
     #[inline]
-    pub(crate) fn post(
+    pub fn post(
         &mut self,
         request: &RecvRequest<'_>,
         capacity: u32,
@@ -106,8 +114,9 @@ impl ReceiveQueue {
         self.wqes.front()
     }
 
+    /// Takes the oldest request.
     #[inline]
-    pub(crate) fn pop_front(&mut self) -> Option<RecvWqe> {
+    pub fn pop_front(&mut self) -> Option<RecvWqe> {
         let wqe = self.wqes.pop_front();
         if self.limit != 0 && self.wqes.len() < self.limit as usize {
             self.limit = 0;
@@ -213,6 +222,11 @@ impl SharedReceiveQueue {
         }
         self.capacity = capacity;
         true
+    }
+
+    /// Takes the oldest request, for a message of a queue pair that has this queue.
+    pub fn take(&mut self) -> Option<RecvWqe> {
+        self.queue.pop_front()
     }
 
     /// The next event.

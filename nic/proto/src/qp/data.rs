@@ -6,7 +6,7 @@ use urxe_wire::{Mtu, Qpn};
 
 use crate::memory::PdId;
 use crate::state::QpState;
-use crate::verbs::{Completion, QpType};
+use crate::verbs::{Completion, QpType, SendData, SendOp, SendRequest};
 
 /// What a queue pair is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,45 @@ pub struct Capacity {
     pub recv_sges: u32,
     /// Bytes of inline data.
     pub inline_bytes: u32,
+}
+
+impl Capacity {
+    /// The length in bytes of the message of a send request that a queue pair with this capacity
+    /// takes, if messages have at most `max_bytes`.
+    ///
+    /// # Errors
+    /// Why it does not take it.
+    pub fn message_length(
+        &self,
+        request: &SendRequest<'_>,
+        max_bytes: u64,
+    ) -> Result<u32, PostError> {
+        match request.data {
+            SendData::Sges(sges) if sges.len() > self.send_sges as usize => {
+                return Err(PostError::TooManySges);
+            }
+            SendData::Inline(bytes) if bytes.len() > self.inline_bytes as usize => {
+                return Err(PostError::TooManySges);
+            }
+            SendData::Inline(_) if request.op.is_fetch() => return Err(PostError::Unsupported),
+            _ => {}
+        }
+        let length = request.data.len();
+        if length > max_bytes {
+            return Err(PostError::TooLong);
+        }
+        let fits = match request.op {
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. } => {
+                length == 8
+            }
+            SendOp::Flush { .. } => length == 0,
+            op => !op.is_local() || length == 0,
+        };
+        if !fits {
+            return Err(PostError::Unsupported);
+        }
+        u32::try_from(length).map_err(|_| PostError::TooLong)
+    }
 }
 
 /// Something that happened to the queue pair, besides completions.

@@ -28,7 +28,7 @@ use crate::rc::responder::{Responder, ResponderLimits};
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::sender::Sender;
 use crate::state::{QpState, required_attributes};
-use crate::verbs::{QpType, RecvRequest, SendData, SendOp, SendRequest, SendTarget};
+use crate::verbs::{QpType, RecvRequest, SendOp, SendRequest, SendTarget};
 
 /// Longest message, in bytes: 1 GiB, so that its packets are few against the PSN space even at the
 /// smallest MTU.
@@ -332,41 +332,11 @@ impl QueuePair {
         if !has_operation(self.config.qp_type, &request.op, &request.target) {
             return Err(PostError::Unsupported);
         }
-        let length = match request.data {
-            SendData::Sges(sges) => {
-                if sges.len() > capacity.send_sges as usize {
-                    return Err(PostError::TooManySges);
-                }
-                sges.iter().map(|sge| u64::from(sge.len)).sum::<u64>()
-            }
-            SendData::Inline(bytes) => {
-                if bytes.len() > capacity.inline_bytes as usize {
-                    return Err(PostError::TooManySges);
-                }
-                if request.op.is_fetch() {
-                    return Err(PostError::Unsupported);
-                }
-                bytes.len() as u64
-            }
-        };
         let max = match self.config.qp_type {
             QpType::Ud => u64::from(self.connection.mtu_bytes),
             _ => MAX_MESSAGE_BYTES,
         };
-        if length > max {
-            return Err(PostError::TooLong);
-        }
-        let fits = match request.op {
-            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. } => {
-                length == 8
-            }
-            SendOp::Flush { .. } => length == 0,
-            op => !op.is_local() || length == 0,
-        };
-        if !fits {
-            return Err(PostError::Unsupported);
-        }
-        u32::try_from(length).map_err(|_| PostError::TooLong)
+        capacity.message_length(request, max)
     }
 
     /// Queues a receive request.
