@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+mod byte_stream;
 mod event;
 mod fault;
 mod forge;
@@ -23,6 +24,7 @@ mod setup;
 mod trace;
 mod world;
 
+pub use byte_stream::{ByteStream, StreamShape};
 pub use fault::{Fault, Match, Rule};
 pub use host::{AckPolicy, Host, HostId, HostStats, ROUTE_HEADER};
 pub use link::{Link, LinkConfig, LinkStats};

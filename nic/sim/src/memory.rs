@@ -146,7 +146,20 @@ impl VecMemory {
     /// # Errors
     /// Why it may not.
     pub fn read_remote(&self, via: Via, range: RemoteRange) -> Result<&[u8], AccessError> {
-        let (key, range) = self.remote(via, range, RemoteAccess::Read)?;
+        self.bytes_for(via, range, RemoteAccess::Read)
+    }
+
+    /// The bytes that a peer may use for `access`.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn bytes_for(
+        &self,
+        via: Via,
+        range: RemoteRange,
+        access: RemoteAccess,
+    ) -> Result<&[u8], AccessError> {
+        let (key, range) = self.remote(via, range, access)?;
         Ok(&self.bytes(key)[range])
     }
 
