@@ -128,7 +128,7 @@ test-arm64: setup-rust ## Run the tests of accesses to memory that is gone on 64
 # The simulator's tests are the same in every build; optimised, they get through many more seeds.
 .PHONY: sim
 sim: setup-rust ## Run the simulator's tests, optimised; SEEDS=100000 for that many random programs in each
-	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim
+	$(if $(SEEDS),URXE_SIM_SEEDS=$(SEEDS)) $(CARGO) test $(NIC) --release -p urxe-sim -p urxe-iwarp
 
 .PHONY: mutants
 mutants: setup-rust setup-python ## Break the NIC in known ways and see that its tests notice; DRAW=5 for some, drawn by the commit

@@ -1,0 +1,491 @@
+//! The way out: which message is next, and its segments (RFC 5040, 5; RFC 5041, 5).
+
+use smallvec::SmallVec;
+use urxe_iwarp_wire::{
+    AtomicOperation, AtomicRequest, AtomicResponse, DdpHeader, Fault, ImmediateData, Opcode, Queue,
+    ReadRequest, Tagged, Untagged,
+};
+use urxe_proto::{
+    AccessError, AtomicOp, LocalAccess, QpEvent, QpState, RemoteAccess, RemoteRange, SendOp, Via,
+    WcStatus,
+};
+use urxe_wire::Immediate;
+
+use super::QueuePair;
+use super::receive::atomic_id;
+use super::refusal::of_request;
+use crate::memory::StreamMemory;
+use crate::output::{Body, Reach};
+use crate::requests::{Position, Progress, Request};
+use crate::setup::RtrKind;
+use crate::stream::{Fetch, Phase, Response, Stream, Turn};
+
+/// A frame to be made.
+struct Planned {
+    header: DdpHeader,
+    message: SmallVec<[u8; 64]>,
+    body: Body,
+    finishes: Option<Position>,
+}
+
+const NO_BODY: Body = Body::Bytes(alloc::vec::Vec::new());
+
+impl QueuePair {
+    /// Prepares FPDUs until `max_bytes` wait to be sent, or there are no more; how many bytes wait.
+    /// [`Self::output`] has them.
+    ///
+    /// Payload of this host's requests is not copied: its CRC is taken now, and it must not change
+    /// until its request completes, as for every device. Payload that the peer reads may change at
+    /// any time, so it is copied where a CRC covers it.
+    pub fn poll_output<M: StreamMemory>(&mut self, max_bytes: usize, memory: &mut M) -> usize {
+        while self.waiting() < max_bytes && self.prepare(memory) {}
+        self.complete_requests();
+        self.waiting()
+    }
+
+    /// Bytes that wait to be sent.
+    fn waiting(&self) -> usize {
+        self.stream.as_ref().map_or(0, |stream| stream.output.len())
+    }
+
+    /// Prepares a frame, or does a step without one; whether it did.
+    fn prepare<M: StreamMemory>(&mut self, memory: &mut M) -> bool {
+        let is_failed = self.state() == QpState::Error;
+        let Some(stream) = &mut self.stream else {
+            return false;
+        };
+        if is_failed || stream.phase != Phase::Open || !stream.may_send {
+            return false;
+        }
+        if let Some(kind) = stream.rtr.take() {
+            return self.send_rtr(kind, memory);
+        }
+        match stream.turn {
+            Turn::Request => self.continue_request(memory),
+            Turn::Response => self.respond_next(memory),
+            Turn::Free { was_response: true } => {
+                self.begin_request(memory) || self.respond_next(memory)
+            }
+            Turn::Free { .. } => self.respond_next(memory) || self.begin_request(memory),
+        }
+    }
+
+    /// Makes the frame. If its payload cannot be reached, the request fails that it belongs to, or
+    /// the connection.
+    fn push<M: StreamMemory>(&mut self, planned: Planned, memory: &M) -> bool {
+        let via = self.via();
+        let Some(stream) = &mut self.stream else {
+            return false;
+        };
+        let reach = Reach {
+            requests: &self.requests,
+            via,
+            memory,
+        };
+        let Planned {
+            header,
+            message,
+            body,
+            finishes,
+        } = planned;
+        let source = match &body {
+            Body::Request { position, .. } => Some(*position),
+            _ => None,
+        };
+        let pushed = stream
+            .output
+            .push(&header, &message, body, finishes, &reach);
+        match (pushed, source) {
+            (Ok(()), _) => {
+                self.stats.fpdus_sent += 1;
+                true
+            }
+            (Err(_), Some(position)) => {
+                self.fail_request(position, WcStatus::LocalProtection, memory);
+                false
+            }
+            (Err(error), None) => {
+                self.events.push_back(QpEvent::AccessError);
+                self.fail(of_request(error), None, None, memory);
+                false
+            }
+        }
+    }
+
+    /// A request of this host cannot be carried out.
+    fn fail_request<M: StreamMemory>(
+        &mut self,
+        position: Position,
+        status: WcStatus,
+        memory: &M,
+    ) -> bool {
+        self.requests.finish(position, status);
+        self.fail(Fault::RdmapCatastrophic, None, None, memory);
+        false
+    }
+
+    fn send_rtr<M: StreamMemory>(&mut self, kind: RtrKind, memory: &M) -> bool {
+        let Some(stream) = &mut self.stream else {
+            return false;
+        };
+        let (header, message) = match kind {
+            RtrKind::Write => (tagged(Opcode::Write, 0, 0, true), SmallVec::new()),
+            RtrKind::Read => {
+                let header = stream.untagged(Queue::Request, Opcode::ReadRequest);
+                stream.pass_msn(Queue::Request);
+                stream.fetches.push_back(Fetch::Rtr);
+                let message = [0; ReadRequest::LEN];
+                (DdpHeader::Untagged(header), SmallVec::from_slice(&message))
+            }
+        };
+        let planned = Planned {
+            header,
+            message,
+            body: NO_BODY,
+            finishes: None,
+        };
+        self.push(planned, memory)
+    }
+
+    /// Begins the next request, if it may begin.
+    fn begin_request<M: StreamMemory>(&mut self, memory: &mut M) -> bool {
+        if self.state() != QpState::ReadyToSend {
+            return false;
+        }
+        let pd = self.config.pd;
+        let Some(stream) = &mut self.stream else {
+            return false;
+        };
+        let position = stream.cursor;
+        let Some(request) = self.requests.get_mut(position) else {
+            return false;
+        };
+        let op = request.op;
+        if request.fence && !stream.fetches.is_empty() {
+            return false;
+        }
+        if op.is_local() {
+            return self.carry_out(position, &op, memory);
+        }
+        if op.is_fetch() && stream.fetches.len() >= usize::from(stream.terms.ord) {
+            // What no READ is allowed to wait for does not come.
+            return stream.terms.ord == 0
+                && self.fail_request(position, WcStatus::LocalQpOperation, memory);
+        }
+        let access = if op.is_fetch() {
+            LocalAccess::Write
+        } else {
+            LocalAccess::Read
+        };
+        let mut sges = request.sges().iter().filter(|sge| sge.len > 0);
+        if sges.any(|sge| memory.check_local(pd, sge, access).is_err()) {
+            return self.fail_request(position, WcStatus::LocalProtection, memory);
+        }
+        request.progress = Progress::Started;
+        stream.turn = Turn::Request;
+        self.continue_request(memory)
+    }
+
+    /// Invalidates a key, or binds a window.
+    fn carry_out<M: StreamMemory>(
+        &mut self,
+        position: Position,
+        op: &SendOp,
+        memory: &mut M,
+    ) -> bool {
+        let via = self.via();
+        let result = match op {
+            SendOp::LocalInvalidate { rkey } => memory.invalidate(via, *rkey),
+            SendOp::BindWindow(bind) => memory.bind_window(via, bind),
+            _ => Ok(()),
+        };
+        if result.is_err() {
+            return self.fail_request(position, WcStatus::MwBind, memory);
+        }
+        self.requests.finish(position, WcStatus::Success);
+        if let Some(stream) = &mut self.stream {
+            stream.cursor += 1;
+        }
+        true
+    }
+
+    /// The next frame of the request that began.
+    fn continue_request<M: StreamMemory>(&mut self, memory: &M) -> bool {
+        match self.plan_request() {
+            Some(planned) => self.push(planned, memory),
+            None => false,
+        }
+    }
+
+    fn plan_request(&mut self) -> Option<Planned> {
+        let stream = self.stream.as_mut()?;
+        let position = stream.cursor;
+        let request = self.requests.get_mut(position)?;
+        let (planned, is_last) = match request.op {
+            SendOp::WriteImm { immediate, .. } if request.progress == Progress::Written => {
+                plan_immediate(stream, request, position, immediate)
+            }
+            SendOp::Write { va, rkey } => plan_write(stream, request, position, (rkey, va)),
+            SendOp::WriteImm { va, rkey, .. } => {
+                let (mut planned, is_last) = plan_write(stream, request, position, (rkey, va));
+                if is_last {
+                    request.progress = Progress::Written;
+                    planned.finishes = None;
+                }
+                (planned, false)
+            }
+            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
+                plan_fetch(stream, request, position)
+            }
+            _ => plan_send(stream, request, position),
+        };
+        if is_last {
+            stream.end_turn(false);
+        }
+        Some(planned)
+    }
+
+    /// The next frame of the oldest response.
+    fn respond_next<M: StreamMemory>(&mut self, memory: &mut M) -> bool {
+        let via = self.via();
+        let Some(stream) = &mut self.stream else {
+            return false;
+        };
+        let Some(response) = stream.responses.front().copied() else {
+            return false;
+        };
+        let planned = match response {
+            Response::Read(range) => plan_response(stream, range, via, memory),
+            // It takes place behind what was read before.
+            Response::Atomic(_) if stream.output.has_remote() => return false,
+            Response::Atomic(request) => plan_atomic(stream, &request, via, memory),
+        };
+        match planned {
+            Ok((planned, is_last)) => {
+                stream.turn = Turn::Response;
+                if is_last {
+                    stream.responses.pop_front();
+                    stream.end_turn(true);
+                }
+                self.push(planned, memory)
+            }
+            Err(error) => {
+                self.events.push_back(QpEvent::AccessError);
+                self.fail(of_request(error), None, None, memory);
+                false
+            }
+        }
+    }
+}
+
+/// As much of the message as fits in a segment, and whether it is the rest.
+fn body_of(request: &mut Request, position: Position, room: u32) -> (Body, bool) {
+    let (offset, left) = (request.moved, request.length - request.moved);
+    let len = left.min(room);
+    request.moved += len;
+    let body = Body::Request {
+        position,
+        offset,
+        len,
+    };
+    (body, len == left)
+}
+
+fn plan_write(
+    stream: &Stream,
+    request: &mut Request,
+    position: Position,
+    (rkey, va): (u32, u64),
+) -> (Planned, bool) {
+    let at = va.wrapping_add(request.moved.into());
+    let (body, is_last) = body_of(request, position, stream.room(Tagged::LEN));
+    let planned = Planned {
+        header: tagged(Opcode::Write, rkey, at, is_last),
+        message: SmallVec::new(),
+        body,
+        finishes: is_last.then_some(position),
+    };
+    (planned, is_last)
+}
+
+fn plan_send(stream: &mut Stream, request: &mut Request, position: Position) -> (Planned, bool) {
+    let (op, offset) = (request.op, request.moved);
+    let (body, is_last) = body_of(request, position, stream.room(Untagged::LEN));
+    let invalidate = match op {
+        SendOp::SendInvalidate { rkey } => rkey,
+        _ => 0,
+    };
+    let opcode = send_opcode(&op, request.solicited);
+    let header = DdpHeader::Untagged(Untagged {
+        is_last,
+        invalidate,
+        offset,
+        ..stream.untagged(Queue::Send, opcode)
+    });
+    if is_last {
+        stream.pass_msn(Queue::Send);
+    }
+    let planned = Planned {
+        header,
+        message: SmallVec::new(),
+        body,
+        finishes: is_last.then_some(position),
+    };
+    (planned, is_last)
+}
+
+fn plan_immediate(
+    stream: &mut Stream,
+    request: &Request,
+    position: Position,
+    immediate: Immediate,
+) -> (Planned, bool) {
+    let opcode = if request.solicited {
+        Opcode::ImmediateSolicited
+    } else {
+        Opcode::Immediate
+    };
+    let header = stream.untagged(Queue::Send, opcode);
+    stream.pass_msn(Queue::Send);
+    let planned = Planned {
+        header: DdpHeader::Untagged(header),
+        message: SmallVec::from_slice(&ImmediateData(immediate.0).emit()),
+        body: NO_BODY,
+        finishes: Some(position),
+    };
+    (planned, true)
+}
+
+fn plan_fetch(stream: &mut Stream, request: &Request, position: Position) -> (Planned, bool) {
+    let (opcode, message) = fetch_message(&request.op, position, request.length, request.sink());
+    let header = stream.untagged(Queue::Request, opcode);
+    let msn = header.msn;
+    stream.pass_msn(Queue::Request);
+    stream.fetches.push_back(Fetch::Request { position, msn });
+    let planned = Planned {
+        header: DdpHeader::Untagged(header),
+        message,
+        body: NO_BODY,
+        finishes: None,
+    };
+    (planned, true)
+}
+
+/// The next segment of the answer to a READ.
+fn plan_response<M: StreamMemory>(
+    stream: &mut Stream,
+    read: ReadRequest,
+    via: Via,
+    memory: &M,
+) -> Result<(Planned, bool), AccessError> {
+    let len = read.len.min(stream.room(Tagged::LEN));
+    let is_last = len == read.len;
+    let (rkey, va) = (read.source_stag, read.source_offset);
+    let range = RemoteRange { rkey, va, len };
+    let access = RemoteAccess::Read;
+    let body = if len == 0 {
+        NO_BODY
+    } else if stream.output.copies_remote() {
+        let mut bytes = alloc::vec![0; len as usize];
+        memory.read_remote(via, range, access, &mut bytes)?;
+        Body::Bytes(bytes)
+    } else {
+        memory.check_remote(via, range, access)?;
+        Body::Remote { rkey, va, len }
+    };
+    if let Some(Response::Read(rest)) = stream.responses.front_mut() {
+        rest.len -= len;
+        rest.source_offset = va.wrapping_add(len.into());
+        rest.sink_offset = rest.sink_offset.wrapping_add(len.into());
+    }
+    let planned = Planned {
+        header: tagged(
+            Opcode::ReadResponse,
+            read.sink_stag,
+            read.sink_offset,
+            is_last,
+        ),
+        message: SmallVec::new(),
+        body,
+        finishes: None,
+    };
+    Ok((planned, is_last))
+}
+
+/// Does an atomic, and answers it.
+fn plan_atomic<M: StreamMemory>(
+    stream: &mut Stream,
+    request: &AtomicRequest,
+    via: Via,
+    memory: &mut M,
+) -> Result<(Planned, bool), AccessError> {
+    let op = match request.operation {
+        AtomicOperation::FetchAdd { add } => AtomicOp::FetchAdd { add },
+        AtomicOperation::CompareSwap { compare, swap } => AtomicOp::CompareSwap { compare, swap },
+    };
+    let id = request.id;
+    let original = memory.atomic(via, request.stag, request.offset, op)?;
+    let header = stream.untagged(Queue::AtomicResponse, Opcode::AtomicResponse);
+    stream.pass_msn(Queue::AtomicResponse);
+    let planned = Planned {
+        header: DdpHeader::Untagged(header),
+        message: SmallVec::from_slice(&AtomicResponse { id, original }.emit()),
+        body: NO_BODY,
+        finishes: None,
+    };
+    Ok((planned, true))
+}
+
+const fn tagged(opcode: Opcode, stag: u32, offset: u64, is_last: bool) -> DdpHeader {
+    DdpHeader::Tagged(Tagged {
+        is_last,
+        control: opcode.emit(),
+        stag,
+        offset,
+    })
+}
+
+const fn send_opcode(op: &SendOp, solicited: bool) -> Opcode {
+    match (op, solicited) {
+        (SendOp::SendInvalidate { .. }, false) => Opcode::SendInvalidate,
+        (SendOp::SendInvalidate { .. }, true) => Opcode::SendSolicitedInvalidate,
+        (_, false) => Opcode::Send,
+        (_, true) => Opcode::SendSolicited,
+    }
+}
+
+/// The message of a READ or atomic.
+fn fetch_message(
+    op: &SendOp,
+    position: Position,
+    len: u32,
+    (sink_stag, sink_offset): (u32, u64),
+) -> (Opcode, SmallVec<[u8; 64]>) {
+    let (operation, va, rkey) = match *op {
+        SendOp::CompareSwap {
+            va,
+            rkey,
+            compare,
+            swap,
+        } => (AtomicOperation::CompareSwap { compare, swap }, va, rkey),
+        SendOp::FetchAdd { va, rkey, add } => (AtomicOperation::FetchAdd { add }, va, rkey),
+        SendOp::Read { va, rkey } => {
+            let request = ReadRequest {
+                sink_stag,
+                sink_offset,
+                len,
+                source_stag: rkey,
+                source_offset: va,
+            };
+            return (Opcode::ReadRequest, SmallVec::from_slice(&request.emit()));
+        }
+        _ => (AtomicOperation::FetchAdd { add: 0 }, 0, 0),
+    };
+    let request = AtomicRequest {
+        operation,
+        id: atomic_id(position),
+        stag: rkey,
+        offset: va,
+    };
+    (Opcode::AtomicRequest, SmallVec::from_slice(&request.emit()))
+}
