@@ -158,6 +158,8 @@ pub struct Pair {
     random: Random,
     /// Everything that was written each way.
     pub written: [Vec<u8>; 2],
+    /// The same in the order of writing, each with the host that wrote it.
+    pub log: Vec<(usize, Vec<u8>)>,
     is_end_told: [bool; 2],
 }
 
@@ -189,6 +191,7 @@ impl Pair {
             now: Instant::default(),
             random: Random::new(seed ^ 0xaaaa),
             written: [Vec::new(), Vec::new()],
+            log: Vec::new(),
             is_end_told: [false; 2],
         }
     }
@@ -229,6 +232,7 @@ impl Pair {
         bytes.truncate(1 + self.random.index(waiting.max(1)));
         let taken = self.streams[from].write(now, &bytes);
         self.written[from].extend_from_slice(&bytes[..taken]);
+        self.log.push((from, bytes[..taken].to_vec()));
         host.qp.handle_sent(taken);
         let action = host.qp.poll_action(now);
         if action.is_some() {
