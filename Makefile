@@ -95,13 +95,15 @@ test-all: setup build ## Run every test that there is, also those that take long
 # `make test` runs a few programs of each distribution; here it is the whole matrix, and a libibverbs with verbs that nobody has.
 # pytest ends with 5 where ARGS picks none.
 DISTROS := trixie sid
+# Releases of urxe on the wire with this one are part of it, too.
 .PHONY: test-distros
-test-distros: setup build ## Run the programs and verbs of newer Debians on urxe; ARGS='-k rping' picks some
+test-distros: setup build setup-releases ## Run the programs and verbs of newer Debians on urxe, and old urxe with new; ARGS='-k rping' picks some
 	status=0; \
 	for each in $(DISTROS); do \
 	    .venv/bin/pytest -p no:cacheprovider --distro $$each nic/conformance/programs/test_matrix.py::test_program $(ARGS) || [ $$? -eq 5 ] || status=1; \
 	done; \
 	.venv/bin/pytest -p no:cacheprovider nic/conformance/userland nic/conformance/userland/new_verb.py $(ARGS) || [ $$? -eq 5 ] || status=1; \
+	.venv/bin/pytest -p no:cacheprovider nic/conformance/releases/old_with_new.py $(ARGS) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
 
 # A machine of two cores takes some minutes for it, and needs root for its sshd.
@@ -257,9 +259,9 @@ clean: ## Remove what was built; .venv and results stay
 	find rocelab scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of set-up. Only those who test or lint get the packages that no benchmark needs (a browser).
-PURPOSE := $(if $(filter test-arm64,$(MAKECMDGOALS)),arm64,$(if $(filter setup test% lint% fuzz interop setup-cloud setup-distros,$(MAKECMDGOALS)),test,run))
+PURPOSE := $(if $(filter test-arm64,$(MAKECMDGOALS)),arm64,$(if $(filter setup test% lint% fuzz interop setup-cloud setup-distros setup-releases,$(MAKECMDGOALS)),test,run))
 
-.PHONY: setup-packages setup-python setup-rust setup-programs setup-cloud setup-distros
+.PHONY: setup-packages setup-python setup-rust setup-programs setup-cloud setup-distros setup-releases
 setup-packages:
 	@scripts/setup_packages $(PURPOSE)
 
@@ -284,6 +286,10 @@ setup-cloud: setup-packages ## Install HDFS, HBase and Spark with what measures 
 setup-distros: setup-packages ## Unpack userlands of newer Debians, for tests
 	@python3 nic/conformance/userland/roots.py $(if $(filter setup-distros test-distros,$(MAKECMDGOALS)),--must)
 
+# Nothing of a release can be downloaded: each is built once, from the history of this clone.
+setup-releases: setup-rust ## Build urxe as its releases have it, for tests
+	@python3 nic/conformance/releases/builds.py
+
 .PHONY: $(filter lint-%,$(LINTS))
 lint-fmt: setup-rust
 	$(CARGO) fmt --manifest-path nic/Cargo.toml --all --check
@@ -304,6 +310,7 @@ lint-mypy: setup-python
 	.venv/bin/mypy
 	.venv/bin/mypy --strict scripts
 	.venv/bin/mypy --strict nic/conformance/programs
+	.venv/bin/mypy --strict nic/conformance/releases
 	.venv/bin/mypy --strict nic/conformance/rxe
 	.venv/bin/mypy --strict nic/conformance/soak
 	.venv/bin/mypy --strict nic/conformance/userland

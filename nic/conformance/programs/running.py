@@ -58,6 +58,8 @@ class Place:
     scratch: Path
     #: The userland they run in; None for this machine's.
     root: Root | None = None
+    #: What gives them the device, as `urxe run`; empty for the urxe that is built here.
+    device: tuple[str, ...] = ()
 
     @property
     def words(self) -> dict[str, str]:
@@ -88,11 +90,11 @@ class Place:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """What runs a command here, on urxe."""
-        name = urxe().name
+        name, *options = self.device or (urxe().name, "run")
         if self.root is None:
-            return [name, "run", "--", *argv]
+            return [name, *options, "--", *argv]
         program = Path(shutil.which(name) or name)
-        return self.root.inside([str(program), "run", "--", *argv], [program.parent])
+        return self.root.inside([str(program), *options, "--", *argv], [program.parent])
 
 
 def rdma_core_release(distro: str | None) -> int | None:
@@ -106,17 +108,25 @@ def rdma_core_release(distro: str | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def run(entry: Entry, fabric: EmulatedFabric, distro: str | None = None) -> Outcome:
+def run(
+    entry: Entry,
+    fabric: EmulatedFabric,
+    distro: str | None = None,
+    *,
+    devices: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+) -> Outcome:
     """Run one entry on the first two nodes of a fabric, and judge it.
 
-    `distro` names the userland whose programs run.
+    `distro` names the userland whose programs run, and `devices` what gives the server and the client their devices
+    (see Place).
     """
     outcome = Outcome()
     started_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rocelab-programs-") as scratch:
         try:
-            place = Place(Path(scratch), find(distro) if distro else None)
-            _run(entry, fabric, place, outcome)
+            root = find(distro) if distro else None
+            server, client = (Place(Path(scratch), root, device) for device in devices)
+            _run(entry, fabric, server, client, outcome)
         except (MissingError, RootError) as missing:
             outcome.skipped = str(missing)
         except Exception as error:  # noqa: BLE001  one entry's trouble is its own test's failure
@@ -147,7 +157,7 @@ def _filled(text: str, words: dict[str, Any]) -> str:
     return re.sub(r"\{([a-z0-9]+)\}", lambda match: str(words[match[1]]), text)
 
 
-def _run(entry: Entry, fabric: EmulatedFabric, place: Place, outcome: Outcome) -> None:
+def _run(entry: Entry, fabric: EmulatedFabric, server_place: Place, place: Place, outcome: Outcome) -> None:
     _check_that_all_is_there(entry, place)
     launcher = NamespaceLauncher(fabric)
     env = {name: _filled(value, place.words) for name, value in entry.env.items()}
@@ -159,7 +169,7 @@ def _run(entry: Entry, fabric: EmulatedFabric, place: Place, outcome: Outcome) -
         _judge("client", client, finished, entry.proves, outcome, excuses=entry.excuses)
         _judge_captures(entry, place.scratch, outcome)
         return
-    server = command(entry.server, entry, fabric, place)
+    server = command(entry.server, entry, fabric, server_place)
     serving = launcher.start(on_server, server, env=env)
     try:
         _wait_until_ready(entry, launcher, on_server, serving)
