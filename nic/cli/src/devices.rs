@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use urxe_device::DeviceInfo;
+use urxe_device::{DeviceInfo, GidType};
 
 /// A device, as `--json` prints it.
 #[derive(Serialize)]
@@ -24,6 +24,8 @@ struct Gid {
     index: usize,
     gid: String,
     address: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
 }
 
 impl From<&DeviceInfo> for Device {
@@ -34,6 +36,10 @@ impl From<&DeviceInfo> for Device {
             index,
             gid: groups(&entry.gid.0),
             address: entry.gid.to_ip().to_string(),
+            kind: match entry.kind {
+                GidType::RoceV1 => "IB/RoCE v1",
+                GidType::RoceV2 => "RoCE v2",
+            },
         });
         Self {
             device: info.name.clone(),
@@ -113,6 +119,7 @@ mod tests {
             index,
             gid: String::new(),
             address: (*address).to_owned(),
+            kind: "RoCE v2",
         });
         Device {
             device: format!("urxe_{name}"),

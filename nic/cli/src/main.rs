@@ -101,6 +101,14 @@ struct Run {
     /// counters of 0. For other users than root in a user namespace.
     #[arg(long)]
     sysfs: bool,
+    /// Give the devices GIDs of RoCE v1, too
+    ///
+    /// Its packets are Ethernet frames without IP and UDP, which no router passes on. The process
+    /// needs CAP_NET_RAW for them (root has it). A program chooses it by the index of a GID, which
+    /// is that of RoCE v2 plus 32: -x 32 of perftest, -g 32 of the pingpong programs,
+    /// UCX_IB_GID_INDEX=32 of UCX. RDMA-CM goes on to use RoCE v2.
+    #[arg(long)]
+    roce_v1: bool,
     /// Start the program without a word, even if liburxe.so cannot get into it
     #[arg(long)]
     anyway: bool,

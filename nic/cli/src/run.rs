@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE};
+use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE, ROCE_V1_VARIABLE};
 
 use crate::program::{self, NotRun};
 use crate::{BadNetwork, Run, library, reach, sysfs};
@@ -27,6 +27,9 @@ const UCX_REPEATS: (&str, &str) = ("UCX_ADAPTIVE_PROGRESS", "n");
 
 /// Replaces this process by the program; returns only if that fails.
 pub(crate) fn run(options: &Run) -> Result<()> {
+    if options.roce_v1 {
+        urxe_device::check_roce_v1().context("--roce-v1")?;
+    }
     let library = library::find(options.library.as_deref())?;
     let (name, arguments) = options
         .command
@@ -60,8 +63,11 @@ pub(crate) fn run(options: &Run) -> Result<()> {
     if !impairment.is_none() {
         command.env(IMPAIR_VARIABLE, impairment.to_string());
     }
+    if options.roce_v1 {
+        command.env(ROCE_V1_VARIABLE, "on");
+    }
     if options.sysfs {
-        sysfs::mount(&library)?;
+        sysfs::mount(&library, options.roce_v1)?;
     }
     let error = command.exec();
     Err(NotRun::NotExecutable(format!("cannot run {}: {error}", program.display())).into())

@@ -31,11 +31,12 @@ mod process;
 mod stat_server;
 
 pub use attach::congestion::{CongestionControl, DCQCN_VARIABLE};
-pub use attach::gid_entry::GidEntry;
-pub use attach::gid_table::GID_TABLE_LENGTH;
+pub use attach::gid_entry::{GidEntry, GidType};
+pub use attach::gid_table::{GID_TABLE_LENGTH, ROCE_V1_DISTANCE};
 pub use attach::impair::{Delay, Impairment, Share};
 pub use attach::lid::{address_of_lid, lid};
 pub use attach::list::{DeviceInfo, list};
+pub use attach::roce_v1::{ROCE_V1_VARIABLE, check_roce_v1};
 pub use attach::tap::{
     FRAMES_VARIABLE, IMPAIR_VARIABLE, PCAP_VARIABLE, RECEIVE_BUFFER_VARIABLE, Wiring,
 };
@@ -73,9 +74,9 @@ pub use engine::vendor_mad::{gsi_datagram, gsi_payload};
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
-    GRH_BYTES, ModifyError, Placement, PostError, QpEvent, QpState, QpStats, QpType, QueueSide,
-    RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent, WcStatus, WindowAccess,
-    WindowBind, WindowType,
+    DatagramHeader, GRH_BYTES, ModifyError, Placement, PostError, QpEvent, QpState, QpStats,
+    QpType, QueueSide, RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, SrqEvent,
+    WcStatus, WindowAccess, WindowBind, WindowType,
 };
 pub use urxe_udp::Changes;
 pub use urxe_wire::{Gid, Immediate, Mtu, Pkey, Psn, Qpn, Srqn, Transport};

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use support::{End, fill, in_namespace, post, post_recv, ready_datagrams};
 use urxe_device::{
-    Error, GRH_BYTES, Gid, Immediate, PostError, Qp, QpInit, QpState, QpType, Qpn, SendData,
-    SendOp, SendRequest, SendTarget, WcStatus,
+    DatagramHeader, Error, GRH_BYTES, Gid, Immediate, PostError, Qp, QpInit, QpState, QpType, Qpn,
+    SendData, SendOp, SendRequest, SendTarget, WcStatus,
 };
 
 const QKEY: u32 = 0x1111_1111;
@@ -61,7 +61,7 @@ fn a_datagram_arrives_behind_its_route_header() {
         assert_eq!(got.source_qp, Some(qp_a.number()));
         assert_eq!(got.immediate, Some(Immediate([1, 2, 3, 4])));
         assert_eq!(b.buffer[100..100 + len], a.buffer[..len]);
-        assert_eq!((b.buffer[20], got.is_ipv4), (0x45, true), "an IPv4 header");
+        assert_eq!((b.buffer[20], got.header), (0x45, DatagramHeader::Ipv4));
         assert_eq!(b.buffer[32..36], [127, 0, 0, 1]);
         assert_eq!(b.buffer[36..40], [127, 0, 0, 1]);
     }
@@ -85,7 +85,7 @@ fn ipv6_addresses_work_as_well() {
     };
     post(&qp_a, 2, SendOp::Send, &[a.sge(0, 100)], target);
     let got = b.wait(&[&a], 1)[0];
-    assert_eq!((got.byte_len, got.is_ipv4), (140, false));
+    assert_eq!((got.byte_len, got.header), (140, DatagramHeader::Ipv6));
     assert_eq!(b.buffer[40..140], a.buffer[..100]);
     assert_eq!(b.buffer[0] >> 4, 6);
     assert_eq!(b.buffer[24..40], Ipv6Addr::LOCALHOST.octets());

@@ -1,7 +1,7 @@
 //! Address handles: where a datagram goes, and how to answer one.
 use std::ffi::c_int;
 
-use urxe_device::{AddressVector, GRH_BYTES, Gid};
+use urxe_device::{AddressVector, GRH_BYTES, Gid, GidType};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -61,6 +61,10 @@ pub(crate) unsafe fn destroy(ah: *mut ibv_ah) -> Outcome<()> {
     Ok(())
 }
 
+/// What the "next header" of a global route header says of a datagram of RoCE v1: a BTH follows
+/// (IBTA vol 1, 8.3.1).
+const ROCE_V1_NEXT_HEADER: u8 = 0x1b;
+
 /// What the route header of a datagram tells: where it came from and went to.
 #[derive(Debug, PartialEq, Eq)]
 struct Route {
@@ -68,6 +72,7 @@ struct Route {
     destination: Gid,
     traffic_class: u8,
     flow_label: u32,
+    kind: GidType,
 }
 
 impl Route {
@@ -85,6 +90,7 @@ impl Route {
                 destination: mapped(16),
                 traffic_class: v4[1],
                 flow_label: 0,
+                kind: GidType::RoceV2,
             };
         }
         let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
@@ -98,6 +104,11 @@ impl Route {
             destination: gid(24),
             traffic_class: (word >> 20 & 0xff) as u8,
             flow_label: word & 0x000f_ffff,
+            kind: if header[6] == ROCE_V1_NEXT_HEADER {
+                GidType::RoceV1
+            } else {
+                GidType::RoceV2
+            },
         }
     }
 }
@@ -146,7 +157,7 @@ pub(crate) unsafe fn init_from_wc(
     // SAFETY: by the caller's promise; the header is as long as the struct.
     let route = Route::of(unsafe { &*grh.cast::<[u8; GRH_BYTES]>() });
     // SAFETY: by the caller's promise.
-    let index = unsafe { gid::index_for(context, port, route.destination) }?;
+    let index = unsafe { gid::index_for(context, port, route.destination, route.kind) }?;
     let answer = ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid {
@@ -215,5 +226,8 @@ mod tests {
         let route = Route::of(&header);
         assert_eq!(route.source.0[..12], [0x11; 12]);
         assert_eq!((route.traffic_class, route.flow_label), (0xab, 0x12345));
+        assert_eq!(route.kind, GidType::RoceV2);
+        header[6] = ROCE_V1_NEXT_HEADER;
+        assert_eq!(Route::of(&header).kind, GidType::RoceV1);
     }
 }

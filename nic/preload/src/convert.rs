@@ -2,8 +2,9 @@
 use std::ffi::c_int;
 
 use urxe_device::{
-    Access, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind, Error, Gid,
-    Mtu, Nic, Placement, PostError, Psn, QpEvent, QpState, Qpn, QueueSide, Sge, WcStatus,
+    Access, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,
+    DatagramHeader, Error, Gid, Mtu, Nic, Placement, PostError, Psn, QpEvent, QpState, Qpn,
+    QueueSide, Sge, WcStatus,
 };
 
 use crate::abi::*;
@@ -104,8 +105,8 @@ fn opcode(kind: CompletionKind) -> ibv_wc_opcode {
     }
 }
 
-/// What the service level of a received datagram tells: RoCE v2 over IPv6 or IPv4 (0 would be RoCE
-/// v1).
+/// What the service level of a received datagram tells: RoCE v1, RoCE v2 over IPv6 or IPv4.
+const SL_ROCE_V1: u8 = 0;
 const SL_IPV6: u8 = 1;
 const SL_IPV4: u8 = 2;
 
@@ -135,7 +136,11 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         wc.src_qp = source.get();
         // There is no service level in RoCE. Hardware tells here which header came before the
         // datagram, and UCX goes by it.
-        wc.sl = if completion.is_ipv4 { SL_IPV4 } else { SL_IPV6 };
+        wc.sl = match completion.header {
+            DatagramHeader::RoceV1 => SL_ROCE_V1,
+            DatagramHeader::Ipv6 => SL_IPV6,
+            DatagramHeader::Ipv4 => SL_IPV4,
+        };
     }
     wc
 }
@@ -369,7 +374,7 @@ mod tests {
                 invalidated_rkey: None,
                 solicited: false,
                 source_qp: None,
-                is_ipv4: false,
+                header: DatagramHeader::Ipv6,
             };
             work_completion(&completion).wc_flags
         };

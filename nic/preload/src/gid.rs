@@ -1,9 +1,10 @@
-//! The GID table: one entry per address of the interface, all of them RoCE v2.
+//! The GID table: one entry per address of the interface for RoCE v2, and further behind, where the
+//! program was started so, one for RoCE v1.
 use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use urxe_device::{GID_TABLE_LENGTH, Gid, GidEntry};
+use urxe_device::{GID_TABLE_LENGTH, Gid, GidEntry, GidType};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
@@ -12,8 +13,9 @@ use crate::{context, device};
 
 /// Entries of the table.
 pub(crate) const TABLE_LENGTH: u16 = GID_TABLE_LENGTH as u16;
-/// RoCE v2 in `enum ibv_gid_type_sysfs`, which is private to rdma-core and which
+/// RoCE v1 and v2 in `enum ibv_gid_type_sysfs`, which is private to rdma-core and which
 /// `ibv_query_gid_type` uses: there IB and RoCE v1 share 0.
+const SYSFS_ROCE_V1: c_uint = 0;
 const SYSFS_ROCE_V2: c_uint = 1;
 
 /// The table as it is now, in the order of the index.
@@ -42,18 +44,24 @@ unsafe fn entry(context: *mut ibv_context, port: u32, index: u32) -> Outcome<Opt
         .filter(GidEntry::is_used))
 }
 
-/// The index of the entry that a datagram to `gid` came to: its own, or of a multicast group the
-/// first of the same kind.
+/// The index of the entry that a datagram to `gid` came to by packets of a type: its own, or of a
+/// multicast group the first of the same kind.
 ///
 /// # Safety
 /// `context` is ours and open.
-pub(crate) unsafe fn index_for(context: *mut ibv_context, port: u8, gid: Gid) -> Outcome<u8> {
+pub(crate) unsafe fn index_for(
+    context: *mut ibv_context,
+    port: u8,
+    gid: Gid,
+    kind: GidType,
+) -> Outcome<u8> {
     check_port(port.into())?;
     // SAFETY: by the caller's promise.
     let entries = unsafe { table(context) };
     let is_v4 = gid.to_ip().is_ipv4();
     let fits = |entry: &GidEntry| {
         entry.is_used()
+            && entry.kind == kind
             && (entry.gid == gid || gid.is_multicast() && entry.gid.to_ip().is_ipv4() == is_v4)
     };
     let index = entries.iter().position(fits).ok_or(Errno(libc::ENOENT))?;
@@ -92,12 +100,17 @@ pub(crate) unsafe fn query_type(
     kind: *mut c_uint,
 ) -> Outcome<c_int> {
     // SAFETY: by the caller's promise.
-    unsafe { entry(context, port.into(), index) }?;
+    let found = unsafe { entry(context, port.into(), index) }?;
     if kind.is_null() {
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
-    unsafe { *kind = SYSFS_ROCE_V2 };
+    unsafe {
+        *kind = match found.map(|entry| entry.kind) {
+            Some(GidType::RoceV1) => SYSFS_ROCE_V1,
+            Some(GidType::RoceV2) | None => SYSFS_ROCE_V2,
+        }
+    };
     Ok(0)
 }
 
@@ -106,7 +119,10 @@ fn c_entry(index: usize, entry: &GidEntry, ifindex: u32) -> ibv_gid_entry {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: index.try_into().unwrap_or(u32::MAX),
         port_num: PORT.into(),
-        gid_type: IBV_GID_TYPE_ROCE_V2,
+        gid_type: match entry.kind {
+            GidType::RoceV1 => IBV_GID_TYPE_ROCE_V1,
+            GidType::RoceV2 => IBV_GID_TYPE_ROCE_V2,
+        },
         ndev_ifindex: ifindex,
     }
 }

@@ -71,6 +71,6 @@ pub use state::{QpState, required_attributes, transition_table};
 pub use time::Instant;
 pub use unreliable::GRH_BYTES;
 pub use verbs::{
-    AddressVector, Completion, CompletionKind, Payload, QpType, QueueSide, RecvRequest, SendData,
-    SendOp, SendRequest, SendTarget, Transmit, WcStatus,
+    AddressVector, Completion, CompletionKind, DatagramHeader, Payload, QpType, QueueSide,
+    RecvRequest, SendData, SendOp, SendRequest, SendTarget, Transmit, WcStatus,
 };

@@ -8,7 +8,7 @@ use urxe_wire::Qpn;
 use crate::memory::PdId;
 use crate::qp::PostError;
 use crate::sge::Sge;
-use crate::verbs::{Completion, CompletionKind, RecvRequest, WcStatus};
+use crate::verbs::{Completion, CompletionKind, DatagramHeader, RecvRequest, WcStatus};
 
 /// A queued receive work request.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl RecvWqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
-            is_ipv4: false,
+            header: DatagramHeader::Ipv6,
         }
     }
 }

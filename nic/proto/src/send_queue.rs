@@ -6,7 +6,9 @@ use smallvec::SmallVec;
 use urxe_wire::{Operation, Psn, Qpn, Reth, Srqn, Transport};
 
 use crate::sge::Sge;
-use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, SendTarget, WcStatus};
+use crate::verbs::{
+    Completion, DatagramHeader, Payload, SendData, SendOp, SendRequest, SendTarget, WcStatus,
+};
 
 /// Data of a work request while it is queued. The sizes keep the common cases free of allocation.
 #[derive(Clone, Debug)]
@@ -226,7 +228,7 @@ impl Wqe {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
-            is_ipv4: false,
+            header: DatagramHeader::Ipv6,
         }
     }
 }

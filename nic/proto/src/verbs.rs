@@ -1,7 +1,7 @@
 //! What a program posts and gets back, as plain data: work requests, completions, and the packet
 //! that a queue pair asks its caller to send.
 
-use urxe_wire::{Gid, Header, Immediate, Qpn, Srqn, Transport};
+use urxe_wire::{Gid, Grh, Header, Immediate, Qpn, Srqn, Transport};
 
 use crate::memory::{Placement, Via, WindowBind};
 use crate::sge::Sge;
@@ -356,9 +356,31 @@ pub struct Completion {
     /// Of a datagram that was received, the queue pair that sent it. Its first 40 bytes, which
     /// `byte_len` counts, are the global route header.
     pub source_qp: Option<Qpn>,
-    /// Whether a datagram came by IPv4; its route header is an IPv4 header in the last 20 bytes
-    /// then.
-    pub is_ipv4: bool,
+    /// Which header a datagram came behind.
+    pub header: DatagramHeader,
+}
+
+/// Which header came before a datagram, and stands in the first 40 bytes of its receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DatagramHeader {
+    /// The global route header of RoCE v1.
+    RoceV1,
+    /// An IPv6 header.
+    #[default]
+    Ipv6,
+    /// An IPv4 header, in the last 20 bytes.
+    Ipv4,
+}
+
+impl DatagramHeader {
+    /// Which one this is.
+    pub(crate) const fn of(grh: &[u8; Grh::LEN]) -> Self {
+        match (grh[0] >> 4, grh[6]) {
+            (6, Grh::NEXT_HEADER) => Self::RoceV1,
+            (6, _) => Self::Ipv6,
+            _ => Self::Ipv4,
+        }
+    }
 }
 
 impl Completion {

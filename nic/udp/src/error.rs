@@ -4,6 +4,8 @@ use std::{fmt, io};
 
 use libc::c_int;
 
+use crate::transmit::Sent;
+
 /// Why a send did not happen, where the caller has something to do about it.
 ///
 /// The policy, for every errno of `sendmsg` (udp(7), ip(7)):
@@ -56,7 +58,7 @@ impl std::error::Error for SendError {
 }
 
 /// What an errno of `sendmsg` means; None means that the datagram is lost.
-pub(crate) fn classify(errno: c_int) -> Option<SendError> {
+fn classify(errno: c_int) -> Option<SendError> {
     match errno {
         // EWOULDBLOCK is EAGAIN on Linux.
         libc::EAGAIN => Some(SendError::WouldBlock),
@@ -66,6 +68,17 @@ pub(crate) fn classify(errno: c_int) -> Option<SendError> {
             Some(SendError::Broken(io::Error::from_raw_os_error(errno)))
         }
         _ => None,
+    }
+}
+
+/// Applies the error policy to a datagram of `length` bytes.
+pub(crate) fn settle(errno: c_int, length: usize) -> Result<Sent, SendError> {
+    match classify(errno) {
+        Some(error) => Err(error),
+        None => Ok(Sent {
+            bytes: length,
+            lost: Some(errno),
+        }),
     }
 }
 

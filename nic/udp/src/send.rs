@@ -7,7 +7,7 @@ use libc::{c_int, iovec, msghdr};
 
 use crate::control::{ControlBuffer, ControlWriter};
 use crate::error::SendError;
-use crate::error::{classify, errno};
+use crate::error::{errno, settle};
 use crate::gso::Segments;
 use crate::socket::Socket;
 use crate::transmit::{Framing, Piece, Sent, Transmit, raw_pieces};
@@ -174,16 +174,5 @@ fn retry(mut send: impl FnMut() -> isize) -> Result<(), c_int> {
             libc::EINTR => {}
             errno => return Err(errno),
         }
-    }
-}
-
-/// Applies the error policy to a datagram of `length` bytes.
-pub(crate) fn settle(errno: c_int, length: usize) -> Result<Sent, SendError> {
-    match classify(errno) {
-        Some(error) => Err(error),
-        None => Ok(Sent {
-            bytes: length,
-            lost: Some(errno),
-        }),
     }
 }

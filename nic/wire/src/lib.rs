@@ -7,8 +7,8 @@
 //! that follow it.
 //!
 //! The layouts are those of the InfiniBand Architecture Specification, volume 1, release 1.4
-//! ("IBTA" below), chapter 9, and its annexes A16 (RoCE v1), A17 (RoCEv2), A14 (XRC); FLUSH and ATOMIC WRITE are
-//! those of release 1.5.
+//! ("IBTA" below), chapter 9, and its annexes A16 (RoCE v1), A17 (RoCEv2), A14 (XRC); FLUSH and
+//! ATOMIC WRITE are those of release 1.5.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -3,14 +3,26 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use urxe_wire::Gid;
+use urxe_wire::icrc::Flow;
 
-/// An entry of a GID table. Every entry is of type RoCE v2.
+/// What packets from and to a GID look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GidType {
+    /// Ethernet frames without IP and UDP, which no router passes on.
+    RoceV1,
+    /// UDP datagrams.
+    RoceV2,
+}
+
+/// An entry of a GID table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GidEntry {
     /// The GID.
     pub gid: Gid,
     /// The scope of an IPv6 link-local address, else 0.
     pub scope_id: u32,
+    /// Its type.
+    pub kind: GidType,
 }
 
 impl GidEntry {
@@ -19,6 +31,12 @@ impl GidEntry {
     #[must_use]
     pub fn is_used(&self) -> bool {
         !self.gid.is_zero()
+    }
+
+    /// Whether there is an address here for RoCEv2, which RDMA-CM has alone.
+    #[must_use]
+    pub fn is_v2(&self) -> bool {
+        self.is_used() && self.kind == GidType::RoceV2
     }
 
     /// The socket address of UDP port `port` at this GID.
@@ -35,6 +53,16 @@ pub(crate) fn socket_address(gid: Gid, scope_id: u32, port: u16) -> SocketAddr {
             v6.into()
         }
         other => other,
+    }
+}
+
+/// The flow of packets from one address to another: RoCE v1's, or RoCEv2's, which there is none of
+/// between addresses of different families.
+pub(crate) fn flow(is_v1: bool, from: SocketAddr, to: SocketAddr) -> Option<Flow> {
+    if is_v1 {
+        Some(Flow::v1(Gid::from(from.ip()), Gid::from(to.ip())))
+    } else {
+        Flow::new(from, to)
     }
 }
 

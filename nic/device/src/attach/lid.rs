@@ -17,7 +17,7 @@ const HOP_LIMIT: u8 = 64;
 /// The first IPv4 address of a GID table, and its index.
 fn first_ipv4(gids: &[GidEntry]) -> Option<(u8, [u8; 4])> {
     gids.iter().enumerate().find_map(|(index, entry)| {
-        let std::net::IpAddr::V4(ip) = entry.gid.to_ip() else {
+        let (true, std::net::IpAddr::V4(ip)) = (entry.is_v2(), entry.gid.to_ip()) else {
             return None;
         };
         Some((index.try_into().ok()?, ip.octets()))
@@ -52,6 +52,7 @@ mod tests {
         let entry = |text: &&str| GidEntry {
             gid: Gid::from(text.parse::<std::net::IpAddr>().expect("an address")),
             scope_id: 0,
+            kind: crate::attach::gid_entry::GidType::RoceV2,
         };
         addresses.iter().map(entry).collect()
     }

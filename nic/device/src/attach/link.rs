@@ -138,6 +138,7 @@ mod tests {
         let entry = GidEntry {
             gid: Gid([1; 16]),
             scope_id: 0,
+            kind: crate::attach::gid_entry::GidType::RoceV2,
         };
         LinkState {
             gids: vec![entry; gids].into(),

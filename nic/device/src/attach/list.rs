@@ -5,8 +5,8 @@ use std::io;
 use urxe_udp::{Interface, InterfaceAddress, interfaces};
 use urxe_wire::{Gid, Mtu};
 
-use crate::attach::gid_entry::GidEntry;
-use crate::attach::gid_table;
+use crate::attach::gid_entry::{GidEntry, GidType};
+use crate::attach::{gid_table, roce_v1};
 
 /// Prefix of every device's name.
 const NAME_PREFIX: &str = "urxe_";
@@ -32,7 +32,8 @@ pub struct DeviceInfo {
     pub guid: [u8; 8],
     /// GID table: IPv4 addresses first, then IPv6, each in the interface's order, and later ones
     /// behind them or in empty places ([`GidEntry::is_used`]). The same for every caller in this
-    /// process.
+    /// process. Where the process has RoCE v1 ([`crate::ROCE_V1_VARIABLE`]), the same again
+    /// [`crate::ROCE_V1_DISTANCE`] places behind.
     pub gids: Vec<GidEntry>,
 }
 
@@ -53,7 +54,8 @@ impl DeviceInfo {
     }
 
     fn of(interface: &Interface, addresses: &[GidEntry]) -> Self {
-        let gids = gid_table::follow(interface.index, addresses);
+        let has_v1 = interface.mac.is_some() && roce_v1::is_on();
+        let gids = gid_table::follow(interface.index, addresses, has_v1);
         let first = gids.iter().find(|entry| entry.is_used());
         Self {
             name: format!("{NAME_PREFIX}{}", interface.name),
@@ -79,6 +81,7 @@ fn addresses(interface: &Interface) -> Vec<GidEntry> {
         .map(|a| GidEntry {
             gid: Gid::from(a.ip),
             scope_id: a.scope_id,
+            kind: GidType::RoceV2,
         })
         .collect();
     entries.sort_by_key(|entry| entry.gid.to_ip().is_ipv6());

@@ -9,4 +9,5 @@ pub(crate) mod impair;
 pub(crate) mod lid;
 pub(crate) mod link;
 pub(crate) mod list;
+pub(crate) mod roce_v1;
 pub(crate) mod tap;

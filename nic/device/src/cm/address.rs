@@ -101,7 +101,8 @@ impl Inner {
         let mut covered: Vec<IpAddr> = self
             .devices()
             .iter()
-            .flat_map(|info| info.gids.iter().map(|entry| entry.gid.to_ip()))
+            .flat_map(|info| info.gids.iter().filter(|entry| entry.is_v2()))
+            .map(|entry| entry.gid.to_ip())
             .filter(|ip| {
                 if ip.is_ipv4() {
                     with_v4
@@ -132,7 +133,10 @@ impl Inner {
             }
             self.devices().iter().find_map(|info| {
                 let is_link = scope == 0 || info.ifindex == scope;
-                let index = info.gids.iter().position(|entry| entry.gid == gid)?;
+                let index = info
+                    .gids
+                    .iter()
+                    .position(|entry| entry.is_v2() && entry.gid == gid)?;
                 let gid_index = u8::try_from(index).ok().filter(|_| is_link)?;
                 Some(Bound::new(info, gid_index))
             })

@@ -398,6 +398,7 @@ impl Inner {
                     source: meta.source,
                     tos: meta.tos,
                     ip_id: u16::try_from(index).unwrap_or(0),
+                    frame: None,
                 };
                 if packet.header.bth.dest_qp != Qpn::GSI {
                     forward::pass_on(socket, &origin, &packet, datagram);

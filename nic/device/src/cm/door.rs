@@ -93,7 +93,9 @@ impl Door {
     /// The device as of one of its addresses; `None` if it has lost that.
     pub(super) fn bound_to(&self, local: Gid) -> Option<Bound> {
         let gids = self.nic.gids();
-        let index = gids.iter().position(|entry| entry.gid == local)?;
+        let index = gids
+            .iter()
+            .position(|entry| entry.is_v2() && entry.gid == local)?;
         Some(Bound::new(&self.info, u8::try_from(index).ok()?))
     }
 
@@ -141,9 +143,10 @@ impl Door {
         }
         // Not the device's addresses: it may be about to learn of the change that brought us here,
         // and nothing would bring us here again.
-        let Ok(Some(DeviceInfo { gids, .. })) = current(self.link()) else {
+        let Ok(Some(DeviceInfo { mut gids, .. })) = current(self.link()) else {
             return;
         };
+        gids.retain(GidEntry::is_v2);
         let taps = self.nic.taps();
         let kind = Kind {
             ifindex: self.link(),
@@ -167,7 +170,7 @@ impl Door {
             .sockets
             .iter()
             .map(|socket| socket.local_address().ip());
-        let addresses = gids.iter().filter(|entry| entry.is_used());
+        let addresses = gids.iter().filter(|entry| entry.is_v2());
         let is_outdated = !bound.eq(addresses.map(|entry| entry.gid.to_ip()));
         if is_outdated {
             self.front = None;
@@ -219,7 +222,7 @@ fn socket_of(sockets: &[Arc<Socket>], local: Gid) -> Option<&Arc<Socket>> {
     let ip = local.to_ip();
     sockets
         .iter()
-        .find(|socket| socket.local_address().ip() == ip)
+        .find(|socket| !socket.has_frames_only() && socket.local_address().ip() == ip)
 }
 
 /// Where a peer that sends from `source` wants its answers: to that port, if it is one of a slot,

@@ -21,7 +21,10 @@ impl Id {
         else {
             return false;
         };
-        let has_address = now.gids.iter().any(|entry| entry.gid == own);
+        let has_address = now
+            .gids
+            .iter()
+            .any(|entry| entry.is_v2() && entry.gid == own);
         let is_told = device.mac != now.mac || device.has_address && !has_address;
         device.mac = now.mac;
         device.has_address = has_address;

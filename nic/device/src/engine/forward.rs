@@ -37,7 +37,8 @@ pub(crate) fn pass_on(
     datagram: &[u8],
 ) -> bool {
     let port = udp_port(packet.header.bth.dest_qp);
-    if origin.local.port() != ROCE_UDP_PORT || port == ROCE_UDP_PORT {
+    // Frames of RoCE v1 come to every process that they may be for.
+    if origin.frame.is_some() || origin.local.port() != ROCE_UDP_PORT || port == ROCE_UDP_PORT {
         return false;
     }
     let mut to = origin.local;
@@ -67,7 +68,8 @@ fn header(origin: &Origin) -> [u8; HEADER_LEN] {
 /// first, and the datagram.
 #[cold]
 pub(crate) fn unwrap<'a>(origin: &Origin, raw: &'a [u8]) -> Option<(Origin, &'a [u8])> {
-    let is_from_holder = origin.source.ip() == origin.local.ip()
+    let is_from_holder = origin.frame.is_none()
+        && origin.source.ip() == origin.local.ip()
         && origin.source.port() == ROCE_UDP_PORT
         && origin.local.port() != ROCE_UDP_PORT;
     let (header, datagram) = raw.split_first_chunk::<HEADER_LEN>()?;
@@ -88,6 +90,7 @@ pub(crate) fn unwrap<'a>(origin: &Origin, raw: &'a [u8]) -> Option<(Origin, &'a 
         source,
         tos: header[TOS_AT],
         ip_id: two(IP_ID_AT),
+        frame: None,
     };
     is_same_family(local, source).then_some((was, datagram))
 }
@@ -117,6 +120,7 @@ mod tests {
             source: source.parse().unwrap(),
             tos: 0x62,
             ip_id: 7,
+            frame: None,
         }
     }
 

@@ -2,6 +2,11 @@
 
 use std::net::SocketAddr;
 
+use urxe_udp::FrameHeader;
+use urxe_wire::icrc::Flow;
+
+use crate::attach::gid_entry::flow;
+
 /// Batches read from one socket before the others get their turn.
 pub(crate) const BATCHES_PER_TURN: usize = 8;
 
@@ -16,4 +21,13 @@ pub(crate) struct Origin {
     pub(crate) tos: u8,
     /// The IPv4 ID that it probably has.
     pub(crate) ip_id: u16,
+    /// Of RoCE v1, what came before it.
+    pub(crate) frame: Option<FrameHeader>,
+}
+
+impl Origin {
+    /// The flow of what comes from there; `None` where nothing can.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        flow(self.frame.is_some(), self.source, self.local)
+    }
 }

@@ -14,7 +14,7 @@ use urxe_wire::icrc::Flow;
 use urxe_wire::{Qpn, ROCE_UDP_PORT};
 
 use crate::attach::congestion::with_ecn;
-use crate::attach::gid_entry::socket_address;
+use crate::attach::gid_entry::{flow, socket_address};
 use crate::engine::origin::Origin;
 use crate::engine::port::{Ports, udp_port};
 use crate::process::error::Error;
@@ -56,6 +56,7 @@ pub(crate) struct Path {
     /// Flow of what is sent.
     pub(crate) flow: Flow,
     pub(crate) tos: u8,
+    is_v1: bool,
     /// The source address from which the peer was last heard, and the flow.
     inbound: Option<(SocketAddr, Flow)>,
     /// The UDP port that the peer's number tells, if it is of our own kind.
@@ -95,7 +96,8 @@ impl Path {
         let local = sockets.local_address(port)?;
         let peer = socket_address(address.dest_gid, sockets.ifindex(), udp_port);
         let destination = Destination::new(peer);
-        let flow = Flow::new(local, destination.address()).ok_or_else(|| {
+        let is_v1 = sockets.is_v1(port);
+        let flow = flow(is_v1, local, destination.address()).ok_or_else(|| {
             Error::Invalid(format!(
                 "{} cannot be reached from {}",
                 peer.ip(),
@@ -107,7 +109,13 @@ impl Path {
             local,
             destination,
             flow,
-            tos: with_ecn(address.traffic_class, sockets.ecn),
+            // Only routers mark packets, and switches those of IP.
+            tos: if is_v1 {
+                address.traffic_class
+            } else {
+                with_ecn(address.traffic_class, sockets.ecn)
+            },
+            is_v1,
             inbound: None,
             derived: udp_port,
             peer: Peer::Unheard,
@@ -166,7 +174,7 @@ impl Path {
         if self.peer == Peer::OurKind && !self.is_from_derived_port(origin) {
             return Verified::Foreign;
         }
-        let flow = Flow::new(origin.source, origin.local);
+        let flow = origin.flow();
         if flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
             Verified::News
         } else {
@@ -182,7 +190,7 @@ impl Path {
     /// made it seem another device was forged.
     #[cold]
     pub(crate) fn believe(&mut self, origin: &Origin) {
-        self.inbound = Flow::new(origin.source, origin.local).map(|flow| (origin.source, flow));
+        self.inbound = origin.flow().map(|flow| (origin.source, flow));
         if self.is_from_derived_port(origin) {
             self.peer = Peer::OurKind;
             self.set_udp_port(self.derived);
@@ -217,7 +225,7 @@ impl Path {
         let mut peer = self.destination.address();
         peer.set_port(udp_port);
         self.destination = Destination::new(peer);
-        if let Some(flow) = Flow::new(self.local, peer) {
+        if let Some(flow) = flow(self.is_v1, self.local, peer) {
             self.flow = flow;
         }
     }

@@ -8,10 +8,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use urxe_udp::{Options, Socket};
-use urxe_wire::{Qpn, ROCE_UDP_PORT};
+use urxe_udp::{FrameKind, Options, Selector, Socket};
+use urxe_wire::{Grh, Qpn, ROCE_UDP_PORT, ROCE_V1_ETHERTYPE};
 
-use crate::attach::gid_entry::GidEntry;
+use crate::attach::gid_entry::{GidEntry, GidType};
 use crate::attach::list::DeviceInfo;
 use crate::attach::tap::Taps;
 use crate::process::cache::own_cache_bytes;
@@ -98,6 +98,35 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// The socket of a GID for the slot of this UDP port.
+    fn bind(&self, entry: &GidEntry, port: u16, taps: &Taps) -> io::Result<Socket> {
+        let address = entry.with_port(port);
+        taps.bind(&self.options(taps), |options| match entry.kind {
+            GidType::RoceV2 => Socket::bind(address, options),
+            GidType::RoceV1 => {
+                let kind = FrameKind {
+                    ether_type: ROCE_V1_ETHERTYPE,
+                    next_header: Grh::NEXT_HEADER,
+                    ifindex: self.ifindex,
+                    selector: of_slot(port - ROCE_UDP_PORT),
+                };
+                Socket::bind_frames(address, &kind, options)
+            }
+        })
+    }
+}
+
+/// Packets for the queue pairs of a slot: by the BTH's second word, whose lower 24 bits are the
+/// number of the queue pair.
+fn of_slot(slot: u16) -> Selector {
+    Selector {
+        offset_bytes: 4,
+        mask: u32::from(SLOTS - 1) << LOCAL_BITS,
+        value: u32::from(slot) << LOCAL_BITS,
+    }
+}
+
 impl Ports {
     /// Those of an engine, none before it has sockets.
     pub(crate) fn of(sockets: Option<&Self>) -> &[Port] {
@@ -110,24 +139,33 @@ impl Ports {
         let missing = gids.len().saturating_sub(self.ports.len());
         self.ports.extend((0..missing).map(|_| Port::default()));
         for (index, at) in self.ports.iter_mut().enumerate() {
-            let address = gids
-                .get(index)
-                .filter(|entry| entry.is_used())
-                .map(|entry| entry.with_port(port));
-            let bound = at.socket.as_ref().map(|socket| socket.local_address());
-            if address == bound {
+            let entry = gids.get(index).filter(|entry| entry.is_used());
+            let wanted = entry.map(|entry| (entry.with_port(port), entry.kind));
+            let bound = at.socket.as_ref().map(|socket| {
+                let kind = if socket.has_frames_only() {
+                    GidType::RoceV1
+                } else {
+                    GidType::RoceV2
+                };
+                (socket.local_address(), kind)
+            });
+            if wanted == bound {
                 continue;
             }
-            let options = self.kind.options(taps);
-            let bind = |address| taps.bind(&options, |options| Socket::bind(address, options));
-            at.socket = address.and_then(|address| match bind(address) {
+            at.socket = entry.and_then(|entry| match self.kind.bind(entry, port, taps) {
                 Ok(socket) => Some(Arc::new(socket)),
                 Err(error) => {
-                    log::warn!("cannot use {address}: {error}");
+                    log::warn!("cannot use {}: {error}", entry.with_port(port));
                     None
                 }
             });
         }
+    }
+
+    /// Whether the GID at this index is one of RoCE v1.
+    pub(crate) fn is_v1(&self, port: usize) -> bool {
+        let socket = self.ports.get(port).and_then(|port| port.socket.as_ref());
+        socket.is_some_and(|socket| socket.has_frames_only())
     }
 
     /// Index of the network interface.
@@ -218,11 +256,7 @@ pub(crate) fn bind_all(
             ports.push(Port::default());
             continue;
         }
-        let address = entry.with_port(port);
-        let bound = taps.bind(&kind.options(taps), |options| {
-            Socket::bind(address, options)
-        });
-        let socket = match bound {
+        let socket = match kind.bind(entry, port, taps) {
             Ok(socket) => Some(Arc::new(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => None,

@@ -13,6 +13,7 @@ use crate::engine::origin::{BATCHES_PER_TURN, Origin};
 use crate::engine::path::{Path, Verified};
 use crate::engine::port::Ports;
 use crate::engine::table::Receives;
+use crate::engine::vendor_mad::is_services;
 use crate::process::clock;
 
 /// Packets read from one socket before the others get their turn, if they are more than
@@ -111,6 +112,7 @@ impl Engine {
                 source: meta.source,
                 tos: meta.tos,
                 ip_id: 0,
+                frame: meta.frame,
             };
             let mut handled = None;
             let mut may_be_run = true;
@@ -234,7 +236,10 @@ impl Engine {
             return None;
         };
         let Some(index) = self.qps.find(packet.header.bth.dest_qp) else {
-            if packet.header.bth.dest_qp != Qpn::GSI {
+            if origin.frame.is_some() && is_services(packet.header.bth.dest_qp) {
+                // RDMA-CM is RoCEv2's alone.
+                self.handle_vendor_mad(now, origin, packet, datagram);
+            } else if packet.header.bth.dest_qp != Qpn::GSI {
                 if self.pass_on(origin, packet, datagram) {
                     return None;
                 }

@@ -33,6 +33,10 @@ pub(super) const WINDOW_MAX_BYTES: usize = 1 << 20;
 /// datagrams.
 pub(super) const WINDOWS_MAX_BYTES: usize = 16 << 20;
 
+/// Packets of RoCE v1 in flight to a peer, of all queue pairs together: a quarter of what waits for
+/// a processor in the kernel, at most (`net.core.netdev_max_backlog` is 1000 by default).
+const FRAMES_MAX: u32 = 256;
+
 impl Engine {
     /// Whether they are so many that what their answers bring waits for the next round.
     pub(crate) const fn has_many_senders(&self) -> bool {
@@ -161,8 +165,14 @@ impl Engine {
             .socket
             .as_deref()
             .map_or(0, Socket::receive_buffer_bytes);
+        let window_bytes = window_share_bytes(buffer, self.senders);
+        let has_frames_only = |socket: &Socket| socket.has_frames_only();
         Egress {
-            window_bytes: window_share_bytes(buffer, self.senders),
+            window_bytes: if port.socket.as_deref().is_some_and(has_frames_only) {
+                window_bytes.min(frames_share_bytes(mtu_bytes, self.senders))
+            } else {
+                window_bytes
+            },
             batch_packets: batch_packets(mtu_bytes, port),
         }
     }
@@ -182,6 +192,13 @@ impl Engine {
 pub(super) fn window_share_bytes(buffer_bytes: usize, senders: usize) -> u32 {
     let share = (buffer_bytes / 2).min(WINDOWS_MAX_BYTES) / senders.max(1);
     u32::try_from(share.min(WINDOW_MAX_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// The same of RoCE v1, whose packets no kernel joins: so many wait for a processor, and others are
+/// lost.
+fn frames_share_bytes(mtu_bytes: u32, senders: usize) -> u32 {
+    let senders = u32::try_from(senders.max(1)).unwrap_or(u32::MAX);
+    (FRAMES_MAX / senders).max(1) * mtu_bytes
 }
 
 /// The memory of a packet's payload is gone. The packet is as good as lost; one that the program

@@ -10,14 +10,27 @@ use urxe_proto::Instant;
 use urxe_udp::{Destination, Framing, Piece, Transmit};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
-    Bth, CM_QKEY, Deth, Header, ICRC_LEN, Opcode, Operation, Packet, Psn, Qpn, Transport,
+    Bth, CM_QKEY, Deth, Gid, Header, ICRC_LEN, Opcode, Operation, Packet, Psn, Qpn, ROCE_UDP_PORT,
+    Transport,
 };
 
 use crate::engine::Engine;
 use crate::engine::origin::Origin;
+use crate::engine::port::{LOCAL_BITS, SLOTS};
 
 /// The queue pair for management (IBTA vol 1, 3.9).
 const GENERAL_SERVICES: Qpn = Qpn::new(1);
+
+/// The number that it has for a slot's peers over RoCE v1, which has no ports to tell slots apart
+/// by. No queue pair of a program has it.
+fn services_of_slot(port: u16) -> Qpn {
+    Qpn::new(u32::from(port.wrapping_sub(ROCE_UDP_PORT) % SLOTS) << LOCAL_BITS | 1)
+}
+
+/// Whether this is the number of a queue pair for management.
+pub(crate) fn is_services(number: Qpn) -> bool {
+    number.get() % (1 << LOCAL_BITS) == 1
+}
 /// Bytes of a management datagram (IBTA vol 1, 13.4.2).
 pub(crate) const MAD_BYTES: usize = 256;
 /// Base version, class, class version.
@@ -98,7 +111,7 @@ pub fn gsi_payload(datagram: &[u8]) -> Option<&[u8]> {
 fn is_for_gsi(packet: &Packet<'_>) -> bool {
     let bth = &packet.header.bth;
     bth.opcode == Opcode::new(Transport::Ud, Operation::SendOnly)
-        && bth.dest_qp == GENERAL_SERVICES
+        && is_services(bth.dest_qp)
         && packet.header.deth.is_some_and(|deth| deth.qkey == CM_QKEY)
 }
 
@@ -111,9 +124,15 @@ pub fn gsi_datagram(
     source: SocketAddr,
     destination: SocketAddr,
 ) -> Option<Vec<u8>> {
+    let flow = Flow::new(source, destination)?;
+    services_datagram(payload, GENERAL_SERVICES, &flow)
+}
+
+/// The same to another number of that queue pair, in another flow.
+fn services_datagram(payload: &[u8], dest_qp: Qpn, flow: &Flow) -> Option<Vec<u8>> {
     let bth = Bth::new(
         Opcode::new(Transport::Ud, Operation::SendOnly),
-        GENERAL_SERVICES,
+        dest_qp,
         Psn::new(0),
     );
     let header = Header {
@@ -126,7 +145,6 @@ pub fn gsi_datagram(
     let mut datagram = vec![0; header.wire_len()];
     header.emit(payload.len(), &mut datagram).ok()?;
     let length = datagram.len() + payload.len() + ICRC_LEN;
-    let flow = Flow::new(source, destination)?;
     let mut icrc = flow.start(length, 0, &datagram);
     icrc.update(payload);
     datagram.extend_from_slice(payload);
@@ -147,7 +165,7 @@ impl Engine {
         let Some(mad) = VendorMad::parse(packet) else {
             return false;
         };
-        let flow = Flow::new(origin.source, origin.local);
+        let flow = origin.flow();
         if !flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
             self.stats.rx_icrc_errors += 1;
             return true;
@@ -167,7 +185,14 @@ impl Engine {
         let Some(socket) = socket else {
             return;
         };
-        if let Some(bytes) = gsi_datagram(mad, socket.local_address(), to.address()) {
+        let (from, peer) = (socket.local_address(), to.address());
+        let bytes = if socket.has_frames_only() {
+            let flow = Flow::v1(Gid::from(from.ip()), Gid::from(peer.ip()));
+            services_datagram(mad, services_of_slot(peer.port()), &flow)
+        } else {
+            gsi_datagram(mad, from, peer)
+        };
+        if let Some(bytes) = bytes {
             let _ = socket.send(&Transmit {
                 destination: to,
                 segment_size: None,

@@ -192,7 +192,7 @@ mod tests {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
-            is_ipv4: false,
+            header: urxe_proto::DatagramHeader::Ipv6,
         }
     }
 

@@ -272,6 +272,10 @@ impl Qp {
         }
         self.check_rd_atomic(wanted, mask)?;
         guard::install();
+        if mask.contains(AttrMask::ADDRESS_VECTOR) {
+            let to = wanted.dest_gid.to_ip();
+            self.nic.resolve(wanted.source_gid_index.into(), to)?;
+        }
         let mut engine = self.nic.engine();
         let path = if mask.contains(AttrMask::ADDRESS_VECTOR) {
             let mut merged = wanted.clone();

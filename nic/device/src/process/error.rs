@@ -15,6 +15,8 @@ pub enum Error {
     Gone(&'static str),
     /// The object is used by another one.
     Busy(&'static str),
+    /// Packets cannot get to an address; says why, and what to do.
+    Unreachable(String),
     /// A limit of the device is reached.
     Exhausted(&'static str),
     /// The device does not do this.
@@ -35,6 +37,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::Invalid(_) | Self::Gone(_) | Self::Modify(_) => libc::EINVAL,
+            Self::Unreachable(_) => libc::EHOSTUNREACH,
             Self::Busy(_) => libc::EBUSY,
             Self::Exhausted(_) | Self::Post(PostError::Full) => libc::ENOMEM,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
@@ -51,7 +54,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(why) => f.write_str(why),
+            Self::Invalid(why) | Self::Unreachable(why) => f.write_str(why),
             Self::Gone(what) => write!(f, "{what} does not exist (any more) on this device"),
             Self::Busy(what) => write!(f, "{what} is still in use"),
             Self::Exhausted(what) => write!(f, "the device has no {what} left"),

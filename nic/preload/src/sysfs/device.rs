@@ -1,7 +1,7 @@
 //! What a device and its port show: what the kernel shows for a RoCE device.
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use urxe_device::{DeviceInfo, GidEntry};
+use urxe_device::{DeviceInfo, GidEntry, GidType};
 
 use super::content::{Content, Make, folder};
 use super::node::Node;
@@ -27,7 +27,14 @@ pub(super) fn content(inside: &[&str]) -> Option<Content> {
             attribute(info, index, |_| info.netdev.clone())
         }),
         ["ports", "1", "gid_attrs", "types"] => Content::Numbers(gids, |info, index| {
-            attribute(info, index, |_| "RoCE v2".to_owned())
+            attribute(info, index, |entry| {
+                let text = match entry.kind {
+                    // As the kernel words it.
+                    GidType::RoceV1 => "IB/RoCE v1",
+                    GidType::RoceV2 => "RoCE v2",
+                };
+                text.to_owned()
+            })
         }),
         ["ports", "1", "pkeys"] => Content::Numbers(1, |_, _| Node::text("0xffff")),
         _ => return None,

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::memory::{Memory, scatter};
 use crate::qp::{Failure, Outbox, QpStats};
 use crate::receive_queue::ReceiveQueue;
-use crate::verbs::{Completion, WcStatus};
+use crate::verbs::{Completion, DatagramHeader, WcStatus};
 
 /// Bytes of the global route header that precede each received datagram.
 pub const GRH_BYTES: usize = 40;
@@ -64,7 +64,7 @@ pub(crate) fn receive<M: Memory>(
         immediate: packet.header.immediate,
         solicited: packet.header.bth.solicited,
         source_qp: Some(deth.src_qp),
-        is_ipv4: grh[0] >> 4 != 6,
+        header: DatagramHeader::of(grh),
         ..wqe.completion(connection.qp, WcStatus::Success)
     });
 }

@@ -23,13 +23,12 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr_ll};
 
-use crate::error::{SendError, errno};
+use crate::error::{SendError, errno, settle};
 use crate::frames::filter::attach;
 use crate::frames::packet_socket::{bind, packet_socket};
 use crate::gso::Segments;
 use crate::inherited::Private;
 use crate::received::{FrameHeader, RecvMeta};
-use crate::send::settle;
 use crate::transmit::{Sent, Transmit, raw_pieces};
 use crate::uncancelled;
 use header::{Ends, HEADER_BYTES, Kind};

@@ -1,4 +1,4 @@
-//! The IP and UDP headers of a datagram, as they are on the wire.
+//! The IP and UDP headers of a datagram, as they are on the wire, or those of a frame of RoCE v1.
 //!
 //! A socket does not show them. Addresses, ports, lengths, type of service and the IPv4 flags are
 //! known; the IPv4 ID is known for what is sent, and follows from the ICRC for what is received;
@@ -7,6 +7,9 @@
 //! rxe does) is written all the same.
 
 use std::net::SocketAddr;
+
+use urxe_udp::FrameHeader;
+use urxe_wire::{Gid, Grh, ROCE_V1_ETHERTYPE};
 
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
@@ -99,6 +102,32 @@ fn folded(mut sum: u64) -> u16 {
     !u16::try_from(sum).unwrap_or(0)
 }
 
+/// A frame of RoCE v1 with so much behind its global route header.
+pub(super) fn ethernet_frame(
+    frame: &FrameHeader,
+    source: SocketAddr,
+    destination: SocketAddr,
+    payload: &[u8],
+) -> Vec<u8> {
+    let route = Grh {
+        traffic_class: frame.traffic_class,
+        flow_label: frame.flow_label,
+        payload_len: u16::try_from(payload.len()).unwrap_or(u16::MAX),
+        hop_limit: frame.hop_limit,
+        source: Gid::from(source.ip()),
+        destination: Gid::from(destination.ip()),
+    };
+    let ether_type = ROCE_V1_ETHERTYPE.to_be_bytes();
+    [
+        &frame.destination_mac[..],
+        &frame.source_mac,
+        &ether_type,
+        &route.emit(),
+        payload,
+    ]
+    .concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +162,26 @@ mod tests {
         assert_eq!(packet[..8], [0x66, 0xa0, 0, 0, 0, 24, 17, 64]);
         let pseudo = sum(&packet[8..40]) + 17 + 24;
         assert_eq!(folded(pseudo + sum(&packet[40..])), 0);
+    }
+
+    #[test]
+    fn a_frame_of_roce_v1_has_its_route_header_behind_that_of_ethernet() {
+        let header = FrameHeader {
+            source_mac: [2; 6],
+            destination_mac: [4; 6],
+            traffic_class: 0,
+            flow_label: 5,
+            hop_limit: 64,
+        };
+        let [from, to] = ["192.0.2.1:1", "192.0.2.2:2"].map(|text| text.parse().unwrap());
+        let frame = ethernet_frame(&header, from, to, b"payload.");
+        assert_eq!(
+            frame[..14],
+            [4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2, 0x89, 0x15]
+        );
+        assert_eq!(frame[14..22], [0x60, 0, 0, 5, 0, 8, 0x1b, 64]);
+        assert_eq!(frame[34..38], [192, 0, 2, 1]);
+        assert_eq!(frame[50..], *b"\xc0\x00\x02\x02payload.");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A capture file of what went over the wire, for Wireshark: pcapng, raw IP packets, nanoseconds.
+//! A capture file of what went over the wire, for Wireshark: pcapng, raw IP packets, and of RoCE v1
+//! Ethernet frames, nanoseconds.
 //!
 //! Several processes may write one file. Each appends whole sections (a header, the interface,
 //! packets) with one `write` each to a file opened with `O_APPEND`, so that they neither mix nor
@@ -28,9 +29,11 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness};
+use urxe_udp::FrameHeader;
 use urxe_wire::icrc::{Flow, Verdict};
 
-use self::headers::{Addressing, ip_packet};
+use self::headers::{Addressing, ethernet_frame, ip_packet};
+use crate::attach::roce_v1;
 use crate::process::threads::Uncancelled;
 use crate::process::threads::with_signals_blocked;
 
@@ -77,7 +80,13 @@ pub(crate) struct Passing {
     pub(crate) tos: u8,
     /// Length of every datagram but the last, which may be shorter.
     pub(crate) stride: usize,
+    /// Of RoCE v1, what comes before each.
+    pub(crate) frame: Option<FrameHeader>,
 }
+
+/// Interfaces of a section: raw IP packets, and Ethernet frames where the process has any.
+const IP_INTERFACE: u32 = 0;
+const FRAMES_INTERFACE: u32 = 1;
 
 impl Passing {
     /// The IPv4 ID of the `index`-th datagram. Those of a batch that we send are numbered; a
@@ -121,7 +130,7 @@ impl fmt::Debug for Shared {
 struct Buffer {
     writer: PcapNgWriter<Vec<u8>>,
     section: SectionHeaderBlock<'static>,
-    interface: InterfaceDescriptionBlock<'static>,
+    interfaces: Vec<InterfaceDescriptionBlock<'static>>,
     packets: usize,
     is_closing: bool,
 }
@@ -154,19 +163,29 @@ impl Capture {
         let mut buffer = self.shared.lock();
         let was_empty = buffer.packets == 0;
         for (index, datagram) in bytes.chunks(passing.stride.max(1)).enumerate() {
+            if let Some(frame) = &passing.frame {
+                let frame = ethernet_frame(frame, passing.source, passing.destination, datagram);
+                buffer.add(passing, FRAMES_INTERFACE, &frame);
+                self.write_if_full(&mut buffer);
+                continue;
+            }
             let addressing = Addressing {
                 source: passing.source,
                 destination: passing.destination,
                 tos: passing.tos,
                 id: passing.id(index, datagram),
             };
-            buffer.add(passing, &ip_packet(&addressing, datagram));
-            if buffer.writer.get_ref().len() >= BUFFER_BYTES {
-                self.shared.write(&mut buffer);
-            }
+            buffer.add(passing, IP_INTERFACE, &ip_packet(&addressing, datagram));
+            self.write_if_full(&mut buffer);
         }
         if was_empty && buffer.packets > 0 {
             self.shared.news.notify_one();
+        }
+    }
+
+    fn write_if_full(&self, buffer: &mut Buffer) {
+        if buffer.writer.get_ref().len() >= BUFFER_BYTES {
+            self.shared.write(buffer);
         }
     }
 
@@ -246,20 +265,24 @@ impl Buffer {
             ],
             ..SectionHeaderBlock::default()
         };
-        let interface = InterfaceDescriptionBlock {
-            linktype: DataLink::RAW,
+        let interface = |linktype| InterfaceDescriptionBlock {
+            linktype,
             snaplen: 0,
             options: vec![
                 InterfaceDescriptionOption::IfName(Cow::Owned(device.to_owned())),
-                InterfaceDescriptionOption::IfDescription(Cow::Owned(process)),
+                InterfaceDescriptionOption::IfDescription(Cow::Owned(process.clone())),
                 // Nanoseconds: ten to the minus ninth.
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         };
+        let mut interfaces = vec![interface(DataLink::RAW)];
+        if roce_v1::is_on() {
+            interfaces.push(interface(DataLink::ETHERNET));
+        }
         let mut buffer = Self {
             writer: PcapNgWriter::new(Vec::new()).map_err(io::Error::other)?,
             section,
-            interface,
+            interfaces,
             packets: 0,
             is_closing: false,
         };
@@ -272,14 +295,17 @@ impl Buffer {
         self.writer.get_mut().clear();
         self.packets = 0;
         let section = self.writer.write_pcapng_block(self.section.clone());
-        let interface = self.writer.write_pcapng_block(self.interface.clone());
-        debug_assert!(section.is_ok() && interface.is_ok(), "a vector takes bytes");
+        debug_assert!(section.is_ok(), "a vector takes bytes");
+        for interface in &self.interfaces {
+            let interface = self.writer.write_pcapng_block(interface.clone());
+            debug_assert!(interface.is_ok(), "a vector takes bytes");
+        }
     }
 
-    fn add(&mut self, passing: &Passing, packet: &[u8]) {
+    fn add(&mut self, passing: &Passing, interface_id: u32, packet: &[u8]) {
         let since_epoch = passing.time.duration_since(SystemTime::UNIX_EPOCH);
         let block = EnhancedPacketBlock {
-            interface_id: 0,
+            interface_id,
             timestamp: since_epoch.unwrap_or_default(),
             original_len: u32::try_from(packet.len()).unwrap_or(u32::MAX),
             data: Cow::Borrowed(packet),

@@ -13,6 +13,7 @@ use urxe_udp::{Destination, SendError, Sent, Transmit, set_timer_slack_ns};
 use urxe_wire::icrc::Flow;
 
 use super::setting::{ImpairCounters, Impairment, Share};
+use crate::attach::gid_entry::flow;
 use crate::attach::tap::wire::Wire;
 use crate::process::threads::with_signals_blocked;
 
@@ -242,7 +243,8 @@ impl Shared {
         let mut damaged;
         let mut bytes = datagram;
         if fate.corrupted {
-            let flow = Flow::new(self.wire.local, to.address());
+            let is_v1 = self.wire.socket.has_frames_only();
+            let flow = flow(is_v1, self.wire.local, to.address());
             damaged = datagram.to_vec();
             state.fates.damage(flow.as_ref(), &mut damaged);
             bytes = &damaged;

@@ -259,6 +259,7 @@ impl Tap for DeviceTap {
             destination: self.wire.local,
             tos: meta.tos,
             stride: meta.stride,
+            frame: meta.frame,
         };
         self.wire.record(&passing, bytes);
     }

@@ -53,6 +53,9 @@ impl Wire {
                 destination: transmit.destination.address(),
                 tos: transmit.tos,
                 stride: transmit.segment_size.map_or(bytes.len(), usize::from),
+                frame: self
+                    .socket
+                    .frame_header(transmit.destination.address().ip(), transmit.tos),
             };
             self.record(&passing, &bytes[..sent.bytes]);
         }

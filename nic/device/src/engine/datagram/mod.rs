@@ -5,7 +5,7 @@ pub(crate) mod paths;
 use std::net::IpAddr;
 
 use urxe_proto::{GRH_BYTES, Instant};
-use urxe_wire::Packet;
+use urxe_wire::{Gid, Grh, Packet};
 
 use crate::engine::origin::Origin;
 use crate::engine::transmit::payload::MemoryGone;
@@ -118,18 +118,29 @@ impl Engine {
 
 /// What precedes a received datagram in the program's memory: of IPv6, the header; of IPv4, the
 /// header in the last 20 bytes (IBTA A17.4.5), as Linux rxe and hardware have it. What a UDP socket
-/// does not tell (time to live, flow label) is made up.
+/// does not tell (time to live, flow label) is made up. Of RoCE v1, the header as it came.
 pub(crate) fn grh(origin: &Origin, udp_payload_len: usize) -> [u8; GRH_BYTES] {
+    let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX);
+    if let Some(frame) = origin.frame {
+        let header = Grh {
+            traffic_class: frame.traffic_class,
+            flow_label: frame.flow_label,
+            payload_len: length(udp_payload_len),
+            hop_limit: frame.hop_limit,
+            source: Gid::from(origin.source.ip()),
+            destination: Gid::from(origin.local.ip()),
+        };
+        return header.emit();
+    }
     let mut grh = [0; GRH_BYTES];
     let udp_len = UDP_BYTES + udp_payload_len;
-    let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes();
     let protocol = 17;
     match (origin.source.ip(), origin.local.ip()) {
         (IpAddr::V4(source), IpAddr::V4(local)) => {
             let ip = &mut grh[20..];
             ip[0] = 0x45;
             ip[1] = origin.tos;
-            ip[2..4].copy_from_slice(&length(20 + udp_len));
+            ip[2..4].copy_from_slice(&length(20 + udp_len).to_be_bytes());
             ip[6] = 0x40;
             ip[8] = HOP_LIMIT;
             ip[9] = protocol;
@@ -146,7 +157,7 @@ pub(crate) fn grh(origin: &Origin, udp_payload_len: usize) -> [u8; GRH_BYTES] {
             };
             grh[0] = 0x60 | origin.tos >> 4;
             grh[1] = origin.tos << 4;
-            grh[4..6].copy_from_slice(&length(udp_len));
+            grh[4..6].copy_from_slice(&length(udp_len).to_be_bytes());
             grh[6] = protocol;
             grh[7] = HOP_LIMIT;
             grh[8..24].copy_from_slice(&octets(source));
@@ -168,6 +179,8 @@ fn header_checksum(header: &[u8]) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use urxe_udp::FrameHeader;
+
     use super::*;
 
     fn origin(source: &str, local: &str) -> Origin {
@@ -177,6 +190,7 @@ mod tests {
             source: source.parse().unwrap(),
             tos: 0xb8,
             ip_id: 0,
+            frame: None,
         }
     }
 
@@ -194,6 +208,25 @@ mod tests {
             0,
             "with its checksum it sums up"
         );
+    }
+
+    #[test]
+    fn the_header_of_roce_v1_is_shown_as_it_came() {
+        let frame = FrameHeader {
+            source_mac: [2; 6],
+            destination_mac: [4; 6],
+            traffic_class: 0x6b,
+            flow_label: 0xa_12b7,
+            hop_limit: 63,
+        };
+        let origin = Origin {
+            frame: Some(frame),
+            ..origin("10.66.0.2:4791", "10.66.0.1:4791")
+        };
+        let grh = grh(&origin, 40);
+        assert_eq!(grh[..8], [0x66, 0xba, 0x12, 0xb7, 0, 40, 0x1b, 63]);
+        assert_eq!(grh[18..24], [0xff, 0xff, 10, 66, 0, 2]);
+        assert_eq!(grh[34..], [0xff, 0xff, 10, 66, 0, 1]);
     }
 
     #[test]

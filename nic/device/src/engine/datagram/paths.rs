@@ -59,7 +59,7 @@ impl DatagramPaths {
         let (source, local) = (origin.source, origin.local);
         let is_known = matches!(&self.inbound, Some((s, l, _)) if (*s, *l) == (source, local));
         if !is_known {
-            self.inbound = Flow::new(source, local).map(|flow| (source, local, flow));
+            self.inbound = origin.flow().map(|flow| (source, local, flow));
         }
         match &self.inbound {
             Some((.., flow)) => flow.verify(datagram, origin.ip_id).is_good(),

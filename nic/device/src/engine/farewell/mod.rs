@@ -13,7 +13,6 @@
 pub(crate) mod ended;
 
 use urxe_proto::{Instant, QpState, QpType};
-use urxe_wire::icrc::Flow;
 use urxe_wire::{Packet, Psn, Qpn};
 
 use crate::engine::Engine;
@@ -111,7 +110,7 @@ impl Engine {
         else {
             return;
         };
-        let flow = Flow::new(origin.source, origin.local);
+        let flow = origin.flow();
         if !flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
             self.stats.rx_icrc_errors += 1;
             return;

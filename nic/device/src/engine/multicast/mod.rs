@@ -48,6 +48,7 @@ impl Engine {
                     source: meta.source,
                     tos: meta.tos,
                     ip_id: 0,
+                    frame: None,
                 };
                 for segment in buffer.segments(&meta) {
                     count += 1;
@@ -69,7 +70,7 @@ impl Engine {
             self.stats.rx_malformed += 1;
             return;
         };
-        let flow = urxe_wire::icrc::Flow::new(origin.source, origin.local);
+        let flow = origin.flow();
         if !flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
             self.stats.rx_icrc_errors += 1;
             return;

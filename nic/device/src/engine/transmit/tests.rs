@@ -1,5 +1,5 @@
 use super::*;
-use crate::attach::gid_entry::GidEntry;
+use crate::attach::gid_entry::{GidEntry, GidType};
 use crate::attach::tap::{Taps, Wiring};
 use crate::engine::port::{Kind, Ports};
 use crate::memory::{Access, Pd, Region};
@@ -12,6 +12,7 @@ fn loopback() -> (Ports, Path) {
     let gids = [GidEntry {
         gid: here,
         scope_id: 0,
+        kind: GidType::RoceV2,
     }];
     let taps = Taps::new(&Wiring::default(), "test").unwrap();
     let kind = Kind {
