@@ -283,6 +283,12 @@ impl Output {
         }
     }
 
+    /// Drops all frames.
+    pub(crate) fn clear(&mut self) {
+        self.frames.clear();
+        (self.bytes, self.sent) = (0, 0);
+    }
+
     /// Drops all frames but one that was sent in part, whose payload is copied: what it was in may
     /// be used for other things from now on.
     ///
@@ -300,8 +306,7 @@ impl Output {
             Ok(())
         });
         if result.is_err() {
-            self.frames.clear();
-            self.sent = 0;
+            self.clear();
         }
         let len: usize = self.frames.iter().map(Frame::len).sum();
         self.bytes = len - self.sent;

@@ -5,6 +5,7 @@ mod support;
 use support::forge::{read, terminate_of, write};
 use support::victim::{Keys, atomic, prepared, send, sent, written};
 use support::{Host, PD, Pair, TERMS};
+use urxe_iwarp::StreamAction;
 use urxe_iwarp_wire::Fault;
 use urxe_proto::{
     AttrMask, Attributes, PostError, QpEvent, QpState, SendData, SendOp, SendRequest, WcStatus,
@@ -199,4 +200,21 @@ fn states_change_as_connections_do() {
     assert_eq!(flushed, [1, 2, 3].map(|wr_id| (wr_id, WcStatus::WrFlush)));
     host.modify(&to(QpState::Reset), AttrMask::STATE);
     assert_eq!(host.qp.state(), QpState::Reset);
+}
+
+#[test]
+fn a_stream_that_breaks_takes_what_was_to_be_sent_along() {
+    let mut pair = Pair::plain(3);
+    let source = pair.hosts[0].register(Rights::ALL, vec![1; 5000]);
+    let all = pair.hosts[0].sge(source, 0, 5000);
+    let host = &mut pair.hosts[0];
+    host.post(1, SendOp::Send, &[all]);
+    assert!(host.qp.poll_output(2000, &mut host.memory) > 1000);
+    host.qp.handle_sent(100);
+    host.qp.handle_end(true, &host.memory);
+    assert_eq!(host.qp.poll_output(2000, &mut host.memory), 0);
+    assert_eq!(host.qp.output().count(), 0);
+    let done = host.qp.poll_completion().unwrap();
+    assert_eq!((done.wr_id, done.status), (1, WcStatus::WrFlush));
+    assert_eq!(host.qp.poll_action(pair.now), Some(StreamAction::Close));
 }

@@ -267,6 +267,8 @@ impl QueuePair {
         let is_cut = stream.input.is_within() || is_lost;
         stream.has_peer_ended = true;
         if is_lost {
+            stream.end();
+            stream.output.clear();
             stream.phase = Phase::Over;
         }
         if self.state() != QpState::Error {
