@@ -164,7 +164,7 @@ floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC
 # is fuzzed is built by the compiler that builds everything else. It starts from nic/inputs/corpus, which every `make test`
 # replays; what it finds goes to nic/fuzz/corpus, and what breaks a promise to nic/fuzz/artifacts. The calls of C programs and
 # the study files are drawn by a seed, as many as take about as long: coverage of a preloaded library, or of Python, would cost more.
-FUZZ_TARGETS := packet queue_pair cm
+FUZZ_TARGETS := packet queue_pair cm mpa ddp rdmap
 CARGO_FUZZ := $(CARGO_TARGET_DIR)/tools/bin/cargo-fuzz
 SECONDS_EACH := 60
 .PHONY: fuzz

@@ -46,7 +46,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "fabric": frozenset({"wire", "proto", "congestion"}),
     "virtual": frozenset({"wire", "fabric"}),
     "cm": frozenset({"wire"}),
-    "inputs": frozenset({"wire", "proto", "cm"}),
+    "inputs": frozenset({"wire", "proto", "cm", "iwarp-wire", "iwarp"}),
     "udp": frozenset(),
     "device": frozenset({"wire", "proto", "congestion", "duty", "cm", "udp"}),
     "preload": frozenset({"wire", "proto", "cm", "udp", "device"}),

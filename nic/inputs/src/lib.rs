@@ -5,15 +5,21 @@
 //! every `cargo test` replays it.
 
 pub mod cm;
+pub mod ddp;
+pub mod mpa;
 pub mod packet;
 pub mod queue_pair;
+pub mod rdmap;
 
 /// A target: its name, which is also that of its corpus, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 3] = [
+pub const TARGETS: [Target; 6] = [
     ("packet", packet::run),
     ("queue_pair", queue_pair::run),
     ("cm", cm::run),
+    ("mpa", mpa::run),
+    ("ddp", ddp::run),
+    ("rdmap", rdmap::run),
 ];

@@ -11,21 +11,21 @@ use urxe_proto::{
 };
 use urxe_wire::{MAX_HEADER_LEN, Mtu, Packet, Psn, Qpn, Srqn};
 
-const KEY: u32 = 7;
-const PD: PdId = PdId(1);
+pub(crate) const KEY: u32 = 7;
+pub(crate) const PD: PdId = PdId(1);
 
 const WINDOW_KEY: u32 = 0x8000_0000;
 const QKEY: u32 = 9;
 const SRQN: Srqn = Srqn::new(5);
 
 /// One region of 4 KiB at address 0, and a window.
-struct Region {
-    bytes: Vec<u8>,
+pub(crate) struct Region {
+    pub(crate) bytes: Vec<u8>,
     window: MemoryWindow,
 }
 
 impl Region {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             bytes: vec![0; 4096],
             window: MemoryWindow::new(PD, WindowType::Type2, WINDOW_KEY),
@@ -41,7 +41,7 @@ impl Region {
         Ok(at..end.ok_or(AccessError::OutOfBounds)?)
     }
 
-    fn remote(
+    pub(crate) fn remote(
         &self,
         via: Via,
         r: RemoteRange,
