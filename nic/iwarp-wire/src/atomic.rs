@@ -1,4 +1,4 @@
-//! Atomic requests and responses (RFC 7306, 5.1 and 5.2). Of the operations with masks, those whose
+//! Atomic requests and responses (RFC 7306, 5). Of the operations with masks, those whose
 //! masks say "all of it, as one number" are known: they are what verbs programs ask for.
 
 use crate::bytes::{put, u32_at, u64_at};

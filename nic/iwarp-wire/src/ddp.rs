@@ -12,7 +12,7 @@ const LAST: u8 = 0x40;
 const VERSION_MASK: u8 = 0x03;
 const VERSION: u8 = 1;
 
-/// The queues of untagged buffers (RFC 5040, 5.2; RFC 7306, 5.2).
+/// The queues of untagged buffers (RFC 5040, 4.2; RFC 7306, 4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum Queue {

@@ -1,4 +1,4 @@
-//! The RDMAP control field (RFC 5040, 4.1 and 4.2; RFC 7306, 3.1): version and opcode.
+//! The RDMAP control field (RFC 5040, 4.1 and 4.2; RFC 7306, 4): version and opcode.
 
 use crate::error::ParseError;
 

@@ -1,9 +1,9 @@
-//! Bytes put together by hand from the figures of the RFCs, and what they are.
+//! Bytes put together by hand from the layouts in the RFCs, and what they are.
 
 use urxe_iwarp_wire::*;
 
 #[test]
-fn an_enhanced_request_is_as_figures_of_rfc_5044_and_6581_have_it() {
+fn an_enhanced_request_is_as_rfc_5044_and_rfc_6581_have_it() {
     let frame = SetupFrame {
         kind: FrameKind::Request,
         wants_markers: false,
@@ -76,7 +76,7 @@ fn set_up_frames_that_are_none_say_why() {
 }
 
 #[test]
-fn a_write_segment_is_as_figure_4_of_rfc_5041_has_it() {
+fn a_write_segment_is_as_rfc_5041_has_tagged_ones() {
     let header = DdpHeader::Tagged(Tagged {
         is_last: true,
         control: Opcode::Write.emit(),
@@ -93,7 +93,7 @@ fn a_write_segment_is_as_figure_4_of_rfc_5041_has_it() {
 }
 
 #[test]
-fn a_send_segment_is_as_figure_6_of_rfc_5041_has_it() {
+fn a_send_segment_is_as_rfc_5041_has_untagged_ones() {
     let header = DdpHeader::Untagged(Untagged {
         is_last: false,
         control: Opcode::SendSolicitedInvalidate.emit(),
@@ -130,7 +130,7 @@ fn versions_and_opcodes_that_are_not_defined_are_refused() {
 }
 
 #[test]
-fn a_terminate_is_as_figure_8_of_rfc_5040_has_it() {
+fn a_terminate_is_as_rfc_5040_has_it() {
     let header = [0x81, 0x40, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0];
     let terminate = Terminate {
         fault: Fault::TaggedBounds,

@@ -55,7 +55,7 @@ impl Refusal {
     }
 }
 
-/// A tagged buffer that the peer may not write (RFC 5041, 8.2). DDP has no code for missing rights;
+/// A tagged buffer that the peer may not write (RFC 5041, 7.2). DDP has no code for missing rights;
 /// RDMAP has.
 pub(super) const fn of_tagged(error: AccessError) -> Fault {
     match error {
@@ -67,7 +67,7 @@ pub(super) const fn of_tagged(error: AccessError) -> Fault {
     }
 }
 
-/// A buffer that the peer may not read or use for an atomic (RFC 5040, 4.8; RFC 7306, 8.2).
+/// A buffer that the peer may not read or use for an atomic (RFC 5040, 4.8; RFC 7306, 8).
 pub(super) const fn of_request(error: AccessError) -> Fault {
     match error {
         AccessError::UnknownKey | AccessError::WindowState => Fault::ProtectionInvalidStag,

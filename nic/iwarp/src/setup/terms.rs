@@ -86,7 +86,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// What a TERMINATE says of it, if one goes to the peer (RFC 6581, 6).
+    /// What a TERMINATE says of it, if one goes to the peer (RFC 6581, 8).
     #[must_use]
     pub const fn fault(self) -> Option<Fault> {
         match self {
