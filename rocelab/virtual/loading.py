@@ -16,7 +16,7 @@ from rocelab.virtual.flow_loading import wrong_flows
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.flow_tables import FlowsTable
 from rocelab.virtual.scenario import scenario
-from rocelab.virtual.schema import COLLECTIVES, MANY_NODES, TESTS, LinkTable, TestTable, VirtualStudy
+from rocelab.virtual.schema import COLLECTIVES, MANY_NODES, TESTS, TREES, LinkTable, TestTable, VirtualStudy
 from rocelab.virtual.smpi.loading import wrong_job
 from rocelab.virtual.steps import plan
 from rocelab.virtual.variants import variants_of
@@ -149,6 +149,8 @@ def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[Wrong
                 )
     elif test.ranks is not None or test.stride > 1:
         yield ("test", at, "ranks"), f"{test.test} has no ranks; {', '.join(COLLECTIVES)} have"
+    if test.chunk_bytes is not None and test.test not in TREES:
+        yield ("test", at, "chunk_bytes"), f"{test.test} has no chunks; {', '.join(TREES)} has"
     if test.tap is not None and (test.tap.host is None) == (test.tap.switch is None):
         yield ("test", at, "tap"), "a tap is at a host or at a switch"
     yield from _wrong_adapters(study, at, test)

@@ -237,6 +237,7 @@ def _traffic(step: VirtualStep) -> dict[str, Any]:
             "size_bytes": step.size_bytes,
             "ranks": test.ranks,
             "stride": test.stride,
+            "chunk_bytes": test.chunk_bytes,
         }
     over_nodes = {"mesh": "mesh", "incast": "incast", "permutation": "permutation"}
     both_ways = test.test in ("bidirectional-bandwidth", "bibw")

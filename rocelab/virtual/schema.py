@@ -31,6 +31,7 @@ Test = Literal[
     "ring-all-reduce",
     "ring-all-gather",
     "halving-doubling-all-reduce",
+    "double-tree-all-reduce",
     "all-to-all",
 ]
 #: Tests of each level. Those of MPI are named as its benchmarks are.
@@ -45,6 +46,7 @@ TESTS: Mapping[Level, tuple[Test, ...]] = {
         "ring-all-reduce",
         "ring-all-gather",
         "halving-doubling-all-reduce",
+        "double-tree-all-reduce",
         "all-to-all",
     ),
     "mpi": ("latency", "bw", "bibw", "mesh"),
@@ -57,8 +59,12 @@ COLLECTIVES: Mapping[str, Callable[[int], float]] = {
     "ring-all-reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     "ring-all-gather": lambda ranks: (ranks - 1) / ranks,
     "halving-doubling-all-reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    "double-tree-all-reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     "all-to-all": lambda ranks: (ranks - 1) / ranks,
 }
+
+#: Those that pass chunks on.
+TREES: tuple[Test, ...] = ("double-tree-all-reduce",)
 
 
 class _Table(BaseModel):
@@ -187,6 +193,8 @@ class TestTable(_Table):
     """Of a collective: ranks of a group; all hosts, if it is not said."""
     stride: PositiveInt = 1
     """Of a collective: hosts from one rank of a group to the next."""
+    chunk_bytes: PositiveInt | None = None
+    """Of a tree: what is passed on at a time; half of the data, if it is not said."""
     series_us: PositiveInt | None = None
     """How often to note queues and rates."""
     tap: Tap | None = None

@@ -2,11 +2,13 @@
 
 use alloc::format;
 use alloc::string::ToString;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::flows::{Dependents, Flow};
 use crate::scenario::ScenarioError;
 use crate::traffic::{Collective, CollectiveConfig};
+use crate::trees;
 
 /// Messages of one operation at most: as many as fit the memory of a workstation.
 const MESSAGES_MAX: u64 = 1 << 25;
@@ -20,15 +22,14 @@ struct Plan {
 }
 
 impl Plan {
-    /// Adds a message that needs another, if it does. Its number.
-    fn add(&mut self, from: u32, to: u32, bytes: u32, needs: Option<u32>) -> u32 {
+    /// Adds a message that needs others. Its number.
+    fn add(&mut self, from: u32, to: u32, bytes: u32, needs: &[u32]) -> u32 {
         let number = self.flows.len() as u32;
         let mut flow = Flow::new(0, from, to, bytes);
-        if let Some(before) = needs {
-            flow.needs = 1;
-            flow.follows = true;
-            self.links.push((before, number));
-        }
+        flow.needs = needs.len() as u32;
+        flow.follows = !needs.is_empty();
+        self.links
+            .extend(needs.iter().map(|before| (*before, number)));
         self.flows.push(flow);
         number
     }
@@ -55,7 +56,10 @@ impl CollectiveConfig {
                 "a collective has a byte at least for each rank".to_string(),
             ));
         }
-        if u64::from(hosts) * 2 * u64::from(ranks) > MESSAGES_MAX {
+        if self.chunk_bytes == Some(0) {
+            return Err(ScenarioError("a chunk has a byte at least".to_string()));
+        }
+        if u64::from(hosts) * self.messages_of_a_rank(ranks) > MESSAGES_MAX {
             return Err(ScenarioError(format!(
                 "a collective of {ranks} ranks has more than {MESSAGES_MAX} messages"
             )));
@@ -70,6 +74,17 @@ impl CollectiveConfig {
         Ok((plan.flows, dependents))
     }
 
+    /// Messages that a rank sends, at the most.
+    fn messages_of_a_rank(&self, ranks: u32) -> u64 {
+        match self.algorithm {
+            Collective::DoubleTreeAllReduce => {
+                let half = self.size_bytes.div_ceil(2);
+                4 * u64::from(half.div_ceil(self.chunk_bytes.unwrap_or(half)))
+            }
+            _ => 2 * u64::from(ranks),
+        }
+    }
+
     fn add_group(&self, members: &[u32], plan: &mut Plan) {
         let ranks = members.len();
         let part = self.size_bytes.div_ceil(ranks as u32);
@@ -77,12 +92,18 @@ impl CollectiveConfig {
             Collective::RingAllReduce => ring(members, part, 2 * (ranks - 1), plan),
             Collective::RingAllGather => ring(members, part, ranks - 1, plan),
             Collective::HalvingDoublingAllReduce => self.halve_and_double(members, plan),
+            Collective::DoubleTreeAllReduce => {
+                let half = self.size_bytes.div_ceil(2);
+                for tree in trees::both(members) {
+                    reduce_and_broadcast(&tree, half, self.chunk_bytes.unwrap_or(half), plan);
+                }
+            }
             Collective::AllToAll => {
                 // The nearest above first, so that no rank gets from all at once.
                 for distance in 1..ranks {
                     for rank in 0..ranks {
                         let to = members[(rank + distance) % ranks];
-                        plan.add(members[rank], to, part, None);
+                        plan.add(members[rank], to, part, &[]);
                     }
                 }
             }
@@ -102,7 +123,8 @@ impl CollectiveConfig {
             let before = came.clone();
             for rank in 0..ranks {
                 let partner = rank ^ distance;
-                let sent = plan.add(members[rank], members[partner], bytes, before[rank]);
+                let needs = before[rank].as_slice();
+                let sent = plan.add(members[rank], members[partner], bytes, needs);
                 came[partner] = Some(sent);
             }
         }
@@ -118,8 +140,39 @@ fn ring(members: &[u32], part_bytes: u32, steps: usize, plan: &mut Plan) {
         let before = came.clone();
         for rank in 0..ranks {
             let next = (rank + 1) % ranks;
-            let sent = plan.add(members[rank], members[next], part_bytes, before[rank]);
+            let needs = before[rank].as_slice();
+            let sent = plan.add(members[rank], members[next], part_bytes, needs);
             came[next] = Some(sent);
+        }
+    }
+}
+
+/// Chunk after chunk, what the children have goes up a tree to its root, and from there down again.
+///
+/// A rank passes a chunk on once it has it from all of its children, or from its parent, and the
+/// chunk before has arrived where this one goes to.
+fn reduce_and_broadcast(tree: &[u32], bytes: u32, chunk_bytes: u32, plan: &mut Plan) {
+    let edges = trees::upwards(tree.len());
+    // Of each node, the last message to its parent, and from it.
+    let mut up: Vec<Option<u32>> = vec![None; tree.len()];
+    let mut down = up.clone();
+    let mut left = bytes;
+    while left > 0 {
+        let chunk = left.min(chunk_bytes);
+        left -= chunk;
+        let mut came: Vec<Vec<u32>> = vec![Vec::new(); tree.len()];
+        for (node, above) in &edges {
+            let mut needs = came[*node].clone();
+            needs.extend(up[*node]);
+            let sent = plan.add(tree[*node], tree[*above], chunk, &needs);
+            up[*node] = Some(sent);
+            came[*above].push(sent);
+        }
+        for (node, above) in edges.iter().rev() {
+            // Only the root still has what came from below: others wait for their parent.
+            let mut needs = down[*above].map_or_else(|| came[*above].clone(), |sent| vec![sent]);
+            needs.extend(down[*node]);
+            down[*node] = Some(plan.add(tree[*above], tree[*node], chunk, &needs));
         }
     }
 }

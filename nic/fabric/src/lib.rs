@@ -57,6 +57,7 @@ mod topology;
 mod totals;
 mod traffic;
 mod traffic_setup;
+mod trees;
 mod units;
 mod usage;
 mod workload;

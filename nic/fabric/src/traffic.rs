@@ -168,6 +168,9 @@ pub struct CollectiveConfig {
     /// Hosts from one rank of a group to the next; 1, if this is not there.
     #[serde(default)]
     pub stride: u32,
+    /// Of a tree: what is passed on at a time; all, if this is not there.
+    #[serde(default)]
+    pub chunk_bytes: Option<u32>,
 }
 
 /// See [`CollectiveConfig`].
@@ -180,6 +183,8 @@ pub enum Collective {
     RingAllGather,
     /// All-reduce by recursive halving and doubling.
     HalvingDoublingAllReduce,
+    /// All-reduce up and down two binary trees, half of the data in each.
+    DoubleTreeAllReduce,
     /// Each rank sends a part to every other at once, as experts do.
     AllToAll,
 }

@@ -14,7 +14,15 @@ fn config(algorithm: Collective) -> CollectiveConfig {
         size_bytes: SIZE_BYTES,
         ranks: None,
         stride: 1,
+        chunk_bytes: None,
     }
+}
+
+fn double_tree(ranks: u32, size_bytes: u32, chunk_bytes: Option<u32>) -> f64 {
+    let mut trees = config(Collective::DoubleTreeAllReduce);
+    trees.size_bytes = size_bytes;
+    trees.chunk_bytes = chunk_bytes;
+    time_ns(&collective(ranks, trees))
 }
 
 fn collective(hosts: u32, config: CollectiveConfig) -> Outcome {
@@ -63,6 +71,51 @@ fn halving_and_doubling_moves_ever_less_and_ever_more() {
 }
 
 #[test]
+fn trees_of_two_are_a_ring_of_two() {
+    let mut ring = config(Collective::RingAllReduce);
+    ring.size_bytes = SIZE_BYTES;
+    let ring_ns = time_ns(&collective(2, ring));
+    assert_near(double_tree(2, SIZE_BYTES, None), ring_ns, 1e-9);
+}
+
+#[test]
+fn whole_halves_go_up_and_down_both_trees_one_edge_after_the_other() {
+    // Of three, both trees are chains, and in no step does a cable carry parts of both.
+    let expected = 4.0 * step_ns(SIZE_BYTES / 2) + ACKNOWLEDGEMENT_NS;
+    assert_near(double_tree(3, SIZE_BYTES, None), expected, 0.01);
+}
+
+#[test]
+fn a_little_data_takes_the_depth_of_a_tree_and_not_the_length_of_a_ring() {
+    for ranks in [8_u32, 16, 32] {
+        let steps = f64::from(2 * ranks.ilog2());
+        let expected = steps * step_ns(MTU) + ACKNOWLEDGEMENT_NS;
+        let found = double_tree(ranks, 2 * MTU, None);
+        // Two children share a port of their parent, and so do its messages to them; and the other
+        // tree is there, too. So a step takes a packet more, or two.
+        let packet_ns = step_ns(MTU) - step_ns(0);
+        assert!(found > expected, "{found} {expected}");
+        assert!(
+            found < expected + 2.0 * steps * packet_ns,
+            "{found} {expected}"
+        );
+    }
+}
+
+#[test]
+fn chunks_fill_the_cables_that_whole_halves_leave_idle() {
+    // A rank that is within one tree and a leaf of the other sends its data twice.
+    for ranks in [8, 16] {
+        let fullest_ns = step_ns(2 * SIZE_BYTES);
+        let whole = double_tree(ranks, SIZE_BYTES, None);
+        let chunks = double_tree(ranks, SIZE_BYTES, Some(16 * MTU));
+        assert!(whole > 2.0 * fullest_ns, "{whole} {fullest_ns}");
+        assert!(chunks > 0.99 * fullest_ns, "{chunks} {fullest_ns}");
+        assert!(chunks < 1.3 * fullest_ns, "{chunks} {fullest_ns}");
+    }
+}
+
+#[test]
 fn experts_send_to_all_at_once_and_fill_their_cables() {
     let outcome = collective(RANKS, config(Collective::AllToAll));
     let expected = step_ns((RANKS - 1) * (SIZE_BYTES / RANKS));
@@ -96,4 +149,11 @@ fn what_cannot_be_is_refused_with_a_reason() {
     assert!(refused(6, &|_| {}).contains("a power of two of ranks, not 6"));
     assert!(refused(8, &|wrong| wrong.ranks = Some(3)).contains("groups of 3 ranks"));
     assert!(refused(8, &|wrong| wrong.size_bytes = 7).contains("a byte at least"));
+    assert!(refused(8, &|wrong| wrong.chunk_bytes = Some(0)).contains("a chunk has a byte"));
+    let tiny = |wrong: &mut CollectiveConfig| {
+        wrong.algorithm = Collective::DoubleTreeAllReduce;
+        wrong.size_bytes = 1 << 30;
+        wrong.chunk_bytes = Some(1);
+    };
+    assert!(refused(8, &tiny).contains("more than 33554432 messages"));
 }

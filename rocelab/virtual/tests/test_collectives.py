@@ -62,6 +62,7 @@ def test_a_group_is_ranks_a_stride_apart() -> None:
         "size_bytes": 1 << 20,
         "ranks": 4,
         "stride": 4,
+        "chunk_bytes": None,
     }
 
 
@@ -70,6 +71,7 @@ def test_a_group_is_ranks_a_stride_apart() -> None:
     [
         ("ranks = 4", "ranks = 3", "16 hosts are not groups of 3 ranks 4 apart"),
         ('test = "all-to-all"', 'test = "mesh"\nranks = 4', "mesh has no ranks"),
+        ("stride = 4", "stride = 4\nchunk_bytes = 65536", "ring-all-reduce has no chunks; double-tree-all-reduce has"),
         ('["send"]', '["write"]', "write"),
     ],
 )
@@ -88,3 +90,22 @@ def test_a_run_tells_times_and_bus_bandwidths(tmp_path: Path) -> None:
     time_us = values["ring-all-reduce", 16, 1 << 24, "collective_us"]
     assert large == pytest.approx(8 * (1 << 24) / time_us * 1.5)
     assert values["all-to-all", 16, 1 << 20, "collective_us"] > 0
+
+
+def test_a_double_tree_is_ahead_of_a_ring_where_there_is_little_data_for_each_of_many_ranks(tmp_path: Path) -> None:
+    text = COLLECTIVES[: COLLECTIVES.index("[[test]]")]
+    for test, chunks in (("ring-all-reduce", ""), ("double-tree-all-reduce", "chunk_bytes = 262144")):
+        text += f'''
+[[test]]
+test = "{test}"
+sizes_bytes = [32768, 16777216]
+nodes = [32]
+{chunks}
+
+[test.variants]
+roce-100g = ["send"]
+'''
+    samples = run_study(tmp_path, text)
+    rates = {(each.test, each.size_bytes): each.value or 0.0 for each in samples if each.metric == "bus_bandwidth_mbps"}
+    assert rates["double-tree-all-reduce", 32768] > 2 * rates["ring-all-reduce", 32768]
+    assert 40_000 < rates["double-tree-all-reduce", 1 << 24] < 98_000
