@@ -6,7 +6,8 @@
 //! will wait. So there are three passes over the events. In each, no load waits for another, and a
 //! processor waits for all of them at the same time.
 //!
-//! Nothing here changes anything: that a value was loaded is all that comes of it.
+//! What happens stays the same: the only thing that comes of it, besides values that were loaded,
+//! is that packets know their ways.
 
 use core::hint::black_box;
 
@@ -16,17 +17,17 @@ use crate::connection::connection_of;
 use crate::event::{Event, Further};
 use crate::network::Network;
 use crate::port::{DATA, Owner};
-
-/// From so many ports on a network does not fit the caches next to a processor. 1,024 hosts in a
-/// fat tree have 6,144, and gain by looking ahead. 16 hosts at a switch, which fit, lost a tenth.
-const PORTS_BEYOND_CACHES: usize = 1_024;
+use crate::scenario::HashFields;
 
 impl Network {
+    /// Whether it loads ahead of time what events need. [`Self::new`] chooses what is faster for
+    /// the size of the network; what comes of it is the same.
+    pub const fn set_looks_ahead(&mut self, looks_ahead: bool) {
+        self.looks_ahead = looks_ahead;
+    }
+
     /// See the module.
     pub(crate) fn look_ahead(&mut self) {
-        if self.ports.len() < PORTS_BEYOND_CACHES {
-            return;
-        }
         let events = self.events.window();
         let mut seen = 0;
         for (_, event) in events {
@@ -34,10 +35,12 @@ impl Network {
         }
         black_box(seen);
         self.ahead.clear();
-        for (_, event) in events {
-            let further = self.second_needs(event.event());
+        for index in 0..self.events.window().len() {
+            let event = self.events.window()[index].1.event();
+            let further = self.second_needs(event);
             self.ahead.push(further);
         }
+        self.are_ways_known = true;
         let mut seen = 0;
         for further in &self.ahead {
             seen ^= match *further {
@@ -77,7 +80,7 @@ impl Network {
 
     /// Loads what that names in turn, and tells what it leads to.
     #[inline]
-    fn second_needs(&self, event: Event) -> Further {
+    fn second_needs(&mut self, event: Event) -> Further {
         match event {
             Event::Arrive { port, packet } => match self.ports[port as usize].owner {
                 Owner::Switch(switch) => self.way_ahead(switch, packet),
@@ -102,11 +105,15 @@ impl Network {
         }
     }
 
-    /// The port by which a packet will leave a switch, as things are now.
-    fn way_ahead(&self, switch: u32, packet: u32) -> Further {
+    /// Tells a packet the port by which it will leave a switch, as things are now.
+    fn way_ahead(&mut self, switch: u32, packet: u32) -> Further {
         let Some(egress) = self.choose_way(switch, self.pool.get(packet).flow) else {
             return Further::Nothing(0);
         };
+        // When ways are taken in turns, it is not known yet whose turn will be which.
+        if self.hash != HashFields::Packets {
+            self.pool.get_mut(packet).set_way(egress);
+        }
         let at = &self.ports[egress as usize];
         match at.queues[usize::from(DATA)].back() {
             Some(last) => Further::Packet(last),

@@ -55,6 +55,7 @@ impl Network {
     /// A port goes up or down. What waits at one that goes down is lost.
     fn set_up(&mut self, id: u32, is_up: bool) {
         let now = self.now;
+        self.are_ways_known = false;
         let port = &mut self.ports[id as usize];
         port.is_up = is_up;
         if is_up {
@@ -97,6 +98,7 @@ impl Network {
             .iter()
             .map(|switch| switch.ports.clone())
             .collect();
+        self.are_ways_known = false;
         self.routes = Routes::find(&hosts, &switches, &self.ports);
     }
 

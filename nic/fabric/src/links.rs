@@ -118,7 +118,10 @@ impl Network {
     fn forward(&mut self, switch: u32, ingress: u32, id: u32) {
         let turn = &mut self.switches[switch as usize].turn;
         *turn = turn.wrapping_add(1);
-        let Some(egress) = self.choose_way(switch, self.pool.get(id).flow) else {
+        let packet = self.pool.get_mut(id);
+        let way = packet.take_way().filter(|_| self.are_ways_known);
+        let flow = packet.flow;
+        let Some(egress) = way.or_else(|| self.choose_way(switch, flow)) else {
             self.totals.without_way += 1;
             self.return_credit(ingress, u64::from(self.pool.get(id).wire_bytes));
             self.pool.remove(id);

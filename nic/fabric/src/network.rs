@@ -72,6 +72,10 @@ pub struct Network {
     pub(crate) fetched: Vec<u32>,
     /// As `fetched`, of what is looked at ahead.
     pub(crate) ahead: Vec<Further>,
+    /// Whether the network is so large that it gains by that.
+    pub(crate) looks_ahead: bool,
+    /// Whether nothing has changed since then by which packets choose ways.
+    pub(crate) are_ways_known: bool,
     pub(crate) random: Rand64,
     pub(crate) totals: Totals,
     pub(crate) series: Series,
@@ -132,7 +136,7 @@ impl Network {
             if self.is_over {
                 return false;
             }
-            if self.events.is_at_end_of_window() && self.events.next_window() {
+            if self.looks_ahead && self.events.is_at_end_of_window() && self.events.next_window() {
                 self.look_ahead();
             }
             let next = self.events.pop();

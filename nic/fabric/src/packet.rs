@@ -20,7 +20,7 @@ pub(crate) struct Packet {
     pub(crate) wire_bytes: u32,
     /// The port at which the switch that has it received it.
     pub(crate) ingress: u32,
-    /// The next in its queue.
+    /// The next in its queue; on a cable, see [`HAS_WAY`], the port by which it will go on.
     next: u32,
     pub(crate) payload_bytes: u16,
     pub(crate) priority: u8,
@@ -38,6 +38,8 @@ pub(crate) const NAK: u8 = 4;
 pub(crate) const LAST: u8 = 8;
 /// An entry of a completion queue follows its payload.
 pub(crate) const COMPLETES: u8 = 16;
+/// It is on a cable, and knows how it will leave the switch there.
+const HAS_WAY: u8 = 32;
 
 impl Packet {
     #[expect(
@@ -63,6 +65,23 @@ impl Packet {
 
     pub(crate) const fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// It will leave the switch at the end of its cable by this port.
+    pub(crate) const fn set_way(&mut self, port: u32) {
+        self.next = port;
+        self.flags |= HAS_WAY;
+    }
+
+    /// Forgets and tells the port by which it was to leave the switch that it came to.
+    pub(crate) const fn take_way(&mut self) -> Option<u32> {
+        let way = if self.is(HAS_WAY) {
+            Some(self.next)
+        } else {
+            None
+        };
+        self.flags &= !HAS_WAY;
+        way
     }
 }
 
