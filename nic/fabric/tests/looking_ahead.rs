@@ -23,15 +23,16 @@ fn a_run_is_the_same_with_and_without() {
             radix: 4,
             hosts_per_edge: None,
         };
-        let mut made = scenario(tree, writes(Pattern::Permutation, 20, 200));
+        let mut made = scenario(tree, writes(Pattern::Permutation, 1, 30));
         made.switch = Some(SwitchConfig { hash, ..SWITCH });
-        // Cables between switches fail and return while packets are on them.
-        made.incidents = (0..8)
-            .map(|switch| Incident {
-                victim: Victim::Cable(Place::Switch(switch, 2)),
-                at_ns: 30_000 + 7_001 * u64::from(switch),
-                until_ns: Some(130_000),
-                notice_ns: 9_999,
+        // Every two nanoseconds a cable between switches fails and returns, and ways change at once:
+        // sometimes just after a packet was looked at that comes next.
+        made.incidents = (0..10_000)
+            .map(|time| Incident {
+                victim: Victim::Cable(Place::Switch(time as u32 % 8, 2)),
+                at_ns: 5_000 + 2 * time,
+                until_ns: Some(5_001 + 2 * time),
+                notice_ns: 0,
             })
             .collect();
         let (with, lost) = told(&made, true);
