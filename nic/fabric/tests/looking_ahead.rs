@@ -25,7 +25,7 @@ fn a_run_is_the_same_with_and_without() {
         };
         let mut made = scenario(tree, writes(Pattern::Permutation, 1, 30));
         made.switch = Some(SwitchConfig { hash, ..SWITCH });
-        // Every two nanoseconds a cable between switches fails and returns, and ways change at once:
+        // Every two nanoseconds a cable between switches fails and returns. Ways change at once,
         // sometimes just after a packet was looked at that comes next.
         made.incidents = (0..10_000)
             .map(|time| Incident {
