@@ -21,6 +21,7 @@ from rocelab.study.runner import remaining
 from rocelab.virtual.loading import parse
 from rocelab.virtual.runner import AnyStep, Job, VirtualRunner
 from rocelab.virtual.simulator import simulator
+from rocelab.virtual.smpi.tests.test_smpi import SMALL as SMALL_MPI
 from rocelab.virtual.steps import plan
 from rocelab.virtual.tests.test_studies import SMALL, SilentWatcher
 
@@ -79,6 +80,19 @@ def test_a_cluster_gives_the_samples_and_logs_of_one_machine_in_the_order_of_the
     logs = [{path.name: path.read_bytes() for path in store.logs.iterdir()} for store in (here, there)]
     assert logs[0] == logs[1]
     assert len(logs[0]) == len(steps)
+
+
+def test_mpi_programs_and_their_calibration_come_out_the_same_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    steps = plan(parse(SMALL_MPI, "study.toml"))
+    if any(each.path is None for step in steps for each in step.executables):
+        pytest.skip("smpirun or rocelab-mpi for SimGrid is not there: make setup, make build")
+    here, there = store_in(tmp_path / "here", steps), store_in(tmp_path / "there", steps)
+    assert VirtualRunner(here, None, TOOLS).run(steps).failed == 0
+    assert VirtualRunner(there, None, TOOLS).run(steps, OnCluster(cluster, there, TOOLS, None)).failed == 0
+    assert timeless(there.samples()) == timeless(here.samples())
+    for sample in there.samples():
+        assert sample.log is not None
+        assert (there.path / sample.log).is_file()
 
 
 def test_each_worker_says_what_it_has_for_a_study(cluster: Cluster) -> None:
