@@ -190,6 +190,56 @@ fn a_refusal_that_arrives_twice_counts_once() {
     );
 }
 
+/// Messages that all leave before a refusal of the first is heard: so many packets are lost of them
+/// that no peer keeps what is left. Returns how often the first was refused.
+fn with_a_long_burst_of_losses(retry_count: u8, way_back: Vec<Rule>) -> u64 {
+    const MESSAGES: usize = 40;
+    const LENGTH: usize = 4 << 10;
+    const LOST: u64 = 200;
+    let roomy = LinkConfig {
+        queue_bytes: Some(4 << 20),
+        ..LinkConfig::default()
+    };
+    let options = ConnectOptions {
+        mtu: Mtu::B256,
+        peer_abilities: PeerAbilities::all(),
+        retry_count,
+        ..ConnectOptions::default()
+    };
+    let mut bench = Bench::over(1, options, roomy);
+    for _ in 0..16 {
+        bench.write(0, 128 << 10);
+    }
+    let (a, b) = (bench.a.host, bench.b.host);
+    bench.world.link_mut(a, b).rules = vec![Rule::nth(Match::All, Fault::Drop, 0, LOST)];
+    bench.world.link_mut(b, a).rules = way_back;
+    let write = SendOp::Write {
+        va: bench.target_va(0),
+        rkey: bench.target,
+    };
+    (0..MESSAGES).for_each(|at| bench.post_send(at as u64, write, 0, LENGTH));
+    for at in 0..MESSAGES {
+        let done = bench.wait_send();
+        assert_eq!((done.wr_id, done.status), (at as u64, WcStatus::Success));
+    }
+    assert_eq!(bench.lost(true), LOST);
+    bench.world.qp(bench.a).stats().packet_seq_err
+}
+
+#[test]
+fn what_is_too_far_away_to_be_kept_is_not_refused_each_time() {
+    let refusals = with_a_long_burst_of_losses(7, Vec::new());
+    assert!((1..8).contains(&refusals), "refused {refusals} times");
+}
+
+/// A peer of release 0.2.0 refuses each message.
+#[test]
+fn refusals_of_one_flight_use_up_no_retries() {
+    let twice = Rule::always(Match::Responses, Fault::Duplicate { max_ns: 20_000 });
+    let refusals = with_a_long_burst_of_losses(1, vec![twice]);
+    assert!(refusals > 1, "refused {refusals} times");
+}
+
 /// A slow responder goes on with what it was asked for before it comes to the READ that is asked
 /// for again. While it does, it is not silent.
 #[test]

@@ -142,19 +142,20 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// Keeps a packet that follows the missing `expected`, unless it is too far away. It takes the
-    /// place of an earlier copy: the caller knows that the peer sent it, and of what came before it
-    /// may not have known.
-    pub(crate) fn keep(&mut self, expected: Psn, packet: &Packet<'_>) {
+    /// Keeps a packet that follows the missing `expected`, unless it is too far away: whether it
+    /// does. It takes the place of an earlier copy: the caller knows that the peer sent it, and of
+    /// what came before it may not have known.
+    pub(crate) fn keep(&mut self, expected: Psn, packet: &Packet<'_>) -> bool {
         let psn = packet.header.bth.psn;
         if Held::none(expected).place(psn).is_none() {
-            return;
+            return false;
         }
         let kept = Kept {
             header: packet.header,
             payload: packet.payload.to_vec(),
         };
         self.packets.insert(psn.get(), kept);
+        true
     }
 
     /// The packet `psn`, which is not missing any more.

@@ -162,7 +162,10 @@ impl Requester {
                     self.handle_selective_nak(now, psn, held, stats);
                     return;
                 }
-                if !progress && !self.retry.use_retry() {
+                // A peer that keeps what is early says the same about each message that is too far
+                // away for it, all of one flight. Its silence about what is missing is timed.
+                let is_repeated = connection.has(PeerAbilities::SELECTIVE_REPEAT);
+                if !progress && !is_repeated && !self.retry.use_retry() {
                     self.fail(connection.qp, WcStatus::RetryExceeded, out);
                     return;
                 }

@@ -287,16 +287,19 @@ impl Responder {
         }
         let is_news = self.gap == Gap::None;
         self.gap = Gap::Reported;
+        let mut is_kept = false;
         if connection.has(PeerAbilities::SELECTIVE_REPEAT)
             && packet.payload.len() <= connection.mtu_bytes as usize
         {
             self.has_kept = true;
             let early = self.early.get_or_insert_default();
-            early.keep(self.expected, packet);
+            is_kept = early.keep(self.expected, packet);
         }
         // A peer that asks how things are is told again: the first word, or what it sent upon it,
-        // may be lost.
-        if is_news || self.early.is_some() && packet.header.bth.ack_request {
+        // may be lost. What is too far away to be kept was sent before it heard that word, and is
+        // no question about it. Peers take each word without what is kept for a repetition that
+        // failed: those of 0.2.0 give up after eight.
+        if is_news || is_kept && packet.header.bth.ack_request {
             self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
         }
     }
