@@ -188,7 +188,7 @@ soak: setup build ## Run programs while all goes wrong that can: loss, dead link
 
 # Linux rxe runs on kernels of its own, in QEMU, on a link that a network namespace of its own has the other end of.
 # Without KVM this takes half an hour. ARGS='-k rping' picks some.
-INTEROP := $(addprefix nic/conformance/rxe/,sysfs.py interop.py newer.py speed.py hosts.py)
+INTEROP := $(addprefix nic/conformance/rxe/,sysfs.py interop.py newer.py within.py speed.py hosts.py)
 IN_A_NAMESPACE := unshare --map-root-user --net
 .PHONY: interop
 interop: setup build ## Run programs between urxe and the Linux rxe of three kernels, and compare their speed

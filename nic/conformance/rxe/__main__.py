@@ -6,14 +6,14 @@ Usage, in nic/conformance: python -m rxe
 from __future__ import annotations
 
 from .guest import GuestError, fetched, why_no_kvm
-from .kernels import SUITES
+from .kernels import EVERY
 
 
 def fetch() -> None:
     """Fetch what is missing, and say what that means for the runs."""
     if (why := why_no_kvm()) is not None:
         print(f"interop: no KVM ({why}): the guests' processors are emulated, which takes many times as long")
-    for suite in SUITES:
+    for suite in EVERY:
         try:
             kernel, _ = fetched(suite)
             print(f"interop: {suite} has Linux {kernel.version}")

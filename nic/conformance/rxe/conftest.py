@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from .guest import Guest, GuestError, booted, in_its_own_namespace, make_bridge
-from .kernels import SUITES
+from .kernels import EVERY, SUITES
 
 #: What was booted, for the end of the report.
 BOOTED: list[str] = []
@@ -43,6 +43,12 @@ def second_guest(bridge: None) -> Iterator[Guest]:
 def newer_guest(bridge: None, request: pytest.FixtureRequest) -> Iterator[Guest]:
     """One with a newer kernel, of each release in turn."""
     yield from _guest(3, request.param)
+
+
+@pytest.fixture(scope="module", params=EVERY)
+def any_guest(bridge: None, request: pytest.FixtureRequest) -> Iterator[Guest]:
+    """One with the kernel of each release in turn."""
+    yield from _guest(4, request.param)
 
 
 def _guest(number: int, suite: str = SUITES[0]) -> Iterator[Guest]:

@@ -1,4 +1,4 @@
-"""The kernels that guests boot: those of Debian 12, 13 and sid, each with the modules that Linux rxe needs.
+"""The kernels that guests boot: those of Debian 11 to 13 and sid, each with the modules that Linux rxe needs.
 
 Each is fetched once, and kept in .build; so is what a guest starts with besides, a busybox of Debian 12.
 """
@@ -23,6 +23,8 @@ BUILT: Final = ROOT / ".build" / "rxe"
 #: The releases whose kernels are booted, with Linux 6.1, 6.12 and one of the newest. All runs are
 #: on the first.
 SUITES: Final = ("bookworm", "trixie", "sid")
+#: Those that urxe itself runs on, with Linux 5.10 before them.
+EVERY: Final = ("bullseye", *SUITES)
 #: The modules that a guest needs besides those that they depend on. A kernel may have some of them
 #: built in.
 MODULES: Final = (
@@ -36,6 +38,7 @@ MODULES: Final = (
     "cls_u32",
     "act_mirred",
     "ifb",
+    "veth",
     "crc32_generic",
     "ib_uverbs",
     "rdma_ucm",

@@ -27,6 +27,19 @@ NEWER_COLUMNS: Final = {
     "sid, client": "sid: client on urxe",
 }
 
+#: Those of the table of the runs within guests: with CAP_NET_RAW, so that frames may be sent, and
+#: without.
+WITHIN_COLUMNS: Final = {
+    "bullseye, frames": "Debian 11",
+    "bullseye, no frames": "without CAP_NET_RAW",
+    "bookworm, frames": "Debian 12",
+    "bookworm, no frames": "without CAP_NET_RAW",
+    "trixie, frames": "Debian 13",
+    "trixie, no frames": "without CAP_NET_RAW",
+    "sid, frames": "sid",
+    "sid, no frames": "without CAP_NET_RAW",
+}
+
 PINGPONG = "{program} -d {device} -g {gid} {options}"
 PERFTEST = "{program} -d {device} -x {gid} -F {options}"
 #: A server that is told nothing, and a client that is told where it is.
@@ -66,6 +79,8 @@ class Run:
     is_brief: bool = False
     #: Whether it also runs on newer kernels.
     on_newer: bool = False
+    #: Whether it also runs between two urxe within guests.
+    within_guests: bool = False
 
     def is_done(self, status: int, said: str) -> bool:
         """Whether an end with this exit status and output did what it is meant to do."""
@@ -87,6 +102,7 @@ class _Further(TypedDict, total=False):
     ipv6: bool
     is_brief: bool
     on_newer: bool
+    within_guests: bool
 
 
 def _perftest(shows: str, command: str, **further: Unpack[_Further]) -> Run:
@@ -132,6 +148,7 @@ RUNS: Final = (
         with_loss=True,
         is_brief=True,
         on_newer=True,
+        within_guests=True,
     ),
     Run(
         "RC: every operation, data checked",
@@ -140,7 +157,7 @@ RUNS: Final = (
         7471,
         ipv6=True,
     ),
-    _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", with_loss=True, on_newer=True),
+    _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", with_loss=True, on_newer=True, within_guests=True),
     _pingpong("RC SEND, data checked", "ibv_rc_pingpong -c -n 200", ipv6=True),
     _pingpong("RC SEND, with events", "ibv_rc_pingpong -c -n 200 -e", with_loss=True),
     _pingpong("RC SEND, MTU 4096", "ibv_rc_pingpong -c -n 100 -m 4096 -s 20000", with_loss=True, on_newer=True),
@@ -150,20 +167,20 @@ RUNS: Final = (
     _pingpong("RC SEND, shared receive queue", "ibv_srq_pingpong -c -n 100 -q 1", with_loss=True),
     _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100", on_newer=True),
     _pingpong("UC SEND, data checked", "ibv_uc_pingpong -c -n 100", ipv6=True),
-    _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000", on_newer=True),
+    _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000", on_newer=True, within_guests=True),
     _pingpong("UD SEND, data checked", "ibv_ud_pingpong -c -n 100 -s 1000", ipv6=True, is_brief=True),
-    _perftest("RC SEND", "ib_send_bw -n 300", with_loss=True, on_newer=True),
+    _perftest("RC SEND", "ib_send_bw -n 300", with_loss=True, on_newer=True, within_guests=True),
     _perftest("RC SEND, MTU 1024", "ib_send_bw -n 300 -m 1024", with_loss=True),
     _perftest("RC SEND, long messages", "ib_send_lat -n 50 -s 100000 -u 18"),
     _perftest("RC SEND, shared receive queue", "ib_send_bw --use-srq -q 4 -n 100 -s 4096"),
     _perftest("UD SEND", "ib_send_bw -c UD -n 100 -s 1024"),
-    _perftest("RC WRITE", "ib_write_bw -n 300", with_loss=True, on_newer=True),
+    _perftest("RC WRITE", "ib_write_bw -n 300", with_loss=True, on_newer=True, within_guests=True),
     _perftest("RC WRITE", "ib_write_bw -n 300", ipv6=True, on_newer=True),
     _perftest("RC WRITE, MTU 1024", "ib_write_bw -n 300 -m 1024", with_loss=True),
     _perftest("RC WRITE, 16 queue pairs", "ib_write_bw -q 16 -n 50 -s 8192"),
     _perftest("RC WRITE, inline", "ib_write_lat -I 64 -n 100 -s 32"),
     _perftest("UC WRITE", "ib_write_bw -c UC -n 100 -s 4096"),
-    _perftest("RC READ", "ib_read_bw -n 300", with_loss=True, on_newer=True),
+    _perftest("RC READ", "ib_read_bw -n 300", with_loss=True, on_newer=True, within_guests=True),
     _perftest("RC READ", "ib_read_bw -n 300", ipv6=True),
     _perftest("RC READ, MTU 1024", "ib_read_bw -n 300 -m 1024", with_loss=True),
     _perftest("RC fetch and add", "ib_atomic_bw -A FETCH_AND_ADD -n 200", with_loss=True, on_newer=True),
@@ -173,11 +190,13 @@ RUNS: Final = (
     _perftest_cm("RDMA-CM, WRITE", "ib_write_bw -R -n 100"),
     _perftest_cm("RDMA-CM, READ", "ib_read_lat -R -n 100"),
     _perftest_cm("RDMA-CM, atomics", "ib_atomic_bw -R -n 100"),
-    _rping(with_loss=True, on_newer=True),
+    _rping(with_loss=True, on_newer=True, within_guests=True),
     _rping(ipv6=True, is_brief=True, on_newer=True),
     _rdmacm("RDMA-CM, several connections", "ucmatose -c 4 -C 20 -S 5000", with_loss=True, on_newer=True),
     _rdmacm("RDMA-CM, UD", "udaddy -C 20", on_newer=True),
-    _rdmacm("rsockets: WRITE with immediate", "rstream -S 4096 -C 50", with_loss=True, on_newer=True),
+    _rdmacm(
+        "rsockets: WRITE with immediate", "rstream -S 4096 -C 50", with_loss=True, on_newer=True, within_guests=True
+    ),
     _rdmacm("rsockets, blocking", "rstream -T b -S 4096 -C 50"),
     _rdmacm("rsockets: remote I/O", "riostream -S 4096 -C 50", with_loss=True),
     _rdmacm("RDMA-CM, synchronous", "rdma_server|rdma_client"),
@@ -224,6 +243,7 @@ NEWER_OPERATIONS: Final = Run(
     7472,
 )
 ON_NEWER: Final = tuple(run for run in RUNS if run.on_newer)
+WITHIN: Final = tuple(run for run in RUNS if run.within_guests)
 
 
 def table(
