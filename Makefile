@@ -87,10 +87,12 @@ test-packages: setup ## Install what `make packages` has built in fresh systems,
 	.venv/bin/pytest -p no:cacheprovider packaging/tests/fresh_systems.py packaging/tests/ci_snippets.py $(ARGS)
 
 # What takes hours together. Each part says how it ended; the first that fails ends it, unless make is told to keep going.
+# Packages are built first, and tried in fresh systems: no other part does that.
 .PHONY: test-all
 test-all: setup build ## Run every test that there is, also those that take long: some hours, nightly
 	$(PY) scripts/run_tests.py nightly
-	$(MAKE) --no-print-directory test-quiet test-distros test-many test-programs test-arm64
+	$(MAKE) --no-print-directory test-quiet test-distros test-many test-programs test-arm64 packages
+	$(MAKE) --no-print-directory test-packages
 
 # `make test` runs a few programs of each distribution; here it is the whole matrix, and a libibverbs with verbs that nobody has.
 # pytest ends with 5 where ARGS picks none.
