@@ -3,7 +3,9 @@
 use alloc::collections::VecDeque;
 
 use smallvec::SmallVec;
-use urxe_proto::{Completion, Payload, SendData, SendOp, SendRequest, Sge, WcStatus};
+use urxe_proto::{
+    Completion, DatagramHeader, Payload, SendData, SendOp, SendRequest, Sge, WcStatus,
+};
 use urxe_wire::Qpn;
 
 /// Data of a work request while it is queued. The sizes keep the common cases free of allocation.
@@ -94,7 +96,7 @@ impl Request {
             invalidated_rkey: None,
             solicited: false,
             source_qp: None,
-            is_ipv4: false,
+            header: DatagramHeader::default(),
         }
     }
 }
