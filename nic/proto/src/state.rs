@@ -41,285 +41,98 @@ const fn mask(parts: &[AttrMask]) -> AttrMask {
 use AttrMask as A;
 use QpState::{Init, ReadyToReceive, ReadyToSend, Reset, SendQueueDrain, SendQueueError};
 
-const RTS_OPTIONAL: AttrMask = mask(&[
-    A::CURRENT_STATE,
-    A::ACCESS_FLAGS,
-    A::MIN_RNR_TIMER,
-    A::ALT_PATH,
-    A::PATH_MIG_STATE,
-]);
+const NONE: AttrMask = A::empty();
+/// What a requester needs to know of a reliable service.
+const REQUESTER: AttrMask = mask(&[A::RETRY_COUNT, A::RNR_RETRY, A::MAX_RD_ATOMIC]);
+/// What a responder needs to know of a reliable service.
+const RESPONDER: AttrMask = mask(&[A::MAX_DEST_RD_ATOMIC, A::MIN_RNR_TIMER]);
 
 const INIT_CONNECTED: AttrMask = mask(&[A::PKEY_INDEX, A::PORT, A::ACCESS_FLAGS]);
 
 const RTR_CONNECTED: AttrMask = mask(&[A::ADDRESS_VECTOR, A::PATH_MTU, A::DEST_QPN, A::RQ_PSN]);
-
+const RTR_RELIABLE: AttrMask = mask(&[RTR_CONNECTED, RESPONDER]);
 const RTR_OPTIONAL: AttrMask = mask(&[A::ALT_PATH, A::ACCESS_FLAGS, A::PKEY_INDEX]);
+const RTR_INITIATOR_OPTIONAL: AttrMask = mask(&[RTR_OPTIONAL, RESPONDER]);
+
+const RTS_TARGET: AttrMask = mask(&[A::TIMEOUT, A::SQ_PSN]);
+const RTS_RELIABLE: AttrMask = mask(&[RTS_TARGET, REQUESTER]);
+const RTS_OPTIONAL: AttrMask = mask(&[RTS_UC_OPTIONAL, A::MIN_RNR_TIMER]);
+const RTS_TARGET_OPTIONAL: AttrMask = mask(&[RTS_OPTIONAL, REQUESTER]);
+const RTS_UC_OPTIONAL: AttrMask = mask(&[RESUME_UC_OPTIONAL, A::ALT_PATH, A::PATH_MIG_STATE]);
+const RESUME_UC_OPTIONAL: AttrMask = mask(&[A::CURRENT_STATE, A::ACCESS_FLAGS]);
+
+const SQD_UC: AttrMask = mask(&[RTR_OPTIONAL, A::ADDRESS_VECTOR]);
+const SQD_XRC: AttrMask = mask(&[SQD_UC, A::PORT, A::TIMEOUT, A::PATH_MIG_STATE]);
+const SQD_INITIATOR: AttrMask = mask(&[SQD_XRC, REQUESTER]);
+const SQD_TARGET: AttrMask = mask(&[SQD_XRC, RESPONDER]);
+const SQD_RELIABLE: AttrMask = mask(&[SQD_XRC, REQUESTER, RESPONDER]);
+
+const INIT_UD: AttrMask = mask(&[A::PKEY_INDEX, A::PORT, A::QKEY]);
+const UD_OPTIONAL: AttrMask = mask(&[A::PKEY_INDEX, A::QKEY]);
+const RTS_UD_OPTIONAL: AttrMask = mask(&[A::CURRENT_STATE, A::QKEY]);
 
 /// Rows for reliable connections.
 const RC_ROWS: &[Row] = &[
-    (
-        Reset,
-        Init,
-        mask(&[A::PKEY_INDEX, A::PORT, A::ACCESS_FLAGS]),
-        A::empty(),
-    ),
-    (
-        Init,
-        Init,
-        A::empty(),
-        mask(&[A::PKEY_INDEX, A::PORT, A::ACCESS_FLAGS]),
-    ),
-    (
-        Init,
-        ReadyToReceive,
-        mask(&[
-            A::ADDRESS_VECTOR,
-            A::PATH_MTU,
-            A::DEST_QPN,
-            A::RQ_PSN,
-            A::MAX_DEST_RD_ATOMIC,
-            A::MIN_RNR_TIMER,
-        ]),
-        mask(&[A::ALT_PATH, A::ACCESS_FLAGS, A::PKEY_INDEX]),
-    ),
-    (
-        ReadyToReceive,
-        ReadyToSend,
-        mask(&[
-            A::TIMEOUT,
-            A::RETRY_COUNT,
-            A::RNR_RETRY,
-            A::SQ_PSN,
-            A::MAX_RD_ATOMIC,
-        ]),
-        RTS_OPTIONAL,
-    ),
-    (ReadyToSend, ReadyToSend, A::empty(), RTS_OPTIONAL),
-    (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),
-    (SendQueueDrain, ReadyToSend, A::empty(), RTS_OPTIONAL),
-    (
-        SendQueueDrain,
-        SendQueueDrain,
-        A::empty(),
-        mask(&[
-            A::PORT,
-            A::PKEY_INDEX,
-            A::ACCESS_FLAGS,
-            A::ADDRESS_VECTOR,
-            A::MAX_RD_ATOMIC,
-            A::MIN_RNR_TIMER,
-            A::MAX_DEST_RD_ATOMIC,
-            A::TIMEOUT,
-            A::RETRY_COUNT,
-            A::RNR_RETRY,
-            A::ALT_PATH,
-            A::PATH_MIG_STATE,
-        ]),
-    ),
+    (Reset, Init, INIT_CONNECTED, NONE),
+    (Init, Init, NONE, INIT_CONNECTED),
+    (Init, ReadyToReceive, RTR_RELIABLE, RTR_OPTIONAL),
+    (ReadyToReceive, ReadyToSend, RTS_RELIABLE, RTS_OPTIONAL),
+    (ReadyToSend, ReadyToSend, NONE, RTS_OPTIONAL),
+    (ReadyToSend, SendQueueDrain, NONE, A::SQD_NOTIFY),
+    (SendQueueDrain, ReadyToSend, NONE, RTS_OPTIONAL),
+    (SendQueueDrain, SendQueueDrain, NONE, SQD_RELIABLE),
 ];
 
 /// Rows for unreliable connections.
 const UC_ROWS: &[Row] = &[
-    (
-        Reset,
-        Init,
-        mask(&[A::PKEY_INDEX, A::PORT, A::ACCESS_FLAGS]),
-        A::empty(),
-    ),
-    (
-        Init,
-        Init,
-        A::empty(),
-        mask(&[A::PKEY_INDEX, A::PORT, A::ACCESS_FLAGS]),
-    ),
-    (
-        Init,
-        ReadyToReceive,
-        mask(&[A::ADDRESS_VECTOR, A::PATH_MTU, A::DEST_QPN, A::RQ_PSN]),
-        mask(&[A::ALT_PATH, A::ACCESS_FLAGS, A::PKEY_INDEX]),
-    ),
-    (
-        ReadyToReceive,
-        ReadyToSend,
-        A::SQ_PSN,
-        mask(&[
-            A::CURRENT_STATE,
-            A::ALT_PATH,
-            A::ACCESS_FLAGS,
-            A::PATH_MIG_STATE,
-        ]),
-    ),
-    (
-        ReadyToSend,
-        ReadyToSend,
-        A::empty(),
-        mask(&[
-            A::CURRENT_STATE,
-            A::ALT_PATH,
-            A::ACCESS_FLAGS,
-            A::PATH_MIG_STATE,
-        ]),
-    ),
-    (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),
-    (
-        SendQueueDrain,
-        ReadyToSend,
-        A::empty(),
-        mask(&[A::CURRENT_STATE, A::ACCESS_FLAGS]),
-    ),
-    (
-        SendQueueDrain,
-        SendQueueDrain,
-        A::empty(),
-        mask(&[
-            A::PKEY_INDEX,
-            A::ACCESS_FLAGS,
-            A::ADDRESS_VECTOR,
-            A::ALT_PATH,
-        ]),
-    ),
-    (
-        SendQueueError,
-        ReadyToSend,
-        A::empty(),
-        mask(&[A::CURRENT_STATE, A::ACCESS_FLAGS]),
-    ),
+    (Reset, Init, INIT_CONNECTED, NONE),
+    (Init, Init, NONE, INIT_CONNECTED),
+    (Init, ReadyToReceive, RTR_CONNECTED, RTR_OPTIONAL),
+    (ReadyToReceive, ReadyToSend, A::SQ_PSN, RTS_UC_OPTIONAL),
+    (ReadyToSend, ReadyToSend, NONE, RTS_UC_OPTIONAL),
+    (ReadyToSend, SendQueueDrain, NONE, A::SQD_NOTIFY),
+    (SendQueueDrain, ReadyToSend, NONE, RESUME_UC_OPTIONAL),
+    (SendQueueDrain, SendQueueDrain, NONE, SQD_UC),
+    (SendQueueError, ReadyToSend, NONE, RESUME_UC_OPTIONAL),
 ];
 
 /// Rows for unreliable datagrams.
 const UD_ROWS: &[Row] = &[
-    (
-        Reset,
-        Init,
-        mask(&[A::PKEY_INDEX, A::PORT, A::QKEY]),
-        A::empty(),
-    ),
-    (
-        Init,
-        Init,
-        A::empty(),
-        mask(&[A::PKEY_INDEX, A::PORT, A::QKEY]),
-    ),
-    (
-        Init,
-        ReadyToReceive,
-        A::empty(),
-        mask(&[A::PKEY_INDEX, A::QKEY]),
-    ),
-    (
-        ReadyToReceive,
-        ReadyToSend,
-        A::SQ_PSN,
-        mask(&[A::CURRENT_STATE, A::QKEY]),
-    ),
-    (
-        ReadyToSend,
-        ReadyToSend,
-        A::empty(),
-        mask(&[A::CURRENT_STATE, A::QKEY]),
-    ),
-    (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),
-    (
-        SendQueueDrain,
-        ReadyToSend,
-        A::empty(),
-        mask(&[A::CURRENT_STATE, A::QKEY]),
-    ),
-    (
-        SendQueueDrain,
-        SendQueueDrain,
-        A::empty(),
-        mask(&[A::PKEY_INDEX, A::QKEY]),
-    ),
-    (
-        SendQueueError,
-        ReadyToSend,
-        A::empty(),
-        mask(&[A::CURRENT_STATE, A::QKEY]),
-    ),
+    (Reset, Init, INIT_UD, NONE),
+    (Init, Init, NONE, INIT_UD),
+    (Init, ReadyToReceive, NONE, UD_OPTIONAL),
+    (ReadyToReceive, ReadyToSend, A::SQ_PSN, RTS_UD_OPTIONAL),
+    (ReadyToSend, ReadyToSend, NONE, RTS_UD_OPTIONAL),
+    (ReadyToSend, SendQueueDrain, NONE, A::SQD_NOTIFY),
+    (SendQueueDrain, ReadyToSend, NONE, RTS_UD_OPTIONAL),
+    (SendQueueDrain, SendQueueDrain, NONE, UD_OPTIONAL),
+    (SendQueueError, ReadyToSend, NONE, RTS_UD_OPTIONAL),
 ];
 
 /// Rows for XRC initiators, which execute nothing for the peer. What concerns executing is taken
 /// and has no effect: programs (perftest) set it for both ends alike.
 const XRC_INITIATOR_ROWS: &[Row] = &[
-    (Reset, Init, INIT_CONNECTED, A::empty()),
-    (Init, Init, A::empty(), INIT_CONNECTED),
-    (
-        Init,
-        ReadyToReceive,
-        RTR_CONNECTED,
-        mask(&[RTR_OPTIONAL, A::MAX_DEST_RD_ATOMIC, A::MIN_RNR_TIMER]),
-    ),
-    (
-        ReadyToReceive,
-        ReadyToSend,
-        mask(&[
-            A::TIMEOUT,
-            A::RETRY_COUNT,
-            A::RNR_RETRY,
-            A::SQ_PSN,
-            A::MAX_RD_ATOMIC,
-        ]),
-        RTS_OPTIONAL,
-    ),
-    (ReadyToSend, ReadyToSend, A::empty(), RTS_OPTIONAL),
-    (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),
-    (SendQueueDrain, ReadyToSend, A::empty(), RTS_OPTIONAL),
-    (
-        SendQueueDrain,
-        SendQueueDrain,
-        A::empty(),
-        mask(&[
-            A::PORT,
-            A::PKEY_INDEX,
-            A::ACCESS_FLAGS,
-            A::ADDRESS_VECTOR,
-            A::MAX_RD_ATOMIC,
-            A::TIMEOUT,
-            A::RETRY_COUNT,
-            A::RNR_RETRY,
-            A::ALT_PATH,
-            A::PATH_MIG_STATE,
-        ]),
-    ),
+    (Reset, Init, INIT_CONNECTED, NONE),
+    (Init, Init, NONE, INIT_CONNECTED),
+    (Init, ReadyToReceive, RTR_CONNECTED, RTR_INITIATOR_OPTIONAL),
+    (ReadyToReceive, ReadyToSend, RTS_RELIABLE, RTS_OPTIONAL),
+    (ReadyToSend, ReadyToSend, NONE, RTS_OPTIONAL),
+    (ReadyToSend, SendQueueDrain, NONE, A::SQD_NOTIFY),
+    (SendQueueDrain, ReadyToSend, NONE, RTS_OPTIONAL),
+    (SendQueueDrain, SendQueueDrain, NONE, SQD_INITIATOR),
 ];
 
 /// Rows for XRC targets, which only execute and answer. What concerns requests is taken and has no
 /// effect.
 const XRC_TARGET_ROWS: &[Row] = &[
-    (Reset, Init, INIT_CONNECTED, A::empty()),
-    (Init, Init, A::empty(), INIT_CONNECTED),
-    (
-        Init,
-        ReadyToReceive,
-        mask(&[RTR_CONNECTED, A::MAX_DEST_RD_ATOMIC, A::MIN_RNR_TIMER]),
-        RTR_OPTIONAL,
-    ),
-    (
-        ReadyToReceive,
-        ReadyToSend,
-        mask(&[A::TIMEOUT, A::SQ_PSN]),
-        mask(&[RTS_OPTIONAL, A::RETRY_COUNT, A::RNR_RETRY, A::MAX_RD_ATOMIC]),
-    ),
-    (ReadyToSend, ReadyToSend, A::empty(), RTS_OPTIONAL),
-    (ReadyToSend, SendQueueDrain, A::empty(), A::SQD_NOTIFY),
-    (SendQueueDrain, ReadyToSend, A::empty(), RTS_OPTIONAL),
-    (
-        SendQueueDrain,
-        SendQueueDrain,
-        A::empty(),
-        mask(&[
-            A::PORT,
-            A::PKEY_INDEX,
-            A::ACCESS_FLAGS,
-            A::ADDRESS_VECTOR,
-            A::MIN_RNR_TIMER,
-            A::MAX_DEST_RD_ATOMIC,
-            A::TIMEOUT,
-            A::ALT_PATH,
-            A::PATH_MIG_STATE,
-        ]),
-    ),
+    (Reset, Init, INIT_CONNECTED, NONE),
+    (Init, Init, NONE, INIT_CONNECTED),
+    (Init, ReadyToReceive, RTR_RELIABLE, RTR_OPTIONAL),
+    (ReadyToReceive, ReadyToSend, RTS_TARGET, RTS_TARGET_OPTIONAL),
+    (ReadyToSend, ReadyToSend, NONE, RTS_OPTIONAL),
+    (ReadyToSend, SendQueueDrain, NONE, A::SQD_NOTIFY),
+    (SendQueueDrain, ReadyToSend, NONE, RTS_OPTIONAL),
+    (SendQueueDrain, SendQueueDrain, NONE, SQD_TARGET),
 ];
 
 /// All rows of queue pairs of a type. Besides these, any state may go to `Reset` and to `Error`.
