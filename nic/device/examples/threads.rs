@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use support::{End, connect_both, pin, post, post_recv, processors};
-use urxe_device::{Mtu, QpType, SendOp, SendTarget, WcStatus};
+use urxe_device::{Mtu, QpType, SendOp, WcStatus};
 
 const LENGTH_BYTES: usize = 64;
 /// Receives that are posted ahead.
@@ -49,7 +49,7 @@ fn ping_pong(ends: &[End; 2], begin: &Barrier, is_over: &AtomicBool) -> u64 {
             (right, &to_left, left, &to_right),
         ] {
             let sge = from.sge(0, LENGTH_BYTES);
-            post(qp, 0, SendOp::Send, &[sge], SendTarget::Connection);
+            post(qp, 0, SendOp::Send, &[sge]);
             // The message, and the completion of the one before, which it acknowledges.
             take(to, if messages == 0 { 1 } else { 2 });
             post_recv(back, 0, &[to.sge(0, LENGTH_BYTES)]);

@@ -9,7 +9,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use support::duel::{BUFFER_BYTES, DATA, PEER, PEER_PORT, UNTOUCHED};
-use support::{End, connect_with, in_namespace, peer_attributes, post_recv, ready_datagrams};
+use support::{
+    End, connect_with, in_namespace, on_a_link, peer_attributes, post_recv, ready_datagrams,
+};
 use urxe_device::{Attributes, Gid, Mtu, Psn, Qp, QpType};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
@@ -199,18 +201,6 @@ fn frame(to: [u8; 6], from: std::net::SocketAddrV4, port: u16, payload: &[u8]) -
     frame.extend([0, 0]);
     frame.extend_from_slice(payload);
     frame
-}
-
-fn on_a_link(body: impl FnOnce() + Send) {
-    let commands = [
-        "link set lo up",
-        "link add near type veth peer name far",
-        "link set near up",
-        "link set far up",
-        "addr add 10.9.0.1/24 dev near",
-        "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev near",
-    ];
-    in_namespace(&commands, body);
 }
 
 fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {

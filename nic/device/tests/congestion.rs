@@ -6,12 +6,12 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use support::{
-    End, connect_both, connect_to, connect_with, device, fill, peer_attributes, post, post_recv,
-    ready_datagrams,
+    End, connect_both, connect_to, connect_with, fill, peer_attributes, post, post_recv,
+    post_to_target, ready_datagrams,
 };
 use urxe_device::{
-    AddressVector, Attributes, GRH_BYTES, Gid, Mtu, Nic, Qp, QpType, Qpn, SendOp, SendTarget,
-    WcStatus, Wiring,
+    AddressVector, Attributes, GRH_BYTES, Gid, Mtu, Qp, QpType, Qpn, SendOp, SendTarget, WcStatus,
+    Wiring,
 };
 use urxe_udp::{Options, RecvBuffer, Socket};
 use urxe_wire::ROCE_UDP_PORT;
@@ -31,7 +31,7 @@ fn end(congestion: &str) -> End {
         congestion: congestion.parse().unwrap(),
         ..Wiring::default()
     };
-    End::of(Nic::open_wired(&device("lo"), &wiring).unwrap(), LENGTH)
+    End::wired(&wiring, LENGTH)
 }
 
 /// Connects two queue pairs; the packets of the first are marked.
@@ -58,15 +58,12 @@ fn transfer(from: &mut End, to: &mut End, is_read: bool) -> Duration {
     let start = Instant::now();
     let sge = |end: &End| [end.sge(0, LENGTH)];
     let completions = if is_read {
-        let op = SendOp::Read {
-            va: from.va(0),
-            rkey: from.key,
-        };
-        post(&receiver, 1, op, &sge(to), SendTarget::Connection);
+        let op = from.read_op(0);
+        post(&receiver, 1, op, &sge(to));
         to.wait(&[from], 1)
     } else {
         post_recv(&receiver, 1, &sge(to));
-        post(&sender, 1, SendOp::Send, &sge(from), SendTarget::Connection);
+        post(&sender, 1, SendOp::Send, &sge(from));
         from.wait(&[to], 1);
         to.wait(&[from], 1)
     };
@@ -125,7 +122,7 @@ fn tos_of_a_connection(congestion: &str) -> u8 {
     let qp = sender.qp(QpType::Rc);
     connect_to(&qp, Gid::from(address), Qpn::new(5), Mtu::B1024);
     let sge = sender.sge(0, 64);
-    post(&qp, 1, SendOp::Send, &[sge], SendTarget::Connection);
+    post(&qp, 1, SendOp::Send, &[sge]);
     let (mut buffer, start) = (RecvBuffer::new(), Instant::now());
     loop {
         sender.cq.poll(0, |_| ());
@@ -162,7 +159,7 @@ fn datagrams_say_that_marks_are_heeded_if_the_program_does() {
             qp: receiver.number(),
             qkey: 5,
         };
-        post(&sender, 1, SendOp::Send, &[from.sge(0, 64)], target);
+        post_to_target(&sender, 1, SendOp::Send, &[from.sge(0, 64)], target);
         from.wait(&[&to], 1);
         to.wait(&[&from], 1);
         // The IPv4 header stands in the last 20 bytes.
@@ -173,7 +170,7 @@ fn datagrams_say_that_marks_are_heeded_if_the_program_does() {
 /// The sender takes the peer's buffer to be like its own: it finds out by losing packets.
 #[test]
 fn a_tiny_receive_buffer_loses_packets_and_no_data() {
-    let open = |wiring: Wiring| End::of(Nic::open_wired(&device("lo"), &wiring).unwrap(), LENGTH);
+    let open = |wiring: Wiring| End::wired(&wiring, LENGTH);
     // On a bad network every packet leaves alone, and so finds the buffer full or not.
     let mut from = open(Wiring {
         impairment: "duplicate=0.1%".parse().unwrap(),
@@ -190,7 +187,7 @@ fn a_tiny_receive_buffer_loses_packets_and_no_data() {
     // No background thread empties the buffer while packets still come.
     to.nic.close();
     let sge = from.sge(0, LENGTH / 8);
-    post(&sender, 1, SendOp::Send, &[sge], SendTarget::Connection);
+    post(&sender, 1, SendOp::Send, &[sge]);
     let (mut done, start) = (Vec::new(), Instant::now());
     while done.len() < 2 {
         for end in [&from, &to] {

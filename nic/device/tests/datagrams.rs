@@ -4,12 +4,13 @@
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{End, fill, in_namespace, post, post_recv, ready_datagrams};
+use support::{
+    End, fill, in_namespace, post_recv, post_to_target, ready_datagrams, request, set_state,
+};
 use urxe_device::{
-    DatagramHeader, Error, GRH_BYTES, Gid, Immediate, PostError, Qp, QpInit, QpState, QpType, Qpn,
+    DatagramHeader, Error, GRH_BYTES, Gid, Immediate, PostError, Qp, QpState, QpType, Qpn,
     SendData, SendOp, SendRequest, SendTarget, WcStatus,
 };
 
@@ -26,7 +27,7 @@ fn to(from: &End, qp: Qpn, qkey: u32) -> SendTarget {
 /// Sends the first bytes of the end's buffer to a queue pair.
 fn send(from: &End, qp: &Qp, wr_id: u64, len: usize, peer: &Qp) {
     let target = to(from, peer.number(), QKEY);
-    post(qp, wr_id, SendOp::Send, &[from.sge(0, len)], target);
+    post_to_target(qp, wr_id, SendOp::Send, &[from.sge(0, len)], target);
 }
 
 /// Members of a group whose key is the usual one.
@@ -51,7 +52,7 @@ fn a_datagram_arrives_behind_its_route_header() {
     for len in [0usize, 1, 5, 1024, 4000, 4096] {
         post_recv(&qp_b, 1, &[b.sge(0, 40), b.sge(100, 4096)]);
         let op = SendOp::SendImm(Immediate([1, 2, 3, 4]));
-        post(&qp_a, 2, op, &[a.sge(0, len)], to(&a, qp_b.number(), QKEY));
+        post_to_target(&qp_a, 2, op, &[a.sge(0, len)], to(&a, qp_b.number(), QKEY));
         assert_eq!(a.wait(&[], 1)[0].status, WcStatus::Success);
         let got = b.wait(&[&a], 1)[0];
         assert_eq!(
@@ -83,7 +84,7 @@ fn ipv6_addresses_work_as_well() {
         qp: qp_b.number(),
         qkey: QKEY,
     };
-    post(&qp_a, 2, SendOp::Send, &[a.sge(0, 100)], target);
+    post_to_target(&qp_a, 2, SendOp::Send, &[a.sge(0, 100)], target);
     let got = b.wait(&[&a], 1)[0];
     assert_eq!((got.byte_len, got.header), (140, DatagramHeader::Ipv6));
     assert_eq!(b.buffer[40..140], a.buffer[..100]);
@@ -99,7 +100,7 @@ fn the_answer_goes_to_whom_the_completion_names() {
     send(&a, &qp_a, 2, 8, &qp_b);
     assert_eq!(a.wait(&[&b], 1)[0].wr_id, 2);
     let source = b.wait(&[&a], 1)[0].source_qp.unwrap();
-    post(&qp_b, 3, SendOp::Send, &[b.sge(0, 8)], to(&b, source, QKEY));
+    post_to_target(&qp_b, 3, SendOp::Send, &[b.sge(0, 8)], to(&b, source, QKEY));
     assert_eq!(a.wait(&[&b], 1)[0].source_qp, Some(qp_b.number()));
 }
 
@@ -111,7 +112,7 @@ fn queue_pairs_of_a_process_talk_to_each_other_and_themselves() {
         for (into, other) in qps.iter().enumerate() {
             let wr_id = (10 * from + into) as u64;
             post_recv(other, wr_id, &[a.sge(0, 64)]);
-            post(
+            post_to_target(
                 qp,
                 99,
                 SendOp::Send,
@@ -130,7 +131,7 @@ fn queue_pairs_of_a_process_talk_to_each_other_and_themselves() {
 fn a_wrong_key_and_a_message_that_does_not_fit_are_dropped() {
     let (a, qp_a, b, qp_b) = pair(8192);
     let send = |len, qkey| {
-        post(
+        post_to_target(
             &qp_a,
             2,
             SendOp::Send,
@@ -158,15 +159,8 @@ fn a_message_longer_than_the_mtu_is_refused() {
     let (a, qp_a, _b, qp_b) = pair(8192);
     let mtu = a.nic.port().active_mtu.bytes();
     let sges = [a.sge(0, mtu + 1)];
-    let request = SendRequest {
-        wr_id: 1,
-        op: SendOp::Send,
-        data: SendData::Sges(&sges),
-        signaled: true,
-        solicited: false,
-        fence: false,
-        target: to(&a, qp_b.number(), QKEY),
-    };
+    let target = to(&a, qp_b.number(), QKEY);
+    let request = request(1, SendOp::Send, &sges, target);
     assert_eq!(qp_a.post_send(&request), Err(PostError::TooLong));
     let write = SendRequest {
         op: SendOp::Write { va: 0, rkey: 1 },
@@ -181,7 +175,7 @@ fn a_send_that_fails_here_stops_the_send_queue_until_a_restart() {
     let (a, qp_a, b, qp_b) = pair(8192);
     let mut bad = a.sge(0, 8);
     bad.lkey ^= 0x55;
-    post(&qp_a, 1, SendOp::Send, &[bad], to(&a, qp_b.number(), QKEY));
+    post_to_target(&qp_a, 1, SendOp::Send, &[bad], to(&a, qp_b.number(), QKEY));
     send(&a, &qp_a, 2, 8, &qp_b);
     let statuses: Vec<_> = a.wait(&[&b], 2).iter().map(|c| c.status).collect();
     assert_eq!(statuses, [WcStatus::LocalProtection, WcStatus::WrFlush]);
@@ -190,11 +184,7 @@ fn a_send_that_fails_here_stops_the_send_queue_until_a_restart() {
     post_recv(&qp_a, 3, &[a.sge(0, 64)]);
     send(&b, &qp_b, 4, 8, &qp_a);
     assert_eq!(a.wait(&[&b], 1)[0].wr_id, 3);
-    let resume = urxe_device::Attributes {
-        state: QpState::ReadyToSend,
-        ..urxe_device::Attributes::new()
-    };
-    qp_a.modify(&resume, urxe_device::AttrMask::STATE).unwrap();
+    set_state(&qp_a, QpState::ReadyToSend);
     post_recv(&qp_b, 5, &[b.sge(0, 64)]);
     send(&a, &qp_a, 6, 8, &qp_b);
     assert_eq!(a.wait(&[&b], 1)[0].status, WcStatus::Success);
@@ -237,7 +227,7 @@ fn group_reaches_all_members(netdev: &str, group: IpAddr) {
         post_recv(qp, 8, &[end.sge(0, 100)]);
     }
     let target = to_group(&a, gid, index);
-    post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
+    post_to_target(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
     let got = a.wait(&[&b], 2);
     assert!(got.iter().any(|c| c.source_qp == Some(qp_a.number())));
     let mut members: Vec<_> = b.wait(&[&a], 2).iter().map(|c| c.qp).collect();
@@ -248,7 +238,7 @@ fn group_reaches_all_members(netdev: &str, group: IpAddr) {
     b.wait_for_nothing();
     qp_b.detach_multicast(gid).unwrap();
     assert!(matches!(qp_b.detach_multicast(gid), Err(Error::Invalid(_))));
-    post(&qp_a, 3, SendOp::Send, &[a.sge(0, 8)], target);
+    post_to_target(&qp_a, 3, SendOp::Send, &[a.sge(0, 8)], target);
     assert_eq!(b.wait(&[&a], 1)[0].qp, other.number());
     b.wait_for_nothing();
 }
@@ -284,7 +274,7 @@ fn a_member_that_does_not_poll_is_reached() {
     qp_b.attach_multicast(gid).unwrap();
     post_recv(&qp_b, 7, &[b.sge(0, 100)]);
     let target = to_group(&a, gid, 0);
-    post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
+    post_to_target(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
     let start = Instant::now();
     while b.nic.qp_stats()[0].1.rx_packets == 0 {
         assert!(start.elapsed().as_secs() < 60, "nobody took it in");
@@ -294,24 +284,18 @@ fn a_member_that_does_not_poll_is_reached() {
 
 #[test]
 fn a_blocked_reader_is_woken_by_a_group_joined_later() {
-    let (a, qp_a, b, _) = pair(4096);
-    let channel = b.nic.create_channel().unwrap();
-    let cq = b.nic.create_cq(16, Some(Arc::clone(&channel)), 42).unwrap();
-    let init = QpInit {
-        recv_cq: Some(Arc::clone(&cq)),
-        ..b.init(QpType::Ud)
-    };
-    let qp_b = b.nic.create_qp(&init).unwrap();
-    ready_datagrams(&qp_b, QKEY);
+    let (a, mut b) = (End::new(4096), End::new(4096));
+    let channel = b.add_channel();
+    let (qp_a, qp_b) = (a.datagrams(QKEY), b.datagrams(QKEY));
     post_recv(&qp_b, 7, &[b.sge(0, 100)]);
-    cq.arm(false);
+    b.cq.arm(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| channel.wait().unwrap());
         std::thread::sleep(Duration::from_millis(20));
         let gid = Gid::from(Ipv4Addr::new(239, 77, 1, 4));
         qp_b.attach_multicast(gid).unwrap();
         let target = to_group(&a, gid, 0);
-        post(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
+        post_to_target(&qp_a, 2, SendOp::Send, &[a.sge(0, 8)], target);
         let start = Instant::now();
         while !reader.is_finished() {
             assert!(start.elapsed() < Duration::from_secs(60), "nobody wakes it");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use support::duel::{ACK, DATA, Duel, PEER, PEER_PORT, UNTOUCHED};
 use support::{in_namespace, post, post_recv};
-use urxe_device::{Completion, Gid, QpType, SendOp, SendTarget, WcStatus};
+use urxe_device::{Completion, Gid, QpType, SendOp, WcStatus};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
     Aeth, Bth, CNP_RESERVED_LEN, Header, MAX_HEADER_LEN, NakCode, Opcode, Operation, Psn,
@@ -294,7 +294,7 @@ fn word_of_a_gone_peer_counts_from_its_port_and_after_silence() {
     let duel = Duel::with(17, QpType::Rc, PEER_PORT);
     genuine(&duel);
     let sge = duel.end.sge(0, 8);
-    post(&duel.qp, 1, SendOp::Send, &[sge], SendTarget::Connection);
+    post(&duel.qp, 1, SendOp::Send, &[sge]);
     // The transport timeout is 4 times 67 ms.
     let stranger = stranger(&duel, 0);
     let start = Instant::now();

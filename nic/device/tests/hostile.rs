@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use support::duel::{ACK, BUFFER_BYTES, DATA, Duel, PEER, QUIET, UNTOUCHED};
-use support::{End, device, post, post_recv};
+use support::{End, device, post_recv, post_to_target};
 use urxe_device::{Access, Gid, Nic, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus, Wiring};
 use urxe_wire::{
     Bth, Deth, Header, NakCode, Opcode, Operation, ROCE_UDP_PORT, Syndrome, Transport,
@@ -360,7 +360,7 @@ fn a_datagram_with_a_wrong_qkey_takes_no_receive() {
         qp: PEER,
         qkey: 77,
     };
-    post(&qp, 2, SendOp::Send, &[duel.end.sge(0, 8)], target);
+    post_to_target(&qp, 2, SendOp::Send, &[duel.end.sge(0, 8)], target);
     assert_eq!(duel.end.wait(&[], 1)[0].status, WcStatus::Success);
     assert_eq!(duel.answers(), []);
     let mut header = Header::new(Bth::new(opcode, qp.number(), Psn::new(5)));
@@ -392,7 +392,7 @@ fn a_damaged_datagram_reaches_no_member_of_a_group() {
             qkey: 77,
         };
         for _ in 0..count {
-            post(&from, 2, SendOp::Send, &[end.sge(0, 8)], target);
+            post_to_target(&from, 2, SendOp::Send, &[end.sge(0, 8)], target);
             assert_eq!(end.wait(&[], 1)[0].status, WcStatus::Success);
         }
     };

@@ -6,7 +6,7 @@ mod support;
 use std::process::Command;
 
 use support::{End, connect_both, post, post_recv};
-use urxe_device::{Mtu, Qp, QpType, SendOp, SendTarget};
+use urxe_device::{Mtu, Qp, QpType, SendOp};
 
 /// Messages between two polls of a stream.
 const BURST: usize = 32;
@@ -47,7 +47,7 @@ impl Pair {
 
     fn send(&self, from: &End, qp: &Qp, op: SendOp) {
         let sge = from.sge(0, self.length);
-        post(qp, 0, op, &[sge], SendTarget::Connection);
+        post(qp, 0, op, &[sge]);
     }
 
     /// A message each way. Each waits for the completion of the one before, as in `ib_send_lat`.
@@ -98,8 +98,8 @@ extern "C" fn urxe_measured(pair: &Pair, work: Work, messages: usize) {
         Work::PingPong => (0..messages / 2).for_each(|i| pair.exchange(i == 0)),
         Work::Sends => (0..messages / BURST).for_each(|_| pair.burst(SendOp::Send)),
         Work::Writes => {
-            let (va, rkey) = (pair.right.va(0), pair.right.key);
-            (0..messages / BURST).for_each(|_| pair.burst(SendOp::Write { va, rkey }));
+            let write = pair.right.write_op(0);
+            (0..messages / BURST).for_each(|_| pair.burst(write));
         }
     }
 }

@@ -23,10 +23,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 const WRITTEN: Duration = Duration::from_millis(300);
 
 fn pair(near: &Wiring, far: &Wiring) -> (Peer, Peer) {
-    let ends = [near, far].map(|wiring| {
-        let nic = Nic::open_wired(&device("lo"), wiring).unwrap();
-        End::of(nic, BUFFER_BYTES)
-    });
+    let ends = [near, far].map(|wiring| End::wired(wiring, BUFFER_BYTES));
     Peer::pair(ends, Mtu::B1024, TIMEOUT)
 }
 
@@ -53,16 +50,14 @@ fn exchange(a: &mut Peer, b: &mut Peer, rounds: usize) {
                 "SEND of {len}, round {round}"
             );
             b.buffer.fill(0);
-            let (va, rkey) = (b.va(0), b.key);
-            post(a, SendOp::Write { va, rkey }, len);
+            post(a, b.write_op(0), len);
             assert_eq!(wait(a, b).status, WcStatus::Success);
             assert!(
                 a.buffer[..len] == b.buffer[..len],
                 "WRITE of {len}, round {round}"
             );
             b.buffer.fill(0);
-            let (va, rkey) = (a.va(0), a.key);
-            post(b, SendOp::Read { va, rkey }, len);
+            post(b, a.read_op(0), len);
             assert_eq!(wait(b, a).status, WcStatus::Success);
             assert!(
                 a.buffer[..len] == b.buffer[..len],

@@ -2,13 +2,10 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{End, Peer, TIMEOUT, connect_both, fill};
-use urxe_device::{
-    AttrMask, Attributes, CompletionKind, Immediate, Mtu, QpInit, QpState, QpType, SendOp, WcStatus,
-};
+use support::{End, Peer, TIMEOUT, fill, set_state};
+use urxe_device::{CompletionKind, Immediate, Mtu, QpState, SendOp, WcStatus};
 
 fn pair(len: usize, mtu: Mtu) -> (Peer, Peer) {
     Peer::pair([End::new(len), End::new(len)], mtu, TIMEOUT)
@@ -27,25 +24,11 @@ fn send_write_and_read_move_the_right_bytes() {
             assert_eq!(a.wait(&b, 1)[0].status, WcStatus::Success);
             assert_eq!(a.buffer[..len], b.buffer[..len]);
 
-            a.post(
-                3,
-                SendOp::Write {
-                    va: b.va(9),
-                    rkey: b.key,
-                },
-                &[a.sge(0, len)],
-            );
+            a.post(3, b.write_op(9), &[a.sge(0, len)]);
             assert_eq!(a.wait(&b, 1)[0].status, WcStatus::Success);
             assert_eq!(a.buffer[..len], b.buffer[9..9 + len]);
 
-            b.post(
-                4,
-                SendOp::Read {
-                    va: a.va(5),
-                    rkey: a.key,
-                },
-                &[b.sge(0, len)],
-            );
+            b.post(4, a.read_op(5), &[b.sge(0, len)]);
             assert_eq!(b.wait(&a, 1)[0].status, WcStatus::Success);
             assert_eq!(
                 a.buffer[5..5 + len],
@@ -74,24 +57,9 @@ fn immediates_and_atomics_arrive() {
     );
     assert_eq!(a.wait(&b, 1)[0].status, WcStatus::Success);
     let offset = 8 - b.va(0) as usize % 8;
-    a.post(
-        3,
-        SendOp::FetchAdd {
-            va: b.va(offset),
-            rkey: b.key,
-            add: 5,
-        },
-        &[a.sge(0, 8)],
-    );
-    a.post(
-        4,
-        SendOp::FetchAdd {
-            va: b.va(offset),
-            rkey: b.key,
-            add: 6,
-        },
-        &[a.sge(8, 8)],
-    );
+    let (va, rkey) = (b.va(offset), b.key);
+    a.post(3, SendOp::FetchAdd { va, rkey, add: 5 }, &[a.sge(0, 8)]);
+    a.post(4, SendOp::FetchAdd { va, rkey, add: 6 }, &[a.sge(8, 8)]);
     assert_eq!(a.wait(&b, 2).len(), 2);
     assert_eq!(b.buffer[offset..offset + 8], 11u64.to_ne_bytes());
     assert_eq!(a.buffer[8..16], 5u64.to_ne_bytes());
@@ -123,14 +91,7 @@ fn the_target_of_a_write_need_not_poll() {
     let (a, b) = pair(1 << 20, Mtu::B4096);
     std::thread::sleep(Duration::from_millis(5));
     for i in 0..50u64 {
-        a.post(
-            i,
-            SendOp::Write {
-                va: b.va(0),
-                rkey: b.key,
-            },
-            &[a.sge(0, 1 << 20)],
-        );
+        a.post(i, b.write_op(0), &[a.sge(0, 1 << 20)]);
         let start = Instant::now();
         let mut done = 0;
         while done == 0 {
@@ -154,20 +115,11 @@ fn a_peer_that_is_gone_exhausts_the_retries() {
 fn a_peer_that_took_leave_is_given_up_even_without_a_timeout() {
     let leaves: [fn(&Peer); 2] = [
         |peer| peer.qp.destroy(),
-        |peer| {
-            let error = Attributes {
-                state: QpState::Error,
-                ..Attributes::new()
-            };
-            peer.qp.modify(&error, AttrMask::STATE).unwrap();
-        },
+        |peer| set_state(&peer.qp, QpState::Error),
     ];
     for leave in leaves {
         let (a, b) = Peer::pair([End::new(4096), End::new(4096)], Mtu::B1024, 0);
-        let write = SendOp::Write {
-            va: b.va(0),
-            rkey: b.key,
-        };
+        let write = b.write_op(0);
         a.post(1, write, &[a.sge(0, 8)]);
         assert_eq!(a.wait(&b, 1)[0].status, WcStatus::Success);
         leave(&b);
@@ -178,32 +130,20 @@ fn a_peer_that_took_leave_is_given_up_even_without_a_timeout() {
 
 #[test]
 fn a_blocked_reader_of_the_channel_is_woken() {
-    let (a, b) = (Peer::of(End::new(4096)), Peer::of(End::new(4096)));
-    let channel = b.nic.create_channel().unwrap();
-    let cq = b.nic.create_cq(16, Some(Arc::clone(&channel)), 42).unwrap();
-    let init = QpInit {
-        recv_cq: Some(Arc::clone(&cq)),
-        ..b.init(QpType::Rc)
-    };
-    let b = Peer {
-        qp: b.nic.create_qp(&init).unwrap(),
-        end: b.end,
-    };
-    connect_both(&a, &a.qp, &b, &b.qp, Mtu::B1024);
+    let mut receiver = End::new(4096);
+    let channel = receiver.add_channel();
+    let (a, b) = Peer::pair([End::new(4096), receiver], Mtu::B1024, TIMEOUT);
     b.post_recv(1, &[b.sge(0, 64)]);
-    cq.arm(false);
+    b.cq.arm(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| channel.wait().unwrap());
         std::thread::sleep(Duration::from_millis(20));
         a.post(1, SendOp::Send, &[a.sge(0, 8)]);
         assert_eq!(reader.join().unwrap(), 42);
     });
-    assert_eq!(
-        cq.poll(4, |completion| assert_eq!(
-            completion.status,
-            WcStatus::Success
-        )),
-        1
-    );
+    let came = b.cq.poll(4, |completion| {
+        assert_eq!(completion.status, WcStatus::Success)
+    });
+    assert_eq!(came, 1);
     assert_eq!(a.wait(&b, 1)[0].status, WcStatus::Success);
 }

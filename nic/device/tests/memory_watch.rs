@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use support::{End, connect_both, post};
-use urxe_device::{Mtu, QpType, SendOp, SendTarget, WcStatus};
+use urxe_device::{Mtu, QpType, WcStatus};
 
 /// Takes longer than the background thread goes without a look at what a program does that polls.
 const LONG: usize = 4 << 20;
@@ -21,15 +21,7 @@ fn a_reply_is_seen_at_once_after_long_polling() {
     let (to_right, to_left) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
     connect_both(&left, &to_right, &right, &to_left, Mtu::B4096);
     let write = |qp, from: &End, to: &End, len| {
-        let (va, rkey) = (to.va(0), to.key);
-        let sge = from.sge(0, len);
-        post(
-            qp,
-            0,
-            SendOp::Write { va, rkey },
-            &[sge],
-            SendTarget::Connection,
-        );
+        post(qp, 0, to.write_op(0), &[from.sge(0, len)]);
     };
     let mut took: Vec<_> = (1..=EXCHANGES)
         .map(|turn| {

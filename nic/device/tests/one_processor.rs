@@ -6,7 +6,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use support::{End, connect_both, pin, post, processors};
-use urxe_device::{Mtu, QpType, SendOp, SendTarget};
+use urxe_device::{Mtu, QpType};
 
 const QPS: usize = 16;
 const LENGTH: usize = 1 << 20;
@@ -66,14 +66,11 @@ fn a_program_that_polls_keeps_its_processor() {
     let background = all.iter().find(|task| !theirs.contains(task)).unwrap();
     // SAFETY: no arguments.
     let mine = unsafe { libc::gettid() }.to_string();
-    let op = SendOp::Write {
-        va: right.va(0),
-        rkey: right.key,
-    };
+    let op = right.write_op(0);
     let sge = left.sge(0, LENGTH);
     let write = |which: u64| {
         let from = &sources[usize::try_from(which).unwrap()];
-        post(from, which, op, &[sge], SendTarget::Connection);
+        post(from, which, op, &[sge]);
     };
     for which in 0..QPS as u64 {
         (0..8).for_each(|_| write(which));

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{End, background_sleeps, connect_both, pin, post, post_recv, processors};
-use urxe_device::{CompletionChannel, CompletionKind, Mtu, QpType, SendOp, SendTarget};
+use urxe_device::{CompletionChannel, CompletionKind, Mtu, QpType, SendOp};
 
 const MESSAGES: usize = 500;
 const LENGTH: usize = 64;
@@ -51,14 +51,10 @@ fn close(ends: &[End; 2]) {
 /// Gives the end a completion queue with a channel, whose descriptor blocks or does not,
 /// `O_NONBLOCK` or 0.
 fn with_channel(end: &mut End, flags: libc::c_int) -> Arc<CompletionChannel> {
-    let channel = end.nic.create_channel().unwrap();
+    let channel = end.add_channel();
     // SAFETY: plain integers.
     let status = unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, flags) };
     assert_eq!(status, 0);
-    end.cq = end
-        .nic
-        .create_cq(16, Some(Arc::clone(&channel)), 7)
-        .unwrap();
     channel
 }
 
@@ -73,7 +69,7 @@ fn send_all(end: &mut End, qp: &urxe_device::Qp, start: Instant, is_done: &Atomi
         let now_ns = u64::try_from(start.elapsed().as_nanos()).unwrap();
         end.buffer[..8].copy_from_slice(&now_ns.to_ne_bytes());
         let sge = end.sge(0, LENGTH);
-        post(qp, 0, SendOp::Send, &[sge], SendTarget::Connection);
+        post(qp, 0, SendOp::Send, &[sge]);
         while end.cq.poll(1, |_| ()) == 0 {}
     }
     while !is_done.load(Ordering::Relaxed) {
@@ -196,7 +192,7 @@ fn a_wait_for_events_that_come_soon_looks_before_it_sleeps() {
             for turn in 0..2 * EXCHANGES {
                 if turn % 2 == at as u64 {
                     let sge = end.sge(0, LENGTH);
-                    post(qp, 1, SendOp::Send, &[sge], SendTarget::Connection);
+                    post(qp, 1, SendOp::Send, &[sge]);
                 } else {
                     wait_for_message(end, channel);
                     receive(at);

@@ -5,8 +5,9 @@ mod support;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use support::{End, apart, connect_both, device, post, post_recv};
-use urxe_device::{Access, Mtu, Nic, Qp, QpType, SendOp, SendTarget, Sge, WcStatus, Wiring};
+use support::apart::Pages;
+use support::{End, Peer, TIMEOUT};
+use urxe_device::{Mtu, Nic, SendOp, Sge, WcStatus};
 
 const PAGE: usize = 4096;
 const LEN: usize = 16 * PAGE;
@@ -61,69 +62,28 @@ fn alone(repairs: bool) -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Pages that are registered at one end, and then protected.
-struct Pages {
-    at: usize,
-    key: u32,
-}
-
-impl Pages {
-    fn new(end: &End) -> Self {
-        let at = apart::map(LEN, libc::PROT_READ | libc::PROT_WRITE) as usize;
-        let access = Access::LOCAL_WRITE
-            | Access::REMOTE_WRITE
-            | Access::REMOTE_READ
-            | Access::REMOTE_ATOMIC;
-        let at_u64 = at as u64;
-        let region = end.nic.register(end.pd, at_u64, LEN as u64, at_u64, access);
-        Self {
-            at,
-            key: region.unwrap().lkey,
-        }
-    }
-
-    fn sge(&self, len: usize) -> Sge {
-        Sge {
-            addr: self.at as u64,
-            len: len as u32,
-            lkey: self.key,
-        }
-    }
-
-    /// The bytes, which can be read.
-    fn bytes(&self, len: usize) -> Vec<u8> {
-        // SAFETY: pages of this test's own, that are readable when this is called.
-        unsafe { std::slice::from_raw_parts(self.at as *const u8, len) }.to_vec()
-    }
+/// The bytes, which can be read.
+fn bytes(pages: &Pages, len: usize) -> Vec<u8> {
+    // SAFETY: pages of this test's own, that are readable when this is called.
+    unsafe { std::slice::from_raw_parts(pages.at as *const u8, len) }.to_vec()
 }
 
 struct Pair {
-    a: End,
-    b: End,
-    qp_a: Qp,
-    qp_b: Qp,
+    a: Peer,
+    b: Peer,
 }
 
 impl Pair {
     fn new() -> Self {
-        let open = || {
-            End::of(
-                Nic::open_wired(&device("lo"), &Wiring::default()).unwrap(),
-                LEN,
-            )
-        };
-        let (a, b) = (open(), open());
-        let (qp_a, qp_b) = (a.qp(QpType::Rc), b.qp(QpType::Rc));
-        connect_both(&a, &qp_a, &b, &qp_b, Mtu::B4096);
+        let (a, b) = Peer::pair([End::new(LEN), End::new(LEN)], Mtu::B4096, TIMEOUT);
         *WATCHED.lock().unwrap() = Some(std::sync::Arc::clone(&b.nic));
         FAULTS.store(0, Ordering::Relaxed);
         FIRST.store(0, Ordering::Relaxed);
-        Self { a, b, qp_a, qp_b }
+        Self { a, b }
     }
 
     fn run(&self, op: SendOp, sge: Sge) -> WcStatus {
-        post(&self.qp_a, 1, op, &[sge], SendTarget::Connection);
-        self.a.wait(&[&self.b], 1)[0].status
+        self.a.run(&self.b, op, sge)
     }
 
     /// Waits until the handler has been told of so many faults.
@@ -148,15 +108,14 @@ fn a_peers_writes_land_and_the_handler_is_told_of_each_page() {
     let _alone = alone(true);
     for rights in [libc::PROT_READ, libc::PROT_NONE] {
         let pair = Pair::new();
-        let pages = Pages::new(&pair.b);
+        let pages = Pages::new(&pair.b, LEN);
         protect(pages.at, LEN, rights);
-        let (va, rkey) = (pages.at as u64, pages.key);
-        let status = pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 3 * PAGE));
+        let status = pair.run(pages.write_op(), pair.a.sge(0, 3 * PAGE));
         assert_eq!(status, WcStatus::Success);
         pair.wait_for_faults(3);
         assert_eq!(FAULTS.load(Ordering::Relaxed), 3);
-        assert_eq!(pages.bytes(3 * PAGE), pair.a.buffer[..3 * PAGE]);
-        let again = pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 3 * PAGE));
+        assert_eq!(bytes(&pages, 3 * PAGE), pair.a.buffer[..3 * PAGE]);
+        let again = pair.run(pages.write_op(), pair.a.sge(0, 3 * PAGE));
         assert_eq!(again, WcStatus::Success);
         assert_eq!(FAULTS.load(Ordering::Relaxed), 3, "they are accessible now");
     }
@@ -166,18 +125,18 @@ fn a_peers_writes_land_and_the_handler_is_told_of_each_page() {
 fn receives_and_atomics_too() {
     let _alone = alone(true);
     let pair = Pair::new();
-    let pages = Pages::new(&pair.b);
+    let pages = Pages::new(&pair.b, LEN);
     protect(pages.at, LEN, libc::PROT_READ);
-    post_recv(&pair.qp_b, 2, &[pages.sge(1_000)]);
+    pair.b.post_recv(2, &[pages.sge(1_000)]);
     assert_eq!(
         pair.run(SendOp::Send, pair.a.sge(0, 1_000)),
         WcStatus::Success
     );
-    assert_eq!(pair.b.wait(&[&pair.a], 1)[0].status, WcStatus::Success);
+    assert_eq!(pair.b.wait(&pair.a, 1)[0].status, WcStatus::Success);
     pair.wait_for_faults(1);
-    assert_eq!(pages.bytes(1_000), pair.a.buffer[..1_000]);
+    assert_eq!(bytes(&pages, 1_000), pair.a.buffer[..1_000]);
     protect(pages.at, LEN, libc::PROT_READ);
-    let before = u64::from_ne_bytes(pages.bytes(8).try_into().unwrap());
+    let before = u64::from_ne_bytes(bytes(&pages, 8).try_into().unwrap());
     let add = SendOp::FetchAdd {
         va: pages.at as u64,
         rkey: pages.key,
@@ -185,7 +144,7 @@ fn receives_and_atomics_too() {
     };
     assert_eq!(pair.run(add, pair.a.sge(0, 8)), WcStatus::Success);
     pair.wait_for_faults(2);
-    let after = u64::from_ne_bytes(pages.bytes(8).try_into().unwrap());
+    let after = u64::from_ne_bytes(bytes(&pages, 8).try_into().unwrap());
     assert_eq!(after, before.wrapping_add(7));
 }
 
@@ -196,10 +155,9 @@ fn what_is_to_be_sent_waits_for_the_handler() {
     for len in [1_000, LEN] {
         let pair = Pair::new();
         *WATCHED.lock().unwrap() = Some(std::sync::Arc::clone(&pair.a.nic));
-        let pages = Pages::new(&pair.a);
+        let pages = Pages::new(&pair.a, LEN);
         protect(pages.at, LEN, libc::PROT_NONE);
-        let (va, rkey) = (pair.b.va(0), pair.b.key);
-        let status = pair.run(SendOp::Write { va, rkey }, pages.sge(len));
+        let status = pair.run(pair.b.write_op(0), pages.sge(len));
         assert_eq!(status, WcStatus::Success, "{len}");
         assert!(FAULTS.load(Ordering::Relaxed) > 0);
     }
@@ -210,11 +168,10 @@ fn what_is_to_be_sent_waits_for_the_handler() {
 fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
     let _alone = alone(false);
     let pair = Pair::new();
-    let pages = Pages::new(&pair.b);
+    let pages = Pages::new(&pair.b, LEN);
     protect(pages.at, LEN, libc::PROT_READ);
-    let (va, rkey) = (pages.at as u64, pages.key);
     assert_eq!(
-        pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 8)),
+        pair.run(pages.write_op(), pair.a.sge(0, 8)),
         WcStatus::Success
     );
     pair.wait_for_faults(1);
@@ -224,7 +181,7 @@ fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
         let faults = FAULTS.load(Ordering::Relaxed);
         assert!(faults <= writes, "{faults} for {writes} writes");
         writes += 1;
-        match pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 8)) {
+        match pair.run(pages.write_op(), pair.a.sge(0, 8)) {
             WcStatus::Success => assert!(writes < 1_000),
             status => break assert_eq!(status, WcStatus::RemoteAccess),
         }
@@ -237,13 +194,12 @@ fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
 fn handlers_are_not_told_of_memory_that_is_gone() {
     let _alone = alone(true);
     let pair = Pair::new();
-    let pages = Pages::new(&pair.b);
+    let pages = Pages::new(&pair.b, LEN);
     // SAFETY: this test's own.
     let status = unsafe { libc::munmap(pages.at as *mut libc::c_void, LEN) };
     assert_eq!(status, 0);
-    let (va, rkey) = (pages.at as u64, pages.key);
     assert_eq!(
-        pair.run(SendOp::Write { va, rkey }, pair.a.sge(0, 8)),
+        pair.run(pages.write_op(), pair.a.sge(0, 8)),
         WcStatus::RemoteAccess
     );
     assert_eq!(FAULTS.load(Ordering::Relaxed), 0);

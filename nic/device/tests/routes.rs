@@ -6,8 +6,8 @@ mod support;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::{End, connect_with, in_namespace, peer_attributes, post};
-use urxe_device::{Attributes, Gid, Mtu, QpType, Qpn, SendOp, SendTarget};
+use support::{End, connect_with, on_a_link, peer_attributes, post};
+use urxe_device::{Attributes, Gid, Mtu, QpType, Qpn, SendOp};
 
 fn ip(line: &str) -> bool {
     let status = Command::new("ip").args(line.split(' ')).status();
@@ -50,16 +50,7 @@ fn sends_no_frames(end: &End) -> bool {
 
 #[test]
 fn a_device_follows_routes_and_policies() {
-    let commands = [
-        "link set lo up",
-        "link add near type veth peer name far",
-        "link set near up",
-        "link set far up",
-        "addr add 10.9.0.1/24 dev near",
-        // No host is there to answer, or to say where it is.
-        "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev near",
-    ];
-    in_namespace(&commands, || {
+    on_a_link(|| {
         let end = End::on("near", 4096);
         let ipv4 = end.gid_index(false).unwrap();
         let qp = end.qp(QpType::Rc);
@@ -72,7 +63,7 @@ fn a_device_follows_routes_and_policies() {
         };
         connect_with(&qp, &wanted);
         let sge = end.sge(0, 8);
-        post(&qp, 1, SendOp::Send, &[sge], SendTarget::Connection);
+        post(&qp, 1, SendOp::Send, &[sge]);
         if frames(&end) == 0 && !sends_frames(&end) {
             println!("skipped: no frames before Linux 6.2");
             return;

@@ -5,11 +5,13 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{End, connect, connect_both, fill, post, post_recv, wait_for};
+use support::{
+    End, connect, connect_both, fill, post, post_recv, post_to_target, set_state, wait_for,
+};
 use urxe_device::{
-    AsyncEventKind, AttrMask, Attributes, CompletionKind, Cq, Error, Immediate, Mtu, PostError, Qp,
-    QpEvent, QpInit, QpState, QpType, RecvRequest, SendOp, SendTarget, Srq, SrqEvent, SrqInit,
-    Srqn, WcStatus, XrcSrqInit, Xrcd,
+    AsyncEventKind, CompletionKind, Cq, Error, Immediate, Mtu, PostError, Qp, QpEvent, QpInit,
+    QpState, QpType, RecvRequest, SendOp, SendTarget, Srq, SrqEvent, SrqInit, Srqn, WcStatus,
+    XrcSrqInit, Xrcd,
 };
 
 const QKEY: u32 = 5;
@@ -28,13 +30,6 @@ fn srq(end: &End, max_requests: u32) -> Arc<Srq> {
 fn post_to(srq: &Srq, end: &End, wr_id: u64, at: usize, len: usize) {
     let sges = [end.sge(at, len)];
     srq.post(&RecvRequest { wr_id, sges: &sges }).unwrap();
-}
-
-fn error_state() -> Attributes {
-    Attributes {
-        state: QpState::Error,
-        ..Attributes::new()
-    }
 }
 
 #[test]
@@ -60,7 +55,7 @@ fn queue_pairs_of_all_types_take_from_one_queue() {
             connect_both(&a, &from, &b, &into, Mtu::B256);
             SendTarget::Connection
         };
-        post(&from, 9, SendOp::Send, &[a.sge(0, 900)], target);
+        post_to_target(&from, 9, SendOp::Send, &[a.sge(0, 900)], target);
         let got = b.wait(&[&a], 1)[0];
         assert_eq!((got.wr_id, got.status), (turn as u64, WcStatus::Success));
         assert_eq!(got.qp, into.number());
@@ -88,13 +83,7 @@ fn an_empty_queue_makes_the_sender_wait() {
     let srq = srq(&b, 4);
     let (from, into) = (a.qp(QpType::Rc), b.qp_with_srq(QpType::Rc, &srq));
     connect_both(&a, &from, &b, &into, Mtu::B1024);
-    post(
-        &from,
-        1,
-        SendOp::Send,
-        &[a.sge(0, 8)],
-        SendTarget::Connection,
-    );
+    post(&from, 1, SendOp::Send, &[a.sge(0, 8)]);
     b.wait_for_nothing();
     assert!(b.nic.qp_stats()[0].1.rnr_nak_sent > 0);
     post_to(&srq, &b, 2, 0, 64);
@@ -122,13 +111,7 @@ fn the_limit_is_an_event_once_and_sizes_can_change() {
     let now = srq.query().unwrap();
     assert_eq!((now.max_requests, now.limit, now.max_sges), (6, 3, 2));
     for _ in 0..3 {
-        post(
-            &from,
-            1,
-            SendOp::Send,
-            &[a.sge(0, 8)],
-            SendTarget::Connection,
-        );
+        post(&from, 1, SendOp::Send, &[a.sge(0, 8)]);
     }
     assert_eq!(b.wait(&[&a], 3).len(), 3);
     assert_eq!(
@@ -153,19 +136,13 @@ fn a_queue_pair_in_error_leaves_the_queue_alone_and_says_so() {
     let from = a.qp(QpType::Rc);
     connect_both(&a, &from, &b, &other, Mtu::B1024);
     post_to(&srq, &b, 1, 0, 64);
-    dying.modify(&error_state(), AttrMask::STATE).unwrap();
+    set_state(&dying, QpState::Error);
     assert_eq!(
         b.event(),
         AsyncEventKind::Qp(dying.number(), QpEvent::LastWqeReached)
     );
     b.wait_for_nothing();
-    post(
-        &from,
-        1,
-        SendOp::Send,
-        &[a.sge(0, 8)],
-        SendTarget::Connection,
-    );
+    post(&from, 1, SendOp::Send, &[a.sge(0, 8)]);
     assert_eq!(b.wait(&[&a], 1)[0].qp, other.number());
 }
 
@@ -231,7 +208,7 @@ fn an_xrc_message_goes_to_the_queue_that_it_names() {
     for at in [1, 0] {
         let (srq, cq) = &queues[at];
         let op = SendOp::SendImm(Immediate([9, 9, 9, at as u8]));
-        post(
+        post_to_target(
             &qp,
             1,
             op,
@@ -256,16 +233,15 @@ fn xrc_accesses_memory_with_the_rights_of_the_queue() {
     fill(&mut a.buffer);
     let (srq, _cq) = target.srq(target.xrcd);
     let to = SendTarget::XrcSrq(srq.number());
-    let (va, rkey) = (target.end.va(0), target.end.key);
-    post(&qp, 1, SendOp::Write { va, rkey }, &[a.sge(0, 9000)], to);
-    post(&qp, 2, SendOp::Read { va, rkey }, &[a.sge(20000, 9000)], to);
+    post_to_target(&qp, 1, target.end.write_op(0), &[a.sge(0, 9000)], to);
+    post_to_target(&qp, 2, target.end.read_op(0), &[a.sge(20000, 9000)], to);
     let counter = target.end.va(32768).next_multiple_of(8);
     let add = SendOp::FetchAdd {
         va: counter,
-        rkey,
+        rkey: target.end.key,
         add: 3,
     };
-    post(&qp, 3, add, &[a.sge(40000, 8)], to);
+    post_to_target(&qp, 3, add, &[a.sge(40000, 8)], to);
     let got = a.wait(&[&target.end], 3);
     assert!(got.iter().all(|c| c.status == WcStatus::Success), "{got:?}");
     assert_eq!(target.end.buffer[..9000], a.buffer[..9000]);
@@ -288,7 +264,7 @@ fn a_queue_of_another_domain_or_none_is_refused() {
         let qp = a.qp(QpType::XrcInitiator);
         connect(&a, &qp, fresh.qp.number(), Mtu::B1024);
         connect(&target.end, &fresh.qp, qp.number(), Mtu::B1024);
-        post(
+        post_to_target(
             &qp,
             1,
             SendOp::Send,
@@ -343,12 +319,6 @@ fn a_receive_of_an_own_queue_is_not_touched_by_a_shared_one() {
     connect_both(&a, &from, &b, &into, Mtu::B1024);
     post_to(&srq, &b, 1, 0, 64);
     post_recv(&into, 2, &[b.sge(64, 64)]);
-    post(
-        &from,
-        1,
-        SendOp::Send,
-        &[a.sge(0, 8)],
-        SendTarget::Connection,
-    );
+    post(&from, 1, SendOp::Send, &[a.sge(0, 8)]);
     assert_eq!(b.wait(&[&a], 1)[0].wr_id, 2);
 }

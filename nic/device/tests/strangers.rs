@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{End, connect_to, in_namespace, post, post_recv};
+use support::{End, connect_to, in_namespace, post, post_recv, post_to_target};
 use urxe_device::{Gid, Mtu, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
@@ -90,7 +90,7 @@ fn what_is_lost_is_sent_again_while_another_thread_blocks() {
     // Until it sleeps, and the background thread has found that out.
     std::thread::sleep(Duration::from_millis(100));
     let sge = a.sge(0, 8);
-    post(&qp, 1, SendOp::Send, &[sge], SendTarget::Connection);
+    post(&qp, 1, SendOp::Send, &[sge]);
     let psn = |bytes: &[u8]| Packet::parse(bytes).unwrap().header.bth.psn;
     let (_, lost) = stranger.receive();
     let (from, again) = stranger.receive();
@@ -113,13 +113,7 @@ fn a_connection_finds_the_port_on_which_its_peer_answers() {
     connect_to(&qp, Gid::from(address), NUMBER, Mtu::B1024);
     let mut acknowledged = None;
     for turn in 0..3 {
-        post(
-            &qp,
-            turn,
-            SendOp::Send,
-            &[a.sge(0, 8)],
-            SendTarget::Connection,
-        );
+        post(&qp, turn, SendOp::Send, &[a.sge(0, 8)]);
         // Nothing else makes the first packet be sent again.
         let (from, bytes) = std::thread::scope(|scope| {
             let heard = scope.spawn(|| {
@@ -175,7 +169,7 @@ fn a_datagram_of_a_stranger_is_answered_at_port_4791() {
         qp: NUMBER,
         qkey: QKEY,
     };
-    post(&qp, 2, SendOp::Send, &[a.sge(40, 8)], target);
+    post_to_target(&qp, 2, SendOp::Send, &[a.sge(40, 8)], target);
     let (_, bytes) = stranger.receive();
     let packet = Packet::parse(&bytes).unwrap();
     assert_eq!(

@@ -5,8 +5,8 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{End, connect_both, fill, post, post_recv, wait_for};
-use urxe_device::{Mtu, Qp, QpType, SendOp, SendTarget};
+use support::{End, Peer, TIMEOUT, connect_both, fill, post, wait_for};
+use urxe_device::{Mtu, Qp, QpType, SendOp};
 
 const BURST: usize = 64;
 const LENGTH: usize = 64;
@@ -15,41 +15,27 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two ends, and more messages in flight than are sent one by one.
 struct Stream {
-    left: End,
-    right: End,
-    from: Qp,
-    to: Qp,
+    left: Peer,
+    right: Peer,
 }
 
 impl Stream {
     fn new() -> Self {
-        let (mut left, right) = (End::new(BURST * LENGTH), End::new(BURST * LENGTH));
+        let ends = [(); 2].map(|()| End::new(BURST * LENGTH));
+        let (mut left, right) = Peer::pair(ends, Mtu::B1024, TIMEOUT);
         fill(&mut left.buffer);
-        let (from, to) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
-        connect_both(&left, &from, &right, &to, Mtu::B1024);
-        Self {
-            left,
-            right,
-            from,
-            to,
-        }
+        Self { left, right }
     }
 
     /// Posts a burst.
     fn post(&self) {
         for i in 0..BURST {
             let sge = self.right.sge(i * LENGTH, LENGTH);
-            post_recv(&self.to, i as u64, &[sge]);
+            self.right.post_recv(i as u64, &[sge]);
         }
         for i in 0..BURST {
             let sge = self.left.sge(i * LENGTH, LENGTH);
-            post(
-                &self.from,
-                i as u64,
-                SendOp::Send,
-                &[sge],
-                SendTarget::Connection,
-            );
+            self.left.post(i as u64, SendOp::Send, &[sge]);
         }
     }
 
@@ -87,7 +73,7 @@ fn what_waits_for_company_leaves_without_a_poll() {
         let received = wait_for(&nic, &stream.right.cq, &[], BURST);
         assert_eq!(received.len(), BURST);
         stream.check();
-        stream.left.wait(&[], BURST);
+        stream.left.end.wait(&[], BURST);
     }
 }
 
@@ -121,13 +107,10 @@ impl Many {
 
     /// Posts a message on some connections.
     fn write(&self, which: std::ops::Range<usize>) {
-        let op = SendOp::Write {
-            va: self.right.va(0),
-            rkey: self.right.key,
-        };
+        let op = self.right.write_op(0);
         let sge = self.left.sge(0, self.message_bytes);
         for (from, _) in &self.pairs[which] {
-            post(from, 0, op, &[sge], SendTarget::Connection);
+            post(from, 0, op, &[sge]);
         }
     }
 

@@ -5,11 +5,9 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use support::{End, apart, connect_both, device, post, post_recv};
-use urxe_device::{
-    Access, AsyncEventKind, Mtu, Nic, Qp, QpEvent, QpState, QpType, SendOp, SendTarget, Sge,
-    WcStatus, Wiring,
-};
+use support::apart::{self, Pages};
+use support::{End, Peer, TIMEOUT};
+use urxe_device::{Access, AsyncEventKind, Mtu, QpEvent, QpState, SendOp, Sge, WcStatus, Wiring};
 
 const LEN: usize = 64 << 10;
 /// One that is copied into its packets, and one that the kernel takes from where it is.
@@ -19,49 +17,15 @@ const LENGTHS: [usize; 2] = [1_000, 20_000];
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A mapping that is registered at one end, and then gone.
-struct Gone {
-    at: u64,
-    key: u32,
-}
-
-fn map() -> *mut libc::c_void {
-    apart::map(LEN, libc::PROT_READ | libc::PROT_WRITE)
-}
-
-impl Gone {
-    fn new(end: &End) -> Self {
-        let access = Access::LOCAL_WRITE
-            | Access::REMOTE_WRITE
-            | Access::REMOTE_READ
-            | Access::REMOTE_ATOMIC;
-        let mapping = map();
-        let at = mapping as u64;
-        let region = end
-            .nic
-            .register(end.pd, at, LEN as u64, at, access)
-            .unwrap();
-        // SAFETY: it is this test's own.
-        assert_eq!(unsafe { libc::munmap(mapping, LEN) }, 0);
-        Self {
-            at,
-            key: region.lkey,
-        }
-    }
-
-    fn sge(&self, len: usize) -> Sge {
-        Sge {
-            addr: self.at,
-            len: len as u32,
-            lkey: self.key,
-        }
-    }
+fn gone(end: &End) -> Pages {
+    let pages = Pages::new(end, LEN);
+    pages.unmap();
+    pages
 }
 
 struct Pair {
-    a: End,
-    b: End,
-    qp_a: Qp,
-    qp_b: Qp,
+    a: Peer,
+    b: Peer,
 }
 
 /// What may stand between a device and its network, which then sees all bytes: nothing, a capture,
@@ -86,22 +50,19 @@ impl Pair {
     }
 
     fn wired(wiring: &Wiring) -> Self {
-        let open = || End::of(Nic::open_wired(&device("lo"), wiring).unwrap(), LEN);
-        let (a, b) = (open(), open());
-        let (qp_a, qp_b) = (a.qp(QpType::Rc), b.qp(QpType::Rc));
-        connect_both(&a, &qp_a, &b, &qp_b, Mtu::B4096);
-        Self { a, b, qp_a, qp_b }
+        let ends = [(); 2].map(|()| End::wired(wiring, LEN));
+        let (a, b) = Peer::pair(ends, Mtu::B4096, TIMEOUT);
+        Self { a, b }
     }
 
     /// What becomes of a request of `a`.
     fn run(&self, op: SendOp, sge: Sge) -> WcStatus {
-        post(&self.qp_a, 1, op, &[sge], SendTarget::Connection);
-        self.a.wait(&[&self.b], 1)[0].status
+        self.a.run(&self.b, op, sge)
     }
 
     /// Waits until the queue pair of `b` is in the error state.
     fn wait_for_error_at_b(&self) {
-        while self.qp_b.state().unwrap() != QpState::Error {
+        while self.b.qp.state().unwrap() != QpState::Error {
             self.b.cq.poll(0, |_| ());
         }
     }
@@ -113,8 +74,8 @@ fn a_peer_gets_an_access_error() {
     for len in LENGTHS {
         for read in [false, true] {
             let pair = Pair::new();
-            let gone = Gone::new(&pair.b);
-            let (va, rkey) = (gone.at, gone.key);
+            let gone = gone(&pair.b);
+            let (va, rkey) = (gone.at as u64, gone.key);
             let op = if read {
                 SendOp::Read { va, rkey }
             } else {
@@ -125,7 +86,7 @@ fn a_peer_gets_an_access_error() {
             pair.wait_for_error_at_b();
             let mut events = [pair.b.event(), pair.b.event()];
             events.sort_by_key(|event| format!("{event:?}"));
-            let of = |event| AsyncEventKind::Qp(pair.qp_b.number(), event);
+            let of = |event| AsyncEventKind::Qp(pair.b.qp.number(), event);
             assert_eq!(
                 events,
                 [
@@ -141,9 +102,9 @@ fn a_peer_gets_an_access_error() {
 fn an_atomic_gets_an_access_error() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let pair = Pair::new();
-    let gone = Gone::new(&pair.b);
+    let gone = gone(&pair.b);
     let op = SendOp::FetchAdd {
-        va: gone.at,
+        va: gone.at as u64,
         rkey: gone.key,
         add: 1,
     };
@@ -156,8 +117,8 @@ fn what_is_to_be_sent_is_a_local_error() {
     for len in LENGTHS {
         for wiring in wirings() {
             let pair = Pair::wired(&wiring);
-            let gone = Gone::new(&pair.a);
-            post_recv(&pair.qp_b, 2, &[pair.b.sge(0, LEN)]);
+            let gone = gone(&pair.a);
+            pair.b.post_recv(2, &[pair.b.sge(0, LEN)]);
             let status = pair.run(SendOp::Send, gone.sge(len));
             assert_eq!(status, WcStatus::LocalProtection, "{len} bytes, {wiring:?}");
         }
@@ -168,11 +129,8 @@ fn what_is_to_be_sent_is_a_local_error() {
 fn where_an_answer_should_go_is_a_local_error() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let pair = Pair::new();
-    let gone = Gone::new(&pair.a);
-    let op = SendOp::Read {
-        va: pair.b.va(0),
-        rkey: pair.b.key,
-    };
+    let gone = gone(&pair.a);
+    let op = pair.b.read_op(0);
     assert_eq!(pair.run(op, gone.sge(1_000)), WcStatus::LocalProtection);
 }
 
@@ -180,11 +138,11 @@ fn where_an_answer_should_go_is_a_local_error() {
 fn a_receive_is_a_local_error_and_the_sender_learns_of_it() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let pair = Pair::new();
-    let gone = Gone::new(&pair.b);
-    post_recv(&pair.qp_b, 2, &[gone.sge(LEN)]);
+    let gone = gone(&pair.b);
+    pair.b.post_recv(2, &[gone.sge(LEN)]);
     let status = pair.run(SendOp::Send, pair.a.sge(0, 1_000));
     assert_eq!(status, WcStatus::RemoteOperation);
-    let received = pair.b.wait(&[&pair.a], 1);
+    let received = pair.b.wait(&pair.a, 1);
     assert_eq!(received[0].status, WcStatus::LocalProtection);
 }
 
@@ -194,27 +152,15 @@ fn memory_that_goes_while_being_sent_is_an_error_or_in_time() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for round in 0..60 {
         let pair = Pair::wired(&wirings()[round % 3]);
-        let mapping = map();
-        let at = mapping as u64;
-        let access = Access::LOCAL_WRITE;
-        let region = pair.a.nic.register(pair.a.pd, at, LEN as u64, at, access);
-        let key = region.unwrap().lkey;
-        let (va, rkey) = (pair.b.va(0), pair.b.key);
+        let pages = Pages::with(&pair.a, LEN, Access::LOCAL_WRITE);
         for wr_id in 0..32 {
-            let sge = Sge {
-                addr: at,
-                len: LEN as u32,
-                lkey: key,
-            };
-            let op = SendOp::Write { va, rkey };
-            post(&pair.qp_a, wr_id, op, &[sge], SendTarget::Connection);
+            pair.a.post(wr_id, pair.b.write_op(0), &[pages.sge(LEN)]);
         }
         for _ in 0..round {
             pair.b.cq.poll(0, |_| ());
         }
-        // SAFETY: it is this test's own.
-        assert_eq!(unsafe { libc::munmap(mapping, LEN) }, 0);
-        let statuses: Vec<_> = pair.a.wait(&[&pair.b], 32);
+        pages.unmap();
+        let statuses: Vec<_> = pair.a.wait(&pair.b, 32);
         let good = statuses
             .iter()
             .take_while(|c| c.status == WcStatus::Success);
@@ -242,7 +188,7 @@ extern "C" fn repair(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
 }
 
 fn fault_and_repair() {
-    let page = map().cast::<u8>();
+    let page = apart::map(LEN, libc::PROT_READ | libc::PROT_WRITE).cast::<u8>();
     // SAFETY: a page of this test's own, which `repair` makes accessible again.
     unsafe {
         libc::mprotect(page.cast(), 4096, libc::PROT_NONE);
@@ -267,10 +213,11 @@ fn handlers_of_the_program_go_on_working() {
     install();
     for round in 1..=2 {
         let pair = Pair::new();
-        let gone = Gone::new(&pair.b);
-        let (va, rkey) = (gone.at, gone.key);
-        let write = SendOp::Write { va, rkey };
-        assert_eq!(pair.run(write, pair.a.sge(0, 8)), WcStatus::RemoteAccess);
+        let gone = gone(&pair.b);
+        assert_eq!(
+            pair.run(gone.write_op(), pair.a.sge(0, 8)),
+            WcStatus::RemoteAccess
+        );
         fault_and_repair();
         assert_eq!(REPAIRED.load(Ordering::Relaxed), round);
         install();

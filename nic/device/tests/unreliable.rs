@@ -2,13 +2,10 @@
 
 mod support;
 
-use support::{End, connect_both, fill, post, post_recv};
+use support::{End, connect_both, fill, post, post_recv, request};
 use urxe_device::{
-    CompletionKind, Immediate, Mtu, PostError, Qp, QpState, QpType, SendData, SendOp, SendRequest,
-    SendTarget, WcStatus,
+    CompletionKind, Immediate, Mtu, PostError, Qp, QpState, QpType, SendOp, SendTarget, WcStatus,
 };
-
-const PEER: SendTarget = SendTarget::Connection;
 
 fn pair(len: usize, mtu: Mtu) -> (End, Qp, End, Qp) {
     let (a, b) = (End::new(len), End::new(len));
@@ -31,7 +28,7 @@ fn send_and_write_move_the_right_bytes() {
                     b.sge(64.min(len), len.saturating_sub(64)),
                 ],
             );
-            post(&qp_a, 2, SendOp::Send, &[a.sge(0, len)], PEER);
+            post(&qp_a, 2, SendOp::Send, &[a.sge(0, len)]);
             assert_eq!(a.wait(&[], 1)[0].status, WcStatus::Success);
             let got = b.wait(&[&a], 1)[0];
             assert_eq!(
@@ -46,7 +43,7 @@ fn send_and_write_move_the_right_bytes() {
                 rkey: b.key,
                 immediate: Immediate([4, 3, 2, 1]),
             };
-            post(&qp_a, 4, write, &[a.sge(0, len)], PEER);
+            post(&qp_a, 4, write, &[a.sge(0, len)]);
             let got = b.wait(&[&a], 1)[0];
             assert_eq!(
                 (got.kind, got.byte_len as usize),
@@ -63,7 +60,7 @@ fn uc_drops_what_it_cannot_execute_and_goes_on() {
     let (mut a, qp_a, b, qp_b) = pair(1 << 16, Mtu::B1024);
     fill(&mut a.buffer);
     let send = |len| {
-        post(&qp_a, 1, SendOp::Send, &[a.sge(0, len)], PEER);
+        post(&qp_a, 1, SendOp::Send, &[a.sge(0, len)]);
         assert_eq!(a.wait(&[&b], 1)[0].status, WcStatus::Success);
     };
     send(10); // No receive.
@@ -74,7 +71,7 @@ fn uc_drops_what_it_cannot_execute_and_goes_on() {
         va: b.va(0),
         rkey: b.key ^ 1,
     };
-    post(&qp_a, 2, denied, &[a.sge(0, 9)], PEER);
+    post(&qp_a, 2, denied, &[a.sge(0, 9)]);
     assert_eq!(a.wait(&[&b], 1)[0].status, WcStatus::Success);
     b.wait_for_nothing();
     send(2500);
@@ -95,15 +92,7 @@ fn it_has_no_reads_atomics_or_invalidations() {
         SendOp::SendInvalidate { rkey },
     ] {
         let sges = [a.sge(0, 8)];
-        let request = SendRequest {
-            wr_id: 1,
-            op,
-            data: SendData::Sges(&sges),
-            signaled: true,
-            solicited: false,
-            fence: false,
-            target: PEER,
-        };
+        let request = request(1, op, &sges, SendTarget::Connection);
         let refused = qp_a.post_send(&request);
         assert_eq!(refused, Err(PostError::Unsupported), "{op:?}");
     }

@@ -3,28 +3,22 @@
 
 mod support;
 
-use support::{End, connect_both, fill, post, post_recv};
+use support::{End, Peer, TIMEOUT, connect_both, fill, post};
 use urxe_device::{
-    CompletionKind, Error, Mtu, Qp, QpState, QpType, SendOp, SendTarget, WcStatus, WindowAccess,
-    WindowBind, WindowType,
+    CompletionKind, Error, Mtu, QpState, QpType, SendOp, WcStatus, WindowAccess, WindowBind,
+    WindowType,
 };
 
-const PEER: SendTarget = SendTarget::Connection;
-
 struct Pair {
-    a: End,
-    qp_a: Qp,
-    b: End,
-    qp_b: Qp,
+    a: Peer,
+    b: Peer,
 }
 
 impl Pair {
     fn new() -> Self {
-        let (mut a, b) = (End::new(8192), End::new(8192));
+        let (mut a, b) = Peer::pair([End::new(8192), End::new(8192)], Mtu::B1024, TIMEOUT);
         fill(&mut a.buffer);
-        let (qp_a, qp_b) = (a.qp(QpType::Rc), b.qp(QpType::Rc));
-        connect_both(&a, &qp_a, &b, &qp_b, Mtu::B1024);
-        Self { a, qp_a, b, qp_b }
+        Self { a, b }
     }
 
     /// A window of `b` that is not bound.
@@ -42,8 +36,8 @@ impl Pair {
             len: 1000,
             access,
         };
-        post(&self.qp_b, 1, SendOp::BindWindow(bind), &[], PEER);
-        let got = self.b.wait(&[&self.a], 1)[0];
+        self.b.post(1, SendOp::BindWindow(bind), &[]);
+        let got = self.b.wait(&self.a, 1)[0];
         assert_eq!(
             (got.status, got.kind),
             (WcStatus::Success, CompletionKind::BindWindow)
@@ -53,14 +47,8 @@ impl Pair {
 
     fn write(&self, rkey: u32, at: usize, len: usize) -> WcStatus {
         let va = self.b.va(at);
-        post(
-            &self.qp_a,
-            2,
-            SendOp::Write { va, rkey },
-            &[self.a.sge(0, len)],
-            PEER,
-        );
-        self.a.wait(&[&self.b], 1)[0].status
+        let write = SendOp::Write { va, rkey };
+        self.a.run(&self.b, write, self.a.sge(0, len))
     }
 }
 
@@ -85,14 +73,8 @@ fn a_key_before_binding_and_after_invalidation_is_refused() {
     let pair = Pair::new();
     let window = pair.window(WindowType::Type2);
     let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
-    post(
-        &pair.qp_b,
-        3,
-        SendOp::LocalInvalidate { rkey: key },
-        &[],
-        PEER,
-    );
-    let got = pair.b.wait(&[&pair.a], 1)[0];
+    pair.b.post(3, SendOp::LocalInvalidate { rkey: key }, &[]);
+    let got = pair.b.wait(&pair.a, 1)[0];
     assert_eq!(
         (got.status, got.kind),
         (WcStatus::Success, CompletionKind::LocalInvalidate)
@@ -109,12 +91,12 @@ fn the_peer_invalidates_a_window_with_its_message() {
     let pair = Pair::new();
     let window = pair.window(WindowType::Type2);
     let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
-    post_recv(&pair.qp_b, 4, &[pair.b.sge(0, 64)]);
+    pair.b.post_recv(4, &[pair.b.sge(0, 64)]);
     let op = SendOp::SendInvalidate { rkey: key };
-    post(&pair.qp_a, 5, op, &[pair.a.sge(0, 8)], PEER);
-    let got = pair.b.wait(&[&pair.a], 1)[0];
+    pair.a.post(5, op, &[pair.a.sge(0, 8)]);
+    let got = pair.b.wait(&pair.a, 1)[0];
     assert_eq!((got.wr_id, got.invalidated_rkey), (4, Some(key)));
-    assert_eq!(pair.a.wait(&[&pair.b], 1)[0].status, WcStatus::Success);
+    assert_eq!(pair.a.wait(&pair.b, 1)[0].status, WcStatus::Success);
     // Free again: it can be bound with the next key.
     let next = pair.bind(key, WindowAccess::REMOTE_WRITE);
     assert_eq!(pair.write(next, 1000, 8), WcStatus::Success);
@@ -124,14 +106,14 @@ fn the_peer_invalidates_a_window_with_its_message() {
 #[test]
 fn the_peer_may_not_invalidate_a_region() {
     let pair = Pair::new();
-    post_recv(&pair.qp_b, 4, &[pair.b.sge(0, 64)]);
+    pair.b.post_recv(4, &[pair.b.sge(0, 64)]);
     let op = SendOp::SendInvalidate { rkey: pair.b.key };
-    post(&pair.qp_a, 5, op, &[pair.a.sge(0, 8)], PEER);
-    let refused = pair.b.wait(&[&pair.a], 1)[0].status;
+    pair.a.post(5, op, &[pair.a.sge(0, 8)]);
+    let refused = pair.b.wait(&pair.a, 1)[0].status;
     assert_eq!(refused, WcStatus::RemoteInvalidRequest);
-    assert_eq!(pair.qp_b.query().unwrap().state, QpState::Error);
+    assert_eq!(pair.b.qp.query().unwrap().state, QpState::Error);
     // The peer is not told, and finds a queue pair that does not answer.
-    let unanswered = pair.a.wait(&[&pair.b], 1)[0].status;
+    let unanswered = pair.a.wait(&pair.b, 1)[0].status;
     assert_eq!(unanswered, WcStatus::RetryExceeded);
 }
 
@@ -146,10 +128,10 @@ fn a_window_of_type_2_is_no_use_through_another_queue_pair() {
         va: pair.b.va(1000),
         rkey: key,
     };
-    post(&qp_a, 1, read, &[pair.a.sge(4000, 8)], PEER);
-    assert_eq!(pair.a.wait(&[&pair.b], 1)[0].status, WcStatus::RemoteAccess);
-    post(&pair.qp_a, 2, read, &[pair.a.sge(4000, 8)], PEER);
-    assert_eq!(pair.a.wait(&[&pair.b], 1)[0].status, WcStatus::Success);
+    post(&qp_a, 1, read, &[pair.a.sge(4000, 8)]);
+    assert_eq!(pair.a.wait(&pair.b, 1)[0].status, WcStatus::RemoteAccess);
+    pair.a.post(2, read, &[pair.a.sge(4000, 8)]);
+    assert_eq!(pair.a.wait(&pair.b, 1)[0].status, WcStatus::Success);
 }
 
 #[test]
@@ -163,16 +145,13 @@ fn a_binding_that_fails_fails_in_its_turn() {
         len: 1000,
         access: WindowAccess::REMOTE_READ,
     };
-    let write = SendOp::Write {
-        va: pair.a.va(4096),
-        rkey: pair.a.key,
-    };
-    post(&pair.qp_b, 1, write, &[pair.b.sge(0, 4096)], PEER);
-    post(&pair.qp_b, 2, SendOp::BindWindow(beyond), &[], PEER);
-    post(&pair.qp_b, 3, write, &[pair.b.sge(0, 4096)], PEER);
+    let write = pair.a.write_op(4096);
+    pair.b.post(1, write, &[pair.b.sge(0, 4096)]);
+    pair.b.post(2, SendOp::BindWindow(beyond), &[]);
+    pair.b.post(3, write, &[pair.b.sge(0, 4096)]);
     let got: Vec<_> = pair
         .b
-        .wait(&[&pair.a], 3)
+        .wait(&pair.a, 3)
         .iter()
         .map(|c| (c.wr_id, c.status))
         .collect();
@@ -182,7 +161,7 @@ fn a_binding_that_fails_fails_in_its_turn() {
         (3, WcStatus::WrFlush),
     ];
     assert_eq!(got, expected);
-    assert_eq!(pair.qp_b.state().unwrap(), QpState::Error);
+    assert_eq!(pair.b.qp.state().unwrap(), QpState::Error);
 }
 
 #[test]
@@ -190,6 +169,6 @@ fn a_queue_pair_that_goes_takes_its_windows_of_type_2_along() {
     let pair = Pair::new();
     let window = pair.window(WindowType::Type2);
     let _ = pair.bind(window, WindowAccess::REMOTE_READ);
-    pair.qp_b.destroy();
+    pair.b.qp.destroy();
     pair.b.nic.deregister(pair.b.key).unwrap();
 }

@@ -1,4 +1,4 @@
-use urxe_proto::{SendOp, SendTarget, WcStatus};
+use urxe_proto::WcStatus;
 use urxe_wire::Mtu;
 
 use super::turns::*;
@@ -51,9 +51,7 @@ fn a_peer_that_reads_is_answered_between_turns_of_requests() {
     const LEN: usize = 4 << 20;
     const READ: usize = 64 << 10;
     let (ends, _qps) = one_with_many_turns(LEN, |ends, qp| {
-        let (va, rkey) = (ends[1].va(0), ends[1].key);
-        let (read, into) = (SendOp::Read { va, rkey }, ends[0].sge(0, READ));
-        post(qp, 7, read, &[into], SendTarget::Connection);
+        post(qp, 7, ends[1].read_op(0), &[ends[0].sge(0, READ)]);
     });
     let [left, right] = ends.each_ref().map(|end| &end.nic);
     let before = right.stats().tx_packets;

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use urxe_device::{Access, SendOp, Sge};
+
+use super::End;
+
 /// Where these mappings are: far below all others. The kernel gives out the highest addresses that
 /// are free, so that elsewhere the stack of another test's thread, or the page that guards it, may
 /// be in a hole as soon as there is one.
@@ -20,4 +24,46 @@ pub fn map(len: usize, rights: i32) -> *mut libc::c_void {
     let mapped = unsafe { libc::mmap(at, len, rights, flags, -1, 0) };
     assert_eq!(mapped, at, "{}", std::io::Error::last_os_error());
     mapped
+}
+
+/// Pages of their own that are registered at one end.
+pub struct Pages {
+    pub at: usize,
+    pub len: usize,
+    pub key: u32,
+}
+
+impl Pages {
+    /// With all rights.
+    pub fn new(end: &End, len: usize) -> Self {
+        let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        Self::with(end, len, Access::LOCAL_WRITE | all)
+    }
+
+    pub fn with(end: &End, len: usize, access: Access) -> Self {
+        let at = map(len, libc::PROT_READ | libc::PROT_WRITE) as usize;
+        let va = at as u64;
+        let region = end.nic.register(end.pd, va, len as u64, va, access);
+        let key = region.unwrap().lkey;
+        Self { at, len, key }
+    }
+
+    pub fn unmap(&self) {
+        // SAFETY: they are this test's own.
+        let status = unsafe { libc::munmap(self.at as *mut libc::c_void, self.len) };
+        assert_eq!(status, 0);
+    }
+
+    pub fn sge(&self, len: usize) -> Sge {
+        Sge {
+            addr: self.at as u64,
+            len: len as u32,
+            lkey: self.key,
+        }
+    }
+
+    pub fn write_op(&self) -> SendOp {
+        let (va, rkey) = (self.at as u64, self.key);
+        SendOp::Write { va, rkey }
+    }
 }

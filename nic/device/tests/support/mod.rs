@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use urxe_device::{
-    Access, AddressVector, AsyncEventKind, AttrMask, Attributes, Capacity, Completion, Cq,
-    DeviceInfo, Gid, Mtu, Nic, Pd, Psn, Qp, QpInit, QpState, QpType, Qpn, RecvRequest, SendData,
-    SendOp, SendRequest, SendTarget, Sge, Srq,
+    Access, AddressVector, AsyncEventKind, AttrMask, Attributes, Capacity, Completion,
+    CompletionChannel, Cq, DeviceInfo, Gid, Mtu, Nic, Pd, Psn, Qp, QpInit, QpState, QpType, Qpn,
+    RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, Srq, WcStatus, Wiring,
 };
 
 pub const CAPACITY: Capacity = Capacity {
@@ -62,6 +62,20 @@ pub fn in_namespace(commands: &[&str], body: impl FnOnce() + Send) {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// The same with a link from the interface `near`, 10.9.0.1, to `far`, and a neighbour 10.9.0.2 of
+/// which only the address is there.
+pub fn on_a_link(body: impl FnOnce() + Send) {
+    let commands = [
+        "link set lo up",
+        "link add near type veth peer name far",
+        "link set near up",
+        "link set far up",
+        "addr add 10.9.0.1/24 dev near",
+        "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev near",
+    ];
+    in_namespace(&commands, body);
 }
 
 /// Lets the calling thread, and those that it starts, run on this processor alone.
@@ -130,6 +144,10 @@ impl End {
         Self::of(Nic::open(&device(netdev)).unwrap(), len)
     }
 
+    pub fn wired(wiring: &Wiring, len: usize) -> Self {
+        Self::of(Nic::open_wired(&device("lo"), wiring).unwrap(), len)
+    }
+
     pub fn of(nic: Arc<Nic>, len: usize) -> Self {
         let pd = nic.alloc_pd();
         let cq = nic.create_cq(1024, None, 7).unwrap();
@@ -148,6 +166,14 @@ impl End {
             buffer,
             key,
         }
+    }
+
+    /// Gives it a completion queue with a channel, for queue pairs to come.
+    pub fn add_channel(&mut self) -> Arc<CompletionChannel> {
+        let channel = self.nic.create_channel().unwrap();
+        let of_queue = Some(Arc::clone(&channel));
+        self.cq = self.nic.create_cq(16, of_queue, 42).unwrap();
+        channel
     }
 
     pub fn init(&self, qp_type: QpType) -> QpInit {
@@ -215,6 +241,22 @@ impl End {
         }
     }
 
+    /// Writes to this buffer.
+    pub fn write_op(&self, offset: usize) -> SendOp {
+        SendOp::Write {
+            va: self.va(offset),
+            rkey: self.key,
+        }
+    }
+
+    /// Reads from this buffer.
+    pub fn read_op(&self, offset: usize) -> SendOp {
+        SendOp::Read {
+            va: self.va(offset),
+            rkey: self.key,
+        }
+    }
+
     /// The completion queue's next `count` completions, polling the other ends meanwhile.
     pub fn wait(&self, others: &[&Self], count: usize) -> Vec<Completion> {
         wait_for(&self.nic, &self.cq, others, count)
@@ -266,6 +308,10 @@ fn modify(qp: &Qp, state: QpState, wanted: &Attributes, mask: AttrMask) {
         ..wanted.clone()
     };
     qp.modify(&wanted, mask | AttrMask::STATE).unwrap();
+}
+
+pub fn set_state(qp: &Qp, state: QpState) {
+    modify(qp, state, &Attributes::new(), AttrMask::empty());
 }
 
 /// Brings a datagram queue pair to ready-to-send.
@@ -348,27 +394,34 @@ pub fn connect_both(a: &End, qp_a: &Qp, b: &End, qp_b: &Qp, mtu: Mtu) {
     connect(b, qp_b, qp_a.number(), mtu);
 }
 
-pub fn post(qp: &Qp, wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget) {
-    post_as(qp, wr_id, op, sges, target, true);
+/// To the connected peer.
+pub fn post(qp: &Qp, wr_id: u64, op: SendOp, sges: &[Sge]) {
+    post_to_target(qp, wr_id, op, sges, SendTarget::Connection);
+}
+
+pub fn post_to_target(qp: &Qp, wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget) {
+    qp.post_send(&request(wr_id, op, sges, target)).unwrap();
 }
 
 /// To the connected peer, without a completion.
-#[allow(dead_code)]
 pub fn post_unsignaled(qp: &Qp, op: SendOp, sges: &[Sge]) {
-    post_as(qp, 0, op, sges, SendTarget::Connection, false);
+    let request = SendRequest {
+        signaled: false,
+        ..request(0, op, sges, SendTarget::Connection)
+    };
+    qp.post_send(&request).unwrap();
 }
 
-fn post_as(qp: &Qp, wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget, signaled: bool) {
-    let request = SendRequest {
+pub fn request(wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget) -> SendRequest<'_> {
+    SendRequest {
         wr_id,
         op,
         data: SendData::Sges(sges),
-        signaled,
+        signaled: true,
         solicited: false,
         fence: false,
         target,
-    };
-    qp.post_send(&request).unwrap();
+    }
 }
 
 pub fn post_recv(qp: &Qp, wr_id: u64, sges: &[Sge]) {
@@ -413,7 +466,13 @@ impl Peer {
     }
 
     pub fn post(&self, wr_id: u64, op: SendOp, sges: &[Sge]) {
-        post(&self.qp, wr_id, op, sges, SendTarget::Connection);
+        post(&self.qp, wr_id, op, sges);
+    }
+
+    /// What becomes of a request to the other.
+    pub fn run(&self, other: &Self, op: SendOp, sge: Sge) -> WcStatus {
+        self.post(1, op, &[sge]);
+        self.wait(other, 1)[0].status
     }
 
     pub fn post_recv(&self, wr_id: u64, sges: &[Sge]) {

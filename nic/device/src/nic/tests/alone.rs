@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use urxe_proto::{QpType, SendOp, SendTarget};
+use urxe_proto::QpType;
 use urxe_wire::Mtu;
 
 use crate::nic::Nic;
@@ -35,10 +35,7 @@ pub(crate) fn connected_by(mtu: Mtu, len: usize) -> ([End; 2], [Qp; 2]) {
 
 /// The program at `from` writes to the other's memory, by its queue pair.
 pub(crate) fn write(from: &End, qp: &Qp, to: &End, len: usize) {
-    let (va, rkey) = (to.va(0), to.key);
-    let op = SendOp::Write { va, rkey };
-    let sge = from.sge(0, len);
-    post(qp, 0, op, &[sge], SendTarget::Connection);
+    post(qp, 0, to.write_op(0), &[from.sge(0, len)]);
 }
 
 /// Whether the program at each end may be about to get an answer, or to reply.

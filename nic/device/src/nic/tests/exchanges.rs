@@ -1,7 +1,7 @@
 //! What the rounds of a program that polls send: in time that the test makes pass, where no other
 //! thread moves anything.
 
-use urxe_proto::{CompletionKind, SendOp, SendTarget, WcStatus};
+use urxe_proto::{CompletionKind, SendOp, WcStatus};
 
 use super::alone::{connected, write};
 use crate::objects::qp::Qp;
@@ -20,13 +20,7 @@ fn poll(end: &End) -> usize {
 /// Posts a message for which the receiver has room.
 fn send(ends: &[End; 2], qps: &[Qp; 2], from: usize) {
     post_recv(&qps[1 - from], 0, &[ends[1 - from].sge(0, LEN)]);
-    post(
-        &qps[from],
-        0,
-        SendOp::Send,
-        &[ends[from].sge(0, LEN)],
-        SendTarget::Connection,
-    );
+    post(&qps[from], 0, SendOp::Send, &[ends[from].sge(0, LEN)]);
 }
 
 #[test]
