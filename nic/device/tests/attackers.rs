@@ -8,15 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use support::duel::{BUFFER_BYTES, DATA, PEER, PEER_PORT, UNTOUCHED};
+use support::duel::{BUFFER_BYTES, DATA, PEER, PEER_PORT, UNTOUCHED, packet};
 use support::{
     End, connect_with, in_namespace, on_a_link, peer_attributes, post_recv, ready_datagrams,
 };
 use urxe_device::{Attributes, Gid, Mtu, Psn, Qp, QpType};
-use urxe_wire::icrc::Flow;
-use urxe_wire::{
-    Bth, Deth, Header, MAX_HEADER_LEN, Opcode, Operation, ROCE_UDP_PORT, Reth, Transport,
-};
+use urxe_wire::{Bth, Deth, Header, Opcode, Operation, ROCE_UDP_PORT, Reth, Transport};
 
 const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -127,7 +124,7 @@ impl Scene {
 
     /// Sends a packet by the link, which brings the victim's memory what it has.
     fn writes(&self, from: SocketAddr, psn: Psn) {
-        self.send(from, &packet(from, self.to, &self.write(psn)));
+        self.send(from, &packet(from, self.to, &self.write(psn), &DATA));
         self.wait_until("the memory is written", || self.end.buffer[..16] == DATA);
     }
 
@@ -135,14 +132,14 @@ impl Scene {
     /// victim's memory.
     fn is_counted(&self, from: SocketAddr, psn: Psn, counter: &str) {
         let before = self.count(counter);
-        self.send(from, &packet(from, self.to, &self.write(psn)));
+        self.send(from, &packet(from, self.to, &self.write(psn), &DATA));
         self.wait_until(counter, || self.count(counter) > before);
         assert_ne!(self.end.buffer[..16], DATA, "{from}");
     }
 
     /// Sends a packet by the link, of which nothing is to be seen.
     fn is_ignored(&self, from: SocketAddr, psn: Psn) {
-        self.send(from, &packet(from, self.to, &self.write(psn)));
+        self.send(from, &packet(from, self.to, &self.write(psn), &DATA));
         self.settle();
         assert_ne!(self.end.buffer[..16], DATA, "{from}");
     }
@@ -165,18 +162,6 @@ impl Scene {
     fn count(&self, counter: &str) -> u64 {
         self.end.nic.stat().counters[counter]
     }
-}
-
-/// A RoCEv2 packet with a right ICRC, as a socket at `from` would send it.
-fn packet(from: SocketAddr, to: SocketAddr, header: &Header) -> Vec<u8> {
-    let mut packet = vec![0; MAX_HEADER_LEN];
-    let len = header.emit(DATA.len(), &mut packet).unwrap();
-    packet.truncate(len);
-    packet.extend_from_slice(&DATA);
-    let flow = Flow::new(from, to).unwrap();
-    let icrc = flow.start(packet.len() + 4, 0, &packet).finish();
-    packet.extend_from_slice(&icrc);
-    packet
 }
 
 /// An Ethernet frame as neighbours exchange them.
@@ -232,7 +217,7 @@ fn beside_the_path_the_next_psn_has_to_be_guessed() {
             for guess in 1..=GUESSES {
                 // Right by none of them, nor near enough to be kept.
                 let psn = expected.add(11_000 * guess);
-                scene.send(from, &packet(from, scene.to, &scene.write(psn)));
+                scene.send(from, &packet(from, scene.to, &scene.write(psn), &DATA));
                 let all = before + u64::from(guess);
                 scene.wait_until("it has come", || scene.count("rx_packets") >= all);
             }
@@ -274,7 +259,12 @@ fn who_does_not_forge_the_address_of_the_peer_does_nothing() {
             raw.extend(50_000u16.to_be_bytes());
             raw.extend(Gid::from(PEER_IP).0);
             let well_known = at(VICTIM, ROCE_UDP_PORT);
-            raw.extend(packet(at(PEER_IP, 50_000), well_known, &scene.write(next)));
+            raw.extend(packet(
+                at(PEER_IP, 50_000),
+                well_known,
+                &scene.write(next),
+                &DATA,
+            ));
             scene.send(at(VICTIM, port), &raw);
             scene.settle();
             assert_ne!(scene.end.buffer[..16], DATA, "{port}");
@@ -296,7 +286,7 @@ fn another_user_of_the_host_does_nothing() {
         for (count, ip) in (1..).zip([VICTIM, Ipv4Addr::LOCALHOST]) {
             let socket = UdpSocket::bind((ip, 0)).unwrap();
             let from = socket.local_addr().unwrap();
-            let bytes = packet(from, scene.to, &scene.write(scene.next()));
+            let bytes = packet(from, scene.to, &scene.write(scene.next()), &DATA);
             socket.send_to(&bytes, scene.to).unwrap();
             scene.wait_until("it is dropped", || scene.count("rx_wrong_source") == count);
         }
@@ -337,10 +327,10 @@ fn a_datagram_takes_the_qkey_and_nothing_else() {
         post_recv(&scene.datagrams, 1, &[scene.end.sge(0, 200)]);
         let from = at(OTHER_IP, 50_000);
         for qkey in [0, QKEY + 1, u32::MAX] {
-            scene.send(from, &packet(from, scene.to, &scene.message(qkey)));
+            scene.send(from, &packet(from, scene.to, &scene.message(qkey), &DATA));
             scene.end.wait_for_nothing();
         }
-        scene.send(from, &packet(from, scene.to, &scene.message(QKEY)));
+        scene.send(from, &packet(from, scene.to, &scene.message(QKEY), &DATA));
         let got = scene.end.wait(&[], 1)[0];
         assert_eq!((got.source_qp, got.byte_len), (Some(PEER), 56));
     });

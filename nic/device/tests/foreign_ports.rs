@@ -8,13 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use support::duel::{ACK, DATA, Duel, PEER, PEER_PORT, UNTOUCHED};
+use support::duel::{ACK, DATA, Duel, PEER, PEER_PORT, UNTOUCHED, packet};
 use support::{in_namespace, post, post_recv};
 use urxe_device::{Completion, Gid, QpType, SendOp, WcStatus};
-use urxe_wire::icrc::Flow;
 use urxe_wire::{
-    Aeth, Bth, CNP_RESERVED_LEN, Header, MAX_HEADER_LEN, NakCode, Opcode, Operation, Psn,
-    ROCE_UDP_PORT, Syndrome, Transport,
+    Aeth, Bth, CNP_RESERVED_LEN, Header, NakCode, Opcode, Operation, Psn, ROCE_UDP_PORT, Syndrome,
+    Transport,
 };
 
 /// What a stranger of the peer's host sends.
@@ -177,13 +176,7 @@ fn what_is_passed_on_is_not_believed_of_a_peer_that_is_urxe() {
         assert_eq!(duel.to.port(), ROCE_UDP_PORT + 1);
         let peer = duel.peer.local_addr().unwrap();
         let forge = |to: SocketAddr| {
-            let mut packet = vec![0; MAX_HEADER_LEN];
-            let len = write(&duel).emit(FORGED.len(), &mut packet).unwrap();
-            packet.truncate(len);
-            packet.extend_from_slice(&FORGED);
-            let flow = Flow::new(peer, to).unwrap();
-            let icrc = flow.start(packet.len() + 4, 0, &packet).finish();
-            packet.extend_from_slice(&icrc);
+            let packet = packet(peer, to, &write(&duel), &FORGED);
             holder.send_to(&passed_on(peer, &packet), duel.to).unwrap();
         };
         let well_known = SocketAddr::from((own, ROCE_UDP_PORT));

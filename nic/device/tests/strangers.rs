@@ -7,12 +7,12 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use support::duel::{packet, without_icrc};
 use support::{End, connect_to, in_namespace, post, post_recv, post_to_target};
 use urxe_device::{Gid, Mtu, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
-    Aeth, Bth, Deth, Header, MAX_HEADER_LEN, Opcode, Operation, Packet, ROCE_UDP_PORT, Reth,
-    Syndrome, Transport,
+    Aeth, Bth, Deth, Header, Opcode, Operation, Packet, ROCE_UDP_PORT, Reth, Syndrome, Transport,
 };
 
 /// A number whose upper bits would tell another port.
@@ -49,14 +49,7 @@ impl Stranger {
     }
 
     fn send(&self, to: SocketAddr, header: &Header, payload: &[u8]) {
-        let mut packet = vec![0; MAX_HEADER_LEN];
-        let len = header.emit(payload.len(), &mut packet).unwrap();
-        packet.truncate(len);
-        packet.extend_from_slice(payload);
-        assert_eq!(payload.len() % 4, 0, "no padding here");
-        let flow = Flow::new(self.sender.local_addr().unwrap(), to).unwrap();
-        let icrc = flow.start(packet.len() + 4, 0, &packet).finish();
-        packet.extend_from_slice(&icrc);
+        let packet = packet(self.sender.local_addr().unwrap(), to, header, payload);
         self.sender.send_to(&packet, to).unwrap();
     }
 
@@ -308,10 +301,8 @@ fn who_missed_the_word_that_a_queue_pair_is_gone_is_told_again() {
 
 /// A packet whose ICRC is wrong.
 fn bytes_of(header: &Header) -> Vec<u8> {
-    let mut packet = vec![0; MAX_HEADER_LEN];
-    let len = header.emit(8, &mut packet).unwrap();
-    packet.truncate(len);
-    packet.extend_from_slice(&[7; 12]);
+    let mut packet = without_icrc(header, &[7; 8]);
+    packet.extend_from_slice(&[7; 4]);
     packet
 }
 

@@ -124,15 +124,9 @@ impl Duel {
         payload: &[u8],
         change: impl FnOnce(&mut Vec<u8>),
     ) {
-        let mut packet = vec![0; MAX_HEADER_LEN];
-        let len = header.emit(payload.len(), &mut packet).unwrap();
-        packet.truncate(len);
-        packet.extend_from_slice(payload);
-        packet.resize(packet.len() + pad_len(payload.len()), 0);
+        let mut packet = without_icrc(header, payload);
         change(&mut packet);
-        let flow = Flow::new(from.local_addr().unwrap(), self.to).unwrap();
-        let icrc = flow.start(packet.len() + 4, 0, &packet).finish();
-        packet.extend_from_slice(&icrc);
+        add_icrc(from.local_addr().unwrap(), self.to, &mut packet);
         from.send_to(&packet, self.to).unwrap();
     }
 
@@ -184,4 +178,26 @@ impl Duel {
     pub fn is_untouched(&self) -> bool {
         self.end.buffer.iter().all(|byte| *byte == UNTOUCHED)
     }
+}
+
+/// A RoCEv2 packet with a right ICRC, as a socket at `from` would send it.
+pub fn packet(from: SocketAddr, to: SocketAddr, header: &Header, payload: &[u8]) -> Vec<u8> {
+    let mut packet = without_icrc(header, payload);
+    add_icrc(from, to, &mut packet);
+    packet
+}
+
+pub fn without_icrc(header: &Header, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; MAX_HEADER_LEN];
+    let len = header.emit(payload.len(), &mut packet).unwrap();
+    packet.truncate(len);
+    packet.extend_from_slice(payload);
+    packet.resize(packet.len() + pad_len(payload.len()), 0);
+    packet
+}
+
+fn add_icrc(from: SocketAddr, to: SocketAddr, packet: &mut Vec<u8>) {
+    let flow = Flow::new(from, to).unwrap();
+    let icrc = flow.start(packet.len() + 4, 0, packet).finish();
+    packet.extend_from_slice(&icrc);
 }
