@@ -15,8 +15,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use support::{End, connect_both, pin, post, post_recv, processors};
-use urxe_device::{Mtu, QpType, SendOp, WcStatus};
+use support::{End, Peer, TIMEOUT, pin, processors};
+use urxe_device::{Mtu, SendOp, WcStatus};
 
 const LENGTH_BYTES: usize = 64;
 /// Receives that are posted ahead.
@@ -33,26 +33,19 @@ fn take(end: &End, count: usize) {
 }
 
 /// Sends to and fro between two ends until it is over; returns how many messages.
-fn ping_pong(ends: &[End; 2], begin: &Barrier, is_over: &AtomicBool) -> u64 {
-    let [left, right] = ends;
-    let (to_right, to_left) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
-    connect_both(left, &to_right, right, &to_left, Mtu::B4096);
-    for _ in 0..AHEAD {
-        post_recv(&to_right, 0, &[left.sge(0, LENGTH_BYTES)]);
-        post_recv(&to_left, 0, &[right.sge(0, LENGTH_BYTES)]);
+fn ping_pong(ends: [End; 2], begin: &Barrier, is_over: &AtomicBool) -> u64 {
+    let (left, right) = Peer::pair(ends, Mtu::B4096, TIMEOUT);
+    for peer in [&left, &right] {
+        (0..AHEAD).for_each(|_| peer.post_recv(0, &[peer.sge(0, LENGTH_BYTES)]));
     }
     begin.wait();
     let mut messages = 0;
     while !is_over.load(Ordering::Relaxed) {
-        for (from, qp, to, back) in [
-            (left, &to_right, right, &to_left),
-            (right, &to_left, left, &to_right),
-        ] {
-            let sge = from.sge(0, LENGTH_BYTES);
-            post(qp, 0, SendOp::Send, &[sge]);
+        for (from, to) in [(&left, &right), (&right, &left)] {
+            from.post(0, SendOp::Send, &[from.sge(0, LENGTH_BYTES)]);
             // The message, and the completion of the one before, which it acknowledges.
             take(to, if messages == 0 { 1 } else { 2 });
-            post_recv(back, 0, &[to.sge(0, LENGTH_BYTES)]);
+            to.post_recv(0, &[to.sge(0, LENGTH_BYTES)]);
             messages += 1;
         }
     }
@@ -75,7 +68,7 @@ fn measure(threads: usize, is_shared: bool, time: Duration) -> f64 {
                         true => End::of(shared[side].nic.clone(), LENGTH_BYTES),
                         false => End::new(LENGTH_BYTES),
                     });
-                    ping_pong(&own, begin, is_over)
+                    ping_pong(own, begin, is_over)
                 })
             })
             .collect();

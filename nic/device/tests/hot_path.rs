@@ -5,8 +5,8 @@ mod support;
 
 use std::process::Command;
 
-use support::{End, connect_both, post, post_recv};
-use urxe_device::{Mtu, Qp, QpType, SendOp};
+use support::{End, Peer, TIMEOUT};
+use urxe_device::{Mtu, SendOp};
 
 /// Messages between two polls of a stream.
 const BURST: usize = 32;
@@ -16,54 +16,48 @@ const WORK: &str = "URXE_HOT_PATH";
 /// Two ends in one process and on one thread, so that no thread spins; without background threads,
 /// which valgrind would let work at any time.
 struct Pair {
-    left: End,
-    right: End,
-    to_right: Qp,
-    to_left: Qp,
+    left: Peer,
+    right: Peer,
     length: usize,
 }
 
 impl Pair {
     fn new(length: usize, mtu: Mtu) -> Self {
-        let (left, right) = (End::new(length), End::new(length));
-        let (to_right, to_left) = (left.qp(QpType::Rc), right.qp(QpType::Rc));
-        connect_both(&left, &to_right, &right, &to_left, mtu);
-        for end in [&left, &right] {
-            end.nic.close();
+        let ends = [End::new(length), End::new(length)];
+        let (left, right) = Peer::pair(ends, mtu, TIMEOUT);
+        for peer in [&left, &right] {
+            peer.nic.close();
+            (0..BURST).for_each(|_| peer.post_recv(0, &[peer.sge(0, length)]));
         }
-        let pair = Self {
+        Self {
             left,
             right,
-            to_right,
-            to_left,
             length,
-        };
-        for _ in 0..BURST {
-            post_recv(&pair.to_right, 0, &[pair.left.sge(0, length)]);
-            post_recv(&pair.to_left, 0, &[pair.right.sge(0, length)]);
         }
-        pair
     }
 
-    fn send(&self, from: &End, qp: &Qp, op: SendOp) {
-        let sge = from.sge(0, self.length);
-        post(qp, 0, op, &[sge]);
+    fn send(&self, from: &Peer, op: SendOp) {
+        from.post(0, op, &[from.sge(0, self.length)]);
+    }
+
+    fn receive(&self, at: &Peer) {
+        at.post_recv(0, &[at.sge(0, self.length)]);
     }
 
     /// A message each way. Each waits for the completion of the one before, as in `ib_send_lat`.
     fn exchange(&self, is_first: bool) {
-        self.send(&self.left, &self.to_right, SendOp::Send);
+        self.send(&self.left, SendOp::Send);
         take(&self.right, if is_first { 1 } else { 2 });
-        post_recv(&self.to_left, 0, &[self.right.sge(0, self.length)]);
-        self.send(&self.right, &self.to_left, SendOp::Send);
+        self.receive(&self.right);
+        self.send(&self.right, SendOp::Send);
         take(&self.left, 2);
-        post_recv(&self.to_right, 0, &[self.left.sge(0, self.length)]);
+        self.receive(&self.left);
     }
 
     /// A burst from left to right.
     fn burst(&self, op: SendOp) {
         for _ in 0..BURST {
-            self.send(&self.left, &self.to_right, op);
+            self.send(&self.left, op);
         }
         let received = if op == SendOp::Send { BURST } else { 0 };
         let (mut sent, mut got) = (0, 0);
@@ -72,7 +66,7 @@ impl Pair {
             got += take(&self.right, 0);
         }
         for _ in 0..received {
-            post_recv(&self.to_left, 0, &[self.right.sge(0, self.length)]);
+            self.receive(&self.right);
         }
     }
 }
