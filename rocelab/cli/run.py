@@ -66,7 +66,7 @@ _OnCluster = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS|slurm[:JOBS]",
-        help="Simulate on a Dask cluster: the address of its scheduler, or 'slurm' for jobs (docs/simulator.md).",
+        help="Simulate on a Dask cluster: the address of its scheduler, or 'slurm' for jobs (docs/simulator-speed.md).",
     ),
 ]
 

@@ -5,8 +5,8 @@
 //! Each hop takes an event off a queue, reads the packet and the port that it came to, chooses
 //! another port, notes in the ports and in the packet that it passed, and schedules an event. There
 //! is no order to keep, as all hops take as long, and there are no hosts and no protocol. Sizes are
-//! those of the simulator: an event has 16 bytes, a packet 32, a port 128. `docs/simulator.md`
-//! holds the simulator against this.
+//! those of the simulator: an event has 16 bytes, a packet 32, a port 128.
+//! `docs/simulator-speed.md` holds the simulator against this.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! Whether the devices of this process have GIDs of RoCE v1 besides.
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::process::error::Error;
 
@@ -26,24 +26,33 @@ fn refusal(error: &io::Error) -> Error {
     ))
 }
 
+const UNKNOWN: u8 = 0;
+const OFF: u8 = 1;
+const ON: u8 = 2;
+
 /// Whether they are wanted and possible. The same for as long as the process lives, whatever rights
-/// it gives up.
+/// it gives up. Threads that ask at once may each find out: a lock could be held by another thread
+/// when the process is copied by fork.
 pub(crate) fn is_on() -> bool {
-    static IS_ON: OnceLock<bool> = OnceLock::new();
-    *IS_ON.get_or_init(|| {
-        let wanted = std::env::var(ROCE_V1_VARIABLE).unwrap_or_default();
-        match parse(&wanted).and_then(|is_wanted| {
-            if is_wanted {
-                check_roce_v1()?;
-            }
-            Ok(is_wanted)
-        }) {
-            Ok(is_wanted) => is_wanted,
-            Err(error) => {
-                log::error!("no GIDs of RoCE v1: {error}");
-                false
-            }
+    static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+    if STATE.load(Ordering::Relaxed) == UNKNOWN {
+        let found = if find_out() { ON } else { OFF };
+        STATE.store(found, Ordering::Relaxed);
+    }
+    STATE.load(Ordering::Relaxed) == ON
+}
+
+fn find_out() -> bool {
+    let wanted = std::env::var(ROCE_V1_VARIABLE).unwrap_or_default();
+    let possible = parse(&wanted).and_then(|is_wanted| {
+        if is_wanted {
+            check_roce_v1()?;
         }
+        Ok(is_wanted)
+    });
+    possible.unwrap_or_else(|error| {
+        log::error!("no GIDs of RoCE v1: {error}");
+        false
     })
 }
 
