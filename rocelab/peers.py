@@ -81,6 +81,7 @@ _WORDS: Final[Mapping[str, str]] = {
 CONDITIONS: Final[Mapping[str, str]] = {
     "-busy": "beside other work",
     "-ipv6": "over IPv6",
+    "-roce-v1": "over RoCE v1",
     "-without-net-raw": "without CAP_NET_RAW",
 }
 

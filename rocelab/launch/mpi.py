@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from rocelab.devices import DevicePort
+from rocelab.devices import ROCE_V1_DISTANCE, DevicePort
 from rocelab.fabric.base import RemoteShell
 from rocelab.programs import fetched, remedy
 
@@ -161,6 +161,8 @@ _UCX_TCP: Final = {
 #: one queue pair, which is all there is. For a strong one UCX reads 8 bytes at address 0 with a key
 #: that no memory has (docs/mpi.md).
 _UCX_RC: Final = {**_UCX, "UCX_TLS": "rc_v,self,sm", "UCX_NET_DEVICES": "urxe_{interface}:1", "UCX_FENCE_MODE": "weak"}
+#: The same over RoCE v1: with the GID of the interface's first address, which is IPv4's.
+_UCX_RC_ROCE_V1: Final = {**_UCX_RC, "URXE_ROCE_V1": "on", "UCX_IB_GID_INDEX": str(ROCE_V1_DISTANCE)}
 #: Over a device that is there, with the device's own way of RC where UCX knows one.
 _UCX_DEVICE: Final = {
     **_UCX,
@@ -205,6 +207,8 @@ _TRANSPORTS: Final[Mapping[str, Mapping[str, tuple[Kind, Transport]]]] = {
         "openmpi-ucx": ("openmpi", Transport({**_UCX_RC, **_OMPI_UCX}, urxe=True)),
         "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_RC}, urxe=True)),
         "mpich-ofi": ("mpich", Transport(_OFI_VERBS, urxe=True)),
+        "openmpi-ucx-roce-v1": ("openmpi", Transport({**_UCX_RC_ROCE_V1, **_OMPI_UCX}, urxe=True)),
+        "mpich-ucx-roce-v1": ("mpich", Transport({**_CH4_UCX, **_UCX_RC_ROCE_V1}, urxe=True)),
     },
     # Devices that hosts have. UCX has no iWARP.
     "infiniband": _UCX_ON_DEVICE,

@@ -107,11 +107,12 @@ def _verbs(name: str, title: str, runner: Executable | None, *, rdma_cm: bool = 
 
 
 def _restricted(methods: Mapping[tuple[Test, str], Method]) -> dict[tuple[Test, str], Method]:
-    """Urxe over IPv6, and urxe as ordinary users have it."""
+    """Urxe over IPv6, over RoCE v1, and as ordinary users have it."""
     made: dict[tuple[Test, str], Method] = {}
     for (test, variant), method in methods.items():
         if variant in _CONDITIONED and isinstance(method, Perftest):
             made[test, f"{variant}-ipv6"] = dataclasses.replace(method, gid_index=1)
+            made[test, f"{variant}-roce-v1"] = dataclasses.replace(method, roce_v1=True)
             made[test, f"{variant}-without-net-raw"] = dataclasses.replace(method, without_net_raw=True)
     return made
 

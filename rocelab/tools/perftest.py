@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rocelab.devices import DevicePort
+from rocelab.devices import ROCE_V1_DISTANCE, DevicePort
 from rocelab.tools.base import (
     DisturbedError,
     Executable,
@@ -69,6 +69,8 @@ class Perftest:
     """How many connections share the messages (`-q`)."""
     gid_index: int = 0
     """Which address of the interface is used (`-x`): 0 is IPv4 on the nodes of an emulated fabric, 1 is IPv6."""
+    roce_v1: bool = False
+    """Use the RoCE v1 entry of that address of urxe's device: Ethernet frames in place of UDP datagrams."""
     without_net_raw: bool = False
     """Give up the capability CAP_NET_RAW first, as a program of an ordinary user has none."""
     cycles_per_us: float | None = None
@@ -136,7 +138,7 @@ class Perftest:
             options += ["-q", str(self.queue_pairs)]
         return [
             *(_WITHOUT_NET_RAW if self.without_net_raw else ()),
-            *verbs_command(self.tool, self.runner, interface, device, self.gid_index),
+            *verbs_command(self.tool, self.runner, interface, device, self.gid_index, roce_v1=self.roce_v1),
             *("-F", "-p", str(request.port)),
             *("-s", str(request.size_bytes), "-n", str(self._messages_each(request))),
             *options,
@@ -197,14 +199,21 @@ def verbs_executables(tool: str, runner: Executable | None) -> tuple[Executable,
 
 
 def verbs_command(
-    tool: str, runner: Executable | None, interface: str, device: DevicePort | None, gid_index: int
+    tool: str,
+    runner: Executable | None,
+    interface: str,
+    device: DevicePort | None,
+    gid_index: int,
+    *,
+    roce_v1: bool = False,
 ) -> list[str]:
     """How a program of perftest begins: with urxe's device of an interface, or with one that is there.
 
-    `gid_index` is for urxe's: 0 is the interface's IPv4 address.
+    `gid_index` and `roce_v1` are for urxe's: index 0 is the interface's IPv4 address.
     """
     if runner is not None:
-        return [runner.name, "run", "--", tool, "-d", f"urxe_{interface}", "-x", str(gid_index)]
+        run, index = (["--roce-v1"], gid_index + ROCE_V1_DISTANCE) if roce_v1 else ([], gid_index)
+        return [runner.name, "run", *run, "--", tool, "-d", f"urxe_{interface}", "-x", str(index)]
     if device is None:
         raise ToolError(f"there is no RDMA device on {interface}")
     address = [] if device.gid_index is None else ["-x", str(device.gid_index)]

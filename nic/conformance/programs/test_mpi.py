@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocelab import peers
 from rocelab.fabric import emulated
 from rocelab.fabric.base import FabricError, Finished, LaunchError, LinkProfile
 from rocelab.launch import mpi
@@ -72,8 +73,10 @@ def run(
 
 @pytest.mark.parametrize("variant", mpi.variants("soft-roce"))
 def test_mpi4py(fabric: emulated.EmulatedFabric, variant: str) -> None:
-    finished = run(fabric, "soft-roce", variant, NODES, RANKS // NODES, "python", str(HERE / "allreduce.py"))
-    assert f"{RANKS} ranks on {NODES} nodes: all data right" in finished.stdout, finished.stdout + finished.stderr
+    # A condition changes how packets look: two ranks see it.
+    nodes, ranks = (NODES, RANKS) if peers.plain_name(variant)[1] is None else (2, 2)
+    finished = run(fabric, "soft-roce", variant, nodes, ranks // nodes, "python", str(HERE / "allreduce.py"))
+    assert f"{ranks} ranks on {nodes} nodes: all data right" in finished.stdout, finished.stdout + finished.stderr
     # UCX's word when it cannot ask for devices, or something that one should have.
     assert "ERROR" not in finished.stdout + finished.stderr, finished.stdout + finished.stderr
 

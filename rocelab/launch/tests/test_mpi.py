@@ -73,6 +73,19 @@ def test_interfaces_of_several_names_are_all_named() -> None:
 
 
 @pytest.mark.parametrize("variant", ["openmpi-ucx", "mpich-ucx"])
+def test_over_roce_v1_ranks_differ_by_their_address_alone(variant: str) -> None:
+    def environment(name: str) -> dict[str, str]:
+        kind, transport = mpi.transport("soft-roce", name)
+        return mpi.environment(implementation(kind), JOB, transport)
+
+    assert environment(f"{variant}-roce-v1") == {
+        **environment(variant),
+        "URXE_ROCE_V1": "on",
+        "UCX_IB_GID_INDEX": "32",
+    }
+
+
+@pytest.mark.parametrize("variant", ["openmpi-ucx", "mpich-ucx"])
 def test_ranks_run_in_a_folder_that_all_nodes_have(variant: str) -> None:
     kind, _ = mpi.transport("soft-roce", variant)
     argv = mpi.command(implementation(kind), JOB, RemoteShell("/tmp/enter", {}, "/tmp/all"))

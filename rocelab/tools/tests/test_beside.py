@@ -55,6 +55,7 @@ def test_a_program_without_the_capability_cannot_get_it_back() -> None:
 def test_a_condition_is_part_of_the_name_and_of_the_words() -> None:
     assert peers.plain_name("busy-poll-busy") == ("busy-poll", "beside other work")
     assert peers.plain_name("busy-poll") == ("busy-poll", None)
+    assert peers.plain_name("openmpi-ucx-roce-v1") == ("openmpi-ucx", "over RoCE v1")
     assert peers.title("busy-poll-busy@cubic") == "TCP busy-polling, beside other work, cubic"
     assert peers.reception_of("kernel-prefer-busy@cubic") == peers.reception_of("kernel-prefer")
     assert not peers.references("network", ["blocking-busy@cubic"])

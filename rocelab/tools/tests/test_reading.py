@@ -132,6 +132,14 @@ def test_perftest_commands_name_the_address_by_its_index() -> None:
     assert "-x 1" in " ".join(method.server(request(64, 5)))
 
 
+def test_perftest_commands_over_roce_v1_are_run_so_at_both_ends() -> None:
+    method = Perftest("send", "latency", URXE, roce_v1=True)
+    for command in (method.client(request(64, 5)), method.server(request(64, 5))):
+        words = " ".join(command)
+        assert words.startswith("/opt/urxe run --roce-v1 -- ib_send_lat -d urxe_eth")
+        assert " -x 32 " in words
+
+
 def test_sock_latency() -> None:
     method = Sock("latency", "blocking")
     reading = method.read(request(64, 4947), recorded("sock_latency.json"), GOOD)
