@@ -19,7 +19,20 @@ if TYPE_CHECKING:
     from rocelab.virtual.validation import Held
 
 #: What the rows of `--csv` hold.
-COLUMNS = ("part", "source", "series", "grade", "metric", "sizes", "median_error", "worst_error", "worst_bytes")
+COLUMNS = (
+    "part",
+    "source",
+    "series",
+    "grade",
+    "metric",
+    "sizes",
+    "within_10_percent",
+    "within_20_percent",
+    "plain_error",
+    "median_error",
+    "worst_error",
+    "worst_bytes",
+)
 
 
 def validate(
@@ -50,7 +63,10 @@ def validate(
     print_series(console, held)
     for bound in bounds(held):
         count = text.plural(bound.series, "series", "series")
-        errors = f"median {bound.median_error:.0%}, worst size {bound.worst_error:.0%}"
+        errors = (
+            f"median {bound.median_error:.0%}, {bound.within_10:.0%} of sizes within 10 %, "
+            f"worst {bound.worst_error:.0%}"
+        )
         console.print(f"{bound.metric}, {bound.part} ({count}): {errors}", highlight=False)
 
 
@@ -93,6 +109,9 @@ def _rows(held: Sequence[Held]) -> Iterator[Sequence[object]]:
             series.grade,
             series.metric,
             len(each.points),
+            each.within(10),
+            each.within(20),
+            "" if each.plain_error is None else f"{each.plain_error:.3f}",
             *errors,
             worst.size_bytes,
         )

@@ -176,19 +176,42 @@ def _ratios(kept: str, level: str, heads: Sequence[tuple[tuple[str, str, str], s
     return _table(head, [(what, *(found.get(place, "") for place in places)) for what, found in ratios.items()])
 
 
+_WITHIN: Final = ("within_10_percent", "within_20_percent")
+
+
+def _total(rows: Sequence[Mapping[str, str]], column: str) -> int:
+    return sum(int(row[column]) for row in rows)
+
+
+def _plain(rows: Sequence[Mapping[str, str]]) -> str:
+    errors = [float(row["plain_error"]) for row in rows if row["plain_error"]]
+    return f"{statistics.median(errors):.0%}" if errors else "none"
+
+
 def bounds(kept: str) -> str:
     """How good predictions are, from the rows of `rocelab validate --csv`."""
     found: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for row in csv.DictReader(kept.splitlines()):
         found.setdefault((row["part"], row["metric"]), []).append(row)
     return _table(
-        ("series", "metric", "how many", "median error", "worst error of a size"),
+        (
+            "series",
+            "metric",
+            "how many",
+            "median error",
+            "plain formula",
+            "sizes within 10 %",
+            "within 20 %",
+            "worst error of a size",
+        ),
         [
             (
                 part,
                 metric,
                 str(len(rows)),
                 f"{statistics.median(float(row['median_error']) for row in rows):.0%}",
+                _plain(rows),
+                *(f"{_total(rows, column) / _total(rows, 'sizes'):.0%}" for column in _WITHIN),
                 f"{max(abs(float(row['worst_error'])) for row in rows):.0%}",
             )
             for (part, metric), rows in found.items()

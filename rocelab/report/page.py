@@ -277,7 +277,10 @@ def _bound_words() -> str:
         f"{error:.0%} in {metric} ({text.plural(count, 'series', 'series')})"
         for metric, (error, count) in held_out_errors().items()
     ]
-    return f"{text.listing(parts)}: medians over published series that nothing was fitted to (rocelab validate)"
+    return (
+        f"{text.listing(parts)}, between two idle hosts with one queue pair: the middle of the medians of published "
+        "series that were held out (rocelab validate, docs/validation.md)"
+    )
 
 
 def _programs(versions: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -24,6 +24,9 @@ _PERFTEST = "ib_"
 _DEPTH_OF_PERFTEST, _DEPTH_OF_MPI = 128, 64
 #: READs one after the other, of which the last three quarters count.
 _READS = 16
+#: What surrounds a packet's data on a cable: Ethernet with preamble, gap and check, IPv4, UDP, BTH
+#: and ICRC; or LRH, BTH, ICRC and VCRC.
+_HEADERS_BYTES = {"ethernet": 82, "infiniband": 26}
 Part = Literal["fitted", "held out", "shape only"]
 
 
@@ -35,6 +38,8 @@ class Predicted:
     published: float
     """In us, or 10^9 bit/s."""
     predicted: float
+    plain: float | None = None
+    """Of a bandwidth, what the time of a message and the rate of the cable alone make of it."""
 
     @property
     def error(self) -> float:
@@ -64,6 +69,16 @@ class Held:
         return median(abs(point.error) for point in self.points)
 
     @property
+    def plain_error(self) -> float | None:
+        """The same of what the time of a message and the rate of the cable alone make of it."""
+        errors = [abs(point.plain / point.published - 1) for point in self.points if point.plain is not None]
+        return median(errors) if errors else None
+
+    def within(self, percent: float) -> int:
+        """At how many of its sizes the prediction is off by no more."""
+        return sum(abs(point.error) <= percent / 100 for point in self.points)
+
+    @property
     def worst(self) -> Predicted:
         """The size at which the prediction is furthest off."""
         return max(self.points, key=lambda point: abs(point.error))
@@ -78,6 +93,8 @@ class Bound:
     series: int
     median_error: float
     """The middle of the series' median errors."""
+    within_10: float
+    """The part of all their sizes at which the prediction is off by no more than a tenth."""
     worst_error: float
     """The largest error of any size, without its sign."""
 
@@ -93,7 +110,8 @@ def hold(held_against: Sequence[Source]) -> list[Held]:
     held = []
     for source, series in all_series:
         points = tuple(
-            Predicted(size, published, _value(series, size, next(outcomes))) for size, published in series.judged()
+            Predicted(size, published, _value(series, size, next(outcomes)), _plain_gbps(series, size))
+            for size, published in series.judged()
         )
         held.append(Held(source, series, points))
     return held
@@ -110,6 +128,7 @@ def bounds(held: Sequence[Held]) -> Iterator[Bound]:
                     metric,
                     len(of_it),
                     median(each.median_error for each in of_it),
+                    sum(each.within(10) for each in of_it) / sum(len(each.points) for each in of_it),
                     max(abs(each.worst.error) for each in of_it),
                 )
 
@@ -160,6 +179,16 @@ def _traffic(series: Series, size_bytes: int) -> dict[str, Any]:
         "warmup_ns": 0,
         "measured_ns": 0,
     }
+
+
+def _plain_gbps(series: Series, size_bytes: int) -> float | None:
+    """What a prediction has to be better than: a message after the other, up to the rate of the cable less headers."""
+    if series.metric != "bandwidth":
+        return None
+    port, stack = profiles.adapter(series.adapter).port, profiles.stack(series.stack)
+    mtu_bytes = series.path_mtu_bytes
+    of_cable = port.data_rate_gbps * mtu_bytes / (mtu_bytes + _HEADERS_BYTES[port.kind])
+    return (2 if series.both_ways else 1) * min(8 * size_bytes / stack.send_ns, of_cable)
 
 
 def _value(series: Series, size_bytes: int, outcome: Mapping[str, Any]) -> float:
