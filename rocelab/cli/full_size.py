@@ -30,7 +30,7 @@ def larger(study: Study | VirtualStudy, text: str, name: str) -> tuple[Study, st
         fail(
             "run",
             f"{study.id} does not say how large its source was: no --full-size. A study says it under 'full_size' "
-            "(docs/studies.md)",
+            "(docs/runs.md)",
         )
     changed = switched(text)
     full = parse_any(changed, name, known_claims())
