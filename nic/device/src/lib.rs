@@ -29,11 +29,13 @@ mod objects;
 mod open;
 mod process;
 mod stat_server;
+mod stream;
 
 pub use attach::congestion::{CongestionControl, DCQCN_VARIABLE};
 pub use attach::gid_entry::{GidEntry, GidType};
 pub use attach::gid_table::{GID_TABLE_LENGTH, ROCE_V1_DISTANCE};
 pub use attach::impair::{Delay, Impairment, Share};
+pub use attach::kind::{DeviceKind, TRANSPORT_VARIABLE};
 pub use attach::lid::{address_of_lid, lid};
 pub use attach::list::{DeviceInfo, list};
 pub use attach::roce_v1::{ROCE_V1_VARIABLE, check_roce_v1};
@@ -58,7 +60,8 @@ pub use nic::{Limits, Nic, PortInfo};
 pub use objects::channel::{ChannelWait, CompletionChannel};
 pub use objects::cq::Cq;
 pub use objects::poster::SendPoster;
-pub use objects::qp::{Qp, QpInit};
+pub use objects::qp::Qp;
+pub use objects::qp_init::QpInit;
 pub use objects::srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit};
 pub use process::across_fork::{AcrossFork, Held, Locked, epoch};
 pub use process::blocking::{BlockingCall, Step, Waiting, poll, timespec};
@@ -71,6 +74,7 @@ pub use stat_server::{
 };
 
 pub use engine::vendor_mad::{gsi_datagram, gsi_payload};
+pub use stream::StreamConnection;
 pub use urxe_cm::PortSpace;
 pub use urxe_proto::{
     AccessError, AddressVector, AttrMask, Attributes, Capacity, Completion, CompletionKind,

@@ -41,7 +41,9 @@ impl Nic {
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
         forks::hold_all();
         self.follow_link();
-        {
+        if self.is_iwarp() {
+            self.start_streams(|_| ())?;
+        } else {
             let mut engine = self.engine();
             if engine.sockets.is_none() {
                 let ports = Ports::open(&self.gids(), Kind::of(self.info()), self.taps())?;

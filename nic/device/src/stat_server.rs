@@ -19,12 +19,13 @@ use urxe_udp::Private;
 use urxe_wire::ROCE_UDP_PORT;
 
 use crate::engine::Engine;
-use crate::engine::counters::{Named, device_counters, transport_counters};
+use crate::engine::counters::{Named, device_counters, stream_counters, transport_counters};
 use crate::engine::table::Slot;
 use crate::nic::Nic;
 use crate::nic::opened::opened;
 use crate::process::across_fork::AcrossFork;
 use crate::process::threads::with_signals_blocked;
+use crate::stream;
 
 /// What the names of the sockets begin with, after the zero byte of an abstract name. The process's
 /// number and a random one follow.
@@ -137,6 +138,13 @@ impl Nic {
             add(&mut stat.counters, &transport_counters(slot.qp.stats()));
             stat.qps.push(qp_stat(&engine, slot));
         }
+        if let Some(streams) = &engine.streams {
+            add(&mut stat.counters, &stream_counters(streams.departed()));
+            for slot in streams.iter() {
+                add(&mut stat.counters, &stream_counters(slot.qp.stats()));
+                stat.qps.push(stream_qp_stat(slot));
+            }
+        }
         let sockets: Vec<_> = engine
             .ports()
             .iter()
@@ -200,6 +208,24 @@ fn qp_stat(engine: &Engine, slot: &Slot) -> QpStat {
         local_address: local.map(|socket| socket.local_address().ip().to_string()),
         remote_address: path.map(|path| path.destination.address().ip().to_string()),
         counters,
+    }
+}
+
+/// That of an iWARP device: it has no number of its peer's, nor packets.
+fn stream_qp_stat(slot: &stream::Slot) -> QpStat {
+    let qp = &slot.qp;
+    let addresses = slot.socket.as_ref().map(|socket| socket.addresses);
+    let mut counters = Counters::new();
+    add(&mut counters, &stream_counters(qp.stats()));
+    QpStat {
+        lqpn: qp.number().get(),
+        r#type: "RC".to_owned(),
+        state: state_name(qp.state()).to_owned(),
+        pdn: qp.pd().0,
+        local_address: addresses.map(|(local, _)| local.ip().to_string()),
+        remote_address: addresses.map(|(_, remote)| remote.ip().to_string()),
+        counters,
+        ..QpStat::default()
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use urxe_device::{Counters, ProcessStat};
 
 /// What the counters count, as docs/urxe.md has it.
-const HELP: [(&str, &str); 37] = [
+const HELP: [(&str, &str); 46] = [
     ("bad_qkey", "Datagrams with a wrong Q_Key."),
     ("duplicate_request", "Requests that were executed before."),
     (
@@ -78,12 +78,34 @@ const HELP: [(&str, &str); 37] = [
         "Packets that the kernel dropped because the receive buffer was full.",
     ),
     ("rx_bytes", "Bytes of UDP payload received."),
+    (
+        "rx_copied_bytes",
+        "iWARP: bytes of payload copied to their place from a buffer.",
+    ),
     ("rx_errors", "Receives that failed."),
+    (
+        "rx_fpdu_crc_errors",
+        "iWARP: messages of MPA with a wrong CRC.",
+    ),
+    ("rx_fpdus", "iWARP: messages of MPA received."),
     ("rx_frames", "Frames among what was received."),
     ("rx_icrc_encapsulated", "Packets with a wrong ICRC."),
+    (
+        "rx_ignored_bytes",
+        "iWARP: bytes that came after the connection had failed.",
+    ),
     ("rx_malformed", "Packets that are not RoCEv2."),
     ("rx_packets", "Packets received."),
+    (
+        "rx_placed_bytes",
+        "iWARP: bytes of payload read from TCP to their place, without a second copy.",
+    ),
+    ("rx_terminates", "iWARP: TERMINATE messages received."),
     ("rx_unknown_qp", "Packets for no queue pair."),
+    (
+        "rx_without_receive",
+        "iWARP: messages for which no receive request was there.",
+    ),
     (
         "rx_wrong_source",
         "Packets that do not come from the queue pair's peer.",
@@ -93,8 +115,10 @@ const HELP: [(&str, &str); 37] = [
     ("tx_blocked", "Times that the send buffer was full."),
     ("tx_bytes", "Bytes of UDP payload sent."),
     ("tx_dropped", "Packets that the kernel refused."),
+    ("tx_fpdus", "iWARP: messages of MPA sent."),
     ("tx_frames", "Frames among what was sent."),
     ("tx_packets", "Packets sent."),
+    ("tx_terminates", "iWARP: TERMINATE messages sent."),
 ];
 
 /// The labels of a series, in the order in which they are written. Series are sorted by process.

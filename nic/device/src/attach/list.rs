@@ -6,6 +6,7 @@ use urxe_udp::{Interface, InterfaceAddress, interfaces};
 use urxe_wire::{Gid, Mtu};
 
 use crate::attach::gid_entry::{GidEntry, GidType};
+use crate::attach::kind::DeviceKind;
 use crate::attach::{gid_table, roce_v1};
 
 /// Prefix of every device's name.
@@ -16,6 +17,8 @@ const NAME_PREFIX: &str = "urxe_";
 pub struct DeviceInfo {
     /// `urxe_` and the interface's name.
     pub name: String,
+    /// What it speaks.
+    pub kind: DeviceKind,
     /// The network interface.
     pub netdev: String,
     /// Its index.
@@ -59,6 +62,8 @@ impl DeviceInfo {
         let first = gids.iter().find(|entry| entry.is_used());
         Self {
             name: format!("{NAME_PREFIX}{}", interface.name),
+            // An environment that cannot be understood is refused where a device is opened.
+            kind: DeviceKind::of_process().unwrap_or_default(),
             netdev: interface.name.clone(),
             ifindex: interface.index,
             netdev_mtu_bytes: interface.mtu_bytes,

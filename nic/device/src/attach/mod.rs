@@ -6,6 +6,7 @@ pub(crate) mod congestion;
 pub(crate) mod gid_entry;
 pub(crate) mod gid_table;
 pub(crate) mod impair;
+pub(crate) mod kind;
 pub(crate) mod lid;
 pub(crate) mod link;
 pub(crate) mod list;

@@ -1,5 +1,6 @@
 //! Counters by their names.
 
+use urxe_iwarp::Stats;
 use urxe_proto::QpStats;
 
 use crate::engine::stats::DeviceStats;
@@ -49,6 +50,21 @@ pub(crate) fn transport_counters(stats: &QpStats) -> [Named; TRANSPORT_COUNTERS]
         ("rp_cnp_handled", stats.cnp_handled),
         ("rp_cnp_ignored", stats.cnp_ignored),
         ("np_cnp_sent", stats.cnp_sent),
+    ]
+}
+
+/// The counters of a queue pair of an iWARP device, which also count for that.
+pub(crate) const fn stream_counters(stats: &Stats) -> [Named; 9] {
+    [
+        ("tx_fpdus", stats.fpdus_sent),
+        ("rx_fpdus", stats.fpdus_received),
+        ("rx_placed_bytes", stats.bytes_placed),
+        ("rx_copied_bytes", stats.bytes_copied),
+        ("rx_ignored_bytes", stats.bytes_ignored),
+        ("rx_fpdu_crc_errors", stats.crc_errors),
+        ("tx_terminates", stats.terminates_sent),
+        ("rx_terminates", stats.terminates_received),
+        ("rx_without_receive", stats.no_receive),
     ]
 }
 

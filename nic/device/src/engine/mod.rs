@@ -15,6 +15,7 @@ pub(crate) mod port;
 pub(crate) mod receive;
 pub(crate) mod srq;
 pub(crate) mod stats;
+mod streams;
 pub(crate) mod table;
 pub(crate) mod timers;
 pub(crate) mod transmit;
@@ -42,6 +43,7 @@ use crate::engine::transmit::Outgoing;
 use crate::engine::unbuilt::Unbuilt;
 use crate::memory::MemoryTable;
 use crate::process::clock;
+use crate::stream::Streams;
 
 pub(crate) use urxe_proto::AckMode;
 
@@ -72,6 +74,8 @@ pub(crate) struct Engine {
     pub(crate) buffer: Option<Box<RecvBuffer>>,
     /// Bound when the first queue pair is made: a program that only looks takes no slot.
     pub(crate) sockets: Option<Ports>,
+    /// Of an iWARP device, in place of the sockets.
+    pub(crate) streams: Option<Box<Streams>>,
     /// Takes in packets for QP 1; without it they are dropped.
     pub(crate) management: Option<management::Receive>,
     /// Multicast groups that queue pairs are attached to.
@@ -109,6 +113,7 @@ impl Engine {
             ended: Ended::default(),
             buffer: Some(Box::new(RecvBuffer::new())),
             sockets: None,
+            streams: None,
             management: None,
             groups: Vec::new(),
             timers: Timers::default(),
@@ -132,6 +137,10 @@ impl Engine {
     /// came, and when it is: `None` of a round with nothing to do, in which the clock was not
     /// looked at.
     pub(crate) fn run_round(&mut self) -> (usize, Option<Instant>) {
+        if self.streams.is_some() {
+            let now = clock::now();
+            return (self.run_streams(now), Some(now));
+        }
         self.posts.note_round();
         let mut clock = None;
         let received = self.receive(&mut clock, false);
@@ -161,6 +170,9 @@ impl Engine {
     /// A round of a thread that looks for packets before it sleeps. An acknowledgement waits for
     /// the program's reply as long as such waits have paid.
     pub(crate) fn run_looking_round(&mut self, now: Instant) -> usize {
+        if self.streams.is_some() {
+            return self.run_streams(now);
+        }
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
         let mode = if self.was_quick(received) {
@@ -190,8 +202,8 @@ impl Engine {
     }
 
     /// Whether the last round left something to send, so that the next is wanted at once.
-    pub(crate) const fn is_unfinished(&self) -> bool {
-        self.is_unfinished
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.is_unfinished || self.streams.as_ref().is_some_and(|all| all.is_unfinished())
     }
 
     /// Whether a round that received so much looked at memory only. Such rounds do not count as
@@ -205,6 +217,9 @@ impl Engine {
     /// get there first, and a peer that then looks at its memory only would need its own background
     /// thread for the reply, some 20 us.
     pub(crate) fn run_background_round(&mut self, now: Instant) -> usize {
+        if self.streams.is_some() {
+            return self.run_streams(now);
+        }
         let received = self.receive(&mut Some(now), true);
         self.expire(now);
         self.exchange(now, AckMode::Hold);
@@ -259,6 +274,9 @@ impl Engine {
     /// When the engine wants to run again: at the earliest deadline of a queue pair, or soon, when
     /// acknowledgements are held back.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        if let Some(streams) = &self.streams {
+            return streams.deadline();
+        }
         let holds = self.unbuilt.are_others(self.ready.len()) && !self.outgoing.is_blocked();
         let held = holds.then(|| now.after(ACK_HOLD_NS));
         match (held, self.timers.next()) {

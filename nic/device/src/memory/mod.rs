@@ -3,6 +3,7 @@
 //! protection domain, bounds and rights.
 
 mod access;
+pub(crate) mod checksums;
 pub(crate) mod dm;
 mod mapped;
 pub(crate) mod mapping;

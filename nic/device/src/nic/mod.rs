@@ -6,16 +6,17 @@ pub(crate) mod look;
 pub(crate) mod naps;
 pub(crate) mod opened;
 mod rounds;
+mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use urxe_proto::{QpStats, Sge, WindowType};
-use urxe_udp::{Event, Interest, Socket, Waiter};
+use urxe_udp::{Event, Interest, Private, Socket, Waiter};
 use urxe_wire::Mtu;
 
 use crate::attach::gid_entry::GidEntry;
@@ -52,6 +53,8 @@ pub struct Nic {
     /// Becomes readable, and is replaced, when the sockets change: a thread that waits for them has
     /// to look again.
     stale: Mutex<Arc<EventFd>>,
+    /// Of an iWARP device that has started: readable while a connection has something.
+    connections: OnceLock<Private<OwnedFd>>,
     link: Link,
     events: Arc<EventQueue>,
     device_memory: dm::Pool,
@@ -70,6 +73,7 @@ impl Nic {
             naps: Naps::default(),
             sockets: Mutex::new(Arc::new([])),
             stale: Mutex::new(Arc::new(EventFd::new()?)),
+            connections: OnceLock::new(),
             link: Link::new(info)?,
             events,
             device_memory: dm::Pool::default(),
@@ -140,6 +144,9 @@ impl Nic {
     #[must_use]
     pub fn may_have_numbered(&self, number: urxe_wire::Qpn) -> bool {
         let engine = self.engine();
+        if let Some(streams) = &engine.streams {
+            return streams.find(number).is_some();
+        }
         let own = engine.sockets.as_ref().map(|ports| ports.slot);
         own.is_some_and(|slot| {
             crate::engine::port::udp_port(number) == urxe_wire::ROCE_UDP_PORT + slot
@@ -327,6 +334,9 @@ impl Nic {
     /// the device is closed, or the process ends.
     pub(crate) fn take_leave(&self) {
         if let Ok(mut engine) = self.engine.try_lock() {
+            if let Some((streams, mut host)) = engine.streams() {
+                return streams.end_all(&mut host, now());
+            }
             engine.transmit(now(), AckMode::All);
             engine.bid_all_farewell(now());
             engine.drain();
@@ -392,6 +402,10 @@ impl Nic {
             let added = waiter.add(&group.socket.as_fd(), u64::MAX, Interest::READ);
             unless(added, libc::EEXIST)?;
         }
+        if let Some(connections) = self.connections() {
+            let added = waiter.add(&connections, 0, Interest::READ);
+            unless(added, libc::EEXIST)?;
+        }
         waiter.add(&*stale, u64::MAX, Interest::READ)?;
         Ok(stale)
     }
@@ -399,6 +413,9 @@ impl Nic {
     /// Takes all sockets, and what [`Self::watch`] returned, out of `waiter`.
     pub(crate) fn unwatch(&self, waiter: &Waiter, watched: &EventFd) -> io::Result<()> {
         waiter.remove(watched)?;
+        if let Some(connections) = self.connections() {
+            unless(waiter.remove(&connections), libc::ENOENT)?;
+        }
         let engine = self.engine();
         let sockets = engine
             .ports()

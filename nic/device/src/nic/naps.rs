@@ -6,7 +6,7 @@
 //! that thread wakes them.
 
 use std::iter;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -60,8 +60,17 @@ impl Naps {
 
     /// Waits until something is in a socket, or a round brings packets, at most so long; not at all
     /// if one did since there were `seen`.
-    pub(crate) fn wait(&self, seen: u64, sockets: &[Arc<Socket>], wait_ns: u64) {
-        let fds = || sockets.iter().flat_map(|socket| socket.readable_fds());
+    pub(crate) fn wait(
+        &self,
+        seen: u64,
+        sockets: &[Arc<Socket>],
+        connections: Option<BorrowedFd<'_>>,
+        wait_ns: u64,
+    ) {
+        let fds = || {
+            let sockets = sockets.iter().flat_map(|socket| socket.readable_fds());
+            sockets.chain(connections)
+        };
         let spare = self.lock().spare.pop();
         let Some(wakeup) = spare.or_else(|| Wakeup::new().ok().map(Arc::new)) else {
             // No descriptors are left: it may wait longer than it would have to.
@@ -104,7 +113,7 @@ mod tests {
             thread::scope(|scope| {
                 let seen = naps.arrivals();
                 for _ in 0..THREADS {
-                    scope.spawn(move || naps.wait(seen, &[], LONG_NS));
+                    scope.spawn(move || naps.wait(seen, &[], None, LONG_NS));
                 }
                 // Now and then while they begin to wait.
                 while turn % 2 == 0 && naps.count.load(Ordering::Relaxed) < THREADS {
@@ -122,7 +131,7 @@ mod tests {
         let naps = Naps::default();
         let seen = naps.arrivals();
         naps.note_arrival();
-        naps.wait(seen, &[], LONG_NS);
+        naps.wait(seen, &[], None, LONG_NS);
     }
 
     #[test]
@@ -130,7 +139,7 @@ mod tests {
         let naps = Naps::default();
         for _ in 0..3 {
             let start = Instant::now();
-            naps.wait(naps.arrivals(), &[], 2_000_000);
+            naps.wait(naps.arrivals(), &[], None, 2_000_000);
             assert!(start.elapsed() >= Duration::from_millis(2));
             naps.note_arrival();
         }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::attach::kind::DeviceKind;
 use crate::attach::list::DeviceInfo;
 use crate::attach::tap::{Taps, Wiring};
 use crate::nic::Nic;
@@ -19,6 +20,7 @@ pub(crate) fn opened() -> Vec<Arc<Nic>> {
 impl Nic {
     /// Opens a device of its own, as the process's environment asks for.
     pub(crate) fn open_unshared(info: &DeviceInfo) -> Result<Arc<Self>, Error> {
+        DeviceKind::of_process()?;
         remember(Self::new(info, Taps::of_environment(&info.name)?)?)
     }
 

@@ -119,7 +119,7 @@ impl Nic {
             Advice::Yield => std::thread::yield_now(),
             Advice::Wait(wait_ns) => {
                 let sockets = Arc::clone(&lock(&self.sockets));
-                self.naps.wait(seen, &sockets, wait_ns);
+                self.naps.wait(seen, &sockets, self.connections(), wait_ns);
             }
         }
     }

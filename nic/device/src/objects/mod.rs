@@ -6,4 +6,6 @@ pub(crate) mod cq;
 pub(crate) mod groups;
 pub(crate) mod poster;
 pub(crate) mod qp;
+pub(crate) mod qp_init;
 pub(crate) mod srq;
+mod stream_qp;

@@ -71,6 +71,7 @@ impl SendPoster<'_> {
     /// Why it would not.
     pub fn check(&mut self, request: &SendRequest<'_>, ahead: usize) -> Result<(), PostError> {
         let checked = match self.qp.slot(&mut self.engine) {
+            _ if self.qp.nic.is_iwarp() => self.qp.check_stream(&mut self.engine, request, ahead),
             Ok(slot) => slot.qp.check_send(request, ahead).map(|_| ()),
             Err(_) => Err(PostError::State(QpState::Reset)),
         };
@@ -84,6 +85,7 @@ impl SendPoster<'_> {
     /// Why it was not taken; earlier ones stand.
     pub fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let posted = match self.qp.slot(&mut self.engine) {
+            _ if self.qp.nic.is_iwarp() => self.qp.post_stream(&mut self.engine, request),
             Ok(slot) => slot.qp.post_send(request),
             Err(_) => Err(PostError::State(QpState::Reset)),
         };
@@ -97,7 +99,11 @@ impl SendPoster<'_> {
 
     /// What was queued goes out.
     fn submit(mut self) {
-        self.qp.settle_posted(&mut self.engine, self.bytes);
+        if self.qp.nic.is_iwarp() {
+            self.qp.settle_stream(&mut self.engine);
+        } else {
+            self.qp.settle_posted(&mut self.engine, self.bytes);
+        }
         if self.found_full {
             // The program will try again until there is room, perhaps from many threads, which then
             // leave the lock to none that would take in the acknowledgements that make room.

@@ -11,66 +11,26 @@ use urxe_wire::{Gid, Qpn};
 use crate::delivery::completions::Completions;
 use crate::engine::path::Path;
 use crate::engine::port::LOCAL_BITS;
-use crate::engine::srq::domain::Xrcd;
 use crate::engine::table::{Receives, Slot};
 use crate::engine::{AckMode, Engine};
 use crate::memory::Pd;
 use crate::nic::Nic;
 use crate::objects::cq::Cq;
-use crate::objects::srq::Srq;
+use crate::objects::qp_init::{QpInit, check_objects};
 use crate::process::clock::now;
 use crate::process::error::Error;
 use crate::process::guard;
-
-/// What a queue pair is made with.
-#[derive(Clone, Debug)]
-pub struct QpInit {
-    /// Its type.
-    pub qp_type: QpType,
-    /// Its protection domain. An XRC target has none.
-    pub pd: Option<Pd>,
-    /// Where sends complete. An XRC target has none.
-    pub send_cq: Option<Arc<Cq>>,
-    /// Where receives complete. XRC initiators and targets have none.
-    pub recv_cq: Option<Arc<Cq>>,
-    /// Where receives come from, if not from its own queue (RC, UC and UD).
-    pub srq: Option<Arc<Srq>>,
-    /// The domain of an XRC target.
-    pub xrcd: Option<Xrcd>,
-    /// How much it holds.
-    pub capacity: Capacity,
-}
-
-impl QpInit {
-    /// The same, with room for no receives where they come from elsewhere, whatever was asked for.
-    fn with_own_receives(&self) -> Self {
-        let mut init = self.clone();
-        if self.srq.is_some() || !self.qp_type.receives() {
-            init.capacity.recv_requests = 0;
-            init.capacity.recv_sges = 0;
-        }
-        init
-    }
-
-    fn receives(&self) -> Receives {
-        match (&self.srq, self.xrcd) {
-            (Some(srq), _) => Receives::Shared(srq.number()),
-            (None, Some(xrcd)) => Receives::Named(xrcd),
-            (None, None) => Receives::Own,
-        }
-    }
-}
 
 /// A queue pair. Destroyed by [`Self::destroy`], or when dropped.
 #[derive(Debug)]
 pub struct Qp {
     pub(super) nic: Arc<Nic>,
     pub(super) index: u16,
-    number: Qpn,
-    init: QpInit,
+    pub(super) number: Qpn,
+    pub(super) init: QpInit,
 }
 
-fn completions_of(cq: Option<&Arc<Cq>>) -> Option<Arc<Completions>> {
+pub(super) fn completions_of(cq: Option<&Arc<Cq>>) -> Option<Arc<Completions>> {
     cq.map(|cq| Arc::clone(cq.completions()))
 }
 
@@ -82,9 +42,17 @@ impl Nic {
     /// [`Error::Exhausted`] when all numbers or ports are taken.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp, Error> {
         check_objects(init)?;
+        if self.is_iwarp() && init.qp_type != QpType::Rc {
+            return Err(Error::Unsupported(
+                "queue pairs of other types than RC: it is an iWARP device",
+            ));
+        }
         let init = &init.with_own_receives();
         self.check_capacity(&init.capacity)?;
         self.start()?;
+        if self.is_iwarp() {
+            return self.create_stream_qp(init);
+        }
         let mut engine = self.engine();
         let slot = engine.sockets.as_ref().map_or(0, |sockets| sockets.slot);
         let local = engine.qps.fresh_local()?;
@@ -177,41 +145,11 @@ impl Nic {
 }
 
 /// The protection domain of a queue pair that has none: no region is in it.
-const NO_PD: PdId = PdId(0);
-
-/// Whether the objects are those that the type of queue pair needs.
-fn check_objects(init: &QpInit) -> Result<(), Error> {
-    let qp_type = init.qp_type;
-    let is_target = qp_type == QpType::XrcTarget;
-    let wrong = [
-        ("a protection domain", init.pd.is_some(), !is_target),
-        ("a CQ for sends", init.send_cq.is_some(), qp_type.sends()),
-        (
-            "a CQ for receives",
-            init.recv_cq.is_some(),
-            qp_type.receives(),
-        ),
-        ("an XRC domain", init.xrcd.is_some(), is_target),
-    ]
-    .into_iter()
-    .find(|(_, has, needs)| has != needs);
-    if let Some((what, _, needs)) = wrong {
-        let verb = if needs { "needs" } else { "cannot have" };
-        return Err(Error::Invalid(format!(
-            "a queue pair of type {qp_type:?} {verb} {what}"
-        )));
-    }
-    if init.srq.is_some() && !qp_type.receives() {
-        return Err(Error::Invalid(format!(
-            "a queue pair of type {qp_type:?} cannot have a shared receive queue of its own"
-        )));
-    }
-    Ok(())
-}
+pub(super) const NO_PD: PdId = PdId(0);
 
 impl Engine {
     /// Counts a queue pair with the objects that it uses.
-    fn use_objects(&mut self, init: &QpInit) -> Result<(), Error> {
+    pub(super) fn use_objects(&mut self, init: &QpInit) -> Result<(), Error> {
         if let Some(pd) = init.pd {
             self.memory.use_pd(pd)?;
         }
@@ -226,7 +164,7 @@ impl Engine {
         used
     }
 
-    fn release_objects(&mut self, init: &QpInit) {
+    pub(super) fn release_objects(&mut self, init: &QpInit) {
         if let Some(pd) = init.pd {
             self.memory.release_pd(pd.id());
         }
@@ -272,6 +210,9 @@ impl Qp {
         }
         self.check_rd_atomic(wanted, mask)?;
         guard::install();
+        if self.nic.is_iwarp() {
+            return self.modify_stream(wanted, mask);
+        }
         if mask.contains(AttrMask::ADDRESS_VECTOR) {
             let to = wanted.dest_gid.to_ip();
             self.nic.resolve(wanted.source_gid_index.into(), to)?;
@@ -356,6 +297,9 @@ impl Qp {
     /// # Errors
     /// [`Error::Gone`] after it was destroyed.
     pub fn query(&self) -> Result<Attributes, Error> {
+        if self.nic.is_iwarp() {
+            return self.query_stream();
+        }
         Ok(self.slot(&mut self.nic.engine())?.qp.query())
     }
 
@@ -364,6 +308,9 @@ impl Qp {
     /// # Errors
     /// [`Error::Gone`] after it was destroyed.
     pub fn state(&self) -> Result<QpState, Error> {
+        if self.nic.is_iwarp() {
+            return Ok(self.query_stream()?.state);
+        }
         Ok(self.slot(&mut self.nic.engine())?.qp.state())
     }
 
@@ -372,6 +319,9 @@ impl Qp {
     /// # Errors
     /// Why it was not taken.
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        if self.nic.is_iwarp() {
+            return self.post_stream_recv(request);
+        }
         let mut engine = self.nic.engine();
         let slot = self.slot(&mut engine)?;
         slot.qp.post_recv(request)?;
@@ -421,6 +371,9 @@ impl Qp {
 
     /// Ends it: what it owes its peer is sent, its completions are forgotten.
     pub fn destroy(&self) {
+        if self.nic.is_iwarp() {
+            return self.destroy_stream();
+        }
         let mut engine = self.nic.engine();
         if self.slot(&mut engine).is_err() {
             return;

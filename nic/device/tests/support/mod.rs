@@ -9,6 +9,7 @@
 
 pub mod apart;
 pub mod duel;
+pub mod streams;
 
 use std::ops::{Deref, DerefMut};
 use std::process::Command;

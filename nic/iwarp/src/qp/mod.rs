@@ -271,7 +271,8 @@ impl QueuePair {
             stream.output.clear();
             stream.phase = Phase::Over;
         }
-        if self.state() != QpState::Error {
+        // One that was reset meanwhile is not in this connection any more.
+        if matches!(self.state(), QpState::ReadyToSend | QpState::SendQueueDrain) {
             if is_cut {
                 self.events.push_back(QpEvent::Fatal);
             }

@@ -1,0 +1,200 @@
+//! Queue pairs of iWARP devices: what programs do to them is done to their place among the
+//! device's connections ([`crate::stream`]).
+
+use std::sync::Arc;
+
+use urxe_iwarp::QueuePair;
+use urxe_proto::{
+    AttrMask, Attributes, PostError, QpConfig, QpState, QpType, RecvRequest, SendRequest,
+};
+use urxe_wire::Qpn;
+
+use super::qp::{NO_PD, Qp, completions_of};
+use super::qp_init::QpInit;
+use crate::engine::Engine;
+use crate::engine::table::Receives;
+use crate::memory::Pd;
+use crate::nic::Nic;
+use crate::process::clock::now;
+use crate::process::error::Error;
+use crate::stream::{Counts, Slot, StreamConnection};
+
+/// What is not there any more.
+const GONE: Error = Error::Gone("the queue pair");
+
+impl Nic {
+    /// Makes a queue pair; the device has started.
+    pub(super) fn create_stream_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp, Error> {
+        let mut engine = self.engine();
+        let (streams, _) = engine.streams().ok_or(GONE)?;
+        let number = streams.fresh_number()?;
+        engine.use_objects(init)?;
+        let config = QpConfig {
+            number,
+            pd: init.pd.map_or(NO_PD, Pd::id),
+            qp_type: QpType::Rc,
+            capacity: init.capacity,
+            shares_receives: init.receives() != Receives::Own,
+            port_mtu: self.port().active_mtu,
+        };
+        let srq = match init.receives() {
+            Receives::Shared(number) => Some(number),
+            Receives::Own | Receives::Named(_) => None,
+        };
+        let slot = Slot::new(
+            QueuePair::new(config),
+            completions_of(init.send_cq.as_ref()),
+            completions_of(init.recv_cq.as_ref()),
+            srq,
+        );
+        let (streams, _) = engine.streams().ok_or(GONE)?;
+        let index = streams.insert(slot);
+        log::debug!("{}: QP {} made", self.info().name, number.get());
+        for cq in [&init.send_cq, &init.recv_cq].into_iter().flatten() {
+            cq.completions().add_user();
+        }
+        Ok(Qp {
+            nic: Arc::clone(self),
+            index,
+            number,
+            init: init.clone(),
+        })
+    }
+
+    /// Gives the queue pair of this number a connection.
+    ///
+    /// # Errors
+    /// As [`Qp::connect`].
+    pub(crate) fn connect_stream(
+        &self,
+        number: Qpn,
+        connection: StreamConnection,
+    ) -> Result<(), Error> {
+        let mut engine = self.engine();
+        let now = now();
+        let (streams, mut host) = engine.streams().ok_or(GONE)?;
+        let index = streams.find(number).ok_or(GONE)?;
+        streams.connect(index, connection, &mut host, now)?;
+        self.note_deadline(&engine, now);
+        drop(engine);
+        // A thread may be waiting that saw no connection.
+        self.sockets_changed();
+        Ok(())
+    }
+}
+
+impl Qp {
+    /// Gives a queue pair of an iWARP device, in the state `Init`, its connection: it is ready to
+    /// send then.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] in another state, or of another device.
+    pub fn connect(&self, connection: StreamConnection) -> Result<(), Error> {
+        if !self.nic.is_iwarp() {
+            return Err(Error::Invalid(
+                "a TCP connection for a queue pair of a RoCE device".into(),
+            ));
+        }
+        self.nic.connect_stream(self.number, connection)
+    }
+
+    fn stream_slot<'a>(&self, engine: &'a mut Engine) -> Result<&'a mut Slot, Error> {
+        let (streams, _) = engine.streams().ok_or(GONE)?;
+        streams.get_mut(self.index, self.number).ok_or(GONE)
+    }
+
+    pub(super) fn query_stream(&self) -> Result<Attributes, Error> {
+        let mut engine = self.nic.engine();
+        Ok(self.stream_slot(&mut engine)?.qp.attributes().clone())
+    }
+
+    pub(super) fn modify_stream(&self, wanted: &Attributes, mask: AttrMask) -> Result<(), Error> {
+        let mut engine = self.nic.engine();
+        let now = now();
+        let before = self.stream_slot(&mut engine)?.qp.state();
+        let (streams, mut host) = engine.streams().ok_or(GONE)?;
+        streams.modify(self.index, wanted, mask, &mut host, now)?;
+        let after = self.stream_slot(&mut engine)?.qp.state();
+        log::debug!("QP {}: {before:?} to {after:?}", self.number.get());
+        if after == QpState::Reset {
+            self.forget_completions();
+        }
+        self.nic.note_deadline(&engine, now);
+        Ok(())
+    }
+
+    fn forget_completions(&self) {
+        let cqs = [&self.init.send_cq, &self.init.recv_cq];
+        for cq in cqs.into_iter().flatten() {
+            cq.completions().forget_qp(self.number);
+        }
+    }
+
+    pub(super) fn post_stream_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
+        let mut engine = self.nic.engine();
+        let slot = self.stream_slot(&mut engine)?;
+        slot.qp.post_recv(request)?;
+        if slot.qp.state() == QpState::Error {
+            self.settle_stream(&mut engine);
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_stream(
+        &self,
+        engine: &mut Engine,
+        request: &SendRequest<'_>,
+        ahead: usize,
+    ) -> Result<(), PostError> {
+        match self.stream_slot(engine) {
+            Ok(slot) => slot.qp.check_send(request, ahead).map(drop),
+            Err(_) => Err(PostError::State(QpState::Reset)),
+        }
+    }
+
+    pub(super) fn post_stream(
+        &self,
+        engine: &mut Engine,
+        request: &SendRequest<'_>,
+    ) -> Result<(), PostError> {
+        match self.stream_slot(engine) {
+            Ok(slot) => slot.qp.post_send(request),
+            Err(_) => Err(PostError::State(QpState::Reset)),
+        }
+    }
+
+    /// Sends what was posted, and delivers what that completes.
+    pub(super) fn settle_stream(&self, engine: &mut Engine) {
+        let now = now();
+        let mut counts = Counts::default();
+        if let Some((streams, mut host)) = engine.streams()
+            && streams.get_mut(self.index, self.number).is_some()
+        {
+            streams.serve(self.index, &mut host, now, &mut counts);
+        }
+        self.nic.progress().note_work(1 + counts.sends);
+        self.nic.note_deadline(engine, now);
+    }
+
+    pub(super) fn destroy_stream(&self) {
+        let mut engine = self.nic.engine();
+        if self.stream_slot(&mut engine).is_err() {
+            return;
+        }
+        log::debug!("QP {} destroyed", self.number.get());
+        let now = now();
+        if let Some((streams, mut host)) = engine.streams() {
+            streams.remove(self.index, &mut host, now);
+        }
+        engine.memory.forget_qp(self.number);
+        engine.release_objects(&self.init);
+        engine.events.forget_qp(self.number);
+        self.nic.note_deadline(&engine, now);
+        drop(engine);
+        self.forget_completions();
+        let cqs = [&self.init.send_cq, &self.init.recv_cq];
+        for cq in cqs.into_iter().flatten() {
+            cq.completions().remove_user();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Queue pairs of iWARP devices, over TCP connections of this host that are set up here, as
+//! communication management does it.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use urxe_device::{
+    AttrMask, Attributes, DeviceInfo, DeviceKind, Nic, Qp, QpState, StreamConnection, Wiring,
+};
+use urxe_iwarp::{Initiator, Offer, Outcome, Responder, Terms};
+
+use super::{End, Peer, device};
+
+const OFFER: Offer = Offer {
+    wants_markers: false,
+    wants_crc: true,
+    ird: 4,
+    ord: 4,
+    is_enhanced: true,
+    is_peer_to_peer: true,
+};
+
+pub fn nic() -> Arc<Nic> {
+    let info = DeviceInfo {
+        kind: DeviceKind::Iwarp,
+        ..device("lo")
+    };
+    Nic::open_wired(&info, &Wiring::default()).unwrap()
+}
+
+pub fn end(len: usize) -> End {
+    End::of(nic(), len)
+}
+
+pub fn to_init(qp: &Qp) {
+    let wanted = Attributes {
+        state: QpState::Init,
+        ..Attributes::new()
+    };
+    qp.modify(&wanted, AttrMask::STATE | AttrMask::ACCESS_FLAGS)
+        .unwrap();
+}
+
+/// Both ends of a TCP connection, and what they agree on.
+pub fn set_up() -> [(TcpStream, Terms); 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut active = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut passive, _) = listener.accept().unwrap();
+    let now = urxe_proto::Instant::from_nanos(0);
+    let mut initiator = Initiator::new(now, OFFER, b"hello").unwrap();
+    let mut responder = Responder::new(now);
+    active.write_all(initiator.output()).unwrap();
+    let mut bytes = [0; 1024];
+    while responder.request().is_none() {
+        let len = passive.read(&mut bytes).unwrap();
+        assert_eq!(responder.handle_bytes(&bytes[..len]), len);
+    }
+    let accepted = responder.accept(&OFFER, b"").unwrap();
+    passive.write_all(responder.output()).unwrap();
+    loop {
+        let len = active.read(&mut bytes).unwrap();
+        assert_eq!(initiator.handle_bytes(&bytes[..len]), len);
+        if let Outcome::Established(terms) = initiator.outcome() {
+            return [(active, terms), (passive, accepted)];
+        }
+    }
+}
+
+pub fn connection((stream, terms): (TcpStream, Terms)) -> StreamConnection {
+    StreamConnection::new(stream, terms, Vec::new()).unwrap()
+}
+
+pub fn connect(a: &Qp, b: &Qp) {
+    let [active, passive] = set_up();
+    b.connect(connection(passive)).unwrap();
+    a.connect(connection(active)).unwrap();
+}
+
+/// Two queue pairs that are connected to each other.
+pub fn pair(len: usize) -> (Peer, Peer) {
+    let [a, b] = [end(len), end(len)].map(Peer::of);
+    to_init(&a.qp);
+    to_init(&b.qp);
+    connect(&a.qp, &b.qp);
+    (a, b)
+}
+
+/// A queue pair whose peer is a socket here.
+pub fn alone(len: usize) -> (Peer, TcpStream) {
+    let peer = Peer::of(end(len));
+    to_init(&peer.qp);
+    let [active, passive] = set_up();
+    peer.qp.connect(connection(active)).unwrap();
+    (peer, passive.0)
+}
+
+pub fn state_within(qp: &Qp, wanted: QpState) {
+    let start = Instant::now();
+    while qp.state().unwrap() != wanted {
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "still {:?}",
+            qp.state()
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
