@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use urxe_device::{Delay, Share};
+use urxe_device::{Delay, DeviceKind, Share};
 
 /// Run unmodified RDMA programs over plain UDP sockets: no RDMA hardware, no kernel module, no
 /// root.
@@ -101,6 +101,18 @@ struct Run {
     /// counters of 0. For other users than root in a user namespace.
     #[arg(long)]
     sysfs: bool,
+    /// What the devices speak: roce, or iwarp, which is RDMA over TCP connections
+    ///
+    /// iWARP devices have reliable connections, which RDMA-CM sets up: rdma_cm programs, and those
+    /// of perftest with -R. Both ends have to speak the same.
+    #[arg(
+        long,
+        value_name = "TRANSPORT",
+        env = urxe_device::TRANSPORT_VARIABLE,
+        default_value = "roce",
+        hide_default_value = true
+    )]
+    transport: DeviceKind,
     /// Give the devices GIDs of RoCE v1, too
     ///
     /// Its packets are Ethernet frames without IP and UDP, which no router passes on. The process

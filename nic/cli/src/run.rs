@@ -4,8 +4,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use urxe_device::{IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE, ROCE_V1_VARIABLE};
+use anyhow::{Context, Result, ensure};
+use urxe_device::{
+    DeviceKind, IMPAIR_VARIABLE, Impairment, PCAP_VARIABLE, ROCE_V1_VARIABLE, TRANSPORT_VARIABLE,
+};
 
 use crate::program::{self, NotRun};
 use crate::{BadNetwork, Run, library, reach, sysfs};
@@ -29,6 +31,9 @@ const UCX_REPEATS: (&str, &str) = ("UCX_ADAPTIVE_PROGRESS", "n");
 pub(crate) fn run(options: &Run) -> Result<()> {
     if options.roce_v1 {
         urxe_device::check_roce_v1().context("--roce-v1")?;
+    }
+    if options.transport == DeviceKind::Iwarp {
+        check_iwarp(options)?;
     }
     let library = library::find(options.library.as_deref())?;
     let (name, arguments) = options
@@ -63,14 +68,33 @@ pub(crate) fn run(options: &Run) -> Result<()> {
     if !impairment.is_none() {
         command.env(IMPAIR_VARIABLE, impairment.to_string());
     }
+    let mut kind = Vec::new();
     if options.roce_v1 {
-        command.env(ROCE_V1_VARIABLE, "on");
+        kind.push((ROCE_V1_VARIABLE, "on"));
     }
+    if options.transport == DeviceKind::Iwarp {
+        kind.push((TRANSPORT_VARIABLE, "iwarp"));
+    }
+    command.envs(kind.iter().copied());
     if options.sysfs {
-        sysfs::mount(&library, options.roce_v1)?;
+        sysfs::mount(&library, &kind)?;
     }
     let error = command.exec();
     Err(NotRun::NotExecutable(format!("cannot run {}: {error}", program.display())).into())
+}
+
+/// Refuses what is done to packets, which are the kernel's where the transport is TCP.
+fn check_iwarp(options: &Run) -> Result<()> {
+    ensure!(
+        !options.roce_v1,
+        "--roce-v1 gives RoCE devices another kind of packets; with --transport iwarp there are none"
+    );
+    ensure!(
+        options.pcap.is_none() && Impairment::from(&options.network).is_none(),
+        "with --transport iwarp, packets are the kernel's (TCP), and the options for captures and bad networks \
+         do not reach them. Use tcpdump(8) for captures, and tc-netem(8) for a bad network"
+    );
+    Ok(())
 }
 
 impl From<&BadNetwork> for Impairment {

@@ -16,7 +16,6 @@ use anyhow::{Context, Result, ensure};
 use rustix::io::Errno;
 use rustix::mount::{self, MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-use urxe_device::ROCE_V1_VARIABLE;
 
 const SYS: &str = "/sys";
 const CLASS: &str = "class/infiniband";
@@ -32,27 +31,28 @@ const FLAGS: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
     .union(MountFlags::NOEXEC);
 
-/// Mounts the devices that programs with `library` see.
+/// Mounts the devices that programs with `library` see, with these variables, which say what kind of
+/// devices they are.
 ///
 /// # Errors
 /// When there can be no mount namespace, or nothing can be mounted in it.
-pub(crate) fn mount(library: &Path, roce_v1: bool) -> Result<()> {
+pub(crate) fn mount(library: &Path, kind: &[(&str, &str)]) -> Result<()> {
     enter_namespace().context(
         "--sysfs needs a mount namespace, which is for root, or for all users where the kernel lets them make user namespaces \
          (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)",
     )?;
     let stage = std::env::temp_dir().join(format!("urxe-sysfs-{}", std::process::id()));
     fs::create_dir(&stage).with_context(|| format!("cannot make {}", stage.display()))?;
-    let outcome = mount_from(&stage, library, roce_v1);
+    let outcome = mount_from(&stage, library, kind);
     // The copies stay where they are mounted. Both fail where nothing was mounted or made.
     let _ = mount::unmount(&stage, UnmountFlags::DETACH);
     let _ = fs::remove_dir(&stage);
     outcome
 }
 
-fn mount_from(stage: &Path, library: &Path, roce_v1: bool) -> Result<()> {
+fn mount_from(stage: &Path, library: &Path, kind: &[(&str, &str)]) -> Result<()> {
     mount_empty(stage)?;
-    copy_as_seen_with(library, roce_v1, stage)?;
+    copy_as_seen_with(library, kind, stage)?;
     let mut covered = BTreeSet::new();
     let devices = names_in(&stage.join("devices"))?;
     let devices = devices.iter().map(|name| Path::new("devices").join(name));
@@ -150,11 +150,9 @@ fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>> {
 }
 
 /// Has a process with `library` copy what it sees.
-fn copy_as_seen_with(library: &Path, roce_v1: bool, to: &Path) -> Result<()> {
+fn copy_as_seen_with(library: &Path, kind: &[(&str, &str)], to: &Path) -> Result<()> {
     let mut command = Command::new("/proc/self/exe");
-    if roce_v1 {
-        command.env(ROCE_V1_VARIABLE, "on");
-    }
+    command.envs(kind.iter().copied());
     let output = command
         .args([OsStr::new(COMMAND), to.as_os_str()])
         .env("LD_PRELOAD", library)

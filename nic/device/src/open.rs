@@ -42,7 +42,7 @@ impl Nic {
         forks::hold_all();
         self.follow_link();
         if self.is_iwarp() {
-            self.start_streams(|_| ())?;
+            self.start_streams(cm::stream_ended)?;
         } else {
             let mut engine = self.engine();
             if engine.sockets.is_none() {

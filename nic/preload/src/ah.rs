@@ -7,7 +7,7 @@ use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::gid;
 use crate::handle::{Handle, Number};
-use crate::{convert, pd};
+use crate::{convert, kind, pd};
 
 pub(crate) type AhHandle = Handle<ibv_ah, (AddressVector, Number)>;
 
@@ -30,6 +30,7 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> Outcome<
     }
     // SAFETY: by the caller's promise.
     let (state, attr) = unsafe { (pd::known(pd)?, &*attr) };
+    kind::check_roce(&state.nic)?;
     let address = convert::address_vector(attr, &state.nic)?;
     state.nic.check_address(&address).map_err(|error| {
         log::debug!("an address handle: {error}");

@@ -210,6 +210,18 @@ pub(crate) fn address_vector(from: &CmAddress) -> ib_uverbs_ah_attr {
     to
 }
 
+/// What the queue pair of an iWARP device is set to; the mask.
+fn put_access(to: &mut ib_uverbs_qp_attr, has_state: bool, allow_access: bool) -> u32 {
+    if allow_access {
+        to.qp_access_flags =
+            IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    }
+    match has_state {
+        true => IBV_QP_PORT | IBV_QP_STATE | IBV_QP_ACCESS_FLAGS,
+        false => IBV_QP_PORT,
+    }
+}
+
 pub(crate) fn qp_attributes(from: &CmQpAttributes) -> ib_uverbs_qp_attr {
     let mut to = ib_uverbs_qp_attr {
         port_num: 1,
@@ -221,6 +233,10 @@ pub(crate) fn qp_attributes(from: &CmQpAttributes) -> ib_uverbs_qp_attr {
             to.qkey = *qkey;
             initial | IBV_QP_QKEY
         }
+        CmQpAttributes::Stream {
+            has_state,
+            allow_access,
+        } => put_access(&mut to, *has_state, *allow_access),
         CmQpAttributes::Unconnected { qkey: None } => initial | IBV_QP_ACCESS_FLAGS,
         CmQpAttributes::Init { allow_read } => {
             to.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;

@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::handle::Handle;
 use crate::next::{Next, call_next};
-use crate::{kernel_files, report, sysfs};
+use crate::{kernel_files, kind, report, sysfs};
 
 /// What a device is, as of the last listing. Looked at with the lock of [`DEVICES`], which a fork
 /// waits for.
@@ -98,9 +98,10 @@ fn listed(known: &mut Vec<Listed>, info: DeviceInfo) -> Listed {
 
 /// The C part. Of its file names only the device's own folder can be read, see [`crate::sysfs`].
 fn c_device(info: &DeviceInfo) -> VerbsDevice {
+    let (node_type, transport_type) = kind::node(info.kind);
     let mut device = ibv_device {
-        node_type: IBV_NODE_CA,
-        transport_type: IBV_TRANSPORT_IB,
+        node_type,
+        transport_type,
         ..ibv_device::default()
     };
     let uverbs = sysfs::uverbs_name(info);

@@ -4,12 +4,12 @@ use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use urxe_device::{GID_TABLE_LENGTH, Gid, GidEntry, GidType};
+use urxe_device::{DeviceInfo, DeviceKind, GID_TABLE_LENGTH, Gid, GidEntry, GidType};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::port::{PORT, check_port};
-use crate::{context, device};
+use crate::{context, device, kind};
 
 /// Entries of the table.
 pub(crate) const TABLE_LENGTH: u16 = GID_TABLE_LENGTH as u16;
@@ -26,14 +26,16 @@ unsafe fn table(context: *mut ibv_context) -> Arc<[GidEntry]> {
     // SAFETY: by the caller's promise.
     let nic = &unsafe { context::state(context) }.nic;
     nic.follow_link();
-    nic.gids()
+    kind::gids(nic.info(), nic.gids())
 }
 
 /// # Safety
 /// `context` is ours and open.
 unsafe fn entry(context: *mut ibv_context, port: u32, index: u32) -> Outcome<Option<GidEntry>> {
     check_port(port)?;
-    if index >= u32::from(TABLE_LENGTH) {
+    // SAFETY: by the caller's promise.
+    let of_kind = unsafe { context::state(context) }.nic.info().kind;
+    if index >= u32::from(kind::table_lengths(of_kind).0) {
         return Err(Errno::INVAL);
     }
     // SAFETY: by the caller's promise.
@@ -114,16 +116,17 @@ pub(crate) unsafe fn query_type(
     Ok(0)
 }
 
-fn c_entry(index: usize, entry: &GidEntry, ifindex: u32) -> ibv_gid_entry {
+fn c_entry(index: usize, entry: &GidEntry, info: &DeviceInfo) -> ibv_gid_entry {
     ibv_gid_entry {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: index.try_into().unwrap_or(u32::MAX),
         port_num: PORT.into(),
         gid_type: match entry.kind {
+            _ if info.kind == DeviceKind::Iwarp => IBV_GID_TYPE_IB,
             GidType::RoceV1 => IBV_GID_TYPE_ROCE_V1,
             GidType::RoceV2 => IBV_GID_TYPE_ROCE_V2,
         },
-        ndev_ifindex: ifindex,
+        ndev_ifindex: info.ifindex,
     }
 }
 
@@ -177,7 +180,7 @@ pub(crate) unsafe fn query_ex(
     if to.is_null() {
         return Err(Errno::INVAL);
     }
-    let answer = c_entry(index.try_into().unwrap_or(usize::MAX), &found, info.ifindex);
+    let answer = c_entry(index.try_into().unwrap_or(usize::MAX), &found, &info);
     // SAFETY: by the caller's promise.
     unsafe { put(&answer, to.cast(), entry_size) };
     Ok(())
@@ -207,7 +210,7 @@ pub(crate) unsafe fn query_table(
         return Err(Errno::INVAL);
     }
     for (position, (index, entry)) in used.iter().enumerate() {
-        let answer = c_entry(*index, entry, info.ifindex);
+        let answer = c_entry(*index, entry, &info);
         let place = to.cast::<u8>().wrapping_add(position * entry_size);
         // SAFETY: by the caller's promise, and `position` is below `max_entries`.
         unsafe { put(&answer, place, entry_size) };

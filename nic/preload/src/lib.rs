@@ -71,6 +71,7 @@ mod gid;
 mod globs;
 mod handle;
 mod kernel_files;
+mod kind;
 mod libc_dl;
 mod lists;
 mod masks;

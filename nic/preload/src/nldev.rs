@@ -4,12 +4,13 @@
 //!
 //! Not here: what the processes have made of the devices (`rdma resource`, `rdma statistic`).
 //! Devices of ours live in their processes, and `urxe qp` and `urxe stat` ask those.
-use urxe_device::DeviceInfo;
+use urxe_device::{DeviceInfo, DeviceKind};
 
 use crate::device;
 use crate::errno::Errno;
+use crate::kind;
 use crate::port::PORT;
-use crate::query::{CAP_FLAGS, PHYSICAL_DISABLED, PHYSICAL_LINK_UP};
+use crate::query::{PHYSICAL_DISABLED, PHYSICAL_LINK_UP};
 
 /// `RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command)`.
 const fn nldev(command: u16) -> u16 {
@@ -43,6 +44,8 @@ mod attribute {
 
 /// A channel adapter (`RDMA_NODE_IB_CA`).
 const NODE_CA: u8 = 1;
+/// An iWARP adapter (`RDMA_NODE_RNIC`).
+const NODE_RNIC: u8 = 4;
 /// A device is of the network namespace that its interface is in (`rdma system`: "exclusive").
 const NETNS_EXCLUSIVE: u8 = 0;
 /// Port states of IBTA 14.2.5.6.
@@ -225,13 +228,20 @@ fn put_names(message: &mut Message, info: &DeviceInfo) {
 fn put_device(mut message: Message, info: &DeviceInfo) -> Vec<u8> {
     let guid = u64::from_be_bytes(info.guid).to_ne_bytes();
     put_names(&mut message, info);
-    message.put(attribute::CAP_FLAGS, &u64::from(CAP_FLAGS).to_ne_bytes());
+    message.put(
+        attribute::CAP_FLAGS,
+        &u64::from(kind::cap_flags(info.kind)).to_ne_bytes(),
+    );
     message.put_text(attribute::FW_VERSION, env!("CARGO_PKG_VERSION"));
     message.put(attribute::NODE_GUID, &guid);
     message.put(attribute::SYS_IMAGE_GUID, &guid);
-    message.put(attribute::DEV_NODE_TYPE, &[NODE_CA]);
+    let node_type = match info.kind {
+        DeviceKind::Roce => NODE_CA,
+        DeviceKind::Iwarp => NODE_RNIC,
+    };
+    message.put(attribute::DEV_NODE_TYPE, &[node_type]);
     message.put(attribute::DEV_DIM, &[0]);
-    message.put_text(attribute::DEV_PROTOCOL, "roce");
+    message.put_text(attribute::DEV_PROTOCOL, kind::names(info.kind).1);
     message.done()
 }
 
@@ -256,6 +266,7 @@ mod tests {
     fn eth0() -> DeviceInfo {
         DeviceInfo {
             name: "urxe_eth0".into(),
+            kind: DeviceKind::Roce,
             netdev: "eth0".into(),
             ifindex: 7,
             netdev_mtu_bytes: 1500,

@@ -2,12 +2,12 @@
 use std::ffi::c_int;
 use std::mem::offset_of;
 
-use urxe_device::{Cq, Limits, Nic};
+use urxe_device::{Cq, DeviceKind, Limits, Nic};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::port::check_port;
-use crate::{context, convert, device, speed};
+use crate::{context, convert, device, kind, speed};
 
 /// The default partition, full member, in network byte order; RoCE has no other.
 const PKEY: u16 = 0xffff;
@@ -70,15 +70,21 @@ unsafe fn device_attr(context: *mut ibv_context) -> ibv_device_attr {
         sys_image_guid: guid,
         page_size_cap: PAGE_SIZES,
         vendor_id: VENDOR_ID,
-        device_cap_flags: CAP_FLAGS,
+        device_cap_flags: kind::cap_flags(info.kind),
         atomic_cap: IBV_ATOMIC_HCA,
-        max_pkeys: 1,
+        max_pkeys: kind::table_lengths(info.kind).1,
         local_ca_ack_delay: ACK_DELAY,
         phys_port_cnt: 1,
         ..ibv_device_attr::default()
     };
     device::put(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
     put_limits(&mut attr, limits);
+    if info.kind == DeviceKind::Iwarp {
+        attr.max_ah = 0;
+        attr.max_mcast_grp = 0;
+        attr.max_mcast_qp_attach = 0;
+        attr.max_total_mcast_qp_attach = 0;
+    }
     attr
 }
 
@@ -131,12 +137,14 @@ pub(crate) unsafe fn device_ex(
         ..ibv_device_attr_ex::default()
     };
     // SAFETY: by the caller's promise.
-    let limits = unsafe { context::state(context) }.nic.limits();
-    answer.max_dm_size = limits.max_dm_bytes;
+    let nic = &unsafe { context::state(context) }.nic;
+    answer.max_dm_size = nic.limits().max_dm_bytes;
     put_paging(&mut answer);
     put_queues(&mut answer);
-    answer.device_cap_flags_ex =
-        u64::from(answer.orig_attr.device_cap_flags) | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
+    answer.device_cap_flags_ex = answer.orig_attr.device_cap_flags.into();
+    if !nic.is_iwarp() {
+        answer.device_cap_flags_ex |= DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
+    }
     // SAFETY: by the caller's promise.
     unsafe { copy_out(&answer, attr.cast(), size) };
     Ok(())
@@ -268,6 +276,8 @@ fn port_attr(nic: &Nic) -> ibv_port_attr {
     nic.follow_link();
     let info = nic.port();
     let (width, speed) = link(speed::of(&nic.info().netdev));
+    let of_kind = nic.info().kind;
+    let (gids, pkeys) = kind::table_lengths(of_kind);
     ibv_port_attr {
         state: if info.is_up {
             IBV_PORT_ACTIVE
@@ -276,12 +286,16 @@ fn port_attr(nic: &Nic) -> ibv_port_attr {
         },
         max_mtu: convert::mtu(info.max_mtu),
         active_mtu: convert::mtu(info.active_mtu),
-        gid_tbl_len: c_int::from(crate::gid::TABLE_LENGTH),
-        port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+        gid_tbl_len: gids.into(),
+        port_cap_flags: kind::port_flags(of_kind),
         max_msg_sz: nic.limits().max_message_bytes,
-        pkey_tbl_len: 1,
+        pkey_tbl_len: pkeys,
         max_vl_num: 1,
-        lid: urxe_device::lid(&nic.gids()),
+        lid: if nic.is_iwarp() {
+            0
+        } else {
+            urxe_device::lid(&nic.gids())
+        },
         active_width: width,
         active_speed: speed,
         phys_state: if info.is_up {

@@ -10,7 +10,7 @@ use crate::context::{FileId, OpenedDomain};
 use crate::errno::{Errno, Outcome};
 use crate::handle::{Handle, Users};
 use crate::object::INHERITED;
-use crate::{context, convert};
+use crate::{context, convert, kind};
 
 /// What stands behind an XRC domain.
 pub(crate) struct XrcdState {
@@ -86,6 +86,7 @@ pub(crate) unsafe fn open(
     }
     // SAFETY: by the caller's promise.
     let (state, attr) = unsafe { (context::state(context), &*attr) };
+    kind::check_roce(&state.nic)?;
     let (creates, is_exclusive) = (
         attr.oflags & libc::O_CREAT != 0,
         attr.oflags & libc::O_EXCL != 0,

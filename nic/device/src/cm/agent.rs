@@ -7,15 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use urxe_cm::{MAD_LEN, Manager, Path};
 use urxe_udp::{Changes, RecvBuffer, Socket, Wakeup};
-use urxe_wire::{Gid, Packet, Qpn};
+use urxe_wire::{Packet, Qpn};
 
-use super::door::{Door, reply_port};
+use super::door::{Door, path};
+use super::exchanges::Exchanges;
 use super::files::EventFile;
 use super::gsi;
 use super::id::{CmEvent, CmEventKind, CmParam, Group, Id, State};
@@ -46,6 +46,8 @@ pub(crate) struct Agent {
     pub(super) inner: AcrossFork<Inner>,
     /// Datagrams that came while another thread had the lock. Nothing else is locked under it.
     inbox: Mutex<VecDeque<Arrived>>,
+    /// Identifiers of iWARP devices whose connections have ended. Locked as the inbox is.
+    ended: Mutex<Vec<u32>>,
     wakeup: Wakeup,
     watch: Arc<Watch>,
 }
@@ -72,6 +74,8 @@ pub(super) struct Inner {
     /// connections.
     pub(super) listeners: BTreeSet<u32>,
     pub(super) by_comm: HashMap<u32, u32>,
+    /// Connections of iWARP devices that are being set up.
+    pub(super) exchanges: Exchanges,
     pub(super) groups: HashMap<u32, Group>,
     pub(super) files: HashMap<u64, EventFile>,
     pub(super) known_devices: Option<(u64, Vec<Arc<DeviceInfo>>)>,
@@ -114,10 +118,13 @@ impl Agent {
         let changes = Changes::listen()?;
         watch.add_reader(&wakeup)?;
         watch.add_reader(&changes)?;
+        let exchanges = Exchanges::new()?;
+        watch.add_reader(&exchanges.waiter)?;
         let agent: &'static Self = Box::leak(Box::new(Self {
             process: std::process::id(),
-            inner: AcrossFork::new(Inner::new(Arc::clone(&watch), changes)),
+            inner: AcrossFork::new(Inner::new(Arc::clone(&watch), changes, exchanges)),
             inbox: Mutex::default(),
+            ended: Mutex::default(),
             wakeup,
             watch,
         }));
@@ -189,6 +196,16 @@ impl Agent {
         self.wakeup.signal();
     }
 
+    /// The connection of an identifier has ended.
+    pub(super) fn note_ended(&self, id: u32) {
+        self.lock_ended().push(id);
+        self.wakeup.signal();
+    }
+
+    fn lock_ended(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run(&self) {
         let mut buffer = RecvBuffer::new();
         let mut is_file_closed = false;
@@ -204,11 +221,15 @@ impl Agent {
                     inner.drop_closed_files();
                 }
                 inner.follow_interfaces();
+                for id in std::mem::take(&mut *self.lock_ended()) {
+                    inner.end_stream(id);
+                }
+                inner.turn_streams();
                 inner.turn(&mut buffer);
                 inner.settle();
                 inner.is_stale = false;
                 self.wakeup.arm();
-                if !self.lock_inbox().is_empty() {
+                if !self.lock_inbox().is_empty() || !self.lock_ended().is_empty() {
                     self.wakeup.disarm();
                     continue;
                 }
@@ -224,7 +245,7 @@ impl Agent {
 }
 
 impl Inner {
-    fn new(watch: Arc<Watch>, changes: Changes) -> Self {
+    fn new(watch: Arc<Watch>, changes: Changes, exchanges: Exchanges) -> Self {
         Self {
             watch,
             manager: Manager::with_ports(udp_port),
@@ -232,6 +253,7 @@ impl Inner {
             ids: BTreeMap::new(),
             listeners: BTreeSet::new(),
             by_comm: HashMap::new(),
+            exchanges,
             groups: HashMap::new(),
             files: HashMap::new(),
             known_devices: None,
@@ -313,6 +335,7 @@ impl Inner {
     pub(super) fn remove_id(&mut self, id: u32) -> Option<u32> {
         let entry = self.ids.remove(&id)?;
         self.listeners.remove(&id);
+        self.abandon_stream(id, &entry);
         if let Some(comm) = entry.comm {
             self.by_comm.remove(&comm);
             self.manager.abandon(self.now_ns, comm);
@@ -338,10 +361,6 @@ impl Inner {
         }
         Some(entry.events_reported)
     }
-
-    // ---- doors -------------------------------------------------------------------------------
-
-    // ---- what comes in -----------------------------------------------------------------------
 
     // ---- what the thread does ----------------------------------------------------------------
 
@@ -469,16 +488,9 @@ impl Inner {
             .then(|| self.looks_at_ns.saturating_sub(self.now_ns));
         let waiting = self.waiting.next_ns();
         let waiting = waiting.map(|at_ns| at_ns.saturating_sub(self.now_ns));
-        timer.into_iter().chain(look).chain(waiting).min()
-    }
-}
-
-pub(super) fn path(link: u32, local: SocketAddr, source: SocketAddr) -> Path {
-    Path {
-        link,
-        local: Gid::from(local.ip()),
-        remote: Gid::from(source.ip()),
-        port: reply_port(source),
-        from: Some(source.port()),
+        let streams = self.exchanges.deadline();
+        let streams = streams.map(|at| at.as_nanos().saturating_sub(self.now_ns));
+        let all = timer.into_iter().chain(look).chain(waiting);
+        all.chain(streams).min()
     }
 }

@@ -2,7 +2,8 @@
 
 use urxe_wire::Packet;
 
-use super::agent::{Agent, Arrived, path};
+use super::agent::{Agent, Arrived};
+use super::door::path;
 use super::{gsi, inherited};
 use crate::engine::origin::Origin;
 

@@ -27,6 +27,9 @@ impl Inner {
     // ---- commands ----------------------------------------------------------------------------
 
     pub(super) fn connect(&mut self, id: u32, param: &ConnectionParam) -> io::Result<()> {
+        if Self::is_stream(self.id(id)?.device.as_ref()) {
+            return self.connect_stream(id, param);
+        }
         let now_ns = self.now_ns;
         let entry = self.in_state(id, &[State::RouteResolved])?;
         let invalid = || errno(libc::EINVAL);
@@ -42,13 +45,7 @@ impl Inner {
         };
         let data = with_header(&header, &param.private_data);
         let service_id = ServiceId::of(entry.space, destination.port());
-        let path = Path {
-            link: device.info.ifindex,
-            local: Gid::from(source.ip()),
-            remote: Gid::from(destination.ip()),
-            port: ROCE_UDP_PORT,
-            from: None,
-        };
+        let path = path_to(device.info.ifindex, source, destination);
         if entry.is_datagram() {
             let request = SidrReq {
                 request_id: 0,
@@ -121,14 +118,16 @@ impl Inner {
         if is_taken {
             return Err(errno(libc::EADDRINUSE));
         }
+        let is_stream = Self::is_stream(device.as_ref());
         match device {
+            _ if is_stream => self.listen_stream(id, source)?,
             Some(device) => {
                 self.open_door(&device.info)?;
             }
             None => self.open_doors(),
         }
         let entry = self.id(id)?;
-        if entry.requests.is_none() {
+        if entry.requests.is_none() && !is_stream {
             let requests = relay::bind_listener(space, source.port(), source.ip())?;
             self.watch.add_reader(&*requests)?;
             self.id(id)?.requests = Some(Arc::new(requests));
@@ -156,6 +155,9 @@ impl Inner {
         let entry = self.in_state(id, &[State::Connecting])?;
         if let Some(uid) = uid {
             entry.uid = uid;
+        }
+        if Self::is_stream(entry.device.as_ref()) {
+            return self.accept_stream(id, param.ok_or_else(|| errno(libc::EINVAL))?);
         }
         let comm = entry.comm.ok_or_else(|| errno(libc::EINVAL))?;
         if !entry.is_passive {
@@ -211,6 +213,9 @@ impl Inner {
     pub(super) fn reject(&mut self, id: u32, reason: u8, private_data: &[u8]) -> io::Result<()> {
         let now_ns = self.now_ns;
         let entry = self.in_state(id, &[State::Connecting])?;
+        if Self::is_stream(entry.device.as_ref()) {
+            return self.reject_stream(id, private_data);
+        }
         let comm = entry.comm.ok_or_else(|| errno(libc::EINVAL))?;
         let is_datagram = entry.is_datagram();
         let invalid = || errno(libc::EINVAL);
@@ -238,6 +243,9 @@ impl Inner {
         let now_ns = self.now_ns;
         let states = [State::Connecting, State::Connected, State::Disconnected];
         let entry = self.in_state(id, &states)?;
+        if Self::is_stream(entry.device.as_ref()) {
+            return self.disconnect_stream(id);
+        }
         if let Some(comm) = entry.comm.filter(|_| entry.state != State::Disconnected) {
             entry.state = State::Disconnected;
             let _ = self.manager.disconnect(now_ns, comm);
@@ -266,6 +274,9 @@ impl Inner {
         let invalid = || errno(libc::EINVAL);
         if entry.device.is_none() {
             return Err(invalid());
+        }
+        if Self::is_stream(entry.device.as_ref()) {
+            return Ok(Self::stream_qp_attributes(entry, state));
         }
         let unconnected = CmQpAttributes::Unconnected {
             qkey: entry.is_datagram().then_some(entry.qkey),
@@ -418,7 +429,7 @@ impl Inner {
         }
     }
 
-    fn requested_of_listener(&mut self, id: u32, param: CmParam) {
+    pub(super) fn requested_of_listener(&mut self, id: u32, param: CmParam) {
         let Some((listener, entry)) = self
             .ids
             .get(&id)
@@ -451,6 +462,16 @@ impl Inner {
                 return Ok(comm);
             }
         }
+    }
+}
+
+fn path_to(link: u32, source: SocketAddr, destination: SocketAddr) -> Path {
+    Path {
+        link,
+        local: Gid::from(source.ip()),
+        remote: Gid::from(destination.ip()),
+        port: ROCE_UDP_PORT,
+        from: None,
     }
 }
 

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
-use urxe_cm::{MAD_LEN, Transmit};
+use urxe_cm::{MAD_LEN, Path, Transmit};
 use urxe_udp::{Destination, Framing, Piece, Private, Socket, Transmit as UdpTransmit};
 use urxe_wire::{Gid, ROCE_UDP_PORT};
 
@@ -228,11 +228,22 @@ fn socket_of(sockets: &[Arc<Socket>], local: Gid) -> Option<&Arc<Socket>> {
 /// Where a peer that sends from `source` wants its answers: to that port, if it is one of a slot,
 /// else (Linux and hardware choose their source ports freely, and from 49152 up) to the well-known
 /// one.
-pub(super) fn reply_port(source: SocketAddr) -> u16 {
+fn reply_port(source: SocketAddr) -> u16 {
     let port = source.port();
     if (ROCE_UDP_PORT..ROCE_UDP_PORT + crate::engine::port::SLOTS).contains(&port) {
         port
     } else {
         ROCE_UDP_PORT
+    }
+}
+
+/// The way back to where a datagram came from.
+pub(super) fn path(link: u32, local: SocketAddr, source: SocketAddr) -> Path {
+    Path {
+        link,
+        local: Gid::from(local.ip()),
+        remote: Gid::from(source.ip()),
+        port: reply_port(source),
+        from: Some(source.port()),
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use super::agent::{Inner, errno};
 use super::door::Door;
+use crate::attach::kind::DeviceKind;
 use crate::attach::list::DeviceInfo;
 use crate::process::error::Error;
 
@@ -24,7 +25,11 @@ impl Inner {
 
     /// Opens the doors of all devices.
     pub(super) fn open_doors(&mut self) {
-        for info in self.devices().to_vec() {
+        let devices = self.devices().iter();
+        let devices = devices
+            .filter(|info| info.kind == DeviceKind::Roce)
+            .cloned();
+        for info in devices.collect::<Vec<_>>() {
             // A device that just lost its addresses cannot be listened on.
             let _ = self.open_door(&info);
         }

@@ -45,6 +45,7 @@ pub enum CmEventKind {
     RouteResolved = 2,
     ConnectRequest = 4,
     ConnectResponse = 5,
+    ConnectError = 6,
     Unreachable = 7,
     Rejected = 8,
     Established = 9,
@@ -180,6 +181,9 @@ pub(super) struct Id {
     pub(super) requests: Option<Arc<Private<UnixDatagram>>>,
     /// Its exchange, by the communication ID.
     pub(super) comm: Option<u32>,
+    /// Of an iWARP device, the exchange under way, and the queue pair that has the connection.
+    pub(super) exchange: Option<u64>,
+    pub(super) stream_qp: Option<Qpn>,
     /// A peer asked for it.
     pub(super) is_passive: bool,
     /// The listener that it came from, until the program took its request.
@@ -211,6 +215,8 @@ impl Id {
             reservation: None,
             requests: None,
             comm: None,
+            exchange: None,
+            stream_qp: None,
             is_passive: false,
             listener: None,
             backlog: 0,
@@ -293,6 +299,13 @@ pub enum CmQpAttributes {
     Unconnected {
         /// Q_Key, for datagrams.
         qkey: Option<u32>,
+    },
+    /// Of an iWARP device: the connection does the rest.
+    Stream {
+        /// Whether it is set to a state at all.
+        has_state: bool,
+        /// Whether the peer may WRITE and READ.
+        allow_access: bool,
     },
     /// To `INIT`, knowing what the peer may do.
     Init {

@@ -11,6 +11,8 @@ mod arrival;
 mod connect;
 mod door;
 mod doors;
+mod exchange;
+mod exchanges;
 mod files;
 mod follow;
 mod gsi;
@@ -20,6 +22,7 @@ mod inherited;
 mod news;
 mod relay;
 pub(crate) mod sharing;
+mod stream;
 mod waiting;
 mod watch;
 
@@ -36,6 +39,7 @@ use urxe_udp::Private;
 use crate::process::blocking::{self, BlockingCall, Step, Waiting};
 use agent::{Agent, Inner, errno};
 pub(crate) use arrival::receive;
+use exchange::canonical;
 use files::EventFile;
 pub use id::{
     CmAddress, CmEvent, CmEventKind, CmInfo, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
@@ -43,6 +47,7 @@ pub use id::{
 };
 use id::{Id, State};
 pub(crate) use inherited::hold_over_forks;
+pub(crate) use stream::stream_ended;
 
 /// An event file, with which a program does everything else. Its identifiers are its own: a number
 /// of another file is refused. It is closed by closing its descriptor.
@@ -443,17 +448,6 @@ impl Inner {
         {
             group.events_reported += 1;
         }
-    }
-}
-
-/// An IPv4 address that is written as an IPv6 one is an IPv4 address.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    let mut canonical = address;
-    canonical.set_ip(address.ip().to_canonical());
-    if canonical.is_ipv4() {
-        canonical
-    } else {
-        address
     }
 }
 

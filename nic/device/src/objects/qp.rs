@@ -360,7 +360,11 @@ impl Qp {
     }
 
     fn check_datagrams(&self) -> Result<(), Error> {
-        if self.init.qp_type == QpType::Ud {
+        if self.nic.is_iwarp() {
+            Err(Error::Unsupported(
+                "multicast groups: it is an iWARP device",
+            ))
+        } else if self.init.qp_type == QpType::Ud {
             Ok(())
         } else {
             Err(Error::Invalid(

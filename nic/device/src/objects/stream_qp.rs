@@ -81,6 +81,30 @@ impl Nic {
         self.sockets_changed();
         Ok(())
     }
+
+    /// Ends the connection of the queue pair of this number, if it has one.
+    pub(crate) fn disconnect_stream(&self, number: Qpn) {
+        let wanted = Attributes {
+            state: QpState::Error,
+            ..Attributes::new()
+        };
+        let mut engine = self.engine();
+        let now = now();
+        if let Some((streams, mut host)) = engine.streams()
+            && let Some(index) = streams.find(number)
+        {
+            let _ = streams.modify(index, &wanted, AttrMask::STATE, &mut host, now);
+        }
+        self.note_deadline(&engine, now);
+    }
+
+    /// The state of the queue pair of this number, if it is this device's.
+    pub(crate) fn stream_state(&self, number: Qpn) -> Option<QpState> {
+        let mut engine = self.engine();
+        let (streams, _) = engine.streams()?;
+        let index = streams.find(number)?;
+        Some(streams.get_mut(index, number)?.qp.state())
+    }
 }
 
 impl Qp {

@@ -58,6 +58,12 @@ impl StreamConnection {
             cookie: None,
         })
     }
+
+    /// The same, of whose end communication management is told by this number.
+    pub(crate) const fn told_of(mut self, cookie: u32) -> Self {
+        self.cookie = Some(cookie);
+        self
+    }
 }
 
 /// The queue pairs of an opened device. See the module.
@@ -168,7 +174,9 @@ impl Streams {
     // ---- commands ----------------------------------------------------------------------------
 
     /// Changes attributes and state, as programs do that leave the connection to communication
-    /// management: to be ready to receive is a state that it has anyway then.
+    /// management. To be ready to receive is a state that a queue pair comes to with its
+    /// connection, and librdmacm drains the send queue of one that it disconnects, also when the
+    /// peer has disconnected it before.
     pub(crate) fn modify(
         &mut self,
         index: u16,
@@ -181,9 +189,9 @@ impl Streams {
         let Some(slot) = slot.and_then(Option::as_deref_mut) else {
             return Err(Error::Gone("the queue pair"));
         };
-        let is_early = slot.qp.state() == QpState::Init;
-        let mask = match wanted.state {
-            QpState::ReadyToReceive if is_early => mask - AttrMask::STATE,
+        let mask = match (slot.qp.state(), wanted.state) {
+            (QpState::Init, QpState::ReadyToReceive)
+            | (QpState::Error, QpState::SendQueueDrain) => mask - AttrMask::STATE,
             _ => mask,
         };
         slot.qp.modify(wanted, mask, &*host.memory)?;
@@ -211,6 +219,13 @@ impl Streams {
             cookie,
         } = connection;
         let before = slot.qp.state();
+        if before == QpState::Reset {
+            let init = Attributes {
+                state: QpState::Init,
+                ..Attributes::new()
+            };
+            slot.qp.modify(&init, AttrMask::STATE, &*host.memory)?;
+        }
         if slot.socket.is_some() || !slot.qp.connect(terms, socket.batch_len()) {
             return Err(Error::Invalid(format!(
                 "a connection for a queue pair in the state {before:?}; it has to be in Init, \

@@ -1,19 +1,21 @@
 //! What a device and its port show: what the kernel shows for a RoCE device.
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use urxe_device::{DeviceInfo, GidEntry, GidType};
+use urxe_device::{DeviceInfo, DeviceKind, GidEntry, GidType};
 
 use super::content::{Content, Make, folder};
 use super::node::Node;
 use super::{counters, function};
 use crate::elf;
 use crate::errno::Errno;
+use crate::kind;
 use crate::query::link;
 use crate::speed;
 
-/// What a folder of the device holds, the names on the way to it.
-pub(super) fn content(inside: &[&str]) -> Option<Content> {
-    let gids = usize::from(crate::gid::TABLE_LENGTH);
+/// What a folder of a device of this kind holds, the names on the way to it.
+pub(super) fn content(of_kind: DeviceKind, inside: &[&str]) -> Option<Content> {
+    let (gids, pkeys) = kind::table_lengths(of_kind);
+    let (gids, pkeys) = (usize::from(gids), usize::from(pkeys));
     Some(match inside {
         [] if is_of_mpich() => Content::Names(&DEVICE[1..]),
         [] => Content::Names(DEVICE),
@@ -36,7 +38,7 @@ pub(super) fn content(inside: &[&str]) -> Option<Content> {
                 text.to_owned()
             })
         }),
-        ["ports", "1", "pkeys"] => Content::Numbers(1, |_, _| Node::text("0xffff")),
+        ["ports", "1", "pkeys"] => Content::Numbers(pkeys, |_, _| Node::text("0xffff")),
         _ => return None,
     })
 }
@@ -64,7 +66,7 @@ const DEVICE: &[(&str, Make)] = &[
         Node::line(format!("urxe on {}", info.netdev))
     }),
     ("node_guid", |info| Node::line(groups(&info.guid))),
-    ("node_type", |_| Node::text("1: CA")),
+    ("node_type", |info| Node::text(kind::names(info.kind).0)),
     ("parent", |info| Node::line(info.netdev.clone())),
     ("ports", folder),
     ("subsystem", |_| {
@@ -75,7 +77,9 @@ const DEVICE: &[(&str, Make)] = &[
 ];
 
 const PORT: &[(&str, Make)] = &[
-    ("cap_mask", |_| Node::text("0x04010000")),
+    ("cap_mask", |info| {
+        Node::line(format!("{:#010x}", kind::port_flags(info.kind)))
+    }),
     ("counters", folder),
     ("gid_attrs", folder),
     ("gids", folder),
@@ -109,8 +113,9 @@ fn groups(bytes: &[u8]) -> String {
     groups.collect::<Vec<_>>().join(":")
 }
 
-fn entry(info: &DeviceInfo, index: usize) -> Option<&GidEntry> {
-    info.gids.get(index).filter(|entry| entry.is_used())
+fn entry(info: &DeviceInfo, index: usize) -> Option<GidEntry> {
+    let gids = kind::gids(info, info.gids.clone().into());
+    gids.get(index).copied().filter(GidEntry::is_used)
 }
 
 fn gid(info: &DeviceInfo, index: usize) -> Node {
@@ -121,7 +126,7 @@ fn gid(info: &DeviceInfo, index: usize) -> Node {
 
 /// An attribute of an entry of the GID table. The kernel has none for an unused entry.
 fn attribute(info: &DeviceInfo, index: usize, text: impl Fn(&GidEntry) -> String) -> Node {
-    entry(info, index).map_or(Node::Mute(Errno::INVAL), |entry| Node::line(text(entry)))
+    entry(info, index).map_or(Node::Mute(Errno::INVAL), |entry| Node::line(text(&entry)))
 }
 
 /// The port's rate, as the kernel words it, by the codes that `ibv_query_port` gives.
@@ -165,6 +170,7 @@ mod tests {
     fn unused_gid_table_entries_are_zero_and_have_no_attributes() {
         let info = DeviceInfo {
             name: "urxe_x".into(),
+            kind: DeviceKind::Roce,
             netdev: "x".into(),
             ifindex: 1,
             netdev_mtu_bytes: 1500,
@@ -174,7 +180,7 @@ mod tests {
             guid: [0; 8],
             gids: vec![],
         };
-        let types = content(&["ports", "1", "gid_attrs", "types"]).unwrap();
+        let types = content(DeviceKind::Roce, &["ports", "1", "gid_attrs", "types"]).unwrap();
         assert_eq!(types.node(&info, "3"), Some(Node::Mute(Errno::INVAL)));
         assert_eq!(types.node(&info, "03"), None);
         assert_eq!(types.node(&info, "64"), None);

@@ -206,7 +206,9 @@ fn function_content(info: &DeviceInfo, inside: &[&str]) -> Option<Content> {
     match inside {
         [] => Some(Content::Names(function::FUNCTION)),
         ["infiniband"] => Some(one(info.name.clone())),
-        ["infiniband", name, inside @ ..] if *name == info.name => device::content(inside),
+        ["infiniband", name, inside @ ..] if *name == info.name => {
+            device::content(info.kind, inside)
+        }
         ["infiniband_verbs"] => Some(one(uverbs_name(info))),
         ["infiniband_verbs", name] if *name == uverbs_name(info) => {
             Some(Content::Names(verbs::VERBS))
