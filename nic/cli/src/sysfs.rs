@@ -31,8 +31,8 @@ const FLAGS: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
     .union(MountFlags::NOEXEC);
 
-/// Mounts the devices that programs with `library` see, with these variables, which say what kind of
-/// devices they are.
+/// Mounts the devices that programs with `library` see, with these variables, which say what kind
+/// of devices they are.
 ///
 /// # Errors
 /// When there can be no mount namespace, or nothing can be mounted in it.

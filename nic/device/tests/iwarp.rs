@@ -399,13 +399,7 @@ fn many_connections_have_their_turns() {
     for _ in 0..5 {
         for (x, y) in &pairs {
             post_recv(y, 1, &[b.sge(0, 64)]);
-            support::post(
-                x,
-                2,
-                SendOp::Send,
-                &[a.sge(0, 64)],
-                urxe_device::SendTarget::Connection,
-            );
+            support::post(x, 2, SendOp::Send, &[a.sge(0, 64)]);
         }
         let got = b.wait(&[&a], pairs.len());
         assert!(got.iter().all(|done| done.status == WcStatus::Success));

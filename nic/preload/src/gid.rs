@@ -4,15 +4,13 @@ use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use urxe_device::{DeviceInfo, DeviceKind, GID_TABLE_LENGTH, Gid, GidEntry, GidType};
+use urxe_device::{DeviceInfo, DeviceKind, Gid, GidEntry, GidType};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 use crate::port::{PORT, check_port};
 use crate::{context, device, kind};
 
-/// Entries of the table.
-pub(crate) const TABLE_LENGTH: u16 = GID_TABLE_LENGTH as u16;
 /// RoCE v1 and v2 in `enum ibv_gid_type_sysfs`, which is private to rdma-core and which
 /// `ibv_query_gid_type` uses: there IB and RoCE v1 share 0.
 const SYSFS_ROCE_V1: c_uint = 0;

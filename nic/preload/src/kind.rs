@@ -2,12 +2,24 @@
 //! Linux siw has it.
 use std::sync::Arc;
 
-use urxe_device::{DeviceInfo, DeviceKind, Gid, GidEntry, GidType, Nic};
+use urxe_device::{DeviceInfo, DeviceKind, GID_TABLE_LENGTH, Gid, GidEntry, GidType, Nic};
 
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
-use crate::gid::TABLE_LENGTH;
-use crate::query::CAP_FLAGS;
+
+/// Entries of a table of GIDs.
+pub(crate) const TABLE_LENGTH: u16 = GID_TABLE_LENGTH as u16;
+/// What a device can do beyond what every one does.
+const CAP_FLAGS: u32 = IBV_DEVICE_CURR_QP_STATE_MOD
+    | IBV_DEVICE_PORT_ACTIVE_EVENT
+    | IBV_DEVICE_UD_AV_PORT_ENFORCE
+    | IBV_DEVICE_SYS_IMAGE_GUID
+    | IBV_DEVICE_SRQ_RESIZE
+    | IBV_DEVICE_MEM_WINDOW
+    | IBV_DEVICE_MEM_WINDOW_TYPE_2B
+    | IBV_DEVICE_MEM_MGT_EXTENSIONS
+    | IBV_DEVICE_XRC
+    | IBV_DEVICE_RC_RNR_NAK_GEN;
 
 /// What `struct ibv_device` says of it.
 pub(crate) fn node(kind: DeviceKind) -> (ibv_node_type, ibv_transport_type) {

@@ -25,17 +25,6 @@ const CLOCK_KHZ: u64 = 1_000_000;
 /// 4.096 us times two to this is the longest that a peer of ours waits for its acknowledgement, on
 /// a busy machine; what Linux's software RDMA device says.
 const ACK_DELAY: u8 = 15;
-/// What a device can do beyond what every one does.
-pub(crate) const CAP_FLAGS: u32 = IBV_DEVICE_CURR_QP_STATE_MOD
-    | IBV_DEVICE_PORT_ACTIVE_EVENT
-    | IBV_DEVICE_UD_AV_PORT_ENFORCE
-    | IBV_DEVICE_SYS_IMAGE_GUID
-    | IBV_DEVICE_SRQ_RESIZE
-    | IBV_DEVICE_MEM_WINDOW
-    | IBV_DEVICE_MEM_WINDOW_TYPE_2B
-    | IBV_DEVICE_MEM_MGT_EXTENSIONS
-    | IBV_DEVICE_XRC
-    | IBV_DEVICE_RC_RNR_NAK_GEN;
 /// LinkUp and Disabled of the physical port states of IBTA 14.2.5.6.
 pub(crate) const PHYSICAL_LINK_UP: u8 = 5;
 pub(crate) const PHYSICAL_DISABLED: u8 = 3;
