@@ -1,5 +1,6 @@
 //! What a TERMINATE message says was wrong, as a table (RFC 5040, 4.8; RFC 5041, 7.2; RFC 5044, 8;
-//! RFC 6581, 8).
+//! RFC 6581, 8). The codes of all layers are in IANA's registry, by RFC 6580:
+//! <https://www.iana.org/assignments/rddp/>.
 
 /// The layer that found it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

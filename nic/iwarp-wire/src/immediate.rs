@@ -1,4 +1,4 @@
-//! Immediate data (RFC 7306, 6): 8 bytes. Those of verbs are 4; they are the first 4 here, and
+//! Immediate data (RFC 7306, 6.2): 8 bytes. Those of verbs are 4; they are the first 4 here, and
 //! zeros follow.
 
 use crate::bytes::put;

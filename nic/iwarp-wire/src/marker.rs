@@ -1,5 +1,6 @@
-//! Markers (RFC 5044, 4.3): 4 bytes at every 512th of the stream, counted from the first byte after
-//! the set-up frame of that direction, markers included. The first thing there is a marker.
+//! Markers (RFC 5044, 4.2 and 4.3): 4 bytes at every 512th of the stream, counted from the first
+//! byte after the set-up frame of that direction, markers included. The first thing there is a
+//! marker.
 
 use crate::bytes::u16_at;
 
