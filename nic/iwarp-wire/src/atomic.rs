@@ -1,4 +1,4 @@
-//! Atomic requests and responses (RFC 7306, 5). Of the operations with masks, those whose
+//! Atomic requests and responses (RFC 7306, 5.1 and 5.2). Of the operations with masks, those whose
 //! masks say "all of it, as one number" are known: they are what verbs programs ask for.
 
 use crate::bytes::{put, u32_at, u64_at};
@@ -11,6 +11,8 @@ const OPERATION_MASK: u32 = 0xf;
 const ALL_BITS: u64 = u64::MAX;
 /// No carry stops anywhere: one addition of 64 bits.
 const NO_FIELDS: u64 = 0;
+/// A bit of the mask stops the carry out of its position. None goes on from this one anyway.
+const LAST_BIT: u64 = 1 << 63;
 
 /// What an atomic does with the 8 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -56,7 +58,7 @@ impl AtomicRequest {
         let (data, mask) = (u64_at(bytes, 20), u64_at(bytes, 28));
         let (compare, compare_mask) = (u64_at(bytes, 36), u64_at(bytes, 44));
         let operation = match code {
-            FETCH_ADD if mask == NO_FIELDS => AtomicOperation::FetchAdd { add: data },
+            FETCH_ADD if mask & !LAST_BIT == NO_FIELDS => AtomicOperation::FetchAdd { add: data },
             COMPARE_SWAP if mask == ALL_BITS && compare_mask == ALL_BITS => {
                 AtomicOperation::CompareSwap {
                     compare,

@@ -2,18 +2,31 @@
 
 use crate::bytes::u16_at;
 
-/// The largest IRD and ORD that can be said. It stands for "not negotiated here" (RFC 6581, 9.1).
+/// The highest value of the fields IRD and ORD. It is no count: it stands for "not negotiated here"
+/// (RFC 6581, 9.1).
 pub const IRD_ORD_MAX: u16 = 0x3fff;
+
+/// The largest IRD and ORD that can be said.
+pub const IRD_ORD_LARGEST: u16 = IRD_ORD_MAX - 1;
 
 /// Control flags A and B stand above IRD, C and D above ORD.
 const FLAG_HIGH: u16 = 0x8000;
 const FLAG_LOW: u16 = 0x4000;
 
+/// As much of IRD or ORD as can be said.
+const fn said(count: u16) -> u16 {
+    if count > IRD_ORD_MAX {
+        IRD_ORD_LARGEST
+    } else {
+        count
+    }
+}
+
 /// First frames ("ready to receive") that an end can send, or, in a reply, is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Rtr {
-    /// A SEND of no bytes (control flag B).
-    pub send: bool,
+    /// A FULPDU of no bytes (control flag B): nothing of DDP and RDMAP is in it.
+    pub fulpdu: bool,
     /// An RDMA WRITE of no bytes (control flag C).
     pub write: bool,
     /// An RDMA READ of no bytes (control flag D).
@@ -48,7 +61,7 @@ impl Enhanced {
         Self {
             is_peer_to_peer: ird & FLAG_HIGH != 0,
             rtr: Rtr {
-                send: ird & FLAG_LOW != 0,
+                fulpdu: ird & FLAG_LOW != 0,
                 write: ord & FLAG_HIGH != 0,
                 read: ord & FLAG_LOW != 0,
             },
@@ -57,15 +70,13 @@ impl Enhanced {
         }
     }
 
-    /// The bytes on the wire. IRD and ORD above [`IRD_ORD_MAX`] are said as that.
+    /// The bytes on the wire. IRD and ORD above [`IRD_ORD_MAX`] are said as [`IRD_ORD_LARGEST`].
     #[must_use]
     pub fn emit(&self) -> [u8; Self::LEN] {
-        let ird = self.ird.min(IRD_ORD_MAX)
+        let ird = said(self.ird)
             | flag(self.is_peer_to_peer, FLAG_HIGH)
-            | flag(self.rtr.send, FLAG_LOW);
-        let ord = self.ord.min(IRD_ORD_MAX)
-            | flag(self.rtr.write, FLAG_HIGH)
-            | flag(self.rtr.read, FLAG_LOW);
+            | flag(self.rtr.fulpdu, FLAG_LOW);
+        let ord = said(self.ord) | flag(self.rtr.write, FLAG_HIGH) | flag(self.rtr.read, FLAG_LOW);
         let ([a, b], [c, d]) = (ird.to_be_bytes(), ord.to_be_bytes());
         [a, b, c, d]
     }

@@ -28,7 +28,7 @@ mod terminate;
 pub use atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 pub use crc::Crc32c;
 pub use ddp::{DdpHeader, MAX_DDP_HEADER_LEN, Queue, Tagged, Untagged};
-pub use enhanced::{Enhanced, IRD_ORD_MAX, Rtr};
+pub use enhanced::{Enhanced, IRD_ORD_LARGEST, IRD_ORD_MAX, Rtr};
 pub use error::ParseError;
 pub use fault::{Fault, Layer};
 pub use immediate::ImmediateData;

@@ -3,7 +3,7 @@
 
 use crate::atomic::AtomicRequest;
 use crate::bytes::{put, u16_at};
-use crate::ddp::{DdpHeader, MAX_DDP_HEADER_LEN};
+use crate::ddp::{DdpHeader, MAX_DDP_HEADER_LEN, Untagged};
 use crate::error::{ParseError, check_available};
 use crate::fault::Fault;
 use crate::opcode::Opcode;
@@ -36,8 +36,10 @@ impl<'a> Terminate<'a> {
     /// Bytes of the control field.
     pub const CONTROL_LEN: usize = 4;
 
-    /// Reads it. Headers that are announced and cut are an error; a segment without a DDP header is
-    /// taken as none.
+    /// Reads it. A DDP header that is announced and cut is an error; a segment without a DDP header
+    /// is taken as none. An RDMAP header that is announced counts only where the DDP header is that
+    /// of a READ or atomic request, and where it is there as a whole: Linux siw announces one with
+    /// every protection error.
     ///
     /// # Errors
     /// [`ParseError::TooShort`].
@@ -60,17 +62,16 @@ impl<'a> Terminate<'a> {
         check_available(bytes, at + header_len)?;
         let header = &bytes[at..at + header_len];
         at += header_len;
-        let is_atomic = Opcode::parse(header[1]) == Ok(Opcode::AtomicRequest);
-        let rdmap_len = match has & HAS_RDMAP {
-            0 => 0,
-            _ if is_atomic => AtomicRequest::LEN,
-            _ => ReadRequest::LEN,
+        let rdmap_len = match Opcode::parse(header[1]) {
+            _ if has & HAS_RDMAP == 0 || header_len != Untagged::LEN => None,
+            Ok(Opcode::ReadRequest) => Some(ReadRequest::LEN),
+            Ok(Opcode::AtomicRequest) => Some(AtomicRequest::LEN),
+            _ => None,
         };
-        check_available(bytes, at + rdmap_len)?;
         Ok(Self {
             fault,
             segment: Some((len, header)),
-            rdmap: (rdmap_len > 0).then(|| &bytes[at..at + rdmap_len]),
+            rdmap: rdmap_len.and_then(|len| bytes.get(at..at + len)),
         })
     }
 

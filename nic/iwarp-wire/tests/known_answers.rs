@@ -13,7 +13,7 @@ fn an_enhanced_request_is_as_rfc_5044_and_rfc_6581_have_it() {
         enhanced: Some(Enhanced {
             is_peer_to_peer: true,
             rtr: Rtr {
-                send: false,
+                fulpdu: false,
                 write: true,
                 read: true,
             },
@@ -142,6 +142,62 @@ fn a_terminate_is_as_rfc_5040_has_it() {
     // Layer DDP, type 1 (tagged buffer), code 1; headers M and D.
     assert_eq!(out[..6], [0x11, 0x01, 0xc0, 0, 1, 2]);
     assert_eq!(out[6..len], header);
+}
+
+/// A TERMINATE with the bits M, D and R, and these bytes behind its control field.
+fn terminate_with_all(rest: &[u8]) -> Vec<u8> {
+    [&[0x01, 0x00, 0xe0, 0, 0, 46], rest].concat()
+}
+
+#[test]
+fn a_terminate_may_announce_an_rdmap_header_that_is_not_there() {
+    let mut write = [0; 18];
+    write[..2].copy_from_slice(&[0xc1, Opcode::Write.emit()]);
+    let mut read = [0; 18];
+    read[..2].copy_from_slice(&[0x41, Opcode::ReadRequest.emit()]);
+    // The header of the WRITE is shorter than what comes with it; that of the READ is all there is.
+    for (bytes, header) in [(&write, &write[..14]), (&read, &read[..])] {
+        let bytes = terminate_with_all(bytes);
+        let terminate = Terminate {
+            fault: Fault::ProtectionInvalidStag,
+            segment: Some((46, header)),
+            rdmap: None,
+        };
+        assert_eq!(Terminate::parse(&bytes), Ok(terminate));
+    }
+    let whole = [&read[..], &[7; ReadRequest::LEN]].concat();
+    let bytes = terminate_with_all(&whole);
+    let rdmap = Terminate::parse(&bytes).unwrap().rdmap;
+    assert_eq!(rdmap, Some(&[7; ReadRequest::LEN][..]));
+}
+
+#[test]
+fn an_addition_may_stop_the_carry_behind_the_last_bit() {
+    let request = AtomicRequest {
+        operation: AtomicOperation::FetchAdd { add: 5 },
+        id: 1,
+        stag: 2,
+        offset: 8,
+    };
+    let mut raw = request.emit();
+    raw[28] = 0x80;
+    assert_eq!(AtomicRequest::parse(&raw), Ok(request));
+    for (at, bit) in [(28, 0x40), (35, 1)] {
+        let mut raw = request.emit();
+        raw[at] |= bit;
+        let error = ParseError::AtomicOperation { code: 0 };
+        assert_eq!(AtomicRequest::parse(&raw), Err(error));
+    }
+}
+
+#[test]
+fn more_than_can_be_said_of_ird_and_ord_does_not_become_not_negotiated() {
+    let enhanced = Enhanced {
+        ird: 0x4000,
+        ord: u16::MAX,
+        ..Enhanced::default()
+    };
+    assert_eq!(enhanced.emit(), [0x3f, 0xfe, 0x3f, 0xfe]);
 }
 
 #[test]

@@ -13,10 +13,10 @@ fn faults() -> impl Strategy<Value = Fault> {
 
 prop_compose! {
     fn enhanced()(
-        (is_peer_to_peer, send, write, read) in any::<(bool, bool, bool, bool)>(),
+        (is_peer_to_peer, fulpdu, write, read) in any::<(bool, bool, bool, bool)>(),
         (ird, ord) in (0..=IRD_ORD_MAX, 0..=IRD_ORD_MAX),
     ) -> Enhanced {
-        Enhanced { is_peer_to_peer, rtr: Rtr { send, write, read }, ird, ord }
+        Enhanced { is_peer_to_peer, rtr: Rtr { fulpdu, write, read }, ird, ord }
     }
 }
 
@@ -109,19 +109,30 @@ proptest! {
     ) {
         let mut raw = [0; MAX_DDP_HEADER_LEN];
         let segment = header.map(|(len, header)| (len, header.emit(&mut raw), header));
-        let is_atomic = segment.is_some_and(|(.., header)| header.control() == Opcode::AtomicRequest.emit());
+        let opcode = segment.and_then(|(.., header)| match header {
+            DdpHeader::Untagged(header) => Opcode::parse(header.control).ok(),
+            DdpHeader::Tagged(_) => None,
+        });
         let rdmap = [rdmap, rdmap].concat();
-        let rdmap = &rdmap[..if is_atomic { AtomicRequest::LEN } else { ReadRequest::LEN }];
+        let rdmap = match opcode {
+            Some(Opcode::ReadRequest) => Some(&rdmap[..ReadRequest::LEN]),
+            Some(Opcode::AtomicRequest) => Some(&rdmap[..AtomicRequest::LEN]),
+            _ => None,
+        };
         let terminate = Terminate {
             fault,
             segment: segment.map(|(len, header_len, _)| (len, &raw[..header_len])),
-            rdmap: (has_rdmap && segment.is_some()).then_some(rdmap),
+            rdmap: rdmap.filter(|_| has_rdmap),
         };
         let mut out = [0; MAX_TERMINATE_LEN];
         let len = terminate.emit(&mut out);
         prop_assert_eq!(Terminate::parse(&out[..len]), Ok(terminate));
-        for cut in 0..len {
+        let needed = len - terminate.rdmap.map_or(0, <[u8]>::len);
+        for cut in 0..needed {
             prop_assert!(Terminate::parse(&out[..cut]).is_err());
+        }
+        for cut in needed..len {
+            prop_assert_eq!(Terminate::parse(&out[..cut]), Ok(Terminate { rdmap: None, ..terminate }));
         }
     }
 

@@ -69,7 +69,7 @@ fn frame(enhanced: Enhanced) -> SetupFrame<'static> {
 const ENHANCED: Enhanced = Enhanced {
     is_peer_to_peer: true,
     rtr: Rtr {
-        send: false,
+        fulpdu: false,
         write: true,
         read: false,
     },
@@ -154,7 +154,7 @@ fn the_reply_chooses_the_first_frame_and_bounds_what_is_outstanding() {
     let read = Rtr {
         write: false,
         read: true,
-        send: true,
+        fulpdu: true,
     };
     let cases = [
         (ENHANCED, 4, FirstFrame::Send(RtrKind::Write)),

@@ -32,7 +32,7 @@ impl Initiator {
         let enhanced = offer.is_enhanced.then_some(Enhanced {
             is_peer_to_peer: offer.is_peer_to_peer,
             rtr: Rtr {
-                send: false,
+                fulpdu: false,
                 write: offer.is_peer_to_peer,
                 read: offer.is_peer_to_peer,
             },

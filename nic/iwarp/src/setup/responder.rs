@@ -85,7 +85,7 @@ impl Responder {
                 // One is chosen. WRITE is preferred, which has no response; also where the
                 // initiator has none of the two, so that it ends the connection and says why.
                 rtr: Rtr {
-                    send: false,
+                    fulpdu: false,
                     write: asked.is_peer_to_peer && (rtr.write || !rtr.read),
                     read: asked.is_peer_to_peer && !rtr.write && rtr.read,
                 },
