@@ -41,8 +41,8 @@ mod stream;
 pub use memory::{Place, StreamMemory};
 pub use qp::QueuePair;
 pub use setup::{
-    FirstFrame, Initiator, Offer, Outcome, Requested, Responder, RtrKind, SETUP_TIMEOUT_NS,
-    SetupError, Terms,
+    FirstFrame, Initiator, MAX_SENT_PRIVATE_DATA_LEN, Offer, Outcome, Requested, Responder,
+    RtrKind, SETUP_TIMEOUT_NS, SetupError, Terms,
 };
 pub use stats::Stats;
 pub use stream::{CLOSE_TIMEOUT_NS, StreamAction};

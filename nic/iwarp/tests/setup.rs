@@ -281,19 +281,6 @@ fn what_is_no_frame_is_refused_at_its_first_byte() {
 }
 
 #[test]
-fn private_data_is_bounded() {
-    let long = [0; 509];
-    let error = SetupError::Frame(ParseError::PrivateDataTooLong { len: 513 });
-    assert_eq!(Initiator::new(START, OFFER, &long).unwrap_err(), error);
-    assert!(Initiator::new(START, OFFER, &long[1..]).is_ok());
-    let asks = Initiator::new(START, OFFER, b"").unwrap();
-    let mut answers = Responder::new(START);
-    let _ = answers.handle_bytes(asks.output());
-    assert_eq!(answers.accept(&OFFER, &long), Err(error));
-    assert!(answers.accept(&OFFER, &long[1..]).is_ok());
-}
-
-#[test]
 fn silence_and_the_end_of_the_stream_are_noticed() {
     let mut asks = Initiator::new(START, OFFER, b"").unwrap();
     let deadline = START.after(SETUP_TIMEOUT_NS);
@@ -311,4 +298,125 @@ fn silence_and_the_end_of_the_stream_are_noticed() {
     assert_eq!(answers.poll_timeout(), None);
     answers.handle_end();
     assert_eq!(answers.outcome(), Outcome::Failed(SetupError::Ended));
+}
+
+/// The reply to a request with these flags, IRD and ORD, after `answer`.
+fn replied(asked: Enhanced, answer: impl Fn(&mut Responder)) -> Enhanced {
+    let mut raw = [0; MAX_SETUP_FRAME_LEN];
+    let request = SetupFrame {
+        kind: FrameKind::Request,
+        ..frame(asked)
+    };
+    let len = request.emit(&mut raw).unwrap();
+    let mut answers = Responder::new(START);
+    let _ = answers.handle_bytes(&raw[..len]);
+    answer(&mut answers);
+    let reply = SetupFrame::parse(answers.output()).unwrap();
+    reply.enhanced.unwrap()
+}
+
+#[test]
+fn a_rejection_answers_the_flags_of_the_request() {
+    let reject = |answers: &mut Responder| answers.reject(b"").unwrap();
+    assert_eq!(replied(ENHANCED, reject), ENHANCED);
+    let asked = Enhanced {
+        rtr: Rtr {
+            read: true,
+            ..Rtr::default()
+        },
+        ird: 3,
+        ord: 7,
+        ..ENHANCED
+    };
+    // What the initiator has outstanding, this end would answer, and the other way round.
+    let expected = Enhanced {
+        ird: 7,
+        ord: 3,
+        ..asked
+    };
+    assert_eq!(replied(asked, reject), expected);
+}
+
+#[test]
+fn a_first_read_needs_an_ird_and_an_ord() {
+    let none = Offer {
+        ird: 0,
+        ord: 0,
+        ..OFFER
+    };
+    let asks = Initiator::new(START, none, b"").unwrap();
+    let request = SetupFrame::parse(asks.output()).unwrap();
+    let rtr = request.enhanced.unwrap().rtr;
+    assert!(rtr.write && !rtr.read);
+    let asked = Enhanced {
+        rtr: Rtr {
+            read: true,
+            ..Rtr::default()
+        },
+        ..ENHANCED
+    };
+    let accept = |answers: &mut Responder| assert_eq!(answers.accept(&none, b"").unwrap().ird, 1);
+    assert_eq!(replied(asked, accept).ird, 1);
+    let accept = |answers: &mut Responder| assert_eq!(answers.accept(&none, b"").unwrap().ird, 0);
+    assert_eq!(replied(ENHANCED, accept).ird, 0);
+}
+
+#[test]
+fn an_offer_is_never_said_as_not_negotiated() {
+    let many = Offer {
+        ird: IRD_ORD_MAX,
+        ord: u16::MAX,
+        ..OFFER
+    };
+    let asks = Initiator::new(START, many, b"").unwrap();
+    let request = SetupFrame::parse(asks.output()).unwrap();
+    let enhanced = request.enhanced.unwrap();
+    assert_eq!((enhanced.ird, enhanced.ord), (0x3ffe, 0x3ffe));
+    let asked = Enhanced {
+        ird: IRD_ORD_MAX,
+        ..ENHANCED
+    };
+    let accept = |answers: &mut Responder| {
+        let terms = answers.accept(&many, b"").unwrap();
+        assert_eq!((terms.ird, terms.ord), (0x3ffe, 0x3ffe));
+    };
+    let enhanced = replied(asked, accept);
+    assert_eq!((enhanced.ird, enhanced.ord), (0x3ffe, 0x3ffe));
+}
+
+#[test]
+fn no_more_private_data_is_sent_than_linux_peers_take() {
+    let long = [0; 257];
+    let plain = Offer {
+        is_enhanced: false,
+        ..OFFER
+    };
+    for (offer, allowed) in [(OFFER, 252), (plain, 256)] {
+        let error = SetupError::PrivateDataTooLong {
+            len: allowed + 1,
+            allowed,
+        };
+        let refused = Initiator::new(START, offer, &long[..=allowed]);
+        assert_eq!(refused.unwrap_err(), error);
+        let asks = Initiator::new(START, offer, &long[..allowed]).unwrap();
+        let mut answers = Responder::new(START);
+        let _ = answers.handle_bytes(asks.output());
+        assert_eq!(answers.clone().reject(&long[..=allowed]), Err(error));
+        assert_eq!(answers.accept(&OFFER, &long[..=allowed]), Err(error));
+        assert!(answers.accept(&OFFER, &long[..allowed]).is_ok());
+    }
+}
+
+#[test]
+fn as_much_private_data_is_taken_as_rfc_5044_allows() {
+    let request = SetupFrame {
+        kind: FrameKind::Request,
+        private_data: &[7; 508],
+        ..frame(ENHANCED)
+    };
+    let mut raw = [0; MAX_SETUP_FRAME_LEN];
+    let len = request.emit(&mut raw).unwrap();
+    let mut answers = Responder::new(START);
+    assert_eq!(answers.handle_bytes(&raw[..len]), len);
+    assert_eq!(answers.request().unwrap().private_data, [7; 508]);
 }

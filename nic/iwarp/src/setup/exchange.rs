@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use urxe_iwarp_wire::{MAX_SETUP_FRAME_LEN, ParseError, SetupFrame};
+use urxe_iwarp_wire::{Enhanced, MAX_SETUP_FRAME_LEN, ParseError, SetupFrame};
 use urxe_proto::Instant;
 
 use super::terms::{Outcome, SetupError};
@@ -10,6 +10,11 @@ use super::terms::{Outcome, SetupError};
 /// Time from the beginning until the peer's frame is complete. RFC 5044, 7.1.2, leaves it to the
 /// implementation; Linux siw has 10 s, too.
 pub const SETUP_TIMEOUT_NS: u64 = 10_000_000_000;
+
+/// Most private data that is sent, bytes; of an enhanced frame, IRD and ORD included. RFC 5044
+/// allows 512, which are taken; Linux peers take no more than this (`RDMA_MAX_PRIVATE_DATA` of siw,
+/// and cxgb4).
+pub const MAX_SENT_PRIVATE_DATA_LEN: usize = 256;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -36,6 +41,12 @@ impl Exchange {
 
     /// Queues a frame.
     pub(super) fn send(&mut self, frame: &SetupFrame<'_>) -> Result<(), SetupError> {
+        let len = frame.private_data.len();
+        let of_enhanced = frame.enhanced.map_or(0, |_| Enhanced::LEN);
+        let allowed = MAX_SENT_PRIVATE_DATA_LEN - of_enhanced;
+        if len > allowed {
+            return Err(SetupError::PrivateDataTooLong { len, allowed });
+        }
         let mut raw = [0; MAX_SETUP_FRAME_LEN];
         let len = frame.emit(&mut raw).map_err(SetupError::Frame)?;
         self.out.extend_from_slice(&raw[..len]);

@@ -25,16 +25,17 @@ impl Initiator {
     /// Begins, with the program's private data in the request.
     ///
     /// # Errors
-    /// [`SetupError::Frame`] if the private data is too long: 512 bytes are allowed, 508 with
-    /// enhanced set-up.
+    /// [`SetupError::PrivateDataTooLong`]: 256 bytes are allowed, 252 with enhanced set-up.
     pub fn new(now: Instant, offer: Offer, private_data: &[u8]) -> Result<Self, SetupError> {
         let mut exchange = Exchange::new(now);
+        let offer = offer.sayable();
         let enhanced = offer.is_enhanced.then_some(Enhanced {
             is_peer_to_peer: offer.is_peer_to_peer,
             rtr: Rtr {
                 fulpdu: false,
                 write: offer.is_peer_to_peer,
-                read: offer.is_peer_to_peer,
+                // It counts as one of those outstanding.
+                read: offer.is_peer_to_peer && offer.ord > 0,
             },
             ird: offer.ird,
             ord: offer.ord,

@@ -72,32 +72,20 @@ impl Responder {
     /// Accepts the request, with the program's private data in the reply.
     ///
     /// # Errors
-    /// [`SetupError::Frame`] if the private data is too long; it may be tried again. Without a
+    /// [`SetupError::PrivateDataTooLong`], as for an initiator; it may be tried again. Without a
     /// request, or after it was answered, [`SetupError::WrongKind`].
     pub fn accept(&mut self, offer: &Offer, private_data: &[u8]) -> Result<Terms, SetupError> {
         let request = self.pending()?;
-        let mut ord = offer.ord;
-        let enhanced = request.enhanced.map(|asked| {
-            ord = at_most(ord, asked.ird);
-            let rtr = asked.rtr;
-            Enhanced {
-                is_peer_to_peer: asked.is_peer_to_peer,
-                // One is chosen. WRITE is preferred, which has no response; also where the
-                // initiator has none of the two, so that it ends the connection and says why.
-                rtr: Rtr {
-                    fulpdu: false,
-                    write: asked.is_peer_to_peer && (rtr.write || !rtr.read),
-                    read: asked.is_peer_to_peer && !rtr.write && rtr.read,
-                },
-                ird: offer.ird,
-                ord,
-            }
-        });
+        let Offer { ird, ord, .. } = offer.sayable();
+        let enhanced = request
+            .enhanced
+            .map(|asked| answer(&asked, ird, at_most(ord, asked.ird)));
+        let (ird, ord) = enhanced.map_or((ird, ord), |answer| (answer.ird, answer.ord));
         let terms = Terms {
             sends_markers: request.wants_markers,
             receives_markers: offer.wants_markers,
             has_crc: offer.wants_crc || request.wants_crc,
-            ird: offer.ird,
+            ird,
             ord,
             first: FirstFrame::Await,
         };
@@ -127,7 +115,11 @@ impl Responder {
             wants_crc: request.wants_crc,
             is_rejected: true,
             revision: request.revision,
-            enhanced: request.enhanced.map(|_| Enhanced::default()),
+            // Intel's devices look for flag A in a rejection, too. There is no offer, so the reply
+            // grants what was asked for.
+            enhanced: request
+                .enhanced
+                .map(|asked| answer(&asked, asked.ord, asked.ird)),
             private_data,
         };
         self.exchange.send(&reply)?;
@@ -171,5 +163,24 @@ impl Responder {
     /// That time has come. Harmless if called early.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.exchange.handle_timeout(now);
+    }
+}
+
+/// The answer to enhanced set-up, with this IRD and ORD.
+fn answer(asked: &Enhanced, ird: u16, ord: u16) -> Enhanced {
+    let rtr = asked.rtr;
+    // One is chosen. WRITE is preferred, which has no response; also where the initiator has none
+    // of the two, so that it ends the connection and says why.
+    let write = asked.is_peer_to_peer && (rtr.write || !rtr.read);
+    let read = asked.is_peer_to_peer && !write;
+    Enhanced {
+        is_peer_to_peer: asked.is_peer_to_peer,
+        rtr: Rtr {
+            fulpdu: false,
+            write,
+            read,
+        },
+        ird: if read { ird.max(1) } else { ird },
+        ord,
     }
 }

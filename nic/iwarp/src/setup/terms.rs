@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use urxe_iwarp_wire::{Fault, IRD_ORD_MAX, ParseError};
+use urxe_iwarp_wire::{Fault, IRD_ORD_LARGEST, IRD_ORD_MAX, ParseError};
 
 /// What this end wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub struct Offer {
     pub wants_markers: bool,
     /// Whether it wants CRCs. Both ends use them if one wants them (RFC 5044, 7.1.1).
     pub wants_crc: bool,
-    /// READs and atomics that it answers at a time.
+    /// READs and atomics that it answers at a time; above [`IRD_ORD_LARGEST`], that many.
     pub ird: u16,
-    /// READs and atomics that it has outstanding at most.
+    /// READs and atomics that it has outstanding at most; above [`IRD_ORD_LARGEST`], that many.
     pub ord: u16,
     /// Of an initiator, whether it asks for enhanced set-up (revision 2). A responder answers with
     /// the revision of the request.
@@ -23,7 +23,18 @@ pub struct Offer {
     pub is_peer_to_peer: bool,
 }
 
-/// The frame that tells a responder that it may send (RFC 6581, 9).
+impl Offer {
+    /// With the IRD and ORD that can be said.
+    pub(super) fn sayable(self) -> Self {
+        Self {
+            ird: self.ird.min(IRD_ORD_LARGEST),
+            ord: self.ord.min(IRD_ORD_LARGEST),
+            ..self
+        }
+    }
+}
+
+/// The frame that tells a responder that it may send (RFC 6581, 9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtrKind {
     /// An RDMA WRITE of no bytes.
@@ -63,8 +74,15 @@ pub struct Terms {
 /// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupError {
-    /// The frame of the peer was none, or private data was too long for a frame.
+    /// The frame of the peer was none.
     Frame(ParseError),
+    /// The program's private data is longer than peers take.
+    PrivateDataTooLong {
+        /// Its length, bytes.
+        len: usize,
+        /// Bytes that are allowed in this frame.
+        allowed: usize,
+    },
     /// A request came where a reply was due, or the other way round.
     WrongKind,
     /// The reply has another revision than the request. The peer may know the other one: a new
@@ -101,6 +119,10 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Frame(error) => error.fmt(f),
+            Self::PrivateDataTooLong { len, allowed } => write!(
+                f,
+                "{len} bytes of private data, at most {allowed} are allowed here"
+            ),
             Self::WrongKind => f.write_str("MPA request and reply are exchanged"),
             Self::Revision { revision } => {
                 write!(f, "the peer replied with MPA revision {revision}")
