@@ -15,7 +15,8 @@ use crate::output::Output;
 use crate::requests::Position;
 use crate::setup::{FirstFrame, RtrKind, Terms};
 
-/// Time for the peer to close its direction after this end closed its own.
+/// Time for the peer to take the last output, and then to close its direction after this end closed
+/// its own.
 pub const CLOSE_TIMEOUT_NS: u64 = 2_000_000_000;
 
 /// What the caller has to do with the stream.
@@ -31,8 +32,8 @@ pub enum StreamAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
-    /// What output is left is the last.
-    Ending,
+    /// What output is left is the last; once a time is known, the peer has until then to take it.
+    Ending(Option<Instant>),
     /// This direction is closed; the peer has until then.
     Shut(Instant),
     Over,
@@ -208,17 +209,30 @@ impl Stream {
 
     /// Nothing more comes from requests and responses.
     pub(crate) fn end(&mut self) {
-        self.phase = Phase::Ending;
+        self.phase = Phase::Ending(None);
         self.fetches.clear();
         self.responses.clear();
         self.segment = None;
         self.rtr = None;
     }
 
-    /// When the peer's time to close is over.
+    /// Whether nothing has ended it yet.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// It is over, whatever is left to be sent.
+    pub(crate) fn abandon(&mut self) {
+        self.end();
+        self.output.clear();
+        self.phase = Phase::Over;
+    }
+
+    /// When the peer's time to take the last output, or to close, is over.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Shut(deadline) => Some(deadline),
+            Phase::Ending(deadline) => deadline,
             _ => None,
         }
     }
@@ -226,11 +240,13 @@ impl Stream {
     /// See [`crate::QueuePair::poll_action`].
     pub(crate) fn poll_action(&mut self, now: Instant) -> Option<StreamAction> {
         match self.phase {
-            Phase::Ending if self.output.len() == 0 && !self.has_peer_ended => {
+            Phase::Ending(_) if self.output.len() == 0 && !self.has_peer_ended => {
                 self.phase = Phase::Shut(now.after(CLOSE_TIMEOUT_NS));
                 return Some(StreamAction::Shutdown);
             }
-            Phase::Ending if self.output.len() == 0 => self.phase = Phase::Over,
+            Phase::Ending(_) if self.output.len() == 0 => self.phase = Phase::Over,
+            Phase::Ending(None) => self.phase = Phase::Ending(Some(now.after(CLOSE_TIMEOUT_NS))),
+            Phase::Ending(Some(deadline)) if now >= deadline => self.abandon(),
             Phase::Shut(deadline) if self.has_peer_ended || now >= deadline => {
                 self.phase = Phase::Over;
             }

@@ -140,7 +140,11 @@ impl QueuePair {
 
     fn reset<M: StreamMemory>(&mut self, memory: &M) {
         self.end_stream(memory);
-        let (stats, stream) = (self.stats, self.stream.take());
+        let (stats, mut stream) = (self.stats, self.stream.take());
+        if let Some(stream) = &mut stream {
+            // The receive request in it is gone, as all others are.
+            stream.inbound = None;
+        }
         *self = Self {
             stats,
             stream,
@@ -151,8 +155,11 @@ impl QueuePair {
     /// The connection is set up: the queue pair is ready to send. `segment_len` are the bytes that
     /// TCP sends at a time: the segment size of the connection, or, where segments are cut later, a
     /// multiple of it. Whether it was: the queue pair is in the state `Init` or `ReadyToReceive`
-    /// before.
+    /// before, and the stream of an earlier connection was closed.
     pub fn connect(&mut self, terms: Terms, segment_len: usize) -> bool {
+        if self.stream.is_some() {
+            return false;
+        }
         if !matches!(self.state(), QpState::Init | QpState::ReadyToReceive) {
             return false;
         }
@@ -247,11 +254,10 @@ impl QueuePair {
     /// Memory that a piece of [`Self::output`] names cannot be read any more. The connection fails,
     /// and with it the first request that has such pieces.
     pub fn handle_memory_fault<M: StreamMemory>(&mut self, memory: &M) {
-        if self.state() == QpState::Error {
+        let Some(stream) = self.stream.as_ref().filter(|stream| stream.is_open()) else {
             return;
-        }
-        let stream = self.stream.as_ref();
-        match stream.and_then(|stream| stream.output.first_request()) {
+        };
+        match stream.output.first_request() {
             Some(position) => self.requests.finish(position, WcStatus::LocalProtection),
             None => self.events.push_back(QpEvent::AccessError),
         }
@@ -265,14 +271,13 @@ impl QueuePair {
             return;
         };
         let is_cut = stream.input.is_within() || is_lost;
+        // Of a stream that was ending, the queue pair has seen the end, or was reset since.
+        let was_open = stream.is_open();
         stream.has_peer_ended = true;
         if is_lost {
-            stream.end();
-            stream.output.clear();
-            stream.phase = Phase::Over;
+            stream.abandon();
         }
-        // One that was reset meanwhile is not in this connection any more.
-        if matches!(self.state(), QpState::ReadyToSend | QpState::SendQueueDrain) {
+        if was_open {
             if is_cut {
                 self.events.push_back(QpEvent::Fatal);
             }
@@ -285,14 +290,14 @@ impl QueuePair {
         if let Some(stream) = &mut self.stream
             && stream.deadline().is_some_and(|deadline| now >= deadline)
         {
-            stream.phase = Phase::Over;
+            stream.abandon();
         }
     }
 
     // ---- outputs -----------------------------------------------------------------------------
 
-    /// When [`Self::handle_timeout`] is to be called: the peer has some time to close its direction
-    /// of the stream.
+    /// When [`Self::handle_timeout`] is to be called: the peer has some time to take the last
+    /// output, and some to close its direction of the stream.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.stream.as_ref()?.deadline()
@@ -367,7 +372,7 @@ impl QueuePair {
         let Some(stream) = &mut self.stream else {
             return;
         };
-        if stream.phase != Phase::Open {
+        if !stream.is_open() {
             return;
         }
         let requests = &self.requests;
@@ -404,7 +409,7 @@ impl QueuePair {
         self.end_stream(memory);
         let via = self.via();
         if let Some(stream) = &mut self.stream
-            && stream.phase == Phase::Ending
+            && matches!(stream.phase, Phase::Ending(_))
         {
             let header = stream.untagged(Queue::Terminate, urxe_iwarp_wire::Opcode::Terminate);
             let message = terminate_message(fault, segment, rdmap);

@@ -6,8 +6,8 @@ use urxe_iwarp_wire::{
     Terminate,
 };
 use urxe_proto::{
-    AccessError, Completion, CompletionKind, LocalAccess, QpEvent, QpState, RemoteAccess,
-    RemoteRange, SharedReceiveQueue, WcStatus, for_each_piece, scatter,
+    AccessError, Completion, CompletionKind, LocalAccess, QpEvent, RemoteAccess, RemoteRange,
+    SharedReceiveQueue, WcStatus, for_each_piece, scatter,
 };
 use urxe_wire::Immediate;
 
@@ -16,7 +16,7 @@ use super::refusal::{Refusal, of_header, of_request, of_tagged, status_of};
 use crate::input::Step;
 use crate::memory::{Place, StreamMemory};
 use crate::output::sub_element;
-use crate::stream::{Fetch, Phase, Response, Segment, Target};
+use crate::stream::{Fetch, Response, Segment, Target};
 
 impl QueuePair {
     /// Takes bytes of the stream, all of them, behind those that were taken before. `srq` is the
@@ -30,7 +30,7 @@ impl QueuePair {
         let mut rest = bytes;
         let mut srq = srq;
         while let Some(stream) = &mut self.stream {
-            if stream.phase != Phase::Open {
+            if !stream.is_open() {
                 self.stats.bytes_ignored += rest.len() as u64;
                 return;
             }
@@ -64,7 +64,7 @@ impl QueuePair {
     fn places<M: StreamMemory>(&self, memory: &M) -> Option<SmallVec<[Place; 4]>> {
         let stream = self.stream.as_ref()?;
         let segment = stream.segment.as_ref()?;
-        if stream.phase != Phase::Open || !stream.input.may_skip() {
+        if !stream.is_open() || !stream.input.may_skip() {
             return None;
         }
         let left = stream.input.payload_left();
@@ -432,7 +432,7 @@ impl QueuePair {
 
     /// Ends the connection because of what came.
     pub(super) fn refuse<M: StreamMemory>(&mut self, refusal: &Refusal, memory: &M) {
-        if self.state() == QpState::Error {
+        if !self.stream.as_ref().is_some_and(|stream| stream.is_open()) {
             return;
         }
         self.events.push_back(refusal.event());

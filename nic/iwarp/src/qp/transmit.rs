@@ -18,7 +18,7 @@ use crate::memory::StreamMemory;
 use crate::output::{Body, Reach};
 use crate::requests::{Position, Progress, Request};
 use crate::setup::RtrKind;
-use crate::stream::{Fetch, Phase, Response, Stream, Turn};
+use crate::stream::{Fetch, Response, Stream, Turn};
 
 /// A frame to be made.
 struct Planned {
@@ -50,11 +50,10 @@ impl QueuePair {
 
     /// Prepares a frame, or does a step without one; whether it did.
     fn prepare<M: StreamMemory>(&mut self, memory: &mut M) -> bool {
-        let is_failed = self.state() == QpState::Error;
         let Some(stream) = &mut self.stream else {
             return false;
         };
-        if is_failed || stream.phase != Phase::Open || !stream.may_send {
+        if !stream.is_open() || !stream.may_send {
             return false;
         }
         if let Some(kind) = stream.rtr.take() {
