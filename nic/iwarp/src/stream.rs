@@ -19,6 +19,10 @@ use crate::setup::{FirstFrame, RtrKind, Terms};
 /// its own.
 pub const CLOSE_TIMEOUT_NS: u64 = 2_000_000_000;
 
+/// What first frames name. They reach no memory; Linux siw has this number, too, and Chelsio's
+/// devices end the connection at 0.
+pub(crate) const RTR_STAG: u32 = 1;
+
 /// What the caller has to do with the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamAction {

@@ -165,26 +165,32 @@ impl QueuePair {
                     len: segment.done - done,
                 });
                 let range = range.ok_or(Fault::DdpCatastrophic)?;
-                memory.write_remote(via, range, piece).map_err(of_tagged)
+                memory
+                    .write_remote(via, range, piece)
+                    .map_err(|error| of_tagged(error).into())
             }
             Target::Receive => {
                 let inbound = stream.inbound.as_ref().ok_or(Fault::DdpCatastrophic)?;
                 let (wqe, at) = (&inbound.wqe, inbound.received + done);
-                scatter(memory, wqe.pd, &wqe.sges, at, piece).map_err(|_| Fault::DdpCatastrophic)
+                scatter(memory, wqe.pd, &wqe.sges, at, piece).map_err(|_| {
+                    Refusal::with_receive(Fault::DdpCatastrophic, WcStatus::LocalProtection)
+                })
             }
             Target::Fetched => {
-                let Some(Fetch::Request { position, .. }) = stream.fetches.front() else {
+                let Some(Fetch::Request { position, .. }) = stream.fetches.front().copied() else {
                     return Err(Fault::DdpCatastrophic.into());
                 };
-                let request = self.requests.get(*position);
+                let request = self.requests.get(position);
                 let request = request.ok_or(Fault::DdpCatastrophic)?;
                 let at = request.moved + done;
-                scatter(memory, via.pd, request.sges(), at, piece)
-                    .map_err(|_| Fault::RdmapCatastrophic)
+                scatter(memory, via.pd, request.sges(), at, piece).map_err(|_| {
+                    self.requests.finish(position, WcStatus::LocalProtection);
+                    Fault::RdmapCatastrophic.into()
+                })
             }
         };
         self.stats.bytes_copied += piece.len() as u64;
-        placed.map_err(|fault| Refusal::with_receive(fault, WcStatus::LocalProtection))
+        placed
     }
 
     /// A segment is complete, and its CRC right.
@@ -266,7 +272,10 @@ impl QueuePair {
             return Ok(());
         };
         let (kind, byte_len) = match immediate {
-            Some(_) => (CompletionKind::RecvWriteImm, stream.written),
+            Some(_) => (
+                CompletionKind::RecvWriteImm,
+                core::mem::take(&mut stream.written),
+            ),
             None => (CompletionKind::Recv, inbound.received),
         };
         self.completions.push_back(Completion {
@@ -362,7 +371,9 @@ impl QueuePair {
             return Ok(());
         };
         // The READ of no bytes that comes first does not need any.
-        if stream.responses.len() >= usize::from(stream.terms.ird.max(1)) {
+        let is_empty = matches!(response, Response::Read(request) if request.len == 0);
+        let allowed = stream.terms.ird.max(u16::from(is_empty));
+        if stream.responses.len() >= usize::from(allowed) {
             return Err(Fault::UntaggedNoBuffer);
         }
         stream.expect_next(Queue::Request);

@@ -15,7 +15,7 @@ use super::QueuePair;
 use super::refusal::{Refusal, of_header, of_tagged};
 use crate::memory::StreamMemory;
 use crate::output::sub_element;
-use crate::stream::{Fetch, Inbound, Segment, Stream, Target};
+use crate::stream::{Fetch, Inbound, RTR_STAG, Segment, Stream, Target};
 
 /// Whether a part of a list may be written.
 fn check_list<M: StreamMemory>(
@@ -138,7 +138,7 @@ impl QueuePair {
     ) -> Result<Target, Refusal> {
         let position = match stream.fetches.front() {
             Some(Fetch::Request { position, .. }) => *position,
-            Some(Fetch::Rtr) if (header.stag, header.offset, len) == (0, 0, 0) => {
+            Some(Fetch::Rtr) if (header.stag, header.offset, len) == (RTR_STAG, 0, 0) => {
                 return Ok(Target::Fetched);
             }
             Some(Fetch::Rtr) => return Err(Fault::TaggedInvalidStag.into()),
@@ -232,7 +232,9 @@ impl QueuePair {
             }),
         };
         let wqe = &inbound.wqe;
-        if u64::from(inbound.received) + u64::from(len) > wqe.capacity {
+        // Offsets and the lengths of completions have 32 bits, whatever the buffers have room for.
+        let longest = wqe.capacity.min(u32::MAX.into());
+        if u64::from(inbound.received) + u64::from(len) > longest {
             let (fault, status) = (Fault::UntaggedTooLong, WcStatus::LocalLength);
             return Err(Refusal::with_receive(fault, status));
         }

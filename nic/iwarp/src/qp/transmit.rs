@@ -18,7 +18,7 @@ use crate::memory::StreamMemory;
 use crate::output::{Body, Reach};
 use crate::requests::{Position, Progress, Request};
 use crate::setup::RtrKind;
-use crate::stream::{Fetch, Response, Stream, Turn};
+use crate::stream::{Fetch, RTR_STAG, Response, Stream, Turn};
 
 /// A frame to be made.
 struct Planned {
@@ -128,13 +128,20 @@ impl QueuePair {
             return false;
         };
         let (header, message) = match kind {
-            RtrKind::Write => (tagged(Opcode::Write, 0, 0, true), SmallVec::new()),
+            RtrKind::Write => (tagged(Opcode::Write, RTR_STAG, 0, true), SmallVec::new()),
             RtrKind::Read => {
                 let header = stream.untagged(Queue::Request, Opcode::ReadRequest);
                 stream.pass_msn(Queue::Request);
                 stream.fetches.push_back(Fetch::Rtr);
-                let message = [0; ReadRequest::LEN];
-                (DdpHeader::Untagged(header), SmallVec::from_slice(&message))
+                let request = ReadRequest {
+                    sink_stag: RTR_STAG,
+                    sink_offset: 0,
+                    len: 0,
+                    source_stag: RTR_STAG,
+                    source_offset: 0,
+                };
+                let message = SmallVec::from_slice(&request.emit());
+                (DdpHeader::Untagged(header), message)
             }
         };
         let planned = Planned {
