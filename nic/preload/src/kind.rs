@@ -7,9 +7,7 @@ use urxe_device::{DeviceInfo, DeviceKind, GID_TABLE_LENGTH, Gid, GidEntry, GidTy
 use crate::abi::*;
 use crate::errno::{Errno, Outcome};
 
-/// Entries of a table of GIDs.
-pub(crate) const TABLE_LENGTH: u16 = GID_TABLE_LENGTH as u16;
-/// What a device can do beyond what every one does.
+/// What a RoCE device can do beyond what every one does.
 const CAP_FLAGS: u32 = IBV_DEVICE_CURR_QP_STATE_MOD
     | IBV_DEVICE_PORT_ACTIVE_EVENT
     | IBV_DEVICE_UD_AV_PORT_ENFORCE
@@ -20,6 +18,8 @@ const CAP_FLAGS: u32 = IBV_DEVICE_CURR_QP_STATE_MOD
     | IBV_DEVICE_MEM_MGT_EXTENSIONS
     | IBV_DEVICE_XRC
     | IBV_DEVICE_RC_RNR_NAK_GEN;
+/// Entries of the table of GIDs of a RoCE device.
+const TABLE_LENGTH: u16 = GID_TABLE_LENGTH as u16;
 
 /// What `struct ibv_device` says of it.
 pub(crate) fn node(kind: DeviceKind) -> (ibv_node_type, ibv_transport_type) {
