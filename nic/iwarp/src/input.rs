@@ -47,6 +47,8 @@ pub(crate) struct Input {
     tail: [u8; TAIL_LEN],
     /// Bytes there are of head or tail.
     have: usize,
+    /// The DDP header has come as a whole.
+    has_header: bool,
     payload_left: usize,
     crc: Crc32c,
     /// The CRC of this FPDU was checked ahead of its payload.
@@ -65,6 +67,7 @@ impl Input {
             head: [0; HEAD_LEN],
             tail: [0; TAIL_LEN],
             have: 0,
+            has_header: false,
             payload_left: 0,
             crc: Crc32c::new(),
             is_checked: false,
@@ -81,10 +84,20 @@ impl Input {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
 
-    /// The DDP header of the FPDU in progress, once it has come.
+    /// The DDP header of the FPDU in progress, or that has just ended, once it has come; empty
+    /// before.
     pub(crate) fn header(&self) -> &[u8] {
-        let len = DdpHeader::len_of(self.head[fpdu::HEADER_LEN]);
+        let len = if self.has_header {
+            self.header_len()
+        } else {
+            0
+        };
         &self.head[fpdu::HEADER_LEN..][..len]
+    }
+
+    /// Length of the DDP header of the FPDU in progress, bytes; known from its first.
+    fn header_len(&self) -> usize {
+        DdpHeader::len_of(self.head[fpdu::HEADER_LEN])
     }
 
     /// Bytes of payload that the FPDU in progress still has.
@@ -118,7 +131,9 @@ impl Input {
     /// Goes on by one step, and takes the bytes for it.
     pub(crate) fn next<'b>(&mut self, bytes: &mut &'b [u8]) -> Step<'b> {
         loop {
-            if self.stage == Stage::Head && self.have == 0 && self.has_whole_bad(bytes) {
+            let is_between = self.stage == Stage::Head && self.have == 0;
+            self.has_header &= !is_between;
+            if is_between && self.has_whole_bad(bytes) {
                 return Step::Bad(Fault::MpaCrc);
             }
             match self.take_marker(bytes) {
@@ -216,7 +231,7 @@ impl Input {
         let want = if self.have < KIND_LEN {
             KIND_LEN
         } else {
-            fpdu::HEADER_LEN + self.header().len()
+            fpdu::HEADER_LEN + self.header_len()
         };
         let now = self.take(bytes, want - self.have);
         if now.is_empty() {
@@ -229,7 +244,7 @@ impl Input {
             return None;
         }
         // A ULPDU that ends within its header is none of DDP's.
-        let header_len = self.header().len();
+        let header_len = self.header_len();
         if self.ulpdu_len() < header_len {
             return Some(Step::Bad(Fault::DdpCatastrophic));
         }
@@ -237,6 +252,7 @@ impl Input {
             return None;
         }
         self.stage = Stage::Payload;
+        self.has_header = true;
         self.payload_left = self.ulpdu_len() - header_len;
         Some(Step::Header)
     }

@@ -4,10 +4,7 @@
 use alloc::collections::VecDeque;
 
 use smallvec::SmallVec;
-use urxe_iwarp_wire::{
-    AtomicRequest, Fault, MAX_DDP_HEADER_LEN, MAX_TERMINATE_LEN, Opcode, Queue, ReadRequest,
-    Tagged, Untagged, fpdu,
-};
+use urxe_iwarp_wire::{AtomicRequest, Opcode, Queue, ReadRequest, Tagged, Untagged, fpdu};
 use urxe_proto::{Instant, RecvWqe};
 
 use crate::input::Input;
@@ -260,20 +257,4 @@ impl Stream {
         (is_over && !core::mem::replace(&mut self.is_close_told, true))
             .then_some(StreamAction::Close)
     }
-}
-
-/// The message of a TERMINATE (RFC 5040, 4.8), with the headers of the segment if it was in one.
-pub(crate) fn terminate_message(
-    fault: Fault,
-    segment: Option<(u16, &[u8])>,
-    rdmap: Option<&[u8]>,
-) -> SmallVec<[u8; 48]> {
-    let mut raw = [0; MAX_TERMINATE_LEN];
-    let terminate = urxe_iwarp_wire::Terminate {
-        fault,
-        segment: segment.filter(|(_, header)| header.len() <= MAX_DDP_HEADER_LEN),
-        rdmap,
-    };
-    let len = terminate.emit(&mut raw);
-    SmallVec::from_slice(&raw[..len])
 }

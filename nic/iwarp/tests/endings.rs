@@ -2,11 +2,12 @@
 
 mod support;
 
-use support::victim::{prepared, send, sent};
+use support::forge::{terminate_of, untagged, write};
+use support::victim::{prepared, send, sent, written};
 use support::{Host, Pair, TERMS};
 use urxe_iwarp::{CLOSE_TIMEOUT_NS, StreamAction};
-use urxe_iwarp_wire::Untagged;
-use urxe_proto::{AttrMask, Attributes, Instant, QpState, SendOp, WcStatus};
+use urxe_iwarp_wire::{Fault, Opcode, Queue, Tagged, Untagged};
+use urxe_proto::{AttrMask, Attributes, Instant, QpEvent, QpState, SendOp, WcStatus};
 use urxe_sim::Rights;
 
 fn set_state(host: &mut Host, state: QpState) {
@@ -81,4 +82,58 @@ fn a_receive_of_before_a_reset_does_not_complete_after_it() {
     set_state(host, QpState::Reset);
     set_state(host, QpState::Error);
     assert_eq!(host.qp.poll_completion(), None);
+}
+
+#[test]
+fn a_terminate_that_makes_no_sense_is_not_answered() {
+    let good = untagged(Opcode::Terminate, Queue::Terminate, 1);
+    let bad = [
+        Untagged { msn: 2, ..good },
+        Untagged { offset: 4, ..good },
+        Untagged { queue: 0, ..good },
+        Untagged { queue: 9, ..good },
+        Untagged {
+            is_last: false,
+            ..good
+        },
+    ];
+    let mut all: Vec<_> = bad.iter().map(|header| sent(*header, &[0; 4])).collect();
+    all.push(sent(good, &[0; 200]));
+    all.push(sent(good, &[0; 3]));
+    let tagged = Tagged {
+        control: Opcode::Terminate.emit(),
+        ..write(0, 0)
+    };
+    all.push(written(tagged, &[0; 4]));
+    for (n, bytes) in all.iter().enumerate() {
+        let (mut pair, _) = prepared(0);
+        pair.inject(0, bytes);
+        pair.run();
+        let host = &pair.hosts[1];
+        assert_eq!(terminate_of(&pair), None, "{n}");
+        assert_eq!(host.qp.state(), QpState::Error, "{n}");
+        assert_eq!(host.events.last(), Some(&QpEvent::Fatal), "{n}");
+        let stats = host.qp.stats();
+        assert_eq!(
+            (stats.terminates_received, stats.terminates_sent),
+            (1, 0),
+            "{n}"
+        );
+        let mut done = host.completions.iter();
+        assert!(done.all(|done| done.status == WcStatus::WrFlush), "{n}");
+        assert!(host.is_closed, "{n}");
+    }
+}
+
+#[test]
+fn a_terminate_does_not_have_the_header_of_the_segment_before() {
+    let (mut pair, keys) = prepared(0);
+    let host = &mut pair.hosts[1];
+    let write = written(write(keys.all, keys.va), &[1; 8]);
+    host.qp.handle_bytes(&write, None, &mut host.memory);
+    // More was read to memory than there was room for: there was none.
+    host.qp.handle_placed(1, &mut host.memory);
+    pair.run();
+    let expected = (Fault::DdpCatastrophic, false, false);
+    assert_eq!(terminate_of(&pair), Some(expected));
 }

@@ -37,9 +37,17 @@ fn assert_refused(what: &str, bytes: impl Fn(&Keys) -> Vec<u8>, expected: (Fault
     }
 }
 
+/// What a TERMINATE has no headers with: where it cannot be known that they are headers.
+const BARE: [Fault; 4] = [
+    Fault::OperationVersion,
+    Fault::OperationUnexpectedOpcode,
+    Fault::TaggedVersion,
+    Fault::UntaggedVersion,
+];
+
 /// The same of what must leave all memory alone.
 fn assert_untouched(what: &str, bytes: impl Fn(&Keys) -> Vec<u8>, fault: Fault, rdmap: bool) {
-    assert_refused(what, &bytes, (fault, true, rdmap));
+    assert_refused(what, &bytes, (fault, !BARE.contains(&fault), rdmap));
     let (mut pair, keys) = prepared(0);
     let bytes = bytes(&keys);
     pair.inject(0, &bytes);
@@ -180,7 +188,7 @@ fn headers_that_make_no_sense_end_the_connection() {
     let fault = Fault::OperationUnspecified;
     assert_untouched("short READ request", short, fault, false);
     let cut = |_: &Keys| bare(&[0x41, 0x43, 0, 0, 0]);
-    assert_refused("cut header", cut, (Fault::DdpCatastrophic, true, false));
+    assert_refused("cut header", cut, (Fault::DdpCatastrophic, false, false));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use support::victim::{atomic, prepared, send, sent, written};
 use support::{PD, Pair, TERMS, responder};
 use urxe_iwarp::{FirstFrame, RtrKind, Terms};
 use urxe_iwarp_wire::{
-    DdpHeader, Fault, ImmediateData, MAX_DDP_HEADER_LEN, Opcode, Queue, ReadRequest, Tagged,
-    Terminate, Untagged, fpdu,
+    DdpHeader, Fault, ImmediateData, MAX_DDP_HEADER_LEN, MAX_TERMINATE_LEN, Opcode, Queue,
+    ReadRequest, Tagged, Terminate, Untagged, fpdu,
 };
 use urxe_proto::{SendOp, WcStatus};
 use urxe_sim::Rights;
@@ -56,6 +56,62 @@ fn first_frames_name_stag_1() {
         pair.hosts[0].post(1, SendOp::Read { va, rkey: source }, &[place]);
         pair.run();
         assert_eq!(pair.hosts[0].completions[0].status, WcStatus::Success);
+    }
+}
+
+/// A TERMINATE with the RDMAP header `rdmap`, in a segment with this number.
+fn terminate(msn: u32, rdmap: &[u8]) -> Vec<u8> {
+    let mut header = [0; MAX_DDP_HEADER_LEN];
+    let request = untagged(Opcode::ReadRequest, Queue::Request, msn);
+    let header_len = DdpHeader::Untagged(request).emit(&mut header);
+    let terminate = Terminate {
+        fault: Fault::ProtectionBounds,
+        segment: Some((46, &header[..header_len])),
+        rdmap: Some(rdmap),
+    };
+    let mut raw = [0; MAX_TERMINATE_LEN];
+    let len = terminate.emit(&mut raw);
+    let header = untagged(Opcode::Terminate, Queue::Terminate, 1);
+    sent(header, &raw[..len])
+}
+
+#[test]
+fn the_read_that_a_terminate_has_counts_before_its_number() {
+    // Of three READs, the last two are the same. siw writes the length of a READ as its number.
+    for (msn, of, expected) in [(64, 0, 1), (64, 1, 2), (2, 1, 2), (3, 1, 3), (1, 2, 3)] {
+        let mut pair = Pair::plain(0);
+        let local = pair.hosts[0].register(Rights::ALL, vec![0; 64]);
+        let host = &mut pair.hosts[0];
+        for (wr_id, va) in [(1, 0x100), (2, 0x200), (3, 0x200)] {
+            let place = host.sge(local, 0, 64);
+            host.post(wr_id, SendOp::Read { va, rkey: 7 }, &[place]);
+        }
+        let mut bytes = Vec::new();
+        host.qp.poll_output(10_000, &mut host.memory);
+        for piece in host.qp.output() {
+            host.memory.take(PD, &piece, &mut bytes).unwrap();
+        }
+        host.qp.handle_sent(bytes.len());
+        let rdmap = if of == 2 {
+            [9; ReadRequest::LEN]
+        } else {
+            ulpdus(&bytes)[of][18..].try_into().unwrap()
+        };
+        let fpdu = if of == 2 {
+            terminate(3, &rdmap)
+        } else {
+            terminate(msn, &rdmap)
+        };
+        host.qp.handle_bytes(&fpdu, None, &mut host.memory);
+        for wr_id in 1..4 {
+            let done = host.qp.poll_completion().unwrap();
+            let status = if wr_id == expected {
+                WcStatus::RemoteAccess
+            } else {
+                WcStatus::WrFlush
+            };
+            assert_eq!((done.wr_id, done.status), (wr_id, status), "{msn}, {of}");
+        }
     }
 }
 

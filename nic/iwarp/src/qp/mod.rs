@@ -3,12 +3,13 @@
 mod receive;
 mod refusal;
 mod segment;
+mod terminate;
 mod transmit;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use urxe_iwarp_wire::{DdpHeader, Fault, Queue};
+use urxe_iwarp_wire::Fault;
 use urxe_proto::{
     AttrMask, Attributes, Completion, Instant, ModifyError, Payload, PdId, PostError, QpConfig,
     QpEvent, QpState, ReceiveQueue, RecvRequest, SendOp, SendRequest, SendTarget, Via, WcStatus,
@@ -16,11 +17,11 @@ use urxe_proto::{
 use urxe_wire::Qpn;
 
 use crate::memory::StreamMemory;
-use crate::output::{Body, Reach};
+use crate::output::Reach;
 use crate::requests::{Request, Requests};
 use crate::setup::Terms;
 use crate::stats::Stats;
-use crate::stream::{Phase, Stream, StreamAction, terminate_message};
+use crate::stream::{Phase, Stream, StreamAction};
 
 /// Longest message, bytes: that of a queue pair over RoCE.
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
@@ -395,40 +396,5 @@ impl QueuePair {
         if self.config.shares_receives && !core::mem::replace(&mut self.is_last_reported, true) {
             self.events.push_back(QpEvent::LastWqeReached);
         }
-    }
-
-    /// The connection fails by what this end found: a TERMINATE says so. `segment` are the length
-    /// and the DDP header of the segment in which it was, `rdmap` its RDMAP header.
-    fn fail<M: StreamMemory>(
-        &mut self,
-        fault: Fault,
-        segment: Option<(u16, &[u8])>,
-        rdmap: Option<&[u8]>,
-        memory: &M,
-    ) {
-        self.end_stream(memory);
-        let via = self.via();
-        if let Some(stream) = &mut self.stream
-            && matches!(stream.phase, Phase::Ending(_))
-        {
-            let header = stream.untagged(Queue::Terminate, urxe_iwarp_wire::Opcode::Terminate);
-            let message = terminate_message(fault, segment, rdmap);
-            let reach = Reach {
-                requests: &self.requests,
-                via,
-                memory,
-            };
-            let header = DdpHeader::Untagged(header);
-            let body = Body::Bytes(alloc::vec::Vec::new());
-            if stream
-                .output
-                .push(&header, &message, body, None, &reach)
-                .is_ok()
-            {
-                self.stats.terminates_sent += 1;
-                self.stats.fpdus_sent += 1;
-            }
-        }
-        self.enter_error();
     }
 }

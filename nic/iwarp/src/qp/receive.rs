@@ -2,8 +2,7 @@
 
 use smallvec::SmallVec;
 use urxe_iwarp_wire::{
-    AtomicRequest, AtomicResponse, DdpHeader, Fault, ImmediateData, Opcode, Queue, ReadRequest,
-    Terminate,
+    AtomicRequest, AtomicResponse, Fault, ImmediateData, Opcode, Queue, ReadRequest,
 };
 use urxe_proto::{
     AccessError, Completion, CompletionKind, LocalAccess, QpEvent, RemoteAccess, RemoteRange,
@@ -12,7 +11,7 @@ use urxe_proto::{
 use urxe_wire::Immediate;
 
 use super::QueuePair;
-use super::refusal::{Refusal, of_header, of_request, of_tagged, status_of};
+use super::refusal::{Refusal, of_header, of_request, of_tagged};
 use crate::input::Step;
 use crate::memory::{Place, StreamMemory};
 use crate::output::sub_element;
@@ -410,60 +409,6 @@ impl QueuePair {
         self.requests.finish(position, WcStatus::Success);
         self.complete_requests();
         Ok(())
-    }
-
-    /// The peer ended the connection, and says why.
-    fn end_terminate<M: StreamMemory>(&mut self, held: &[u8], memory: &M) {
-        self.stats.terminates_received += 1;
-        if let Ok(terminate) = Terminate::parse(held)
-            && let Some(position) = self.blamed(&terminate)
-        {
-            self.requests.finish(position, status_of(terminate.fault));
-        }
-        self.events.push_back(QpEvent::Fatal);
-        self.disconnect(memory);
-    }
-
-    /// The READ or atomic that a TERMINATE is about. Other requests are complete once they are in
-    /// the stream.
-    fn blamed(&self, terminate: &Terminate<'_>) -> Option<u64> {
-        let (_, header) = terminate.segment?;
-        let Ok(DdpHeader::Untagged(header)) = DdpHeader::parse(header) else {
-            return None;
-        };
-        let is_request = header.queue == Queue::Request as u32;
-        let mut fetches = self.stream.as_ref()?.fetches.iter();
-        fetches.find_map(|fetch| match *fetch {
-            Fetch::Request { position, msn } => {
-                (is_request && msn == header.msn).then_some(position)
-            }
-            Fetch::Rtr => None,
-        })
-    }
-
-    /// Ends the connection because of what came.
-    pub(super) fn refuse<M: StreamMemory>(&mut self, refusal: &Refusal, memory: &M) {
-        if !self.stream.as_ref().is_some_and(|stream| stream.is_open()) {
-            return;
-        }
-        self.events.push_back(refusal.event());
-        let mut raw: SmallVec<[u8; 32]> = SmallVec::new();
-        let mut len = 0;
-        if let Some(stream) = &mut self.stream {
-            len = stream.input.segment_len();
-            // Nothing is known of the segment that a wrong CRC or marker is in.
-            if !matches!(refusal.fault, Fault::MpaCrc | Fault::MpaMarker) {
-                raw.extend_from_slice(stream.input.header());
-            }
-            if refusal.receive != WcStatus::WrFlush
-                && let Some(inbound) = stream.inbound.take()
-            {
-                let completion = inbound.wqe.completion(self.config.number, refusal.receive);
-                self.completions.push_back(completion);
-            }
-        }
-        let segment = (!raw.is_empty()).then_some((len, &raw[..]));
-        self.fail(refusal.fault, segment, refusal.rdmap.as_deref(), memory);
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) struct Refusal {
     pub(super) receive: WcStatus,
     /// The RDMAP header in which it was.
     pub(super) rdmap: Option<SmallVec<[u8; 64]>>,
+    /// Whether a TERMINATE tells the peer; not where it was in a TERMINATE.
+    pub(super) is_answered: bool,
 }
 
 impl From<Fault> for Refusal {
@@ -21,6 +23,7 @@ impl From<Fault> for Refusal {
             fault,
             receive: WcStatus::WrFlush,
             rdmap: None,
+            is_answered: true,
         }
     }
 }

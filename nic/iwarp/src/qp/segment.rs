@@ -78,14 +78,18 @@ impl QueuePair {
             Opcode::parse(header.control()).map_err(|error| of_header(error, is_tagged))?;
         let (target, tagged, untagged) = match header {
             DdpHeader::Tagged(header) => {
-                let target = self.tagged(stream, opcode, &header, len, memory)?;
+                let target = self.tagged(stream, opcode, &header, len, memory);
                 (target, Some(header), None)
             }
             DdpHeader::Untagged(header) => {
-                let target = self.untagged(stream, opcode, &header, len, srq, memory)?;
+                let target = self.untagged(stream, opcode, &header, len, srq, memory);
                 (target, None, Some(header))
             }
         };
+        let target = target.map_err(|refusal| Refusal {
+            is_answered: opcode != Opcode::Terminate,
+            ..refusal
+        })?;
         Ok(Segment {
             opcode,
             target,

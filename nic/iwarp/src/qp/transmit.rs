@@ -363,7 +363,7 @@ fn plan_immediate(
 }
 
 fn plan_fetch(stream: &mut Stream, request: &Request, position: Position) -> (Planned, bool) {
-    let (opcode, message) = fetch_message(&request.op, position, request.length, request.sink());
+    let (opcode, message) = fetch_message(request, position);
     let header = stream.untagged(Queue::Request, opcode);
     let msn = header.msn;
     stream.pass_msn(Queue::Request);
@@ -461,13 +461,8 @@ const fn send_opcode(op: &SendOp, solicited: bool) -> Opcode {
 }
 
 /// The message of a READ or atomic.
-fn fetch_message(
-    op: &SendOp,
-    position: Position,
-    len: u32,
-    (sink_stag, sink_offset): (u32, u64),
-) -> (Opcode, SmallVec<[u8; 64]>) {
-    let (operation, va, rkey) = match *op {
+pub(super) fn fetch_message(request: &Request, position: Position) -> (Opcode, SmallVec<[u8; 64]>) {
+    let (operation, va, rkey) = match request.op {
         SendOp::CompareSwap {
             va,
             rkey,
@@ -476,10 +471,11 @@ fn fetch_message(
         } => (AtomicOperation::CompareSwap { compare, swap }, va, rkey),
         SendOp::FetchAdd { va, rkey, add } => (AtomicOperation::FetchAdd { add }, va, rkey),
         SendOp::Read { va, rkey } => {
+            let (sink_stag, sink_offset) = request.sink();
             let request = ReadRequest {
                 sink_stag,
                 sink_offset,
-                len,
+                len: request.length,
                 source_stag: rkey,
                 source_offset: va,
             };
