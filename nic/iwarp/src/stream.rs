@@ -4,7 +4,9 @@
 use alloc::collections::VecDeque;
 
 use smallvec::SmallVec;
-use urxe_iwarp_wire::{AtomicRequest, Opcode, Queue, ReadRequest, Tagged, Untagged, fpdu};
+use urxe_iwarp_wire::{
+    AtomicRequest, DdpHeader, Opcode, Queue, ReadRequest, Tagged, Untagged, fpdu,
+};
 use urxe_proto::{Instant, RecvWqe};
 
 use crate::input::Input;
@@ -53,12 +55,49 @@ pub(crate) enum Fetch {
     Rtr,
 }
 
+/// What a READ or atomic of the peer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ResponseTo {
+    Read {
+        request: ReadRequest,
+        /// Bytes of the answer that are in frames.
+        sent: u32,
+    },
+    Atomic(AtomicRequest),
+}
+
 /// A READ or atomic of the peer that is to be answered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Response {
-    /// What is missing in frames.
-    Read(ReadRequest),
-    Atomic(AtomicRequest),
+pub(crate) struct Response {
+    /// The MSN of the request, which a TERMINATE names.
+    pub(crate) msn: u32,
+    pub(crate) to: ResponseTo,
+}
+
+impl Response {
+    /// The DDP header of the request.
+    pub(crate) fn header(&self) -> DdpHeader {
+        let opcode = match self.to {
+            ResponseTo::Read { .. } => Opcode::ReadRequest,
+            ResponseTo::Atomic(_) => Opcode::AtomicRequest,
+        };
+        DdpHeader::Untagged(Untagged {
+            is_last: true,
+            control: opcode.emit(),
+            invalidate: 0,
+            queue: Queue::Request as u32,
+            msn: self.msn,
+            offset: 0,
+        })
+    }
+
+    /// The message of the request.
+    pub(crate) fn message(&self) -> SmallVec<[u8; 64]> {
+        match self.to {
+            ResponseTo::Read { request, .. } => SmallVec::from_slice(&request.emit()),
+            ResponseTo::Atomic(request) => SmallVec::from_slice(&request.emit()),
+        }
+    }
 }
 
 /// What the frames in progress belong to.

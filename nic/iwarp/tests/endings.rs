@@ -3,7 +3,7 @@
 mod support;
 
 use support::forge::{terminate_of, untagged, write};
-use support::victim::{prepared, send, sent, written};
+use support::victim::{atomic, prepared, send, sent, written};
 use support::{Host, Pair, TERMS};
 use urxe_iwarp::{CLOSE_TIMEOUT_NS, StreamAction};
 use urxe_iwarp_wire::{Fault, Opcode, Queue, Tagged, Untagged};
@@ -136,4 +136,42 @@ fn a_terminate_does_not_have_the_header_of_the_segment_before() {
     pair.run();
     let expected = (Fault::DdpCatastrophic, false, false);
     assert_eq!(terminate_of(&pair), Some(expected));
+}
+
+#[test]
+fn what_cannot_be_answered_any_more_is_named() {
+    let expected = Some((Fault::ProtectionInvalidStag, true, true));
+    let (mut pair, keys) = prepared(0);
+    let host = &mut pair.hosts[1];
+    let request = atomic(keys.all, keys.va);
+    host.qp.handle_bytes(&request, None, &mut host.memory);
+    host.memory.0.deregister(keys.all);
+    pair.run();
+    assert_eq!(terminate_of(&pair), expected);
+
+    let mut pair = Pair::plain(5);
+    let target = pair.hosts[0].register(Rights::ALL, vec![0; 200_000]);
+    let source = pair.hosts[1].register(Rights::ALL, vec![1; 200_000]);
+    let read = SendOp::Read {
+        va: pair.hosts[1].memory.0.va(source, 0),
+        rkey: source,
+    };
+    for (wr_id, len) in [(1, 100), (2, 200_000), (3, 100)] {
+        let place = pair.hosts[0].sge(target, 0, len);
+        pair.hosts[0].post(wr_id, read, &[place]);
+    }
+    while pair.written[1].len() < 20_000 {
+        assert!(!pair.run_for(1));
+    }
+    pair.hosts[1].memory.0.deregister(source);
+    pair.run();
+    assert_eq!(terminate_of(&pair), expected);
+    let done = pair.hosts[0].completions.iter();
+    let statuses: Vec<_> = done.map(|done| (done.wr_id, done.status)).collect();
+    let expected = [
+        (1, WcStatus::Success),
+        (2, WcStatus::RemoteAccess),
+        (3, WcStatus::WrFlush),
+    ];
+    assert_eq!(statuses, expected);
 }

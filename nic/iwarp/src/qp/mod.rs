@@ -2,6 +2,7 @@
 
 mod receive;
 mod refusal;
+mod respond;
 mod segment;
 mod terminate;
 mod transmit;

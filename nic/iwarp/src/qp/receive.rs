@@ -15,7 +15,7 @@ use super::refusal::{Refusal, of_header, of_request, of_tagged};
 use crate::input::Step;
 use crate::memory::{Place, StreamMemory};
 use crate::output::sub_element;
-use crate::stream::{Fetch, Response, Segment, Target};
+use crate::stream::{Fetch, Response, ResponseTo, Segment, Target};
 
 impl QueuePair {
     /// Takes bytes of the stream, all of them, behind those that were taken before. `srq` is the
@@ -338,7 +338,8 @@ impl QueuePair {
             let checked = memory.check_remote(self.via(), range, RemoteAccess::Read);
             checked.map_err(|error| refused(of_request(error)))?;
         }
-        self.respond(Response::Read(request)).map_err(refused)
+        self.respond(ResponseTo::Read { request, sent: 0 })
+            .map_err(refused)
     }
 
     fn end_atomic_request<M: StreamMemory>(
@@ -361,22 +362,23 @@ impl QueuePair {
             false => Err(AccessError::Misaligned),
         };
         checked.map_err(|error| refused(of_request(error)))?;
-        self.respond(Response::Atomic(request)).map_err(refused)
+        self.respond(ResponseTo::Atomic(request)).map_err(refused)
     }
 
     /// Queues a response; there are as many at a time as this end said (IRD).
-    fn respond(&mut self, response: Response) -> Result<(), Fault> {
+    fn respond(&mut self, to: ResponseTo) -> Result<(), Fault> {
         let Some(stream) = &mut self.stream else {
             return Ok(());
         };
         // The READ of no bytes that comes first does not need any.
-        let is_empty = matches!(response, Response::Read(request) if request.len == 0);
+        let is_empty = matches!(to, ResponseTo::Read { request, .. } if request.len == 0);
         let allowed = stream.terms.ird.max(u16::from(is_empty));
         if stream.responses.len() >= usize::from(allowed) {
             return Err(Fault::UntaggedNoBuffer);
         }
+        let msn = stream.expected_msn[Queue::Request as usize];
+        stream.responses.push_back(Response { msn, to });
         stream.expect_next(Queue::Request);
-        stream.responses.push_back(response);
         Ok(())
     }
 

@@ -70,7 +70,7 @@ pub(super) const fn of_tagged(error: AccessError) -> Fault {
     }
 }
 
-/// A buffer that the peer may not read or use for an atomic (RFC 5040, 4.8; RFC 7306, 8).
+/// A buffer that the peer may not read or use for an atomic (RFC 5040, 4.8; RFC 7306, 8.2).
 pub(super) const fn of_request(error: AccessError) -> Fault {
     match error {
         AccessError::UnknownKey | AccessError::WindowState => Fault::ProtectionInvalidStag,

@@ -2,33 +2,29 @@
 
 use smallvec::SmallVec;
 use urxe_iwarp_wire::{
-    AtomicOperation, AtomicRequest, AtomicResponse, DdpHeader, Fault, ImmediateData, Opcode, Queue,
-    ReadRequest, Tagged, Untagged,
+    AtomicOperation, AtomicRequest, DdpHeader, Fault, ImmediateData, Opcode, Queue, ReadRequest,
+    Tagged, Untagged,
 };
-use urxe_proto::{
-    AccessError, AtomicOp, LocalAccess, QpEvent, QpState, RemoteAccess, RemoteRange, SendOp, Via,
-    WcStatus,
-};
+use urxe_proto::{AccessError, LocalAccess, QpState, SendOp, WcStatus};
 use urxe_wire::Immediate;
 
 use super::QueuePair;
 use super::receive::atomic_id;
-use super::refusal::of_request;
 use crate::memory::StreamMemory;
 use crate::output::{Body, Reach};
 use crate::requests::{Position, Progress, Request};
 use crate::setup::RtrKind;
-use crate::stream::{Fetch, RTR_STAG, Response, Stream, Turn};
+use crate::stream::{Fetch, RTR_STAG, Stream, Turn};
 
 /// A frame to be made.
-struct Planned {
-    header: DdpHeader,
-    message: SmallVec<[u8; 64]>,
-    body: Body,
-    finishes: Option<Position>,
+pub(super) struct Planned {
+    pub(super) header: DdpHeader,
+    pub(super) message: SmallVec<[u8; 64]>,
+    pub(super) body: Body,
+    pub(super) finishes: Option<Position>,
 }
 
-const NO_BODY: Body = Body::Bytes(alloc::vec::Vec::new());
+pub(super) const NO_BODY: Body = Body::Bytes(alloc::vec::Vec::new());
 
 impl QueuePair {
     /// Prepares FPDUs until `max_bytes` wait to be sent, or there are no more; how many bytes wait.
@@ -69,12 +65,21 @@ impl QueuePair {
         }
     }
 
-    /// Makes the frame. If its payload cannot be reached, the request fails that it belongs to, or
-    /// the connection.
-    fn push<M: StreamMemory>(&mut self, planned: Planned, memory: &M) -> bool {
+    /// Makes the frame of a request. If its payload cannot be reached, the request fails.
+    fn push<M: StreamMemory>(&mut self, planned: Planned, position: Position, memory: &M) -> bool {
+        self.try_push(planned, memory).is_ok()
+            || self.fail_request(position, WcStatus::LocalProtection, memory)
+    }
+
+    /// Makes the frame.
+    pub(super) fn try_push<M: StreamMemory>(
+        &mut self,
+        planned: Planned,
+        memory: &M,
+    ) -> Result<(), AccessError> {
         let via = self.via();
         let Some(stream) = &mut self.stream else {
-            return false;
+            return Ok(());
         };
         let reach = Reach {
             requests: &self.requests,
@@ -87,28 +92,11 @@ impl QueuePair {
             body,
             finishes,
         } = planned;
-        let source = match &body {
-            Body::Request { position, .. } => Some(*position),
-            _ => None,
-        };
-        let pushed = stream
+        stream
             .output
-            .push(&header, &message, body, finishes, &reach);
-        match (pushed, source) {
-            (Ok(()), _) => {
-                self.stats.fpdus_sent += 1;
-                true
-            }
-            (Err(_), Some(position)) => {
-                self.fail_request(position, WcStatus::LocalProtection, memory);
-                false
-            }
-            (Err(error), None) => {
-                self.events.push_back(QpEvent::AccessError);
-                self.fail(of_request(error), None, None, memory);
-                false
-            }
-        }
+            .push(&header, &message, body, finishes, &reach)?;
+        self.stats.fpdus_sent += 1;
+        Ok(())
     }
 
     /// A request of this host cannot be carried out.
@@ -150,7 +138,8 @@ impl QueuePair {
             body: NO_BODY,
             finishes: None,
         };
-        self.push(planned, memory)
+        // There is no payload that could not be reached.
+        self.try_push(planned, memory).is_ok()
     }
 
     /// Begins the next request, if it may begin.
@@ -217,8 +206,9 @@ impl QueuePair {
 
     /// The next frame of the request that began.
     fn continue_request<M: StreamMemory>(&mut self, memory: &M) -> bool {
-        match self.plan_request() {
-            Some(planned) => self.push(planned, memory),
+        let position = self.stream.as_ref().map(|stream| stream.cursor);
+        match position.zip(self.plan_request()) {
+            Some((position, planned)) => self.push(planned, position, memory),
             None => false,
         }
     }
@@ -249,38 +239,6 @@ impl QueuePair {
             stream.end_turn(false);
         }
         Some(planned)
-    }
-
-    /// The next frame of the oldest response.
-    fn respond_next<M: StreamMemory>(&mut self, memory: &mut M) -> bool {
-        let via = self.via();
-        let Some(stream) = &mut self.stream else {
-            return false;
-        };
-        let Some(response) = stream.responses.front().copied() else {
-            return false;
-        };
-        let planned = match response {
-            Response::Read(range) => plan_response(stream, range, via, memory),
-            // It takes place behind what was read before.
-            Response::Atomic(_) if stream.output.has_remote() => return false,
-            Response::Atomic(request) => plan_atomic(stream, &request, via, memory),
-        };
-        match planned {
-            Ok((planned, is_last)) => {
-                stream.turn = Turn::Response;
-                if is_last {
-                    stream.responses.pop_front();
-                    stream.end_turn(true);
-                }
-                self.push(planned, memory)
-            }
-            Err(error) => {
-                self.events.push_back(QpEvent::AccessError);
-                self.fail(of_request(error), None, None, memory);
-                false
-            }
-        }
     }
 }
 
@@ -377,72 +335,7 @@ fn plan_fetch(stream: &mut Stream, request: &Request, position: Position) -> (Pl
     (planned, true)
 }
 
-/// The next segment of the answer to a READ.
-fn plan_response<M: StreamMemory>(
-    stream: &mut Stream,
-    read: ReadRequest,
-    via: Via,
-    memory: &M,
-) -> Result<(Planned, bool), AccessError> {
-    let len = read.len.min(stream.room(Tagged::LEN));
-    let is_last = len == read.len;
-    let (rkey, va) = (read.source_stag, read.source_offset);
-    let range = RemoteRange { rkey, va, len };
-    let access = RemoteAccess::Read;
-    let body = if len == 0 {
-        NO_BODY
-    } else if stream.output.copies_remote() {
-        let mut bytes = alloc::vec![0; len as usize];
-        memory.read_remote(via, range, access, &mut bytes)?;
-        Body::Bytes(bytes)
-    } else {
-        memory.check_remote(via, range, access)?;
-        Body::Remote { rkey, va, len }
-    };
-    if let Some(Response::Read(rest)) = stream.responses.front_mut() {
-        rest.len -= len;
-        rest.source_offset = va.wrapping_add(len.into());
-        rest.sink_offset = rest.sink_offset.wrapping_add(len.into());
-    }
-    let planned = Planned {
-        header: tagged(
-            Opcode::ReadResponse,
-            read.sink_stag,
-            read.sink_offset,
-            is_last,
-        ),
-        message: SmallVec::new(),
-        body,
-        finishes: None,
-    };
-    Ok((planned, is_last))
-}
-
-/// Does an atomic, and answers it.
-fn plan_atomic<M: StreamMemory>(
-    stream: &mut Stream,
-    request: &AtomicRequest,
-    via: Via,
-    memory: &mut M,
-) -> Result<(Planned, bool), AccessError> {
-    let op = match request.operation {
-        AtomicOperation::FetchAdd { add } => AtomicOp::FetchAdd { add },
-        AtomicOperation::CompareSwap { compare, swap } => AtomicOp::CompareSwap { compare, swap },
-    };
-    let id = request.id;
-    let original = memory.atomic(via, request.stag, request.offset, op)?;
-    let header = stream.untagged(Queue::AtomicResponse, Opcode::AtomicResponse);
-    stream.pass_msn(Queue::AtomicResponse);
-    let planned = Planned {
-        header: DdpHeader::Untagged(header),
-        message: SmallVec::from_slice(&AtomicResponse { id, original }.emit()),
-        body: NO_BODY,
-        finishes: None,
-    };
-    Ok((planned, true))
-}
-
-const fn tagged(opcode: Opcode, stag: u32, offset: u64, is_last: bool) -> DdpHeader {
+pub(super) const fn tagged(opcode: Opcode, stag: u32, offset: u64, is_last: bool) -> DdpHeader {
     DdpHeader::Tagged(Tagged {
         is_last,
         control: opcode.emit(),
