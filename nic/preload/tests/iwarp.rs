@@ -89,9 +89,13 @@ fn rping_over_both_families() {
         client rping -c -a 2001:db8::2 -C 3 -v
         serve 7174 rping -s -a :: -C 3
         client rping -c -a $address -C 3 -v
+        at_peer ip address add fe80::2/64 dev eth0 nodad
+        ip address add fe80::1/64 dev eth0 nodad
+        serve 7174 rping -s -a fe80::2%eth0 -C 3
+        client rping -c -a fe80::2%eth0 -C 3 -v
     ";
     if let Some(text) = script("rping", &["rping"], text) {
-        assert_eq!(text.matches("ping data: rdma-ping-2").count(), 4, "{text}");
+        assert_eq!(text.matches("ping data: rdma-ping-2").count(), 5, "{text}");
     }
 }
 

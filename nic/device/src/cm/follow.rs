@@ -89,6 +89,7 @@ impl Inner {
             self.remove_id(id);
         }
         for number in told {
+            self.exchanges.forget(number);
             let Ok(id) = self.id(number) else { continue };
             if std::mem::replace(&mut id.state, State::Removed) == State::Removed {
                 continue;

@@ -9,6 +9,7 @@ use urxe_iwarp::{Offer, SetupError};
 use urxe_proto::{Instant, QpState};
 use urxe_wire::Qpn;
 
+use super::address::with_port;
 use super::agent::{Agent, Inner, errno};
 use super::exchange::{Established, Exchange, Failure, Progress, canonical, listen};
 use super::id::{
@@ -99,7 +100,7 @@ impl Inner {
         // A port that the program has not asked for is TCP's to choose.
         let source = match entry.reservation {
             Some(_) => source,
-            None => SocketAddr::new(source.ip(), 0),
+            None => with_port(source, 0),
         };
         let qp = check_queue_pair(param.qp_num)?;
         let addresses = (source, destination);
@@ -275,7 +276,7 @@ impl Inner {
         let param = connection_param(request.private_data, ird, ord);
         self.exchanges.note_heard(key);
         let (local, remote) = (canonical(local), canonical(remote));
-        let device = self.device_with(SocketAddr::new(local.ip(), 0));
+        let device = self.device_with(with_port(local, 0));
         let entry = self.ids.get_mut(&listener);
         let entry =
             entry.filter(|entry| entry.state == State::Listening && entry.pending < entry.backlog);
