@@ -292,6 +292,6 @@ def test_a_time_is_said_in_minutes_and_seconds() -> None:
 
 
 def test_the_rules_are_documented() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "runs.md").read_text(encoding="utf-8")
     assert f"{100 * (1 - INTERIM_P_VALUE):g} %" in text
     assert f"{LOOKS_MAX} times" in text
