@@ -425,34 +425,3 @@ fn long_payload_is_placed_without_a_second_copy() {
     assert_eq!(qp.remote_address.as_deref(), Some("127.0.0.1"));
     assert_eq!((qp.lqpn, &qp.state[..]), (b.qp.number().get(), "RTS"));
 }
-
-/// Posts of a program that streams are sent many at a time; what it posted last goes although it
-/// neither polls nor posts any more.
-#[test]
-fn what_waits_for_company_goes_all_the_same() {
-    let (a, b) = pair(64);
-    for turn in 0..50 {
-        for wr_id in 0..12 {
-            b.post_recv(wr_id, &[b.sge(0, 64)]);
-        }
-        for wr_id in 0..12 {
-            a.post(wr_id, SendOp::Send, &[a.sge(0, 64)]);
-        }
-        if turn % 2 == 0 {
-            assert_eq!(b.end.wait(&[], 12).len(), 12);
-            assert_eq!(a.end.wait(&[], 12).len(), 12);
-        } else {
-            assert_eq!(a.wait(&b, 12).len() + b.wait(&a, 12).len(), 24);
-        }
-    }
-    // As a program that says goodbye.
-    for wr_id in 0..12 {
-        b.post_recv(wr_id, &[b.sge(0, 64)]);
-    }
-    for wr_id in 0..12 {
-        a.post(wr_id, SendOp::Send, &[a.sge(0, 64)]);
-    }
-    a.qp.destroy();
-    let done = b.wait(&a, 12);
-    assert!(done.iter().all(|done| done.status == WcStatus::Success));
-}

@@ -148,7 +148,7 @@ fn who_is_rejected_learns_why() {
     assert_eq!(connection(&rejected).private_data, b"no room");
     assert_eq!(a.qp.state().unwrap(), QpState::Init);
 
-    // Nobody listens any more.
+    // The listener is gone.
     server.file.destroy_id(listener).unwrap();
     let id = client.resolved(address);
     client.file.connect(id, &param(&a, b"")).unwrap();

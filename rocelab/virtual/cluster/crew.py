@@ -21,7 +21,7 @@ from rocelab.virtual.cluster import work
 from rocelab.virtual.runner import AnyStep, Crew, Found, Job, SimulationWatcher, VirtualRunner
 
 SLURM: Final = "slurm"
-#: Jobs of Slurm under way or waiting, where nobody says how many.
+#: Jobs of Slurm under way or waiting, where the command line does not say how many.
 JOBS_DEFAULT: Final = 10
 #: How long a scheduler may take to answer.
 _CONNECT_S: Final = 10

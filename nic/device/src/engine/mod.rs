@@ -137,11 +137,11 @@ impl Engine {
     /// came, and when it is: `None` of a round with nothing to do, in which the clock was not
     /// looked at.
     pub(crate) fn run_round(&mut self) -> (usize, Option<Instant>) {
-        self.posts.note_round();
         if self.streams.is_some() {
             let now = clock::now();
             return (self.run_streams(now), Some(now));
         }
+        self.posts.note_round();
         let mut clock = None;
         let received = self.receive(&mut clock, false);
         if received == 0 {
@@ -355,9 +355,6 @@ impl Engine {
 
     /// Sends what waits for company.
     pub(crate) fn send_gathered(&mut self, now: Instant) {
-        if self.streams.is_some() {
-            return self.send_gathered_streams(now);
-        }
         if !self.unbuilt.is_empty() {
             self.build(now, AckMode::Hold, u32::MAX);
         }

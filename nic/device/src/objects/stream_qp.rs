@@ -187,22 +187,6 @@ impl Qp {
         }
     }
 
-    /// Sends requests of so many bytes that were posted, now or, of a program that streams, at the
-    /// latest when it polls.
-    pub(super) fn settle_posted_stream(&self, engine: &mut Engine, bytes: u64) {
-        let is_there = self.stream_slot(engine).is_ok();
-        let now = now();
-        if is_there
-            && engine.gather_in_stream(now, self.index, bytes)
-            && self.nic.progress().hold(now)
-        {
-            self.nic.progress().note_work(1);
-            return;
-        }
-        engine.send_gathered(now);
-        self.settle_stream(engine);
-    }
-
     /// Sends what was posted, and delivers what that completes.
     pub(super) fn settle_stream(&self, engine: &mut Engine) {
         let now = now();

@@ -34,10 +34,6 @@ const DEVICES: u32 = 1 << 10;
 const FIRST_LOCAL: u32 = 2;
 /// With so few connections each is read at once: to ask which has bytes costs as much.
 const FEW: usize = 1;
-/// Requests that wait for company, at most, and their bytes: enough to spread the cost of a system
-/// call, few enough that the peer works on some while the program posts others.
-const GATHERED_MAX: u32 = 16;
-const GATHERED_MAX_BYTES: u64 = 4 << 10;
 
 /// A connection that was set up, for a queue pair.
 #[derive(Debug)]
@@ -82,8 +78,6 @@ pub(crate) struct Streams {
     connected: Vec<u16>,
     /// Those that have more to send than a turn allows, each once.
     ready: VecDeque<u16>,
-    /// Requests that wait for company, and their bytes.
-    gathered: (u32, u64),
     scratch: Box<[u8]>,
     found: Vec<u16>,
     deadline: Option<Instant>,
@@ -110,7 +104,6 @@ impl Streams {
             waiter: Waiter::new()?,
             connected: Vec::new(),
             ready: VecDeque::new(),
-            gathered: (0, 0),
             scratch: vec![0; slot::SCRATCH_BYTES].into_boxed_slice(),
             found: Vec::new(),
             deadline: None,
@@ -196,10 +189,6 @@ impl Streams {
         let Some(slot) = slot.and_then(Option::as_deref_mut) else {
             return Err(Error::Gone("the queue pair"));
         };
-        if mask.contains(AttrMask::STATE) {
-            // What was posted before goes first.
-            slot.transmit(host, &mut Counts::default());
-        }
         let mask = match (slot.qp.state(), wanted.state) {
             (QpState::Init, QpState::ReadyToReceive)
             | (QpState::Error, QpState::SendQueueDrain) => mask - AttrMask::STATE,
@@ -272,7 +261,6 @@ impl Streams {
         let Some(slot) = slot.and_then(Option::as_deref_mut) else {
             return;
         };
-        slot.transmit(host, &mut Counts::default());
         slot.qp.disconnect(&*host.memory);
         (slot.send_cq, slot.recv_cq, slot.srq) = (None, None, None);
         slot.is_orphan = true;
@@ -295,7 +283,6 @@ impl Streams {
     pub(crate) fn end_all(&mut self, host: &mut Host<'_>, now: Instant) {
         for index in self.connected.clone() {
             if let Some(slot) = &mut self.slots[usize::from(index)] {
-                slot.transmit(host, &mut Counts::default());
                 slot.qp.disconnect(&*host.memory);
                 self.serve(index, host, now, &mut Counts::default());
             }
@@ -337,36 +324,6 @@ impl Streams {
         }
     }
 
-    /// Lets a request of so many bytes, which the program has posted to the queue pair at `index`,
-    /// wait for company until [`Self::send_gathered`] or the next round. Whether it may.
-    pub(crate) fn gather(&mut self, index: u16, bytes: u64) -> bool {
-        let (count, sum) = self.gathered;
-        if count >= GATHERED_MAX || sum + bytes > GATHERED_MAX_BYTES {
-            return false;
-        }
-        let Some(slot) = &mut self.slots[usize::from(index)] else {
-            return false;
-        };
-        self.gathered = (count + 1, sum + bytes);
-        if !std::mem::replace(&mut slot.is_ready, true) {
-            self.ready.push_back(index);
-        }
-        true
-    }
-
-    /// Sends what waits for company, and what an earlier turn has left.
-    pub(crate) fn send_gathered(&mut self, host: &mut Host<'_>, now: Instant, counts: &mut Counts) {
-        self.gathered = (0, 0);
-        for _ in 0..self.ready.len() {
-            if let Some(index) = self.ready.pop_front() {
-                if let Some(slot) = &mut self.slots[usize::from(index)] {
-                    slot.is_ready = false;
-                }
-                self.serve(index, host, now, counts);
-            }
-        }
-    }
-
     /// One round: bytes in, answers and requests out, connections that end.
     pub(crate) fn run(&mut self, host: &mut Host<'_>, now: Instant) -> Counts {
         let mut counts = Counts::default();
@@ -379,7 +336,14 @@ impl Streams {
             self.take_in(*index, host, now, &mut counts);
         }
         self.found = found;
-        self.send_gathered(host, now, &mut counts);
+        for _ in 0..self.ready.len() {
+            if let Some(index) = self.ready.pop_front() {
+                if let Some(slot) = &mut self.slots[usize::from(index)] {
+                    slot.is_ready = false;
+                }
+                self.serve(index, host, now, &mut counts);
+            }
+        }
         if self.deadline.is_some_and(|at| at <= now) {
             self.deadline = None;
             for index in self.connected.clone() {
