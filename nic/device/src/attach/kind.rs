@@ -1,7 +1,7 @@
 //! What kind of device every interface has: RoCE or iWARP.
 
 use std::str::FromStr;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::process::error::Error;
 
@@ -31,19 +31,31 @@ impl FromStr for DeviceKind {
 }
 
 impl DeviceKind {
-    /// That of the devices of this process. The same for as long as it lives.
+    /// That of the devices of this process. The same for as long as it lives. Threads that ask at
+    /// once may each find out: a lock could be held by another thread when the process is copied by
+    /// fork.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an environment that cannot be understood.
     pub fn of_process() -> Result<Self, Error> {
-        static OF_PROCESS: OnceLock<Result<DeviceKind, String>> = OnceLock::new();
-        let of_process = OF_PROCESS.get_or_init(|| {
-            let text = std::env::var(TRANSPORT_VARIABLE).unwrap_or_default();
-            text.trim().parse()
-        });
-        of_process
-            .clone()
-            .map_err(|why| Error::Invalid(format!("{TRANSPORT_VARIABLE}: {why}")))
+        const UNKNOWN: u8 = 0;
+        const ROCE: u8 = 1;
+        const IWARP: u8 = 2;
+        static FOUND: AtomicU8 = AtomicU8::new(UNKNOWN);
+        match FOUND.load(Ordering::Relaxed) {
+            ROCE => return Ok(Self::Roce),
+            IWARP => return Ok(Self::Iwarp),
+            _ => {}
+        }
+        let text = std::env::var(TRANSPORT_VARIABLE).unwrap_or_default();
+        let parsed = text.trim().parse();
+        let kind = parsed.map_err(|why| Error::Invalid(format!("{TRANSPORT_VARIABLE}: {why}")))?;
+        let found = match kind {
+            Self::Roce => ROCE,
+            Self::Iwarp => IWARP,
+        };
+        FOUND.store(found, Ordering::Relaxed);
+        Ok(kind)
     }
 }
 
