@@ -117,6 +117,30 @@ fn what_is_on_another_link_is_refused_with_a_reason() {
 }
 
 #[test]
+fn a_group_is_refused_with_a_reason_which_is_said_once() {
+    let folder = folder();
+    let text = format!(
+        r#"
+        cc -Wall -Wextra -Werror -D_GNU_SOURCE {}/tests/c/groups.c -libverbs -o groups
+        urxe run --roce-v1 -- ./groups urxe_lo 2>&1
+        "#,
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let Some(output) = script("urxe run --roce-v1", &["cc"], folder.path(), &text) else {
+        return;
+    };
+    let text = shown(&output);
+    for part in ["GID 0: made\n", "GID 32: EINVAL\n"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!text.contains("GID 32: made"), "{text}");
+    let reasons =
+        text.matches("239.1.2.1 is a multicast group, and GID index 32 is one of RoCE v1");
+    assert_eq!(reasons.count(), 1, "{text}");
+    assert!(!text.contains("239.1.2.2"), "{text}");
+}
+
+#[test]
 fn the_devices_have_entries_of_both_types() {
     let folder = folder();
     let text = r#"

@@ -1,10 +1,11 @@
 """Runs rdma-core's own tests, which scripts/setup_programs unpacks, each in a process of its own.
 
-Usage: rdma_core.py FOLDER DEVICE [--report] [--limit SECONDS] [MODULE...]
+Usage: rdma_core.py FOLDER DEVICE [--report] [--limit SECONDS] [--without FILE] [MODULE...]
 
 FOLDER is where the tests' package `tests` is, DEVICE the RDMA device to test, and a module is `test_qp` or the like:
 without one, all those that are not about one vendor's hardware. One line for each test says what became of it. The exit
 status is 0 if every test passed but those in EXPECTED_SKIPS, which skipped themselves. With --report it is always 0.
+FILE has tests that are not for the device, and why (rdma_core_iwarp.toml): they are named and not run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import tomllib
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +48,7 @@ def main() -> None:
     options.add_argument("modules", nargs="*")
     options.add_argument("--report", action="store_true")
     options.add_argument("--limit", type=float, default=30.0)
+    options.add_argument("--without", type=Path)
     asked = options.parse_args()
     prepare(asked.folder, asked.device)
     # Some make files that they never remove.
@@ -60,16 +63,26 @@ def main() -> None:
 def run_all(asked: argparse.Namespace) -> int:
     """Run the tests, with a line for each; how many of them did not end as expected."""
     problems = 0
+    reasons = left_out(asked.without) if asked.without else {}
     for case in cases(asked.folder, asked.modules):
+        name = case.id().removeprefix("tests.")
+        if reason := next((why for pattern, why in reasons.items() if re.search(pattern, name)), None):
+            print(f"{name}: left out: {reason}", flush=True)
+            continue
         started_s = time.monotonic()
         outcome, details = run_apart(case, asked.limit)
-        name = case.id().removeprefix("tests.")
         problem = "" if asked.report else unexpected(name, outcome)
         problems += bool(problem)
         print(f"{name}: {outcome} ({time.monotonic() - started_s:.1f} s){problem}", flush=True)
         if not outcome.startswith(("ok", "skipped")):
             print("    " + details.rstrip().replace("\n", "\n    "), flush=True)
     return problems
+
+
+def left_out(file: Path) -> dict[str, str]:
+    """The tests that a file leaves out, as regular expressions, and why."""
+    groups = tomllib.loads(file.read_text(encoding="utf-8"))["left_out"]
+    return {pattern: group["why"] for group in groups for pattern in group["tests"]}
 
 
 def prepare(folder: Path, device: str) -> None:
@@ -79,6 +92,9 @@ def prepare(folder: Path, device: str) -> None:
     # another default.
     multiprocessing.set_start_method("fork")
     sys.argv[1:] = ["--dev", device]
+    if Path(f"/sys/class/infiniband/{device}/node_type").read_text(encoding="ascii").startswith("4"):
+        # They look for a GID whose lower half is not 0. An iWARP device has none, and needs none.
+        sys.argv += ["--port", "1", "--gid", "0"]
     importlib.import_module("args_parser").parser.parse_args()
     base = importlib.import_module("tests.base")
 

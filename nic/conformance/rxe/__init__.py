@@ -1,1 +1,1 @@
-"""urxe against the software RoCE device of a Linux kernel that runs beside it."""
+"""urxe against the software RDMA devices of a Linux kernel that runs beside it: rxe, and siw for iWARP."""

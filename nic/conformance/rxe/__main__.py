@@ -1,12 +1,12 @@
-"""What `make interop` does before its runs: fetches the kernels that are not there yet, and says what is missing.
+"""What `make interop` does before its runs: fetches the kernels, builds Linux siw, and says what is missing.
 
 Usage, in nic/conformance: python -m rxe
 """
 
 from __future__ import annotations
 
-from .guest import GuestError, fetched, why_no_kvm
-from .kernels import EVERY
+from .guest import SIW, GuestError, fetched, why_no_kvm
+from .kernels import EVERY, SUITES
 
 
 def fetch() -> None:
@@ -19,6 +19,11 @@ def fetch() -> None:
             print(f"interop: {suite} has Linux {kernel.version}")
         except GuestError as error:
             print(f"interop: what runs on {suite} will be skipped: {error}")
+    try:
+        kernel, _ = fetched(SUITES[0], SIW)
+        print(f"interop: Linux siw is built for Linux {kernel.version}")
+    except GuestError as error:
+        print(f"interop: what runs on Linux siw will be skipped: {error}")
 
 
 if __name__ == "__main__":

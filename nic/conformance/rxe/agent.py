@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -66,5 +67,7 @@ class Agent(socketserver.ThreadingTCPServer):
 
 
 if __name__ == "__main__":
+    # siw lets no program lock more memory than that, whatever its rights are.
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     with Agent(("", int(sys.argv[1])), Program) as agent:
         agent.serve_forever()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .guest import Guest, GuestError, booted, in_its_own_namespace, make_bridge
+from .guest import RXE, SIW, Guest, GuestError, booted, in_its_own_namespace, make_bridge
 from .kernels import EVERY, SUITES
 
 #: What was booted, for the end of the report.
@@ -51,11 +51,17 @@ def any_guest(bridge: None, request: pytest.FixtureRequest) -> Iterator[Guest]:
     yield from _guest(4, request.param)
 
 
-def _guest(number: int, suite: str = SUITES[0]) -> Iterator[Guest]:
+@pytest.fixture(scope="module")
+def siw_guest(bridge: None) -> Iterator[Guest]:
+    """One with Linux siw."""
+    yield from _guest(5, link=SIW)
+
+
+def _guest(number: int, suite: str = SUITES[0], link: str = RXE) -> Iterator[Guest]:
     try:
-        with booted(number, suite) as running:
+        with booted(number, suite, link) as running:
             processors = "with KVM" if running.emulated is None else f"emulated: {running.emulated}"
-            BOOTED.append(f"guest {number}: Linux {running.kernel} with rxe, {processors}")
+            BOOTED.append(f"guest {number}: Linux {running.kernel} with {link}, {processors}")
             yield running
     except GuestError as error:
-        pytest.skip(f"no guest with the Linux rxe of {suite}: {error}")
+        pytest.skip(f"no guest with the Linux {link} of {suite}: {error}")

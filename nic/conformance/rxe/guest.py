@@ -1,4 +1,4 @@
-"""Boots Debian's kernels in QEMU, with their software RoCE device, on a bridge of this network namespace.
+"""Boots Debian's kernels in QEMU, with a software RDMA device of theirs, on a bridge of this network namespace.
 
 A guest needs no image: it mounts the file system of the host, read-only, and runs the host's programs on its own
 kernel. With KVM a guest answers within seconds; without, its processors are emulated.
@@ -24,6 +24,7 @@ from typing import Final
 
 from .kernels import BUILT, SUITES, Kernel, busybox, kernel_of
 from .mirror import MirrorError
+from .siw_module import BuildError, siw_of
 
 HERE: Final = Path(__file__).resolve().parent
 QEMU: Final = "qemu-system-x86_64"
@@ -34,9 +35,12 @@ LINK_MTU_BYTES: Final = 4200
 HOST_DEVICE: Final = f"urxe_{BRIDGE}"
 HOST_ADDRESS: Final = "10.66.0.1"
 HOST_ADDRESS6: Final = "fd66::1"
-#: A guest's interface, and its devices of both kinds.
+#: What a guest's device can be: Linux rxe, for RoCE, or Linux siw, for iWARP.
+RXE, SIW = "rxe", "siw"
+#: A guest's interface, and its devices: that of Linux rxe, that of Linux siw, and urxe's.
 GUEST_INTERFACE: Final = "eth0"
-GUEST_DEVICE: Final = "rxe0"
+GUEST_DEVICE: Final = f"{RXE}0"
+GUEST_SIW: Final = f"{SIW}0"
 GUEST_URXE: Final = f"urxe_{GUEST_INTERFACE}"
 AGENT_PORT: Final = 7000
 #: How long a guest may take until it answers, without and with KVM.
@@ -96,6 +100,8 @@ class Guest:
     suite: str
     #: The version of its kernel.
     kernel: str
+    #: What its device is when it starts, rxe or siw.
+    link: str = RXE
     #: Why its processors are emulated; None: they are the host's, by KVM.
     emulated: str | None = None
 
@@ -117,6 +123,12 @@ class Guest:
         """Run a program to its end."""
         return self.start(argv, env=env, limit_s=limit_s).wait()
 
+    def shell(self, *lines: str) -> str:
+        """Run lines of a shell that may use ip and tc; what they print. Each has to succeed."""
+        done = self.run(["sh", "-c", " && ".join(["export PATH=$PATH:/sbin:/usr/sbin", *lines])])
+        assert done.status == 0, done.output
+        return done.output
+
 
 def make_bridge() -> None:
     """Make the bridge in the network namespace of the caller, which should be one of its own."""
@@ -131,19 +143,19 @@ def make_bridge() -> None:
 
 
 @contextlib.contextmanager
-def booted(number: int = 1, suite: str = SUITES[0]) -> Iterator[Guest]:
-    """A guest that answers, on the bridge, with the kernel of this release.
+def booted(number: int = 1, suite: str = SUITES[0], link: str = RXE) -> Iterator[Guest]:
+    """A guest that answers, on the bridge, with the kernel of this release and this kind of device.
 
     Raises GuestError if QEMU or the packages are missing, or the guest does not answer.
     """
-    kernel, first_program = fetched(suite)
+    kernel, first_program = fetched(suite, link)
     tap = f"tap{number}"
     for words in (f"tuntap add {tap} mode tap", f"link set {tap} mtu {LINK_MTU_BYTES} master {BRIDGE} up"):
         subprocess.run(["ip", *words.split()], check=True)
     try:
         with tempfile.TemporaryDirectory(dir=BUILT, prefix="guest-") as folder:
             initramfs = write_initramfs(Path(folder), first_program, kernel)
-            guest = Guest(number, suite, kernel.version, why_no_kvm())
+            guest = Guest(number, suite, kernel.version, link, why_no_kvm())
             with contextlib.ExitStack() as running:
                 try:
                     running.enter_context(_running(guest, kernel, initramfs))
@@ -179,6 +191,7 @@ def _command(guest: Guest, kernel: Kernel, initramfs: Path, console: Path) -> li
         "guest.address": f"{guest.address}/24",
         "guest.address6": f"{guest.address6}/64",
         "guest.mtu": str(LINK_MTU_BYTES),
+        "guest.link": guest.link,
         "guest.agent": str(HERE / "agent.py"),
         "guest.port": str(AGENT_PORT),
     }
@@ -209,14 +222,22 @@ def why_no_kvm(device: Path = KVM, cpuinfo: Path = CPUINFO) -> str | None:
     return None
 
 
-def fetched(suite: str = SUITES[0]) -> tuple[Kernel, Path]:
-    """The kernel of a release, and busybox. Where they have to be fetched, this needs the network of the host."""
+def fetched(suite: str = SUITES[0], link: str = RXE) -> tuple[Kernel, Path]:
+    """The kernel of a release, and busybox. Where they have to be fetched, this needs the network of the host.
+
+    The kernel that has Linux siw has Linux rxe, too.
+    """
     if shutil.which(QEMU) is None:
         raise GuestError(f"there is no {QEMU}; install the Debian package qemu-system-x86")
     try:
-        return kernel_of(suite), busybox()
+        kernel = kernel_of(suite)
+        if link == SIW:
+            kernel = dataclasses.replace(kernel, modules=(*kernel.modules, siw_of(kernel, suite)))
+        return kernel, busybox()
     except MirrorError as error:
         raise GuestError(f"the kernel of Debian's {suite} cannot be fetched: {error}") from error
+    except BuildError as error:
+        raise GuestError(f"Linux siw cannot be built for the kernel of Debian's {suite}: {error}") from error
 
 
 def wait_until_it_answers(guest: Guest, qemu: subprocess.Popen[bytes], console: Path) -> None:

@@ -40,6 +40,9 @@ MODULES: Final = (
     "ifb",
     "veth",
     "crc32_generic",
+    "crc32c_generic",
+    "crc32c_intel",
+    "libcrc32c",
     "ib_uverbs",
     "rdma_ucm",
     "rdma_rxe",
@@ -72,7 +75,7 @@ def kernel_of(suite: str, mirror: str = DEBIAN) -> Kernel:
     folder = BUILT / suite
     asked_for = folder / "modules"
     if not asked_for.exists() or asked_for.read_text() != "\n".join(MODULES):
-        with _scratch() as scratch:
+        with new_folder() as scratch:
             _make(scratch, suite, mirror)
             _replace(scratch / "made", folder)
     (image,) = folder.glob("vmlinuz-*")
@@ -83,7 +86,7 @@ def busybox(mirror: str = DEBIAN) -> Path:
     """A busybox that needs no libraries. See kernel_of."""
     program = BUILT / "busybox"
     if not program.exists():
-        with _scratch() as scratch:
+        with new_folder() as scratch:
             release = Release(SUITES[0], mirror)
             archive = release.fetch(release.package("busybox-static"), scratch)
             (found,) = extract(archive, BUSYBOX, scratch)
@@ -148,7 +151,8 @@ def _unpacked(module: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
+def new_folder() -> Iterator[Path]:
+    """A folder for what is being made, which goes with what is left in it."""
     BUILT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILT, prefix="new-") as folder:
         yield Path(folder)

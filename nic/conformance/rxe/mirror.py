@@ -63,12 +63,16 @@ class Release:
         self._entries = lzma.decompress(packed).split(b"\n\n")
         self._suite = suite
 
-    def package(self, name: str) -> Package:
-        """A package by its name. Raises MirrorError if the release does not have it."""
+    def package(self, name: str, version: str | None = None) -> Package:
+        """A package by its name, of this version or of the first that is there.
+
+        Raises MirrorError if the release does not have it.
+        """
         start = b"Package: " + name.encode() + b"\n"
-        entry = next((each for each in self._entries if each.lstrip().startswith(start)), None)
+        wanted = b"" if version is None else b"\nVersion: " + version.encode() + b"\n"
+        entry = next((each for each in self._entries if each.lstrip().startswith(start) and wanted in each), None)
         if entry is None:
-            raise MirrorError(f"{self._suite} has no package {name}")
+            raise MirrorError(f"{self._suite} has no package {name}" + (f" {version}" if version else ""))
         fields = dict(re.findall(r"^(\S+): (.*)$", entry.decode(), re.MULTILINE))
         depends = fields.get("Depends", "")
         names = tuple(re.split(r"[ (:|]", each.strip())[0] for each in depends.split(",") if each.strip())

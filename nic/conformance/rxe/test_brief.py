@@ -13,7 +13,11 @@ from .guest import GuestError, fetched
 INTEROP = Path(__file__).with_name("interop.py")
 OWN_NAMESPACE = ["unshare", "--map-root-user", "--net"]
 
-pytestmark = [pytest.mark.fabric, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.fabric,
+    pytest.mark.nightly(reason="a guest with emulated processors takes three minutes"),
+    pytest.mark.timeout(900),
+]
 
 
 def test_programs_run_between_urxe_and_linux_rxe() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .interop import GIVEN_UP, REFUSAL_LOST, is_its_own
 from .kernels import SUITES
 from .runs import COLUMNS, NEWER_COLUMNS, ON_NEWER, OPERATIONS, RUNS, Side, command_lines, documented, table
+from .siw_runs import DOCUMENT, SETTINGS, SIW_COLUMNS, SIW_RUNS
 
 
 def test_the_documentation_has_every_run() -> None:
@@ -21,12 +22,21 @@ def test_the_documentation_has_every_run_on_newer_kernels() -> None:
     assert documented("what ran on newer kernels") == table(everything, ON_NEWER, NEWER_COLUMNS)
 
 
+def test_the_documentation_has_every_run_with_siw() -> None:
+    assert {column.split(", siw has ")[1] for column in SIW_COLUMNS if "siw" in column} == set(SETTINGS)
+    everything = {(run.id, column): True for run in SIW_RUNS for column in SIW_COLUMNS}
+    assert len(everything) == len(SIW_RUNS) * len(SIW_COLUMNS), "two runs have the same name"
+    assert documented("what ran with siw", DOCUMENT) == table(everything, SIW_RUNS, SIW_COLUMNS)
+
+
 def test_each_end_has_its_own_words() -> None:
     run = next(run for run in RUNS if run.ipv6 and run.port is None)
     here, there = Side("urxe_a", "0", "1", "10.0.0.1", "fd00::1"), Side("rxe0", "1", "2", "10.0.0.2", "fd00::2")
     server, client = command_lines(run, here, there)
     assert server[:2] == ["rping", "-s"]
     assert client[:4] == ["rping", "-c", "-a", "fd00::1"]
+    run = next(run for run in SIW_RUNS if run.ipv6)
+    assert command_lines(run, here, there)[1][:4] == ["rping", "-c", "-a", "fd00::1"]
     run = next(run for run in RUNS if run.ipv6 and run.command.startswith("ibv_rc"))
     server, client = command_lines(run, there, here)
     assert server == ["ibv_rc_pingpong", "-d", "rxe0", "-g", "2", "-c", "-n", "200"]

@@ -42,8 +42,7 @@ def wired_guest(any_guest: Guest) -> Guest:
     for name, address in ADDRESSES.items():
         lines += [f"ip -n {name} address add {address}/24 dev {INTERFACE}"]
         lines += [f"ip -n {name} link set {each} up" for each in ("lo", INTERFACE)]
-    made = any_guest.run(["sh", "-c", " && ".join(["export PATH=$PATH:/sbin:/usr/sbin", *lines])])
-    assert made.status == 0, made.output
+    any_guest.shell(*lines)
     return any_guest
 
 

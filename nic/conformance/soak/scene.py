@@ -14,8 +14,23 @@ from rocelab.fabric.emulated import EmulatedFabric
 from rocelab.launch.namespace import NamespaceLauncher
 
 LINK = "eth"
+#: On which perftest's server listens.
+PORT = 18515
 #: How long what a program held may take to be gone after its end.
 GONE_S = 5.0
+#: States of TCP sockets that a process has (include/net/tcp_states.h of Linux): established, closed
+#: by the peer alone, listening. Others are the kernel's, which it keeps for a while.
+OWNED_TCP_STATES = {"01", "08", "0A"}
+#: What a node loses of TCP's packets that come to it; of every so many.
+LOSS_OF = 1000
+LOSSES = """
+table inet lossy {{
+    chain input {{
+        type filter hook input priority 0;
+        meta l4proto tcp numgen random mod {of} < {lost} drop
+    }}
+}}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +59,24 @@ class Scene:
 
     def on_victim(self, *argv: str) -> None:
         """Run a command there, which has to succeed."""
-        finished = self.launcher.start(self.victim, argv).wait(10.0)
+        self._run(self.victim, *argv)
+
+    def _run(self, node: Node, *argv: str) -> None:
+        finished = self.launcher.start(node, argv).wait(10.0)
         if finished.exit_status != 0:
             raise RuntimeError(f"{' '.join(argv)}: {finished.stderr.strip()}")
+
+    @contextlib.contextmanager
+    def losses(self, percent: float) -> Iterator[None]:
+        """Let the nodes lose so much of TCP's packets meanwhile."""
+        rules = LOSSES.format(of=LOSS_OF, lost=round(percent / 100 * LOSS_OF))
+        for node in self.fabric.nodes if percent else ():
+            self._run(node, "sh", "-c", f"echo '{rules}' | nft -f -")
+        try:
+            yield
+        finally:
+            for node in self.fabric.nodes if percent else ():
+                self._run(node, "nft", "delete", "table", "inet", "lossy")
 
     def signal(self, name: str) -> None:
         """Send a signal to the program's processes there."""
@@ -79,6 +109,11 @@ class Scene:
             net = Path(f"/proc/{node.pid}/net")
             ports = [line for name in ("udp", "udp6") for line in (net / name).read_text().splitlines()[1:]]
             left += [f"UDP socket {line.split()[1]} on {node.name}" for line in ports]
+            streams = [line.split() for name in ("tcp", "tcp6") for line in (net / name).read_text().splitlines()[1:]]
+            owned = [words[1] for words in streams if words[3] in OWNED_TCP_STATES]
+            left += [f"TCP socket {address} on {node.name}" for address in owned]
+            frames = (net / "packet").read_text().splitlines()[1:]
+            left += [f"packet socket on {node.name}" for _ in frames]
             names = [line.split()[-1] for line in (net / "unix").read_text().splitlines() if "@urxe" in line]
             left += [f"socket {name} on {node.name}" for name in names]
         return left

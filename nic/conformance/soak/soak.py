@@ -60,14 +60,30 @@ def available() -> list[Workload]:
     return [each for each in WORKLOADS if (has_mpi if each.is_mpi else shutil.which(each.argv[0]))]
 
 
-def pairs() -> Iterator[tuple[Workload, Fault]]:
-    """Each workload with each fault that makes sense for it, over and over; the first few have each once."""
+def brief() -> list[tuple[Workload, Fault]]:
+    """The short form: each fault once, with one workload or another, and some over the other transports, too."""
     workloads = available()
-    whole = [(workload, fault) for fault in FAULTS for workload in workloads if fault.for_mpi or not workload.is_mpi]
-    brief = [(workloads[at % len(workloads)], fault) for at, fault in enumerate(FAULTS)]
-    brief = [(workload, fault) if (workload, fault) in whole else (workloads[0], fault) for workload, fault in brief]
-    yield from brief
-    yield from itertools.cycle([pair for pair in whole if pair not in brief] + brief)
+    found = []
+    for transport in dict.fromkeys(workload.transport for workload in workloads):
+        own = [workload for workload in workloads if workload.transport == transport]
+        for at, fault in enumerate(fault for fault in FAULTS if transport in fault.briefly_over):
+            # From another one on each time.
+            fitting = [workload for workload in (*own[at % len(own) :], *own) if fits(workload, fault)]
+            found += [(workload, fault) for workload in fitting[:1]]
+    return found
+
+
+def fits(workload: Workload, fault: Fault) -> bool:
+    """Whether the fault makes sense for the workload."""
+    return workload.transport in fault.over and (fault.for_mpi or not workload.is_mpi)
+
+
+def pairs() -> Iterator[tuple[Workload, Fault]]:
+    """Each workload with each fault that makes sense for it, over and over; the short form is first."""
+    first = brief()
+    whole = [(workload, fault) for fault in FAULTS for workload in available() if fits(workload, fault)]
+    yield from first
+    yield from itertools.cycle([pair for pair in whole if pair not in first] + first)
 
 
 def soak(until_s: float, seconds: float, chosen: Iterator[tuple[Workload, Fault]]) -> Iterator[Run]:
@@ -86,7 +102,8 @@ def _run(fabric: emulated.EmulatedFabric, workload: Workload, fault: Fault, seco
     samples: list[Holding] = []
     problems = []
     try:
-        with workload.running(scene, fault, seconds) as programs:
+        losses = fault.loss_percent if workload.transport.over_tcp else 0.0
+        with scene.losses(losses), workload.running(scene, fault, seconds) as programs:
             problems += _watch(scene, (workload, fault), programs, seconds, samples)
     except LaunchError as error:
         problems.append(str(error))

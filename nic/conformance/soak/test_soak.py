@@ -11,7 +11,7 @@ from rocelab.fabric.base import FabricError, Finished
 
 from .faults import FAULTS
 from .scene import Holding
-from .soak import SAID_CHARS, available, growth, pairs, said, soak
+from .soak import SAID_CHARS, available, brief, fits, growth, pairs, said, soak
 
 SECONDS = 1.5
 #: Long runs, which `make soak` has: 16 ranks that lose much, and programs that only now and then
@@ -24,14 +24,23 @@ pytestmark = [pytest.mark.fabric, pytest.mark.timeout(900)]
 def test_each_fault_once() -> None:
     if len(available()) < 3:
         pytest.skip("perftest is not installed; `make setup` installs it")
-    brief = [pair for pair in itertools.islice(pairs(), len(FAULTS)) if pair[1].id not in LEFT_OUT]
+    chosen = [pair for pair in brief() if pair[1].id not in LEFT_OUT]
     try:
-        runs = list(soak(math.inf, SECONDS, iter(brief)))
+        runs = list(soak(math.inf, SECONDS, iter(chosen)))
     except FabricError as error:
         pytest.skip(f"no emulated fabric on this machine: {error}")
     bad = [run for run in runs if not run.is_good]
     assert not bad
-    assert len(runs) == len(FAULTS) - len(LEFT_OUT)
+    assert len(runs) == len(chosen)
+
+
+def test_the_short_form_comes_first_and_has_every_transport() -> None:
+    first = brief()
+    assert list(itertools.islice(pairs(), len(first))) == first
+    assert {workload.transport for workload, _ in first} == {workload.transport for workload in available()}
+    # The long form has each once before any comes again.
+    every = {(workload.id, fault.id) for workload in available() for fault in FAULTS if fits(workload, fault)}
+    assert {(workload.id, fault.id) for workload, fault in itertools.islice(pairs(), len(every))} == every
 
 
 def test_of_a_long_story_the_first_error_is_told() -> None:

@@ -13,9 +13,9 @@ from rocelab.launch import mpi
 from rocelab.tools.interconnects import urxe
 
 from .faults import Fault
-from .scene import LINK, Scene
+from .scene import LINK, PORT, Scene
+from .transports import IWARP, ROCE_V1, ROCE_V2, Transport
 
-PORT: Final = 18515
 RANKS: Final = 16
 #: perftest's -u: the local ACK timeout, 1.07 s, so that all its retries outlast a peer that is
 #: stopped.
@@ -34,6 +34,7 @@ class Workload:
     id: str
     argv: Sequence[str] = ()
     """Of perftest; none: the alltoall of 16 ranks."""
+    transport: Transport = ROCE_V2
 
     @property
     def is_mpi(self) -> bool:
@@ -49,6 +50,12 @@ class Workload:
         """Whether it has got beyond its start, in which other things than urxe could fail."""
         return bool(scene.victims()) and (not self.is_mpi or UNDER_WAY in programs[0].output()[0])
 
+    def _wrapper(self, fault: Fault) -> list[str]:
+        """What gives programs their devices."""
+        has_loss = fault.loss_percent > 0 and not self.transport.over_tcp
+        loss = ["--loss", f"{fault.loss_percent:g}%"] if has_loss else []
+        return [urxe().name, "run", *self.transport.options, *loss, "--"]
+
     @contextlib.contextmanager
     def running(self, scene: Scene, fault: Fault, seconds: float) -> Iterator[Sequence[Running]]:
         """Start it; the processes that have to end, the one to wait for first."""
@@ -59,9 +66,11 @@ class Workload:
     @contextlib.contextmanager
     def _start_perftest(self, scene: Scene, fault: Fault, seconds: float) -> Iterator[Sequence[Running]]:
         client_node, server_node = scene.fabric.nodes[:2]
-        timeout = ACK_TIMEOUT if fault.survived else ACK_TIMEOUT_OF_KILLED
+        transport = self.transport
         device = f"urxe_{server_node.interfaces[LINK]}"
-        argv = [urxe().name, "run", *fault.options, "--", *self.argv, "-d", device, "-x", "0", "-u", timeout]
+        argv = [*self._wrapper(fault), *self.argv, "-d", device, *transport.perftest]
+        if not transport.over_tcp:
+            argv += ["-u", ACK_TIMEOUT if fault.survived else ACK_TIMEOUT_OF_KILLED]
         # An end that has lost its peer has to find out before its time is up.
         seconds = seconds if fault.survived else 3 * seconds + fault.extra_s
         argv += ["-F", "-D", f"{max(1, round(seconds))}", "-f", "0"]
@@ -69,6 +78,8 @@ class Workload:
         programs = [server]
         try:
             scene.launcher.wait_until_listening(server_node, server, PORT, protocol="tcp", timeout_s=20.0)
+            if fault.before is not None:
+                fault.before(scene)
             programs.insert(0, scene.launcher.start(client_node, [*argv, server_node.addresses[LINK]]))
             yield programs
         finally:
@@ -85,7 +96,7 @@ class Workload:
             hosts=[node.name for node in nodes],
             interfaces=[node.interfaces[LINK] for node in nodes],
             ranks_per_node=RANKS // len(nodes),
-            wrapper=[urxe().name, "run", *fault.options, "--"],
+            wrapper=self._wrapper(fault),
         )
         env = {**mpi.environment(implementation, job, transport), "OMPI_MCA_mpi_yield_when_idle": "1", **fault.env}
         with scene.launcher.remote_shell(env) as shell:
@@ -102,4 +113,9 @@ WORKLOADS: Final[Sequence[Workload]] = (
     Workload("ib_send_bw -b", ["ib_send_bw", "-b"]),
     Workload("ib_write_bw -q 200", ["ib_write_bw", "-q", "200", "-s", "8192"]),
     Workload("MPI Alltoall of 16"),
+    Workload("ib_send_bw over v1", ["ib_send_bw"], ROCE_V1),
+    Workload("ib_write_bw -q 200 over v1", ["ib_write_bw", "-q", "200", "-s", "8192"], ROCE_V1),
+    Workload("ib_send_bw over iWARP", ["ib_send_bw"], IWARP),
+    Workload("ib_write_bw -q 50 over iWARP", ["ib_write_bw", "-q", "50", "-s", "8192"], IWARP),
+    Workload("ib_read_bw over iWARP", ["ib_read_bw"], IWARP),
 )

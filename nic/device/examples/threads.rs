@@ -15,7 +15,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use support::{End, Peer, TIMEOUT, pin, processors};
+use support::threads::{pin, processors};
+use support::{End, Peer, TIMEOUT};
 use urxe_device::{Mtu, SendOp, WcStatus};
 
 const LENGTH_BYTES: usize = 64;

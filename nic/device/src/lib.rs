@@ -66,6 +66,7 @@ pub use objects::srq::{Srq, SrqAttributes, SrqInit, XrcSrqInit};
 pub use process::across_fork::{AcrossFork, Held, Locked, epoch};
 pub use process::blocking::{BlockingCall, Step, Waiting, poll, timespec};
 pub use process::error::Error;
+pub use process::found_once::FoundOnce;
 pub use process::futex::{Mutex, MutexGuard};
 pub use process::guard::{find_handlers, forget_mask};
 pub use process::threads::{Uncancelled, with_signals_blocked};

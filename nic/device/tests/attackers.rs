@@ -5,10 +5,10 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use support::duel::{BUFFER_BYTES, DATA, PEER, PEER_PORT, UNTOUCHED, packet};
+use support::wire_end::WireEnd;
 use support::{
     End, connect_with, in_namespace, on_a_link, peer_attributes, post_recv, ready_datagrams,
 };
@@ -33,15 +33,7 @@ struct Scene {
     qp: Qp,
     datagrams: Qp,
     to: SocketAddr,
-    link: OwnedFd,
-    far: u32,
-    near_mac: [u8; 6],
-}
-
-fn interface(name: &str) -> (u32, [u8; 6]) {
-    let all = urxe_udp::interfaces().unwrap();
-    let found = all.into_iter().find(|one| one.name == name).unwrap();
-    (found.index, found.mac.unwrap())
+    link: WireEnd,
 }
 
 impl Scene {
@@ -57,20 +49,12 @@ impl Scene {
         let datagrams = end.qp(QpType::Ud);
         ready_datagrams(&datagrams, QKEY);
         let slot = u16::try_from(qp.number().get() >> 14).unwrap();
-        // SAFETY: plain integers; a descriptor that is not negative is ours.
-        let link = unsafe {
-            let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
-            assert!(fd >= 0);
-            OwnedFd::from_raw_fd(fd)
-        };
         Self {
             end,
             qp,
             datagrams,
             to: SocketAddr::from((VICTIM, ROCE_UDP_PORT + slot)),
-            link,
-            far: interface("far").0,
-            near_mac: interface("near").1,
+            link: WireEnd::open(),
         }
     }
 
@@ -103,23 +87,8 @@ impl Scene {
         let SocketAddr::V4(source) = from else {
             panic!("{from}");
         };
-        let frame = frame(self.near_mac, source, self.to.port(), payload);
-        // SAFETY: all zeros is a valid sockaddr_ll; the pointers and lengths are those of living
-        // values.
-        let sent = unsafe {
-            let mut address: libc::sockaddr_ll = std::mem::zeroed();
-            address.sll_family = libc::AF_PACKET as u16;
-            address.sll_ifindex = self.far as i32;
-            libc::sendto(
-                self.link.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                0,
-                (&raw const address).cast(),
-                size_of_val(&address) as u32,
-            )
-        };
-        assert_eq!(sent, frame.len() as isize);
+        let frame = frame(self.link.near_mac, source, self.to.port(), payload);
+        self.link.put(&frame);
     }
 
     /// Sends a packet by the link, which brings the victim's memory what it has.

@@ -1,72 +1,14 @@
 //! Communication management over loopback: both ends in this process, which finds its own datagrams
 //! on the port that it holds (or that another process holds, and passes on).
+mod support;
 
 use std::net::SocketAddr;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-use urxe_device::{
-    CmEvent, CmEventKind, CmFile, CmOption, CmParam, CmQpAttributes, CmQpType, ConnectionParam,
-    PortSpace, QpState,
-};
-
-/// An event file that is closed at the end.
-struct File {
-    file: CmFile,
-    fd: Option<OwnedFd>,
-}
-
-impl File {
-    fn open() -> Self {
-        let file = CmFile::open(true, false).unwrap();
-        // SAFETY: a descriptor that was just made for us.
-        let fd = Some(unsafe { OwnedFd::from_raw_fd(file.fd()) });
-        Self { file, fd }
-    }
-
-    fn is_readable(&self) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.file.fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one pollfd.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
-    }
-
-    fn id(&self, space: PortSpace) -> u32 {
-        let kind = match space {
-            PortSpace::Udp => CmQpType::Ud,
-            _ => CmQpType::Rc,
-        };
-        self.file.create_id(7, space, kind).unwrap()
-    }
-
-    /// The next event, which has to be of this kind.
-    fn expect(&self, kind: CmEventKind) -> CmEvent {
-        let event = self.file.next_event().unwrap();
-        assert_eq!(event.kind, kind, "{event:?}");
-        event
-    }
-
-    fn listen(&self, space: PortSpace, address: SocketAddr, backlog: u32) -> u32 {
-        let id = self.id(space);
-        self.file.bind(id, address).unwrap();
-        self.file.listen(id, backlog).unwrap();
-        id
-    }
-
-    /// An identifier with a route to `address`.
-    fn resolved(&self, space: PortSpace, address: SocketAddr) -> u32 {
-        let id = self.id(space);
-        self.file.resolve_address(id, None, address).unwrap();
-        self.expect(CmEventKind::AddrResolved);
-        self.file.resolve_route(id).unwrap();
-        self.expect(CmEventKind::RouteResolved);
-        id
-    }
-}
+use support::cm::{File, connection, errno, param};
+use urxe_device::{CmEvent, CmEventKind, CmOption, CmParam, CmQpAttributes, PortSpace, QpState};
 
 /// A queue pair number that no other test uses: one that is connected cannot ask for another
 /// connection.
@@ -80,29 +22,6 @@ fn address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 20_000 + (std::process::id() % 10_000) as u16;
     SocketAddr::from(([127, 0, 0, 1], port + NEXT.fetch_add(1, Ordering::Relaxed)))
-}
-
-fn param(qp_num: u32, data: &[u8]) -> ConnectionParam {
-    ConnectionParam {
-        qp_num,
-        private_data: data.to_vec(),
-        responder_resources: 3,
-        initiator_depth: 5,
-        retry_count: 6,
-        rnr_retry_count: 7,
-        ..ConnectionParam::default()
-    }
-}
-
-fn connection(event: &CmEvent) -> &ConnectionParam {
-    match &event.param {
-        CmParam::Connection(param) => param,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
-    result.err().and_then(|error| error.raw_os_error())
 }
 
 #[test]
@@ -421,6 +340,17 @@ fn a_waiting_thread_gets_its_event_though_the_file_is_closed() {
     server.file.reject(request.id, 0, b"").unwrap();
     let event = waiting.join().unwrap().unwrap();
     assert_eq!(event.kind, CmEventKind::Rejected);
+}
+
+#[test]
+fn a_group_is_left_by_the_file_that_joined_it_alone() {
+    let (file, other) = (File::open(), File::open());
+    let id = file.resolved(PortSpace::Udp, address());
+    let group = SocketAddr::from(([239, 1, 1, 1], 0));
+    let joined = file.file.join(id, 1, group).unwrap();
+    assert_eq!(errno(other.file.leave(joined)), Some(libc::ENOENT));
+    file.expect(CmEventKind::MulticastJoin);
+    assert_eq!(file.file.leave(joined).unwrap(), 1, "the event");
 }
 
 #[test]

@@ -3,11 +3,12 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::streams::{alone, connect, connection, end, nic, pair, set_up, state_within, to_init};
+use support::streams::{
+    alone, connect, connection, end, nic, pair, reset, set_up, state_within, to_init,
+};
 use support::{End, Peer, apart, fill, post_recv};
 use urxe_device::{
     AsyncEventKind, AttrMask, Attributes, CompletionKind, Error, QpEvent, QpState, QpType, SendOp,
@@ -160,6 +161,42 @@ fn receives_come_from_a_shared_queue() {
     a.post(1, SendOp::Send, &[a.sge(0, 10)]);
     let done = &b.wait(&[&a.end], 1)[0];
     assert_eq!((done.wr_id, done.byte_len, done.qp), (9, 10, qp.number()));
+    // One that comes before its receive waits.
+    a.post(2, SendOp::Send, &[a.sge(0, 11)]);
+    b.wait_for_nothing();
+    srq.post(&request).unwrap();
+    let done = &b.wait(&[&a.end], 1)[0];
+    assert_eq!((done.wr_id, done.byte_len, done.qp), (9, 11, qp.number()));
+}
+
+/// Without "receiver not ready", messages wait in the stream.
+#[test]
+fn messages_wait_for_receives_that_come_late() {
+    let (mut a, mut b) = pair(LEN);
+    fill(&mut a.buffer);
+    let place = |id: u64| usize::try_from(id).unwrap() * LEN / 8;
+    for pause_ms in [0, 2, 0] {
+        b.buffer.fill(0);
+        a.post_recv(9, &[a.sge(place(7), 64)]);
+        for id in 0..8 {
+            a.post(id, SendOp::Send, &[a.sge(place(id), LEN / 8)]);
+        }
+        // What goes the other way does not wait.
+        b.post(9, SendOp::Send, &[b.sge(place(7), 64)]);
+        let mut done = a.wait(&b, 1);
+        while done.iter().all(|done| done.kind != CompletionKind::Recv) {
+            done.extend(a.wait(&b, 1));
+        }
+        for id in 0..8 {
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            b.post_recv(id, &[b.sge(place(id), LEN / 8)]);
+        }
+        let came = b.wait(&a, 9);
+        done.extend(a.wait(&b, 9 - done.len()));
+        let mut both = came.iter().chain(&done);
+        assert!(both.all(|done| done.status == WcStatus::Success));
+        assert_eq!(a.buffer[..place(7)], b.buffer[..place(7)]);
+    }
 }
 
 #[test]
@@ -223,21 +260,7 @@ fn a_peer_that_is_killed_ends_its_connection_alone() {
     let (a, socket) = alone(64);
     let (c, d) = pair(64);
     a.post_recv(1, &[a.sge(0, 64)]);
-    let linger = libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
-    // SAFETY: the structure that the option has.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            size_of_val(&linger) as _,
-        )
-    };
-    drop(socket);
+    reset(socket);
     assert_eq!(a.end.wait(&[], 1)[0].status, WcStatus::WrFlush);
     assert_eq!(a.event(), AsyncEventKind::Qp(a.qp.number(), QpEvent::Fatal));
     d.post_recv(1, &[d.sge(0, 64)]);
@@ -351,6 +374,30 @@ fn memory_that_was_unmapped_ends_the_connection_and_no_process() {
     }
 }
 
+/// What a program posted last goes although it neither polls nor posts any more.
+#[test]
+fn what_waits_for_company_goes_all_the_same() {
+    let (a, b) = pair(64);
+    let post = || {
+        for wr_id in 0..40 {
+            b.post_recv(wr_id, &[b.sge(0, 64)]);
+        }
+        for wr_id in 0..40 {
+            a.post(wr_id, SendOp::Send, &[a.sge(0, 64)]);
+        }
+    };
+    for _ in 0..50 {
+        post();
+        assert_eq!(b.end.wait(&[], 40).len(), 40);
+        assert_eq!(a.end.wait(&[], 40).len(), 40);
+    }
+    // As a program that says goodbye.
+    post();
+    a.qp.destroy();
+    let done = b.wait(&a, 40);
+    assert!(done.iter().all(|done| done.status == WcStatus::Success));
+}
+
 #[test]
 fn there_are_reliable_connections_alone() {
     let end = end(64);
@@ -364,6 +411,7 @@ fn there_are_reliable_connections_alone() {
 fn without_a_connection_nothing_is_ready() {
     let end = end(64);
     let qp = end.qp(QpType::Rc);
+    assert_eq!(qp.state().unwrap(), QpState::Init, "from its creation");
     to_init(&qp);
     let receive = Attributes {
         state: QpState::ReadyToReceive,

@@ -1,63 +1,32 @@
 //! Communication management of iWARP devices over loopback: both ends in this process.
 mod support;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Once;
 use std::time::Duration;
 
-use support::streams::to_init;
+use support::cm::{File, connection, errno};
+use support::streams::{OFFER, reset, to_init};
 use support::{End, Peer, post_recv};
 use urxe_device::{
-    CmEvent, CmEventKind, CmFile, CmParam, CmQpAttributes, CmQpType, ConnectionParam, PortSpace,
-    QpState, SendOp, WcStatus,
+    CmEventKind, CmQpAttributes, ConnectionParam, PortSpace, QpState, SendOp, WcStatus,
 };
+use urxe_iwarp::{Initiator, Responder};
 
-struct File {
-    file: CmFile,
-    _fd: OwnedFd,
+/// Without a device in this process yet, whose kind would stay.
+fn open() -> File {
+    static ONCE: Once = Once::new();
+    // SAFETY: no thread reads the environment before, as each test comes here first.
+    ONCE.call_once(|| unsafe { std::env::set_var(urxe_device::TRANSPORT_VARIABLE, "iwarp") });
+    File::open()
 }
 
-impl File {
-    fn open() -> Self {
-        static ONCE: Once = Once::new();
-        // SAFETY: no thread reads the environment before, as each test comes here first.
-        ONCE.call_once(|| unsafe { std::env::set_var(urxe_device::TRANSPORT_VARIABLE, "iwarp") });
-        let file = CmFile::open(true, false).unwrap();
-        // SAFETY: a descriptor that was just made for us.
-        let fd = unsafe { OwnedFd::from_raw_fd(file.fd()) };
-        Self { file, _fd: fd }
-    }
-
-    fn id(&self) -> u32 {
-        let created = self.file.create_id(7, PortSpace::Tcp, CmQpType::Rc);
-        created.unwrap()
-    }
-
-    fn expect(&self, kind: CmEventKind) -> CmEvent {
-        let event = self.file.next_event().unwrap();
-        assert_eq!(event.kind, kind, "{event:?}");
-        event
-    }
-
-    /// An identifier that listens on a port that is free.
-    fn listen(&self) -> (u32, SocketAddr) {
-        let id = self.id();
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        self.file.bind(id, any).unwrap();
-        self.file.listen(id, 0).unwrap();
-        (id, self.file.query(id).unwrap().source.unwrap())
-    }
-
-    fn resolved(&self, address: SocketAddr) -> u32 {
-        let id = self.id();
-        self.file.resolve_address(id, None, address).unwrap();
-        self.expect(CmEventKind::AddrResolved);
-        self.file.resolve_route(id).unwrap();
-        self.expect(CmEventKind::RouteResolved);
-        id
-    }
+/// An identifier that listens on a port that is free, and where.
+fn listen(server: &File) -> (u32, SocketAddr) {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let id = server.listen(PortSpace::Tcp, any, 0);
+    (id, server.file.query(id).unwrap().source.unwrap())
 }
 
 fn peer() -> Peer {
@@ -67,32 +36,15 @@ fn peer() -> Peer {
 }
 
 fn param(peer: &Peer, data: &[u8]) -> ConnectionParam {
-    ConnectionParam {
-        qp_num: peer.qp.number().get(),
-        private_data: data.to_vec(),
-        responder_resources: 3,
-        initiator_depth: 5,
-        ..ConnectionParam::default()
-    }
-}
-
-fn connection(event: &CmEvent) -> &ConnectionParam {
-    match &event.param {
-        CmParam::Connection(param) => param,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
-    result.err().and_then(|error| error.raw_os_error())
+    support::cm::param(peer.qp.number().get(), data)
 }
 
 #[test]
 fn a_connection_is_made_used_and_ended() {
-    let (server, client) = (File::open(), File::open());
+    let (server, client) = (open(), open());
     let (a, b) = (peer(), peer());
-    let (listener, address) = server.listen();
-    let id = client.resolved(address);
+    let (listener, address) = listen(&server);
+    let id = client.resolved(PortSpace::Tcp, address);
     client.file.connect(id, &param(&a, b"hello")).unwrap();
     let request = server.expect(CmEventKind::ConnectRequest);
     assert_eq!(request.uid, 7, "the listener's");
@@ -136,10 +88,10 @@ fn a_connection_is_made_used_and_ended() {
 
 #[test]
 fn who_is_rejected_learns_why() {
-    let (server, client) = (File::open(), File::open());
+    let (server, client) = (open(), open());
     let a = peer();
-    let (listener, address) = server.listen();
-    let id = client.resolved(address);
+    let (listener, address) = listen(&server);
+    let id = client.resolved(PortSpace::Tcp, address);
     client.file.connect(id, &param(&a, b"")).unwrap();
     let request = server.expect(CmEventKind::ConnectRequest);
     server.file.reject(request.id, 0, b"no room").unwrap();
@@ -150,7 +102,7 @@ fn who_is_rejected_learns_why() {
 
     // The listener is gone.
     server.file.destroy_id(listener).unwrap();
-    let id = client.resolved(address);
+    let id = client.resolved(PortSpace::Tcp, address);
     client.file.connect(id, &param(&a, b"")).unwrap();
     assert_eq!(
         client.expect(CmEventKind::Rejected).status,
@@ -158,28 +110,91 @@ fn who_is_rejected_learns_why() {
     );
 }
 
+/// A connection is not tried again that was reset, whenever that is: the program decides.
+#[test]
+fn who_is_reset_by_the_other_end_is_told_so() {
+    let client = open();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for stage in 0..3 {
+        let a = peer();
+        let id = client.resolved(PortSpace::Tcp, address);
+        client.file.connect(id, &param(&a, b"")).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        let mut responder = Responder::new(urxe_proto::Instant::from_nanos(0));
+        while stage > 0 && responder.request().is_none() {
+            let mut bytes = [0; 1024];
+            let len = other.read(&mut bytes).unwrap();
+            responder.handle_bytes(&bytes[..len]);
+        }
+        if stage == 2 {
+            responder.accept(&OFFER, b"").unwrap();
+            other.write_all(responder.output()).unwrap();
+        }
+        reset(other);
+        let event = client.file.next_event().unwrap();
+        assert_eq!(event.id, id);
+        match event.kind {
+            // The queue pair had it for a while.
+            CmEventKind::Established if stage == 2 => {
+                client.expect(CmEventKind::Disconnected);
+            }
+            // It was about to have it.
+            CmEventKind::ConnectError if stage == 2 => {}
+            kind => {
+                let expected = (CmEventKind::Rejected, -libc::ECONNRESET);
+                assert_eq!((kind, event.status), expected, "stage {stage}");
+            }
+        }
+    }
+}
+
+/// It may be accepted once more, with less private data. The peer does not wait for that.
+#[test]
+fn a_peer_that_leaves_after_an_acceptance_that_failed_is_found_out_by_the_next() {
+    let server = open();
+    let b = peer();
+    let (_, address) = listen(&server);
+    let now = urxe_proto::Instant::from_nanos(0);
+    let initiator = Initiator::new(now, OFFER, b"").unwrap();
+    let mut stranger = TcpStream::connect(address).unwrap();
+    stranger.write_all(initiator.output()).unwrap();
+    let there = server.expect(CmEventKind::ConnectRequest).id;
+    let too_long = param(&b, &[0; 300]);
+    let accept = || errno(server.file.accept(there, None, Some(&too_long)));
+    assert_eq!(accept(), Some(libc::EINVAL));
+    reset(stranger);
+    let gone = loop {
+        match accept() {
+            Some(libc::EINVAL) => std::thread::sleep(Duration::from_millis(1)),
+            other => break other,
+        }
+        assert!(!server.is_readable(), "of what it has not accepted");
+    };
+    assert_eq!(gone, Some(libc::ECONNRESET));
+    assert!(!server.is_readable());
+}
+
 /// A program that tells its peer by another way that it is about to listen.
 #[test]
 fn a_listener_may_come_a_little_later() {
-    let (server, client) = (File::open(), File::open());
+    let (server, client) = (open(), open());
     let a = peer();
-    let (first, address) = server.listen();
+    let (first, address) = listen(&server);
     server.file.destroy_id(first).unwrap();
-    let id = client.resolved(address);
+    let id = client.resolved(PortSpace::Tcp, address);
     client.file.connect(id, &param(&a, b"")).unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    let listener = server.id();
-    server.file.bind(listener, address).unwrap();
-    server.file.listen(listener, 0).unwrap();
+    server.listen(PortSpace::Tcp, address, 0);
     server.expect(CmEventKind::ConnectRequest);
 }
 
 #[test]
 fn a_queue_pair_has_one_connection_and_is_named_right() {
-    let (server, client) = (File::open(), File::open());
+    let (server, client) = (open(), open());
     let (a, b) = (peer(), peer());
-    let (_, address) = server.listen();
-    let id = client.resolved(address);
+    let (_, address) = listen(&server);
+    let id = client.resolved(PortSpace::Tcp, address);
     let nobodys = ConnectionParam {
         qp_num: 1,
         ..param(&a, b"")
@@ -197,7 +212,7 @@ fn a_queue_pair_has_one_connection_and_is_named_right() {
         .unwrap();
     server.expect(CmEventKind::Established);
     client.expect(CmEventKind::Established);
-    let second = client.resolved(address);
+    let second = client.resolved(PortSpace::Tcp, address);
     let taken = client.file.connect(second, &param(&a, b""));
     assert_eq!(errno(taken), Some(libc::EINVAL));
     // It goes with its identifier.
@@ -207,9 +222,9 @@ fn a_queue_pair_has_one_connection_and_is_named_right() {
 
 #[test]
 fn ports_are_those_of_tcp() {
-    let server = File::open();
+    let server = open();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let id = server.id();
+    let id = server.id(PortSpace::Tcp);
     server.file.bind(id, other.local_addr().unwrap()).unwrap();
     assert_eq!(errno(server.file.listen(id, 0)), Some(libc::EADDRINUSE));
 }
@@ -217,19 +232,19 @@ fn ports_are_those_of_tcp() {
 /// Strangers that ask for nothing, or for nonsense, keep none from a connection.
 #[test]
 fn strangers_are_no_requests() {
-    let (server, client) = (File::open(), File::open());
+    let (server, client) = (open(), open());
     let a = peer();
-    let (_, address) = server.listen();
+    let (_, address) = listen(&server);
     let silent: Vec<_> = (0..600)
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
     let mut rude = TcpStream::connect(address).unwrap();
-    std::io::Write::write_all(&mut rude, &[b'x'; 100]).unwrap();
+    rude.write_all(&[b'x'; 100]).unwrap();
     rude.set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
     // The end of the stream, or its loss.
     assert!(!matches!(rude.read(&mut [0; 10]), Ok(1..)));
-    let id = client.resolved(address);
+    let id = client.resolved(PortSpace::Tcp, address);
     client.file.connect(id, &param(&a, b"me")).unwrap();
     let request = server.expect(CmEventKind::ConnectRequest);
     assert_eq!(connection(&request).private_data, b"me");
@@ -238,11 +253,8 @@ fn strangers_are_no_requests() {
 
 #[test]
 fn datagrams_are_refused() {
-    let server = File::open();
-    let id = server
-        .file
-        .create_id(7, PortSpace::Udp, CmQpType::Ud)
-        .unwrap();
+    let server = open();
+    let id = server.id(PortSpace::Udp);
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     server.file.bind(id, any).unwrap();
     assert_eq!(errno(server.file.listen(id, 0)), Some(libc::EOPNOTSUPP));

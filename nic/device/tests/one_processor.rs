@@ -5,7 +5,8 @@ mod support;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use support::{End, connect_both, pin, post, processors};
+use support::threads::{pin, processors};
+use support::{End, connect_both, post};
 use urxe_device::{Mtu, QpType};
 
 const QPS: usize = 16;

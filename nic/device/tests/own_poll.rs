@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{End, background_sleeps, connect_both, pin, post, post_recv, processors};
+use support::threads::{background_sleeps, pin, processors};
+use support::{End, connect_both, post, post_recv};
 use urxe_device::{CompletionChannel, CompletionKind, Mtu, QpType, SendOp};
 
 const MESSAGES: usize = 500;
@@ -174,7 +175,8 @@ fn wait_for_message(end: &End, channel: &Arc<CompletionChannel>) {
     }
 }
 
-/// Each message used to wake the background thread, and that the program.
+/// Each message used to wake the background thread, and that the program. What the thread decides
+/// is tested in virtual time (`nic/duty/tests/schedules.rs`); this is about the device around it.
 #[test]
 #[ignore = "quiet: looking pays only for threads that no other program keeps from their processors meanwhile"]
 fn a_wait_for_events_that_come_soon_looks_before_it_sleeps() {

@@ -17,6 +17,8 @@ pub struct Posts {
     burst: u32,
     /// Posts between the two rounds before.
     last_burst: u32,
+    /// What of polls and messages there was when the program last posted over a connection.
+    turns: u64,
     /// Rounds with nothing to do.
     idle_rounds: u32,
     /// Nothing waits for company while it lasts: the program was found to post and then not to
@@ -40,6 +42,7 @@ impl Posts {
             ran_at: Instant::from_nanos(0),
             burst: 0,
             last_burst: 0,
+            turns: 0,
             idle_rounds: 0,
             distrust: Habit::new(DISTRUST_MIN_NS, DISTRUST_MAX_NS),
             pieces_distrust: Habit::new(PIECES_DISTRUST_MIN_NS, PIECES_DISTRUST_MAX_NS),
@@ -59,6 +62,23 @@ impl Posts {
             &self.distrust
         };
         has_senders && burst >= BURST_MIN && !distrust.lasts(now)
+    }
+
+    /// The program posted over a connection of an iWARP device, after so many `turns`: its polls,
+    /// and rounds that brought messages, for which it may look elsewhere. `is_outstanding` if it
+    /// has yet to poll for what it posted there before. Whether it streams, so that what it posted
+    /// need not leave at once.
+    ///
+    /// A stream alone waits, not the pieces of a message: TCP takes both at once, and where
+    /// nothing is answered, nothing says that the program polls soon but that it did so after many
+    /// posts before. Polls count that found completions, too: a program may need no rounds.
+    #[inline]
+    pub fn note_stream_post(&mut self, now: Instant, turns: u64, is_outstanding: bool) -> bool {
+        if core::mem::replace(&mut self.turns, turns) != turns {
+            self.note_round();
+        }
+        self.burst = self.burst.saturating_add(1);
+        is_outstanding && self.is_streaming() && !self.distrust.lasts(now)
     }
 
     /// The program runs a round.
@@ -143,6 +163,42 @@ mod tests {
             &mut posts,
             start.after(PIECES_DISTRUST_MIN_NS)
         ));
+    }
+
+    #[test]
+    fn posts_over_a_connection_wait_in_a_stream_that_is_not_idle() {
+        let mut posts = Posts::new();
+        let start = Instant::from_nanos(DISTRUST_MAX_NS);
+        let mut burst = |count: u32, turns, now, is_outstanding| {
+            (0..count).fold(false, |_, _| {
+                posts.note_stream_post(now, turns, is_outstanding)
+            })
+        };
+        assert!(!burst(STREAM_MIN - 1, 1, start, true), "pieces");
+        assert!(burst(1, 1, start, true), "a stream");
+        assert!(!burst(1, 1, start, false), "it is idle");
+        assert!(burst(1, 2, start, true), "it streamed before it polled");
+        assert!(!burst(1, 3, start, true), "it does not any more");
+        assert!(burst(STREAM_MIN, 3, start, true));
+        posts.note_unpolled(start);
+        let mut stream = |now| posts.note_stream_post(now, 3, true);
+        assert!(!stream(start.after(DISTRUST_MIN_NS - 1)));
+        assert!(stream(start.after(DISTRUST_MIN_NS)));
+    }
+
+    /// A program that posts and never polls: what waits in vain is the less, the longer it does.
+    #[test]
+    fn a_program_that_never_polls_seldom_has_something_waiting() {
+        let mut posts = Posts::new();
+        let (start, mut waits) = (Instant::from_nanos(DISTRUST_MAX_NS), 0);
+        for ms in 0..60_000 {
+            let now = start.after(ms * 1_000_000);
+            if (0..STREAM_MIN).fold(false, |_, _| posts.note_stream_post(now, 1, true)) {
+                waits += 1;
+                posts.note_unpolled(now);
+            }
+        }
+        assert!((30..=90).contains(&waits), "{waits} of 60,000");
     }
 
     #[test]

@@ -186,6 +186,24 @@ fn a_thread_that_looks_leaves_a_stranger_its_processor() {
     }
 }
 
+/// Each message used to wake the background thread, and that the program.
+#[test]
+fn beside_a_program_that_waits_by_itself_the_thread_looks_before_it_sleeps() {
+    // One for each thread.
+    let mut machine = Machine::new(4);
+    for (with, begins) in [(1, true), (0, false)] {
+        machine.start(Program::WaitsByItself { with, begins });
+    }
+    machine.run_for(500 * MS);
+    let exchanges = machine.processes[1].done;
+    let slept: i64 = (0..2).map(|at| machine.threads_of(at)[1].sleeps).sum();
+    assert!(exchanges >= 10_000, "{exchanges}");
+    assert!(
+        10 * slept.unsigned_abs() < exchanges,
+        "{slept} sleeps for {exchanges} exchanges"
+    );
+}
+
 /// How many messages each of so many ranks sent in half a second, the fewest and the most, and how
 /// many parts in a thousand of a processor their background threads took.
 fn exchange(ranks: usize, processors: usize, computes_ns: u64) -> (u64, u64, u64) {

@@ -9,7 +9,7 @@ use crate::connection::{NoMemory, connection_of};
 use crate::event::Event;
 use crate::framing::{LinkKind, rdma_bytes};
 use crate::network::Network;
-use crate::packet::{COMPLETES, MARKABLE, MARKED, NAK, Packet};
+use crate::packet::{COMPLETES, LAST, MARKABLE, MARKED, NAK, Packet};
 use crate::port::{DATA, NOTIFICATIONS};
 use crate::scenario::HostConfig;
 use crate::units::PS_PER_NS;
@@ -25,6 +25,15 @@ fn is_nak(header: &Header) -> bool {
 const COMPLETION_BYTES: u64 = 64;
 /// The payload of every packet.
 static ZEROES: [u8; 4096] = [0; 4096];
+
+/// A packet that an adapter is to send.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) packet: Packet,
+    pub(crate) body: Body,
+    /// Where its payload begins in its message.
+    pub(crate) offset: u32,
+}
 
 impl Network {
     const fn instant(&self) -> Instant {
@@ -68,14 +77,19 @@ impl Network {
                 return;
             };
             let started = if self.is_sockets() {
-                self.next_segment(channel)
+                let segment = self.next_segment(channel);
+                segment.map(|(packet, body)| Started {
+                    packet,
+                    body,
+                    offset: 0,
+                })
             } else {
                 self.next_packet(channel)
             };
-            let Some((packet, body)) = started else {
+            let Some(started) = started else {
                 continue;
             };
-            self.start_packet(id, index, channel, packet, body);
+            self.start_packet(id, index, channel, started);
             let has_more_here = !self.is_sockets() && self.has_gathered(channel);
             let host = &mut self.hosts[id as usize];
             // A turn ends with what was fetched for it.
@@ -93,7 +107,7 @@ impl Network {
     }
 
     /// The next packet of a connection that is at its turn.
-    pub(crate) fn next_packet(&mut self, id: u32) -> Option<(Packet, Body)> {
+    pub(crate) fn next_packet(&mut self, id: u32) -> Option<Started> {
         let now = self.instant();
         let connection = &mut self.connections[id as usize];
         let transmit = connection
@@ -101,13 +115,16 @@ impl Network {
             .poll_transmit(now, AckMode::Flush, &mut NoMemory);
         let found = transmit.map(|transmit| {
             let header = transmit.header;
-            let body = match transmit.payload {
-                Payload::Words(words) => Body::Held { header, words },
-                _ => Body::Rdma(header),
+            let (body, offset) = match transmit.payload {
+                Payload::Words(words) => (Body::Held { header, words }, 0),
+                Payload::Local { offset, .. } => (Body::Rdma(header), offset),
+                // Messages begin at address 0.
+                Payload::Remote { va, .. } => (Body::Rdma(header), va as u32),
+                Payload::Empty | Payload::Bytes(_) => (Body::Rdma(header), 0),
             };
-            (header, body, transmit.payload.len())
+            (header, body, offset, transmit.payload.len())
         });
-        let Some((header, body, payload_bytes)) = found else {
+        let Some((header, body, offset, payload_bytes)) = found else {
             connection.is_ready = false;
             self.collect(id);
             return None;
@@ -119,7 +136,11 @@ impl Network {
         if is_nak(&header) {
             packet.set(NAK);
         }
-        Some((packet, body))
+        Some(Started {
+            packet,
+            body,
+            offset,
+        })
     }
 
     fn packet(&self, id: u32, header: &Header, payload_bytes: u32) -> Packet {
@@ -134,19 +155,17 @@ impl Network {
     }
 
     /// Fetches the data of a packet, and sends it into the pipeline.
-    fn start_packet(
-        &mut self,
-        id: u32,
-        index: usize,
-        channel: u32,
-        mut packet: Packet,
-        body: Body,
-    ) {
+    fn start_packet(&mut self, id: u32, index: usize, channel: u32, started: Started) {
+        let Started {
+            mut packet,
+            body,
+            offset,
+        } = started;
         let HostConfig {
             packet_ps, send_ns, ..
         } = self.scenario.host;
         let now = self.now;
-        let ready_at = self.gather(id, channel, &packet, &body);
+        let ready_at = self.gather(id, channel, &packet, &body, offset);
         let host = &mut self.hosts[id as usize];
         host.ports[index].backlog_bytes += u64::from(packet.wire_bytes);
         host.engine_free_at = host.pcie.read_free_at().max(now + packet_ps);
@@ -279,6 +298,8 @@ impl Network {
         let port = connection.port;
         let mut packet = self.packet(id, &header, bytes);
         packet.priority = NOTIFICATIONS;
+        // Software sends it by a call of its own.
+        packet.set(LAST);
         let packet = self.pool.insert(packet, &Body::Rdma(header));
         let at = self.now + self.host_config().send_ns * PS_PER_NS;
         self.schedule(at, Event::Enter { port, packet });

@@ -9,6 +9,7 @@ use urxe_proto::{
 };
 use urxe_wire::{Mtu, Psn, Qpn};
 
+use crate::gathered::Gathered;
 use crate::packet::FlowId;
 use crate::scenario::HostConfig;
 use crate::traffic::Operation;
@@ -58,19 +59,6 @@ impl Memory for NoMemory {
     fn invalidate(&mut self, _: Via, _: u32) -> Result<(), AccessError> {
         Ok(())
     }
-}
-
-/// What was fetched for a connection and is not sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gathered {
-    /// Of the message being sent, what was not asked for.
-    pub(crate) left_bytes: u64,
-    pub(crate) here_bytes: u64,
-    /// When it is there; a packet behind it waits as well, for packets of a queue pair keep their
-    /// order.
-    pub(crate) ready_at: u64,
-    /// When the last packet has passed the adapter's memory.
-    pub(crate) passed_at: u64,
 }
 
 /// See the module.

@@ -15,6 +15,8 @@ pub(crate) enum Event {
     Receive { host: u32, packet: u32 },
     /// A packet has reached the socket of an adapter in software.
     Deliver { host: u32, packet: u32 },
+    /// Software looks whether a batch still goes on.
+    Look { host: u32 },
     /// A timer of a connection.
     Timer { connection: u32 },
     /// A program rings the doorbell for a message.
@@ -84,6 +86,7 @@ impl Packed {
             Event::Sample => Self::of(16, 0, 0),
             Event::Count => Self::of(17, 0, 0),
             Event::Watch => Self::of(18, 0, 0),
+            Event::Look { host } => Self::of(19, host, 0),
         }
     }
 
@@ -118,7 +121,8 @@ impl Packed {
             15 => Event::Reroute,
             16 => Event::Sample,
             17 => Event::Count,
-            _ => Event::Watch,
+            18 => Event::Watch,
+            _ => Event::Look { host: port },
         }
     }
 }

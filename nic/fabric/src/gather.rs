@@ -1,13 +1,15 @@
 //! How the payload of a packet comes to the adapter.
 //!
-//! A short request comes with the doorbell: the program writes it to the adapter. Of all others,
-//! the adapter fetches the payload over the bus, which begins to come a while after it was asked
-//! for. It fetches a unit at a time, and a packet leaves once the unit that it ends in is there. It
-//! asks for the next unit before that, so that only the first of a message is waited for.
+//! A short request comes with the doorbell: the program writes it to the adapter. So does one to
+//! READ, which has no payload. Of all others, the adapter fetches the payload over the bus, which
+//! begins to come a while after it was asked for. It fetches a unit at a time, and a packet leaves
+//! once the unit that it ends in is there. It asks for the next unit before that, so that only the
+//! first of a message is waited for. A message that goes on after a loss begins so again.
 
-use urxe_wire::Operation::{self, ReadRequest, SendOnly, WriteOnly};
+use urxe_wire::Operation::{self, SendOnly, WriteOnly};
 
 use crate::body::Body;
+use crate::gathered::Piece;
 use crate::network::Network;
 use crate::packet::Packet;
 use crate::scenario::HostConfig;
@@ -47,13 +49,24 @@ impl HostConfig {
 }
 
 impl Network {
-    /// Whether more was fetched for a connection than was sent.
+    /// Whether a connection may go on without asking memory for more.
     pub(crate) fn has_gathered(&self, channel: u32) -> bool {
-        self.connections[channel as usize].gathered.here_bytes > 0
+        let packet_bytes = u64::from(self.scenario.host.mtu_bytes);
+        self.connections[channel as usize]
+            .gathered
+            .has_next(packet_bytes)
     }
 
-    /// Fetches what a packet needs: when all of it is there.
-    pub(crate) fn gather(&mut self, host: u32, channel: u32, packet: &Packet, body: &Body) -> u64 {
+    /// Fetches what a packet needs, which begins `offset` bytes into its message: when all of it is
+    /// there.
+    pub(crate) fn gather(
+        &mut self,
+        host: u32,
+        channel: u32,
+        packet: &Packet,
+        body: &Body,
+        offset: u32,
+    ) -> u64 {
         let (now, config) = (self.now, self.scenario.host);
         let bus = &mut self.hosts[host as usize].pcie;
         let payload_bytes = u64::from(packet.payload_bytes);
@@ -71,30 +84,26 @@ impl Network {
         let connection = &mut self.connections[channel as usize];
         let gathered = &mut connection.gathered;
         let operation = header.bth.opcode.operation();
-        // What a message before this one has left was of a part that was sent again.
-        if operation.is_some_and(|it| it.starts_message() && it.carries_payload()) {
-            gathered.left_bytes = u64::from(connection.message_bytes);
-            gathered.here_bytes = 0;
-        }
         let is_with_doorbell = matches!(operation, Some(SendOnly | WriteOnly))
             && payload_bytes <= u64::from(config.inline_bytes);
-        let is_fetched = payload_bytes > 0 && !is_with_doorbell;
-        if is_fetched && gathered.here_bytes < payload_bytes {
-            let unit_bytes = gathered.left_bytes.min(config.unit_bytes());
-            let bytes = unit_bytes.max(payload_bytes);
-            let is_request = !operation.is_some_and(Operation::is_response);
-            let request_ps = if is_request { config.request_ps() } else { 0 };
-            let there_at = bus.read(now, bytes) + config.read_ps() + request_ps;
-            gathered.left_bytes = gathered.left_bytes.saturating_sub(bytes);
-            gathered.here_bytes = bytes;
-            gathered.ready_at = gathered.ready_at.max(there_at);
+        if is_with_doorbell {
+            gathered.drop_rest();
+        } else if payload_bytes > 0 {
+            let piece = Piece {
+                psn: header.bth.psn,
+                offset: u64::from(offset),
+                bytes: payload_bytes,
+                message_bytes: u64::from(connection.message_bytes),
+            };
+            let asked_bytes = gathered.take(piece, config.unit_bytes());
+            if asked_bytes > 0 {
+                let is_request = !operation.is_some_and(Operation::is_response);
+                let request_ps = if is_request { config.request_ps() } else { 0 };
+                let there_at = bus.read(now, asked_bytes) + config.read_ps() + request_ps;
+                gathered.ready_at = gathered.ready_at.max(there_at);
+            }
         }
-        if is_fetched {
-            gathered.here_bytes -= payload_bytes;
-        }
-        let asks = matches!(operation, Some(ReadRequest));
-        let request_ps = if asks { config.request_ps() } else { 0 };
-        gathered.ready_at = gathered.ready_at.max(now + request_ps);
+        gathered.ready_at = gathered.ready_at.max(now);
         // A short packet does not pass a long one.
         let passed_at = gathered.ready_at + config.buffer_ps(payload_bytes);
         gathered.passed_at = gathered.passed_at.max(passed_at);

@@ -32,6 +32,10 @@ pub(crate) struct Host {
     pub(crate) has_fetched: bool,
     /// Software: packets at the socket.
     pub(crate) inbox: VecDeque<u32>,
+    /// Software: when the last packet came there.
+    pub(crate) came_at: u64,
+    /// Software: whether an event will look if more has come since.
+    pub(crate) is_looked_for: bool,
     /// What had come when counting began.
     pub(crate) received_before: u64,
 }
@@ -70,6 +74,8 @@ impl Host {
             is_engine_woken: false,
             has_fetched: false,
             inbox: VecDeque::new(),
+            came_at: 0,
+            is_looked_for: false,
             received_before: 0,
         }
     }

@@ -32,6 +32,7 @@ mod flow_runs;
 mod flows;
 mod framing;
 mod gather;
+mod gathered;
 mod groups;
 mod host;
 mod incidents;

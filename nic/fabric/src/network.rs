@@ -170,6 +170,7 @@ impl Network {
             Event::Engine { host } => self.run_engine(host),
             Event::Receive { host, packet } => self.handle_received(host, packet),
             Event::Deliver { host, packet } => self.handle_delivery(host, packet),
+            Event::Look { host } => self.look_for_more(host),
             Event::Timer { connection } => self.handle_timer(connection),
             Event::Post { channel } => self.ring_doorbell(channel),
             Event::Write { stream } => self.go_on_writing(stream),

@@ -144,8 +144,20 @@ impl Network {
         self.send(id, channel, at);
     }
 
+    /// Whether a program polls for the completion of what it sends before it sends again.
+    fn waits_for_each(&self, id: u32) -> bool {
+        let role = &self.processes[id as usize].role;
+        !self.is_sockets() && matches!(role, Role::Stream(stream) if stream.depth == 1)
+    }
+
     /// A message that a program sent is done with, as far as the sender knows.
     pub(crate) fn handle_sent(&mut self, id: u32, channel: u32, at: u64) {
+        let at = if self.waits_for_each(id) {
+            let receive_ns = self.host_config().stack.receive_ns;
+            self.spend(id, at, receive_ns)
+        } else {
+            at
+        };
         let process = &mut self.processes[id as usize];
         let counts = process.operation != Operation::Send;
         match &mut process.role {

@@ -3,7 +3,11 @@
 //! It fetches what came and sends, by turns, a batch at a time, as a progress engine on sockets
 //! does. A batch takes a system call, a price for each packet (headers, state), and one for each
 //! byte (copies, checksums). All packets of a batch leave, or are there, when its work is done.
+//!
+//! A batch is looked at once its last packet has come. Where that one is lost, it is once nothing
+//! has come for as long as a program takes to see what the kernel has.
 
+use crate::adapter::Started;
 use crate::event::Event;
 use crate::network::Network;
 use crate::packet::{LAST, Packet};
@@ -13,9 +17,37 @@ use crate::units::{PS_PER_NS, Pace};
 impl Network {
     /// A packet has reached the socket.
     pub(crate) fn handle_delivery(&mut self, host: u32, packet: u32) {
-        self.hosts[host as usize].inbox.push_back(packet);
-        if self.pool.get(packet).is(LAST) {
+        let is_last = self.pool.get(packet).is(LAST);
+        let now = self.now;
+        let host_state = &mut self.hosts[host as usize];
+        host_state.inbox.push_back(packet);
+        host_state.came_at = now;
+        if is_last {
             self.wake_engine(host);
+        } else if !host_state.is_looked_for {
+            host_state.is_looked_for = true;
+            self.look_later(host);
+        }
+    }
+
+    /// Looks again when nothing has come for so long.
+    fn look_later(&mut self, host: u32) {
+        let patience_ns = self.host_config().software.map_or(0, |it| it.latency_ns);
+        let at = self.hosts[host as usize].came_at + patience_ns * PS_PER_NS;
+        self.schedule(at, Event::Look { host });
+    }
+
+    /// A batch went on when this event was scheduled: fetches what is there if no more has come.
+    pub(crate) fn look_for_more(&mut self, id: u32) {
+        let now = self.now;
+        let patience_ns = self.host_config().software.map_or(0, |it| it.latency_ns);
+        let host = &mut self.hosts[id as usize];
+        let goes_on = now < host.came_at + patience_ns * PS_PER_NS;
+        host.is_looked_for = goes_on && !host.inbox.is_empty();
+        if host.is_looked_for {
+            self.look_later(id);
+        } else if !host.inbox.is_empty() {
+            self.wake_engine(id);
         }
     }
 
@@ -69,7 +101,7 @@ impl Network {
             && let Some(channel) = self.hosts[id as usize].ports[index].ready.pop_front()
         {
             while batch.has_room()
-                && let Some((packet, body)) = self.next_packet(channel)
+                && let Some(Started { packet, body, .. }) = self.next_packet(channel)
             {
                 batch.add(&packet);
                 packets.push(self.pool.insert(packet, &body));

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use urxe_proto::PeerAbilities;
 
 use crate::build::WATCH_NS;
-use crate::connection::{Connection, Gathered, queue_pair};
+use crate::connection::{Connection, queue_pair};
 use crate::event::Event;
+use crate::gathered::Gathered;
 use crate::network::Network;
 use crate::packet::FlowId;
 use crate::process::{Counted, Exchange, Ping, Process, Role, Stream};
@@ -117,7 +118,7 @@ impl Network {
                 flow: FlowId::new(host, peer_host, source as u16),
                 process,
                 message_bytes: self.processes[process as usize].message_bytes,
-                gathered: Gathered::default(),
+                gathered: Gathered::NOTHING,
                 is_ready: false,
                 timer_at: u64::MAX,
             });

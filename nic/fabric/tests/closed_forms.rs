@@ -3,7 +3,7 @@
 mod support;
 
 use support::*;
-use urxe_fabric::{LinkKind, Operation, Pattern, Scenario, SoftwareConfig, Topology};
+use urxe_fabric::{LinkKind, Operation, Pattern, Scenario, Topology, Traffic};
 
 /// A SEND of one packet: BTH 12, ICRC 4, IPv4 and UDP 28, Ethernet 38.
 fn send_bytes(payload: u32) -> f64 {
@@ -139,50 +139,6 @@ fn byte_streams_cost_the_processors_and_the_wire() {
     assert_near(outcome.throughput_gbps.expect("a stream"), expected, 0.01);
 }
 
-/// Half a microsecond for a system call, 30 ns for a packet out and 100 in, 40 Gbps out and 20 in,
-/// on a cable that takes no time.
-fn in_software(traffic: urxe_fabric::Traffic) -> Scenario {
-    let mut made = scenario(Topology::BackToBack, traffic);
-    made.host.rate_gbps = 1e6;
-    made.propagation_ns = 0;
-    made.host.packet_ps = 100_000;
-    made.host.send_ns = 500;
-    made.host.receive_ns = 500;
-    made.host.stack.send_ns = 50;
-    made.host.stack.receive_ns = 50;
-    made.host.software = Some(SoftwareConfig {
-        batch_bytes: 65_536,
-        batch_packets: 64,
-        send_packet_ns: 30,
-        send_gbps: 40.0,
-        receive_gbps: 20.0,
-        latency_ns: 1_000,
-    });
-    made
-}
-
-#[test]
-fn software_sends_and_receives_a_message_as_a_whole() {
-    for bytes in [64, 1_024, 16_384] {
-        // The acknowledgement of the message before travels with this one, ahead of it.
-        let packets = 1.0 + f64::from(bytes.max(1_024)) / 1_024.0;
-        let calls_ns = 2.0 * 500.0 + (30.0 + 100.0) * packets;
-        let data_ns = f64::from(bytes) * 8.0 * (1.0 / 40.0 + 1.0 / 20.0);
-        let expected = 100.0 + calls_ns + data_ns + 1_000.0;
-        assert_near(latency_ns(in_software(ping_pong(bytes))), expected, 0.002);
-    }
-}
-
-#[test]
-fn the_slower_of_the_two_processors_is_the_rate_of_software() {
-    let flow = messages(Pattern::Pair, Operation::Send, 65_536, 40);
-    let outcome = complete(in_software(flow));
-    // The receiver: 64 packets, a message, and the call for the acknowledgement and its packet.
-    let batch_ns = 500.0 + 64.0 * 100.0 + 65_536.0 * 8.0 / 20.0 + 50.0 + 530.0;
-    let expected = 65_536.0 * 8.0 / batch_ns;
-    assert_near(outcome.throughput_gbps.expect("a stream"), expected, 0.03);
-}
-
 /// A ping-pong whose replies take long enough for the acknowledgement to leave before them.
 fn replying(bytes: u32) -> Scenario {
     let mut made = scenario(Topology::BackToBack, ping_pong(bytes));
@@ -210,6 +166,34 @@ fn data_is_fetched_past_the_inline_limit_and_the_request_before_it() {
     let mut both = fetching(129);
     both.host.fetches_requests = true;
     assert_near(added_ns(&both, 129), 2_000.0, 0.001);
+}
+
+/// How long one READ takes after the other.
+fn read_ns(scenario: &Scenario, bytes: u32) -> f64 {
+    let mut reading = scenario.clone();
+    reading.traffic = messages(Pattern::Pair, Operation::Read, bytes, 16);
+    let Traffic::Streams { depth, .. } = &mut reading.traffic else {
+        unreachable!("messages are streams")
+    };
+    *depth = 1;
+    f64::from(bytes) * 8.0 / complete(reading).throughput_gbps.expect("a stream")
+}
+
+#[test]
+fn a_read_comes_with_its_doorbell_and_its_data_is_fetched_without_a_request() {
+    let alone = read_ns(&replying(64), 64);
+    let mut made = fetching(64);
+    assert_near(read_ns(&made, 64), alone + 1_000.0, 0.001);
+    made.host.fetches_requests = true;
+    assert_near(read_ns(&made, 64), alone + 1_000.0, 0.001);
+}
+
+#[test]
+fn a_program_that_reads_one_after_the_other_takes_each_completion() {
+    let mut made = replying(64);
+    let free = read_ns(&made, 64);
+    made.host.stack.receive_ns = 300;
+    assert_near(read_ns(&made, 64), free + 300.0, 0.001);
 }
 
 #[test]

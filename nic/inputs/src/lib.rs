@@ -5,6 +5,7 @@
 //! every `cargo test` replays it.
 
 pub mod cm;
+pub mod connection;
 pub mod ddp;
 pub mod mpa;
 pub mod packet;
@@ -15,11 +16,12 @@ pub mod rdmap;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("packet", packet::run),
     ("queue_pair", queue_pair::run),
     ("cm", cm::run),
     ("mpa", mpa::run),
     ("ddp", ddp::run),
     ("rdmap", rdmap::run),
+    ("connection", connection::run),
 ];

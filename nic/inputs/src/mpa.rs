@@ -1,7 +1,7 @@
 //! Any bytes at the beginning of a stream, to both ends that set a connection up. Neither panics,
 //! what they understand is written back the same, and no byte is taken that is not theirs.
 
-use urxe_iwarp::{Initiator, Offer, Outcome, Responder, SETUP_TIMEOUT_NS};
+use urxe_iwarp::{Initiator, Offer, Outcome, REPLY_TIMEOUT_NS, Responder};
 use urxe_iwarp_wire::{Enhanced, MAX_SETUP_FRAME_LEN, SetupFrame};
 use urxe_proto::Instant;
 
@@ -30,7 +30,7 @@ pub fn run(bytes: &[u8]) {
     }
     let private_data_len = initiator.private_data().len();
     assert!(private_data_len <= taken);
-    initiator.handle_timeout(START.after(SETUP_TIMEOUT_NS));
+    initiator.handle_timeout(START.after(REPLY_TIMEOUT_NS));
     let is_pending = initiator.outcome() == Outcome::Pending;
     assert!(!is_pending, "it waits for ever");
 

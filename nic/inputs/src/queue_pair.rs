@@ -14,7 +14,7 @@ use urxe_wire::{MAX_HEADER_LEN, Mtu, Packet, Psn, Qpn, Srqn};
 pub(crate) const KEY: u32 = 7;
 pub(crate) const PD: PdId = PdId(1);
 
-const WINDOW_KEY: u32 = 0x8000_0000;
+pub(crate) const WINDOW_KEY: u32 = 0x8000_0000;
 const QKEY: u32 = 9;
 const SRQN: Srqn = Srqn::new(5);
 

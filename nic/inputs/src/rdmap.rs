@@ -50,6 +50,7 @@ pub fn run(bytes: &[u8]) {
         let (piece, later) = behind.split_at(behind.len().min(usize::from(*len)));
         rest = later;
         take(&mut qp, piece, in_place, srq.as_mut(), &mut memory);
+        qp.resume(srq.as_mut(), &mut memory);
         written += send(&mut qp, usize::from(*len) * 7, &mut memory);
         assert!(written < MAX_OUTPUT_BYTES);
     }
@@ -66,7 +67,8 @@ pub fn run(bytes: &[u8]) {
     while qp.poll_event().is_some() {}
 }
 
-fn connected(flags: u8, shares_receives: bool, memory: &Region) -> QueuePair {
+/// A queue pair without a connection, whose peer may do all.
+pub(crate) fn fresh(shares_receives: bool, memory: &Region) -> QueuePair {
     let capacity = Capacity {
         send_requests: 16,
         recv_requests: 16,
@@ -91,6 +93,11 @@ fn connected(flags: u8, shares_receives: bool, memory: &Region) -> QueuePair {
     };
     let mask = AttrMask::STATE | AttrMask::ACCESS_FLAGS;
     qp.modify(&wanted, mask, memory).expect("reset to init");
+    qp
+}
+
+fn connected(flags: u8, shares_receives: bool, memory: &Region) -> QueuePair {
+    let mut qp = fresh(shares_receives, memory);
     let terms = Terms {
         // Most inputs have no right CRC.
         has_crc: flags & 7 == 7,
@@ -160,7 +167,7 @@ fn post(qp: &mut QueuePair, srq: Option<&mut SharedReceiveQueue>) {
 }
 
 /// Hands bytes over, to where they go if that is known.
-fn take(
+pub(crate) fn take(
     qp: &mut QueuePair,
     bytes: &[u8],
     in_place: bool,
@@ -190,7 +197,7 @@ fn take(
 }
 
 /// Takes what is to be sent, at most `max` bytes of it; how many.
-fn send(qp: &mut QueuePair, max: usize, memory: &mut Region) -> usize {
+pub(crate) fn send(qp: &mut QueuePair, max: usize, memory: &mut Region) -> usize {
     let mut sent = 0;
     loop {
         let waiting = qp.poll_output(max.min(10_000), memory);

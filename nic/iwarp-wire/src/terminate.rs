@@ -18,6 +18,8 @@ const LENGTH_LEN: usize = 2;
 const HAS_LENGTH: u8 = 0x80;
 const HAS_DDP: u8 = 0x40;
 const HAS_RDMAP: u8 = 0x20;
+/// All of them.
+const HAS_ANY: u8 = HAS_LENGTH | HAS_DDP | HAS_RDMAP;
 
 /// A TERMINATE message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,8 +47,12 @@ impl<'a> Terminate<'a> {
     /// [`ParseError::TooShort`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         check_available(bytes, Self::CONTROL_LEN)?;
-        let fault = Fault::from_wire(bytes[0] >> 4, bytes[0] & 0xf, bytes[1]);
-        let has = bytes[2];
+        let (mut layer, mut kind, mut has) = (bytes[0] >> 4, bytes[0] & 0xf, bytes[2]);
+        let reversed = has.reverse_bits();
+        if has & HAS_ANY == 0 && reversed & HAS_ANY != 0 {
+            (layer, kind, has) = (kind, layer, reversed);
+        }
+        let fault = Fault::from_wire(layer, kind, bytes[1]);
         let mut at = Self::CONTROL_LEN;
         if has & HAS_LENGTH == 0 || has & HAS_DDP == 0 {
             return Ok(Self {

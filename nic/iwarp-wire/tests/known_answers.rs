@@ -191,6 +191,28 @@ fn an_addition_may_stop_the_carry_behind_the_last_bit() {
 }
 
 #[test]
+fn a_swap_takes_place_as_a_whole() {
+    let request = AtomicRequest {
+        operation: AtomicOperation::CompareSwap {
+            compare: 5,
+            swap: 6,
+        },
+        id: 1,
+        stag: 2,
+        offset: 8,
+    };
+    let raw = request.emit();
+    assert_eq!(AtomicRequest::parse(&raw), Ok(request));
+    // The masks of what is stored, and of what is compared.
+    for (at, bit) in [(28, 0x80), (35, 1), (44, 0x80), (51, 1)] {
+        let mut raw = raw;
+        raw[at] ^= bit;
+        let error = ParseError::AtomicOperation { code: 2 };
+        assert_eq!(AtomicRequest::parse(&raw), Err(error));
+    }
+}
+
+#[test]
 fn more_than_can_be_said_of_ird_and_ord_does_not_become_not_negotiated() {
     let enhanced = Enhanced {
         ird: 0x4000,
@@ -221,4 +243,38 @@ fn every_fault_has_a_code_of_its_own() {
     }
     let unknown = Fault::from_wire(5, 4, 3);
     assert_eq!((unknown.to_wire(), unknown.layer()), ((5, 4, 3), None));
+}
+
+#[test]
+fn a_terminate_of_siw_has_its_control_field_the_other_way_round() {
+    let header = [0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0];
+    // Of the SEND that `refuses_send.pcap` of nic/iwarp has: DDP, untagged, no buffer; M and D.
+    let bytes = [&[0x21, 2, 3, 0, 0x10, 0][..], &header].concat();
+    let terminate = Terminate {
+        fault: Fault::UntaggedNoBuffer,
+        segment: Some((0x1000, &header)),
+        rdmap: None,
+    };
+    assert_eq!(Terminate::parse(&bytes), Ok(terminate));
+    // A bit that means something is one of another implementation.
+    let bytes = [&[0x12, 2, 0xc3, 0, 0x10, 0][..], &header].concat();
+    assert_eq!(Terminate::parse(&bytes), Ok(terminate));
+}
+
+#[test]
+fn faults_of_stags_are_about_access_whichever_layer_finds_them() {
+    let about = [
+        Fault::ProtectionAccess,
+        Fault::ProtectionInvalidStag,
+        Fault::TaggedInvalidStag,
+        Fault::TaggedBounds,
+    ];
+    assert!(about.iter().all(|fault| fault.is_about_access()));
+    let others = [
+        Fault::OperationVersion,
+        Fault::DdpCatastrophic,
+        Fault::UntaggedNoBuffer,
+        Fault::MpaCrc,
+    ];
+    assert!(!others.iter().any(|fault| fault.is_about_access()));
 }

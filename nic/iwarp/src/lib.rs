@@ -13,11 +13,13 @@
 //!    with the terms, [`QueuePair::post_send`]. [`QueuePair::disconnect`] ends the connection.
 //! 2. The way out, when the stream takes bytes: [`QueuePair::poll_output`] prepares FPDUs,
 //!    [`QueuePair::output`] has their pieces (for one `sendmsg`), and [`QueuePair::handle_sent`]
-//!    tells how many bytes the stream took. SENDs and WRITEs complete by that.
+//!    tells how many bytes the stream took. SENDs and WRITEs complete by that. While the stream
+//!    takes no more, [`QueuePair::handle_blocked`].
 //! 3. The way in, when the stream has bytes: [`QueuePair::destinations`] says where the next of
 //!    them go. Read them there, and what is behind them into a buffer (one `readv`). Then
 //!    [`QueuePair::handle_placed`] and [`QueuePair::handle_bytes`] take them.
-//!    [`QueuePair::handle_end`] ends it.
+//!    [`QueuePair::handle_end`] ends it. A queue pair that [is stalled](QueuePair::is_stalled)
+//!    takes nothing in: once there is a receive request, [`QueuePair::resume`].
 //! 4. Outputs, after any of these, each until it returns `None`: [`QueuePair::poll_completion`],
 //!    [`QueuePair::poll_event`], [`QueuePair::poll_action`]. [`QueuePair::handle_timeout`] when
 //!    [`QueuePair::poll_timeout`] has passed.
@@ -29,6 +31,7 @@
 
 extern crate alloc;
 
+pub mod constants;
 mod input;
 mod memory;
 mod output;
@@ -38,11 +41,14 @@ mod setup;
 mod stats;
 mod stream;
 
+pub use constants::{
+    CLOSE_TIMEOUT_NS, MAX_SENT_PRIVATE_DATA_LEN, RECEIVE_TIMEOUT_NS, REPLY_TIMEOUT_NS,
+    SETUP_TIMEOUT_NS,
+};
 pub use memory::{Place, StreamMemory};
 pub use qp::QueuePair;
 pub use setup::{
-    FirstFrame, Initiator, MAX_SENT_PRIVATE_DATA_LEN, Offer, Outcome, Requested, Responder,
-    RtrKind, SETUP_TIMEOUT_NS, SetupError, Terms,
+    FirstFrame, Initiator, Offer, Outcome, Requested, Responder, RtrKind, SetupError, Terms,
 };
 pub use stats::Stats;
-pub use stream::{CLOSE_TIMEOUT_NS, StreamAction};
+pub use stream::StreamAction;

@@ -4,8 +4,7 @@
 use urxe_iwarp_wire::Crc32c;
 use urxe_proto::{AccessError, Memory, PdId, RemoteAccess, RemoteRange, Sge, Via};
 
-/// What the default of [`StreamMemory`] copies at a time for a CRC, bytes.
-const CHECKSUM_BYTES: usize = 2048;
+use crate::constants::CHECKSUM_BYTES;
 
 /// A range of memory that was checked for writing when it was handed out. It is not to be kept: a
 /// region may be deregistered at any time.

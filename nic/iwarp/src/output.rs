@@ -1,6 +1,6 @@
 //! The sending side of MPA: FPDUs on their way into the stream. Headers, padding and CRC are made
-//! here; payload stays where it is until the caller gathers it, but where it may change under a CRC
-//! that was computed, or has markers in it.
+//! here. Payload stays where it is until the caller gathers it, but where it is short, has markers
+//! in it, or may change under a CRC that was computed.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,6 +11,7 @@ use urxe_proto::{
     AccessError, Payload, RemoteAccess, RemoteRange, Sge, Via, for_each_piece, gather,
 };
 
+use crate::constants::COPIED_BYTES;
 use crate::memory::StreamMemory;
 use crate::requests::{Position, Requests};
 
@@ -43,8 +44,8 @@ impl Body {
 struct Frame {
     /// Where the stream stands before it.
     begin: Option<Marking>,
-    /// Length, DDP header, and messages that are headers to RDMAP.
-    head: SmallVec<[u8; 48]>,
+    /// Length, DDP header, messages that are headers to RDMAP, and short payload.
+    head: SmallVec<[u8; 96]>,
     body: Body,
     /// Padding and CRC.
     tail: SmallVec<[u8; 8]>,
@@ -55,6 +56,27 @@ struct Frame {
 impl Frame {
     fn len(&self) -> usize {
         self.head.len() + self.body.len() + self.tail.len()
+    }
+
+    /// Makes padding and CRC for what head and body are now.
+    fn seal<M: StreamMemory>(
+        &mut self,
+        has_crc: bool,
+        reach: &Reach<'_, M>,
+    ) -> Result<(), AccessError> {
+        let ulpdu_len = self.head.len() + self.body.len() - fpdu::HEADER_LEN;
+        let mut tail = SmallVec::from_slice(&[0; 3][..fpdu::pad_len(ulpdu_len)]);
+        let mut crc = Crc32c::new();
+        if has_crc {
+            crc.update(&self.head);
+            reach.checksum(&self.body, &mut crc)?;
+            crc.update(&tail);
+            tail.extend_from_slice(&crc.finish());
+        } else {
+            tail.extend_from_slice(&[0; Crc32c::LEN]);
+        }
+        self.tail = tail;
+        Ok(())
     }
 }
 
@@ -85,21 +107,27 @@ impl<M: StreamMemory> Reach<'_, M> {
 
     /// Copies the payload.
     fn copy(&self, body: &Body) -> Result<Vec<u8>, AccessError> {
+        let mut out = alloc::vec![0; body.len()];
+        self.copy_to(body, &mut out)?;
+        Ok(out)
+    }
+
+    /// Copies the payload to `out`, which is as long.
+    fn copy_to(&self, body: &Body, out: &mut [u8]) -> Result<(), AccessError> {
         match self.payload(body) {
-            Payload::Local { sges, offset, len } => {
-                let mut out = alloc::vec![0; len as usize];
-                gather(self.memory, self.via.pd, sges, offset, &mut out)?;
-                Ok(out)
+            Payload::Local { sges, offset, .. } => {
+                gather(self.memory, self.via.pd, sges, offset, out)
             }
-            Payload::Bytes(bytes) => Ok(bytes.to_vec()),
+            Payload::Bytes(bytes) => {
+                out.copy_from_slice(bytes);
+                Ok(())
+            }
             Payload::Remote { via, rkey, va, len } => {
-                let mut out = alloc::vec![0; len as usize];
                 let range = RemoteRange { rkey, va, len };
                 let access = RemoteAccess::Read;
-                self.memory.read_remote(via, range, access, &mut out)?;
-                Ok(out)
+                self.memory.read_remote(via, range, access, out)
             }
-            Payload::Empty | Payload::Words(_) => Ok(Vec::new()),
+            Payload::Empty | Payload::Words(_) => Ok(()),
         }
     }
 
@@ -220,23 +248,28 @@ impl Output {
             head.extend_from_slice(&len.to_be_bytes());
             head.extend_from_slice(header);
             head.extend_from_slice(message);
-            let mut tail = SmallVec::from_slice(&[0; 3][..fpdu::pad_len(ulpdu_len)]);
-            let mut crc = Crc32c::new();
-            if self.has_crc {
-                crc.update(&head);
-                reach.checksum(&body, &mut crc)?;
-                crc.update(&tail);
-                tail.extend_from_slice(&crc.finish());
+            let body = if body.len() <= COPIED_BYTES {
+                let at = head.len();
+                head.resize(at + body.len(), 0);
+                reach.copy_to(&body, &mut head[at..])?;
+                Body::Bytes(Vec::new())
             } else {
-                tail.extend_from_slice(&[0; Crc32c::LEN]);
-            }
-            Frame {
+                body
+            };
+            let mut frame = Frame {
                 begin,
                 head,
                 body,
-                tail,
+                tail: SmallVec::new(),
                 finishes,
+            };
+            frame.seal(self.has_crc, reach)?;
+            if frame.body.len() == 0 {
+                // A piece less to be gathered.
+                let tail = core::mem::take(&mut frame.tail);
+                frame.head.extend_from_slice(&tail);
             }
+            frame
         };
         self.bytes += frame.len();
         self.frames.push_back(frame);
@@ -280,6 +313,26 @@ impl Output {
                 .iter()
                 .for_each(|position| finished(*position));
             self.frames.pop_front();
+        }
+    }
+
+    /// Copies payload that is still where its program has it, and takes its CRC again: what waits
+    /// may be changed. Of a frame that was sent in part, the CRC stays as it is: it covers what was
+    /// sent.
+    pub(crate) fn keep<M: StreamMemory>(&mut self, reach: &Reach<'_, M>) {
+        if !self.has_crc {
+            return;
+        }
+        let mut sent = self.sent;
+        for frame in &mut self.frames {
+            let is_begun = core::mem::take(&mut sent) > frame.head.len();
+            if let Body::Request { .. } = frame.body
+                && let Ok(bytes) = reach.copy(&frame.body)
+            {
+                frame.body = Body::Bytes(bytes);
+                // There is no payload any more that could not be reached.
+                let _ = is_begun || frame.seal(true, reach).is_ok();
+            }
         }
     }
 

@@ -141,6 +141,12 @@ impl Requests {
         self.completed + self.queue.len() as u64
     }
 
+    /// Whether one was begun that is not complete.
+    pub(crate) fn has_begun(&self) -> bool {
+        let front = self.queue.front();
+        front.is_some_and(|front| front.progress != Progress::Queued)
+    }
+
     /// Ends a request.
     pub(crate) fn finish(&mut self, position: Position, status: WcStatus) {
         if let Some(request) = self.get_mut(position) {

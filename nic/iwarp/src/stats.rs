@@ -17,7 +17,7 @@ pub struct Stats {
     pub terminates_sent: u64,
     /// TERMINATE messages received.
     pub terminates_received: u64,
-    /// Messages for which no receive was posted.
+    /// Messages that came before a receive was posted for them.
     pub no_receive: u64,
     /// Bytes that came after the connection had failed.
     pub bytes_ignored: u64,

@@ -2,6 +2,7 @@
 //! it ends.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use urxe_iwarp_wire::{
@@ -9,18 +10,11 @@ use urxe_iwarp_wire::{
 };
 use urxe_proto::{Instant, RecvWqe};
 
+use crate::constants::{CLOSE_TIMEOUT_NS, RECEIVE_TIMEOUT_NS};
 use crate::input::Input;
 use crate::output::Output;
 use crate::requests::Position;
 use crate::setup::{FirstFrame, RtrKind, Terms};
-
-/// Time for the peer to take the last output, and then to close its direction after this end closed
-/// its own.
-pub const CLOSE_TIMEOUT_NS: u64 = 2_000_000_000;
-
-/// What first frames name. They reach no memory; Linux siw has this number, too, and Chelsio's
-/// devices end the connection at 0.
-pub(crate) const RTR_STAG: u32 = 1;
 
 /// What the caller has to do with the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +140,15 @@ pub(crate) struct Inbound {
     pub(crate) received: u32,
 }
 
+/// A segment whose header has come waits for a receive request.
+#[derive(Debug)]
+pub(crate) struct Stalled {
+    /// What came behind the header.
+    pub(crate) rest: Vec<u8>,
+    /// How long it waits, once a time is known.
+    pub(crate) until: Option<Instant>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -172,6 +175,7 @@ pub(crate) struct Stream {
     pub(crate) responses: VecDeque<Response>,
     pub(crate) segment: Option<Segment>,
     pub(crate) inbound: Option<Inbound>,
+    pub(crate) stalled: Option<Stalled>,
     /// Bytes of the last RDMA WRITE message that came, for immediate data behind it.
     pub(crate) written: u32,
     /// Whether that message is complete.
@@ -205,6 +209,7 @@ impl Stream {
             responses: VecDeque::new(),
             segment: None,
             inbound: None,
+            stalled: None,
             written: 0,
             is_written: true,
         }
@@ -253,6 +258,7 @@ impl Stream {
         self.fetches.clear();
         self.responses.clear();
         self.segment = None;
+        self.stalled = None;
         self.rtr = None;
     }
 
@@ -268,17 +274,23 @@ impl Stream {
         self.phase = Phase::Over;
     }
 
-    /// When the peer's time to take the last output, or to close, is over.
+    /// When the peer's time to take the last output, or to close, is over, or that of a message
+    /// that waits for a receive request.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase {
+            Phase::Open => self.stalled.as_ref()?.until,
             Phase::Shut(deadline) => Some(deadline),
             Phase::Ending(deadline) => deadline,
-            _ => None,
+            Phase::Over => None,
         }
     }
 
     /// See [`crate::QueuePair::poll_action`].
     pub(crate) fn poll_action(&mut self, now: Instant) -> Option<StreamAction> {
+        if let Some(stalled) = &mut self.stalled {
+            let until = now.after(RECEIVE_TIMEOUT_NS);
+            stalled.until.get_or_insert(until);
+        }
         match self.phase {
             Phase::Ending(_) if self.output.len() == 0 && !self.has_peer_ended => {
                 self.phase = Phase::Shut(now.after(CLOSE_TIMEOUT_NS));

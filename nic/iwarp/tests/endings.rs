@@ -35,7 +35,7 @@ fn a_peer_that_takes_nothing_more_does_not_hold_the_stream_for_ever() {
         assert_eq!(host.qp.poll_timeout(), Some(deadline));
     }
     assert!(host.qp.output().count() > 0);
-    host.qp.handle_timeout(deadline);
+    host.qp.handle_timeout(deadline, &host.memory);
     assert_eq!(host.qp.output().count(), 0);
     assert_eq!(host.qp.poll_action(deadline), Some(StreamAction::Close));
 }

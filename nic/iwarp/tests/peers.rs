@@ -59,8 +59,9 @@ fn first_frames_name_stag_1() {
     }
 }
 
-/// A TERMINATE with the RDMAP header `rdmap`, in a segment with this number.
-fn terminate(msn: u32, rdmap: &[u8]) -> Vec<u8> {
+/// A TERMINATE with the RDMAP header `rdmap`, in a segment with this number; with the control field
+/// as siw has it, or as RFC 5040 does.
+fn terminate(msn: u32, rdmap: &[u8], is_of_siw: bool) -> Vec<u8> {
     let mut header = [0; MAX_DDP_HEADER_LEN];
     let request = untagged(Opcode::ReadRequest, Queue::Request, msn);
     let header_len = DdpHeader::Untagged(request).emit(&mut header);
@@ -71,6 +72,10 @@ fn terminate(msn: u32, rdmap: &[u8]) -> Vec<u8> {
     };
     let mut raw = [0; MAX_TERMINATE_LEN];
     let len = terminate.emit(&mut raw);
+    if is_of_siw {
+        raw[0] = raw[0].rotate_left(4);
+        raw[2] = raw[2].reverse_bits();
+    }
     let header = untagged(Opcode::Terminate, Queue::Terminate, 1);
     sent(header, &raw[..len])
 }
@@ -78,7 +83,11 @@ fn terminate(msn: u32, rdmap: &[u8]) -> Vec<u8> {
 #[test]
 fn the_read_that_a_terminate_has_counts_before_its_number() {
     // Of three READs, the last two are the same. siw writes the length of a READ as its number.
-    for (msn, of, expected) in [(64, 0, 1), (64, 1, 2), (2, 1, 2), (3, 1, 3), (1, 2, 3)] {
+    let cases = [(64, 0, 1), (64, 1, 2), (2, 1, 2), (3, 1, 3), (1, 2, 3)];
+    let both = cases
+        .into_iter()
+        .flat_map(|case| [(case, false), (case, true)]);
+    for ((msn, of, expected), is_of_siw) in both {
         let mut pair = Pair::plain(0);
         let local = pair.hosts[0].register(Rights::ALL, vec![0; 64]);
         let host = &mut pair.hosts[0];
@@ -98,9 +107,9 @@ fn the_read_that_a_terminate_has_counts_before_its_number() {
             ulpdus(&bytes)[of][18..].try_into().unwrap()
         };
         let fpdu = if of == 2 {
-            terminate(3, &rdmap)
+            terminate(3, &rdmap, is_of_siw)
         } else {
-            terminate(msn, &rdmap)
+            terminate(msn, &rdmap, is_of_siw)
         };
         host.qp.handle_bytes(&fpdu, None, &mut host.memory);
         for wr_id in 1..4 {

@@ -1,7 +1,7 @@
 //! Set-up of connections, both ends ours, or one of them bytes by hand.
 
 use urxe_iwarp::{
-    FirstFrame, Initiator, Offer, Outcome, Responder, RtrKind, SETUP_TIMEOUT_NS, SetupError, Terms,
+    FirstFrame, Initiator, Offer, Outcome, REPLY_TIMEOUT_NS, Responder, RtrKind, SetupError, Terms,
 };
 use urxe_iwarp_wire::{
     Enhanced, Fault, FrameKind, IRD_ORD_MAX, MAX_SETUP_FRAME_LEN, ParseError, Rtr, SetupFrame,
@@ -283,7 +283,7 @@ fn what_is_no_frame_is_refused_at_its_first_byte() {
 #[test]
 fn silence_and_the_end_of_the_stream_are_noticed() {
     let mut asks = Initiator::new(START, OFFER, b"").unwrap();
-    let deadline = START.after(SETUP_TIMEOUT_NS);
+    let deadline = START.after(REPLY_TIMEOUT_NS);
     assert_eq!(asks.poll_timeout(), Some(deadline));
     asks.handle_timeout(Instant::from_nanos(deadline.as_nanos() - 1));
     assert_eq!(asks.outcome(), Outcome::Pending);

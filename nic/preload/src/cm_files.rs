@@ -5,10 +5,9 @@
 //! only.
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use urxe_device::{CmFile, Uncancelled};
+use urxe_device::{CmFile, FoundOnce, Uncancelled};
 
 use crate::blocking::{self, Frame, Function};
 use crate::cm;
@@ -29,8 +28,14 @@ pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> Option<Outcome<c
 }
 
 fn is_left_to_the_kernel() -> bool {
-    static LEFT: OnceLock<bool> = OnceLock::new();
-    *LEFT.get_or_init(|| std::env::var_os("URXE_CM").is_some_and(|value| value == "kernel"))
+    const OURS: u64 = 1;
+    const LEFT: u64 = 2;
+    static WHOSE: FoundOnce = FoundOnce::new();
+    let whose = WHOSE.or_find(|| match std::env::var_os("URXE_CM") {
+        Some(value) if value == "kernel" => LEFT,
+        _ => OURS,
+    });
+    whose == LEFT
 }
 
 fn open_ours(flags: c_int) -> Outcome<c_int> {

@@ -1,6 +1,7 @@
 //! libc's own dlsym and dlvsym, which ours stand before.
-use std::ffi::{c_char, c_void};
-use std::sync::OnceLock;
+use std::ffi::{CStr, c_char, c_void};
+
+use urxe_device::FoundOnce;
 
 use crate::elf;
 
@@ -9,20 +10,21 @@ type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) ->
 
 /// libc's dlsym.
 pub(crate) fn real_dlsym() -> Dlsym {
-    static REAL: OnceLock<Dlsym> = OnceLock::new();
-    *REAL.get_or_init(|| {
-        let address = elf::next_definition(c"dlsym").expect("the dynamic linker has dlsym");
-        // SAFETY: the function of this name has this signature (dlsym(3)).
-        unsafe { std::mem::transmute::<*mut c_void, Dlsym>(address) }
-    })
+    static REAL: FoundOnce = FoundOnce::new();
+    // SAFETY: the function of this name has this signature (dlsym(3)).
+    unsafe { std::mem::transmute::<*mut c_void, Dlsym>(real(&REAL, c"dlsym")) }
 }
 
 /// libc's dlvsym.
 pub(crate) fn real_dlvsym() -> Dlvsym {
-    static REAL: OnceLock<Dlvsym> = OnceLock::new();
-    *REAL.get_or_init(|| {
-        let address = elf::next_definition(c"dlvsym").expect("the dynamic linker has dlvsym");
-        // SAFETY: the function of this name has this signature (dlvsym(3)).
-        unsafe { std::mem::transmute::<*mut c_void, Dlvsym>(address) }
-    })
+    static REAL: FoundOnce = FoundOnce::new();
+    // SAFETY: the function of this name has this signature (dlvsym(3)).
+    unsafe { std::mem::transmute::<*mut c_void, Dlvsym>(real(&REAL, c"dlvsym")) }
+}
+
+/// The address of a function that the dynamic linker has.
+fn real(known: &FoundOnce, name: &CStr) -> *mut c_void {
+    let address = known.or_find(|| elf::next_definition(name).map_or(0, |address| address as u64));
+    assert_ne!(address, 0, "the dynamic linker has {name:?}");
+    address as *mut c_void
 }

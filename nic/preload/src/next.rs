@@ -3,8 +3,9 @@
 //! Symbols are asked for by version, as the dynamic linker would: several of libibverbs exist
 //! twice, and the older one takes other structs.
 use std::ffi::{CStr, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+use urxe_device::FoundOnce;
 
 use crate::{elf, libc_dl};
 
@@ -102,19 +103,17 @@ impl Next {
 
 /// libibverbs, for a program that has loaded us but not it (it was opened with dlopen, say).
 fn libibverbs() -> Option<*mut c_void> {
-    static HANDLE: OnceLock<Option<usize>> = OnceLock::new();
-    HANDLE
-        .get_or_init(|| {
-            // SAFETY: libibverbs may be loaded at any time.
-            let handle = unsafe {
-                libc::dlopen(
-                    c"libibverbs.so.1".as_ptr(),
-                    libc::RTLD_NOW | libc::RTLD_LOCAL,
-                )
-            };
-            (!handle.is_null()).then_some(handle as usize)
-        })
-        .map(|handle| handle as *mut c_void)
+    static HANDLE: FoundOnce = FoundOnce::new();
+    let handle = HANDLE.or_find(|| {
+        // SAFETY: libibverbs may be loaded at any time, and has one handle however often it is.
+        unsafe {
+            libc::dlopen(
+                c"libibverbs.so.1".as_ptr(),
+                libc::RTLD_NOW | libc::RTLD_LOCAL,
+            ) as u64
+        }
+    });
+    (handle != 0).then_some(handle as *mut c_void)
 }
 
 /// Calls a [`Next`] as `fn(argument types) -> result`; `None` if there is none.

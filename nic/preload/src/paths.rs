@@ -1,9 +1,9 @@
 //! What a path is, without opening it: stat, access, readlink and realpath of libc, and their
 //! relatives, each in all the forms that programs call.
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
-use std::sync::OnceLock;
 
 use libc::{stat as Stat, statfs as Statfs, statx as Statx};
+use urxe_device::FoundOnce;
 
 use crate::descriptors;
 use crate::errno::{Convention, Errno, Length, MinusOne, Outcome, Pointer};
@@ -45,25 +45,26 @@ fn status(path: &str, node: &Node) -> Stat {
 /// The device number of sysfs, and when what is in it was made, in seconds: when it was first asked
 /// for.
 fn file_system() -> (libc::dev_t, i64) {
-    static FOUND: OnceLock<(libc::dev_t, i64)> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        // SAFETY: null stands for no second copy of the answer.
-        (device_of(c"/sys"), unsafe {
-            libc::time(std::ptr::null_mut())
-        })
-    })
+    static DEVICE: FoundOnce = FoundOnce::new();
+    static SINCE_S: FoundOnce = FoundOnce::new();
+    // SAFETY: null stands for no second copy of the answer.
+    let now_s = || unsafe { libc::time(std::ptr::null_mut()) }.cast_unsigned();
+    (
+        DEVICE.or_find(|| device_of(c"/sys")),
+        SINCE_S.or_find(now_s).cast_signed(),
+    )
 }
 
 /// Whether a descriptor is of a file system that shared folders are in: quicker than to ask where
 /// it is.
 pub(crate) fn may_be_shared(fd: c_int) -> bool {
     static NEXT: Next = Next::libc(c"fstat");
-    static DEVICES: OnceLock<libc::dev_t> = OnceLock::new();
+    static DEVICES: FoundOnce = FoundOnce::new();
     // SAFETY: all zeros is a valid stat.
     let mut found: Stat = unsafe { std::mem::zeroed() };
     match call_next!(NEXT, fn(c_int, *mut Stat) -> c_int, fd, &raw mut found) {
         Some(0) => {
-            let devices = *DEVICES.get_or_init(|| device_of(c"/dev"));
+            let devices = DEVICES.or_find(|| device_of(c"/dev"));
             found.st_dev == devices || found.st_dev == file_system().0
         }
         Some(_) => false,

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{SOL_UDP, UDP_SEGMENT, c_int, iovec};
 
@@ -26,14 +26,20 @@ pub(crate) fn probe(fd: BorrowedFd<'_>) -> usize {
     if sockopt::set(fd, SOL_UDP, UDP_SEGMENT, 0 as c_int).is_err() {
         return 0;
     }
-    static MAX_SEGMENTS: OnceLock<usize> = OnceLock::new();
-    *MAX_SEGMENTS.get_or_init(|| {
-        if accepts_many().unwrap_or(false) {
-            MANY_SEGMENTS
-        } else {
-            FEW_SEGMENTS
-        }
-    })
+    // Without a lock, as fork may copy one that another thread holds.
+    const UNKNOWN: usize = 0;
+    static MAX_SEGMENTS: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    let known = MAX_SEGMENTS.load(Ordering::Relaxed);
+    if known != UNKNOWN {
+        return known;
+    }
+    let found = if accepts_many().unwrap_or(false) {
+        MANY_SEGMENTS
+    } else {
+        FEW_SEGMENTS
+    };
+    MAX_SEGMENTS.store(found, Ordering::Relaxed);
+    found
 }
 
 /// Whether the kernel takes more than 64 segments: a socket tells itself so, because the limit

@@ -20,6 +20,13 @@ impl Socket {
     /// like for a program's fault.
     #[inline]
     pub fn receive(&self, buffer: &mut RecvBuffer) -> io::Result<Option<RecvMeta>> {
+        if let Some(link) = &self.link {
+            let meta = link.receive(&mut buffer.bytes);
+            if let (Some(meta), Some(tap)) = (&meta, &self.tap) {
+                tap.received(meta, &buffer.bytes[..meta.len]);
+            }
+            return Ok(meta);
+        }
         let Some(frames) = &self.frames else {
             return self.receive_datagrams(buffer);
         };
@@ -42,13 +49,7 @@ impl Socket {
         let capabilities = self.capabilities();
         loop {
             let flags = self.held.flags(self.fd.as_fd());
-            let received = if let Some(link) = &self.link {
-                match link.receive(self.fd.as_fd(), &mut buffer.bytes) {
-                    Ok(None) => return Ok(None),
-                    Ok(Some(meta)) => Ok(meta),
-                    Err(errno) => Err(errno),
-                }
-            } else if capabilities.gro || capabilities.tos {
+            let received = if capabilities.gro || capabilities.tos {
                 self.receive_message(buffer, flags)
             } else {
                 self.receive_simple(buffer, flags)

@@ -145,9 +145,9 @@ impl Socket {
     /// address.
     pub fn bind_frames(local: SocketAddr, kind: &FrameKind, options: &Options) -> io::Result<Self> {
         let local = canonical(local);
-        let (owned, link) = LinkEnd::open(local, kind)?;
+        let (owned, link) = LinkEnd::open(local, kind, options.receive_buffer_bytes)?;
         let fd = owned.as_fd();
-        let receive_buffer_bytes = buffer::set_receive_buffer(fd, options.receive_buffer_bytes)?;
+        let receive_buffer_bytes = link.receive_buffer_bytes();
         let send_buffer_bytes = buffer::set_send_buffer(fd, options.send_buffer_bytes)?;
         Ok(Self {
             ipv6: local.is_ipv6(),
@@ -300,7 +300,8 @@ impl Socket {
     /// Whether a receive that brings nothing usually costs no system call now; see
     /// [`Options::frames`].
     pub fn is_quick(&self) -> bool {
-        self.frames.as_ref().is_some_and(Frames::is_quick)
+        let is_quick = self.frames.as_ref().map(Frames::is_quick);
+        is_quick.unwrap_or_else(|| self.link.as_ref().is_some_and(LinkEnd::is_quick))
     }
 
     /// Frames sent and received so far: a datagram or a batch each, instead of a system call.
@@ -336,6 +337,9 @@ impl Socket {
 
     /// Datagrams dropped so far because the receive buffer was full.
     pub fn receive_drops(&self) -> io::Result<u32> {
+        if let Some(link) = &self.link {
+            return link.receive_drops(self.fd.as_fd());
+        }
         let drops = drops::receive_drops(self.fd.as_fd())?;
         match &self.frames {
             Some(frames) => frames.receive_drops(drops),

@@ -96,18 +96,61 @@ fn a_batch_is_cut_into_frames_of_any_number_and_length() {
                 .unwrap();
             let mut buffer = RecvBuffer::new();
             for (length, size) in [(100, 100), (330, 100), (40 * 1000 + 7, 1000), (64, 1000)] {
-                // The selector looks at the first byte of each.
-                let bytes = vec![0; length];
+                let bytes = segments(length, size.into());
                 pair.left.run(|| send(&left, &right, 0, Some(size), &bytes));
-                let mut left_bytes = length;
-                while left_bytes > 0 {
+                let mut at = 0;
+                while at < length {
                     let meta = receive(&right, &mut buffer);
-                    assert_eq!(meta.len, left_bytes.min(size.into()));
-                    left_bytes -= meta.len;
+                    // Those that have come are taken together.
+                    assert_eq!(meta.stride, usize::from(size).min(length - at));
+                    assert_eq!(buffer.bytes()[..meta.len], bytes[at..at + meta.len]);
+                    at += meta.len;
+                    assert!(at == length || at.is_multiple_of(size.into()));
                 }
             }
         },
     );
+}
+
+/// Bytes whose segments of a size all begin with 0, at which the selector looks.
+fn segments(length: usize, size: usize) -> Vec<u8> {
+    let mut bytes = pattern(length);
+    bytes.iter_mut().step_by(size).for_each(|first| *first = 0);
+    bytes
+}
+
+#[test]
+fn frames_of_one_sender_that_have_come_are_one_batch() {
+    privileged("frames_of_one_sender_that_have_come_are_one_batch", || {
+        let pair = Pair::new(1500);
+        let right = bind(&pair.right, "10.9.0.2:4791", 0);
+        let [left, other] =
+            ["10.9.0.1:4791", "10.9.0.1:4792"].map(|address| bind(&pair.left, address, 0));
+        pair.left
+            .run(|| left.resolve(right.local_address().ip(), PATIENCE))
+            .unwrap();
+        let mut buffer = RecvBuffer::new();
+        let bytes = segments(6007, 1000);
+        pair.left.run(|| {
+            send(&left, &right, 0, Some(1000), &bytes);
+            send(&other, &right, 0, Some(1000), &bytes[..2000]);
+            // Another traffic class is another header.
+            send(&left, &right, 4, Some(1000), &bytes[..3000]);
+            send(&left, &right, 4, Some(1000), &bytes[..3000]);
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        let [one, two] = [&left, &other].map(Socket::local_address);
+        for (source, length, has_more) in [
+            (one, 6007, true),
+            (two, 2000, true),
+            // The same address twice: by their headers alone, these frames are one stream.
+            (one, 6000, false),
+        ] {
+            let meta = receive(&right, &mut buffer);
+            assert_eq!((meta.source, meta.len), (source, length));
+            assert_eq!((meta.stride, meta.has_more), (1000, has_more));
+        }
+    });
 }
 
 #[test]

@@ -249,7 +249,7 @@ impl Inner {
             .groups
             .get(&number)
             .is_some_and(|group| group.file == file);
-        let Some(group) = self.groups.remove(&number).filter(|_| is_theirs) else {
+        let Some(group) = is_theirs.then(|| self.groups.remove(&number)).flatten() else {
             return Err(errno(libc::ENOENT));
         };
         if let Some(file) = self.files.get_mut(&file) {

@@ -143,6 +143,13 @@ impl Exchange {
         }
     }
 
+    fn outcome(&self) -> Outcome {
+        match &self.side {
+            Side::Active(initiator) => initiator.outcome(),
+            Side::Passive(responder) => responder.outcome(),
+        }
+    }
+
     /// What to wait for.
     pub(super) fn interest(&self) -> Interest {
         let output = match &self.side {
@@ -206,12 +213,16 @@ impl Exchange {
             self.follow_connecting(now)?;
         }
         if self.tcp == Tcp::Connected {
-            if let Some(error) = self.stream.take_error()? {
-                return Err(error);
-            }
-            self.write()?;
+            // First what has come: a peer that rejects may reset the connection behind its reason.
             self.read()?;
-            self.write()?;
+            if let Outcome::Failed(_) = self.outcome() {
+                // The reason counts, whether or not the peer still takes something.
+                let _ = self.write();
+            } else if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            } else {
+                self.write()?;
+            }
         }
         let (outcome, is_written) = match &mut self.side {
             Side::Active(initiator) => {
@@ -443,3 +454,6 @@ fn with_address(
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,9 @@ use super::exchange::Exchange;
 /// Connections that have not asked for anything yet, at most; then the oldest one ends. They have
 /// ten seconds to.
 const SILENT_MAX: usize = 512;
+/// A listener whose connections cannot be taken in, because there are no descriptors left, is asked
+/// again after so long. Its socket would tell of them all the time.
+const REST_NS: u64 = 100_000_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(super) struct Exchanges {
     last: u64,
     /// With the identifier that listens.
     pub(super) listeners: HashMap<u64, (u32, Private<TcpListener>)>,
+    /// Listeners that are not watched until then.
+    resting: Vec<(Instant, u64)>,
     all: HashMap<u64, (Exchange, Interest)>,
     /// Those that peers have begun and not asked for anything on, the oldest first.
     silent: Vec<u64>,
@@ -31,6 +36,7 @@ impl Exchanges {
             waiter: Waiter::new()?,
             last: 0,
             listeners: HashMap::new(),
+            resting: Vec::new(),
             all: HashMap::new(),
             silent: Vec::new(),
         })
@@ -48,6 +54,28 @@ impl Exchanges {
         self.waiter.add(&*listener, key, Interest::READ)?;
         self.listeners.insert(key, (id, listener));
         Ok(())
+    }
+
+    /// Does not watch a listener for a while.
+    pub(super) fn rest(&mut self, key: u64, now: Instant) {
+        if let Some((_, listener)) = self.listeners.get(&key) {
+            let _ = self.waiter.remove(&**listener);
+            self.resting.push((now.after(REST_NS), key));
+        }
+    }
+
+    /// Watches the listeners again that have rested.
+    fn wake(&mut self, now: Instant) {
+        for (at, key) in std::mem::take(&mut self.resting) {
+            let Some((_, listener)) = self.listeners.get(&key) else {
+                continue;
+            };
+            if at > now {
+                self.resting.push((at, key));
+            } else if self.waiter.add(&**listener, key, Interest::READ).is_err() {
+                self.resting.push((now.after(REST_NS), key));
+            }
+        }
     }
 
     /// Watches an exchange.
@@ -119,6 +147,7 @@ impl Exchanges {
 
     /// The sockets that have something, and the exchanges whose time has come.
     pub(super) fn due(&mut self, now: Instant) -> Vec<u64> {
+        self.wake(now);
         let mut keys: Vec<u64> = match self.waiter.wait(Some(0)) {
             Ok(events) => events.iter().map(urxe_udp::Event::token).collect(),
             Err(_) => Vec::new(),
@@ -134,6 +163,7 @@ impl Exchanges {
     /// When one is to be looked at, whatever comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let all = self.all.values();
-        all.filter_map(|(exchange, _)| exchange.deadline()).min()
+        let all = all.filter_map(|(exchange, _)| exchange.deadline());
+        all.chain(self.resting.iter().map(|(at, _)| *at)).min()
     }
 }

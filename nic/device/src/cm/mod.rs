@@ -28,7 +28,7 @@ mod watch;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,9 +78,12 @@ impl CmFile {
     /// When the process has no descriptors left.
     pub fn open(is_cloexec: bool, is_nonblocking: bool) -> io::Result<Self> {
         let file = EventFile::new(is_cloexec, is_nonblocking)?;
-        let fd = file.fd();
+        // SAFETY: a descriptor that was just made, and that none has yet. It is closed if the rest
+        // fails.
+        let programs = unsafe { OwnedFd::from_raw_fd(file.fd()) };
         let identity = file.own_identity();
         let key = arrival::agent()?.with(|inner| inner.add_file(file))?;
+        let fd = programs.into_raw_fd();
         Ok(Self { key, fd, identity })
     }
 

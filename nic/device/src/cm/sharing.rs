@@ -25,6 +25,8 @@ pub(crate) fn keeps(nic: &Nic) -> bool {
 pub(crate) fn at_exit() {
     if let Some(agent) = Agent::existing() {
         agent.try_with(|inner| {
+            // Their devices end the connections, and wait for no thread that has one.
+            inner.ids.values_mut().for_each(|id| id.stream_qp = None);
             let ids: Vec<u32> = inner.ids.keys().copied().collect();
             for id in ids {
                 inner.remove_id(id);

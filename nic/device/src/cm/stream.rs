@@ -137,11 +137,13 @@ impl Inner {
         let key = entry.exchange.filter(|_| entry.is_passive);
         let exchange = key.and_then(|key| Some((key, self.exchanges.get_mut(key)?)));
         let (key, exchange) = exchange.ok_or_else(|| errno(libc::ECONNRESET))?;
-        exchange.qp = check_queue_pair(param.qp_num)?;
+        let qp = check_queue_pair(param.qp_num)?;
         let responder = exchange.responder().ok_or_else(invalid)?;
         responder
             .accept(&offer(param), &param.private_data)
             .map_err(|_| invalid())?;
+        // Only now it is answered, and the program told by an event of what becomes of it.
+        exchange.qp = qp;
         self.advance_stream(key);
         Ok(())
     }
@@ -221,7 +223,7 @@ impl Inner {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     log::warn!("a connection cannot be accepted: {error}");
-                    return;
+                    return self.exchanges.rest(key, now);
                 }
             }
         }

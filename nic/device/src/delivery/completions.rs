@@ -103,6 +103,12 @@ impl Completions {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// No thread adds, takes or asks while what this returns lives.
+    #[cfg(test)]
+    pub(crate) fn stand_still(&self) -> impl Drop {
+        self.ring()
+    }
+
     pub(crate) fn depth(&self) -> usize {
         self.ring().depth
     }
@@ -188,6 +194,11 @@ impl Completions {
         if is_missed {
             self.fire_or_wait(&mut ring);
         }
+    }
+
+    /// Whether a completion raises an event.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.ring().armed != Armed::No
     }
 
     /// Adds completions, `first` and those that `more` gives, and raises the event that was asked

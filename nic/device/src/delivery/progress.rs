@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use urxe_duty::Seen;
-use urxe_duty::constants::{HELD_MAX_NS, RECENT_NS};
+use urxe_duty::constants::{HELD_MAX_NS, LOOK_AGAIN_BLOCKED_MAX_NS, LOOK_AGAIN_NS, RECENT_NS};
 use urxe_proto::Instant;
 use urxe_udp::Wakeup;
 
@@ -28,6 +28,8 @@ pub(crate) struct Progress {
     last_round_ns: AtomicU64,
     /// Since when something that the program posted has waited for company, if it does.
     held_since_ns: AtomicU64,
+    /// When the thread was last asked to look at what the program does.
+    asked_to_look_ns: AtomicU64,
     /// Polls that needed no round, because completions were there. A program that has hundreds of
     /// queue pairs may never find its completion queue empty while the thread fills it.
     found: AtomicU64,
@@ -71,6 +73,7 @@ impl Progress {
             rounds: AtomicU64::new(0),
             last_round_ns: AtomicU64::new(0),
             held_since_ns: AtomicU64::new(0),
+            asked_to_look_ns: AtomicU64::new(0),
             found: AtomicU64::new(0),
             work: AtomicU64::new(0),
             blocking: AtomicU64::new(0),
@@ -190,6 +193,26 @@ impl Progress {
             self.is_holding.store(true, Ordering::Relaxed);
         }
         may
+    }
+
+    /// The same where no answer is on its way that would wake the background thread: nor while that
+    /// may sleep as beside a program that blocks.
+    pub(crate) fn hold_long(&self, now: Instant) -> bool {
+        let blocked_at = Instant::from_nanos(self.last_blocked_ns.load(Ordering::Relaxed));
+        let may = now.since(blocked_at) >= LOOK_AGAIN_BLOCKED_MAX_NS && !self.is_blocked_in();
+        may && (self.hold(now) || self.ask_to_look(now))
+    }
+
+    /// Lets the thread, which watches the sockets, see what the program does now: while nothing
+    /// comes, nothing else wakes it. Now and then, and always `false`.
+    fn ask_to_look(&self, now: Instant) -> bool {
+        let asked_at = Instant::from_nanos(self.asked_to_look_ns.load(Ordering::Relaxed));
+        if now.since(asked_at) >= LOOK_AGAIN_NS {
+            self.asked_to_look_ns
+                .store(now.as_nanos(), Ordering::Relaxed);
+            self.wakeup.signal();
+        }
+        false
     }
 
     #[inline]

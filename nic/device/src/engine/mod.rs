@@ -138,8 +138,7 @@ impl Engine {
     /// looked at.
     pub(crate) fn run_round(&mut self) -> (usize, Option<Instant>) {
         if self.streams.is_some() {
-            let now = clock::now();
-            return (self.run_streams(now), Some(now));
+            return self.run_program_streams();
         }
         self.posts.note_round();
         let mut clock = None;
@@ -193,12 +192,23 @@ impl Engine {
     /// Whether a request has no answer yet, or a message that has just come in full no
     /// acknowledgement: the program may be about to reply to it.
     pub(crate) fn is_amid(&self) -> bool {
+        if let Some(streams) = &self.streams {
+            return streams.is_amid();
+        }
         let is_whole = |index: &u16| {
             self.qps
                 .get(*index)
                 .is_some_and(|slot| !slot.qp.is_within_message())
         };
         self.senders > 0 || self.ready.iter().any(is_whole)
+    }
+
+    /// Packets that were sent so far; of an iWARP device, what was as much work in its rounds.
+    pub(crate) fn sent(&self) -> u64 {
+        match &self.streams {
+            Some(streams) => streams.packets(),
+            None => self.stats.tx_packets,
+        }
     }
 
     /// Whether the last round left something to send, so that the next is wanted at once.
@@ -355,6 +365,9 @@ impl Engine {
 
     /// Sends what waits for company.
     pub(crate) fn send_gathered(&mut self, now: Instant) {
+        if self.streams.is_some() {
+            return self.send_gathered_streams(now);
+        }
         if !self.unbuilt.is_empty() {
             self.build(now, AckMode::Hold, u32::MAX);
         }

@@ -220,6 +220,8 @@ impl Nic {
     ) -> Result<(), Error> {
         let region = Region::new(pd, host, len, base, access)?;
         let mut engine = self.engine();
+        // What waits for company has it as it was.
+        engine.send_gathered(now());
         engine.memory.register_again(lkey, region)?;
         engine.forget_outgoing_memory();
         Ok(())
@@ -266,6 +268,8 @@ impl Nic {
     /// bound to it.
     pub fn deregister(&self, lkey: u32) -> Result<(), Error> {
         let mut engine = self.engine();
+        // What waits for company may be in it.
+        engine.send_gathered(now());
         engine.memory.deregister(lkey)?;
         engine.forget_outgoing_memory();
         Ok(())

@@ -3,7 +3,8 @@
 //!
 //! A packet in a socket wakes them. But another thread may take it out before they look, and with
 //! it what they wait for: the background thread, or one that blocks in a completion channel. Then
-//! that thread wakes them.
+//! that thread wakes them. It does so, too, where it sent something over a connection: requests
+//! complete by that.
 
 use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +16,7 @@ use urxe_udp::{Socket, Wakeup, wait_readable};
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Naps {
-    /// Rounds that brought packets.
+    /// Rounds that brought packets, or sent something over a connection.
     arrivals: AtomicU64,
     /// How many threads wait.
     count: AtomicUsize,

@@ -52,7 +52,9 @@ impl Nic {
         // The thread that has the lock is about to send, or has the program's next poll to follow.
         if let Ok(mut engine) = self.engine.try_lock() {
             self.progress.note_released();
-            engine.send_gathered(now());
+            let now = now();
+            engine.send_gathered(now);
+            self.note_deadline(&engine, now);
         }
     }
 
@@ -70,13 +72,13 @@ impl Nic {
         self.progress.note_round();
         self.progress.note_released();
         let was_amid = self.progress.is_to_tell() && engine.is_amid();
-        let sent_before = engine.stats.tx_packets;
+        let sent_before = engine.sent();
         let (received, now) = engine.run_round();
         let Some(now) = now else {
             return (received, engine.was_quick(received));
         };
-        self.note_received(received);
-        let sent = engine.stats.tx_packets - sent_before;
+        let sent = engine.sent() - sent_before;
+        self.note_came(received, sent);
         self.progress.note_work(sent + received as u64);
         self.progress.note_round_at(now);
         self.moderated.expire(now);
@@ -87,8 +89,9 @@ impl Nic {
         (received, false)
     }
 
-    fn note_received(&self, received: usize) {
-        if received > 0 {
+    /// A round received and sent so much. Over a connection, requests complete by what is sent.
+    fn note_came(&self, received: usize, sent: u64) {
+        if received > 0 || self.is_iwarp() && sent > 0 {
             self.naps.note_arrival();
         }
     }
@@ -169,9 +172,9 @@ impl Nic {
     ) -> Round {
         self.progress.note_released();
         let at = now();
-        let before = engine.requests;
+        let (before, sent_before) = (engine.requests, engine.sent());
         let received = run(engine, at);
-        self.note_received(received);
+        self.note_came(received, engine.sent() - sent_before);
         self.moderated.expire(at);
         Round {
             received,
@@ -204,7 +207,10 @@ impl Nic {
     /// thread is busy with the engine.
     pub(crate) fn is_amid(&self) -> bool {
         match self.engine.try_lock() {
-            Ok(engine) => engine.is_amid(),
+            Ok(mut engine) => {
+                engine.see();
+                engine.is_amid()
+            }
             Err(_) => true,
         }
     }

@@ -29,7 +29,7 @@ impl Nic {
     }
 
     /// Readable while a connection of an iWARP device has something.
-    pub(super) fn connections(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn connections(&self) -> Option<BorrowedFd<'_>> {
         self.connections.get().map(|fd| fd.as_fd())
     }
 }

@@ -1,6 +1,7 @@
 //! Addresses of datagrams.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use urxe_proto::AddressVector;
@@ -48,6 +49,9 @@ impl Nic {
         if self.gids().get(index).map(|entry| entry.kind) != Some(GidType::RoceV1) {
             return Ok(());
         }
+        if to.is_multicast() {
+            return Err(no_groups(to, index));
+        }
         let socket = {
             let engine = self.engine();
             let port = engine.ports().get(index);
@@ -57,16 +61,24 @@ impl Nic {
             // Before the first queue pair. What is sent then asks again.
             return Ok(());
         };
-        if to.is_multicast() {
-            return Err(Error::Invalid(format!(
-                "{to} is a multicast group, and GID index {index} is one of RoCE v1, which urxe has no \
-                 multicast for; use a GID of RoCE v2"
-            )));
-        }
         socket
             .resolve(to, RESOLUTION_PATIENCE)
             .map_err(|why| unreachable(to, index, &self.info().netdev, why))
     }
+}
+
+/// Why there is no address handle for a group. It is said once in a process: a program that tries
+/// one group after another would say the same of each.
+fn no_groups(to: IpAddr, index: usize) -> Error {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    let message = format!(
+        "{to} is a multicast group, and GID index {index} is one of RoCE v1, which urxe has no \
+         multicast for; use a GID of RoCE v2"
+    );
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        log::error!("{message}");
+    }
+    Error::Invalid(message)
 }
 
 fn unreachable(to: IpAddr, index: usize, netdev: &str, why: Unreachable) -> Error {

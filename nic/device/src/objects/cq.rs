@@ -131,7 +131,7 @@ impl Cq {
     /// What came since a poll that found no more counts as next: there are programs that do not
     /// poll again before they wait, though the specification tells them to.
     pub fn arm(&self, solicited_only: bool) {
-        self.completions.arm(solicited_only);
+        self.nic.let_go_and(|| self.completions.arm(solicited_only));
         self.nic.release();
         let is_seen_to = self
             .channel

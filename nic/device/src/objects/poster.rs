@@ -100,7 +100,7 @@ impl SendPoster<'_> {
     /// What was queued goes out.
     fn submit(mut self) {
         if self.qp.nic.is_iwarp() {
-            self.qp.settle_stream(&mut self.engine);
+            self.qp.settle_posted_stream(&mut self.engine);
         } else {
             self.qp.settle_posted(&mut self.engine, self.bytes);
         }

@@ -197,10 +197,12 @@ impl Srq {
     /// # Errors
     /// Why it was not taken.
     pub fn post(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
-        self.with(|entry| {
-            let posted: Result<(), PostError> = entry.queue.post(request);
-            Ok(posted?)
-        })
+        let mut engine = self.nic.engine();
+        let entry = engine.srqs.entries.get_mut(&self.number).ok_or(GONE)?;
+        let posted: Result<(), PostError> = entry.queue.post(request);
+        posted?;
+        self.nic.resume_streams(&mut engine);
+        Ok(())
     }
 
     /// Ends it. Its requests are forgotten.

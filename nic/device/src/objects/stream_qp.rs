@@ -41,8 +41,16 @@ impl Nic {
             Receives::Shared(number) => Some(number),
             Receives::Own | Receives::Named(_) => None,
         };
+        let (_, host) = engine.streams().ok_or(GONE)?;
+        let mut qp = QueuePair::new(config);
+        // Such queue pairs begin so, as rdma-core's own tests of iWARP devices have it.
+        let fresh = Attributes {
+            state: QpState::Init,
+            ..Attributes::new()
+        };
+        qp.modify(&fresh, AttrMask::STATE, &*host.memory)?;
         let slot = Slot::new(
-            QueuePair::new(config),
+            qp,
             completions_of(init.send_cq.as_ref()),
             completions_of(init.recv_cq.as_ref()),
             srq,
@@ -98,6 +106,31 @@ impl Nic {
         self.note_deadline(&engine, now);
     }
 
+    /// A receive request was posted: messages that came before it go on.
+    pub(super) fn resume_streams(&self, engine: &mut Engine) {
+        if let Some((streams, mut host)) = engine.streams()
+            && streams.is_stalled()
+        {
+            let now = now();
+            streams.resume(&mut host, now);
+            self.note_deadline(engine, now);
+        }
+    }
+
+    /// The program is about to wait for events, which it asks for by `arm`: no completion waits for
+    /// a reply meanwhile. The engine is held, or a round of another thread might make one wait in
+    /// between, and nothing come that ends that.
+    pub(super) fn let_go_and(&self, arm: impl FnOnce()) {
+        if !self.is_iwarp() {
+            return arm();
+        }
+        let mut engine = self.engine();
+        if let Some((streams, mut host)) = engine.streams() {
+            streams.let_go(&mut host, now());
+        }
+        arm();
+    }
+
     /// The state of the queue pair of this number, if it is this device's.
     pub(crate) fn stream_state(&self, number: Qpn) -> Option<QpState> {
         let mut engine = self.engine();
@@ -129,7 +162,11 @@ impl Qp {
 
     pub(super) fn query_stream(&self) -> Result<Attributes, Error> {
         let mut engine = self.nic.engine();
-        Ok(self.stream_slot(&mut engine)?.qp.attributes().clone())
+        let qp = &self.stream_slot(&mut engine)?.qp;
+        Ok(Attributes {
+            is_draining: qp.is_draining(),
+            ..qp.attributes().clone()
+        })
     }
 
     pub(super) fn modify_stream(&self, wanted: &Attributes, mask: AttrMask) -> Result<(), Error> {
@@ -161,6 +198,7 @@ impl Qp {
         if slot.qp.state() == QpState::Error {
             self.settle_stream(&mut engine);
         }
+        self.nic.resume_streams(&mut engine);
         Ok(())
     }
 
@@ -182,8 +220,25 @@ impl Qp {
         request: &SendRequest<'_>,
     ) -> Result<(), PostError> {
         match self.stream_slot(engine) {
-            Ok(slot) => slot.qp.post_send(request),
+            Ok(slot) => slot.post(request),
             Err(_) => Err(PostError::State(QpState::Reset)),
+        }
+    }
+
+    /// Sends what was posted, now or, of a program that streams, at the latest when it polls.
+    pub(super) fn settle_posted_stream(&self, engine: &mut Engine) {
+        let (now, progress) = (now(), self.nic.progress());
+        if self.stream_slot(engine).is_err() {
+            return;
+        }
+        if !engine.gather_in_stream(now, self.index, progress.polls()) || !progress.hold_long(now) {
+            self.settle_stream(engine);
+        } else if engine.claim_round(now) {
+            progress.note_released();
+            engine.send_gathered(now);
+            progress.note_work(1);
+        } else {
+            progress.note_work(1);
         }
     }
 
@@ -194,9 +249,12 @@ impl Qp {
         if let Some((streams, mut host)) = engine.streams()
             && streams.get_mut(self.index, self.number).is_some()
         {
-            streams.serve(self.index, &mut host, now, &mut counts);
+            streams.serve_posted(self.index, &mut host, now, &mut counts);
         }
-        self.nic.progress().note_work(1 + counts.sends);
+        if !engine.is_unfinished() {
+            self.nic.progress().note_released();
+        }
+        self.nic.progress().note_work(1 + counts.packets);
         self.nic.note_deadline(engine, now);
     }
 

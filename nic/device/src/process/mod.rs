@@ -8,6 +8,7 @@ pub(crate) mod cache;
 pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod fork;
+pub(crate) mod found_once;
 pub(crate) mod futex;
 pub(crate) mod guard;
 pub(crate) mod odp;

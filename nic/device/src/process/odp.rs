@@ -1,10 +1,11 @@
 //! Memory that may be missing: faulting it in without the risk of a signal, and memory that is
 //! always zero.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use urxe_proto::AccessError;
+
+use crate::process::found_once::FoundOnce;
 
 /// Whether `len` bytes at the process's address `at` are there, brought in if need be; an access
 /// would raise SIGSEGV or SIGBUS otherwise. What another thread unmaps after this is not seen.
@@ -60,8 +61,8 @@ fn is_mapped(start: *mut libc::c_void, bytes: usize) -> bool {
 }
 
 pub(crate) fn page_bytes() -> u64 {
-    static PAGE: OnceLock<u64> = OnceLock::new();
-    *PAGE.get_or_init(|| {
+    static PAGE: FoundOnce = FoundOnce::new();
+    PAGE.or_find(|| {
         // SAFETY: always possible.
         u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
     })
@@ -71,11 +72,12 @@ pub(crate) fn page_bytes() -> u64 {
 /// for page tables, because nothing writes them.
 pub(crate) fn zeros(len: u64) -> Result<u64, AccessError> {
     const BYTES: usize = 1 << 30;
-    static ZEROS: OnceLock<Option<u64>> = OnceLock::new();
+    const MISSING: u64 = 0;
+    static ZEROS: FoundOnce = FoundOnce::new();
     if len > BYTES as u64 {
         return Err(AccessError::OutOfBounds);
     }
-    let start = ZEROS.get_or_init(|| {
+    let map = || {
         // SAFETY: a new mapping, for reading.
         let start = unsafe {
             libc::mmap(
@@ -87,9 +89,20 @@ pub(crate) fn zeros(len: u64) -> Result<u64, AccessError> {
                 0,
             )
         };
-        (start != libc::MAP_FAILED).then_some(start as u64)
-    });
-    start.ok_or(AccessError::Fault)
+        if start == libc::MAP_FAILED {
+            MISSING
+        } else {
+            start as u64
+        }
+    };
+    // SAFETY: a mapping of this length that no other code knows.
+    let unmap = |start| unsafe {
+        libc::munmap(start as *mut libc::c_void, BYTES);
+    };
+    match ZEROS.or_make(map, unmap) {
+        MISSING => Err(AccessError::Fault),
+        start => Ok(start),
+    }
 }
 
 #[cfg(test)]

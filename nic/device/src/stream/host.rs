@@ -3,6 +3,7 @@
 use urxe_proto::SharedReceiveQueue;
 use urxe_wire::Srqn;
 
+use super::constants::PACKET_BYTES;
 use crate::delivery::events::EventQueue;
 use crate::memory::MemoryTable;
 
@@ -22,8 +23,15 @@ pub(crate) trait SharedQueues {
 /// What happened in a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// System calls that sent something.
-    pub(crate) sends: u64,
+    /// As many packets of RoCE would have been as much work.
+    pub(crate) packets: u64,
     /// Connections from which something came.
     pub(crate) receives: usize,
+}
+
+impl Counts {
+    /// So many bytes came or went by a system call.
+    pub(super) const fn note(&mut self, bytes: usize) {
+        self.packets += bytes.div_ceil(PACKET_BYTES) as u64;
+    }
 }

@@ -4,7 +4,11 @@
 //! All connections are in one epoll set, which stands for them wherever a thread waits: it is
 //! readable while one of them has bytes, or room again.
 
+mod constants;
 mod host;
+mod pieces;
+mod presence;
+mod rounds;
 mod slot;
 mod socket;
 
@@ -32,8 +36,6 @@ const LOCAL_BITS: u32 = 14;
 const DEVICES: u32 = 1 << 10;
 /// Queue pairs 0 and 1 belong to management, as those of other devices do.
 const FIRST_LOCAL: u32 = 2;
-/// With so few connections each is read at once: to ask which has bytes costs as much.
-const FEW: usize = 1;
 
 /// A connection that was set up, for a queue pair.
 #[derive(Debug)]
@@ -76,10 +78,29 @@ pub(crate) struct Streams {
     waiter: Waiter,
     /// Those that have a connection.
     connected: Vec<u16>,
-    /// Those that have more to send than a turn allows, each once.
+    /// Those that have more to send than a turn allows, or requests that wait for company, each
+    /// once.
     ready: VecDeque<u16>,
+    /// Since when a request has waited for company.
+    gathered_since: Option<Instant>,
     scratch: Box<[u8]>,
     found: Vec<u16>,
+    /// The one from which something came last.
+    last: Option<u16>,
+    /// Times that rounds looked for what has come.
+    looks: u32,
+    /// Those in which a message waits for a receive request, and perhaps others.
+    stalled: Vec<u16>,
+    /// Those whose last completion waits for a reply, and perhaps others.
+    holding: Vec<u16>,
+    /// How many have requests that are not complete.
+    senders: usize,
+    /// The program may be about to reply to a message until then.
+    owes_until: Instant,
+    /// When the last round or command was.
+    now: Instant,
+    /// As many packets of RoCE would have been as much work as what came and went in rounds.
+    packets: u64,
     deadline: Option<Instant>,
     /// Told when a connection ends, with its cookie.
     told: Option<fn(u32)>,
@@ -104,8 +125,17 @@ impl Streams {
             waiter: Waiter::new()?,
             connected: Vec::new(),
             ready: VecDeque::new(),
-            scratch: vec![0; slot::SCRATCH_BYTES].into_boxed_slice(),
+            gathered_since: None,
+            scratch: vec![0; constants::SCRATCH_BYTES].into_boxed_slice(),
             found: Vec::new(),
+            last: None,
+            looks: 0,
+            stalled: Vec::new(),
+            holding: Vec::new(),
+            senders: 0,
+            owes_until: Instant::from_nanos(0),
+            now: Instant::from_nanos(0),
+            packets: 0,
             deadline: None,
             told,
             departed: Stats::default(),
@@ -189,12 +219,19 @@ impl Streams {
         let Some(slot) = slot.and_then(Option::as_deref_mut) else {
             return Err(Error::Gone("the queue pair"));
         };
+        if mask.contains(AttrMask::STATE) {
+            // What was posted before goes first.
+            slot.transmit(host, &mut Counts::default());
+        }
         let mask = match (slot.qp.state(), wanted.state) {
             (QpState::Init, QpState::ReadyToReceive)
             | (QpState::Error, QpState::SendQueueDrain) => mask - AttrMask::STATE,
             _ => mask,
         };
         slot.qp.modify(wanted, mask, &*host.memory)?;
+        if slot.qp.state() == QpState::Reset {
+            slot.forget_held();
+        }
         self.serve(index, host, now, &mut Counts::default());
         Ok(())
     }
@@ -218,6 +255,9 @@ impl Streams {
             rest,
             cookie,
         } = connection;
+        let token = slot.qp.number().get().into();
+        // This can fail, and nothing has been done to the queue pair yet.
+        self.waiter.add(&socket, token, Interest::READ)?;
         let before = slot.qp.state();
         if before == QpState::Reset {
             let init = Attributes {
@@ -227,6 +267,7 @@ impl Streams {
             slot.qp.modify(&init, AttrMask::STATE, &*host.memory)?;
         }
         if slot.socket.is_some() || !slot.qp.connect(terms, socket.batch_len()) {
+            let _ = self.waiter.remove(&socket);
             return Err(Error::Invalid(format!(
                 "a connection for a queue pair in the state {before:?}; it has to be in Init, \
                  without a connection"
@@ -246,8 +287,6 @@ impl Streams {
             socket.addresses.0,
             socket.addresses.1
         );
-        let token = slot.qp.number().get().into();
-        self.waiter.add(&socket, token, Interest::READ)?;
         slot.begin(socket, cookie);
         slot.take_rest(&rest, host);
         self.connected.push(index);
@@ -261,6 +300,7 @@ impl Streams {
         let Some(slot) = slot.and_then(Option::as_deref_mut) else {
             return;
         };
+        slot.transmit(host, &mut Counts::default());
         slot.qp.disconnect(&*host.memory);
         (slot.send_cq, slot.recv_cq, slot.srq) = (None, None, None);
         slot.is_orphan = true;
@@ -273,6 +313,8 @@ impl Streams {
         let is_over = |slot: &Slot| slot.is_orphan && slot.socket.is_none();
         if let Some(slot) = self.slots[at].take_if(|slot| is_over(slot)) {
             self.by_number.remove(&slot.qp.number());
+            self.senders -= usize::from(slot.is_sender);
+            self.last = self.last.filter(|last| *last != index);
             self.ready.retain(|other| *other != index);
             self.free.push(index);
             add(&mut self.departed, slot.qp.stats());
@@ -283,110 +325,29 @@ impl Streams {
     pub(crate) fn end_all(&mut self, host: &mut Host<'_>, now: Instant) {
         for index in self.connected.clone() {
             if let Some(slot) = &mut self.slots[usize::from(index)] {
+                slot.transmit(host, &mut Counts::default());
                 slot.qp.disconnect(&*host.memory);
+                self.serve(index, host, now, &mut Counts::default());
+                self.read_out(index, host);
+            }
+        }
+    }
+
+    /// A receive request was posted, to a queue pair or to a shared receive queue: messages that
+    /// wait for one go on, in the order in which they came.
+    pub(crate) fn resume(&mut self, host: &mut Host<'_>, now: Instant) {
+        for index in std::mem::take(&mut self.stalled) {
+            if let Some(slot) = &mut self.slots[usize::from(index)] {
+                slot.resume(host);
+                slot.has_message(now);
                 self.serve(index, host, now, &mut Counts::default());
             }
         }
     }
 
-    // ---- rounds ------------------------------------------------------------------------------
-
-    /// Sends what a queue pair has to send, completes what that completes, and follows its
-    /// connection.
-    pub(crate) fn serve(
-        &mut self,
-        index: u16,
-        host: &mut Host<'_>,
-        now: Instant,
-        counts: &mut Counts,
-    ) {
-        let Some(slot) = &mut self.slots[usize::from(index)] else {
-            return;
-        };
-        let has_more = slot.transmit(host, counts);
-        if has_more && !std::mem::replace(&mut slot.is_ready, true) {
-            self.ready.push_back(index);
-        }
-        let is_closed = slot.settle(&self.waiter, host, now);
-        if let Some(at) = slot.deadline() {
-            self.deadline = Some(self.deadline.map_or(at, |before| before.min(at)));
-        }
-        let is_open = matches!(
-            slot.qp.state(),
-            QpState::ReadyToSend | QpState::SendQueueDrain
-        );
-        if !is_open && let (Some(cookie), Some(told)) = (slot.cookie.take(), self.told) {
-            told(cookie);
-        }
-        if is_closed {
-            self.connected.retain(|other| *other != index);
-            self.free_if_over(index);
-        }
-    }
-
-    /// One round: bytes in, answers and requests out, connections that end.
-    pub(crate) fn run(&mut self, host: &mut Host<'_>, now: Instant) -> Counts {
-        let mut counts = Counts::default();
-        if self.connected.is_empty() {
-            return counts;
-        }
-        self.look();
-        let found = std::mem::take(&mut self.found);
-        for index in &found {
-            self.take_in(*index, host, now, &mut counts);
-        }
-        self.found = found;
-        for _ in 0..self.ready.len() {
-            if let Some(index) = self.ready.pop_front() {
-                if let Some(slot) = &mut self.slots[usize::from(index)] {
-                    slot.is_ready = false;
-                }
-                self.serve(index, host, now, &mut counts);
-            }
-        }
-        if self.deadline.is_some_and(|at| at <= now) {
-            self.deadline = None;
-            for index in self.connected.clone() {
-                self.serve(index, host, now, &mut counts);
-            }
-        }
-        counts
-    }
-
-    /// Finds those that have something, at most as many as a look tells.
-    fn look(&mut self) {
-        self.found.clear();
-        if self.connected.len() <= FEW {
-            self.found.extend(&self.connected);
-            return;
-        }
-        let by_number = &self.by_number;
-        if let Ok(events) = self.waiter.wait(Some(0)) {
-            let tokens = events.iter().map(urxe_udp::Event::token);
-            let numbers = tokens.filter_map(|token| u32::try_from(token).ok());
-            let indices = numbers.filter_map(|number| by_number.get(&Qpn::new(number)));
-            self.found.extend(indices);
-        }
-    }
-
-    fn take_in(&mut self, index: u16, host: &mut Host<'_>, now: Instant, counts: &mut Counts) {
-        let Some(slot) = &mut self.slots[usize::from(index)] else {
-            return;
-        };
-        if slot.receive(&mut self.scratch, host) > 0 {
-            counts.receives += 1;
-        }
-        self.serve(index, host, now, counts);
-    }
-
-    /// When a round is wanted, whatever comes.
-    pub(crate) const fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
-    /// Whether the last round left something to send.
-    pub(crate) fn is_unfinished(&self) -> bool {
-        !self.ready.is_empty()
+    /// Whether a message waits for a receive request.
+    pub(crate) fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
     }
 }
 
@@ -402,3 +363,6 @@ pub(crate) const fn add(sum: &mut Stats, more: &Stats) {
     sum.no_receive += more.no_receive;
     sum.bytes_ignored += more.bytes_ignored;
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,30 +3,27 @@
 use std::io;
 use std::sync::Arc;
 
+use urxe_duty::Replies;
 use urxe_iwarp::{CLOSE_TIMEOUT_NS, Place, QueuePair, StreamAction};
 use urxe_proto::{
-    Instant, LocalAccess, Payload, QpEvent, QpState, QueueSide, RemoteAccess, RemoteRange,
-    SharedReceiveQueue, for_each_piece,
+    Completion, CompletionKind, Instant, LocalAccess, PostError, QpEvent, QpState, QueueSide,
+    RemoteAccess, SendRequest, SharedReceiveQueue, WcStatus,
 };
 use urxe_udp::{Interest, Waiter};
 use urxe_wire::Srqn;
 
+use super::constants::{
+    GATHERED_MAX, GATHERED_MAX_BYTES, LAST_TURNS, LONG_BYTES, OUTPUT_BYTES, PIECES_MAX,
+    SCRATCH_BYTES, TURN_BYTES, WATCH_AGAIN_NS,
+};
 use super::host::{Counts, Host};
-use super::socket::{PIECES_MAX, Piece, Socket};
+use super::pieces::gather;
+use super::presence::Presence;
+use super::socket::{Piece, Socket};
 use crate::delivery::completions::Completions;
 use crate::delivery::events::AsyncEventKind;
 use crate::memory::MemoryTable;
 
-/// Bytes that one queue pair sends or takes in before the others get their turn.
-const TURN_BYTES: usize = 512 << 10;
-/// Bytes that are made ready to be sent at a time.
-const OUTPUT_BYTES: usize = 128 << 10;
-/// Bytes that are read to a buffer of the device at a time, where it is not known yet what they
-/// are.
-pub(super) const SCRATCH_BYTES: usize = 16 << 10;
-/// From so many bytes that have their place on, only the end of the FPDU and the header of the next
-/// are read to that buffer, so that the payload of the next is placed, too.
-const LONG_BYTES: usize = 8 << 10;
 /// Padding, CRC and the header of the next FPDU, where that is long.
 const BETWEEN_BYTES: usize = 3 + 4 + 2 + 18;
 
@@ -42,11 +39,31 @@ pub(crate) struct Slot {
     pub(super) cookie: Option<u32>,
     /// It stands in the list of those that have more to send.
     pub(super) is_ready: bool,
+    /// It counts among the senders of the device.
+    pub(super) is_sender: bool,
+    replies: Replies,
+    /// A request was posted, and not all is sent since.
+    has_posted: bool,
+    /// Requests that were posted since it was last its turn to send, and their bytes.
+    posted: (u32, u64),
+    /// Turns ([`urxe_duty::Posts`]) when the program last posted.
+    posted_after: Option<u64>,
+    /// The completion of the last SEND or WRITE, while it waits for the reply.
+    held: Option<Completion>,
+    /// Messages that had come when it was last looked for.
+    messages: u64,
     /// The program has destroyed it. It stays until its connection is closed.
     pub(super) is_orphan: bool,
     has_ended: bool,
-    is_blocked: bool,
-    interest: Interest,
+    /// Nothing can be sent any more.
+    is_broken: bool,
+    /// The socket has no room for what is to be sent, until it says so.
+    pub(super) is_blocked: bool,
+    /// What of the socket is watched, if it is.
+    pub(super) interest: Option<Interest>,
+    /// When to try again to watch it, where that failed.
+    watches_at: Option<Instant>,
+    presence: Presence,
     /// When the connection is given up that should be over by then.
     gives_up_at: Option<Instant>,
 }
@@ -66,10 +83,20 @@ impl Slot {
             socket: None,
             cookie: None,
             is_ready: false,
+            is_sender: false,
+            replies: Replies::new(),
+            has_posted: false,
+            posted: (0, 0),
+            posted_after: None,
+            held: None,
+            messages: 0,
             is_orphan: false,
             has_ended: false,
+            is_broken: false,
             is_blocked: false,
-            interest: Interest::NONE,
+            interest: None,
+            watches_at: None,
+            presence: Presence::new(),
             gives_up_at: None,
         }
     }
@@ -78,10 +105,73 @@ impl Slot {
     pub(super) fn begin(&mut self, socket: Socket, cookie: Option<u32>) {
         self.socket = Some(socket);
         self.cookie = cookie;
-        self.has_ended = false;
-        self.is_blocked = false;
-        self.interest = Interest::READ;
-        self.gives_up_at = None;
+        (self.has_ended, self.is_broken, self.is_blocked) = (false, false, false);
+        self.interest = Some(Interest::READ);
+        (self.watches_at, self.gives_up_at) = (None, None);
+        self.presence = Presence::new();
+        self.replies = Replies::new();
+    }
+
+    /// Queues a send request.
+    pub(crate) fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.qp.post_send(request)?;
+        self.replies.note_post();
+        self.has_posted = true;
+        self.posted.0 += 1;
+        self.posted.1 += request.data.len();
+        Ok(())
+    }
+
+    /// The program has posted, after so many turns. Whether it has yet to poll for what it posted
+    /// before: it has not polled since, or there are completions.
+    pub(super) fn note_post(&mut self, turns: u64) -> bool {
+        let has_polled = self.posted_after.replace(turns) != Some(turns);
+        let cq = self.send_cq.as_ref();
+        cq.is_some_and(|cq| (!has_polled || cq.has_some()) && !cq.is_armed())
+    }
+
+    /// Whether what was posted may wait for more.
+    pub(super) fn may_gather(&self) -> bool {
+        self.posted.0 < GATHERED_MAX
+            && self.posted.1 < GATHERED_MAX_BYTES
+            && self.qp.state() == QpState::ReadyToSend
+            && !self.is_blocked
+    }
+
+    /// Whether nothing comes any more.
+    pub(super) const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether a request is not complete for the program.
+    pub(super) fn has_requests(&self) -> bool {
+        self.held.is_some() || self.qp.has_requests()
+    }
+
+    /// Whether a completion waits for the reply.
+    pub(super) const fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether a message of the peer has come in full since this was asked last.
+    pub(super) fn has_message(&mut self, now: Instant) -> bool {
+        let messages = self.qp.messages();
+        let has_one = std::mem::replace(&mut self.messages, messages) != messages;
+        if has_one {
+            self.replies.note_message(now);
+        }
+        has_one
+    }
+
+    /// No completion waits for the reply any more.
+    pub(super) fn let_go(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.replies.stop_waiting();
+        self.deliver(host, now);
+    }
+
+    /// Drops the completion that waits for the reply: the queue pair was reset.
+    pub(super) fn forget_held(&mut self) {
+        self.held = None;
     }
 
     /// Bytes that came with the set-up of the connection.
@@ -94,7 +184,7 @@ impl Slot {
     /// Takes in what came. How many bytes.
     pub(super) fn receive(&mut self, scratch: &mut [u8], host: &mut Host<'_>) -> usize {
         let mut total = 0;
-        while total < TURN_BYTES && !self.has_ended {
+        while total < TURN_BYTES && !self.has_ended && !self.qp.is_stalled() {
             let Some(socket) = &self.socket else {
                 break;
             };
@@ -117,7 +207,7 @@ impl Slot {
             let len = match received {
                 Ok(0) => {
                     self.has_ended = true;
-                    self.qp.handle_end(false, host.memory);
+                    self.qp.handle_end(self.is_broken, host.memory);
                     break;
                 }
                 Ok(len) => len,
@@ -146,6 +236,25 @@ impl Slot {
         total
     }
 
+    /// There may be a receive request for the message that waits for one.
+    pub(super) fn resume(&mut self, host: &mut Host<'_>) {
+        with_queue(self.srq, host, |queue, memory| {
+            self.qp.resume(queue, memory);
+        });
+    }
+
+    /// Notices what was to happen until now.
+    pub(super) fn expire(&mut self, host: &mut Host<'_>, now: Instant) {
+        if self.qp.poll_timeout().is_some_and(|at| at <= now) {
+            self.qp.handle_timeout(now, host.memory);
+        }
+        if let Some(socket) = self.socket.as_ref().filter(|_| !self.has_ended)
+            && self.presence.is_lost(|| socket.owing(), now)
+        {
+            self.note_broken(&io::Error::from_raw_os_error(libc::ETIMEDOUT), host);
+        }
+    }
+
     /// Where the next bytes go: how many pieces, and the bytes in them.
     fn places(&self, memory: &MemoryTable, pieces: &mut [Piece]) -> (usize, usize) {
         let (mut count, mut room) = (0, 0);
@@ -165,14 +274,15 @@ impl Slot {
         (count, room)
     }
 
-    /// Sends what may be sent. Whether there is more, for which the socket has room.
+    /// Sends what may be sent. Whether there may be more, for which the socket has room. Nothing
+    /// that was prepared is left then: its payload might change.
     pub(super) fn transmit(&mut self, host: &mut Host<'_>, counts: &mut Counts) -> bool {
         let mut total = 0;
-        self.is_blocked = false;
-        while self.qp.poll_output(OUTPUT_BYTES, host.memory) > 0 {
-            if total >= TURN_BYTES {
-                return true;
-            }
+        self.posted = (0, 0);
+        while !self.is_blocked
+            && total < TURN_BYTES
+            && self.qp.poll_output(OUTPUT_BYTES, host.memory) > 0
+        {
             let Some(socket) = &self.socket else {
                 break;
             };
@@ -187,8 +297,9 @@ impl Slot {
             match sent {
                 Ok(len) => {
                     self.qp.handle_sent(len);
+                    self.presence.note_sent();
                     total += len;
-                    counts.sends += 1;
+                    counts.note(len);
                     self.is_blocked = len < wanted;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -201,15 +312,27 @@ impl Slot {
                     self.qp.handle_memory_fault(host.memory);
                 }
                 Err(error) => {
+                    self.is_broken = true;
+                    self.receive_last(host);
                     self.note_broken(&error, host);
                     break;
                 }
             }
             if self.is_blocked {
-                break;
+                self.qp.handle_blocked(host.memory);
             }
         }
-        false
+        total >= TURN_BYTES && !self.is_blocked
+    }
+
+    /// Takes in what came before the connection broke: the peer's last messages, or its reason.
+    fn receive_last(&mut self, host: &mut Host<'_>) {
+        let mut scratch = vec![0; SCRATCH_BYTES];
+        for _ in 0..LAST_TURNS {
+            if self.receive(&mut scratch, host) < TURN_BYTES {
+                return;
+            }
+        }
     }
 
     fn note_broken(&mut self, error: &io::Error, host: &mut Host<'_>) {
@@ -224,10 +347,12 @@ impl Slot {
     /// Hands over completions and events, and does what is to be done with the connection. Whether
     /// it is closed by that.
     pub(super) fn settle(&mut self, waiter: &Waiter, host: &mut Host<'_>, now: Instant) -> bool {
-        if self.qp.poll_timeout().is_some_and(|at| at <= now) {
-            self.qp.handle_timeout(now);
+        if self.has_posted && !self.qp.has_requests() {
+            self.has_posted = false;
+            self.replies.note_sent(now);
         }
-        self.deliver(host);
+        self.deliver(host, now);
+        self.presence.see(now);
         if self.socket.is_none() {
             return false;
         }
@@ -251,21 +376,29 @@ impl Slot {
             }
             return true;
         }
-        self.watch(waiter);
+        self.watch(waiter, now);
         false
     }
 
     /// Hands completions and events over to where they belong.
-    pub(super) fn deliver(&mut self, host: &mut Host<'_>) {
+    pub(super) fn deliver(&mut self, host: &mut Host<'_>, now: Instant) {
+        if self.held.is_some() && !self.may_hold(now) {
+            self.deliver_held(host);
+        }
         while let Some(completion) = self.qp.poll_completion() {
-            let cq = match completion.side() {
-                QueueSide::Send => &self.send_cq,
-                QueueSide::Recv => &self.recv_cq,
-            };
-            if let Some(cq) = cq
-                && cq.push(completion, || None).is_err()
-            {
-                self.qp.handle_cq_overrun(host.memory);
+            if completion.side() == QueueSide::Recv {
+                self.deliver_one(completion, host);
+                continue;
+            }
+            self.deliver_held(host);
+            let is_sent = matches!(
+                completion.kind,
+                CompletionKind::Send | CompletionKind::Write
+            );
+            if is_sent && completion.status == WcStatus::Success && self.may_hold(now) {
+                self.held = Some(completion);
+            } else {
+                self.deliver_one(completion, host);
             }
         }
         while let Some(event) = self.qp.poll_event() {
@@ -278,30 +411,67 @@ impl Slot {
         }
     }
 
-    fn watch(&mut self, waiter: &Waiter) {
-        let wanted = match (self.has_ended, self.is_blocked) {
-            (false, false) => Interest::READ,
-            (false, true) => Interest::READ_WRITE,
-            (true, false) => Interest::NONE,
-            (true, true) => Interest::WRITE,
+    fn deliver_held(&mut self, host: &mut Host<'_>) {
+        if let Some(completion) = self.held.take() {
+            self.deliver_one(completion, host);
+        }
+    }
+
+    fn deliver_one(&mut self, completion: Completion, host: &mut Host<'_>) {
+        let cq = match completion.side() {
+            QueueSide::Send => &self.send_cq,
+            QueueSide::Recv => &self.recv_cq,
         };
-        if wanted != self.interest
-            && let Some(socket) = &self.socket
-            && waiter
-                .modify(socket, self.qp.number().get().into(), wanted)
-                .is_ok()
+        if let Some(cq) = cq
+            && cq.push(completion, || None).is_err()
         {
+            self.qp.handle_cq_overrun(host.memory);
+        }
+    }
+
+    /// Whether the completion of what was sent last may wait for the reply: not where a thread
+    /// waits for its event.
+    fn may_hold(&mut self, now: Instant) -> bool {
+        self.replies.waits(now)
+            && !self.qp.has_requests()
+            && self.qp.state() == QpState::ReadyToSend
+            && self.send_cq.as_ref().is_some_and(|cq| !cq.is_armed())
+    }
+
+    fn watch(&mut self, waiter: &Waiter, now: Instant) {
+        self.watches_at = None;
+        let wanted = match (self.has_ended, self.is_blocked) {
+            // Not at all: that the peer is gone would be told again and again.
+            (false, false) if self.qp.is_stalled() => None,
+            (false, true) if self.qp.is_stalled() => Some(Interest::WRITE),
+            (false, false) => Some(Interest::READ),
+            (false, true) => Some(Interest::READ_WRITE),
+            (true, false) => Some(Interest::NONE),
+            (true, true) => Some(Interest::WRITE),
+        };
+        let Some(socket) = self.socket.as_ref().filter(|_| wanted != self.interest) else {
+            return;
+        };
+        let token = self.qp.number().get().into();
+        let changed = match (self.interest, wanted) {
+            (Some(_), Some(wanted)) => waiter.modify(socket, token, wanted),
+            (None, Some(wanted)) => waiter.add(socket, token, wanted),
+            (_, None) => waiter.remove(socket),
+        };
+        if changed.is_ok() {
             self.interest = wanted;
+        } else {
+            self.watches_at = Some(now.after(WATCH_AGAIN_NS));
         }
     }
 
     /// When it is to be looked at, whatever comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.socket.as_ref()?;
-        match (self.qp.poll_timeout(), self.gives_up_at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let looks_at = self.presence.deadline().filter(|_| !self.has_ended);
+        let closes_at = [self.qp.poll_timeout(), self.gives_up_at];
+        let all = closes_at.into_iter().chain([looks_at, self.watches_at]);
+        all.flatten().min()
     }
 }
 
@@ -322,44 +492,6 @@ fn with_queue(
     {
         host.events.push(AsyncEventKind::Srq(number, event));
     }
-}
-
-/// Where what is to be sent is; how many pieces, up to the first that cannot be reached.
-fn gather(qp: &QueuePair, memory: &MemoryTable, pieces: &mut [Piece; PIECES_MAX]) -> usize {
-    let pd = qp.pd();
-    let mut count = 0;
-    let mut add = |at: u64, len: usize| match pieces.get_mut(count) {
-        Some(piece) => {
-            *piece = Piece::new(at, len);
-            count += 1;
-            true
-        }
-        None => false,
-    };
-    for payload in qp.output() {
-        let is_added = match payload {
-            Payload::Empty | Payload::Words(_) => true,
-            Payload::Bytes(bytes) => bytes.is_empty() || add(bytes.as_ptr() as u64, bytes.len()),
-            Payload::Local { sges, offset, len } => {
-                let mut has_room = true;
-                let reached = for_each_piece(sges, offset, len as usize, |sge, at, len| {
-                    let from = memory.local(pd, sge, at, len, LocalAccess::Read)?;
-                    has_room = has_room && add(from, len);
-                    Ok(())
-                });
-                reached.is_ok() && has_room
-            }
-            Payload::Remote { via, rkey, va, len } => {
-                let range = RemoteRange { rkey, va, len };
-                let from = memory.remote(via, range, RemoteAccess::Read);
-                len == 0 || from.is_ok_and(|from| add(from, len as usize))
-            }
-        };
-        if !is_added {
-            break;
-        }
-    }
-    count
 }
 
 fn is(result: &io::Result<usize>, errno: i32) -> bool {

@@ -6,8 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use urxe_udp::Private;
 
-/// Pieces of a system call, at most; Linux takes 1024.
-pub(super) const PIECES_MAX: usize = 64;
+use super::constants::{
+    BATCH_MAX, KEEPALIVE_IDLE_S, KEEPALIVE_PROBE_S, KEEPALIVE_PROBES, SEGMENT_MIN,
+};
+use super::presence::Heard;
 
 /// A piece of memory.
 #[derive(Clone, Copy)]
@@ -54,18 +56,9 @@ impl Socket {
         // A message is not to wait for the acknowledgement of the one before.
         stream.set_nodelay(true)?;
         let addresses = (stream.local_addr()?, stream.peer_addr()?);
+        keep_alive(&stream)?;
         let mut mss: libc::c_int = 0;
-        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: room for an int, of the length given.
-        unsafe {
-            libc::getsockopt(
-                stream.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_MAXSEG,
-                (&raw mut mss).cast(),
-                &raw mut len,
-            )
-        };
+        ask(&stream, libc::TCP_MAXSEG, &mut mss);
         Ok(Self {
             fd: OwnedFd::from(stream).into(),
             addresses,
@@ -117,6 +110,30 @@ impl Socket {
         count(unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })
     }
 
+    /// Bytes that the peer has not acknowledged, and those that were not sent yet.
+    pub(super) fn unacknowledged(&self) -> usize {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: room for an int.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        usize::try_from(bytes).unwrap_or(0)
+    }
+
+    /// What TCP knows of the peer, if that has not acknowledged everything.
+    pub(super) fn owing(&self) -> Option<Heard> {
+        (self.unacknowledged() > 0).then(|| self.heard())
+    }
+
+    /// What TCP knows of the peer.
+    fn heard(&self) -> Heard {
+        // SAFETY: all zeros is a valid structure.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        ask(&*self.fd, libc::TCP_INFO, &mut info);
+        Heard {
+            silent_ns: u64::from(info.tcpi_last_ack_recv) * 1_000_000,
+            unanswered: info.tcpi_retransmits.max(info.tcpi_probes),
+        }
+    }
+
     /// Ends the direction to the peer.
     pub(super) fn shutdown(&self) {
         // SAFETY: plain integers. It fails only when the connection is over.
@@ -124,10 +141,39 @@ impl Socket {
     }
 }
 
-/// The least that TCP puts in a segment, whatever the kernel says (RFC 9293, 3.7.1).
-const SEGMENT_MIN: usize = 536;
-/// FPDUs have no more.
-const BATCH_MAX: usize = 65_535;
+/// Has the kernel probe the peer of an idle connection.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    for (level, name, value) in [
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_PROBE_S),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEPALIVE_PROBES),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+    ] {
+        let len = size_of_val(&value) as libc::socklen_t;
+        let fd = stream.as_raw_fd();
+        // SAFETY: an int, of the length given.
+        let status = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) };
+        if status != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// An option of TCP; `value` stays as it is if there is none.
+fn ask<T>(socket: &impl AsRawFd, name: libc::c_int, value: &mut T) {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: room for so many bytes, of a type whose bytes may be anything.
+    unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            name,
+            std::ptr::from_mut(value).cast(),
+            &raw mut len,
+        )
+    };
+}
 
 fn count(status: isize) -> io::Result<usize> {
     usize::try_from(status).map_err(|_| io::Error::last_os_error())

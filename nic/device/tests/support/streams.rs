@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use urxe_iwarp::{Initiator, Offer, Outcome, Responder, Terms};
 
 use super::{End, Peer, device};
 
-const OFFER: Offer = Offer {
+pub const OFFER: Offer = Offer {
     wants_markers: false,
     wants_crc: true,
     ird: 4,
@@ -46,8 +47,13 @@ pub fn to_init(qp: &Qp) {
 /// Both ends of a TCP connection, and what they agree on.
 pub fn set_up() -> [(TcpStream, Terms); 2] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut active = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut passive, _) = listener.accept().unwrap();
+    let active = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (passive, _) = listener.accept().unwrap();
+    agree(active, passive)
+}
+
+/// The same over a TCP connection that there is.
+pub fn agree(mut active: TcpStream, mut passive: TcpStream) -> [(TcpStream, Terms); 2] {
     let now = urxe_proto::Instant::from_nanos(0);
     let mut initiator = Initiator::new(now, OFFER, b"hello").unwrap();
     let mut responder = Responder::new(now);
@@ -66,6 +72,37 @@ pub fn set_up() -> [(TcpStream, Terms); 2] {
             return [(active, terms), (passive, accepted)];
         }
     }
+}
+
+/// Ends a TCP connection by a RST. What was written before is on its way.
+pub fn reset(stream: TcpStream) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    // SAFETY: the structure that the option has.
+    let status = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of_val(&linger) as _,
+        )
+    };
+    assert_eq!(status, 0);
+}
+
+/// Waits until a connection is over, by a RST or both ways.
+pub fn wait_for_hangup(socket: &impl AsFd) {
+    let mut poll = libc::pollfd {
+        fd: socket.as_fd().as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one pollfd.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 60_000) };
+    assert_eq!(ready, 1, "the connection is not over");
 }
 
 pub fn connection((stream, terms): (TcpStream, Terms)) -> StreamConnection {

@@ -23,6 +23,9 @@ pub(crate) enum Program {
     ReadsMemory,
     /// Blocks in a completion channel.
     Blocks,
+    /// Sends to a process whenever a message came, one of the two also at first, and waits for the
+    /// next in a `poll` of its own, where a round of the background thread wakes it.
+    WaitsByItself { with: usize, begins: bool },
     /// Computes for so long, then polls for so long.
     Computes { for_ns: u64, polls_ns: u64 },
     /// Sends to a process, polls until it has as many messages as it sent, then computes for so
@@ -64,6 +67,9 @@ impl Body for ProgramThread {
         match self.program {
             Program::ReadsMemory => Do::Run(1_000),
             Program::Blocks => self.block(index, machine),
+            Program::WaitsByItself { with, begins } => {
+                self.wait_by_itself(index, machine, with, begins)
+            }
             Program::Polls => self.poll(index, machine),
             Program::Computes { for_ns, polls_ns } => {
                 if matches!(self.step, Step::Begin) && now_ns - self.since_ns >= for_ns + polls_ns {
@@ -102,6 +108,13 @@ impl ProgramThread {
         let Step::Round(packets) = std::mem::replace(&mut self.step, Step::Begin) else {
             unreachable!("the other steps are above")
         };
+        Self::end_poll(index, machine, packets);
+        self.advise(index, machine, packets)
+    }
+
+    /// The program polled, and took in so many packets.
+    fn end_poll(index: usize, machine: &mut Machine, packets: usize) {
+        let process = machine.threads[index].process;
         end_round(index, machine, packets);
         let now_ns = machine.now_ns;
         let own = &mut machine.processes[process];
@@ -119,7 +132,52 @@ impl ProgramThread {
         } else if own.rounds.is_multiple_of(8) {
             own.ran_at_ns = now_ns;
         }
-        self.advise(index, machine, packets)
+    }
+
+    /// Polls once before it waits, as it must: it is told only of what comes afterwards.
+    fn wait_by_itself(
+        &mut self,
+        index: usize,
+        machine: &mut Machine,
+        with: usize,
+        begins: bool,
+    ) -> Do {
+        let process = machine.threads[index].process;
+        let has_polled = match std::mem::replace(&mut self.step, Step::Begin) {
+            Step::Begin => false,
+            Step::Slept => true,
+            Step::Round(packets) => {
+                Self::end_poll(index, machine, packets);
+                true
+            }
+        };
+        let own = &mut machine.processes[process];
+        if own.taken + u64::from(begins) > self.sent {
+            own.done += 1;
+            self.sent += 1;
+            machine.send(with);
+            return Do::Run(CALL_NS);
+        }
+        if has_polled {
+            return Do::Sleep {
+                until_ns: None,
+                on: Wakes {
+                    arrivals: true,
+                    ..Wakes::default()
+                },
+            };
+        }
+        match begin_round(index, machine) {
+            Some(for_ns) => {
+                self.step = Step::Round(machine.processes[process].socket.len());
+                Do::Run(for_ns)
+            }
+            // The background thread is in the engine, and tells of what it takes in.
+            None => {
+                self.step = Step::Slept;
+                Do::Run(CALL_NS)
+            }
+        }
     }
 
     fn advise(&mut self, index: usize, machine: &Machine, packets: usize) -> Do {

@@ -4,6 +4,7 @@ mod receive;
 mod refusal;
 mod respond;
 mod segment;
+mod stall;
 mod terminate;
 mod transmit;
 
@@ -17,15 +18,13 @@ use urxe_proto::{
 };
 use urxe_wire::Qpn;
 
+use crate::constants::MAX_MESSAGE_BYTES;
 use crate::memory::StreamMemory;
 use crate::output::Reach;
 use crate::requests::{Request, Requests};
 use crate::setup::Terms;
 use crate::stats::Stats;
 use crate::stream::{Phase, Stream, StreamAction};
-
-/// Longest message, bytes: that of a queue pair over RoCE.
-const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
 /// A queue pair. The crate's documentation has the call order.
 #[derive(Debug)]
@@ -38,6 +37,10 @@ pub struct QueuePair {
     completions: VecDeque<Completion>,
     events: VecDeque<QpEvent>,
     is_last_reported: bool,
+    /// That the send queue has drained is known, and told if the program wants to be told.
+    is_drain_reported: bool,
+    /// Messages that have come in full.
+    messages: u64,
     stats: Stats,
 }
 
@@ -54,6 +57,8 @@ impl QueuePair {
             completions: VecDeque::new(),
             events: VecDeque::new(),
             is_last_reported: false,
+            is_drain_reported: false,
+            messages: 0,
             stats: Stats::default(),
         }
     }
@@ -90,6 +95,25 @@ impl QueuePair {
         &self.stats
     }
 
+    /// SENDs, WRITEs and immediate data of the peer that have come in full, so far.
+    #[must_use]
+    pub const fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Whether a send request was posted that is not complete.
+    #[must_use]
+    pub fn has_requests(&self) -> bool {
+        self.requests.len() > 0
+    }
+
+    /// Whether the send queue, in the state `SendQueueDrain`, has a request that was begun and is
+    /// not complete.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.state() == QpState::SendQueueDrain && self.requests.has_begun()
+    }
+
     /// What the peers agreed on, while there is a connection.
     #[must_use]
     pub fn terms(&self) -> Option<&Terms> {
@@ -108,6 +132,9 @@ impl QueuePair {
     /// Changes state and attributes, those that `mask` names. A connection alone
     /// ([`Self::connect`]) makes it ready to send. While it is, setting that state again, or
     /// `ReadyToReceive`, leaves the state as it is: librdmacm does so.
+    ///
+    /// In `SendQueueDrain`, what was begun goes on and no request begins, as with queue pairs over
+    /// RoCE. Drivers of Linux end the connection there.
     ///
     /// `Error` and `Reset` end the connection, without a TERMINATE.
     ///
@@ -137,18 +164,24 @@ impl QueuePair {
             Error => self.disconnect(memory),
             _ => self.attributes.state = to,
         }
+        if from != to {
+            self.is_drain_reported = false;
+        }
+        self.report_drained();
         Ok(())
     }
 
     fn reset<M: StreamMemory>(&mut self, memory: &M) {
         self.end_stream(memory);
-        let (stats, mut stream) = (self.stats, self.stream.take());
+        let (stats, messages) = (self.stats, self.messages);
+        let mut stream = self.stream.take();
         if let Some(stream) = &mut stream {
             // The receive request in it is gone, as all others are.
             stream.inbound = None;
         }
         *self = Self {
             stats,
+            messages,
             stream,
             ..Self::new(self.config)
         };
@@ -288,10 +321,16 @@ impl QueuePair {
     }
 
     /// That time has come. Harmless if called early; [`Self::poll_action`] is to be asked then.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        if let Some(stream) = &mut self.stream
-            && stream.deadline().is_some_and(|deadline| now >= deadline)
-        {
+    pub fn handle_timeout<M: StreamMemory>(&mut self, now: Instant, memory: &M) {
+        let Some(stream) = &mut self.stream else {
+            return;
+        };
+        if stream.deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        if stream.is_open() {
+            self.give_up_waiting(memory);
+        } else {
             stream.abandon();
         }
     }
@@ -299,7 +338,8 @@ impl QueuePair {
     // ---- outputs -----------------------------------------------------------------------------
 
     /// When [`Self::handle_timeout`] is to be called: the peer has some time to take the last
-    /// output, and some to close its direction of the stream.
+    /// output, and some to close its direction of the stream, and a message that waits for a
+    /// receive request has some. To be asked behind [`Self::poll_action`], which knows the time.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.stream.as_ref()?.deadline()
@@ -349,6 +389,17 @@ impl QueuePair {
     fn complete_requests(&mut self) {
         while let Some(completion) = self.requests.complete(self.config.number) {
             self.completions.push_back(completion);
+        }
+        self.report_drained();
+    }
+
+    fn report_drained(&mut self) {
+        let is_drained = self.state() == QpState::SendQueueDrain && !self.requests.has_begun();
+        if is_drained
+            && !core::mem::replace(&mut self.is_drain_reported, true)
+            && self.attributes.sqd_notify
+        {
+            self.events.push_back(QpEvent::SendQueueDrained);
         }
     }
 

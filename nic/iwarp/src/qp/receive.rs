@@ -33,9 +33,13 @@ impl QueuePair {
                 self.stats.bytes_ignored += rest.len() as u64;
                 return;
             }
+            if let Some(stalled) = &mut stream.stalled {
+                stalled.rest.extend_from_slice(rest);
+                return;
+            }
             let result = match stream.input.next(&mut rest) {
                 Step::More => return,
-                Step::Header => self.begin_segment(srq.as_deref_mut(), memory),
+                Step::Header => self.begin_or_stall(srq.as_deref_mut(), memory),
                 Step::Payload(piece) => self.place(piece, memory),
                 Step::End => self.end_segment(memory),
                 Step::Bad(fault) => {
@@ -205,6 +209,15 @@ impl QueuePair {
         let Some(segment) = stream.segment.take() else {
             return Ok(());
         };
+        let is_of_program = match segment.target {
+            Target::Write | Target::Receive => true,
+            Target::Fetched => false,
+            Target::Held => matches!(
+                segment.opcode,
+                Opcode::Immediate | Opcode::ImmediateSolicited
+            ),
+        };
+        self.messages += u64::from(segment.is_last && is_of_program);
         match segment.target {
             Target::Write => {
                 let before = if stream.is_written { 0 } else { stream.written };

@@ -13,9 +13,10 @@ use urxe_proto::{
 
 use super::QueuePair;
 use super::refusal::{Refusal, of_header, of_tagged};
+use crate::constants::RTR_STAG;
 use crate::memory::StreamMemory;
 use crate::output::sub_element;
-use crate::stream::{Fetch, Inbound, RTR_STAG, Segment, Stream, Target};
+use crate::stream::{Fetch, Inbound, Segment, Stream, Target};
 
 /// Whether a part of a list may be written.
 fn check_list<M: StreamMemory>(
@@ -254,9 +255,6 @@ impl QueuePair {
             Some(srq) if self.config.shares_receives => srq.take(),
             _ => self.receives.pop_front(),
         };
-        wqe.ok_or_else(|| {
-            self.stats.no_receive += 1;
-            Fault::UntaggedNoBuffer.into()
-        })
+        wqe.ok_or_else(|| Fault::UntaggedNoBuffer.into())
     }
 }

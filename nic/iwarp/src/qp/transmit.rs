@@ -10,11 +10,12 @@ use urxe_wire::Immediate;
 
 use super::QueuePair;
 use super::receive::atomic_id;
+use crate::constants::RTR_STAG;
 use crate::memory::StreamMemory;
 use crate::output::{Body, Reach};
 use crate::requests::{Position, Progress, Request};
 use crate::setup::RtrKind;
-use crate::stream::{Fetch, RTR_STAG, Stream, Turn};
+use crate::stream::{Fetch, Stream, Turn};
 
 /// A frame to be made.
 pub(super) struct Planned {
@@ -30,13 +31,27 @@ impl QueuePair {
     /// Prepares FPDUs until `max_bytes` wait to be sent, or there are no more; how many bytes wait.
     /// [`Self::output`] has them.
     ///
-    /// Payload of this host's requests is not copied: its CRC is taken now, and it must not change
-    /// until its request completes, as for every device. Payload that the peer reads may change at
-    /// any time, so it is copied where a CRC covers it.
+    /// Long payload of this host's requests is not copied: its CRC is taken now. Payload that the
+    /// peer reads may change at any time, so it is copied where a CRC covers it.
     pub fn poll_output<M: StreamMemory>(&mut self, max_bytes: usize, memory: &mut M) -> usize {
         while self.waiting() < max_bytes && self.prepare(memory) {}
         self.complete_requests();
         self.waiting()
+    }
+
+    /// The stream takes nothing more for now. What waits is copied where a CRC covers it: a program
+    /// that changes payload before its request completes is to send either, as with every device,
+    /// and not to lose its connection.
+    pub fn handle_blocked<M: StreamMemory>(&mut self, memory: &M) {
+        let via = self.via();
+        if let Some(stream) = &mut self.stream {
+            let reach = Reach {
+                requests: &self.requests,
+                via,
+                memory,
+            };
+            stream.output.keep(&reach);
+        }
     }
 
     /// Bytes that wait to be sent.

@@ -5,16 +5,9 @@ use alloc::vec::Vec;
 use urxe_iwarp_wire::{Enhanced, MAX_SETUP_FRAME_LEN, ParseError, SetupFrame};
 use urxe_proto::Instant;
 
+use crate::constants::MAX_SENT_PRIVATE_DATA_LEN;
+
 use super::terms::{Outcome, SetupError};
-
-/// Time from the beginning until the peer's frame is complete. RFC 5044, 7.1.2, leaves it to the
-/// implementation; Linux siw has 10 s, too.
-pub const SETUP_TIMEOUT_NS: u64 = 10_000_000_000;
-
-/// Most private data that is sent, bytes; of an enhanced frame, IRD and ORD included. RFC 5044
-/// allows 512, which are taken; Linux peers take no more than this (`RDMA_MAX_PRIVATE_DATA` of siw,
-/// and cxgb4).
-pub const MAX_SENT_PRIVATE_DATA_LEN: usize = 256;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -28,13 +21,14 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(now: Instant) -> Self {
+    /// The peer's frame has to be complete after so long.
+    pub(super) fn new(now: Instant, within_ns: u64) -> Self {
         Self {
             out: Vec::new(),
             sent: 0,
             input: Vec::new(),
             is_complete: false,
-            deadline: now.after(SETUP_TIMEOUT_NS),
+            deadline: now.after(within_ns),
             outcome: Outcome::Pending,
         }
     }

@@ -10,6 +10,7 @@ use urxe_proto::Instant;
 
 use super::exchange::Exchange;
 use super::terms::{FirstFrame, Offer, Outcome, RtrKind, SetupError, Terms, at_most};
+use crate::constants::REPLY_TIMEOUT_NS;
 
 /// Sets a connection up that this end asks for.
 ///
@@ -27,7 +28,7 @@ impl Initiator {
     /// # Errors
     /// [`SetupError::PrivateDataTooLong`]: 256 bytes are allowed, 252 with enhanced set-up.
     pub fn new(now: Instant, offer: Offer, private_data: &[u8]) -> Result<Self, SetupError> {
-        let mut exchange = Exchange::new(now);
+        let mut exchange = Exchange::new(now, REPLY_TIMEOUT_NS);
         let offer = offer.sayable();
         let enhanced = offer.is_enhanced.then_some(Enhanced {
             is_peer_to_peer: offer.is_peer_to_peer,

@@ -6,7 +6,6 @@ mod initiator;
 mod responder;
 mod terms;
 
-pub use exchange::{MAX_SENT_PRIVATE_DATA_LEN, SETUP_TIMEOUT_NS};
 pub use initiator::Initiator;
 pub use responder::{Requested, Responder};
 pub use terms::{FirstFrame, Offer, Outcome, RtrKind, SetupError, Terms};

@@ -5,6 +5,7 @@ use urxe_proto::Instant;
 
 use super::exchange::Exchange;
 use super::terms::{FirstFrame, Offer, Outcome, SetupError, Terms, at_most};
+use crate::constants::SETUP_TIMEOUT_NS;
 
 /// Sets a connection up that the peer asks for.
 ///
@@ -35,7 +36,7 @@ impl Responder {
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
-            exchange: Exchange::new(now),
+            exchange: Exchange::new(now, SETUP_TIMEOUT_NS),
         }
     }
 

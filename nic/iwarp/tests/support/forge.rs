@@ -70,7 +70,12 @@ pub fn ulpdus(stream: &[u8]) -> Vec<&[u8]> {
 
 /// What the TERMINATE says that host 1 sent last: the fault, and which headers come with it.
 pub fn terminate_of(pair: &Pair) -> Option<(Fault, bool, bool)> {
-    let all = ulpdus(&pair.written[1]);
+    terminate_by(pair, 1)
+}
+
+/// The same of either host.
+pub fn terminate_by(pair: &Pair, host: usize) -> Option<(Fault, bool, bool)> {
+    let all = ulpdus(&pair.written[host]);
     let last = all.last()?;
     let header = DdpHeader::parse(last).unwrap();
     if Opcode::parse(header.control()) != Ok(Opcode::Terminate) {

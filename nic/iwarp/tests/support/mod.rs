@@ -8,6 +8,7 @@
 
 pub mod forge;
 pub mod memory;
+pub mod program;
 pub mod victim;
 
 use urxe_iwarp::{FirstFrame, QueuePair, StreamAction, Terms};
@@ -121,6 +122,7 @@ impl Host {
             Some(srq) => srq.post(&request).unwrap(),
             None => self.qp.post_recv(&request).unwrap(),
         }
+        self.qp.resume(self.srq.as_mut(), &mut self.memory);
     }
 
     pub fn post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge]) {
@@ -216,6 +218,43 @@ impl Pair {
         self.streams[from].close();
     }
 
+    /// Loses the connection: what is on its way is gone, and both hosts are told that it broke.
+    pub fn lose(&mut self) {
+        for (n, host) in self.hosts.iter_mut().enumerate() {
+            self.streams[n] = ByteStream::new(SHAPE, 0);
+            self.streams[n].close();
+            self.is_end_told[n] = true;
+            host.qp.handle_end(true, &host.memory);
+        }
+    }
+
+    /// Gives both queue pairs another connection, whose last one is over.
+    pub fn reconnect(&mut self, seed: u64, terms: [Terms; 2], segment_len: usize) {
+        for (host, terms) in self.hosts.iter_mut().zip(terms) {
+            for state in [QpState::Reset, QpState::Init] {
+                let wanted = Attributes {
+                    state,
+                    ..host.qp.attributes().clone()
+                };
+                host.modify(&wanted, AttrMask::STATE);
+            }
+            host.completions.clear();
+            host.events.clear();
+            host.is_closed = false;
+            let all = Attributes {
+                allow_remote_write: true,
+                allow_remote_read: true,
+                allow_remote_atomic: true,
+                ..Attributes::new()
+            };
+            host.modify(&all, AttrMask::ACCESS_FLAGS);
+            assert!(host.qp.connect(terms, segment_len));
+        }
+        self.streams = [seed, seed ^ 0x5555].map(|seed| ByteStream::new(SHAPE, seed));
+        self.is_end_told = [false; 2];
+        (self.written, self.log) = ([Vec::new(), Vec::new()], Vec::new());
+    }
+
     fn send(&mut self, from: usize) -> bool {
         let (now, host) = (self.now, &mut self.hosts[from]);
         let budget = 1 + self.random.index(20_000);
@@ -244,6 +283,10 @@ impl Pair {
 
     fn receive(&mut self, to: usize) -> bool {
         let (now, host) = (self.now, &mut self.hosts[to]);
+        if host.qp.is_stalled() {
+            host.drain();
+            return false;
+        }
         let places = match host.reads_in_place {
             true => host.qp.destinations(&host.memory),
             false => smallvec::SmallVec::new(),
@@ -289,6 +332,8 @@ impl Pair {
                 continue;
             }
             let arrivals = self.streams.iter().filter_map(ByteStream::next_arrival);
+            // A host that is stalled leaves what has arrived.
+            let arrivals = arrivals.filter(|at| *at > self.now);
             let timeouts = self.hosts.iter().filter_map(|host| host.qp.poll_timeout());
             let Some(next) = arrivals.chain(timeouts).min() else {
                 self.hosts.iter_mut().for_each(Host::drain);
@@ -296,7 +341,7 @@ impl Pair {
             };
             self.now = self.now.max(next);
             for host in &mut self.hosts {
-                host.qp.handle_timeout(self.now);
+                host.qp.handle_timeout(self.now, &host.memory);
             }
         }
         false

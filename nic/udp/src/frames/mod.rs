@@ -15,7 +15,7 @@ pub(crate) mod neighbours;
 mod net;
 pub(crate) mod packet_socket;
 mod reach;
-mod ring;
+pub(crate) mod ring;
 mod rules;
 mod sender;
 mod xfrm;
@@ -45,7 +45,7 @@ const LOOKS_PER_READ: u32 = 256;
 const READS_PER_ERROR: u32 = 16;
 
 /// So many looks take about as long as one at a socket, and count as one.
-const LOOKS_PER_ROUND: u32 = 8;
+pub(crate) const LOOKS_PER_ROUND: u32 = 8;
 
 /// Where frames arrive.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! A ring of received frames: TPACKET_V2 of linux/if_packet.h.
+//! A ring of received frames: TPACKET_V2 of linux/if_packet.h. Any packet socket may have one.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -28,7 +28,7 @@ const BLOCK_BYTES: usize = 1 << 17;
 
 /// Slots of one size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     slot_bytes: usize,
     blocks: usize,
 }
@@ -45,6 +45,18 @@ impl Shape {
         slot_bytes: 1 << 16,
         blocks: 48,
     };
+    /// A packet of 4096 bytes with all its headers in each: [`Self::of_frames`].
+    const FRAME_BYTES: usize = 4352;
+    /// Together as much as the other two: 2880 of them.
+    const FRAME_BLOCKS: usize = Self::SHORT.blocks + Self::LONG.blocks;
+
+    /// Slots for single frames, of about so much memory, bytes.
+    pub(crate) fn of_frames(bytes: usize) -> Self {
+        Self {
+            slot_bytes: Self::FRAME_BYTES,
+            blocks: (bytes / BLOCK_BYTES).clamp(1, Self::FRAME_BLOCKS),
+        }
+    }
 
     const fn slots_per_block(self) -> usize {
         BLOCK_BYTES / self.slot_bytes
@@ -54,7 +66,8 @@ impl Shape {
         self.slots_per_block() * self.blocks
     }
 
-    const fn bytes(self) -> usize {
+    /// Bytes of memory.
+    pub(crate) const fn bytes(self) -> usize {
         BLOCK_BYTES * self.blocks
     }
 
@@ -64,6 +77,10 @@ impl Shape {
         (self.slot_bytes - 160) as u16
     }
 }
+
+/// Where in a slot, behind its header, `sll_ifindex` of `struct sockaddr_ll` is: the interface that
+/// the frame came by.
+const IFINDEX_AT: usize = size_of::<SlotHeader>() + 4;
 
 /// tp_status: whose the slot is.
 const TP_STATUS_KERNEL: u32 = 0;
@@ -192,7 +209,7 @@ impl Drop for Mapping {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     shape: Shape,
     mapping: Mapping,
     /// Index of the next slot, and where that is.
@@ -208,9 +225,16 @@ impl Ring {
     /// Lets a packet socket receive a flow's frames in a ring.
     pub(super) fn open(fd: BorrowedFd<'_>, shape: Shape, flow: &Flow<'_>) -> io::Result<Self> {
         filter::attach(fd, &flow.accepts())?;
-        sockopt::set(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
         sockopt::set(fd, SOL_PACKET, PACKET_VNET_HDR, 1 as c_int)?;
         sockopt::set(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1 as c_int)?;
+        let ring = Self::of(fd, shape)?;
+        super::packet_socket::bind(fd, flow.ifindex, libc::ETH_P_ALL as u16)?;
+        Ok(ring)
+    }
+
+    /// Gives a packet socket a ring, before it is bound.
+    pub(crate) fn of(fd: BorrowedFd<'_>, shape: Shape) -> io::Result<Self> {
+        sockopt::set(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
         let request = Request {
             block_bytes: BLOCK_BYTES as u32,
             blocks: shape.blocks as u32,
@@ -219,7 +243,6 @@ impl Ring {
         };
         sockopt::set(fd, SOL_PACKET, PACKET_RX_RING, request)?;
         let mapping = Mapping::new(fd, shape.bytes())?;
-        super::packet_socket::bind(fd, flow.ifindex, libc::ETH_P_ALL as u16)?;
         Ok(Self {
             shape,
             slot: mapping.start.cast(),
@@ -230,7 +253,7 @@ impl Ring {
     }
 
     /// Frames for the ring since this was last asked: all, and those that it had no room for.
-    pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    pub(crate) fn statistics(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
         let mut value = MaybeUninit::uninit();
         let [all, dropped] = sockopt::get_ints::<2>(fd, SOL_PACKET, PACKET_STATISTICS, &mut value)?;
         Ok((all.cast_unsigned(), dropped.cast_unsigned()))
@@ -242,7 +265,7 @@ impl Ring {
     }
 
     #[inline]
-    pub(super) fn has_next(&self) -> bool {
+    pub(crate) fn has_next(&self) -> bool {
         // SAFETY: within the mapping, and atomic for both sides.
         let status = unsafe { &self.slot.as_ref().status };
         status.load(Ordering::Acquire) & TP_STATUS_USER != 0
@@ -256,12 +279,31 @@ impl Ring {
         (header.sec, header.nsec)
     }
 
-    /// Takes the next frame, if there is one: its slot is the program's until it is given back.
+    /// The next frame, from its Ethernet header on, and the interface that it came by. It stays the
+    /// next.
     #[inline]
-    fn take(&mut self) -> Option<NonNull<SlotHeader>> {
+    pub(crate) fn peek(&self) -> Option<(&[u8], u32)> {
         if !self.has_next() {
             return None;
         }
+        // SAFETY: the slot is the program's until it is given back, which takes this ring as a
+        // whole. The kernel has filled it; what it says is checked against its size.
+        unsafe {
+            let header = self.slot.as_ref();
+            let (mac, len) = (usize::from(header.mac), header.snaplen as usize);
+            let start = self.slot.as_ptr().cast::<u8>();
+            let frame = if mac + len <= self.shape.slot_bytes {
+                std::slice::from_raw_parts(start.add(mac), len)
+            } else {
+                &[]
+            };
+            Some((frame, start.add(IFINDEX_AT).cast::<u32>().read()))
+        }
+    }
+
+    /// Gives the slot of the next frame back, which is there and was looked at.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
         let slot = self.slot;
         let per_block = self.shape.slots_per_block();
         self.next = (self.next + 1) % self.shape.slots();
@@ -270,15 +312,21 @@ impl Ring {
         // SAFETY: within the mapping; slots are aligned to 16 bytes.
         self.slot = unsafe { self.mapping.start.add(at).cast() };
         self.received += 1;
-        Some(slot)
+        // SAFETY: within the mapping, atomic for both sides, and nothing of the slot is used any
+        // more.
+        unsafe { slot.as_ref() }
+            .status
+            .store(TP_STATUS_KERNEL, Ordering::Release);
     }
 
     /// Takes the next datagram, or batch of them, into `bytes`.
     #[inline]
     pub(super) fn receive(&mut self, bytes: &mut [u8]) -> Option<RecvMeta> {
-        let slot = self.take()?;
+        if !self.has_next() {
+            return None;
+        }
         // SAFETY: the slot is the program's until its status says otherwise.
-        let meta = unsafe { read(slot, self.shape.slot_bytes) }.map(|(meta, payload)| {
+        let meta = unsafe { read(self.slot, self.shape.slot_bytes) }.map(|(meta, payload)| {
             let len = payload.len().min(bytes.len());
             bytes[..len].copy_from_slice(&payload[..len]);
             RecvMeta {
@@ -288,11 +336,7 @@ impl Ring {
                 ..meta
             }
         });
-        // SAFETY: within the mapping, atomic for both sides, and nothing of the slot is used any
-        // more.
-        unsafe { slot.as_ref() }
-            .status
-            .store(TP_STATUS_KERNEL, Ordering::Release);
+        self.pass();
         meta
     }
 }

@@ -7,8 +7,10 @@
 //! label, which nothing else looks at: the reverse of what RoCEv2 makes of a flow label, whose
 //! packets have the UDP source port for it.
 //!
-//! Frames go to neighbours only, and to the host itself ([`hops`]).
+//! Frames go to neighbours only, and to the host itself ([`hops`]). They arrive in a ring of
+//! memory, which is looked at without a system call; those that are alike are taken as one batch.
 
+mod batch;
 mod filter;
 mod header;
 mod hops;
@@ -17,6 +19,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,20 +27,23 @@ use std::time::{Duration, Instant};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, sockaddr_ll};
 
 use crate::error::{SendError, errno, settle};
+use crate::frames::LOOKS_PER_ROUND;
 use crate::frames::filter::attach;
 use crate::frames::packet_socket::{bind, packet_socket};
+use crate::frames::ring::{Ring, Shape};
 use crate::gso::Segments;
 use crate::inherited::Private;
 use crate::received::{FrameHeader, RecvMeta};
 use crate::transmit::{Sent, Transmit, raw_pieces};
 use crate::uncancelled;
+use batch::{Batch, split};
 use header::{Ends, HEADER_BYTES, Kind};
 use hops::{Hop, Hops};
 
 pub use hops::Unreachable;
 
 /// Frames of one system call, at most; their headers live on the stack.
-const BATCH: usize = 16;
+const BATCH: usize = 64;
 /// Frames of other hosts or interfaces that a receive passes over, at most.
 const STRAYS: usize = 64;
 /// How often to look whether a neighbour has answered.
@@ -83,13 +89,28 @@ pub(crate) struct LinkEnd {
     kind: Kind,
     local: SocketAddr,
     hops: Arc<Mutex<Hops>>,
+    inbox: Arc<Inbox>,
+}
+
+/// Where frames arrive.
+#[derive(Debug)]
+struct Inbox {
+    ring: Mutex<Ring>,
+    /// Bytes of memory that it has.
+    bytes: usize,
+    /// Looks at it that found nothing.
+    looks: AtomicU32,
+    /// Frames that it had no room for.
+    drops: AtomicU32,
 }
 
 impl LinkEnd {
-    /// A socket for frames from and to the address `local`, which an interface has.
+    /// A socket for frames from and to the address `local`, which an interface has, with about so
+    /// much memory for those that arrive.
     pub(crate) fn open(
         local: SocketAddr,
         frames: &FrameKind,
+        receive_buffer_bytes: usize,
     ) -> io::Result<(Private<OwnedFd>, Self)> {
         let kind = Kind {
             ether_type: frames.ether_type,
@@ -99,14 +120,41 @@ impl LinkEnd {
         let socket = packet_socket()?;
         let program = filter::program(kind, local.ip(), frames.selector);
         attach(socket.as_fd(), &program)?;
+        let shape = Shape::of_frames(receive_buffer_bytes);
+        let inbox = Inbox {
+            ring: Mutex::new(Ring::of(socket.as_fd(), shape)?),
+            bytes: shape.bytes(),
+            looks: AtomicU32::new(0),
+            drops: AtomicU32::new(0),
+        };
         // Of all interfaces: what the host sends to itself comes by another one.
         bind(socket.as_fd(), 0, kind.ether_type)?;
         let end = Self {
             kind,
             local,
             hops: Arc::new(Mutex::new(hops)),
+            inbox: Arc::new(inbox),
         };
         Ok((socket, end))
+    }
+
+    /// Bytes of memory for frames that arrive.
+    pub(crate) fn receive_buffer_bytes(&self) -> usize {
+        self.inbox.bytes
+    }
+
+    /// Whether the last look, which found nothing, is not to count, as so many are as quick as one
+    /// at a socket.
+    pub(crate) fn is_quick(&self) -> bool {
+        let looks = self.inbox.looks.load(Ordering::Relaxed);
+        !looks.is_multiple_of(LOOKS_PER_ROUND)
+    }
+
+    /// Frames that there was no room for, so far.
+    pub(crate) fn receive_drops(&self, fd: BorrowedFd<'_>) -> io::Result<u32> {
+        let (_, dropped) = Ring::statistics(fd)?;
+        let before = self.inbox.drops.fetch_add(dropped, Ordering::Relaxed);
+        Ok(before.wrapping_add(dropped))
     }
 
     fn hops(&self) -> MutexGuard<'_, Hops> {
@@ -197,33 +245,48 @@ impl LinkEnd {
         Ok(sent)
     }
 
-    /// Takes the next frame's payload into `bytes`; `None` if there is none.
-    pub(crate) fn receive(
-        &self,
-        fd: BorrowedFd<'_>,
-        bytes: &mut [u8],
-    ) -> Result<Option<RecvMeta>, c_int> {
+    /// Takes the payload of the next frame into `bytes`, and of those behind it that are of the
+    /// same batch; `None` if there is none.
+    pub(crate) fn receive(&self, bytes: &mut [u8]) -> Option<RecvMeta> {
+        let ring = &mut *self
+            .inbox
+            .ring
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for _ in 0..STRAYS {
-            let mut header = [0; HEADER_BYTES];
-            let (got, ifindex) = receive_frame(fd, &mut header, bytes)?;
-            let Some((route, source, len)) = self.kind.parse(&header, self.scope()) else {
+            let Some((frame, ifindex)) = ring.peek() else {
+                break;
+            };
+            let found = split(frame).and_then(|(header, payload)| {
+                let (route, source, _) = self.kind.parse(header, self.scope())?;
+                Some((Batch::begin(header, payload, bytes), route, source))
+            });
+            ring.pass();
+            let Some((mut batch, route, source)) = found else {
                 continue;
             };
-            if got < HEADER_BYTES + len || !self.hops().may_come(ifindex, source.ip()) {
+            if !self.hops().may_come(ifindex, source.ip()) {
                 continue;
             }
-            return Ok(Some(RecvMeta {
+            while let Some((frame, by)) = ring.peek()
+                && by == ifindex
+                && split(frame).is_some_and(|(header, payload)| batch.add(header, payload, bytes))
+            {
+                ring.pass();
+            }
+            return Some(RecvMeta {
                 source,
-                len: len.min(bytes.len()),
-                stride: len.min(bytes.len()),
+                len: batch.len,
+                stride: batch.stride,
                 // No router marks these, and a class that a program chose is no mark.
                 tos: 0,
-                truncated: len > bytes.len(),
-                has_more: false,
+                truncated: batch.is_cut,
+                has_more: ring.has_next(),
                 frame: Some(route),
-            }));
+            });
         }
-        Ok(None)
+        self.inbox.looks.fetch_add(1, Ordering::Relaxed);
+        None
     }
 
     fn scope(&self) -> u32 {
@@ -308,35 +371,4 @@ fn link_address(hop: &Hop, kind: Kind) -> sockaddr_ll {
     to.sll_halen = hop.to_mac.len() as u8;
     to.sll_addr[..6].copy_from_slice(&hop.to_mac);
     to
-}
-
-/// How long the next frame is, and the interface that it came by.
-fn receive_frame(
-    fd: BorrowedFd<'_>,
-    header: &mut [u8; HEADER_BYTES],
-    bytes: &mut [u8],
-) -> Result<(usize, u32), c_int> {
-    let mut pieces = [
-        iovec {
-            iov_base: header.as_mut_ptr().cast(),
-            iov_len: header.len(),
-        },
-        iovec {
-            iov_base: bytes.as_mut_ptr().cast(),
-            iov_len: bytes.len(),
-        },
-    ];
-    // SAFETY: all zeros is a valid sockaddr_ll, and a valid msghdr.
-    let (mut from, mut message): (sockaddr_ll, msghdr) = unsafe { std::mem::zeroed() };
-    message.msg_name = (&raw mut from).cast();
-    message.msg_namelen = size_of::<sockaddr_ll>() as u32;
-    message.msg_iov = pieces.as_mut_ptr();
-    message.msg_iovlen = pieces.len() as _;
-    // SAFETY: the message points at memory of the caller's and of this function, with true lengths.
-    // With MSG_TRUNC the kernel returns the frame's length even where that is more.
-    let got = unsafe { uncancelled::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
-    match usize::try_from(got) {
-        Ok(got) => Ok((got, from.sll_ifindex.cast_unsigned())),
-        Err(_) => Err(errno()),
-    }
 }
